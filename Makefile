@@ -1,0 +1,183 @@
+# hearth: one Makefile, not recursive except for the sanitizer builds, output in build/.
+#
+#   make            build programs, library            make check   everything a change must pass
+#   make demo       see a model answer                 make bench   JSON lines, then tables
+#   make asan/tsan  the tests under a sanitizer        make fuzz    libFuzzer targets, FUZZ_SECONDS each
+#   make install    DESTDIR and PREFIX are honoured    make lint    clang-format, clang-tidy
+#
+# Every file is found by its place: a new .c in a folder is built, a new tests/unit/test_X.c is run.
+
+BUILD   ?= build
+CC      ?= gcc
+PREFIX  ?= /usr/local
+BINDIR   = $(PREFIX)/bin
+LIBDIR   = $(PREFIX)/lib
+VERSION  = 0.1.0
+SOVERSION = 0
+
+# SAN: address,undefined or thread; set by the asan and tsan targets.
+SAN     ?=
+WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+# Canonical numerics: no contraction the code did not write (kernels/NUMERICS.md).
+CFLAGS  ?= -O2 -g
+CPPFLAGS += -I. -D_GNU_SOURCE -DHEARTH_VERSION='"$(VERSION)"'
+ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(CFLAGS) \
+            $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+ALLLDFLAGS = -pthread $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN))
+URING    = -luring
+
+ARCH    := $(shell uname -m)
+
+IPC      = $(wildcard ipc/*.c)
+KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512.c),$(wildcard kernels/*.c kernels/cpu/*.c))
+DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
+CLI      = $(wildcard client/cli*.c)
+CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c)
+
+obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
+ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
+
+PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth)
+LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
+
+.PHONY: all
+all: $(PROGRAMS) $(LIBRARY)
+
+$(BUILD)/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
+$(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+
+$(BUILD)/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+
+$(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+
+# The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
+$(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@
+
+$(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@
+	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
+
+# ---- tests -------------------------------------------------------------------------------------
+
+CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
+UNIT     = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+E2E      = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/e2e/test_*.c))
+STRESS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/stress/stress_*.c))
+BENCH    = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+UNIT_HELP  = $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
+E2E_HELP   = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
+BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/*.c)))
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(ALL_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+
+$(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(E2E_HELP) $(UNIT_HELP) $(ALL_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+
+$(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ALL_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+
+$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+
+.PHONY: tests
+tests: all $(UNIT) $(E2E) $(STRESS)
+
+.PHONY: check
+check: deps-check
+	@$(MAKE) --no-print-directory tests
+	@BUILD=$(BUILD) tests/run.sh
+
+.PHONY: asan tsan
+asan: deps-check
+	@$(MAKE) --no-print-directory BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' tests
+	@BUILD=build/asan tests/run.sh
+tsan: deps-check
+	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' tests
+	@BUILD=build/tsan TSAN_OPTIONS='halt_on_error=1 second_deadlock_stack=1' tests/run.sh
+
+.PHONY: bench
+bench: deps-check
+	@$(MAKE) --no-print-directory all $(BENCH)
+	@BUILD=$(BUILD) tests/bench/run.sh
+
+.PHONY: demo
+demo: deps-build
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/tools/demo.sh
+
+# ---- fuzzing -----------------------------------------------------------------------------------
+
+FUZZ_SECONDS ?= 60
+FUZZERS  = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: fuzz
+fuzz:
+	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZERS)
+
+# Built with clang and libFuzzer; each target links every folder's objects under the same sanitizers.
+FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-link,address,undefined \
+              -fno-sanitize-recover=all
+$(BUILD)/fuzz/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
+$(BUILD)/fuzz/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+$(BUILD)/fuzz/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+$(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
+                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
+	clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) -lm
+
+# ---- packages ----------------------------------------------------------------------------------
+
+.PHONY: deps-build deps-check deps-fuzz
+deps-build:
+	@tests/tools/deps.sh gcc pkg-config liburing-dev
+deps-check:
+	@tests/tools/deps.sh gcc pkg-config liburing-dev check libjansson-dev
+deps-fuzz:
+	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev
+
+# ---- install -----------------------------------------------------------------------------------
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include \
+	           $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
+	           $(DESTDIR)$(LIBDIR)/systemd/system $(DESTDIR)$(LIBDIR)/systemd/user \
+	           $(DESTDIR)$(PREFIX)/share/hearth
+	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth $(DESTDIR)$(BINDIR)
+	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)
+	ln -sf libhearth.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)
+	ln -sf libhearth.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhearth.so
+	install -m 644 client/hearth.h $(DESTDIR)$(PREFIX)/include/hearth.h
+	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' client/hearth.pc.in \
+	    > $(DESTDIR)$(LIBDIR)/pkgconfig/hearth.pc
+	install -m 644 client/hearth.1 $(DESTDIR)$(PREFIX)/share/man/man1/hearth.1
+	install -m 644 daemon/hearthd.8 $(DESTDIR)$(PREFIX)/share/man/man8/hearthd.8
+	install -m 644 daemon/models/hearth-code-5m-f16.gguf $(DESTDIR)$(PREFIX)/share/hearth/
+	for scope in system user; do for unit in systemd/$$scope/*; do \
+	    sed -e 's|@BINDIR@|$(BINDIR)|g' -e 's|@PREFIX@|$(PREFIX)|g' $$unit \
+	        > $(DESTDIR)$(LIBDIR)/systemd/$$scope/$$(basename $$unit); done; done
+
+.PHONY: clean
+clean:
+	rm -rf build
+
+.PHONY: lint
+lint:
+	tests/tools/lint.sh
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.SECONDARY:
