@@ -1,0 +1,19 @@
+/*
+ * fail: fills the caller's error line. A library of hearth prints nothing: it returns -errno and
+ * leaves one line of text, saying what is wrong and what to do, in a buffer of the caller. Called
+ * from any thread; owns nothing; leaves errno alone.
+ */
+#ifndef HEARTH_KERNELS_FAIL_H
+#define HEARTH_KERNELS_FAIL_H
+
+#include <stddef.h>
+
+/*
+ * Writes the formatted line to err[err_bytes] (nothing when err_bytes is 0) and returns `code`.
+ * Bytes that are not printable ASCII become '?': names in the line come from files, and the line
+ * goes to terminals and logs.
+ */
+int fail(char *err, size_t err_bytes, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
