@@ -1,0 +1,45 @@
+/* tokenizer: text to token ids, for a vocabulary block (ipc/vocab.h).
+ *
+ * SPM: SentencePiece BPE by scores, with byte fallback, or <unk> where the vocabulary has no byte
+ * tokens. BPE: byte-level BPE by merge ranks; the text is first cut into words as the vocabulary's
+ * pre-tokenizer says. Both cost O(n log n) for any text, also for one word of a megabyte. Text is
+ * bytes with a length: it may hold NUL and need not be UTF-8 (each byte that belongs to no
+ * character counts as a character of its own, and is kept).
+ *
+ * Any thread; nothing is shared between calls but the const vocab. Memory is taken for the call and
+ * for the list of ids that the caller owns. It never prints. */
+#ifndef HEARTH_CLIENT_TOKENIZER_H
+#define HEARTH_CLIENT_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ipc/vocab.h"
+
+enum tokenize_flag {
+    TOKENIZE_ADD_SPECIAL = 1,   /* put bos before and eos after the text, as the vocabulary says */
+    TOKENIZE_PARSE_SPECIAL = 2, /* texts of control tokens inside the text become these tokens; else
+                                   plain text. User-defined tokens are found always. */
+    TOKENIZE_CONTINUE =
+        4, /* the text goes on after other text: no space prefix at its beginning (SPM) */
+};
+
+/* A growing list of ids, owned by the caller. */
+struct token_list {
+    uint32_t *ids; /* [n] */
+    size_t n;
+    size_t capacity;
+};
+
+void token_list_init(struct token_list *l);
+void token_list_fini(struct token_list *l);
+/* Appends one id. 0 or -ENOMEM. */
+int token_list_push(struct token_list *l, uint32_t id);
+
+/* Appends the ids of text[0, bytes) to *out. Returns 0; -ENOMEM; -EILSEQ where a character has no
+ * token and the vocabulary no <unk>; -E2BIG for a text over 1 GiB; with one line in err. On an
+ * error *out is as it was. */
+int tokenize(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
+             struct token_list *out, char *err, size_t err_bytes);
+
+#endif

@@ -1,0 +1,191 @@
+/* vocab: a model's vocabulary as one relocatable block of memory.
+ *
+ * The daemon builds the block once (vocab_build), puts it into a sealed memfd, and every client
+ * maps the same pages read-only. It holds offsets and no pointers, so it is used in place at any
+ * address: id -> text and bytes, text -> id, the merges of a BPE vocabulary, the special tokens,
+ * and what else a tokenizer needs.
+ *
+ * Who calls it: vocab_build on a control thread (it allocates); everything else on any thread, on a
+ * const vocab. Trust: a client does not trust the daemon that made the block. vocab_open checks the
+ * header and that every section lies inside the block; each accessor checks the entry that it
+ * reads. A damaged block gives wrong tokens or "not found", never an access outside of it and never
+ * an endless loop. The block must not change while it is open (the memfd is sealed); vocab_open
+ * does not copy. It never prints, never keeps global state, and knows nothing of text beyond these
+ * tables. */
+#ifndef HEARTH_IPC_VOCAB_H
+#define HEARTH_IPC_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VOCAB_NONE UINT32_MAX       /* "no such token" where an id is returned */
+#define VOCAB_MAX_TOKENS (1u << 24) /* ids fit in 24 bits */
+#define VOCAB_MAX_TEXT_BYTES 65535u /* one token's text */
+
+enum vocab_model {
+    VOCAB_MODEL_SPM = 1, /* "llama": SentencePiece BPE by scores, byte fallback */
+    VOCAB_MODEL_BPE = 2, /* "gpt2": byte-level BPE by merge ranks */
+};
+
+/* How a byte-level BPE text is cut into words before merging (tokenizer.ggml.pre). One value per
+ * way of cutting; vocab_pre_find knows which names mean which. */
+enum vocab_pre {
+    VOCAB_PRE_NONE = 0, /* SPM: no cutting */
+    VOCAB_PRE_GPT2,
+    VOCAB_PRE_LLAMA3,
+    VOCAB_PRE_QWEN2,
+    VOCAB_PRE_QWEN35,
+    VOCAB_PRE_STARCODER,
+    VOCAB_PRE_DEEPSEEK_LLM,
+    VOCAB_PRE_DEEPSEEK_CODER,
+    VOCAB_PRE_DEEPSEEK_V3,
+    VOCAB_PRE_FALCON,
+    VOCAB_PRE_TEKKEN,
+    VOCAB_PRE_GPT4O,
+    VOCAB_PRE_COUNT
+};
+
+/* Values of tokenizer.ggml.token_type. */
+enum vocab_type {
+    VOCAB_TYPE_NORMAL = 1,
+    VOCAB_TYPE_UNKNOWN = 2,
+    VOCAB_TYPE_CONTROL = 3,      /* never part of the text; found in it only when asked for */
+    VOCAB_TYPE_USER_DEFINED = 4, /* found in a text before anything else */
+    VOCAB_TYPE_UNUSED = 5,
+    VOCAB_TYPE_BYTE = 6, /* SPM <0xNN> */
+};
+
+enum vocab_flag {
+    VOCAB_ADD_BOS = 1, /* a prompt begins with bos */
+    VOCAB_ADD_EOS = 2, /* a prompt ends with eos */
+    VOCAB_ADD_SPACE_PREFIX =
+        4, /* SPM: a space is put before the text, and before text that follows a special token */
+    VOCAB_IGNORE_MERGES =
+        8, /* BPE: a word that is a token is that token, whatever its merges say */
+};
+
+/* The tokens with a role. vocab_special gives VOCAB_NONE for one that the vocabulary lacks. */
+enum vocab_role {
+    VOCAB_BOS = 0,
+    VOCAB_EOS,
+    VOCAB_EOT, /* end of a turn */
+    VOCAB_EOM, /* end of a message */
+    VOCAB_UNK,
+    VOCAB_PAD,
+    VOCAB_FIM_PREFIX,
+    VOCAB_FIM_SUFFIX,
+    VOCAB_FIM_MIDDLE,
+    VOCAB_FIM_PAD,
+    VOCAB_FIM_REPO,
+    VOCAB_FIM_FILE, /* file separator */
+    VOCAB_ROLE_COUNT
+};
+
+struct vocab_string {
+    const char *data; /* not NUL-terminated; may hold NUL */
+    uint32_t bytes;
+};
+
+/* What vocab_build needs: the tokenizer.ggml.* keys of a GGUF file. Everything is borrowed for the
+ * call. */
+struct vocab_desc {
+    const char *model; /* "llama" or "gpt2" */
+    const char *pre;   /* pre-tokenizer's name; NULL or "" is "default" */
+    uint32_t n_tokens;
+    const struct vocab_string *texts; /* [n_tokens] literal texts as in the file */
+    const int32_t *types; /* [n_tokens] enum vocab_type, or NULL: guessed from the texts */
+    const float *scores;  /* [n_tokens], or NULL: all 0 */
+    uint32_t n_merges;
+    const struct vocab_string *merges; /* [n_merges] "left right", best first */
+    int64_t
+        roles[VOCAB_ROLE_COUNT]; /* ids, -1 where the file names none (vocab_desc_init sets them) */
+    int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1 where the file does not say */
+};
+
+/* One token, as accessors give it: pointers into the block. */
+struct vocab_token {
+    const char *text;  /* literal text, text_bytes long: "Ġthe", "▁the", "<0x0A>", "</s>" */
+    const char *bytes; /* what it stands for, n_bytes long: " the", " the", "\n", "</s>" */
+    uint32_t text_bytes;
+    uint32_t n_bytes;
+    float score;
+    enum vocab_type type;
+    bool end; /* generation ends with this token (eos, eot, ...) */
+};
+
+struct vocab_header;
+struct vocab_entry;
+struct vocab_slot;
+struct vocab_merge;
+
+/* An open block. Fields are for vocab.c; use the accessors. Copy it freely; nothing to close. */
+struct vocab {
+    const struct vocab_header *header;
+    const struct vocab_entry *tokens; /* [n_tokens] */
+    const struct vocab_slot *lookup;  /* [lookup_mask + 1] text -> id, open addressing */
+    const struct vocab_merge *merges; /* [merges_mask + 1] (left, right) -> rank, merged */
+    const uint32_t *specials;         /* [n_specials] ids by first byte, then longest text first */
+    const uint32_t *special_starts;   /* [257] first index in specials of each first byte */
+    const char *pool;                 /* [pool_bytes] texts and bytes */
+    uint32_t n_tokens, n_specials;
+    uint32_t lookup_mask, merges_mask;
+    uint32_t pool_bytes;
+    enum vocab_model model;
+    enum vocab_pre pre;
+    uint32_t flags; /* enum vocab_flag */
+};
+
+void vocab_desc_init(struct vocab_desc *d);
+
+/* Builds the block for a description. Returns 0 with *ret_block (malloc'ed, to be freed by the
+ * caller) and its size; -EINVAL with one line in err for a description that makes no sense or a
+ * tokenizer unknown to hearth; -ENOMEM. The same description always gives the same bytes. */
+int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes, char *err,
+                size_t err_bytes);
+
+/* Opens a block in place; `block` is 8-byte aligned and stays mapped while v is used. 0, or
+ * -EBADMSG with one line. */
+int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size_t err_bytes);
+
+/* Finds the way of cutting that a tokenizer.ggml.pre name means. 0, or -ENOENT with a line that
+ * lists the known names. */
+int vocab_pre_find(const char *name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
+const char *vocab_pre_name(enum vocab_pre pre);
+
+/* A 64-bit hash of everything in the block: equal vocabularies, equal fingerprints. */
+uint64_t vocab_fingerprint(const struct vocab *v);
+
+/* Fills *ret for token id; false where there is no such token. */
+bool vocab_find_token(const struct vocab *v, uint32_t id, struct vocab_token *ret);
+
+/* The id of a literal text, or VOCAB_NONE. */
+uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes);
+
+/* The bytes of token id, and their number in *ret_n; NULL and 0 where there is no such token. Bytes
+ * of a control token are its literal text: who writes text for people leaves control tokens out
+ * (vocab_is_control). */
+const char *vocab_bytes(const struct vocab *v, uint32_t id, uint32_t *ret_n);
+
+/* The token of one byte: BPE's alphabet, SPM's <0xNN>. VOCAB_NONE where the vocabulary has none. */
+uint32_t vocab_byte_token(const struct vocab *v, uint8_t byte);
+
+/* The token with a role, or VOCAB_NONE. */
+uint32_t vocab_special(const struct vocab *v, enum vocab_role role);
+
+/* True if left followed by right merges; then *ret_rank (lower goes first) and *ret_merged. */
+bool vocab_find_merge(const struct vocab *v, uint32_t left, uint32_t right, uint32_t *ret_rank,
+                      uint32_t *ret_merged);
+
+/* The tokens that generation ends with: true for eos, eot and the like. False for an id out of
+ * range. */
+bool vocab_is_end(const struct vocab *v, uint32_t id);
+bool vocab_is_control(const struct vocab *v, uint32_t id);
+
+/* The longest special token (control, user-defined, unknown) whose text stands at the beginning of
+ * text[0, bytes). Control and unknown tokens count only with `control`. Returns its id with
+ * *ret_bytes, or VOCAB_NONE. */
+uint32_t vocab_match_special(const struct vocab *v, const char *text, size_t bytes, bool control,
+                             size_t *ret_bytes);
+
+#endif
