@@ -91,10 +91,9 @@ struct model {
     float rms_eps;      /* >= 0, finite */
     enum model_rope rope;
 
-    struct model_tensor
-        global[MODEL_N_GLOBAL]; /* OUTPUT is a copy of TOKEN_EMBD's view when tied */
-    struct model_layer *layers; /* [n_layer] */
-    bool tied;                  /* no output.weight: the head is the embedding */
+    struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
+    struct model_layer *layers;                 /* [n_layer] */
+    bool tied;                                  /* no output.weight: the head is the embedding */
 
     uint64_t n_params;     /* elements of all tensors, a tied head counted once */
     uint64_t tensor_bytes; /* bytes of all tensors */
@@ -122,9 +121,10 @@ const char *model_numerics_id(const struct model *model);
 /* The type most of the layers' matrix bytes have: "Q4_0". Static text. */
 const char *model_type_name(const struct model *model);
 
-/* One line about the model, for a log and --check, e.g.
- * "llama, F32, 0.26 M parameters, 1.0 MiB, 5 layers, width 64, 8 heads (4 kv) of 8, vocabulary 512,
- * context 512". */
+/*
+ * One line about the model, for a log and --check: "llama, F32, 0.26 M parameters, 1.0 MiB,
+ * 5 layers, width 64, 8 heads (4 kv) of 8, vocabulary 512, context 512".
+ */
 void model_describe(const struct model *model, char *text, size_t text_bytes);
 
 /*
@@ -133,13 +133,28 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  * whatever the path, the order of keys and tensors, padding, and other keys (general.name, chat
  * templates). Not a defence against forgery.
  *
- * It is hash128 (kernels/hash128.h) of a text of '\n'-terminated lines; numbers decimal, floats as
- * the 8 hex digits of their bits, H(x) the 32 hex digits of hash128 over the bytes x: hearth-model
- * 1 arch llama layers L / embd E / ff F / heads H / heads_kv K / head_dim D / rope_dim R / vocab V
- * / context C (a line each) rope_base BITS rms_eps BITS key NAME TYPE H(raw value)          per key
- * `tokenizer.ggml.*`, sorted by name bytes; TYPE the number in the file tensor NAME TYPE NE0 NE1
- * NE2 NE3 H(data)   per tensor, sorted by name bytes Reads every byte of the tensors once: some
- * seconds for a large model on one thread. Returns 0, or -ENOMEM.
+ * It is hash128 (kernels/hash128.h) of a text of '\n'-terminated lines, in this order; numbers are
+ * decimal, BITS the 8 hex digits of a float, H(x) the 32 hex digits of hash128 over the bytes x:
+ *
+ *   hearth-model 1
+ *   arch llama
+ *   layers N
+ *   embd N
+ *   ff N
+ *   heads N
+ *   heads_kv N
+ *   head_dim N
+ *   rope_dim N
+ *   vocab N
+ *   context N
+ *   rope_base BITS
+ *   rms_eps BITS
+ *   key NAME TYPE H(raw)       per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE
+ * and the raw value (length and array header included) as in the file tensor NAME TYPE NE0 NE1 NE2
+ * NE3 H(data)    per tensor, sorted by the bytes of its name
+ *
+ * Reads every byte of the tensors once: some seconds for a large model on one thread. Returns 0, or
+ * -ENOMEM.
  */
 int model_fingerprint(const struct model *model, uint8_t ret[MODEL_FINGERPRINT_BYTES]);
 
