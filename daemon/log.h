@@ -1,0 +1,22 @@
+/*
+ * log: lines on stderr. Any thread; a line is one write(2), so lines never mix.
+ *
+ * Under systemd (JOURNAL_STREAM) a line begins with its priority, `<6>`, which the journal takes off.
+ * Nothing is logged on the step loop's normal path.
+ */
+#ifndef HEARTH_DAEMON_LOG_H
+#define HEARTH_DAEMON_LOG_H
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Once, before threads start. */
+void log_init(enum log_level level);
+
+void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif

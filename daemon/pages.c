@@ -1,0 +1,35 @@
+/* A stack of free pages: the last one returned is handed out first, while it is still in the cache. */
+#include "daemon/pages.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+int pages_init(struct pages *pages, uint32_t total)
+{
+    pages->free = calloc(total, sizeof(*pages->free));
+    if (!pages->free)
+        return -ENOMEM;
+    pages->total = total;
+    pages->n_free = total;
+    for (uint32_t i = 0; i < total; i++)
+        pages->free[i] = total - 1 - i; /* low ids first */
+    return 0;
+}
+
+void pages_fini(struct pages *pages)
+{
+    free(pages->free);
+    *pages = (struct pages){0};
+}
+
+uint32_t pages_take(struct pages *pages)
+{
+    return pages->n_free ? pages->free[--pages->n_free] : PAGE_NONE;
+}
+
+void pages_return(struct pages *pages, uint32_t page)
+{
+    assert(page < pages->total && pages->n_free < pages->total);
+    pages->free[pages->n_free++] = page;
+}

@@ -1,0 +1,27 @@
+/*
+ * pages: which KV pages are free. A page is an id below the pool's size; its memory is the backend's.
+ *
+ * Engine thread only. A page has one owner at a time (a slot); sharing comes with the prefix cache.
+ */
+#ifndef HEARTH_DAEMON_PAGES_H
+#define HEARTH_DAEMON_PAGES_H
+
+#include <stdint.h>
+
+struct pages {
+    uint32_t *free; /* [total] stack of free ids; the first n_free are valid */
+    uint32_t n_free;
+    uint32_t total;
+};
+
+enum { PAGE_NONE = 0xffffffff };
+
+/* Returns 0, or -ENOMEM. All pages are free. */
+int pages_init(struct pages *pages, uint32_t total);
+void pages_fini(struct pages *pages);
+
+/* A free page, or PAGE_NONE: the caller then takes one back from somebody. */
+uint32_t pages_take(struct pages *pages);
+void pages_return(struct pages *pages, uint32_t page);
+
+#endif

@@ -1,0 +1,74 @@
+/* The arithmetic of draft, verify, accept and roll back. Invariant everywhere: spec_valid. */
+#include "daemon/spec.h"
+
+#include <assert.h>
+
+bool spec_valid(const struct spec *spec)
+{
+    if (spec->accepted == 0)
+        return spec->canonical == 0 && spec->drafted == 0;
+    return spec->canonical < spec->accepted;
+}
+
+void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept)
+{
+    assert(n_tokens >= 1);
+    spec->accepted = n_tokens;
+    spec->drafted = 0;
+    spec->canonical = kept < n_tokens ? kept : n_tokens - 1;
+}
+
+uint32_t spec_rows(const struct spec *spec)
+{
+    return spec->accepted + spec->drafted - spec->canonical;
+}
+
+void spec_prefilled(struct spec *spec, uint32_t n_rows)
+{
+    assert(spec->canonical + n_rows < spec->accepted);
+    spec->canonical += n_rows;
+}
+
+void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
+{
+    assert(spec->accepted > 0);
+    tokens[spec->accepted + spec->drafted] = token;
+    spec->drafted++;
+}
+
+bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick)
+{
+    bool agreed = spec->drafted > 0 && tokens[spec->accepted] == pick;
+
+    /* The row that gave the pick stands on accepted tokens only: its KV is canonical from now on. */
+    spec->canonical = spec->accepted;
+    tokens[spec->accepted] = pick;
+    spec->accepted++;
+    if (agreed)
+        spec->drafted--;
+    else
+        spec_rollback(spec);
+    return agreed;
+}
+
+uint32_t spec_rollback(struct spec *spec)
+{
+    uint32_t dropped = spec->drafted;
+
+    spec->drafted = 0;
+    return dropped;
+}
+
+void spec_drop_last(struct spec *spec)
+{
+    assert(spec->accepted > 1 && spec->drafted == 0);
+    spec->accepted--;
+    if (spec->canonical >= spec->accepted)
+        spec->canonical = spec->accepted - 1;
+}
+
+void spec_evict(struct spec *spec, uint32_t n_positions)
+{
+    if (spec->canonical > n_positions)
+        spec->canonical = n_positions;
+}
