@@ -76,7 +76,20 @@ struct gguf_tensor {
     const uint8_t *data;        /* [bytes], or NULL when the file holds no data section at all */
 };
 
-struct gguf; /* private */
+/* An open file. Read-only for everybody but gguf.c; prefer the functions below. */
+struct gguf {
+    const uint8_t *data; /* [bytes] the whole file */
+    uint64_t bytes;
+    bool mapped; /* data is a mapping of ours */
+    bool has_data;
+    uint32_t version;
+    uint32_t alignment;
+    uint64_t n_keys, n_tensors;
+    struct gguf_key *keys;       /* [n_keys] in the file's order */
+    struct gguf_tensor *tensors; /* [n_tensors] in the file's order */
+    uint32_t *keys_by_name;      /* [n_keys] indices, sorted by name */
+    uint32_t *tensors_by_name;   /* [n_tensors] */
+};
 
 /*
  * Maps and checks `path`. On success returns 0 and *ret_gguf. A file that ends where its tensor
@@ -93,16 +106,46 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
 
 void gguf_close(struct gguf *gguf); /* NULL is fine */
 
-uint32_t gguf_version(const struct gguf *gguf);   /* 2 or 3 */
-uint32_t gguf_alignment(const struct gguf *gguf); /* bytes, a power of two */
-uint64_t gguf_file_bytes(const struct gguf *gguf);
-bool gguf_has_data(const struct gguf *gguf); /* false: headers only */
+static inline uint32_t gguf_version(const struct gguf *gguf) /* 2 or 3 */
+{
+    return gguf->version;
+}
+
+static inline uint32_t gguf_alignment(const struct gguf *gguf) /* bytes, a power of two */
+{
+    return gguf->alignment;
+}
+
+static inline uint64_t gguf_file_bytes(const struct gguf *gguf)
+{
+    return gguf->bytes;
+}
+
+static inline bool gguf_has_data(const struct gguf *gguf) /* false: headers only */
+{
+    return gguf->has_data;
+}
 
 /* Keys and tensors in the file's order; index below the count. */
-uint64_t gguf_n_keys(const struct gguf *gguf);
-const struct gguf_key *gguf_key_at(const struct gguf *gguf, uint64_t index);
-uint64_t gguf_n_tensors(const struct gguf *gguf);
-const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, uint64_t index);
+static inline uint64_t gguf_n_keys(const struct gguf *gguf)
+{
+    return gguf->n_keys;
+}
+
+static inline const struct gguf_key *gguf_key_at(const struct gguf *gguf, uint64_t index)
+{
+    return &gguf->keys[index];
+}
+
+static inline uint64_t gguf_n_tensors(const struct gguf *gguf)
+{
+    return gguf->n_tensors;
+}
+
+static inline const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, uint64_t index)
+{
+    return &gguf->tensors[index];
+}
 
 /* The entry of that name, or NULL. */
 const struct gguf_key *gguf_find_key(const struct gguf *gguf, const char *name);

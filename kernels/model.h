@@ -149,9 +149,9 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   context N
  *   rope_base BITS
  *   rms_eps BITS
- *   key NAME TYPE H(raw)       per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE
- * and the raw value (length and array header included) as in the file tensor NAME TYPE NE0 NE1 NE2
- * NE3 H(data)    per tensor, sorted by the bytes of its name
+ *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
+ *                             raw, with its length or array header, as in the file
+ *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
  *
  * Reads every byte of the tensors once: some seconds for a large model on one thread. Returns 0, or
  * -ENOMEM.
