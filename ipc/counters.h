@@ -1,9 +1,9 @@
 /* counters.h: what the daemon counts, in ctl, where every client can read it without asking.
  *
- * Each counter has one writer: the engine thread or the control thread, whose counters lie on lines of their own. A
- * counter is a relaxed 64-bit word: add and set are plain load and store, no locked instruction. Readers see each
- * counter by itself, not a snapshot. The table gives each its kind and its help text; hearth status, hearth top and
- * the metrics exporter are made of it.
+ * Each counter has one writer: the engine thread or the control thread, whose counters lie on lines
+ * of their own. A counter is a relaxed 64-bit word: add and set are plain load and store, no locked
+ * instruction. Readers see each counter by itself, not a snapshot. The table gives each its kind
+ * and its help text; hearth status, hearth top and the metrics exporter are made of it.
  */
 #ifndef HEARTH_IPC_COUNTERS_H
 #define HEARTH_IPC_COUNTERS_H
@@ -11,70 +11,69 @@
 #include "ipc/layout.h"
 
 /* X(NAME, name, KIND, "help") */
-#define COUNTERS_ENGINE(X)                                                                               \
-	X(SLOTS_USED, slots_used, GAUGE, "slots held by clients or kept for a name")                     \
-	X(SLOTS_ACTIVE, slots_active, GAUGE, "slots with a request that runs")                           \
-	X(SLOTS_WAITING, slots_waiting, GAUGE, "slots with a request that waits for rows or pages")      \
-	X(SLOTS_PAUSED, slots_paused, GAUGE, "slots whose reader has left no room for events")           \
-	X(PAGES_TOTAL, pages_total, GAUGE, "KV pages of the pool")                                       \
-	X(PAGES_FREE, pages_free, GAUGE, "KV pages that nothing uses")                                   \
-	X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                         \
-	X(PASSES, passes, COUNTER, "passes run")                                                         \
-	X(ROWS, rows, COUNTER, "rows computed")                                                          \
-	X(PROMPT_TOKENS, prompt_tokens, COUNTER, "prompt tokens of started requests")                    \
-	X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was warm")                      \
-	X(OUTPUT_TOKENS, output_tokens, COUNTER, "tokens accepted and published")                        \
-	X(DRAFTED, drafted, COUNTER, "tokens drafted")                                                   \
-	X(ACCEPTED_DRAFTS, accepted_drafts, COUNTER, "drafted tokens accepted")                          \
-	X(ROLLBACKS, rollbacks, COUNTER, "verifications with a mismatch")                                \
-	X(REQUESTS_STARTED, requests_started, COUNTER, "requests taken from submit rings")               \
-	X(REQUESTS_FINISHED, requests_finished, COUNTER, "requests ended by eos, stop or length")        \
-	X(REQUESTS_CANCELLED, requests_cancelled, COUNTER, "requests cancelled, or whose client went")   \
-	X(REQUESTS_SUPERSEDED, requests_superseded, COUNTER, "requests ended by a newer one")            \
-	X(REQUESTS_REFUSED, requests_refused, COUNTER, "requests refused before they ran")               \
-	X(REQUESTS_ERRORS, requests_errors, COUNTER, "requests ended by an error while they ran")        \
-	X(NOPS, nops, COUNTER, "echoes answered")                                                        \
-	X(PROTOCOL_ERRORS, protocol_errors, COUNTER, "clients closed because of what they wrote")        \
-	X(SIGBUS, sigbus, COUNTER, "clients closed because their memory failed")                         \
-	X(STALLS, stalls, COUNTER, "times that a slot was paused for want of event room")                \
-	X(EVICTIONS, evictions, COUNTER, "KV pages taken back from their owner")                         \
-	X(WAKES, wakes, COUNTER, "clients woken by the engine thread itself")                            \
-	X(WAKE_HANDOFFS, wake_handoffs, COUNTER, "wakes handed to the control thread")                   \
-	X(RESCANS, rescans, COUNTER, "rescans of all rings by the clock")                                \
-	X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a missed request; must stay 0")     \
-	X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "times that the engine thread woke up")               \
-	X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")
+#define COUNTERS_ENGINE(X)                                                                         \
+    X(SLOTS_USED, slots_used, GAUGE, "slots held by clients or kept for a name")                   \
+    X(SLOTS_ACTIVE, slots_active, GAUGE, "slots with a request that runs")                         \
+    X(SLOTS_WAITING, slots_waiting, GAUGE, "slots with a request that waits for rows or pages")    \
+    X(SLOTS_PAUSED, slots_paused, GAUGE, "slots whose reader has left no room for events")         \
+    X(PAGES_TOTAL, pages_total, GAUGE, "KV pages of the pool")                                     \
+    X(PAGES_FREE, pages_free, GAUGE, "KV pages that nothing uses")                                 \
+    X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
+    X(PASSES, passes, COUNTER, "passes run")                                                       \
+    X(ROWS, rows, COUNTER, "rows computed")                                                        \
+    X(PROMPT_TOKENS, prompt_tokens, COUNTER, "prompt tokens of started requests")                  \
+    X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was warm")                    \
+    X(OUTPUT_TOKENS, output_tokens, COUNTER, "tokens accepted and published")                      \
+    X(DRAFTED, drafted, COUNTER, "tokens drafted")                                                 \
+    X(ACCEPTED_DRAFTS, accepted_drafts, COUNTER, "drafted tokens accepted")                        \
+    X(ROLLBACKS, rollbacks, COUNTER, "verifications with a mismatch")                              \
+    X(REQUESTS_STARTED, requests_started, COUNTER, "requests taken from submit rings")             \
+    X(REQUESTS_FINISHED, requests_finished, COUNTER, "requests ended by eos, stop or length")      \
+    X(REQUESTS_CANCELLED, requests_cancelled, COUNTER, "requests cancelled, or whose client went") \
+    X(REQUESTS_SUPERSEDED, requests_superseded, COUNTER, "requests ended by a newer one")          \
+    X(REQUESTS_REFUSED, requests_refused, COUNTER, "requests refused before they ran")             \
+    X(REQUESTS_ERRORS, requests_errors, COUNTER, "requests ended by an error while they ran")      \
+    X(NOPS, nops, COUNTER, "echoes answered")                                                      \
+    X(PROTOCOL_ERRORS, protocol_errors, COUNTER, "clients closed because of what they wrote")      \
+    X(SIGBUS, sigbus, COUNTER, "clients closed because their memory failed")                       \
+    X(STALLS, stalls, COUNTER, "times that a slot was paused for want of event room")              \
+    X(EVICTIONS, evictions, COUNTER, "KV pages taken back from their owner")                       \
+    X(WAKES, wakes, COUNTER, "clients woken by the engine thread itself")                          \
+    X(WAKE_HANDOFFS, wake_handoffs, COUNTER, "wakes handed to the control thread")                 \
+    X(RESCANS, rescans, COUNTER, "rescans of all rings by the clock")                              \
+    X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a missed request; must stay 0")   \
+    X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "times that the engine thread woke up")             \
+    X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")
 
-#define COUNTERS_CONTROL(X)                                                                              \
-	X(CLIENTS, clients, GAUGE, "clients connected")                                                  \
-	X(SLOTS_TOTAL, slots_total, GAUGE, "slots there are")                                            \
-	X(CONNECTS, connects, COUNTER, "clients welcomed")                                               \
-	X(CONNECTS_REFUSED, connects_refused, COUNTER, "handshakes refused")                             \
-	X(CONTROL_WAKEUPS, control_wakeups, COUNTER, "times that the control thread woke up")            \
-	X(WAKES_DELIVERED, wakes_delivered, COUNTER, "wakes delivered by the control thread")            \
-	X(FDS_OPEN, fds_open, GAUGE, "file descriptors open")                                            \
-	X(RSS_BYTES, rss_bytes, GAUGE, "resident memory")                                                \
-	X(UPTIME_S, uptime_s, GAUGE, "seconds since the start")
+#define COUNTERS_CONTROL(X)                                                                        \
+    X(CLIENTS, clients, GAUGE, "clients connected")                                                \
+    X(SLOTS_TOTAL, slots_total, GAUGE, "slots there are")                                          \
+    X(CONNECTS, connects, COUNTER, "clients welcomed")                                             \
+    X(CONNECTS_REFUSED, connects_refused, COUNTER, "handshakes refused")                           \
+    X(CONTROL_WAKEUPS, control_wakeups, COUNTER, "times that the control thread woke up")          \
+    X(WAKES_DELIVERED, wakes_delivered, COUNTER, "wakes delivered by the control thread")          \
+    X(FDS_OPEN, fds_open, GAUGE, "file descriptors open")                                          \
+    X(RSS_BYTES, rss_bytes, GAUGE, "resident memory")                                              \
+    X(UPTIME_S, uptime_s, GAUGE, "seconds since the start")
 
 enum counter {
 #define COUNTERS_X(NAME, name, KIND, help) COUNTER_##NAME,
-	COUNTERS_ENGINE(COUNTERS_X)
-	COUNTERS_ENGINE_N,
-	COUNTERS_CONTROL_BEFORE = COUNTERS_ENGINE_N - 1,
-	COUNTERS_CONTROL(COUNTERS_X)
-	COUNTERS_N,
+    COUNTERS_ENGINE(COUNTERS_X) COUNTERS_ENGINE_N,
+    COUNTERS_CONTROL_BEFORE = COUNTERS_ENGINE_N - 1,
+    COUNTERS_CONTROL(COUNTERS_X) COUNTERS_N,
 #undef COUNTERS_X
 };
 
 #define COUNTERS_CONTROL_N (COUNTERS_N - COUNTERS_ENGINE_N)
-_Static_assert(COUNTERS_ENGINE_N <= CTL_COUNTERS && COUNTERS_CONTROL_N <= CTL_COUNTERS, "ctl has room for all");
+_Static_assert(COUNTERS_ENGINE_N <= CTL_COUNTERS && COUNTERS_CONTROL_N <= CTL_COUNTERS,
+               "ctl has room for all");
 
 enum counter_kind { COUNTER_KIND_GAUGE, COUNTER_KIND_COUNTER };
 
 struct counter_info {
-	const char *name;
-	const char *help;
-	enum counter_kind kind;
+    const char *name;
+    const char *help;
+    enum counter_kind kind;
 };
 
 /* [COUNTERS_N], in the order of the enum. */
@@ -82,27 +81,28 @@ extern const struct counter_info counters_table[COUNTERS_N];
 
 static inline _Atomic uint64_t *counters_word(struct ctl *ctl, enum counter c)
 {
-	return c < COUNTERS_ENGINE_N ? &ctl->engine[c] : &ctl->control[c - COUNTERS_ENGINE_N];
+    return c < COUNTERS_ENGINE_N ? &ctl->engine[c] : &ctl->control[c - COUNTERS_ENGINE_N];
 }
 
 /* By the thread that owns the counter, alone. */
 static inline void counters_set(struct ctl *ctl, enum counter c, uint64_t value)
 {
-	atomic_store_explicit(counters_word(ctl, c), value, memory_order_relaxed);
+    atomic_store_explicit(counters_word(ctl, c), value, memory_order_relaxed);
 }
 
 static inline void counters_add(struct ctl *ctl, enum counter c, uint64_t n)
 {
-	_Atomic uint64_t *word = counters_word(ctl, c);
+    _Atomic uint64_t *word = counters_word(ctl, c);
 
-	atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + n, memory_order_relaxed);
+    atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + n,
+                          memory_order_relaxed);
 }
 
 /* By anyone. */
 uint64_t counters_get(const struct ctl *ctl, enum counter c);
 
-/* Writes `"clients":1,"slots_total":8,...` (members of a JSON object, without its braces), zero-ended. Returns the
- * length, or -ENOSPC. */
+/* Writes `"clients":1,"slots_total":8,...` (members of a JSON object, without its braces),
+ * zero-ended. Returns the length, or -ENOSPC. */
 int counters_json(const struct ctl *ctl, char *ret_text, size_t text_bytes);
 
 #endif

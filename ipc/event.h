@@ -1,77 +1,85 @@
-/* event.h: what goes through a slot's event ring, and what goes through the submit ring: records over ring.h.
+/* event.h: what goes through a slot's event ring, and what goes through the submit ring: records
+ * over ring.h.
  *
- * The daemon's engine thread writes events, the client reads them. Everything here is bounded and allocates nothing.
- * A run of cells is published only when all of it fits, and room for one EVENT_DONE run stays free for as long as a
- * request is running, so that its end can always be told. No memory ordering here: ring.c has it.
+ * The daemon's engine thread writes events, the client reads them. Everything here is bounded and
+ * allocates nothing. A run of cells is published only when all of it fits, and room for one
+ * EVENT_DONE run stays free for as long as a request is running, so that its end can always be
+ * told. No memory ordering here: ring.c has it.
  *
- * DAEMON, per slot                                  CLIENT, per slot
- *   a request may start when                          while ((n = event_next(&reader, &run)) > 0) {
- *     event_room(&writer) >= 1 (or window + 1)            if (run.generation == mine) ... event_tokens(&run, &t)
- *   event_put_tokens(...)  -EAGAIN: pause the slot        ring_release(&reader, run.cells);      R2
- *   event_put_done(...)    always fits, once          }
- *                                                     bell_ring(ctl, bell_fd) when something was released
+ * Daemon, per slot:
+ *   event_room(&writer) >= 1           before a request starts; >= cells of window + 1 before it is
+ * planned event_put_tokens(&writer, ...)     -EAGAIN: pause the slot event_put_done(&writer, ...)
+ * always fits, once Client, per slot: while ((n = event_next(&reader, &run)) > 0) { if
+ * (run.generation == mine) ... event_tokens(&run, &tokens) ... ring_release(&reader, run.cells); R2
+ *   }
+ *   bell_ring(ctl, bell_fd);           once, when something was released      S2
  */
 #ifndef HEARTH_IPC_EVENT_H
 #define HEARTH_IPC_EVENT_H
 
 #include "ipc/ring.h"
 
-/* ---- submit ----------------------------------------------------------------------------------------------------- */
+/* ---- submit ---------------------------------------------------------------------------------- */
 
-/* Daemon, on a private copy: checks every field of a cell against the limits (not against model or arena). Returns 0,
- * or -EINVAL / -E2BIG / -ENOSYS with one line for the client's EVENT_DONE; -EPROTO when the cell names no slot, so
- * that there is nobody to tell and the client is closed. */
-int submit_check(const struct submit_cell *cell, const struct ipc_limits *limits, char *err, size_t err_bytes);
+/* Daemon, on a private copy: checks every field of a cell against the limits (not against model or
+ * arena). Returns 0, or -EINVAL / -E2BIG / -ENOSYS with one line for the client's EVENT_DONE;
+ * -EPROTO when the cell names no slot, so that there is nobody to tell and the client is closed. */
+int submit_check(const struct submit_cell *cell, const struct ipc_limits *limits, char *err,
+                 size_t err_bytes);
 
-/* ---- events: daemon --------------------------------------------------------------------------------------------- */
+/* ---- events: daemon -------------------------------------------------------------------------- */
 
-/* Free cells beyond the reserve for EVENT_DONE (looks at the reader's progress: A2). -EPROTO: close the client. */
+/* Free cells beyond the reserve for EVENT_DONE (looks at the reader's progress: A2). -EPROTO: close
+ * the client. */
 int event_room(struct ring_writer *w);
 
 /* Cells that a run of `bytes` payload takes. */
 static inline uint32_t event_cells(size_t bytes)
 {
-	return bytes == 0 ? 1u : (uint32_t)((bytes + EVENT_BYTES - 1) / EVENT_BYTES);
+    return bytes == 0 ? 1u : (uint32_t)((bytes + EVENT_BYTES - 1) / EVENT_BYTES);
 }
 
-/* Publishes n tokens at position, position + 1, ..., 12 to a cell; all or nothing. Returns 0, -EAGAIN (no room beyond
- * the reserve: nothing was written) or -EPROTO. tokens: [n], n >= 1. */
-int event_put_tokens(struct ring_writer *w, uint32_t generation, uint32_t position, const uint32_t *tokens,
-                     uint32_t n);
+/* Publishes n tokens at position, position + 1, ..., 12 to a cell; all or nothing. Returns 0,
+ * -EAGAIN (no room beyond the reserve: nothing was written) or -EPROTO. tokens: [n], n >= 1. */
+int event_put_tokens(struct ring_writer *w, uint32_t generation, uint32_t position,
+                     const uint32_t *tokens, uint32_t n);
 
-/* Publishes one token with its log-probability and n_top alternatives. top: [head->n_top]. Returns as above. */
-int event_put_logprob(struct ring_writer *w, uint32_t generation, uint32_t position, const struct event_logprob *head,
-                      const struct event_top *top);
+/* Publishes one token with its log-probability and n_top alternatives. top: [head->n_top]. Returns
+ * as above. */
+int event_put_logprob(struct ring_writer *w, uint32_t generation, uint32_t position,
+                      const struct event_logprob *head, const struct event_top *top);
 
-/* Publishes the end, from the reserve if need be. `length`: the sequence's length. Returns 0; -EAGAIN when not even
- * the reserve is free (only when no request was running: its refusal must wait); -EPROTO. */
-int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length, const struct event_done *done);
+/* Publishes the end, from the reserve if need be. `length`: the sequence's length. Returns 0;
+ * -EAGAIN when not even the reserve is free (only when no request was running: its refusal must
+ * wait); -EPROTO. */
+int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length,
+                   const struct event_done *done);
 
 /* Publishes an echo. Returns as event_put_tokens(). */
 int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie);
 
-/* ---- events: client --------------------------------------------------------------------------------------------- */
+/* ---- events: client -------------------------------------------------------------------------- */
 
 struct event_run {
-	uint32_t generation;
-	uint32_t position;
-	uint32_t kind;  /* enum event_kind */
-	uint32_t cells; /* to release when done with it */
-	uint32_t bytes; /* payload */
-	_Alignas(8) uint8_t payload[EVENT_RUN_BYTES];
+    uint32_t generation;
+    uint32_t position;
+    uint32_t kind;  /* enum event_kind */
+    uint32_t cells; /* to release when done with it */
+    uint32_t bytes; /* payload */
+    _Alignas(8) uint8_t payload[EVENT_RUN_BYTES];
 };
 
-/* Copies the next whole run without consuming it. Returns 1, 0 when there is none yet, -EPROTO when the daemon wrote
- * nonsense (a kind out of range is no nonsense: skip it, it is newer than us). */
+/* Copies the next whole run without consuming it. Returns 1, 0 when there is none yet, -EPROTO when
+ * the daemon wrote nonsense (a kind out of range is no nonsense: skip it, it is newer than us). */
 int event_next(const struct ring_reader *r, struct event_run *ret_run);
 
 /* EVENT_TOKENS: the number of tokens; *ret_tokens points into the run. */
 uint32_t event_tokens(const struct event_run *run, const uint32_t **ret_tokens);
 
-/* EVENT_LOGPROBS: the record at *offset (start with 0), which it moves on. ret_top: [EVENT_TOP_MAX]. Returns 1, 0 at
- * the end, -EPROTO. */
-int event_logprob_next(const struct event_run *run, uint32_t *offset, struct event_logprob *ret_head,
-                       struct event_top *ret_top);
+/* EVENT_LOGPROBS: the record at *offset (start with 0), which it moves on. ret_top:
+ * [EVENT_TOP_MAX]. Returns 1, 0 at the end, -EPROTO. */
+int event_logprob_next(const struct event_run *run, uint32_t *offset,
+                       struct event_logprob *ret_head, struct event_top *ret_top);
 
 /* EVENT_DONE; the text is zero-ended. EVENT_NOP. Return 0 or -EPROTO. */
 int event_done(const struct event_run *run, struct event_done *ret_done);

@@ -1,23 +1,29 @@
 /* hello.h: the handshake and the other messages on a client's SOCK_SEQPACKET socket.
  *
- *   client                                              daemon (control thread)
- *   HELLO   version, slots wanted, name, flags    ->
- *                                                 <-    WELCOME  limits, model, sizes + fds   or  REFUSE  code, line
- *   STATUS_ASK                                    ->
- *                                                 <-    STATUS   JSON text
- *   hangs up; or the daemon does                        that is the only end there is
+ *   client                                      daemon (control thread)
+ *   HELLO   version, slots, name, flags   ->
+ *                                         <-    WELCOME  limits, model, sizes, descriptors
+ *                                         or    REFUSE   code, one line
+ *   STATUS_ASK                            ->
+ *                                         <-    STATUS   JSON text
+ *   hangs up; or the daemon does                that is the only end there is
  *
- * One message is one packet of fixed size (STATUS: its text's). The first 16 bytes, and all of REFUSE, are the same
- * in every version, so that two versions that cannot talk can still say so. Every field is checked by a pure function
- * (hello_check_...) on a private copy; hello_send and hello_recv are the only system calls. Only WELCOME carries
- * descriptors; any other one is closed and the message refused. Nothing blocks unless the socket does.
+ * One message is one packet of fixed size (STATUS: its text's). The first 16 bytes, and all of
+ * REFUSE, are the same in every version, so that two versions that cannot talk can still say so.
+ * Every field is checked by a pure function (hello_check_...) on a private copy; hello_send and
+ * hello_recv are the only system calls. Only WELCOME carries descriptors; any other one is closed
+ * and the message refused. Nothing blocks unless the socket does.
  *
- * The daemon:  n = hello_recv(fd, buffer, sizeof(buffer), NULL, 0);    -EAGAIN, 0: hung up, -EPROTO, or the bytes
- *              switch (hello_kind(buffer, n)) {
- *              case HELLO_HELLO: r = hello_check_hello(buffer, n, &hello, line, sizeof(line));
- *                                r == 0 ? hello_send_welcome(...) : hello_send_refuse(fd, r, line);
- * The client:  fd = hello_connect(path, err...); hello_send_hello(fd, &hello);
- *              hello_recv_answer(fd, &welcome, fds, err...);
+ * Daemon:
+ *   n = hello_recv(fd, buffer, sizeof(buffer), NULL, 0, NULL, MSG_DONTWAIT);
+ *   switch (n > 0 ? hello_kind(buffer, (size_t)n) : n) {
+ *   case HELLO_HELLO:
+ *       r = hello_check_hello(buffer, (size_t)n, &hello, line, sizeof(line));
+ *       r == 0 ? hello_prep_welcome(), hello_send(fd, &welcome, ..., fds, n_fds)
+ *              : hello_send_refuse(fd, r, line);
+ * Client:
+ *   fd = hello_connect(path, err...); hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
+ *   hello_recv_answer(fd, &welcome, fds, timeout_ms, err...);
  */
 #ifndef HEARTH_IPC_HELLO_H
 #define HEARTH_IPC_HELLO_H
@@ -31,64 +37,64 @@
 #define HELLO_PATH_BYTES 108u   /* sun_path */
 
 enum hello_kind {
-	HELLO_HELLO = 1,
-	HELLO_WELCOME = 2,
-	HELLO_REFUSE = 3,
-	HELLO_STATUS_ASK = 4,
-	HELLO_STATUS = 5,
+    HELLO_HELLO = 1,
+    HELLO_WELCOME = 2,
+    HELLO_REFUSE = 3,
+    HELLO_STATUS_ASK = 4,
+    HELLO_STATUS = 5,
 };
 
 /* Fixed for ever. */
 struct hello_head {
-	uint32_t magic;
-	uint16_t version; /* IPC_VERSION of the sender */
-	uint16_t kind;
-	uint32_t bytes;   /* of the whole message */
-	uint32_t zero;
+    uint32_t magic;
+    uint16_t version; /* IPC_VERSION of the sender */
+    uint16_t kind;
+    uint32_t bytes; /* of the whole message */
+    uint32_t zero;
 };
 
 enum hello_flag {
-	HELLO_NOTIFY = 1u << 0, /* the client wants a pollable descriptor */
-	HELLO_FLAGS = HELLO_NOTIFY,
+    HELLO_NOTIFY = 1u << 0, /* the client wants a pollable descriptor */
+    HELLO_FLAGS = HELLO_NOTIFY,
 };
 
 struct hello {
-	struct hello_head head;
-	uint32_t slots;              /* wanted, 1 .. LIMIT_SLOTS_MAX */
-	uint32_t flags;              /* enum hello_flag */
-	uint32_t zeroes[2];
-	char name[HELLO_NAME_BYTES]; /* of slot 0: bytes 0x21-0x7e, zero-padded; all zero: no name */
+    struct hello_head head;
+    uint32_t slots; /* wanted, 1 .. LIMIT_SLOTS_MAX */
+    uint32_t flags; /* enum hello_flag */
+    uint32_t zeroes[2];
+    char name[HELLO_NAME_BYTES]; /* of slot 0: bytes 0x21-0x7e, zero-padded; or all zero */
 };
 
 /* The descriptors of WELCOME, in this order. HELLO_FD_NOTIFY is there when asked for. */
 enum hello_fd {
-	HELLO_FD_UP,
-	HELLO_FD_DOWN,
-	HELLO_FD_CTL,
-	HELLO_FD_BELL,
-	HELLO_FD_VOCAB,
-	HELLO_FD_NOTIFY,
-	HELLO_FDS,
+    HELLO_FD_UP,
+    HELLO_FD_DOWN,
+    HELLO_FD_CTL,
+    HELLO_FD_BELL,
+    HELLO_FD_VOCAB,
+    HELLO_FD_NOTIFY,
+    HELLO_FDS,
 };
 
 struct hello_welcome {
-	struct hello_head head;
-	struct ipc_limits limits; /* slots granted: at most the slots wanted */
-	uint32_t n_fds;           /* HELLO_FDS, or one less */
-	uint32_t n_vocab;
-	uint32_t daemon_pid;
-	uint64_t vocab_bytes;
-	uint8_t fingerprint[16];  /* of the model */
-	char numerics[NUMERICS_BYTES];
-	char model[64];           /* the model's name, zero-ended, printable */
-	char daemon[32];          /* "hearthd 0.1.0", zero-ended */
+    struct hello_head head;
+    struct ipc_limits limits; /* slots granted: at most the slots wanted */
+    uint32_t n_fds;           /* HELLO_FDS, or one less */
+    uint32_t n_vocab;
+    uint32_t daemon_pid;
+    uint64_t vocab_bytes;
+    uint8_t fingerprint[16]; /* of the model */
+    char numerics[NUMERICS_BYTES];
+    char model[64];  /* the model's name, zero-ended, printable */
+    char daemon[32]; /* "hearthd 0.1.0", zero-ended */
 };
 
 struct hello_refuse {
-	struct hello_head head;
-	int32_t code;             /* -errno: -EPROTONOSUPPORT, -EINVAL, -EBUSY, -ENOMEM, ... */
-	uint32_t zero;
-	char line[HELLO_LINE_BYTES]; /* zero-ended, printable */
+    struct hello_head head;
+    int32_t code; /* -errno: -EPROTONOSUPPORT, -EINVAL, -EBUSY, -ENOMEM, ... */
+    uint32_t zero;
+    char line[HELLO_LINE_BYTES]; /* zero-ended, printable */
 };
 
 LAYOUT_SIZE(hello_head, 16);
@@ -117,50 +123,57 @@ LAYOUT_FIELD(hello_refuse, code, 16, 4);
 LAYOUT_FIELD(hello_refuse, zero, 20, 4);
 LAYOUT_FIELD(hello_refuse, line, 24, 232);
 
-/* ---- pure: bytes in, verdict out -------------------------------------------------------------------------------- */
+/* ---- pure: bytes in, verdict out ------------------------------------------------------------- */
 
-/* The kind of a message whose first 16 bytes make sense and whose length is what they say; else -EPROTO. Looks at no
- * version. */
+/* The kind of a message whose first 16 bytes make sense and whose length is what they say; else
+ * -EPROTO. Looks at no version. */
 int hello_kind(const void *message, size_t bytes);
 
-/* Each returns 0 and a checked copy, or -errno and one line: -EPROTONOSUPPORT for a version we do not speak (the line
- * names both), -EINVAL for a field out of range, -EPROTO for a message that is none. */
-int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char *err, size_t err_bytes);
-int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome *ret, char *err, size_t err_bytes);
+/* Each returns 0 and a checked copy, or -errno and one line: -EPROTONOSUPPORT for a version we do
+ * not speak (the line names both), -EINVAL for a field out of range, -EPROTO for a message that is
+ * none. */
+int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char *err,
+                      size_t err_bytes);
+int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome *ret, char *err,
+                        size_t err_bytes);
 int hello_check_refuse(const void *message, size_t bytes, struct hello_refuse *ret);
 
-/* Fill a message. `name` may be NULL. hello_prep_hello() returns -EINVAL for a name that the daemon would refuse;
- * hello_prep_welcome() fills in the head and cuts nothing. */
+/* Fill a message. `name` may be NULL. hello_prep_hello() returns -EINVAL for a name that the daemon
+ * would refuse; hello_prep_welcome() fills in the head and cuts nothing. */
 int hello_prep_hello(struct hello *ret, uint32_t slots, uint32_t flags, const char *name);
 void hello_prep_welcome(struct hello_welcome *w);
 void hello_prep_refuse(struct hello_refuse *ret, int code, const char *line);
 
-/* ---- socket ----------------------------------------------------------------------------------------------------- */
+/* ---- socket ---------------------------------------------------------------------------------- */
 
-/* $HEARTH_SOCKET, else $XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock. Returns 0, or
- * -ENAMETOOLONG with one line. ret_path: [HELLO_PATH_BYTES]. */
+/* $HEARTH_SOCKET, else $XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock. Returns
+ * 0, or -ENAMETOOLONG with one line. ret_path: [HELLO_PATH_BYTES]. */
 int hello_socket_path(char *ret_path, char *err, size_t err_bytes);
 
 /* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
 int hello_connect(const char *path, char *err, size_t err_bytes);
 
-/* Sends one packet, with descriptors if n_fds > 0; MSG_DONTWAIT | MSG_NOSIGNAL. Returns 0 or -errno. */
+/* Sends one packet, with descriptors if n_fds > 0; MSG_DONTWAIT | MSG_NOSIGNAL. Returns 0 or
+ * -errno. */
 int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds, uint32_t n_fds);
 int hello_send_refuse(int socket_fd, int code, const char *line);
-int hello_send_status(int socket_fd, const char *text, size_t bytes); /* -EMSGSIZE beyond HELLO_STATUS_MAX */
+int hello_send_status(int socket_fd, const char *text,
+                      size_t bytes); /* -EMSGSIZE beyond HELLO_STATUS_MAX */
 
-/* Receives one packet and at most max_fds descriptors (CLOEXEC); `flags` as for recvmsg, e.g. MSG_DONTWAIT. On any
- * return but a positive one no descriptor is left open. Returns the bytes; 0 when the other side hung up; -EPROTO
- * when it was cut or carried more descriptors than allowed; -errno. *ret_fds may be NULL when max_fds is 0. */
-int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds, uint32_t *ret_n_fds,
-               int flags);
+/* Receives one packet and at most max_fds descriptors (CLOEXEC); `flags` as for recvmsg, e.g.
+ * MSG_DONTWAIT. On any return but a positive one no descriptor is left open. Returns the bytes; 0
+ * when the other side hung up; -EPROTO when it was cut or carried more descriptors than allowed;
+ * -errno. *ret_fds may be NULL when max_fds is 0. */
+int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds,
+               uint32_t *ret_n_fds, int flags);
 
-/* Client: waits for WELCOME or REFUSE, at most timeout_ms (-1: for ever). ret_fds: [HELLO_FDS], unused ones -1.
- * Returns 0, or -errno with one line: the daemon's own when it refused. */
-int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms, char *err,
-                      size_t err_bytes);
+/* Client: waits for WELCOME or REFUSE, at most timeout_ms (-1: for ever). ret_fds: [HELLO_FDS],
+ * unused ones -1. Returns 0, or -errno with one line: the daemon's own when it refused. */
+int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms,
+                      char *err, size_t err_bytes);
 
-/* Client: asks and waits for STATUS. ret_text: zero-ended, [text_bytes]. Returns its length or -errno. */
+/* Client: asks and waits for STATUS. ret_text: zero-ended, [text_bytes]. Returns its length or
+ * -errno. */
 int hello_status(int socket_fd, char *ret_text, size_t text_bytes, int timeout_ms);
 
 #endif

@@ -2,16 +2,19 @@
  *
  * Three shared mappings exist. All are memfds made by the daemon; a client only maps them.
  *
- *   up     one per client. The client writes, the daemon reads (mapped PROT_READ there). Sealed SHRINK, GROW, SEAL.
- *   down   one per client. The daemon writes, the client reads. Sealed FUTURE_WRITE, SHRINK, GROW, SEAL after the
- *          daemon has mapped it, so that no client can ever map it writable.
+ *   up     one per client. The client writes, the daemon reads (mapped PROT_READ there).
+ *          Sealed SHRINK, GROW, SEAL.
+ *   down   one per client. The daemon writes, the client reads. Sealed FUTURE_WRITE, SHRINK, GROW,
+ *          SEAL after the daemon has mapped it, so that no client can ever map it writable.
  *   ctl    one for all clients. Only the daemon's threads write. Sealed like `down`.
  *
- * No word has two writers, and no page is writable by two processes. That is the whole security argument: a client
- * can spoil only what the daemon reads from that client, and the daemon believes nothing it reads there.
+ * No word has two writers, and no page is writable by two processes. That is the whole security
+ * argument: a client can spoil only what the daemon reads from that client, and the daemon believes
+ * nothing it reads there.
  *
- * THE PICTURE. Offsets of areas whose size depends on the limits come from segment_plan() (segment.h).
- * Words that are written independently stand 128 bytes apart: a line, and the neighbour that hardware prefetches.
+ * THE PICTURE. Offsets of areas whose size depends on the limits come from segment_plan()
+ * (segment.h). Words that are written independently stand 128 bytes apart: a line, and the
+ * neighbour that hardware prefetches.
  *
  *   up (client writes)                               down (daemon writes)
  *   0x000 +-----------------------------+            0x000 +-----------------------------+
@@ -36,38 +39,43 @@
  *         | prompt arena, slot 1 ...    |            0x400 | control thread's counters   |
  *         +-----------------------------+            0x600 +-----------------------------+
  *
- * A RING (ring.h) is a power of two of 64-byte cells. A cell's first word is its sequence number: cell number n
- * (counted from 0, forever) lies at n mod cells and carries (uint32_t)(n + 1), written last. The reader polls the
- * cell itself, so one cache line moves per message. The reader's progress, the number of cells it has consumed
- * (mod 2^32), is a word in the reader's own segment. A writer's and a reader's position are private memory.
+ * A RING (ring.h) is a power of two of 64-byte cells. A cell's first word is its sequence number:
+ * cell number n (counted from 0, forever) lies at n mod cells and carries (uint32_t)(n + 1),
+ * written last. The reader polls the cell itself, so one cache line moves per message. The reader's
+ * progress, the number of cells it has consumed (mod 2^32), is a word in the reader's own segment.
+ * A writer's and a reader's position are private memory.
  *
  *   submit ring   cells in up,   written by the client, progress in down_head.submitted
- *   event ring    cells in down, written by the daemon, progress in up_slot.events    (one ring per slot)
+ *   event ring    cells in down, written by the daemon, progress in up_slot.events; one per slot
  *
- * A REQUEST is one submit_cell. Its tokens lie in the slot's prompt arena by absolute position: [0, length) is the
- * complete token sequence, and [0, keep) is unchanged since the slot's previous cell. Its sampling parameters lie in
- * the slot's parameter block (params.h). The client writes in this order:
+ * A REQUEST is one submit_cell. Its tokens lie in the slot's prompt arena by absolute position: [0,
+ * length) is the complete token sequence, and [0, keep) is unchanged since the slot's previous
+ * cell. Its sampling parameters lie in the slot's parameter block (params.h). The client writes in
+ * this order:
  *
- *   1. up_slot.generation = g          every older request of the slot is void now                         (G1)
- *   2. arena and parameter block       the daemon may still be reading for an older request: it will notice  (G2)
- *   3. the submit cell with g          published by its sequence number                                     (R1)
- *   4. if ctl.sleeping, ring the bell                                                                        (S2)
+ *   G1   up_slot.generation = g        every older request of the slot is void from here on
+ *   G2   arena and parameter block     the daemon may be reading them for an older request: it
+ * notices R1   the submit cell with g        published by its sequence number S2   if ctl.sleeping
+ * ring the bell
  *
- * Cancel is step 1 alone. A cell is live only while its generation equals the word.
+ * Cancel is G1 alone. A cell is live only while its generation equals the word.
  *
- * AN ANSWER is a series of event cells in the slot's ring: any number of EVENT_TOKENS or EVENT_LOGPROBS, then one
- * EVENT_DONE. What is longer than a cell is a run: cells of one kind with EVENT_MORE on all but the last, published
- * only when all of it fits. Room for one EVENT_DONE run is always kept free while a request is running (event.h).
+ * AN ANSWER is a series of event cells in the slot's ring: any number of EVENT_TOKENS or
+ * EVENT_LOGPROBS, then one EVENT_DONE. What is longer than a cell is a run: cells of one kind with
+ * EVENT_MORE on all but the last, published only when all of it fits. Room for one EVENT_DONE run
+ * is always kept free while a request is running (event.h).
  *
- * SLEEPING. Whoever sleeps says so first, in its own segment, and looks again (S1); whoever publishes or frees looks
- * at that word after a full fence (S2). Bells are rung only for sleepers (bell.h).
+ * SLEEPING. Whoever sleeps says so first, in its own segment, and looks again (S1); whoever
+ * publishes or frees looks at that word after a full fence (S2). Bells are rung only for sleepers
+ * (bell.h).
  *
- * THE LABELS in parentheses name pairs of memory operations; their table is at the top of ring.h.
+ * THE LABELS (R1, S2, ...) name pairs of memory operations; their table is at the top of ring.h.
  *
- * WHAT THE DAEMON CHECKS. It copies every cell, token, parameter block and word once, checks the copy and uses the
- * copy. up_slot.events outside [last seen, published] or a sequence number that is neither the next nor the last
- * lap's: the client is closed (-EPROTO). Everything else that is wrong is an EVENT_DONE with reason DONE_ERROR. A
- * page that a client made unreadable is replaced by zeroes, and the client is closed (segment.h, the guard).
+ * WHAT THE DAEMON CHECKS. It copies every cell, token, parameter block and word once, checks the
+ * copy and uses the copy. up_slot.events outside [last seen, published] or a sequence number that
+ * is neither the next nor the last lap's: the client is closed (-EPROTO). Everything else that is
+ * wrong is an EVENT_DONE with reason DONE_ERROR. A page that a client made unreadable is replaced
+ * by zeroes, and the client is closed (segment.h, the guard).
  */
 #ifndef HEARTH_IPC_LAYOUT_H
 #define HEARTH_IPC_LAYOUT_H
@@ -77,7 +85,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of everything in ipc/: layout, handshake, parameter block. A change of any meaning raises it. */
+/* The version of everything in ipc/: layout, handshake, parameter block. A change of any meaning
+ * raises it. */
 #define IPC_VERSION 1u
 /* The oldest version that a daemon of this version still serves. */
 #define IPC_VERSION_OLDEST 1u
@@ -91,181 +100,189 @@
 
 /* Bounds of the limits; segment_plan() refuses anything outside them. */
 #define LIMIT_SLOTS_MAX 256u
-#define LIMIT_CONTEXT_MAX (1u << 22)     /* tokens: an arena of 16 MiB */
-#define LIMIT_CELLS_MAX (1u << 16)       /* cells of any ring; a power of two */
+#define LIMIT_CONTEXT_MAX (1u << 22) /* tokens: an arena of 16 MiB */
+#define LIMIT_CELLS_MAX (1u << 16)   /* cells of any ring; a power of two */
 #define LIMIT_SUBMIT_CELLS_MIN 4u
-#define LIMIT_EVENT_CELLS_MIN 32u        /* four times EVENT_RUN_CELLS */
-#define LIMIT_PARAMS_MIN 256u            /* bytes; a multiple of 64 */
+#define LIMIT_EVENT_CELLS_MIN 32u /* four times EVENT_RUN_CELLS */
+#define LIMIT_PARAMS_MIN 256u     /* bytes; a multiple of 64 */
 #define LIMIT_PARAMS_MAX (1u << 22)
 
 /* What a client gets; chosen by the daemon, told in the handshake, repeated in down_head. */
 struct ipc_limits {
-	uint32_t slots;        /* sequences this client may run at once */
-	uint32_t context;      /* tokens per arena */
-	uint32_t submit_cells; /* cells of the submit ring */
-	uint32_t event_cells;  /* cells of each event ring */
-	uint32_t params_bytes; /* size of each parameter block */
+    uint32_t slots;        /* sequences this client may run at once */
+    uint32_t context;      /* tokens per arena */
+    uint32_t submit_cells; /* cells of the submit ring */
+    uint32_t event_cells;  /* cells of each event ring */
+    uint32_t params_bytes; /* size of each parameter block */
 };
 
-/* ---- submit cells ------------------------------------------------------------------------------------------- */
+/* ---- submit cells ---------------------------------------------------------------------------- */
 
 enum submit_opcode {
-	SUBMIT_NONE = 0,
-	SUBMIT_REQUEST = 1, /* run a request on `slot` */
-	SUBMIT_NOP = 2,     /* answer with one EVENT_NOP carrying `cookie`; touches no slot state */
+    SUBMIT_NONE = 0,
+    SUBMIT_REQUEST = 1, /* run a request on `slot` */
+    SUBMIT_NOP = 2,     /* answer with one EVENT_NOP carrying `cookie`; touches no slot state */
 };
 
 enum submit_priority { PRIORITY_INTERACTIVE = 0, PRIORITY_BATCH = 1 };
 
 enum submit_flag {
-	SUBMIT_FAST = 1u << 0, /* --deterministic no: fast tokens are good enough */
-	SUBMIT_FLAGS = SUBMIT_FAST,
+    SUBMIT_FAST = 1u << 0, /* --deterministic no: fast tokens are good enough */
+    SUBMIT_FLAGS = SUBMIT_FAST,
 };
 
 struct submit_cell {
-	uint32_t seq;
-	uint8_t opcode;
-	uint8_t priority;
-	uint16_t slot;
-	uint32_t generation;
-	uint32_t keep;          /* P: arena [0, P) is unchanged since this slot's previous cell */
-	uint32_t length;        /* N: tokens [0, N) are the complete sequence */
-	uint32_t prompt_length; /* of the original request, <= N; tokens from there on are answer already */
-	uint32_t max_tokens;    /* of the answer, those already in the arena included; >= 1 */
-	uint32_t flags;         /* enum submit_flag */
-	uint32_t params_bytes;  /* bytes used in the slot's parameter block */
-	uint32_t zero;          /* must be 0, as must `zeroes` */
-	uint64_t cookie;        /* the client's own; comes back in EVENT_NOP */
-	uint64_t zeroes[2];
+    uint32_t seq;
+    uint8_t opcode;
+    uint8_t priority;
+    uint16_t slot;
+    uint32_t generation;
+    uint32_t keep;          /* P: arena [0, P) is unchanged since this slot's previous cell */
+    uint32_t length;        /* N: tokens [0, N) are the complete sequence */
+    uint32_t prompt_length; /* of the original request, <= N; the rest is answer already */
+    uint32_t max_tokens;    /* of the answer, those already in the arena included; >= 1 */
+    uint32_t flags;         /* enum submit_flag */
+    uint32_t params_bytes;  /* bytes used in the slot's parameter block */
+    uint32_t zero;          /* must be 0, as must `zeroes` */
+    uint64_t cookie;        /* the client's own; comes back in EVENT_NOP */
+    uint64_t zeroes[2];
 };
 
-/* ---- event cells -------------------------------------------------------------------------------------------- */
+/* ---- event cells ----------------------------------------------------------------------------- */
 
-#define EVENT_BYTES 48u    /* payload of one cell */
+#define EVENT_BYTES 48u /* payload of one cell */
 #define EVENT_TOKENS_MAX 12u
 #define EVENT_RUN_CELLS 8u /* longest run; also the room kept for EVENT_DONE */
 #define EVENT_RUN_BYTES (EVENT_RUN_CELLS * EVENT_BYTES)
 
 enum event_kind {
-	EVENT_NONE = 0,
-	EVENT_TOKENS = 1,   /* payload: uint32_t token[bytes / 4], at position, position + 1, ... Never a run. */
-	EVENT_LOGPROBS = 2, /* run; payload: event_logprob records, the first token at `position` */
-	EVENT_DONE = 3,     /* run; payload: struct event_done, cut after its text */
-	EVENT_NOP = 4,      /* payload: uint64_t cookie */
+    EVENT_NONE = 0,
+    EVENT_TOKENS = 1,   /* payload: uint32_t token[bytes / 4], from position on; no run */
+    EVENT_LOGPROBS = 2, /* run; payload: event_logprob records, the first token at `position` */
+    EVENT_DONE = 3,     /* run; payload: struct event_done, cut after its text */
+    EVENT_NOP = 4,      /* payload: uint64_t cookie */
 };
 
 enum { EVENT_MORE = 1u }; /* flags: the run goes on in the next cell */
 
 struct event_cell {
-	uint32_t seq;
-	uint32_t generation; /* of the request this belongs to; the library drops others */
-	uint32_t position;   /* absolute position of the (run's) first token; in EVENT_DONE the sequence's length */
-	uint8_t kind;
-	uint8_t flags;
-	uint16_t bytes;      /* payload bytes used in this cell, <= EVENT_BYTES */
-	uint8_t payload[EVENT_BYTES];
+    uint32_t seq;
+    uint32_t generation; /* of the request this belongs to; the library drops others */
+    uint32_t position;   /* absolute, of the run's first token; EVENT_DONE: the length */
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t bytes; /* payload bytes used in this cell, <= EVENT_BYTES */
+    uint8_t payload[EVENT_BYTES];
 };
 
 /* One alternative of a token, and the record in EVENT_LOGPROBS: record, then n_top alternatives. */
 #define EVENT_TOP_MAX 20u
 struct event_top {
-	uint32_t token;
-	float logprob;
+    uint32_t token;
+    float logprob;
 };
 struct event_logprob {
-	uint32_t token;
-	float logprob;
-	uint32_t n_top; /* alternatives that follow, <= EVENT_TOP_MAX */
+    uint32_t token;
+    float logprob;
+    uint32_t n_top; /* alternatives that follow, <= EVENT_TOP_MAX */
 };
 
 enum done_reason {
-	DONE_EOS = 1,
-	DONE_STOP = 2,
-	DONE_LENGTH = 3,
-	DONE_CANCELLED = 4,
-	DONE_SUPERSEDED = 5,
-	DONE_ERROR = 6,
+    DONE_EOS = 1,
+    DONE_STOP = 2,
+    DONE_LENGTH = 3,
+    DONE_CANCELLED = 4,
+    DONE_SUPERSEDED = 5,
+    DONE_ERROR = 6,
 };
 
 #define NUMERICS_BYTES 24u /* "portable-1", with its zero */
 #define DONE_TEXT_BYTES (EVENT_RUN_BYTES - 136u)
 
 struct event_done {
-	uint32_t reason;          /* enum done_reason */
-	int32_t error;            /* 0, or -errno with DONE_ERROR */
-	uint32_t prompt;          /* tokens of the prompt */
-	uint32_t cached;          /* of these, positions whose KV was there already */
-	uint32_t output;          /* accepted tokens of the answer */
-	uint32_t passes;          /* passes in which the request had a row */
-	uint32_t drafted;
-	uint32_t accepted_drafts;
-	uint32_t rollbacks;       /* verifications with a mismatch */
-	uint32_t prefix_break;    /* first position where the prompt left what was cached */
-	uint64_t queue_ns;        /* consumed to first row */
-	uint64_t prefill_ns;
-	uint64_t decode_ns;
-	uint8_t model[16];        /* fingerprint */
-	uint8_t request_hash[16]; /* parameters and prompt */
-	uint8_t output_hash[16];  /* accepted tokens */
-	char numerics[NUMERICS_BYTES];
-	char text[DONE_TEXT_BYTES]; /* one line for a human, zero-ended; cut to its length on the way */
+    uint32_t reason; /* enum done_reason */
+    int32_t error;   /* 0, or -errno with DONE_ERROR */
+    uint32_t prompt; /* tokens of the prompt */
+    uint32_t cached; /* of these, positions whose KV was there already */
+    uint32_t output; /* accepted tokens of the answer */
+    uint32_t passes; /* passes in which the request had a row */
+    uint32_t drafted;
+    uint32_t accepted_drafts;
+    uint32_t rollbacks;    /* verifications with a mismatch */
+    uint32_t prefix_break; /* first position where the prompt left what was cached */
+    uint64_t queue_ns;     /* consumed to first row */
+    uint64_t prefill_ns;
+    uint64_t decode_ns;
+    uint8_t model[16];        /* fingerprint */
+    uint8_t request_hash[16]; /* parameters and prompt */
+    uint8_t output_hash[16];  /* accepted tokens */
+    char numerics[NUMERICS_BYTES];
+    char text[DONE_TEXT_BYTES]; /* one line, zero-ended; cut to its length on the way */
 };
 
-/* ---- up: written by the client -------------------------------------------------------------------------------- */
+/* ---- up: written by the client --------------------------------------------------------------- */
 
 struct up_head {
-	_Alignas(IPC_STRIDE) _Atomic uint32_t waiting; /* S1: 0 awake, else this wait's ticket (bell.h) */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t waiting; /* S1: 0 awake, else a ticket */
 };
 
 struct up_slot {
-	_Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* G1 */
-	_Alignas(IPC_STRIDE) _Atomic uint32_t events;     /* R2: event cells consumed */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* G1 */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t events;     /* R2: event cells consumed */
 };
 
-/* ---- down: written by the daemon's engine thread -------------------------------------------------------------- */
+/* ---- down: written by the daemon's engine thread --------------------------------------------- */
 
 struct down_head {
-	_Alignas(IPC_STRIDE) uint32_t magic; /* constant from here ... */
-	uint32_t version;
-	struct ipc_limits limits;            /* ... to here */
-	_Alignas(IPC_STRIDE) _Atomic uint32_t wake;      /* S1: futex word; raised by every wake */
-	_Alignas(IPC_STRIDE) _Atomic uint32_t submitted; /* R2: submit cells consumed */
+    _Alignas(IPC_STRIDE) uint32_t magic; /* constant from here ... */
+    uint32_t version;
+    struct ipc_limits limits;                        /* ... to here */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t wake;      /* S1: futex word; raised by every wake */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t submitted; /* R2: submit cells consumed */
 };
 
-enum down_state { DOWN_IDLE = 0, DOWN_QUEUED = 1, DOWN_PREFILL = 2, DOWN_DECODE = 3, DOWN_PAUSED = 4 };
+enum down_state {
+    DOWN_IDLE = 0,
+    DOWN_QUEUED = 1,
+    DOWN_PREFILL = 2,
+    DOWN_DECODE = 3,
+    DOWN_PAUSED = 4
+};
 
 /* A hint for humans, not a protocol: each word is read by itself and may be a step old. */
 struct down_slot {
-	_Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* of the request it speaks about */
-	_Atomic uint32_t state;                           /* enum down_state */
-	_Atomic uint32_t prefill_done;                    /* positions whose KV is there */
-	_Atomic uint32_t prefill_total;
+    _Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* of the request it speaks about */
+    _Atomic uint32_t state;                           /* enum down_state */
+    _Atomic uint32_t prefill_done;                    /* positions whose KV is there */
+    _Atomic uint32_t prefill_total;
 };
 
-/* ---- ctl: written by the daemon, read by everyone ------------------------------------------------------------- */
+/* ---- ctl: written by the daemon, read by everyone -------------------------------------------- */
 
 #define CTL_COUNTERS 64u /* room for each thread's counters */
 
 struct ctl {
-	_Alignas(IPC_STRIDE) uint32_t magic; /* constant from here ... */
-	uint32_t version;
-	uint32_t engine_counters;            /* how many there are */
-	uint32_t control_counters;
-	uint64_t start_ns;                   /* CLOCK_REALTIME of the start */
-	uint32_t pid;
-	uint32_t zero;                       /* ... to here */
-	_Alignas(IPC_STRIDE) _Atomic uint32_t sleeping; /* S1: 1 while the engine thread sleeps or is about to */
-	_Alignas(IPC_STRIDE) _Atomic uint64_t heartbeat; /* engine's steps */
-	_Atomic uint64_t step_ns;    /* time of a decode step now, smoothed; 0 unknown */
-	_Atomic uint64_t step_at_ns; /* CLOCK_MONOTONIC of the last publish */
-	_Alignas(512) _Atomic uint64_t engine[CTL_COUNTERS];  /* counters.h */
-	_Alignas(512) _Atomic uint64_t control[CTL_COUNTERS];
+    _Alignas(IPC_STRIDE) uint32_t magic; /* constant from here ... */
+    uint32_t version;
+    uint32_t engine_counters; /* how many there are */
+    uint32_t control_counters;
+    uint64_t start_ns; /* CLOCK_REALTIME of the start */
+    uint32_t pid;
+    uint32_t zero; /* ... to here */
+    _Alignas(
+        IPC_STRIDE) _Atomic uint32_t sleeping; /* S1: the engine thread sleeps, or is about to */
+    _Alignas(IPC_STRIDE) _Atomic uint64_t heartbeat; /* engine's steps */
+    _Atomic uint64_t step_ns;    /* time of a decode step now, smoothed; 0 unknown */
+    _Atomic uint64_t step_at_ns; /* CLOCK_MONOTONIC of the last publish */
+    _Alignas(512) _Atomic uint64_t engine[CTL_COUNTERS]; /* counters.h */
+    _Alignas(512) _Atomic uint64_t control[CTL_COUNTERS];
 };
 
 /* A moved or resized shared field fails the build here. */
-#define LAYOUT_FIELD(type, field, offset, size)                                        \
-	_Static_assert(offsetof(struct type, field) == (offset) &&                         \
-	               sizeof(((struct type *)0)->field) == (size), #type "." #field " moved")
+#define LAYOUT_FIELD(type, field, offset, size)                                                    \
+    _Static_assert(offsetof(struct type, field) == (offset) &&                                     \
+                       sizeof(((struct type *)0)->field) == (size),                                \
+                   #type "." #field " moved")
 #define LAYOUT_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type " changed size")
 
 LAYOUT_SIZE(ipc_limits, 20);
@@ -361,6 +378,7 @@ LAYOUT_FIELD(ctl, step_at_ns, 0x110, 8);
 LAYOUT_FIELD(ctl, engine, 0x200, 512);
 LAYOUT_FIELD(ctl, control, 0x400, 512);
 
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "shared words must be lock-free");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
+               "shared words must be lock-free");
 
 #endif

@@ -1,9 +1,10 @@
 /* params.h: the parameter block of a request: every sampling option, stops, biases, a guess.
  *
- * The client encodes into the slot's block in `up`; the daemon copies the bytes that the submit cell names and decodes
- * its private copy. Decoding checks everything and believes nothing. Pure functions; nothing allocated: the decoded
- * arrays point into the copy. Format: params_head, then these areas without gaps, whose sizes must add up to the
- * whole exactly, so that nothing can overlap:
+ * The client encodes into the slot's block in `up`; the daemon copies the bytes that the submit
+ * cell names and decodes its private copy. Decoding checks everything and believes nothing. Pure
+ * functions; nothing allocated: the decoded arrays point into the copy. Format: params_head, then
+ * these areas without gaps, whose sizes must add up to the whole exactly, so that nothing can
+ * overlap:
  *
  *   bias          n_bias x {uint32_t token, float value}
  *   stop tokens   n_stop_tokens x uint32_t
@@ -24,76 +25,77 @@
 #define PARAMS_STOP_TEXTS_MAX 64u
 #define PARAMS_STOP_TEXT_BYTES_MAX 256u /* each */
 #define PARAMS_LOGPROBS_MAX EVENT_TOP_MAX
-#define PARAMS_BIAS_VALUE_MAX 10000.0f  /* finite; -10000 bans a token in practice */
+#define PARAMS_BIAS_VALUE_MAX 10000.0f /* finite; -10000 bans a token in practice */
 
 /* Sampler stages, applied in the order given; PARAMS_STAGE_END fills the rest. */
 enum params_stage {
-	PARAMS_STAGE_END = 0,
-	PARAMS_STAGE_PENALTIES = 1,
-	PARAMS_STAGE_TOP_K = 2,
-	PARAMS_STAGE_TYPICAL_P = 3,
-	PARAMS_STAGE_TOP_P = 4,
-	PARAMS_STAGE_MIN_P = 5,
-	PARAMS_STAGE_TEMPERATURE = 6,
-	PARAMS_STAGES = 7, /* all of the above */
+    PARAMS_STAGE_END = 0,
+    PARAMS_STAGE_PENALTIES = 1,
+    PARAMS_STAGE_TOP_K = 2,
+    PARAMS_STAGE_TYPICAL_P = 3,
+    PARAMS_STAGE_TOP_P = 4,
+    PARAMS_STAGE_MIN_P = 5,
+    PARAMS_STAGE_TEMPERATURE = 6,
+    PARAMS_STAGES = 7, /* all of the above */
 };
 #define PARAMS_ORDER_BYTES 8u
 
 struct params_bias {
-	uint32_t token;
-	float value; /* added to the logit */
+    uint32_t token;
+    float value; /* added to the logit */
 };
 
-/* What a request may ask for. Pointers: into the caller's memory (encode) or into the decoded copy (decode). */
+/* What a request may ask for. Pointers: into the caller's memory (encode) or into the decoded copy
+ * (decode). */
 struct params {
-	float temperature;       /* 0 .. 100; 0: greedy */
-	uint32_t top_k;          /* 0: off */
-	float top_p;             /* 0 .. 1; 1: off */
-	float min_p;             /* 0 .. 1; 0: off */
-	float typical_p;         /* 0 .. 1; 1: off */
-	float repeat_penalty;    /* 0.01 .. 100; 1: off */
-	float frequency_penalty; /* -100 .. 100; 0: off */
-	float presence_penalty;  /* -100 .. 100; 0: off */
-	uint32_t penalty_last_n; /* how far back penalties look; 0: nowhere; PARAMS_LAST_ALL: the whole context */
-	uint32_t logprobs_on;    /* 0 or 1 */
-	uint32_t logprobs;       /* alternatives per token, 0 .. PARAMS_LOGPROBS_MAX */
-	uint64_t seed;
-	uint8_t order[PARAMS_ORDER_BYTES];  /* enum params_stage, none twice, zero-filled */
-	uint32_t n_bias, n_stop_tokens, n_guess, n_stop_texts;
-	uint32_t stop_text_bytes;           /* of all texts together */
-	uint32_t grammar_bytes;
-	const struct params_bias *bias;     /* [n_bias] */
-	const uint32_t *stop_tokens;        /* [n_stop_tokens] */
-	const uint32_t *guess;              /* [n_guess]: tokens that may follow the prompt */
-	const uint32_t *stop_text_lengths;  /* [n_stop_texts], each 1 .. PARAMS_STOP_TEXT_BYTES_MAX */
-	const uint8_t *stop_texts;          /* [stop_text_bytes], one after another, no zeroes between */
-	const uint8_t *grammar;             /* [grammar_bytes] */
+    float temperature;       /* 0 .. 100; 0: greedy */
+    uint32_t top_k;          /* 0: off */
+    float top_p;             /* 0 .. 1; 1: off */
+    float min_p;             /* 0 .. 1; 0: off */
+    float typical_p;         /* 0 .. 1; 1: off */
+    float repeat_penalty;    /* 0.01 .. 100; 1: off */
+    float frequency_penalty; /* -100 .. 100; 0: off */
+    float presence_penalty;  /* -100 .. 100; 0: off */
+    uint32_t penalty_last_n; /* how far back penalties look; PARAMS_LAST_ALL: everything */
+    uint32_t logprobs_on;    /* 0 or 1 */
+    uint32_t logprobs;       /* alternatives per token, 0 .. PARAMS_LOGPROBS_MAX */
+    uint64_t seed;
+    uint8_t order[PARAMS_ORDER_BYTES]; /* enum params_stage, none twice, zero-filled */
+    uint32_t n_bias, n_stop_tokens, n_guess, n_stop_texts;
+    uint32_t stop_text_bytes; /* of all texts together */
+    uint32_t grammar_bytes;
+    const struct params_bias *bias;    /* [n_bias] */
+    const uint32_t *stop_tokens;       /* [n_stop_tokens] */
+    const uint32_t *guess;             /* [n_guess]: tokens that may follow the prompt */
+    const uint32_t *stop_text_lengths; /* [n_stop_texts], 1 .. PARAMS_STOP_TEXT_BYTES_MAX */
+    const uint8_t *stop_texts;         /* [stop_text_bytes], one after another */
+    const uint8_t *grammar;            /* [grammar_bytes] */
 };
 #define PARAMS_LAST_ALL UINT32_MAX
 
 struct params_head {
-	uint32_t magic;
-	uint32_t bytes; /* of the whole block, a multiple of 4 */
-	float temperature;
-	uint32_t top_k;
-	float top_p;
-	float min_p;
-	float typical_p;
-	float repeat_penalty;
-	float frequency_penalty;
-	float presence_penalty;
-	uint32_t penalty_last_n;
-	uint16_t logprobs_on;
-	uint16_t logprobs;
-	uint64_t seed;
-	uint8_t order[PARAMS_ORDER_BYTES];
-	uint32_t n_bias;
-	uint32_t n_stop_tokens;
-	uint32_t n_guess;
-	uint32_t n_stop_texts;
-	uint32_t stop_text_bytes;
-	uint32_t grammar_bytes;
-	uint32_t zeroes[2];
+    uint32_t magic;
+    uint32_t bytes; /* of the whole block, a multiple of 4 */
+    float temperature;
+    uint32_t top_k;
+    float top_p;
+    float min_p;
+    float typical_p;
+    float repeat_penalty;
+    float frequency_penalty;
+    float presence_penalty;
+    uint32_t penalty_last_n;
+    uint16_t logprobs_on;
+    uint16_t logprobs;
+    uint64_t seed;
+    uint8_t order[PARAMS_ORDER_BYTES];
+    uint32_t n_bias;
+    uint32_t n_stop_tokens;
+    uint32_t n_guess;
+    uint32_t n_stop_texts;
+    uint32_t stop_text_bytes;
+    uint32_t grammar_bytes;
+    uint32_t zeroes[2];
 };
 
 LAYOUT_SIZE(params_bias, 8);
@@ -123,21 +125,24 @@ LAYOUT_FIELD(params_head, stop_text_bytes, 80, 4);
 LAYOUT_FIELD(params_head, grammar_bytes, 84, 4);
 LAYOUT_FIELD(params_head, zeroes, 88, 8);
 
-/* Greedy, everything off, the default order: penalties, top-k, typical-p, top-p, min-p, temperature. */
+/* Greedy, everything off, the default order: penalties, top-k, typical-p, top-p, min-p,
+ * temperature. */
 void params_default(struct params *p);
 
-/* Is every value in range (token ids below n_vocab; 0: do not look at them)? Returns 0, or -EINVAL with one line that
- * names the option, its value and its range. */
+/* Is every value in range (token ids below n_vocab; 0: do not look at them)? Returns 0, or -EINVAL
+ * with one line that names the option, its value and its range. */
 int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err_bytes);
 
 /* Bytes that `p` takes. */
 uint64_t params_bytes(const struct params *p);
 
-/* Checks `p` and writes the block, 4-byte words only. Returns the bytes for submit_cell.params_bytes; -EINVAL as
- * above; -E2BIG with one line when it does not fit `capacity`. */
-int params_encode(const struct params *p, void *block, uint32_t capacity, char *err, size_t err_bytes);
+/* Checks `p` and writes the block, 4-byte words only. Returns the bytes for
+ * submit_cell.params_bytes; -EINVAL as above; -E2BIG with one line when it does not fit `capacity`.
+ * */ * / int params_encode(const struct params *p, void *block, uint32_t capacity, char *err,
+                          size_t err_bytes);
 
 /* `copy`: [bytes], private, 8-aligned, outlives *ret. Returns 0, or -EINVAL with one line. */
-int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct params *ret, char *err, size_t err_bytes);
+int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct params *ret, char *err,
+                  size_t err_bytes);
 
 #endif

@@ -1,33 +1,35 @@
 /* ring.h: one ring of 64-byte cells with one writer and one reader.
  *
- * Does not care whose ring it is, what the cells mean, or who sleeps. Either side may be hostile to the other: a
- * wrong progress word or sequence number is reported as -EPROTO, never followed. Positions are private to each side.
- * Called by whichever thread owns that side; allocates nothing, makes no system call. Hot functions are inline.
+ * Does not care whose ring it is, what the cells mean, or who sleeps. Either side may be hostile to
+ * the other: a wrong progress word or sequence number is reported as -EPROTO, never followed.
+ * Positions are private to each side. Called by whichever thread owns that side; allocates nothing,
+ * makes no system call. Hot functions are inline.
  *
- * MEMORY ORDERING of all of ipc/, in C11 atomics. The operations stand in ring.h, ring.c, bell.h and bell.c alone.
+ * MEMORY ORDERING of all of ipc/, in C11 atomics. The operations stand in ring.h, ring.c, bell.h
+ * and bell.c alone.
  *
- *   label  where                               operation                                          pairs with
- *   R1     writer, after filling the cell      store-release the cell's sequence number           A1
- *   A1     reader, before copying the cell     load-acquire the sequence number                   R1
+ *   label  where                            operation                                   pairs with
+ *   R1     writer, after filling a cell     store-release the cell's sequence number    A1
+ *   A1     reader, before copying a cell    load-acquire the sequence number            R1
  *            so that who sees the number sees the cell
- *   R2     reader, after copying the cell      store-release its progress word                    A2
- *   A2     writer, before reusing a cell       load-acquire the progress word                     R2
+ *   R2     reader, after copying a cell     store-release its progress word             A2
+ *   A2     writer, before reusing a cell    load-acquire the progress word              R2
  *            so that a cell is reused only after it was read
- *   S1     going to sleep (bell.h)             read the wake word (acquire); set waiting or       S2
- *                                              sleeping; seq_cst fence; look again; futex wait
- *                                              on the value read
- *   S2     after R1 and after R2 (bell.h)      one seq_cst fence a step; look at the word         S1
+ *   S1     going to sleep (bell.h)          read the wake word (acquire); set waiting   S2
+ *                                           or sleeping; seq_cst fence; look again;
+ *                                           futex wait on the value read
+ *   S2     after R1 and after R2 (bell.h)   one seq_cst fence a step; look at the word  S1
  *            so that one of the two sees the other: no lost wake-up
- *   G1     client, new request                 store the generation; seq_cst fence; then write    G2
- *                                              arena and parameters
- *   G2     daemon, after copying these         acquire fence; read the generation again;          G1
- *                                              discard the copy if it moved
+ *   G1     client, new request              store the generation; seq_cst fence; then   G2
+ *                                           write arena and parameters
+ *   G2     daemon, after copying these      acquire fence; read the generation again;   G1
+ *                                           discard the copy if it moved
  *            so that a copy torn by a newer request is noticed
  *
- * Writer:                                     Reader:
- *   n = ring_space(w);    free cells, A2        r = ring_peek(r, 0, &cell);    1 copied, 0 none yet, -EPROTO    A1
- *   if (n > 0)                                  if (r == 1)
- *       ring_push(w, &cell);          R1            ring_release(r, 1);                                          R2
+ * Writer:                                   Reader:
+ *   n = ring_space(w);     free cells, A2     n = ring_peek(r, &cell);   1: copied, 0: none yet, A1
+ *   if (n > 0)                                if (n == 1)
+ *       ring_push(w, &cell);           R1         ring_release(r, 1);                            R2
  */
 #ifndef HEARTH_IPC_RING_H
 #define HEARTH_IPC_RING_H
@@ -37,32 +39,33 @@
 #include <errno.h>
 #include <string.h>
 
-/* gcc warns that its thread sanitizer does not model fences. None of the fences here orders plain data that another
- * label does not order as well, except G1/G2, whose copies are atomic in such builds (segment.c). */
+/* gcc warns that its thread sanitizer does not model fences. None of the fences here orders plain
+ * data that another label does not order as well, except G1/G2, whose copies are atomic in such
+ * builds (segment.c). */
 #if defined(__SANITIZE_THREAD__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
 struct ring_cell {
-	_Alignas(IPC_LINE) _Atomic uint32_t seq;
-	uint8_t body[IPC_LINE - 4];
+    _Alignas(IPC_LINE) _Atomic uint32_t seq;
+    uint8_t body[IPC_LINE - 4];
 };
 _Static_assert(sizeof(struct ring_cell) == IPC_LINE, "a cell is a cache line");
 
 struct ring_writer {
-	struct ring_cell *cells;          /* [mask + 1], shared */
-	const _Atomic uint32_t *progress; /* the reader's word */
-	uint32_t mask;
-	uint32_t next;                    /* cells written so far (mod 2^32) */
-	uint32_t released;                /* the reader's progress when last looked at and found valid */
+    struct ring_cell *cells;          /* [mask + 1], shared */
+    const _Atomic uint32_t *progress; /* the reader's word */
+    uint32_t mask;
+    uint32_t next;     /* cells written so far (mod 2^32) */
+    uint32_t released; /* the reader's progress when last looked at */
 };
 
 struct ring_reader {
-	const struct ring_cell *cells; /* [mask + 1], shared */
-	_Atomic uint32_t *progress;    /* our word */
-	uint32_t mask;
-	uint32_t next;                 /* cells consumed so far (mod 2^32) */
-	uint32_t lapped;               /* 0 in the first lap, whose unwritten cells carry 0 */
+    const struct ring_cell *cells; /* [mask + 1], shared */
+    _Atomic uint32_t *progress;    /* our word */
+    uint32_t mask;
+    uint32_t next;   /* cells consumed so far (mod 2^32) */
+    uint32_t lapped; /* 0 in the first lap, whose unwritten cells carry 0 */
 };
 
 /* `cells` is a power of two. The memory is all zero, or both sides start together. */
@@ -71,57 +74,61 @@ void ring_writer_init(struct ring_writer *w, struct ring_cell *memory, uint32_t 
 void ring_reader_init(struct ring_reader *r, const struct ring_cell *memory, uint32_t cells,
                       _Atomic uint32_t *progress);
 
-/* Reads the other side's progress (A2). Returns the number of free cells, or -EPROTO when the word is outside
- * [last seen, written]: nobody sane writes that. */
+/* Reads the other side's progress (A2). Returns the number of free cells, or -EPROTO when the word
+ * is outside [last seen, written]: nobody sane writes that. */
 int ring_space(struct ring_writer *w);
 
 /* Cells known to be free without looking at the reader's word: a lower bound. */
 static inline uint32_t ring_space_known(const struct ring_writer *w)
 {
-	return w->mask + 1u - (w->next - w->released);
+    return w->mask + 1u - (w->next - w->released);
 }
 
 /* Has the reader released anything since ring_space() looked? For waiting on space. */
 static inline int ring_space_changed(const struct ring_writer *w)
 {
-	return atomic_load_explicit(w->progress, memory_order_relaxed) != w->released;
+    return atomic_load_explicit(w->progress, memory_order_relaxed) != w->released;
 }
 
-/* Publishes the 64 bytes at `cell`, whose first word is ours to set. PRECOND: ring_space_known() > 0. */
+/* Publishes the 64 bytes at `cell`, whose first word is ours to set. PRECOND: ring_space_known() >
+ * 0. */
 static inline void ring_push(struct ring_writer *w, const void *cell)
 {
-	struct ring_cell *c = &w->cells[w->next & w->mask];
+    struct ring_cell *c = &w->cells[w->next & w->mask];
 
-	memcpy(c->body, (const uint8_t *)cell + 4, sizeof(c->body));
-	w->next++;
-	atomic_store_explicit(&c->seq, w->next, memory_order_release); /* R1 -> A1 */
+    memcpy(c->body, (const uint8_t *)cell + 4, sizeof(c->body));
+    w->next++;
+    atomic_store_explicit(&c->seq, w->next, memory_order_release); /* R1 -> A1 */
 }
 
 /* The number that the next cell carries while it is unwritten: the lap before's, or 0. */
 static inline uint32_t ring_stale(const struct ring_reader *r)
 {
-	return r->lapped ? r->next - r->mask : 0;
+    return r->lapped ? r->next - r->mask : 0;
 }
 
-/* True when the next cell is there or the ring is broken: when ring_peek() will not return 0. For spinning. */
+/* True when the next cell is there or the ring is broken: when ring_peek() will not return 0. For
+ * spinning. */
 static inline int ring_ready(const struct ring_reader *r)
 {
-	return atomic_load_explicit(&r->cells[r->next & r->mask].seq, memory_order_relaxed) != ring_stale(r);
+    const struct ring_cell *c = &r->cells[r->next & r->mask];
+
+    return atomic_load_explicit(&c->seq, memory_order_relaxed) != ring_stale(r);
 }
 
-/* Copies the cell `ahead` of the next one (0: the next) to the 64 bytes at `ret_cell`, without consuming it.
- * PRECOND: ahead < cells. Returns 1; 0 when it is not there yet; -EPROTO when its number is neither the expected one
- * nor that of the lap before (0 in the first lap). */
+/* Copies the cell `ahead` of the next one (0: the next) to the 64 bytes at `ret_cell`, without
+ * consuming it. PRECOND: ahead < cells. Returns 1; 0 when it is not there yet; -EPROTO when its
+ * number is neither the expected one nor that of the lap before (0 in the first lap). */
 int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell);
 
 static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
 {
-	const struct ring_cell *c = &r->cells[r->next & r->mask];
+    const struct ring_cell *c = &r->cells[r->next & r->mask];
 
-	if (atomic_load_explicit(&c->seq, memory_order_acquire) != r->next + 1u) /* A1 <- R1 */
-		return ring_ready(r) ? ring_peek_ahead(r, 0, ret_cell) : 0;
-	memcpy(ret_cell, c, sizeof(*c));
-	return 1;
+    if (atomic_load_explicit(&c->seq, memory_order_acquire) != r->next + 1u) /* A1 <- R1 */
+        return ring_ready(r) ? ring_peek_ahead(r, 0, ret_cell) : 0;
+    memcpy(ret_cell, c, sizeof(*c));
+    return 1;
 }
 
 /* Gives the next `cells` cells back to the writer (R2). */
@@ -130,13 +137,14 @@ void ring_release(struct ring_reader *r, uint32_t cells);
 /* G1. Makes every request of the slot with another generation void, before its arena is touched. */
 void ring_generation_start(_Atomic uint32_t *word, uint32_t generation);
 
-/* G2. After copying arena and parameters: true when `generation` is still the word, so the copy is whole. */
+/* G2. After copying arena and parameters: true when `generation` is still the word, so the copy is
+ * whole. */
 int ring_generation_live(const _Atomic uint32_t *word, uint32_t generation);
 
 /* A look at the generation without the fence: at ingest, before planning, before publishing. */
 static inline uint32_t ring_generation(const _Atomic uint32_t *word)
 {
-	return atomic_load_explicit(word, memory_order_relaxed);
+    return atomic_load_explicit(word, memory_order_relaxed);
 }
 
 #endif
