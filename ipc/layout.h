@@ -54,9 +54,9 @@
  * this order:
  *
  *   G1   up_slot.generation = g        every older request of the slot is void from here on
- *   G2   arena and parameter block     the daemon may be reading them for an older request: it
- * notices R1   the submit cell with g        published by its sequence number S2   if ctl.sleeping
- * ring the bell
+ *   G2   arena and parameter block     the daemon, if reading for an older request, notices
+ *   R1   the submit cell with g        published by its sequence number
+ *   S2   if ctl.sleeping               ring the bell
  *
  * Cancel is G1 alone. A cell is live only while its generation equals the word.
  *
@@ -268,9 +268,8 @@ struct ctl {
     uint32_t control_counters;
     uint64_t start_ns; /* CLOCK_REALTIME of the start */
     uint32_t pid;
-    uint32_t zero; /* ... to here */
-    _Alignas(
-        IPC_STRIDE) _Atomic uint32_t sleeping; /* S1: the engine thread sleeps, or is about to */
+    uint32_t zero;                                   /* ... to here */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t sleeping;  /* S1: engine thread sleeps or will */
     _Alignas(IPC_STRIDE) _Atomic uint64_t heartbeat; /* engine's steps */
     _Atomic uint64_t step_ns;    /* time of a decode step now, smoothed; 0 unknown */
     _Atomic uint64_t step_at_ns; /* CLOCK_MONOTONIC of the last publish */

@@ -136,10 +136,10 @@ int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err
 /* Bytes that `p` takes. */
 uint64_t params_bytes(const struct params *p);
 
-/* Checks `p` and writes the block, 4-byte words only. Returns the bytes for
- * submit_cell.params_bytes; -EINVAL as above; -E2BIG with one line when it does not fit `capacity`.
- * */ * / int params_encode(const struct params *p, void *block, uint32_t capacity, char *err,
-                          size_t err_bytes);
+/* Checks `p` and writes the block. Returns the bytes for submit_cell.params_bytes; -EINVAL as
+ * above; -E2BIG with one line when it does not fit `capacity`. */
+int params_encode(const struct params *p, void *block, uint32_t capacity, char *err,
+                  size_t err_bytes);
 
 /* `copy`: [bytes], private, 8-aligned, outlives *ret. Returns 0, or -EINVAL with one line. */
 int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct params *ret, char *err,

@@ -90,8 +90,8 @@ static inline int ring_space_changed(const struct ring_writer *w)
     return atomic_load_explicit(w->progress, memory_order_relaxed) != w->released;
 }
 
-/* Publishes the 64 bytes at `cell`, whose first word is ours to set. PRECOND: ring_space_known() >
- * 0. */
+/* Publishes the 64 bytes at `cell`, whose first word is ours to set.
+ * PRECOND: ring_space_known() > 0. */
 static inline void ring_push(struct ring_writer *w, const void *cell)
 {
     struct ring_cell *c = &w->cells[w->next & w->mask];
