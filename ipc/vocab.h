@@ -83,23 +83,22 @@ enum vocab_role {
 };
 
 struct vocab_string {
-    const char *data; /* not NUL-terminated; may hold NUL */
-    uint32_t bytes;
+    const char *data; /* [bytes], not NUL-terminated; may hold NUL */
+    size_t bytes;
 };
 
 /* What vocab_build needs: the tokenizer.ggml.* keys of a GGUF file. Everything is borrowed for the
  * call. */
 struct vocab_desc {
-    const char *model; /* "llama" or "gpt2" */
-    const char *pre;   /* pre-tokenizer's name; NULL or "" is "default" */
+    struct vocab_string model; /* "llama" or "gpt2" */
+    struct vocab_string pre;   /* pre-tokenizer's name; 0 bytes is "default" */
     uint32_t n_tokens;
     const struct vocab_string *texts; /* [n_tokens] literal texts as in the file */
-    const int32_t *types; /* [n_tokens] enum vocab_type, or NULL: guessed from the texts */
+    const int32_t *types; /* [n_tokens] enum vocab_type; NULL, or all NORMAL: guessed from texts */
     const float *scores;  /* [n_tokens], or NULL: all 0 */
     uint32_t n_merges;
     const struct vocab_string *merges; /* [n_merges] "left right", best first */
-    int64_t
-        roles[VOCAB_ROLE_COUNT]; /* ids, -1 where the file names none (vocab_desc_init sets them) */
+    int64_t roles[VOCAB_ROLE_COUNT];   /* ids, -1 where the file names none; by enum vocab_role */
     int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1 where the file does not say */
 };
 
@@ -136,6 +135,7 @@ struct vocab {
     uint32_t flags; /* enum vocab_flag */
 };
 
+/* An empty description: no tokens, every role -1, every flag unsaid. */
 void vocab_desc_init(struct vocab_desc *d);
 
 /* Builds the block for a description. Returns 0 with *ret_block (malloc'ed, to be freed by the
@@ -150,7 +150,7 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
 
 /* Finds the way of cutting that a tokenizer.ggml.pre name means. 0, or -ENOENT with a line that
  * lists the known names. */
-int vocab_pre_find(const char *name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
+int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
 const char *vocab_pre_name(enum vocab_pre pre);
 
 /* A 64-bit hash of everything in the block: equal vocabularies, equal fingerprints. */

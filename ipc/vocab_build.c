@@ -1,0 +1,554 @@
+/* Builds a vocabulary block (vocab_layout.h) from a description. Three turns over the tokens: types
+ * and roles, then texts and the lookup table, then what needs lookups (bytes, merges, specials). */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ipc/vocab.h"
+#include "ipc/vocab_layout.h"
+#include "ipc/vocab_names.h"
+
+struct build {
+    const struct vocab_desc *desc;
+    struct vocab_header *header; /* the block */
+    struct vocab_entry *tokens;  /* [n_tokens] in the block */
+    struct vocab_slot *lookup;   /* [lookup_mask + 1] in the block */
+    struct vocab_merge *merges;  /* [merges_mask + 1] in the block */
+    uint32_t *specials;          /* [n_specials] in the block */
+    uint32_t *special_starts;    /* [257] in the block */
+    char *pool;                  /* in the block */
+    size_t pool_used;
+    uint8_t *types; /* [n_tokens] enum vocab_type */
+    uint8_t *ends;  /* [n_tokens] VOCAB_ENTRY_END or 0 */
+    struct vocab view;
+    char *err;
+    size_t err_bytes;
+};
+
+__attribute__((format(printf, 2, 3))) static int refuse(struct build *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b->err, b->err_bytes, format, args);
+    va_end(args);
+    return -EINVAL;
+}
+
+void vocab_desc_init(struct vocab_desc *d)
+{
+    *d = (struct vocab_desc){.add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    for (int i = 0; i < VOCAB_ROLE_COUNT; i++)
+        d->roles[i] = -1;
+}
+
+static bool string_is(struct vocab_string s, const char *text)
+{
+    return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
+}
+
+/* Model, pre-tokenizer and flags. */
+static int resolve_tokenizer(struct build *b, struct vocab_header *h)
+{
+    const struct vocab_desc *d = b->desc;
+    if (string_is(d->model, "llama")) {
+        h->model = VOCAB_MODEL_SPM;
+        h->pre = VOCAB_PRE_NONE;
+        h->flags = VOCAB_ADD_BOS | VOCAB_ADD_SPACE_PREFIX;
+    } else if (string_is(d->model, "gpt2")) {
+        enum vocab_pre pre = VOCAB_PRE_NONE;
+        if (vocab_names_find_pre(d->pre, &pre, &h->flags, b->err, b->err_bytes) != 0)
+            return -EINVAL;
+        h->model = VOCAB_MODEL_BPE;
+        h->pre = pre;
+    } else {
+        int shown = d->model.bytes < 64 ? (int)d->model.bytes : 64;
+        return refuse(b,
+                      "tokenizer '%.*s' is not known to hearth; known: llama (SentencePiece), "
+                      "gpt2 (byte-level BPE)",
+                      shown, shown > 0 ? d->model.data : "");
+    }
+    const int said[3] = {d->add_bos, d->add_eos, d->add_space_prefix};
+    const uint32_t bit[3] = {VOCAB_ADD_BOS, VOCAB_ADD_EOS, VOCAB_ADD_SPACE_PREFIX};
+    for (int i = 0; i < 3; i++) {
+        if (said[i] >= 0)
+            h->flags = said[i] > 0 ? h->flags | bit[i] : h->flags & ~bit[i];
+    }
+    return 0;
+}
+
+static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
+{
+    const struct vocab_desc *d = b->desc;
+    if (d->n_tokens == 0)
+        return refuse(b, "the vocabulary has no tokens");
+    if (d->n_tokens > VOCAB_MAX_TOKENS || d->n_merges > VOCAB_MAX_TOKENS)
+        return refuse(b, "the vocabulary has %u tokens and %u merges; at most %u are supported",
+                      d->n_tokens, d->n_merges, VOCAB_MAX_TOKENS);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < d->n_tokens; i++) {
+        if (d->texts[i].bytes > VOCAB_MAX_TEXT_BYTES)
+            return refuse(b, "token %u is %zu bytes long; at most %u are supported", i,
+                          d->texts[i].bytes, VOCAB_MAX_TEXT_BYTES);
+        sum += d->texts[i].bytes;
+    }
+    /* A token's bytes are at most as long as its text, except U+FFFD for the unknown one. */
+    if (2 * sum + 3 > UINT32_MAX)
+        return refuse(b, "the vocabulary's texts are %llu bytes together; too large",
+                      (unsigned long long)sum);
+    for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
+        if (d->roles[i] >= (int64_t)d->n_tokens)
+            return refuse(b, "the vocabulary names token %lld as a special one but has %u tokens",
+                          (long long)d->roles[i], d->n_tokens);
+    }
+    *ret_text_bytes = sum;
+    return 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte that "<0xNN>" stands for, or -1. */
+static int byte_of_text(struct vocab_string s)
+{
+    if (s.bytes != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
+        return -1;
+    int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* Takes types from the file; guesses them where it says nothing (no list, or all the same). */
+static void resolve_types(struct build *b)
+{
+    const struct vocab_desc *d = b->desc;
+    bool said = false;
+    for (uint32_t i = 0; i < d->n_tokens; i++) {
+        int32_t t = d->types != NULL ? d->types[i] : VOCAB_TYPE_NORMAL;
+        bool known = t >= VOCAB_TYPE_NORMAL && t <= VOCAB_TYPE_BYTE;
+        b->types[i] = known ? (uint8_t)t : VOCAB_TYPE_NORMAL;
+        said = said || b->types[i] != VOCAB_TYPE_NORMAL;
+    }
+    if (said)
+        return;
+    const uint32_t *roles = b->header->roles;
+    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    for (uint32_t i = 0; i < d->n_tokens; i++) {
+        if (i == roles[VOCAB_BOS] || i == roles[VOCAB_EOS])
+            b->types[i] = VOCAB_TYPE_CONTROL;
+        else if (spm && i == roles[VOCAB_UNK])
+            b->types[i] = VOCAB_TYPE_UNKNOWN;
+        else if (spm && byte_of_text(d->texts[i]) >= 0)
+            b->types[i] = VOCAB_TYPE_BYTE;
+    }
+}
+
+static void resolve_stated_roles(struct build *b)
+{
+    const struct vocab_desc *d = b->desc;
+    uint32_t *roles = b->header->roles;
+    memset(roles, 0xff, sizeof b->header->roles);
+    if (b->header->model == VOCAB_MODEL_SPM && d->n_tokens > 2) {
+        roles[VOCAB_UNK] = 0; /* where SentencePiece puts them unless told otherwise */
+        roles[VOCAB_BOS] = 1;
+        roles[VOCAB_EOS] = 2;
+    }
+    for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
+        if (d->roles[i] >= 0)
+            roles[i] = (uint32_t)d->roles[i];
+    }
+}
+
+static const struct vocab_name *find_name(struct vocab_string s)
+{
+    if (s.bytes < 5 || s.bytes > 40 || s.data[s.bytes - 1] != '>')
+        return NULL;
+    for (uint32_t i = 0; i < vocab_names_count; i++) {
+        const struct vocab_name *n = &vocab_names[i];
+        if (n->bytes == s.bytes && memcmp(n->text, s.data, s.bytes) == 0)
+            return n;
+    }
+    return NULL;
+}
+
+/* Finds roles by text where the file names none, and which tokens end a generation. A token found
+ * so is a control token, whatever the file calls it. */
+static void resolve_named_roles(struct build *b)
+{
+    const struct vocab_desc *d = b->desc;
+    uint32_t *roles = b->header->roles;
+    const struct vocab_name *best[VOCAB_ROLE_COUNT + 1] = {NULL};
+    uint32_t found[VOCAB_ROLE_COUNT + 1];
+    for (uint32_t i = 0; i < d->n_tokens; i++) {
+        const struct vocab_name *n = find_name(d->texts[i]);
+        if (n == NULL)
+            continue;
+        if (n->end)
+            b->ends[i] = VOCAB_ENTRY_END;
+        if (n->end && (n->role == VOCAB_EOT || n->role == VOCAB_EOM || n->role == VOCAB_ROLE_COUNT))
+            b->types[i] = VOCAB_TYPE_CONTROL;
+        if (best[n->role] == NULL || n < best[n->role]) {
+            best[n->role] = n;
+            found[n->role] = i;
+        }
+    }
+    for (int r = 0; r < VOCAB_ROLE_COUNT; r++) {
+        if (roles[r] != VOCAB_NONE || best[r] == NULL)
+            continue;
+        roles[r] = found[r];
+        b->types[found[r]] = VOCAB_TYPE_CONTROL;
+    }
+    static const enum vocab_role ending[] = {VOCAB_EOS,     VOCAB_EOT,      VOCAB_EOM,
+                                             VOCAB_FIM_PAD, VOCAB_FIM_REPO, VOCAB_FIM_FILE};
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+        if (roles[ending[i]] != VOCAB_NONE)
+            b->ends[roles[ending[i]]] = VOCAB_ENTRY_END;
+    }
+}
+
+/* Reads one letter of GPT-2's byte alphabet at s, n > 0 bytes left: its byte, with the letter's
+ * length. A character outside of the alphabet gives -1. The alphabet writes a printable Latin-1
+ * byte as itself and the other 68 bytes, in order, as U+0100..U+0143. */
+static int alphabet_byte(const unsigned char *s, size_t n, size_t *ret_length)
+{
+    *ret_length = 1;
+    if (s[0] < 0x80)
+        return s[0] > 0x20 && s[0] < 0x7f ? s[0] : -1;
+    size_t length = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    *ret_length = length < n ? length : n;
+    if (length != 2 || n < 2 || (s[1] & 0xc0) != 0x80)
+        return -1;
+    int code = (s[0] & 0x1f) << 6 | (s[1] & 0x3f);
+    if (code >= 0xa1 && code <= 0xff && code != 0xad)
+        return code;
+    if (code < 0x100 || code > 0x143)
+        return -1;
+    code -= 0x100; /* 0x00..0x20, then 0x7f..0xa0, then 0xad */
+    return code <= 0x20 ? code : code < 0x43 ? code + 0x5e : 0xad;
+}
+
+/* out[0, return): the bytes that a BPE token's text stands for. */
+static size_t decode_bpe(struct vocab_string text, char *out)
+{
+    size_t n = 0;
+    for (size_t at = 0, length; at < text.bytes; at += length) {
+        const unsigned char *s = (const unsigned char *)text.data + at;
+        int byte = alphabet_byte(s, text.bytes - at, &length);
+        if (byte >= 0) {
+            out[n++] = (char)byte;
+        } else {
+            memcpy(out + n, s, length);
+            n += length;
+        }
+    }
+    return n;
+}
+
+static size_t decode_spm(struct vocab_string text, char *out)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < text.bytes;) {
+        if (text.bytes - at >= 3 && memcmp(text.data + at, "\xe2\x96\x81", 3) == 0) {
+            out[n++] = ' ';
+            at += 3;
+        } else {
+            out[n++] = text.data[at++];
+        }
+    }
+    return n;
+}
+
+/* out[0, return): what token id stands for. At most as long as its text, or 3. */
+static size_t decode_token(const struct build *b, uint32_t id, char *out)
+{
+    struct vocab_string text = b->desc->texts[id];
+    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    int byte = byte_of_text(text);
+    switch (b->types[id]) {
+    case VOCAB_TYPE_BYTE:
+        if (byte >= 0) {
+            out[0] = (char)byte;
+            return 1;
+        }
+        break;
+    case VOCAB_TYPE_UNKNOWN:
+        if (id == b->header->roles[VOCAB_UNK]) {
+            memcpy(out, "\xef\xbf\xbd", 3);
+            return 3;
+        }
+        break;
+    case VOCAB_TYPE_NORMAL:
+    case VOCAB_TYPE_UNUSED:
+        return spm ? decode_spm(text, out) : decode_bpe(text, out);
+    case VOCAB_TYPE_USER_DEFINED: /* found in a text literally, but SPM may also merge up to it */
+        if (spm)
+            return decode_spm(text, out);
+        break;
+    default:
+        break;
+    }
+    if (text.bytes > 0)
+        memcpy(out, text.data, text.bytes);
+    return text.bytes;
+}
+
+/* Puts id into the lookup table; of two tokens with one text the lower id stays. */
+static void add_lookup(struct build *b, uint32_t id)
+{
+    struct vocab_string text = b->desc->texts[id];
+    if (vocab_find_text(&b->view, text.data, text.bytes) != VOCAB_NONE)
+        return;
+    uint64_t hash = vocab_hash_text(text.data, text.bytes);
+    uint32_t at = (uint32_t)hash & b->header->lookup_mask;
+    while (b->lookup[at].id != VOCAB_NONE)
+        at = (at + 1) & b->header->lookup_mask;
+    b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+}
+
+static void add_token(struct build *b, uint32_t id)
+{
+    struct vocab_string text = b->desc->texts[id];
+    struct vocab_entry *e = &b->tokens[id];
+    *e = (struct vocab_entry){
+        .text_at = (uint32_t)b->pool_used,
+        .text_bytes = (uint16_t)text.bytes,
+        .score = b->desc->scores != NULL ? b->desc->scores[id] : 0.0f,
+        .type = b->types[id],
+        .flags = b->ends[id],
+    };
+    if (text.bytes > 0)
+        memcpy(b->pool + b->pool_used, text.data, text.bytes);
+    b->pool_used += text.bytes;
+    char *bytes = b->pool + b->pool_used;
+    size_t n = decode_token(b, id, bytes);
+    e->n_bytes = (uint16_t)n;
+    e->bytes_at = (uint32_t)b->pool_used;
+    if (n == text.bytes && memcmp(bytes, b->pool + e->text_at, n) == 0) {
+        memset(bytes, 0, n);
+        e->bytes_at = e->text_at;
+    } else {
+        b->pool_used += n;
+    }
+    if (text.bytes > 0)
+        add_lookup(b, id);
+}
+
+static void add_byte_tokens(struct build *b)
+{
+    uint32_t *byte_tokens = b->header->byte_tokens;
+    memset(byte_tokens, 0xff, sizeof b->header->byte_tokens);
+    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    for (uint32_t id = 0; id < b->desc->n_tokens; id++) {
+        const struct vocab_entry *e = &b->tokens[id];
+        bool fits = spm ? e->type == VOCAB_TYPE_BYTE : e->type != VOCAB_TYPE_CONTROL;
+        if (!fits || e->n_bytes != 1)
+            continue;
+        unsigned char byte = (unsigned char)b->pool[e->bytes_at];
+        if (byte_tokens[byte] == VOCAB_NONE)
+            byte_tokens[byte] = id;
+    }
+}
+
+/* A merge "left right". One whose parts or result are no tokens can never be used: left out. */
+static void add_merge(struct build *b, uint32_t rank)
+{
+    struct vocab_string m = b->desc->merges[rank];
+    char joined[2 * VOCAB_MAX_TEXT_BYTES];
+    if (m.bytes < 3 || m.bytes > sizeof joined)
+        return;
+    const char *space = memchr(m.data + 1, ' ', m.bytes - 1);
+    if (space == NULL)
+        return;
+    size_t n_left = (size_t)(space - m.data), n_right = m.bytes - n_left - 1;
+    memcpy(joined, m.data, n_left);
+    memcpy(joined + n_left, space + 1, n_right);
+    uint32_t left = vocab_find_text(&b->view, m.data, n_left);
+    uint32_t right = vocab_find_text(&b->view, space + 1, n_right);
+    uint32_t merged = vocab_find_text(&b->view, joined, n_left + n_right);
+    if (left == VOCAB_NONE || right == VOCAB_NONE || merged == VOCAB_NONE)
+        return;
+    uint32_t at = vocab_hash_pair(left, right) & b->header->merges_mask;
+    while (b->merges[at].left != VOCAB_NONE) {
+        if (b->merges[at].left == left && b->merges[at].right == right)
+            return; /* the better rank came first */
+        at = (at + 1) & b->header->merges_mask;
+    }
+    b->merges[at] = (struct vocab_merge){left, right, rank, merged};
+}
+
+static bool is_special(const struct build *b, uint32_t id)
+{
+    int t = b->types[id];
+    return b->desc->texts[id].bytes > 0 &&
+           (t == VOCAB_TYPE_CONTROL || t == VOCAB_TYPE_USER_DEFINED || t == VOCAB_TYPE_UNKNOWN);
+}
+
+static int compare_specials(const void *x, const void *y, void *context)
+{
+    const struct build *b = context;
+    uint32_t i = *(const uint32_t *)x, j = *(const uint32_t *)y;
+    const struct vocab_entry *p = &b->tokens[i], *q = &b->tokens[j];
+    unsigned char c = (unsigned char)b->pool[p->text_at], d = (unsigned char)b->pool[q->text_at];
+    if (c != d)
+        return c < d ? -1 : 1;
+    if (p->text_bytes != q->text_bytes)
+        return p->text_bytes > q->text_bytes ? -1 : 1;
+    return i < j ? -1 : 1;
+}
+
+static void add_specials(struct build *b)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < b->desc->n_tokens; id++) {
+        if (is_special(b, id))
+            b->specials[n++] = id;
+    }
+    qsort_r(b->specials, n, sizeof *b->specials, compare_specials, b);
+    uint32_t at = 0;
+    for (unsigned c = 0; c <= 256; c++) {
+        while (at < n && (unsigned char)b->pool[b->tokens[b->specials[at]].text_at] < c)
+            at++;
+        b->special_starts[c] = at;
+    }
+}
+
+/* The smallest mask that leaves a third of the table free. */
+static uint32_t mask_for(uint32_t n)
+{
+    uint32_t size = 2;
+    while (size < n + n / 2 + 1)
+        size *= 2;
+    return size - 1;
+}
+
+static uint64_t take_section(uint64_t *end, uint64_t bytes)
+{
+    uint64_t at = *end;
+    *end = (at + bytes + 7) / 8 * 8;
+    return at;
+}
+
+/* Allocates the block with room for the longest pool that may come out. */
+static int allocate_block(struct build *b, const struct vocab_header *h, uint64_t text_bytes)
+{
+    struct vocab_header sized = *h;
+    uint64_t end = sizeof sized;
+    sized.tokens_at = take_section(&end, h->n_tokens * sizeof(struct vocab_entry));
+    sized.lookup_at = take_section(&end, (h->lookup_mask + 1ull) * sizeof(struct vocab_slot));
+    sized.merges_at = take_section(&end, (h->merges_mask + 1ull) * sizeof(struct vocab_merge));
+    sized.specials_at = take_section(&end, h->n_specials * sizeof(uint32_t));
+    sized.special_starts_at = take_section(&end, 257 * sizeof(uint32_t));
+    sized.pool_at = take_section(&end, 2 * text_bytes + 3);
+    char *block = calloc(1, end);
+    if (block == NULL)
+        return -ENOMEM;
+    b->header = (struct vocab_header *)(void *)block;
+    *b->header = sized;
+    b->tokens = (void *)(block + sized.tokens_at);
+    b->lookup = (void *)(block + sized.lookup_at);
+    b->merges = (void *)(block + sized.merges_at);
+    b->specials = (void *)(block + sized.specials_at);
+    b->special_starts = (void *)(block + sized.special_starts_at);
+    b->pool = block + sized.pool_at;
+    memset(b->lookup, 0xff, (h->lookup_mask + 1ull) * sizeof(struct vocab_slot));
+    for (uint64_t i = 0; i <= h->merges_mask; i++)
+        b->merges[i].left = VOCAB_NONE;
+    /* What vocab_find_text needs, so that building looks up as readers do. */
+    b->view = (struct vocab){.header = b->header,
+                             .tokens = b->tokens,
+                             .lookup = b->lookup,
+                             .pool = b->pool,
+                             .n_tokens = h->n_tokens,
+                             .lookup_mask = h->lookup_mask,
+                             .pool_bytes = (uint32_t)(2 * text_bytes + 3)};
+    return 0;
+}
+
+/* Four lanes of multiply and shift over 32 bytes a turn; a tail is filled up with zero. */
+static uint64_t fingerprint_of(const void *block, size_t bytes)
+{
+    uint64_t lane[4] = {0x9e3779b97f4a7c15ull, 0xbf58476d1ce4e5b9ull, 0x94d049bb133111ebull,
+                        0xd6e8feb86659fd93ull ^ bytes};
+    for (size_t at = 0; at < bytes; at += 32) {
+        uint64_t w[4] = {0};
+        memcpy(w, (const char *)block + at, bytes - at < 32 ? bytes - at : 32);
+        for (int i = 0; i < 4; i++) {
+            lane[i] = (lane[i] ^ w[i]) * 0xff51afd7ed558ccdull;
+            lane[i] ^= lane[i] >> 32;
+        }
+    }
+    uint64_t h = 0;
+    for (int i = 0; i < 4; i++) {
+        h = (h ^ lane[i]) * 0xc4ceb9fe1a85ec53ull;
+        h ^= h >> 33;
+    }
+    return h;
+}
+
+static void fill_block(struct build *b)
+{
+    const struct vocab_desc *d = b->desc;
+    for (uint32_t id = 0; id < d->n_tokens; id++)
+        add_token(b, id);
+    add_byte_tokens(b);
+    if (b->header->model == VOCAB_MODEL_BPE) {
+        for (uint32_t i = 0; i < d->n_merges; i++)
+            add_merge(b, i);
+    }
+    add_specials(b);
+    b->header->pool_bytes = (uint32_t)b->pool_used;
+    b->header->block_bytes = b->header->pool_at + b->pool_used;
+    b->header->fingerprint = fingerprint_of(b->header, b->header->block_bytes);
+}
+
+static int build_block(struct build *b, struct vocab_header *h)
+{
+    uint64_t text_bytes = 0;
+    int rc = resolve_tokenizer(b, h);
+    if (rc == 0)
+        rc = check_sizes(b, &text_bytes);
+    if (rc != 0)
+        return rc;
+    if (h->model == VOCAB_MODEL_BPE && b->desc->n_merges == 0)
+        return refuse(b, "the vocabulary is of byte-level BPE but has no merges");
+    b->types = calloc(b->desc->n_tokens, 1);
+    b->ends = calloc(b->desc->n_tokens, 1);
+    if (b->types == NULL || b->ends == NULL)
+        return -ENOMEM;
+    b->header = h; /* until the block is there */
+    h->n_tokens = b->desc->n_tokens;
+    resolve_stated_roles(b);
+    resolve_types(b);
+    resolve_named_roles(b);
+    for (uint32_t id = 0; id < h->n_tokens; id++)
+        h->n_specials += is_special(b, id);
+    h->lookup_mask = mask_for(h->n_tokens);
+    h->merges_mask = mask_for(h->model == VOCAB_MODEL_BPE ? b->desc->n_merges : 0);
+    rc = allocate_block(b, h, text_bytes);
+    if (rc == 0)
+        fill_block(b);
+    return rc;
+}
+
+int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes, char *err,
+                size_t err_bytes)
+{
+    struct build b = {.desc = d, .err = err, .err_bytes = err_bytes};
+    struct vocab_header h = {
+        .magic = VOCAB_MAGIC, .version = VOCAB_VERSION, .header_bytes = sizeof h};
+    int rc = build_block(&b, &h);
+    free(b.types);
+    free(b.ends);
+    if (rc == 0) {
+        *ret_block = b.header;
+        *ret_bytes = b.header->block_bytes;
+    } else if (rc == -ENOMEM) {
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+    }
+    return rc;
+}

@@ -1,0 +1,113 @@
+/* vocab_layout: the byte picture of a vocabulary block. Included by vocab.c and vocab_build.c only;
+ * everybody else goes through vocab.h.
+ *
+ *   0      header           identity, counts, where the sections lie, roles, byte tokens
+ *   ...    tokens           entry[n_tokens]          by id
+ *   ...    lookup           slot[2^a]                text -> id, linear probing
+ *   ...    merges           merge[2^b]               (left, right) -> rank and merged id
+ *   ...    specials         u32[n_specials]          ids by first byte, then longest first
+ *   ...    special_starts   u32[257]                 specials of first byte c: [starts[c], starts[c
+ * + 1])
+ *   ...    pool             char[pool_bytes]         texts and bytes, entries refer to them
+ *
+ * Sections begin at multiples of 8 and are zero between them. Numbers are the machine's own: the
+ * block never leaves it. Nobody writes after vocab_build. */
+#ifndef HEARTH_IPC_VOCAB_LAYOUT_H
+#define HEARTH_IPC_VOCAB_LAYOUT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "ipc/vocab.h"
+
+#define VOCAB_MAGIC 0x31434f5654524548ull /* "HERTVOC1" */
+#define VOCAB_VERSION 1u
+
+struct vocab_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes;
+    uint64_t block_bytes;
+    uint64_t fingerprint; /* of the block with this field 0 */
+    uint32_t model;       /* enum vocab_model */
+    uint32_t pre;         /* enum vocab_pre */
+    uint32_t flags;       /* enum vocab_flag */
+    uint32_t n_tokens;
+    uint32_t n_specials;
+    uint32_t lookup_mask; /* slots - 1 */
+    uint32_t merges_mask; /* merges - 1 */
+    uint32_t pool_bytes;
+    uint64_t tokens_at, lookup_at, merges_at, specials_at, special_starts_at, pool_at;
+    uint32_t roles[16];        /* [VOCAB_ROLE_COUNT] ids or VOCAB_NONE */
+    uint32_t byte_tokens[256]; /* ids or VOCAB_NONE */
+};
+
+enum { VOCAB_ENTRY_END = 1 };
+
+struct vocab_entry {
+    uint32_t text_at;  /* in the pool */
+    uint32_t bytes_at; /* in the pool; the same place where text and bytes are equal */
+    uint16_t text_bytes;
+    uint16_t n_bytes;
+    float score;
+    uint8_t type; /* enum vocab_type */
+    uint8_t flags;
+    uint16_t zero;
+};
+
+struct vocab_slot {
+    uint32_t tag; /* the text's hash, upper half */
+    uint32_t id;  /* VOCAB_NONE: free */
+};
+
+struct vocab_merge {
+    uint32_t left; /* VOCAB_NONE: free */
+    uint32_t right;
+    uint32_t rank;
+    uint32_t merged;
+};
+
+#define VOCAB_AT(type, field, offset)                                                              \
+    static_assert(offsetof(struct type, field) == (offset), #type "." #field " moved")
+VOCAB_AT(vocab_header, fingerprint, 24);
+VOCAB_AT(vocab_header, model, 32);
+VOCAB_AT(vocab_header, pool_bytes, 60);
+VOCAB_AT(vocab_header, tokens_at, 64);
+VOCAB_AT(vocab_header, roles, 112);
+VOCAB_AT(vocab_header, byte_tokens, 176);
+static_assert(sizeof(struct vocab_header) == 1200, "header size");
+VOCAB_AT(vocab_entry, score, 12);
+VOCAB_AT(vocab_entry, type, 16);
+static_assert(sizeof(struct vocab_entry) == 20, "entry size");
+static_assert(sizeof(struct vocab_slot) == 8, "slot size");
+static_assert(sizeof(struct vocab_merge) == 16, "merge size");
+static_assert(VOCAB_ROLE_COUNT <= 16, "roles fit");
+#undef VOCAB_AT
+
+/* Hash of a text. Both halves are used: the lower one picks the slot, the upper one is the tag. */
+static inline uint64_t vocab_hash_text(const char *text, size_t bytes)
+{
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ (bytes * 0xff51afd7ed558ccdull);
+    while (bytes > 0) {
+        uint64_t word = 0;
+        size_t n = bytes < 8 ? bytes : 8;
+        memcpy(&word, text, n);
+        h = (h ^ word) * 0xd6e8feb86659fd93ull;
+        h ^= h >> 32;
+        text += n;
+        bytes -= n;
+    }
+    h *= 0xd6e8feb86659fd93ull;
+    return h ^ (h >> 29);
+}
+
+static inline uint32_t vocab_hash_pair(uint32_t left, uint32_t right)
+{
+    uint64_t h = (((uint64_t)left << 32) | right) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ (h >> 32)) * 0xd6e8feb86659fd93ull;
+    return (uint32_t)(h >> 32);
+}
+
+#endif

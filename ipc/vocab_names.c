@@ -1,0 +1,166 @@
+#include "ipc/vocab_names.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Model families share a way of cutting; the name in the file is the family's. */
+static const struct {
+    const char *name;
+    enum vocab_pre pre;
+    uint32_t flags;
+} pres[] = {
+    {"default", VOCAB_PRE_GPT2, 0},
+    {"gpt-2", VOCAB_PRE_GPT2, 0},
+    {"phi-2", VOCAB_PRE_GPT2, 0},
+    {"mpt", VOCAB_PRE_GPT2, 0},
+    {"olmo", VOCAB_PRE_GPT2, 0},
+    {"jais", VOCAB_PRE_GPT2, 0},
+    {"trillion", VOCAB_PRE_GPT2, 0},
+    {"gigachat", VOCAB_PRE_GPT2, 0},
+    {"mellum", VOCAB_PRE_GPT2, 0},
+    {"a.x-4.0", VOCAB_PRE_GPT2, 0},
+    {"exaone4", VOCAB_PRE_GPT2, 0},
+    {"granite-docling", VOCAB_PRE_GPT2, 0},
+    {"llama-bpe", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"llama3", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"llama-v3", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"falcon3", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"falcon-h1", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"pixtral", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"midm-2.0", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"lfm2", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"dbrx", VOCAB_PRE_LLAMA3, 0},
+    {"smaug-bpe", VOCAB_PRE_LLAMA3, 0},
+    {"glm4", VOCAB_PRE_LLAMA3, 0},
+    {"chatglm-bpe", VOCAB_PRE_LLAMA3, 0},
+    {"qwen2", VOCAB_PRE_QWEN2, 0},
+    {"deepseek-r1-qwen", VOCAB_PRE_QWEN2, 0},
+    {"megrez", VOCAB_PRE_QWEN2, 0},
+    {"stablelm2", VOCAB_PRE_QWEN2, 0},
+    {"hunyuan", VOCAB_PRE_QWEN2, 0},
+    {"grok-2", VOCAB_PRE_QWEN2, 0},
+    {"qwen35", VOCAB_PRE_QWEN35, 0},
+    {"starcoder", VOCAB_PRE_STARCODER, 0},
+    {"refact", VOCAB_PRE_STARCODER, 0},
+    {"command-r", VOCAB_PRE_STARCODER, 0},
+    {"smollm", VOCAB_PRE_STARCODER, 0},
+    {"codeshell", VOCAB_PRE_STARCODER, 0},
+    {"exaone", VOCAB_PRE_STARCODER, 0},
+    {"minerva-7b", VOCAB_PRE_STARCODER, 0},
+    {"deepseek-llm", VOCAB_PRE_DEEPSEEK_LLM, 0},
+    {"deepseek-coder", VOCAB_PRE_DEEPSEEK_CODER, 0},
+    {"deepseek-v3", VOCAB_PRE_DEEPSEEK_V3, 0},
+    {"hunyuan-dense", VOCAB_PRE_DEEPSEEK_V3, 0},
+    {"falcon", VOCAB_PRE_FALCON, 0},
+    {"tekken", VOCAB_PRE_TEKKEN, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"gpt-4o", VOCAB_PRE_GPT4O, 0},
+    {"llama4", VOCAB_PRE_GPT4O, 0},
+};
+
+static const char *const pre_names[VOCAB_PRE_COUNT] = {
+    [VOCAB_PRE_NONE] = "none",
+    [VOCAB_PRE_GPT2] = "gpt-2",
+    [VOCAB_PRE_LLAMA3] = "llama-bpe",
+    [VOCAB_PRE_QWEN2] = "qwen2",
+    [VOCAB_PRE_QWEN35] = "qwen35",
+    [VOCAB_PRE_STARCODER] = "starcoder",
+    [VOCAB_PRE_DEEPSEEK_LLM] = "deepseek-llm",
+    [VOCAB_PRE_DEEPSEEK_CODER] = "deepseek-coder",
+    [VOCAB_PRE_DEEPSEEK_V3] = "deepseek-v3",
+    [VOCAB_PRE_FALCON] = "falcon",
+    [VOCAB_PRE_TEKKEN] = "tekken",
+    [VOCAB_PRE_GPT4O] = "gpt-4o",
+};
+
+const char *vocab_pre_name(enum vocab_pre pre)
+{
+    return (unsigned)pre < VOCAB_PRE_COUNT ? pre_names[pre] : "unknown";
+}
+
+int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
+                         char *err, size_t err_bytes)
+{
+    if (name.bytes == 0) /* files older than the key */
+        name = (struct vocab_string){"default", strlen("default")};
+    for (size_t i = 0; i < sizeof pres / sizeof pres[0]; i++) {
+        if (strlen(pres[i].name) != name.bytes || memcmp(pres[i].name, name.data, name.bytes) != 0)
+            continue;
+        *ret_pre = pres[i].pre;
+        *ret_flags = pres[i].flags;
+        return 0;
+    }
+    char known[256] = "default";
+    for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) {
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, ", %s", pre_names[p]);
+    }
+    int shown = name.bytes < 64 ? (int)name.bytes : 64;
+    snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth; known: %s", shown,
+             name.data, known);
+    return -ENOENT;
+}
+
+int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes)
+{
+    uint32_t flags;
+    return vocab_names_find_pre(name, ret_pre, &flags, err, err_bytes);
+}
+
+/* U+FF5C and U+2581 stand in DeepSeek's names, U+2581 in CodeLlama's. */
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define NAME(text, role, end)                                                                      \
+    {                                                                                              \
+        text, sizeof(text) - 1, role, end                                                          \
+    }
+
+const struct vocab_name vocab_names[] = {
+    NAME("<|eot_id|>", VOCAB_EOT, true),
+    NAME("<|im_end|>", VOCAB_EOT, true),
+    NAME("<|end|>", VOCAB_EOT, true),
+    NAME("<end_of_turn>", VOCAB_EOT, true),
+    NAME("<|endoftext|>", VOCAB_EOT, true),
+    NAME("<EOT>", VOCAB_EOT, true),
+    NAME("_<EOT>", VOCAB_EOT, true),
+    NAME(LOW "<EOT>", VOCAB_EOT, true),
+    NAME("<|EOT|>", VOCAB_EOT, true),
+    NAME("<" BAR "end" LOW "of" LOW "sentence" BAR ">", VOCAB_EOT, true),
+    NAME("<end_of_utterance>", VOCAB_EOT, true),
+    NAME("<|end_of_text|>", VOCAB_ROLE_COUNT, true),
+    NAME("<|eom_id|>", VOCAB_EOM, true),
+    NAME("<|fim_prefix|>", VOCAB_FIM_PREFIX, false),
+    NAME("<fim_prefix>", VOCAB_FIM_PREFIX, false),
+    NAME("<fim-prefix>", VOCAB_FIM_PREFIX, false),
+    NAME("<" BAR "fim" LOW "begin" BAR ">", VOCAB_FIM_PREFIX, false),
+    NAME("<PRE>", VOCAB_FIM_PREFIX, false),
+    NAME(LOW "<PRE>", VOCAB_FIM_PREFIX, false),
+    NAME("<|code_prefix|>", VOCAB_FIM_PREFIX, false),
+    NAME("<|fim_suffix|>", VOCAB_FIM_SUFFIX, false),
+    NAME("<fim_suffix>", VOCAB_FIM_SUFFIX, false),
+    NAME("<fim-suffix>", VOCAB_FIM_SUFFIX, false),
+    NAME("<" BAR "fim" LOW "hole" BAR ">", VOCAB_FIM_SUFFIX, false),
+    NAME("<SUF>", VOCAB_FIM_SUFFIX, false),
+    NAME(LOW "<SUF>", VOCAB_FIM_SUFFIX, false),
+    NAME("<|code_suffix|>", VOCAB_FIM_SUFFIX, false),
+    NAME("<|fim_middle|>", VOCAB_FIM_MIDDLE, false),
+    NAME("<fim_middle>", VOCAB_FIM_MIDDLE, false),
+    NAME("<fim-middle>", VOCAB_FIM_MIDDLE, false),
+    NAME("<" BAR "fim" LOW "end" BAR ">", VOCAB_FIM_MIDDLE, false),
+    NAME("<MID>", VOCAB_FIM_MIDDLE, false),
+    NAME(LOW "<MID>", VOCAB_FIM_MIDDLE, false),
+    NAME("<|code_middle|>", VOCAB_FIM_MIDDLE, false),
+    NAME("<|fim_pad|>", VOCAB_FIM_PAD, true),
+    NAME("<fim_pad>", VOCAB_FIM_PAD, true),
+    NAME("<fim-pad>", VOCAB_FIM_PAD, true),
+    NAME("<PAD>", VOCAB_FIM_PAD, true),
+    NAME("<|fim_repo|>", VOCAB_FIM_REPO, true),
+    NAME("<|repo_name|>", VOCAB_FIM_REPO, true),
+    NAME("<repo_name>", VOCAB_FIM_REPO, true),
+    NAME("<fim-repo>", VOCAB_FIM_REPO, true),
+    NAME("<REPO>", VOCAB_FIM_REPO, true),
+    NAME("<reponame>", VOCAB_FIM_REPO, true),
+    NAME("<|file_sep|>", VOCAB_FIM_FILE, true),
+    NAME("<file_sep>", VOCAB_FIM_FILE, true),
+};
+const uint32_t vocab_names_count = sizeof vocab_names / sizeof vocab_names[0];
