@@ -56,7 +56,7 @@ struct pick_params {
     uint8_t n_order;         /* stages in order[]; each stage at most once */
     uint8_t order[PICK_STAGES]; /* enum pick_stage */
     uint32_t n_bias;
-    const struct pick_bias *bias; /* [n_bias], each id at most once */
+    const struct pick_bias *bias; /* [n_bias]; several of one id add up, in this order */
 };
 
 struct pick_top {
@@ -79,7 +79,7 @@ struct pick_kept {
     uint64_t total;          /* > 0 */
 };
 
-struct pick_scratch; /* working memory for one pick at a time, about 36 bytes per token of the vocabulary */
+struct pick_scratch; /* working memory for one pick at a time, 48 bytes per token of the vocabulary */
 
 /* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p, min-p, temperature. */
 void pick_params_init(struct pick_params *p);
@@ -97,8 +97,8 @@ void pick_scratch_close(struct pick_scratch *s); /* NULL is allowed */
  *   tokens  [position] the sequence so far, accepted tokens and the window's drafts before the row
  *   n_vocab the one the scratch was opened with
  * Returns 0 with *ret; -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties), or none is above
- * -inf; -EINVAL for a token or a bias id outside the vocabulary, a repeated bias id, prompt_length > position, or an
- * unknown or repeated stage. */
+ * -inf; -EINVAL for a token or a bias id outside the vocabulary, prompt_length > position, or an unknown or repeated
+ * stage. */
 int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret);
 
