@@ -31,7 +31,6 @@ enum {
     HEADER_BYTES = 24,
     MIN_KEY_BYTES = 8 + 1 + 4 + 1,            /* name, type, the smallest value */
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, /* name, n_dims, one dimension, type, offset */
-    SHOWN_NAME = 80,                          /* bytes of a name in an error line */
 };
 
 struct cursor {
@@ -40,9 +39,6 @@ struct cursor {
     char *err;
     size_t err_bytes;
 };
-
-/* printf arguments of a name for "%.*s", cut so that a line stays a line. */
-#define SHOW(s) (int)((s).bytes < SHOWN_NAME ? (s).bytes : SHOWN_NAME), (s).data
 
 /* Moves over `bytes` and returns where they start, or NULL when fewer are left. */
 static const uint8_t *take(struct cursor *c, uint64_t bytes)
@@ -88,14 +84,14 @@ static int parse_array(struct cursor *c, struct gguf_key *key)
             return fail(
                 c->err, c->err_bytes, -EBADMSG,
                 "malformed: key %.*s has an array of %llu elements, more than the file holds",
-                SHOW(key->name), (unsigned long long)array->count);
+                GGUF_SHOW(key->name), (unsigned long long)array->count);
         array->bytes = array->count * size;
         c->at += array->bytes;
         return 0;
     }
     if (array->type != GGUF_STRING)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: key %.*s is an array of %s (value type %u)", SHOW(key->name),
+                    "malformed: key %.*s is an array of %s (value type %u)", GGUF_SHOW(key->name),
                     array->type == GGUF_ARRAY ? "arrays" : "an unknown type", array->type);
     uint64_t start = c->at;
     struct gguf_string element;
@@ -103,7 +99,8 @@ static int parse_array(struct cursor *c, struct gguf_key *key)
         if (!take_string(c, &element))
             return fail(c->err, c->err_bytes, -EBADMSG,
                         "malformed: key %.*s has %llu strings, the file ends in number %llu",
-                        SHOW(key->name), (unsigned long long)array->count, (unsigned long long)i);
+                        GGUF_SHOW(key->name), (unsigned long long)array->count,
+                        (unsigned long long)i);
     array->bytes = c->at - start;
     return 0;
 }
@@ -134,7 +131,7 @@ static int parse_key(struct cursor *c, struct gguf_key *key)
         uint32_t size = value_bytes(key->type);
         if (size == 0)
             return fail(c->err, c->err_bytes, -EBADMSG,
-                        "malformed: key %.*s has an unknown value type %u", SHOW(key->name),
+                        "malformed: key %.*s has an unknown value type %u", GGUF_SHOW(key->name),
                         key->type);
         if (!take(c, size))
             return truncated(c, "a value");
@@ -157,7 +154,7 @@ static int index_names(struct cursor *c, const char *what, uint64_t n, struct na
         struct gguf_string name = name_of(&named, order[i]);
         if (compare_names(name_of(&named, order[i - 1]), name) == 0)
             return fail(c->err, c->err_bytes, -EBADMSG, "malformed: %s %.*s is there twice", what,
-                        SHOW(name));
+                        GGUF_SHOW(name));
     }
     return 0;
 }
@@ -180,22 +177,22 @@ static int size_tensor(struct cursor *c, struct gguf_tensor *t)
     const struct quant_info *info = quant_find(t->type);
     if (!info)
         return fail(c->err, c->err_bytes, -EBADMSG, "malformed: tensor %.*s has an unknown type %u",
-                    SHOW(t->name), t->type);
+                    GGUF_SHOW(t->name), t->type);
     uint64_t elements = 1;
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++) {
         if (t->ne[i] == 0 || t->ne[i] > INT64_MAX / elements)
             return fail(c->err, c->err_bytes, -EBADMSG,
                         "malformed: tensor %.*s has an impossible shape (dimension %u is %llu)",
-                        SHOW(t->name), i, (unsigned long long)t->ne[i]);
+                        GGUF_SHOW(t->name), i, (unsigned long long)t->ne[i]);
         elements *= t->ne[i];
     }
     if (t->ne[0] % info->block != 0)
         return fail(c->err, c->err_bytes, -EBADMSG,
                     "malformed: tensor %.*s is %s with rows of %llu, no multiple of %u",
-                    SHOW(t->name), info->name, (unsigned long long)t->ne[0], info->block);
+                    GGUF_SHOW(t->name), info->name, (unsigned long long)t->ne[0], info->block);
     if (elements / info->block > INT64_MAX / info->block_bytes)
         return fail(c->err, c->err_bytes, -EBADMSG, "malformed: tensor %.*s is too large",
-                    SHOW(t->name));
+                    GGUF_SHOW(t->name));
     t->bytes = elements / info->block * info->block_bytes;
     return 0;
 }
@@ -214,7 +211,7 @@ static int parse_tensor(struct cursor *c, struct gguf_tensor *t)
     t->n_dims = le32(n_dims);
     if (t->n_dims == 0 || t->n_dims > GGUF_MAX_DIMS)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: tensor %.*s has %u dimensions, must be 1 to %d", SHOW(t->name),
+                    "malformed: tensor %.*s has %u dimensions, must be 1 to %d", GGUF_SHOW(t->name),
                     t->n_dims, GGUF_MAX_DIMS);
     const uint8_t *ne = take(c, 8 * (uint64_t)t->n_dims);
     const uint8_t *rest = ne ? take(c, 12) : NULL;
@@ -235,11 +232,11 @@ static int tensor_end(const struct gguf *g, struct cursor *c, const struct gguf_
     if (t->offset & mask)
         return fail(c->err, c->err_bytes, -EBADMSG,
                     "malformed: tensor %.*s starts at %llu, no multiple of the alignment %u",
-                    SHOW(t->name), (unsigned long long)t->offset, g->alignment);
+                    GGUF_SHOW(t->name), (unsigned long long)t->offset, g->alignment);
     uint64_t padded = (t->bytes + mask) & ~mask; /* bytes <= INT64_MAX: no wrap */
     if (t->offset > UINT64_MAX - padded)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: tensor %.*s has an impossible offset %llu", SHOW(t->name),
+                    "malformed: tensor %.*s has an impossible offset %llu", GGUF_SHOW(t->name),
                     (unsigned long long)t->offset);
     *ret = t->offset + padded;
     return 0;
@@ -273,13 +270,13 @@ static int place_tensors(struct gguf *g, struct cursor *c)
             break;
         if (t->offset < previous_end) {
             rc = fail(c->err, c->err_bytes, -EBADMSG,
-                      "malformed: the data of tensor %.*s overlaps another's", SHOW(t->name));
+                      "malformed: the data of tensor %.*s overlaps another's", GGUF_SHOW(t->name));
             break;
         }
         if (g->has_data && end > data_bytes) {
-            rc =
-                fail(c->err, c->err_bytes, -EBADMSG,
-                     "malformed: the file ends inside tensor %.*s (is it cut off?)", SHOW(t->name));
+            rc = fail(c->err, c->err_bytes, -EBADMSG,
+                      "malformed: the file ends inside tensor %.*s (is it cut off?)",
+                      GGUF_SHOW(t->name));
             break;
         }
         t->data = g->has_data ? g->data + data_at + t->offset : NULL;

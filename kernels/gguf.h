@@ -50,6 +50,9 @@ struct gguf_string {
     size_t bytes;
 };
 
+/* printf arguments for "%.*s", cut so that a line stays a line. */
+#define GGUF_SHOW(string) (int)((string).bytes < 80 ? (string).bytes : 80), (string).data
+
 struct gguf_array {
     uint32_t type;       /* gguf_value_type of an element, never GGUF_ARRAY */
     uint64_t count;      /* elements */

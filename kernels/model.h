@@ -32,6 +32,8 @@ enum {
     MODEL_FINGERPRINT_TEXT = 33, /* 32 hex digits and the 0 */
 };
 
+#define MODEL_MAX_ROPE_BASE 1e12
+
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
     MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama files, whose Q and K rows were permuted for it */
@@ -87,8 +89,8 @@ struct model {
     uint32_t rope_dim;  /* == head_dim (others are refused) */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
     uint32_t n_context; /* positions the model was trained for */
-    float rope_base;    /* > 0, finite; 10000 when the file does not say */
-    float rms_eps;      /* >= 0, finite */
+    float rope_base;    /* 1 to MODEL_MAX_ROPE_BASE; 10000 when the file does not say */
+    float rms_eps;      /* 0 to 1 */
     enum model_rope rope;
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
