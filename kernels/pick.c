@@ -37,8 +37,10 @@ int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret) {
     s->key_w = calloc(n_vocab, sizeof *s->key_w);
     s->seen = calloc(n_vocab, sizeof *s->seen);
     s->touched = calloc(n_vocab, sizeof *s->touched);
+    s->block = calloc(n_vocab / PICK_BLOCK + 1, sizeof *s->block);
     if (s->l == NULL || s->id == NULL || s->w == NULL || s->rank == NULL || s->key == NULL ||
-        s->key_w == NULL || s->seen == NULL || s->touched == NULL) {
+        s->key_w == NULL || s->seen == NULL || s->touched == NULL ||
+        s->block == NULL) {
         pick_scratch_close(s);
         return -ENOMEM;
     }
@@ -56,6 +58,7 @@ void pick_scratch_close(struct pick_scratch *s) {
     free(s->key_w);
     free(s->seen);
     free(s->touched);
+    free(s->block);
     free(s);
 }
 
@@ -122,12 +125,13 @@ static void penalize_logits(struct pick_scratch *s, const struct pick_input *in)
     }
 }
 
-static void penalize_candidates(struct pick_scratch *s, const struct pick_input *in) {
+static int penalize_candidates(struct pick_scratch *s, const struct pick_input *in) {
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t count = s->seen[s->id[i]] & ~PICK_SAVED;
         if (count != 0) { s->l[i] = penalized(in->p, s->l[i], count); }
     }
     s->weighed = false;
+    return 0;
 }
 
 /* ---- stages ----------------------------------------------------------------------------------- */
@@ -150,14 +154,13 @@ static uint64_t share(uint64_t total, float p, bool round_up) {
 }
 
 static int stage_top_k(struct pick_scratch *s, const struct pick_params *p) {
-    if (p->top_k == 0 || p->top_k >= s->n) { return 0; }
+    if (p->top_k >= s->n) { return 0; }
     const uint32_t differ = s->lanes.rank(s->l, s->n, s->rank);
     pick_keep(s, pick_select(s, differ, NULL, p->top_k));
     return 0;
 }
 
 static int stage_top_p(struct pick_scratch *s, const struct pick_params *p) {
-    if (!(p->top_p < 1.0f)) { return 0; }
     const int rc = weigh(s);
     if (rc != 0) { return rc; }
     const uint64_t reach = p->top_p > 0.0f ? share(s->total, p->top_p, true) : 0;
@@ -166,22 +169,24 @@ static int stage_top_p(struct pick_scratch *s, const struct pick_params *p) {
     return 0;
 }
 
+/* In logits: p >= min_p * p_max is l >= max + log(min_p). */
+static float min_p_bound(const struct pick_params *p, float max) {
+    return p->min_p < 1.0f ? max + num_log(p->min_p) : max;
+}
+
 static int stage_min_p(struct pick_scratch *s, const struct pick_params *p) {
-    if (!(p->min_p > 0.0f)) { return 0; }
     float max;
     uint32_t index;
     const int rc = s->lanes.scan(s->l, s->n, &max, &index);
     if (rc != 0) { return rc; }
-    const float least = p->min_p < 1.0f ? max + num_log(p->min_p) : max;
     (void)s->lanes.rank(s->l, s->n, s->rank);
-    pick_keep(s, pick_key(pick_rank(least), UINT32_MAX));
+    pick_keep(s, pick_key(pick_rank(min_p_bound(p, max)), UINT32_MAX));
     return 0;
 }
 
 /* Surprise is -log p = d + log Z with d = max - l, and its expectation is E[d] + log Z: log Z drops out of the
  * difference. E[d] is exact integers up to one division: d in units of 2^-23, w * d < 2^62. */
 static int stage_typical_p(struct pick_scratch *s, const struct pick_params *p) {
-    if (!(p->typical_p < 1.0f)) { return 0; }
     float max;
     uint32_t index;
     int rc = s->lanes.scan(s->l, s->n, &max, &index);
@@ -204,7 +209,6 @@ static int stage_typical_p(struct pick_scratch *s, const struct pick_params *p) 
 }
 
 static int stage_temperature(struct pick_scratch *s, const struct pick_params *p) {
-    if (p->temperature == 1.0f) { return 0; }
     float max;
     uint32_t index;
     const int rc = s->lanes.scan(s->l, s->n, &max, &index);
@@ -214,37 +218,57 @@ static int stage_temperature(struct pick_scratch *s, const struct pick_params *p
     return 0;
 }
 
-/* All tokens become candidates. */
-static void admit_all(struct pick_scratch *s, const float *logits) {
-    s->n = s->n_vocab;
-    s->weighed = false;
-    memcpy(s->l, logits, s->n * sizeof *s->l);
-    for (uint32_t i = 0; i < s->n; i++) { s->id[i] = i; }
+static bool stage_on(const struct pick_params *p, enum pick_stage stage) {
+    switch (stage) {
+    case PICK_PENALTIES: return penalties_on(p);
+    case PICK_TOP_K: return p->top_k != 0;
+    case PICK_TYPICAL_P: return p->typical_p < 1.0f;
+    case PICK_TOP_P: return p->top_p < 1.0f;
+    case PICK_MIN_P: return p->min_p > 0.0f;
+    case PICK_TEMPERATURE: return p->temperature != 1.0f;
+    }
+    return false;
+}
+
+/* Runs one stage that is on. */
+static int run_stage(struct pick_scratch *s, const struct pick_input *in, enum pick_stage stage) {
+    switch (stage) {
+    case PICK_PENALTIES: return penalize_candidates(s, in);
+    case PICK_TOP_K: return stage_top_k(s, in->p);
+    case PICK_TYPICAL_P: return stage_typical_p(s, in->p);
+    case PICK_TOP_P: return stage_top_p(s, in->p);
+    case PICK_MIN_P: return stage_min_p(s, in->p);
+    case PICK_TEMPERATURE: return stage_temperature(s, in->p);
+    }
+    return -EINVAL;
+}
+
+/* What the first stage will cut anyway need not become a candidate: the bound that the others reach. */
+static float admission_bound(struct pick_scratch *s, const struct pick_input *in, enum pick_stage first, float max) {
+    if (first == PICK_TOP_K) { return pick_bound_top_k(s, in->logits, in->p->top_k); }
+    if (first == PICK_MIN_P) { return min_p_bound(in->p, max); }
+    return -INFINITY;
 }
 
 static int run_stages(struct pick_scratch *s, const struct pick_input *in) {
-    static int (*const stages[])(struct pick_scratch *, const struct pick_params *) = {
-        [PICK_TOP_K] = stage_top_k,         [PICK_TYPICAL_P] = stage_typical_p, [PICK_TOP_P] = stage_top_p,
-        [PICK_MIN_P] = stage_min_p,         [PICK_TEMPERATURE] = stage_temperature,
-    };
     const struct pick_params *p = in->p;
-    uint32_t i = 0;
-    if (p->n_order > 0 && p->order[0] == PICK_PENALTIES) {
+    enum pick_stage stages[PICK_STAGES];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_order; i++) {
+        const enum pick_stage stage = (enum pick_stage)p->order[i];
+        if (stage_on(p, stage)) { stages[n++] = stage; }
+    }
+    uint32_t next = 0;
+    if (n > 0 && stages[0] == PICK_PENALTIES) {
         penalize_logits(s, in);
-        i = 1;
+        next = 1;
     }
     float max; /* NaN and +inf are refused before any stage, whether it would see them or not */
     uint32_t index;
     int rc = s->lanes.scan(in->logits, s->n_vocab, &max, &index);
     if (rc != 0) { return rc; }
-    admit_all(s, in->logits);
-    for (; i < p->n_order && rc == 0; i++) {
-        if (p->order[i] == PICK_PENALTIES) {
-            penalize_candidates(s, in);
-        } else {
-            rc = stages[p->order[i]](s, p);
-        }
-    }
+    pick_admit(s, in->logits, next < n ? admission_bound(s, in, stages[next], max) : -INFINITY);
+    for (; next < n && rc == 0; next++) { rc = run_stage(s, in, stages[next]); }
     return rc != 0 ? rc : weigh(s);
 }
 

@@ -121,4 +121,34 @@ static void temper(float *l, uint32_t n, float max, float t) {
     pick_lanes_portable.temper(l + body, n - body, max, t);
 }
 
-const struct pick_lanes pick_lanes_avx2 = {scan, weigh, rank_all, temper};
+static void block_max(const float *l, uint32_t n, float *block) {
+    for (uint32_t b = 0; b < n / PICK_BLOCK; b++) {
+        const float *x = l + (size_t)b * PICK_BLOCK;
+        __m256 m = _mm256_loadu_ps(x);
+        for (uint32_t i = 8; i < PICK_BLOCK; i += 8) { m = _mm256_max_ps(m, _mm256_loadu_ps(x + i)); }
+        block[b] = max_of(m);
+    }
+}
+
+/* Made for a bound that few elements reach: eight at a time are passed over. */
+static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id) {
+    const __m256 bounds = _mm256_set1_ps(bound);
+    const uint32_t body = n & ~7u;
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < body; i += 8) {
+        const __m256 reach = _mm256_cmp_ps(_mm256_loadu_ps(l + i), bounds, _CMP_GE_OQ);
+        for (uint32_t lanes = (uint32_t)_mm256_movemask_ps(reach); lanes != 0; lanes &= lanes - 1) {
+            const uint32_t at = i + (uint32_t)__builtin_ctz(lanes);
+            ret_l[k] = l[at];
+            ret_id[k++] = at;
+        }
+    }
+    for (uint32_t i = body; i < n; i++) {
+        if (l[i] < bound) { continue; }
+        ret_l[k] = l[i];
+        ret_id[k++] = i;
+    }
+    return k;
+}
+
+const struct pick_lanes pick_lanes_avx2 = {scan, weigh, rank_all, temper, block_max, above};

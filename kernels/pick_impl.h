@@ -26,14 +26,23 @@ struct pick_lanes {
 
     /* l[i] = (l[i] - max) / t */
     void (*temper)(float *l, uint32_t n, float max, float t);
+
+    /* block[b] = the largest of l[64 b, 64 b + 64) for the n / 64 whole blocks */
+    void (*block_max)(const float *l, uint32_t n, float *block);
+
+    /* The elements not below bound, in order: ret_l[k] = l[i], ret_id[k] = i. Returns how many. */
+    uint32_t (*above)(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id);
 };
+
+enum { PICK_BLOCK = 64 };
 
 struct pick_touched {
     uint32_t id;
     float raw; /* the model's logit */
 };
 
-enum { PICK_BUCKETS_LOG2 = 11, PICK_BUCKETS = 1 << PICK_BUCKETS_LOG2 };
+/* Buckets come in four tables, so that neighbours which fall into one bucket do not wait for each other's addition. */
+enum { PICK_BUCKETS_LOG2 = 11, PICK_BUCKETS = 1 << PICK_BUCKETS_LOG2, PICK_TABLES = 4 };
 
 struct pick_scratch {
     uint32_t n_vocab;
@@ -50,7 +59,8 @@ struct pick_scratch {
     uint32_t *seen;  /* [n_vocab] PICK_SAVED and the count of occurrences; all 0 between picks */
     struct pick_touched *touched; /* [n_touched] logits to restore */
     uint32_t n_touched;
-    uint64_t buckets[PICK_BUCKETS];
+    float *block;                 /* [n_vocab / 64 + 1] */
+    uint64_t buckets[PICK_TABLES][PICK_BUCKETS];
 };
 
 #define PICK_SAVED 0x80000000u /* the token's logit is in touched[] */
@@ -69,6 +79,12 @@ static inline uint32_t pick_rank(float l) {
 static inline uint64_t pick_key(uint32_t rank, uint32_t id) {
     return (uint64_t)rank << 32 | id;
 }
+
+/* The candidates become those tokens whose logit is not below bound; -inf: all. */
+void pick_admit(struct pick_scratch *s, const float *logits, float bound);
+
+/* A bound that at least k logits reach, near the k-th largest: -inf where k is too large to find one cheaply. */
+float pick_bound_top_k(struct pick_scratch *s, const float *logits, uint32_t k);
 
 /* The key of the last candidate of the shortest prefix, by ascending key of (s->rank, s->id), whose weights add up to at
  * least target: 1 <= target <= sum of the weights. w NULL: each weighs 1. `differ` is what lanes.rank returned. */

@@ -46,4 +46,23 @@ static void temper(float *l, uint32_t n, float max, float t) {
     for (uint32_t i = 0; i < n; i++) { l[i] = (l[i] - max) / t; }
 }
 
-const struct pick_lanes pick_lanes_portable = {scan, weigh, rank_all, temper};
+static void block_max(const float *l, uint32_t n, float *block) {
+    for (uint32_t b = 0; b < n / PICK_BLOCK; b++) {
+        const float *x = l + (size_t)b * PICK_BLOCK;
+        float max = x[0];
+        for (uint32_t i = 1; i < PICK_BLOCK; i++) { max = x[i] > max ? x[i] : max; }
+        block[b] = max;
+    }
+}
+
+static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id) {
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (l[i] < bound) { continue; }
+        ret_l[k] = l[i];
+        ret_id[k++] = i;
+    }
+    return k;
+}
+
+const struct pick_lanes pick_lanes_portable = {scan, weigh, rank_all, temper, block_max, above};

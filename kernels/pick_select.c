@@ -1,5 +1,7 @@
 /* Which candidates a stage keeps: the border is found by radix buckets around it, without sorting. */
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/pick_impl.h"
@@ -13,13 +15,13 @@ static int digit_shift(uint64_t differ) {
 }
 
 /* The bucket in which the running sum reaches *target; *target loses what lies before it. */
-static uint32_t border_bucket(const uint64_t *buckets, uint64_t *target) {
-    uint32_t b = 0;
-    while (buckets[b] < *target) {
-        *target -= buckets[b++];
+static uint32_t border_bucket(struct pick_scratch *s, uint64_t *target) {
+    for (uint32_t b = 0;; b++) {
         assert(b < PICK_BUCKETS);
+        const uint64_t sum = s->buckets[0][b] + s->buckets[1][b] + s->buckets[2][b] + s->buckets[3][b];
+        if (sum >= *target) { return b; }
+        *target -= sum;
     }
-    return b;
 }
 
 /* Among m keys, narrows to the border's bucket of their highest differing digit. Returns how many stay. */
@@ -29,9 +31,9 @@ static uint32_t narrow(struct pick_scratch *s, uint32_t m, uint64_t *target) {
     const int shift = digit_shift(differ);
     memset(s->buckets, 0, sizeof s->buckets);
     for (uint32_t i = 0; i < m; i++) {
-        s->buckets[(s->key[i] >> shift) & (PICK_BUCKETS - 1)] += s->key_w[i];
+        s->buckets[i % PICK_TABLES][(s->key[i] >> shift) & (PICK_BUCKETS - 1)] += s->key_w[i];
     }
-    const uint32_t b = border_bucket(s->buckets, target);
+    const uint32_t b = border_bucket(s, target);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < m; i++) {
         if (((s->key[i] >> shift) & (PICK_BUCKETS - 1)) != b) { continue; }
@@ -54,19 +56,30 @@ static void sort_keys(struct pick_scratch *s, uint32_t m) {
     }
 }
 
-uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w, uint64_t target) {
+/* The first step: buckets of all candidates' ranks; the border's bucket becomes keys. Returns how many. */
+static uint32_t open_bucket(struct pick_scratch *s, uint32_t differ, const uint64_t *w, uint64_t *target) {
+    const uint32_t n = s->n, mask = PICK_BUCKETS - 1;
+    const uint32_t *rank = s->rank, *id = s->id;
     const int shift = digit_shift(differ);
     memset(s->buckets, 0, sizeof s->buckets);
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->buckets[(s->rank[i] >> shift) & (PICK_BUCKETS - 1)] += w != NULL ? w[i] : 1;
+    if (w == NULL) {
+        for (uint32_t i = 0; i < n; i++) { s->buckets[i % PICK_TABLES][(rank[i] >> shift) & mask]++; }
+    } else {
+        for (uint32_t i = 0; i < n; i++) { s->buckets[i % PICK_TABLES][(rank[i] >> shift) & mask] += w[i]; }
     }
-    const uint32_t b = border_bucket(s->buckets, &target);
+    const uint32_t b = border_bucket(s, target);
+    uint64_t *restrict key = s->key, *restrict key_w = s->key_w;
     uint32_t m = 0;
-    for (uint32_t i = 0; i < s->n; i++) { /* branch-free: the slot is written, then claimed or not */
-        s->key[m] = pick_key(s->rank[i], s->id[i]);
-        s->key_w[m] = w != NULL ? w[i] : 1;
-        m += ((s->rank[i] >> shift) & (PICK_BUCKETS - 1)) == b;
+    for (uint32_t i = 0; i < n; i++) { /* branch-free: the slot is written, then claimed or not */
+        key[m] = pick_key(rank[i], id[i]);
+        key_w[m] = w != NULL ? w[i] : 1;
+        m += ((rank[i] >> shift) & mask) == b;
     }
+    return m;
+}
+
+uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w, uint64_t target) {
+    uint32_t m = open_bucket(s, differ, w, &target);
     while (m > SORT_BELOW) { m = narrow(s, m, &target); }
     sort_keys(s, m);
     uint32_t last = 0;
@@ -77,23 +90,48 @@ uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w,
     return s->key[last];
 }
 
-void pick_keep(struct pick_scratch *s, uint64_t last) {
-    uint32_t kept = 0;
-    if (s->weighed) {
-        s->total = 0;
-        for (uint32_t i = 0; i < s->n; i++) {
-            const bool keep = pick_key(s->rank[i], s->id[i]) <= last;
-            s->w[kept] = s->w[i];
-            s->total += keep ? s->w[i] : 0;
-            kept += keep;
-        }
-        kept = 0;
+void pick_admit(struct pick_scratch *s, const float *logits, float bound) {
+    s->weighed = false;
+    if (bound > -FLT_MAX) {
+        s->n = s->lanes.above(logits, s->n_vocab, bound, s->l, s->id);
+        return;
     }
-    for (uint32_t i = 0; i < s->n; i++) {
-        const bool keep = pick_key(s->rank[i], s->id[i]) <= last;
-        s->l[kept] = s->l[i];
-        s->id[kept] = s->id[i];
+    s->n = s->n_vocab;
+    memcpy(s->l, logits, s->n * sizeof *s->l);
+    for (uint32_t i = 0; i < s->n; i++) { s->id[i] = i; }
+}
+
+/* The k-th largest of the maxima of disjoint blocks: k logits, one of each of k blocks, reach it. */
+float pick_bound_top_k(struct pick_scratch *s, const float *logits, uint32_t k) {
+    const uint32_t n_blocks = s->n_vocab / PICK_BLOCK;
+    if (k == 0 || k > n_blocks / 4) { return -INFINITY; }
+    s->lanes.block_max(logits, s->n_vocab, s->block);
+    s->n = n_blocks;
+    for (uint32_t i = 0; i < n_blocks; i++) { s->id[i] = i; }
+    const uint32_t differ = s->lanes.rank(s->block, n_blocks, s->rank);
+    const uint64_t key = pick_select(s, differ, NULL, k);
+    return s->block[(uint32_t)key]; /* a key's low half is the id */
+}
+
+/* Branch-free like open_bucket: what is not kept is overwritten by what follows. */
+void pick_keep(struct pick_scratch *s, uint64_t last) {
+    const uint32_t n = s->n;
+    const uint32_t *restrict rank = s->rank;
+    float *restrict l = s->l;
+    uint32_t *restrict id = s->id;
+    uint64_t *restrict w = s->w;
+    uint64_t total = 0;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) { /* w moves along even where it is not valid: it costs less than a branch */
+        const uint64_t weight = w[i];
+        const uint32_t token = id[i];
+        const bool keep = pick_key(rank[i], token) <= last;
+        w[kept] = weight;
+        l[kept] = l[i];
+        id[kept] = token;
+        total += keep ? weight : 0;
         kept += keep;
     }
     s->n = kept;
+    if (s->weighed) { s->total = total; }
 }
