@@ -1,7 +1,6 @@
 /* bell.c: the sleeping half of bell.h, and the system calls. */
 #include "ipc/bell.h"
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/eventfd.h>

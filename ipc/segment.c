@@ -1,0 +1,399 @@
+/* segment.c: memfds and their mappings; the guard is in segment_guard.c. */
+#include "ipc/segment.h"
+
+#include "ipc/counters.h"
+#include "ipc/fail.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Newer than some headers we build with. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SEALS_READ_ONLY (SEALS_SIZE | F_SEAL_FUTURE_WRITE)
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static int cells_valid(uint32_t cells, uint32_t least)
+{
+    return cells >= least && cells <= LIMIT_CELLS_MAX && (cells & (cells - 1)) == 0;
+}
+
+int segment_plan(const struct ipc_limits *l, struct segment_plan *p, char *err, size_t err_bytes)
+{
+    if (l->slots < 1 || l->slots > LIMIT_SLOTS_MAX)
+        return ipc_fail(err, err_bytes, -EINVAL, "%u slots are outside 1..%u", l->slots,
+                        LIMIT_SLOTS_MAX);
+    if (l->context < 1 || l->context > LIMIT_CONTEXT_MAX)
+        return ipc_fail(err, err_bytes, -EINVAL, "a context of %u is outside 1..%u", l->context,
+                        LIMIT_CONTEXT_MAX);
+    if (!cells_valid(l->submit_cells, LIMIT_SUBMIT_CELLS_MIN))
+        return ipc_fail(err, err_bytes, -EINVAL, "%u submit cells: not a power of two in %u..%u",
+                        l->submit_cells, LIMIT_SUBMIT_CELLS_MIN, LIMIT_CELLS_MAX);
+    if (!cells_valid(l->event_cells, LIMIT_EVENT_CELLS_MIN))
+        return ipc_fail(err, err_bytes, -EINVAL, "%u event cells: not a power of two in %u..%u",
+                        l->event_cells, LIMIT_EVENT_CELLS_MIN, LIMIT_CELLS_MAX);
+    if (l->params_bytes < LIMIT_PARAMS_MIN || l->params_bytes > LIMIT_PARAMS_MAX ||
+        l->params_bytes % IPC_LINE != 0)
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "%u parameter bytes: not a multiple of %u in %u..%u", l->params_bytes,
+                        IPC_LINE, LIMIT_PARAMS_MIN, LIMIT_PARAMS_MAX);
+
+    p->up_slots = sizeof(struct up_head);
+    p->up_submit = p->up_slots + (uint64_t)l->slots * sizeof(struct up_slot);
+    p->up_params = p->up_submit + (uint64_t)l->submit_cells * IPC_LINE;
+    p->up_arenas = round_up(p->up_params + (uint64_t)l->slots * l->params_bytes, IPC_PAGE);
+    p->arena_bytes = round_up((uint64_t)l->context * sizeof(uint32_t), IPC_PAGE);
+    p->up_bytes = p->up_arenas + l->slots * p->arena_bytes;
+    p->down_slots = sizeof(struct down_head);
+    p->down_events = p->down_slots + (uint64_t)l->slots * sizeof(struct down_slot);
+    p->down_bytes =
+        round_up(p->down_events + (uint64_t)l->slots * l->event_cells * IPC_LINE, IPC_PAGE);
+    return 0;
+}
+
+/* ---- daemon ---------------------------------------------------------------------------------- */
+
+/* Returns a memfd of `bytes` zeroes, not sealed yet, or -errno. */
+static int memfd_open(const char *name, uint64_t bytes)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    int r;
+
+    if (fd < 0 && errno == EINVAL) /* before 6.3 */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    r = -errno;
+    close(fd);
+    return r;
+}
+
+/* Makes a memfd, maps it here with `prot`, then seals it. On failure nothing is left. */
+static int memfd_share(const char *name, uint64_t bytes, int prot, int seals, uint8_t **ret_base)
+{
+    int fd = memfd_open(name, bytes);
+    void *base;
+    int r;
+
+    if (fd < 0)
+        return fd;
+    base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        r = -errno;
+        goto out_close;
+    }
+    if (fcntl(fd, F_ADD_SEALS, seals) < 0) {
+        r = -errno;
+        goto out_unmap;
+    }
+    *ret_base = base;
+    return fd;
+
+out_unmap:
+    munmap(base, bytes);
+out_close:
+    close(fd);
+    return r;
+}
+
+int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes)
+{
+    struct segment_plan plan;
+    uint8_t *up = NULL, *down = NULL;
+    int up_fd, down_fd;
+    int r = segment_plan(limits, &plan, err, err_bytes);
+
+    if (r < 0)
+        return r;
+    up_fd = memfd_share("hearth-up", plan.up_bytes, PROT_READ, SEALS_SIZE, &up);
+    if (up_fd < 0)
+        return ipc_fail(err, err_bytes, up_fd, "no memory for a client's segment: %s",
+                        strerror(-up_fd));
+    down_fd =
+        memfd_share("hearth-down", plan.down_bytes, PROT_READ | PROT_WRITE, SEALS_READ_ONLY, &down);
+    if (down_fd < 0) {
+        r = ipc_fail(err, err_bytes, down_fd, "no memory for a client's events: %s",
+                     strerror(-down_fd));
+        goto out_up;
+    }
+    *s = (struct segment){.limits = *limits,
+                          .plan = plan,
+                          .up = up,
+                          .down = down,
+                          .up_fd = up_fd,
+                          .down_fd = down_fd};
+    r = segment_guard_add(up, plan.up_bytes, &s->broken);
+    if (r == 0)
+        r = segment_guard_add(down, plan.down_bytes, &s->broken);
+    if (r < 0) {
+        segment_close(s);
+        return ipc_fail(err, err_bytes, r, "too many clients for the memory guard");
+    }
+    struct down_head *head = segment_down_head(s);
+    head->magic = DOWN_MAGIC;
+    head->version = IPC_VERSION;
+    head->limits = *limits;
+    /* The words and rings that are polled; arenas and parameters come when they are used. It is an
+     * optimisation only: kernels before 5.14 refuse. */
+    madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_READ);
+    madvise(s->down, plan.down_bytes, MADV_POPULATE_WRITE);
+    return 0;
+
+out_up:
+    munmap(up, plan.up_bytes);
+    close(up_fd);
+    return r;
+}
+
+void segment_close_fds(struct segment *s)
+{
+    if (s->up_fd >= 0)
+        close(s->up_fd);
+    if (s->down_fd >= 0)
+        close(s->down_fd);
+    s->up_fd = s->down_fd = -1;
+}
+
+int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
+{
+    uint8_t *base = NULL;
+    int fd = memfd_share("hearth-ctl", sizeof(struct ctl), PROT_READ | PROT_WRITE, SEALS_READ_ONLY,
+                         &base);
+    struct timespec now;
+    struct ctl *ctl;
+
+    if (fd < 0)
+        return ipc_fail(err, err_bytes, fd, "no memory for the control page: %s", strerror(-fd));
+    clock_gettime(CLOCK_REALTIME, &now);
+    ctl = (struct ctl *)(void *)base;
+    ctl->magic = CTL_MAGIC;
+    ctl->version = IPC_VERSION;
+    ctl->engine_counters = COUNTERS_ENGINE_N;
+    ctl->control_counters = COUNTERS_CONTROL_N;
+    ctl->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    ctl->pid = (uint32_t)getpid();
+    *ret_ctl = ctl;
+    return fd;
+}
+
+void segment_ctl_close(struct ctl *ctl, int fd)
+{
+    munmap(ctl, sizeof(*ctl));
+    close(fd);
+}
+
+int segment_seal(const char *name, const void *bytes, size_t size, char *err, size_t err_bytes)
+{
+    int fd = memfd_open(name, size);
+    size_t done = 0;
+
+    while (fd >= 0 && done < size) {
+        ssize_t n = pwrite(fd, (const uint8_t *)bytes + done, size - done, (off_t)done);
+
+        if (n < 0) {
+            n = -errno;
+            close(fd);
+            fd = (int)n;
+        } else {
+            done += (size_t)n;
+        }
+    }
+    if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS_READ_ONLY) < 0) {
+        int r = -errno;
+
+        close(fd);
+        fd = r;
+    }
+    if (fd < 0)
+        return ipc_fail(err, err_bytes, fd, "no memory to share %zu bytes (%s): %s", size, name,
+                        strerror(-fd));
+    return fd;
+}
+
+/* Race detectors know atomics, not generations: there the copies that G1 and G2 guard are made of
+ * relaxed loads and stores. */
+#if defined(__SANITIZE_THREAD__)
+#define COPY_ATOMIC 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define COPY_ATOMIC 1
+#endif
+#endif
+
+static void copy_words(void *to, const void *from, size_t bytes)
+{
+#ifdef COPY_ATOMIC
+    _Atomic uint32_t *t = to;
+    const _Atomic uint32_t *f = from;
+
+    for (size_t i = 0; i < bytes / 4; i++)
+        atomic_store_explicit(&t[i], atomic_load_explicit(&f[i], memory_order_relaxed),
+                              memory_order_relaxed);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+int segment_copy_in(const struct segment *s, void *to, const void *from, size_t bytes)
+{
+    assert((const uint8_t *)from >= s->up &&
+           (const uint8_t *)from + bytes <= s->up + s->plan.up_bytes && bytes % 4 == 0);
+    copy_words(to, from, bytes);
+    return segment_broken(s) ? -EFAULT : 0;
+}
+
+/* ---- client ---------------------------------------------------------------------------------- */
+
+/* Is this what the daemon should have handed us? Without the seals on size, a truncation would kill
+ * us by SIGBUS later. */
+static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *err,
+                    size_t err_bytes)
+{
+    int have = fcntl(fd, F_GET_SEALS);
+    struct stat st;
+
+    if (have < 0 || fstat(fd, &st) < 0)
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s is not sealable memory", what);
+    if ((have & seals) != seals)
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s lacks seals: 0x%x of 0x%x", what,
+                        have, seals);
+    if ((uint64_t)st.st_size != bytes)
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s has %llu bytes instead of %llu",
+                        what, (unsigned long long)st.st_size, (unsigned long long)bytes);
+    return 0;
+}
+
+static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_base)
+{
+    void *base = mmap(NULL, bytes, prot, MAP_SHARED | flags, fd, 0);
+
+    if (base == MAP_FAILED)
+        return -errno;
+    /* A forked child shares neither our cursors nor our locks: better no memory than a torn ring.
+     */
+    madvise(base, bytes, MADV_DONTFORK);
+    *ret_base = base;
+    return 0;
+}
+
+int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limits *limits,
+                char *err, size_t err_bytes)
+{
+    struct segment_plan plan;
+    const struct down_head *head;
+    uint8_t *up = NULL, *down = NULL;
+    int r = segment_plan(limits, &plan, err, err_bytes);
+
+    if (r < 0)
+        return r;
+    r = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);
+    if (r == 0)
+        r = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
+    if (r < 0)
+        return r;
+    r = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
+    if (r < 0)
+        return ipc_fail(err, err_bytes, r, "cannot map the up segment: %s", strerror(-r));
+    r = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
+    if (r < 0) {
+        munmap(up, plan.up_bytes);
+        return ipc_fail(err, err_bytes, r, "cannot map the down segment: %s", strerror(-r));
+    }
+    *s = (struct segment){
+        .limits = *limits, .plan = plan, .up = up, .down = down, .up_fd = -1, .down_fd = -1};
+    head = segment_down_head(s);
+    if (head->magic != DOWN_MAGIC || head->version != IPC_VERSION ||
+        memcmp(&head->limits, limits, sizeof(*limits)) != 0) {
+        segment_close(s);
+        return ipc_fail(err, err_bytes, -EPROTO,
+                        "the down segment does not say what the handshake said");
+    }
+    madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_WRITE);
+    return 0;
+}
+
+int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes)
+{
+    uint8_t *base = NULL;
+    int r = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
+
+    if (r < 0)
+        return r;
+    r = map_fd(fd, bytes, PROT_READ, 0, &base);
+    if (r < 0)
+        return ipc_fail(err, err_bytes, r, "cannot map a shared table: %s", strerror(-r));
+    *ret_base = base;
+    return 0;
+}
+
+void segment_copy_out(void *to, const void *from, size_t bytes)
+{
+    assert(bytes % 4 == 0);
+    copy_words(to, from, bytes);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+void segment_close(struct segment *s)
+{
+    segment_guard_remove(s->up);
+    segment_guard_remove(s->down);
+    munmap(s->up, s->plan.up_bytes);
+    munmap(s->down, s->plan.down_bytes);
+    segment_close_fds(s);
+    s->up = s->down = NULL;
+}
+
+static struct ring_cell *submit_cells(const struct segment *s)
+{
+    return (struct ring_cell *)(void *)(s->up + s->plan.up_submit);
+}
+
+static struct ring_cell *slot_event_cells(const struct segment *s, uint32_t slot)
+{
+    return (struct ring_cell *)(void *)(s->down + s->plan.down_events) +
+           (uint64_t)slot * s->limits.event_cells;
+}
+
+void segment_submit_reader(const struct segment *s, struct ring_reader *ret)
+{
+    ring_reader_init(ret, submit_cells(s), s->limits.submit_cells,
+                     &segment_down_head(s)->submitted);
+}
+
+void segment_submit_writer(const struct segment *s, struct ring_writer *ret)
+{
+    ring_writer_init(ret, submit_cells(s), s->limits.submit_cells,
+                     &segment_down_head(s)->submitted);
+}
+
+void segment_event_writer(const struct segment *s, uint32_t slot, struct ring_writer *ret)
+{
+    ring_writer_init(ret, slot_event_cells(s, slot), s->limits.event_cells,
+                     &segment_up_slot(s, slot)->events);
+}
+
+void segment_event_reader(const struct segment *s, uint32_t slot, struct ring_reader *ret)
+{
+    ring_reader_init(ret, slot_event_cells(s, slot), s->limits.event_cells,
+                     &segment_up_slot(s, slot)->events);
+}
