@@ -1,18 +1,18 @@
 /* hearth.h - the public C interface of libhearth: talk to a resident `hearthd`.
  *
- * A handle is one connection: some slots (each holds one sequence of tokens and runs one request at a
- * time), the daemon's vocabulary, and two pieces of shared memory. Requests and tokens travel through
- * that memory; a call enters the kernel only to sleep, or to wake a daemon that sleeps.
+ * A handle is one connection: some slots (each holds one sequence of tokens and runs one request at
+ * a time), the daemon's vocabulary, and two pieces of shared memory. Requests and tokens travel
+ * through that memory; a call enters the kernel only to sleep, or to wake a daemon that sleeps.
  *
- * Errors    Calls return 0 (or a count) on success and -errno on failure; hearth_error() then holds one
- *           line for people. The library prints nothing, installs no signal handler, never exits.
- * Threads   One thread at a time per handle; different handles are independent of each other.
- * Fork      A handle belongs to the process that opened it. After fork() every call on it in the child
- *           fails with -EPERM (hearth_close() only closes descriptors); the parent notices nothing.
- * Ownership Whatever you pass in is read during the call and not kept. Whatever an event points to stays
+ * Errors    Calls return 0 (or a count) on success and -errno on failure; hearth_error() then holds
+ * one line for people. The library prints nothing, installs no signal handler, never exits. Threads
+ * One thread at a time per handle; different handles are independent of each other. Fork      A
+ * handle belongs to the process that opened it. After fork() every call on it in the child fails
+ * with -EPERM (hearth_close() only closes descriptors); the parent notices nothing. Ownership
+ * Whatever you pass in is read during the call and not kept. Whatever an event points to stays
  *           valid until the next call on the same handle.
- * Growth    Structures that you fill in start with `size`; set them up with their _init() function and a
- *           program built against an older header goes on working with a newer library.
+ * Growth    Structures that you fill in start with `size`; set them up with their _init() function
+ * and a program built against an older header goes on working with a newer library.
  *
  *   struct hearth *h;
  *   char err[256];
@@ -48,11 +48,10 @@ extern "C" {
 #define HEARTH_API
 #endif
 
-#define HEARTH_VERSION "0.1.0"
-
 struct hearth; /* one connection */
 
-/* ---- connecting ----------------------------------------------------------------------------------- */
+/* ---- connecting
+ * ----------------------------------------------------------------------------------- */
 
 enum hearth_connect_flags {
     HEARTH_POLLABLE = 1 /* wake me through hearth_fd(), for programs that have an event loop */
@@ -61,19 +60,23 @@ enum hearth_connect_flags {
 struct hearth_options {
     uint32_t size;         /* set by hearth_options_init() */
     uint32_t flags;        /* enum hearth_connect_flags */
-    uint32_t slots;        /* slots wanted, numbered from 0; 0 = none: tokenizing and status only */
-    const char *slot_name; /* name of slot 0, or NULL. A named slot keeps its tokens when you leave, and
-                              waits for the next client of the same user who asks for that name */
+    uint32_t slots;        /* slots wanted, numbered from 0; 0 = none: hearth_status() only */
+    const char *slot_name; /* name of slot 0, or NULL. A named slot keeps its tokens when you leave,
+                              and waits for the next client of the same user who asks for that name.
+                              1 to 63 printable ASCII characters without blanks */
+    int32_t
+        connect_timeout_ms; /* how long the daemon may take to answer; -1 for ever, default 30000 */
 };
 
 /* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof *options. */
 HEARTH_API void hearth_options_init(struct hearth_options *options, size_t size);
 
-/* Connects to the daemon at `path`; NULL means $HEARTH_SOCKET, else $XDG_RUNTIME_DIR/hearth/hearth.sock,
- * else /run/hearth/hearth.sock. `options` may be NULL for the defaults.
- * Returns 0 with *ret_h set. On failure *ret_h is NULL and `err` (may be NULL) holds one line:
- * -ENOENT or -ECONNREFUSED no daemon there, -EBUSY no slot free or the named slot is in use,
- * -EPROTO another protocol version, -EACCES the socket is not for this user, -ENOMEM and the like. */
+/* Connects to the daemon at `path`; NULL means $HEARTH_SOCKET, else
+ * $XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock. `options` may be NULL for the
+ * defaults. Returns 0 with *ret_h set. On failure *ret_h is NULL and `err` (may be NULL) holds one
+ * line: -ENOENT or -ECONNREFUSED no daemon there, -EBUSY no slot free or the named slot is in use,
+ * -EPROTO another protocol version, -EACCES the socket is not for this user, -ENOMEM and the like.
+ */
 HEARTH_API int hearth_connect(const char *path, const struct hearth_options *options,
                               struct hearth **ret_h, char *err, size_t err_bytes);
 
@@ -81,14 +84,15 @@ HEARTH_API int hearth_connect(const char *path, const struct hearth_options *opt
 HEARTH_API void hearth_close(struct hearth *h);
 
 struct hearth_info {
-    uint32_t size;        /* set by you: sizeof(struct hearth_info) */
-    uint32_t context;     /* most tokens of prompt + answer in one slot */
-    uint32_t slots;       /* slots of this handle */
-    uint32_t n_vocab;     /* token ids are below this */
-    int32_t bos, eos;     /* token ids, -1 where the vocabulary has none */
-    uint32_t server_pid;  /* process id of the daemon */
-    const char *model;    /* its name; this and the following live as long as the handle */
-    const char *numerics; /* numerics id: two answers with the same id are computed bit by bit alike */
+    uint32_t size;       /* set by you: sizeof(struct hearth_info) */
+    uint32_t context;    /* most tokens of prompt + answer in one slot */
+    uint32_t slots;      /* slots of this handle */
+    uint32_t n_vocab;    /* token ids are below this; 0 in a handle without slots */
+    int32_t bos, eos;    /* token ids, -1 where the vocabulary has none */
+    uint32_t server_pid; /* process id of the daemon */
+    const char *model;   /* its name; this and the following live as long as the handle */
+    const char
+        *numerics; /* numerics id: two answers with the same id are computed bit by bit alike */
     const char *fingerprint;    /* of the model's weights and vocabulary, in hex */
     const char *server_version; /* "" where the daemon does not say */
     const char *socket_path;    /* where this handle is connected */
@@ -97,59 +101,62 @@ struct hearth_info {
 /* Fills *info up to info->size. Returns 0, or -EINVAL when size is not set. */
 HEARTH_API int hearth_info(struct hearth *h, struct hearth_info *info);
 
-/* ---- text and tokens ------------------------------------------------------------------------------ */
+/* ---- text and tokens
+ * ------------------------------------------------------------------------------ */
 
 enum hearth_text_flags {
     HEARTH_ADD_BOS = 1, /* put the begin-of-sequence token first, where the vocabulary wants one */
-    HEARTH_SPECIAL = 2  /* tokenize: text such as "<|im_end|>" means that token; detokenize: print it */
+    HEARTH_SPECIAL =
+        2 /* tokenize: text such as "<|im_end|>" means that token; detokenize: print it */
 };
 
-/* Turns `bytes` bytes of UTF-8 into token ids. Writes at most `max` of them to `ids` (may be NULL when
- * max is 0) and returns how many there are in all, so a result above `max` means: call again with more
- * room. Returns -E2BIG for text beyond 2 GiB, -ENOMEM, -EPERM after fork. */
+/* Turns `bytes` bytes of UTF-8 into token ids. Writes at most `max` of them to `ids` (may be NULL
+ * when max is 0) and returns how many there are in all, so a result above `max` means: call again
+ * with more room. Returns -E2BIG for text beyond 2 GiB, -ENOMEM, -EPERM after fork. */
 HEARTH_API int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32_t flags,
                                    uint32_t *ids, size_t max);
 
-/* The other way: writes at most `max` bytes and returns how many there are in all; nothing is appended.
- * The bytes of one token alone may be part of a character. Returns -ERANGE for an id that is not in the
- * vocabulary. */
-HEARTH_API int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint32_t flags,
-                                     char *text, size_t max);
+/* The other way: writes at most `max` bytes and returns how many there are in all; nothing is
+ * appended. The bytes of one token alone may be part of a character. Returns -ERANGE for an id that
+ * is not in the vocabulary. */
+HEARTH_API int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n,
+                                     uint32_t flags, char *text, size_t max);
 
-/* ---- requests ------------------------------------------------------------------------------------- */
+/* ---- requests
+ * ------------------------------------------------------------------------------------- */
 
 enum hearth_priority { HEARTH_INTERACTIVE = 0, HEARTH_BATCH = 1 };
 
 struct hearth_bias {
     uint32_t token;
-    float value; /* added to the token's logit; -INFINITY forbids it */
+    float value; /* added to the token's logit, -10000 to 10000; -INFINITY means -10000: never */
 };
 
 struct hearth_request {
     uint32_t size; /* set by hearth_request_init() */
 
     /* The complete prompt, either as tokens, used as they are, or, where `tokens` is NULL, as text,
-     * tokenized with the begin-of-sequence token that the vocabulary wants. What the slot already holds
-     * of it is found by the library and the daemon, and is not computed again. */
+     * tokenized with the begin-of-sequence token that the vocabulary wants. What the slot already
+     * holds of it is found by the library and the daemon, and is not computed again. */
     uint32_t n_tokens;
     const uint32_t *tokens;
     const char *text;
     size_t text_bytes;
     uint32_t text_flags; /* enum hearth_text_flags for `text`; default HEARTH_ADD_BOS */
 
-    uint32_t max_tokens;    /* default 128; prompt + answer end at the context in any case */
+    uint32_t max_tokens;    /* default 256; prompt + answer end at the context in any case */
     uint32_t priority;      /* enum hearth_priority; default HEARTH_INTERACTIVE */
     uint32_t deterministic; /* default 1: the same request gives the same tokens, always */
-    int32_t logprobs;       /* -1 (default) none, 0 of each token, 1-20 also of that many alternatives */
+    int32_t logprobs; /* -1 (default) none, 0 of each token, 1-20 also of that many alternatives */
 
-    /* Sampling, applied in the order penalties, bias, top-k, typical-p, top-p, min-p, temperature.
+    /* Sampling, applied in the order bias, penalties, top-k, typical-p, top-p, min-p, temperature.
      * The default of each one leaves the distribution alone, except temperature. */
     float temperature;       /* default 0: the most likely token */
     uint32_t top_k;          /* 0 off */
     float top_p;             /* 1 off */
     float min_p;             /* 0 off */
     float typical_p;         /* 1 off */
-    float repeat_penalty;    /* 1 off */
+    float repeat_penalty;    /* 0.01 to 100, 1 off */
     float frequency_penalty; /* 0 off */
     float presence_penalty;  /* 0 off */
     int32_t penalty_last_n;  /* tokens that the penalties look at: default 64, 0 none, -1 all */
@@ -161,28 +168,31 @@ struct hearth_request {
      * a token that ends it, or completes a stop text, is part of the ids. */
     uint32_t n_stop_tokens;
     const uint32_t *stop_tokens;
-    const char *const *stops; /* [n_stops], each ends with 0 and is not empty */
+    const char *const *stops; /* [n_stops], at most 64, each 1 to 256 bytes and a 0 */
     uint32_t n_stops;
 
-    const char *proposer; /* who drafts tokens: "auto" (default, also NULL) or "none"; never changes the
-                             answer, only its speed */
+    const char *proposer; /* who drafts tokens: "auto" (default, also NULL) or "none"; never changes
+                             the answer, only its speed */
     uint64_t cookie;      /* comes back in every event of this request */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof *request. */
 HEARTH_API void hearth_request_init(struct hearth_request *request, size_t size);
 
-/* Starts a request on a slot of this handle. A request that still runs there is superseded: none of its
- * events is delivered any more. Does not wait for the daemon to take it. Returns 0, or without any
- * effect -EINVAL (a field out of range; hearth_error() says which), -ERANGE (a token id, or the slot),
- * -E2BIG (the prompt does not fit the context), -ECONNRESET (the daemon is gone), -EPERM after fork. */
+/* Starts a request on a slot of this handle. A request that still runs there is superseded: none of
+ * its events is delivered any more. Does not wait for the daemon to take it. Returns 0, or without
+ * any effect -EINVAL (a field out of range; hearth_error() says which), -ERANGE (a token id, or the
+ * slot), -E2BIG (the prompt does not fit the context), -ECONNRESET (the daemon is gone), -EPERM
+ * after fork. */
 HEARTH_API int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request);
 
-/* Ends the slot's request. No tokens of it are delivered after this; one HEARTH_DONE is, with reason
- * HEARTH_CANCELLED (or another one, when it was already over). Returns 0, also when nothing runs. */
+/* Ends the slot's request. No tokens of it are delivered after this; one HEARTH_DONE is, with
+ * reason HEARTH_CANCELLED (or another one, when it was already over). Returns 0, also when nothing
+ * runs. */
 HEARTH_API int hearth_cancel(struct hearth *h, uint32_t slot);
 
-/* ---- events --------------------------------------------------------------------------------------- */
+/* ---- events
+ * --------------------------------------------------------------------------------------- */
 
 enum hearth_event_kind {
     HEARTH_TOKENS = 1,   /* accepted tokens and the text that became certain; either may be empty */
@@ -210,9 +220,9 @@ struct hearth_token_logprobs {
     const struct hearth_logprob *top; /* [n_top], most likely first */
 };
 
-struct hearth_result { /* how a request ended */
-    uint32_t reason;       /* enum hearth_reason */
-    int32_t error;         /* 0, or -errno when reason is HEARTH_ERROR */
+struct hearth_result {      /* how a request ended */
+    uint32_t reason;        /* enum hearth_reason */
+    int32_t error;          /* 0, or -errno when reason is HEARTH_ERROR */
     const char *error_text; /* one line, "" without an error */
     uint32_t prompt_tokens;
     uint32_t cached_tokens; /* of the prompt: already computed before this request */
@@ -222,7 +232,8 @@ struct hearth_result { /* how a request ended */
     uint32_t accepted_drafts; /* ... of these accepted, ... */
     uint32_t rollbacks;       /* ... and verifications that found a mismatch */
     uint64_t prefill_ns, decode_ns;
-    const uint32_t *ids;  /* [output_tokens] the whole answer */
+    uint32_t n_ids;      /* output_tokens, but for a cancelled request: what was delivered before */
+    const uint32_t *ids; /* [n_ids] the whole answer */
     const char *numerics; /* numerics id of the answer */
     const char *receipt;  /* model, numerics, hash of parameters and prompt, hash of the answer */
     const char *model;
@@ -234,7 +245,7 @@ struct hearth_event {
     uint64_t cookie;
     uint32_t position; /* absolute position of tokens[0] in the slot's sequence */
     uint32_t n_tokens;
-    const uint32_t *tokens; /* [n_tokens] */
+    const uint32_t *tokens;                       /* [n_tokens] */
     const struct hearth_token_logprobs *logprobs; /* [n_tokens], NULL unless asked for */
     const char *text; /* complete UTF-8 characters, followed by a 0 that text_bytes does not count.
                          Text that may be the beginning of a stop text comes later, or never */
@@ -246,21 +257,24 @@ struct hearth_event {
 #define HEARTH_ANY_SLOT 0xffffffffu
 
 /* Takes the next event of a slot (or of any). timeout_ms: -1 waits without limit, 0 only looks.
- * Returns 1 with *ret_event set, valid until the next call on this handle; 0 when the time is up, or
- * when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the daemon
- * is gone and every request of it has been told so (each by HEARTH_DONE with HEARTH_ERROR). */
+ * Returns 1 with *ret_event set, valid until the next call on this handle; 0 when the time is up,
+ * or when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
+ * daemon is gone and every request of it has been told so (each by HEARTH_DONE with HEARTH_ERROR).
+ */
 HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_event **ret_event,
                            int timeout_ms);
 
-/* A descriptor for poll(), of a handle opened with HEARTH_POLLABLE: call hearth_next() with timeout 0
- * until it returns 0; from then on the descriptor becomes readable when there is something new, or
- * when the daemon is gone. Only wait on it; do not read from it. Returns -EINVAL without the flag. */
+/* A descriptor for poll(), of a handle opened with HEARTH_POLLABLE: call hearth_next() with timeout
+ * 0 until it returns 0; from then on the descriptor becomes readable when there is something new,
+ * or when the daemon is gone. Only wait on it; do not read from it. Returns -EINVAL without the
+ * flag. */
 HEARTH_API int hearth_fd(struct hearth *h);
 
-/* ---- the rest ------------------------------------------------------------------------------------- */
+/* ---- the rest
+ * ------------------------------------------------------------------------------------- */
 
-/* Asks the daemon for its counters: one JSON object. Writes at most `max` bytes with a 0 at the end and
- * returns the length of the whole text without it, as snprintf does. Waits for the answer. */
+/* Asks the daemon for its counters: one JSON object. Writes at most `max` bytes with a 0 at the end
+ * and returns the length of the whole text without it, as snprintf does. Waits for the answer. */
 HEARTH_API int64_t hearth_status(struct hearth *h, char *json, size_t max);
 
 /* One line about the last call on this handle that failed; "" before the first. */

@@ -1,0 +1,100 @@
+/* cli.c - main of `hearth`: finds the command, parses its options, runs it. */
+#include "client/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct command {
+    const char *name;
+    uint32_t id;
+    int (*run)(const struct cli_options *o);
+    const char *arguments;
+    const char *summary;
+    const char *more; /* shown by its --help */
+};
+
+static const struct command commands[] = {
+    {"run", CLI_CMD_RUN, cli_run, "[options] [PROMPT]",
+     "continue a prompt; the answer goes to stdout",
+     "The prompt is PROMPT, or --file, or --tokens, else what stdin holds.\n"
+     "Ctrl-C ends the answer and frees the daemon for others.\n"},
+    {"tokenize", CLI_CMD_TOKENIZE, cli_tokenize, "[options] <TEXT",
+     "text on stdin to a JSON array of ids", "Without --model the daemon's vocabulary is used.\n"},
+    {"detokenize", CLI_CMD_DETOKENIZE, cli_detokenize, "[options] <IDS",
+     "a JSON array of ids on stdin to its bytes",
+     "Without --model the daemon's vocabulary is used.\n"},
+    {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
+     ""},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int print(const char *text, size_t bytes)
+{
+    return cli_exit_output(cli_write(STDOUT_FILENO, text, bytes));
+}
+
+static int help(void)
+{
+    struct cli_buffer b = {0};
+    cli_buffer_text(&b, "usage: hearth COMMAND [options]\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        cli_buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
+    cli_buffer_text(
+        &b, "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
+            "version. The daemon, hearthd, must run for all but tokenize and detokenize\n"
+            "with --model.\n");
+    int code = print(b.data, b.bytes);
+    cli_buffer_fini(&b);
+    return code;
+}
+
+static int command_help(const struct command *c)
+{
+    char options[4096];
+    size_t bytes = cli_options_help(c->id, options, sizeof options);
+    struct cli_buffer b = {0};
+    cli_buffer_format(&b, "usage: hearth %s %s\n\n%s.\n%s\n", c->name, c->arguments, c->summary,
+                      c->more);
+    cli_buffer_add(&b, options, bytes < sizeof options ? bytes : sizeof options - 1);
+    int code = print(b.data, b.bytes);
+    cli_buffer_fini(&b);
+    return code;
+}
+
+static int run_command(const struct command *c, int argc, char **argv)
+{
+    struct cli_options o;
+    char err[512];
+    int code;
+    int rc = cli_options_parse(&o, c->id, argc, argv, err, sizeof err);
+    if (rc)
+        code = cli_fail(CLI_USAGE, "%s", err);
+    else if (o.help)
+        code = command_help(c);
+    else if (c->id != CLI_CMD_RUN && o.words.n)
+        code = cli_fail(CLI_USAGE, "%s '%s': it takes no argument, see hearth %s --help", c->name,
+                        o.words.items[0], c->name);
+    else
+        code = c->run(&o);
+    cli_options_fini(&o);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    cli_catch_signals();
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(word, commands[i].name) == 0)
+            return run_command(&commands[i], argc - 2, argv + 2);
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return help();
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+        return print("hearth " HEARTH_VERSION "\n", sizeof "hearth " HEARTH_VERSION "\n" - 1);
+    if (!*word)
+        return cli_fail(CLI_USAGE,
+                        "no command: say what to do, for instance hearth run 'Once upon'; see "
+                        "hearth --help");
+    return cli_fail(CLI_USAGE, "unknown command '%s': see hearth --help", word);
+}

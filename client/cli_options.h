@@ -1,0 +1,128 @@
+/* cli_options.h - the one table of options of `hearth`, and its parser.
+ *
+ * The table below makes the parser, the range checks and --help. A command takes the rows whose
+ * mask has its bit. The parser allocates only for options that can be given more than once, keeps
+ * pointers into argv, and prints nothing.
+ */
+#ifndef HEARTH_CLIENT_CLI_OPTIONS_H
+#define HEARTH_CLIENT_CLI_OPTIONS_H
+
+#include "client/hearth.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum cli_command {
+    CLI_CMD_RUN = 1,
+    CLI_CMD_TOKENIZE = 2,
+    CLI_CMD_DETOKENIZE = 4,
+    CLI_CMD_STATUS = 8
+};
+#define CLI_CMD_TEXT (CLI_CMD_TOKENIZE | CLI_CMD_DETOKENIZE)
+#define CLI_CMD_ALL 15
+
+enum cli_kind {
+    CLI_FLAG,   /* int, takes no value */
+    CLI_U32,    /* uint32_t in [least, most] */
+    CLI_I32,    /* int32_t in [least, most] */
+    CLI_U64,    /* uint64_t */
+    CLI_F32,    /* float in [least, most] */
+    CLI_CHOICE, /* uint32_t: index in the list that stands as the argument's name, "a|b|c" */
+    CLI_TEXT,   /* const char * */
+    CLI_TEXTS,  /* struct cli_texts, may be repeated */
+    CLI_IDS,    /* struct cli_ids, ID,ID,..., may be repeated */
+    CLI_BIAS    /* struct cli_biases, ID=VALUE, may be repeated */
+};
+
+/* O(name, argument, commands, kind, field, least, most, help) */
+#define CLI_OPTIONS(O)                                                                             \
+    O("file", "FILE", CLI_CMD_RUN, CLI_TEXT, file, 0, 0, "read the prompt from FILE")              \
+    O("tokens", "ID,ID,...", CLI_CMD_RUN, CLI_IDS, tokens, 0, 0,                                   \
+      "the prompt as token ids, used as given; - reads them from stdin")                           \
+    O("max-tokens", "N", CLI_CMD_RUN, CLI_U32, request.max_tokens, 1, 1 << 30,                     \
+      "most tokens of the answer (256)")                                                           \
+    O("temperature", "T", CLI_CMD_RUN, CLI_F32, request.temperature, 0, 100,                       \
+      "0: always the most likely token (0)")                                                       \
+    O("top-k", "K", CLI_CMD_RUN, CLI_U32, request.top_k, 0, 1 << 30,                               \
+      "keep the K most likely; 0 off (0)")                                                         \
+    O("top-p", "P", CLI_CMD_RUN, CLI_F32, request.top_p, 0, 1,                                     \
+      "keep the most likely that hold P together; 1 off (1)")                                      \
+    O("min-p", "P", CLI_CMD_RUN, CLI_F32, request.min_p, 0, 1,                                     \
+      "keep those with P of the best one's probability; 0 off (0)")                                \
+    O("typical-p", "P", CLI_CMD_RUN, CLI_F32, request.typical_p, 0, 1,                             \
+      "keep those of typical surprise that hold P; 1 off (1)")                                     \
+    O("repeat-penalty", "R", CLI_CMD_RUN, CLI_F32, request.repeat_penalty, 0.01, 100,              \
+      "divide the logits of recent tokens; 1 off (1)")                                             \
+    O("frequency-penalty", "F", CLI_CMD_RUN, CLI_F32, request.frequency_penalty, -100, 100,        \
+      "subtract F for each recent occurrence (0)")                                                 \
+    O("presence-penalty", "F", CLI_CMD_RUN, CLI_F32, request.presence_penalty, -100, 100,          \
+      "subtract F from each recent token (0)")                                                     \
+    O("penalty-last-n", "N", CLI_CMD_RUN, CLI_I32, request.penalty_last_n, -1, 1 << 30,            \
+      "how many tokens are recent; -1 all, 0 none (64)")                                           \
+    O("logit-bias", "ID=V", CLI_CMD_RUN, CLI_BIAS, bias, 0, 0,                                     \
+      "add V to a token's logit, -inf forbids it; repeatable")                                     \
+    O("seed", "S", CLI_CMD_RUN, CLI_U64, request.seed, 0, 0,                                       \
+      "chooses the answer where temperature is above 0 (0)")                                       \
+    O("stop", "TEXT", CLI_CMD_RUN, CLI_TEXTS, stops, 0, 0, "end before TEXT; repeatable")          \
+    O("stop-token", "ID", CLI_CMD_RUN, CLI_IDS, stop_tokens, 0, 0,                                 \
+      "end at this token; repeatable")                                                             \
+    O("logprobs", "N", CLI_CMD_RUN, CLI_I32, request.logprobs, 0, 20,                              \
+      "with --json: log-probabilities, and N alternatives")                                        \
+    O("slot", "NAME", CLI_CMD_RUN, CLI_TEXT, slot, 0, 0,                                           \
+      "use a slot that keeps its tokens for the next run")                                         \
+    O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
+      "batch lets others go first (interactive)")                                                  \
+    O("proposer", "NAME", CLI_CMD_RUN, CLI_TEXT, request.proposer, 0, 0,                           \
+      "who drafts tokens: auto, none; never changes the answer (auto)")                            \
+    O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
+      "the same request gives the same answer (yes)")                                              \
+    O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \
+      "use the vocabulary of a GGUF file, without a daemon")                                       \
+    O("special", "", CLI_CMD_TEXT, CLI_FLAG, special, 0, 0,                                        \
+      "treat the text of special tokens as these tokens, and print it")                            \
+    O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS, CLI_FLAG, json, 0, 0,                              \
+      "print JSON, an object a line")                                                              \
+    O("socket", "PATH", CLI_CMD_ALL, CLI_TEXT, socket, 0, 0,                                       \
+      "where the daemon listens ($HEARTH_SOCKET)")
+
+struct cli_texts {
+    const char **items; /* [n] */
+    uint32_t n;
+};
+struct cli_ids {
+    uint32_t *items; /* [n] */
+    uint32_t n;
+    int given; /* the option was there, though perhaps as "-" */
+};
+struct cli_biases {
+    struct hearth_bias *items; /* [n] */
+    uint32_t n;
+};
+
+struct cli_options {
+    uint32_t command;              /* enum cli_command */
+    struct hearth_request request; /* the scalar fields only; lists are joined in by cli_run */
+    struct cli_ids tokens, stop_tokens;
+    struct cli_texts stops, words; /* words: the arguments that are no options */
+    struct cli_biases bias;
+    const char *file, *slot, *model, *socket;
+    int special, json;
+    int help;
+};
+
+/* Parses argv[0..argc), the words after the command. Options may be written --name VALUE or
+ * --name=VALUE;
+ * "--" ends them. Returns 0, or -EINVAL or -ENOMEM with one line in err. Call fini in either case.
+ */
+int cli_options_parse(struct cli_options *o, uint32_t command, int argc, char **argv, char *err,
+                      size_t err_bytes);
+void cli_options_fini(struct cli_options *o);
+
+/* Reads ids separated by commas or blanks, brackets around them allowed, and appends them. Returns
+ * 0, -EINVAL (*ret_bad then points at what is no id) or -ENOMEM. Empty text adds nothing. */
+int cli_ids_parse(struct cli_ids *ids, const char *text, size_t bytes, const char **ret_bad);
+
+/* Writes the lines of --help for a command's options. Returns the length of the whole text. */
+size_t cli_options_help(uint32_t command, char *text, size_t max);
+
+#endif

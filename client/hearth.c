@@ -1,0 +1,366 @@
+/* hearth.c - connecting, closing, and what a handle tells about itself. */
+#include "client/handle.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STATUS_TIMEOUT_MS = 5000 };
+
+int handle_fail(struct hearth *h, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(h->error, sizeof h->error, format, args);
+    va_end(args);
+    return code;
+}
+
+int handle_check(struct hearth *h)
+{
+    if (*h->not_forked)
+        return 0;
+    return handle_fail(h, -EPERM,
+                       "this connection belongs to the parent process: connect again after fork");
+}
+
+int handle_check_slot(struct hearth *h, uint32_t slot)
+{
+    int rc = handle_check(h);
+    if (rc)
+        return rc;
+    if (!h->n_slots)
+        return handle_fail(h, -EINVAL, "this connection has no slots: connect with at least one");
+    if (slot >= h->n_slots)
+        return handle_fail(h, -ERANGE, "slot %u is out of range: this connection has %u", slot,
+                           h->n_slots);
+    return 0;
+}
+
+/* A structure of ours, cut to what the caller's header knew. */
+static void fill(void *to, const void *from, size_t to_bytes, size_t from_bytes)
+{
+    memset(to, 0, to_bytes);
+    memcpy(to, from, to_bytes < from_bytes ? to_bytes : from_bytes);
+    memcpy(to, &(uint32_t){(uint32_t)to_bytes}, sizeof(uint32_t));
+}
+
+void hearth_options_init(struct hearth_options *options, size_t size)
+{
+    const struct hearth_options defaults = {.slots = 1, .connect_timeout_ms = 30000};
+    fill(options, &defaults, size, sizeof defaults);
+}
+
+void hearth_request_init(struct hearth_request *request, size_t size)
+{
+    const struct hearth_request defaults = {
+        .text_flags = HEARTH_ADD_BOS,
+        .max_tokens = 256,
+        .deterministic = 1,
+        .logprobs = -1,
+        .top_p = 1,
+        .typical_p = 1,
+        .repeat_penalty = 1,
+        .penalty_last_n = 64,
+    };
+    fill(request, &defaults, size, sizeof defaults);
+}
+
+/* ---- connecting
+ * ----------------------------------------------------------------------------------- */
+
+static struct hearth *handle_open(void)
+{
+    struct hearth *h = calloc(1, sizeof *h);
+    if (!h)
+        return NULL;
+    h->socket_fd = h->bell_fd = h->notify_fd = -1;
+    token_list_init(&h->scratch);
+    void *page = mmap(NULL, IPC_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        free(h);
+        return NULL;
+    }
+    madvise(page, IPC_PAGE, MADV_WIPEONFORK);
+    h->not_forked = page;
+    *h->not_forked = 1;
+    cpu_set_t cpus;
+    h->may_spin = sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) > 1;
+    return h;
+}
+
+/* A line for what happens most. */
+static int connect_socket(struct hearth *h, char *err, size_t err_bytes)
+{
+    int fd = hello_connect(h->path, err, err_bytes);
+    if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -ENOTDIR)
+        snprintf(err, err_bytes, "no daemon at %s: start one with hearthd --model FILE", h->path);
+    else if (fd == -EACCES || fd == -EPERM)
+        snprintf(err, err_bytes, "%s: not for this user: ask who runs hearthd, or start your own",
+                 h->path);
+    if (fd < 0)
+        return fd;
+    h->socket_fd = fd;
+    return 0;
+}
+
+/* Maps what WELCOME brought. Takes the bell and the notify descriptor out of fds; the caller closes
+ * the rest. */
+static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
+{
+    const struct hello_welcome *w = &h->welcome;
+    const void *ctl = NULL;
+    int rc =
+        segment_map(&h->segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err, err_bytes);
+    if (rc)
+        return rc;
+    rc = segment_map_sealed(fds[HELLO_FD_CTL], sizeof(struct ctl), &ctl, err, err_bytes);
+    if (rc)
+        return rc;
+    h->ctl = ctl;
+    rc = segment_map_sealed(fds[HELLO_FD_VOCAB], w->vocab_bytes, &h->vocab_block, err, err_bytes);
+    if (!rc)
+        rc = vocab_open(h->vocab_block, w->vocab_bytes, &h->vocab, err, err_bytes);
+    if (rc)
+        return rc;
+    if (h->vocab.n_tokens != w->n_vocab) {
+        snprintf(err, err_bytes,
+                 "the daemon's vocabulary has %u tokens, its model %u: update hearthd",
+                 h->vocab.n_tokens, w->n_vocab);
+        return -EPROTO;
+    }
+    h->bell_fd = fds[HELLO_FD_BELL];
+    h->notify_fd = fds[HELLO_FD_NOTIFY];
+    fds[HELLO_FD_BELL] = fds[HELLO_FD_NOTIFY] = -1;
+    return 0;
+}
+
+static int open_slots(struct hearth *h, char *err, size_t err_bytes)
+{
+    uint32_t n = h->welcome.limits.slots;
+    h->slots = calloc(n, sizeof *h->slots);
+    if (!h->slots) {
+        snprintf(err, err_bytes, "out of memory: free some and try again");
+        return -ENOMEM;
+    }
+    h->n_slots = n;
+    for (uint32_t i = 0; i < n; i++) {
+        segment_event_reader(&h->segment, i, &h->slots[i].events);
+        token_list_init(&h->slots[i].ids);
+    }
+    segment_submit_writer(&h->segment, &h->submit);
+    bell_sleeper_init(&h->sleeper, &segment_down_head(&h->segment)->wake,
+                      &segment_up_head(&h->segment)->waiting, h->socket_fd, h->notify_fd);
+    for (int i = 0; i < 16; i++)
+        snprintf(h->fingerprint + 2 * i, 3, "%02x", h->welcome.fingerprint[i]);
+    return 0;
+}
+
+static int shake_hands(struct hearth *h, const struct hearth_options *o, char *err,
+                       size_t err_bytes)
+{
+    struct hello hello;
+    uint32_t flags = o->flags & HEARTH_POLLABLE ? HELLO_NOTIFY : 0;
+    if (hello_prep_hello(&hello, o->slots, flags, o->slot_name)) {
+        snprintf(err, err_bytes,
+                 "slot name '%s', %u slots: give a name of 1 to %u printable ASCII characters "
+                 "without blanks, "
+                 "and 1 to %u slots",
+                 o->slot_name ? o->slot_name : "", o->slots, HELLO_NAME_BYTES - 1, LIMIT_SLOTS_MAX);
+        return -EINVAL;
+    }
+    int rc = hello_send(h->socket_fd, &hello, sizeof hello, NULL, 0);
+    if (rc) {
+        snprintf(err, err_bytes, "the daemon at %s does not listen: %s", h->path, strerror(-rc));
+        return rc;
+    }
+    int fds[HELLO_FDS] = {-1, -1, -1, -1, -1, -1};
+    rc = hello_recv_answer(h->socket_fd, &h->welcome, fds, o->connect_timeout_ms, err, err_bytes);
+    if (!rc)
+        rc = map_shared(h, fds, err, err_bytes);
+    for (int i = 0; i < HELLO_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return rc ? rc : open_slots(h, err, err_bytes);
+}
+
+int hearth_connect(const char *path, const struct hearth_options *options, struct hearth **ret_h,
+                   char *err, size_t err_bytes)
+{
+    char none[1];
+    *ret_h = NULL;
+    if (!err || !err_bytes) {
+        err = none;
+        err_bytes = sizeof none;
+    }
+    struct hearth_options o;
+    hearth_options_init(&o, sizeof o);
+    if (options) /* fields that the caller's header lacks keep their defaults */
+        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    struct hearth *h = handle_open();
+    if (!h) {
+        snprintf(err, err_bytes, "out of memory: free some and try again");
+        return -ENOMEM;
+    }
+    int rc = 0;
+    if (!path)
+        rc = hello_socket_path(h->path, err, err_bytes);
+    else if (strlen(path) < sizeof h->path)
+        strcpy(h->path, path);
+    else {
+        snprintf(err, err_bytes, "%s: too long for a socket: use a path below %zu bytes", path,
+                 sizeof h->path);
+        rc = -ENAMETOOLONG;
+    }
+    if (!rc)
+        rc = connect_socket(h, err, err_bytes);
+    if (!rc && o.slots)
+        rc = shake_hands(h, &o, err, err_bytes);
+    if (rc) {
+        hearth_close(h);
+        return rc;
+    }
+    *ret_h = h;
+    return 0;
+}
+
+static void slot_fini(struct client_slot *s)
+{
+    answer_fini(&s->answer);
+    token_list_fini(&s->ids);
+    free(s->stop_tokens);
+    free(s->logprobs);
+    free(s->tops);
+    free(s->backlog);
+}
+
+void hearth_close(struct hearth *h)
+{
+    if (!h)
+        return;
+    /* In a forked child the shared mappings are not there, and others may be in their place. */
+    if (*h->not_forked) {
+        if (h->vocab_block)
+            munmap((void *)(uintptr_t)h->vocab_block, h->welcome.vocab_bytes);
+        if (h->ctl)
+            munmap((void *)(uintptr_t)h->ctl, sizeof *h->ctl);
+        if (h->segment.up)
+            segment_close(&h->segment);
+    }
+    int fds[] = {h->socket_fd, h->bell_fd, h->notify_fd};
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    for (uint32_t i = 0; i < h->n_slots; i++)
+        slot_fini(&h->slots[i]);
+    free(h->slots);
+    token_list_fini(&h->scratch);
+    munmap(h->not_forked, IPC_PAGE);
+    free(h);
+}
+
+/* ---- what a handle tells
+ * -------------------------------------------------------------------------- */
+
+static int32_t role(const struct hearth *h, enum vocab_role which)
+{
+    uint32_t id = h->n_slots ? vocab_special(&h->vocab, which) : VOCAB_NONE;
+    return id == VOCAB_NONE ? -1 : (int32_t)id;
+}
+
+int hearth_info(struct hearth *h, struct hearth_info *info)
+{
+    int rc = handle_check(h);
+    if (rc)
+        return rc;
+    if (info->size < sizeof info->size)
+        return handle_fail(h, -EINVAL, "hearth_info: set size to sizeof(struct hearth_info) first");
+    const struct hearth_info all = {
+        .context = h->welcome.limits.context,
+        .slots = h->n_slots,
+        .n_vocab = h->welcome.n_vocab,
+        .bos = role(h, VOCAB_BOS),
+        .eos = role(h, VOCAB_EOS),
+        .server_pid = h->welcome.daemon_pid,
+        .model = h->welcome.model,
+        .numerics = h->welcome.numerics,
+        .fingerprint = h->fingerprint,
+        .server_version = h->welcome.daemon,
+        .socket_path = h->path,
+    };
+    fill(info, &all, info->size, sizeof all);
+    return 0;
+}
+
+int hearth_fd(struct hearth *h)
+{
+    int rc = handle_check(h);
+    if (rc)
+        return rc;
+    if (h->notify_fd < 0)
+        return handle_fail(h, -EINVAL, "no descriptor to poll: connect with HEARTH_POLLABLE");
+    return h->notify_fd;
+}
+
+int64_t hearth_status(struct hearth *h, char *json, size_t max)
+{
+    int rc = handle_check(h);
+    if (rc)
+        return rc;
+    char *text = malloc(HELLO_STATUS_MAX);
+    if (!text)
+        return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    rc = hello_status(h->socket_fd, text, HELLO_STATUS_MAX, STATUS_TIMEOUT_MS);
+    if (rc >= 0 && max) {
+        size_t n = (size_t)rc < max ? (size_t)rc : max - 1;
+        memcpy(json, text, n);
+        json[n] = 0;
+    }
+    free(text);
+    if (rc == -EINTR)
+        return handle_fail(h, rc, "interrupted: ask again");
+    return rc >= 0
+               ? rc
+               : handle_fail(h, rc == -ETIMEDOUT ? rc : -ECONNRESET,
+                             "the daemon at %s does not answer: see whether hearthd runs", h->path);
+}
+
+const char *hearth_error(const struct hearth *h)
+{
+    return h->error;
+}
+
+const char *hearth_strerror(int code)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } texts[] = {
+        {0, "no error"},
+        {-ENOENT, "no daemon there"},
+        {-ECONNREFUSED, "no daemon there"},
+        {-ECONNRESET, "the daemon is gone"},
+        {-EBUSY, "busy, try again"},
+        {-EPROTO, "not a hearth daemon, or a damaged connection"},
+        {-EPROTONOSUPPORT, "the daemon speaks another version"},
+        {-EACCES, "the socket is not for this user"},
+        {-EPERM, "the handle belongs to the parent process"},
+        {-EINVAL, "a value that makes no sense"},
+        {-ERANGE, "a token or slot out of range"},
+        {-E2BIG, "longer than the context"},
+        {-ENOMEM, "out of memory"},
+        {-ETIMEDOUT, "no answer in time"},
+        {-EINTR, "interrupted by a signal"},
+        {-ENAMETOOLONG, "the socket's path is too long"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].code == code)
+            return texts[i].text;
+    const char *text = code < 0 ? strerrordesc_np(-code) : NULL;
+    return text ? text : "unknown error";
+}

@@ -1,0 +1,75 @@
+/* text.c - text to tokens and back, with the vocabulary that the daemon shares. */
+#include "client/handle.h"
+#include "client/tokenizer/detokenizer.h"
+
+#include <errno.h>
+#include <string.h>
+
+int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags)
+{
+    char err[sizeof h->error];
+    uint32_t bos = vocab_special(&h->vocab, VOCAB_BOS);
+    h->scratch.n = 0;
+    int rc = 0;
+    /* By hand: TOKENIZE_ADD_SPECIAL would also end a prompt with eos where the vocabulary says so.
+     */
+    if (flags & HEARTH_ADD_BOS && h->vocab.flags & VOCAB_ADD_BOS && bos != VOCAB_NONE)
+        rc = token_list_push(&h->scratch, bos);
+    if (rc)
+        return handle_fail(h, rc, "out of memory: free some and try again");
+    rc = tokenize(&h->vocab, text, bytes, flags & HEARTH_SPECIAL ? TOKENIZE_PARSE_SPECIAL : 0,
+                  &h->scratch, err, sizeof err);
+    return rc ? handle_fail(h, rc, "%s", err) : 0;
+}
+
+static int check_vocab(struct hearth *h)
+{
+    int rc = handle_check(h);
+    if (!rc && !h->n_slots)
+        rc = handle_fail(h, -EINVAL,
+                         "this connection has no vocabulary: connect with at least one slot");
+    return rc;
+}
+
+int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32_t flags,
+                        uint32_t *ids, size_t max)
+{
+    int rc = check_vocab(h);
+    if (!rc)
+        rc = text_to_scratch(h, text, bytes, flags);
+    if (rc)
+        return rc;
+    size_t n = h->scratch.n < max ? h->scratch.n : max;
+    if (n)
+        memcpy(ids, h->scratch.ids, n * sizeof *ids);
+    return (int64_t)h->scratch.n;
+}
+
+int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint32_t flags,
+                          char *text, size_t max)
+{
+    int rc = check_vocab(h);
+    if (rc)
+        return rc;
+    struct detokenizer d;
+    size_t bytes = 0;
+    detokenizer_init(&d, &h->vocab,
+                     DETOKENIZE_RAW | (flags & HEARTH_SPECIAL ? 0u : DETOKENIZE_SKIP_CONTROL));
+    for (size_t i = 0; i < n; i++) {
+        size_t piece = 0;
+        size_t room = bytes < max ? max - bytes : 0;
+        rc = detokenizer_push(&d, ids[i], room ? text + bytes : NULL, room, &piece);
+        if (rc == -ENOBUFS) {
+            /* Beyond the caller's room: only its length counts, but some of it may still fit. */
+            char whole[VOCAB_MAX_TEXT_BYTES + 16];
+            rc = detokenizer_push(&d, ids[i], whole, sizeof whole, &piece);
+            if (!rc && room)
+                memcpy(text + bytes, whole, piece < room ? piece : room);
+        }
+        if (rc)
+            return handle_fail(h, -ERANGE, "token %u is not in the vocabulary: ids go from 0 to %u",
+                               ids[i], h->welcome.n_vocab - 1);
+        bytes += piece;
+    }
+    return (int64_t)bytes;
+}
