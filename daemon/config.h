@@ -33,7 +33,7 @@
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                     \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                               \
            "memory for KV pages (0: what the slots need, at most a quarter of the memory)")           \
-    NUMBER(rows, "rows", 256, 1, 4096, "N", "most rows in one pass")                                  \
+    NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                                  \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")     \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping")    \
     CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how the daemon waits")                \

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STOP_TEXTS_MAX = 16, STOP_TEXT_BYTES_MAX = 256 };
+enum { STOP_TEXTS_MAX = 64, STOP_TEXT_BYTES_MAX = 256 };
 
 struct stop_text {
     const char *bytes; /* [n_bytes], not terminated, may hold any byte */

@@ -1,0 +1,109 @@
+/*
+ * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go; ingest.c: from
+ * submit cells to requests; pass.c: plan, run, verify; answer.c: events, ends, receipts.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_IMPL_H
+#define HEARTH_DAEMON_ENGINE_IMPL_H
+
+#include "daemon/client.h"
+#include "daemon/engine.h"
+#include "daemon/plan.h"
+#include "daemon/request.h"
+#include "ipc/counters.h"
+
+enum {
+    INGEST_CELLS = 16,    /* most cells of one client in one step: bounded work */
+    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled any more */
+};
+
+/* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
+struct engine_due {
+    struct client *client;
+    int way;
+};
+
+struct engine {
+    struct engine_options options;
+    struct loop *loop;
+    const struct vocab *vocab;
+    uint32_t n_vocab; /* of the model: ids below are accepted */
+    uint32_t context;
+
+    struct slot *slots; /* [options.n_slots] */
+    struct pages pool;
+    struct client **clients; /* [n_clients], unordered */
+    uint32_t n_clients;
+    struct engine_due *due; /* [n_clients] of this step */
+    uint32_t n_active;  /* slots with a request */
+    uint32_t n_paused;  /* of these, paused */
+    uint64_t serial;    /* of the last request */
+    bool stopping;
+    int failed; /* 0, or why the backend cannot go on */
+
+    /* one pass, allocated once from the limits */
+    struct plan_slot *plan;    /* [n_slots] */
+    struct slot **candidates;  /* [n_slots] in plan's order */
+    struct slot **order;       /* [n_slots] those with rows, in order of their right to pages */
+    struct row *rows;          /* [limits.rows] */
+    struct row_result *results; /* [limits.rows] */
+    struct pass_sequence *sequences; /* [n_slots] */
+    const struct pick **picks; /* [limits.rows] of one slot's window */
+    uint32_t turn;
+
+    /* ingest's private copies, before they are believed */
+    uint32_t *arena;  /* [context] */
+    uint8_t *block;   /* [params_bytes] */
+
+    uint64_t now_ns;      /* of this step */
+    uint64_t pass_start_ns;
+    uint64_t row_ns;      /* smoothed cost of one row in a large pass */
+    uint64_t step_ns;     /* smoothed time between passes that pick */
+    bool fence_due;       /* something was published or freed in this step */
+};
+
+/* ---- ingest.c ---- */
+
+/* Takes this client's submit cells. Returns how many were consumed. */
+uint32_t ingest_client(struct engine *engine, struct client *client);
+
+/* ---- pass.c ---- */
+
+/* Ends what was voided, plans and runs one pass, accepts and publishes. Returns the rows computed. */
+uint32_t pass_step(struct engine *engine);
+
+/* Could the slot go on: was its request voided, or is there room for its next window? */
+bool pass_runnable(struct slot *slot);
+
+/* ---- answer.c ---- */
+
+/* Publishes tokens [from, accepted) of the slot, with log-probabilities from `picks` [accepted - from] where
+ * they were asked for. Room was made sure of before the pass. */
+void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from, const struct pick *const *picks);
+
+/* Ends the slot's request: counts, publishes EVENT_DONE, lets the slot rest with what is canonical.
+ * `error` and `text` go with DONE_ERROR, else 0 and "". */
+void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
+                const char *text);
+
+/* Tells a client that a request never became one. Returns 0, or -EAGAIN when there is no room: the cell
+ * stays unread. */
+int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
+                  enum done_reason reason, int error, const char *text);
+
+/* Event cells that the slot's next window may need, its end not counted. */
+uint32_t answer_room_needed(const struct slot *slot);
+
+/* Publishes how far a prefill has come, for people. */
+void answer_progress(struct slot *slot, enum down_state state);
+
+/* ---- engine.c ---- */
+
+/* This client broke the protocol: it is not looked at any more, and the control thread is told. */
+void engine_close_client(struct engine *engine, struct client *client, int error);
+
+static inline struct ring_writer *engine_events(struct slot *slot)
+{
+    return &slot->client->events[slot->ring];
+}
+
+#endif

@@ -1,0 +1,331 @@
+/*
+ * One pass: end what was voided, choose rows, make sure of pages, run, and take what came out through the
+ * speculation record. A pass mixes prefill chunks, windows and single rows of any slots; nobody waits for
+ * somebody else's.
+ */
+#include "daemon/engine_impl.h"
+
+#include "kernels/kv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool pass_void(const struct slot *slot)
+{
+    const struct up_slot *up = segment_up_slot(&slot->client->segment, slot->ring);
+
+    return ring_generation(&up->generation) != slot->request->generation;
+}
+
+bool pass_runnable(struct slot *slot)
+{
+    if (pass_void(slot))
+        return true;
+    if (slot->waiting)
+        return false; /* until somebody else's answer moves: that is a step of its own */
+    int room = event_room(engine_events(slot));
+    return room < 0 || (uint32_t)room >= answer_room_needed(slot);
+}
+
+/* A newer generation makes the request void: cancelled, as far as we know here. */
+static void pass_end_void(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        struct slot *slot = &engine->slots[i];
+        if (slot->active && pass_void(slot))
+            answer_end(engine, slot, DONE_CANCELLED, 0, "");
+    }
+}
+
+static void pass_pause(struct engine *engine, struct slot *slot, bool pause)
+{
+    if (slot->paused == pause)
+        return;
+    slot->paused = pause;
+    engine->n_paused += pause ? 1 : UINT32_MAX;
+    if (pause) {
+        counters_add(engine->options.ctl, COUNTER_STALLS, 1);
+        answer_progress(slot, DOWN_PAUSED);
+    }
+}
+
+/* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only it. */
+static uint32_t pass_candidates(struct engine *engine)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
+        struct slot *slot = &engine->slots[i];
+        if (!slot->active)
+            continue;
+        int room = event_room(engine_events(slot));
+        if (room < 0) {
+            engine_close_client(engine, slot->client, room);
+            continue;
+        }
+        pass_pause(engine, slot, (uint32_t)room < answer_room_needed(slot));
+        if (slot->paused)
+            continue;
+        engine->plan[n] = (struct plan_slot){
+            .rows = spec_rows(&slot->spec),
+            .window = slot->spec.drafted + 1,
+            .batch = slot->request->batch,
+        };
+        engine->candidates[n++] = slot;
+    }
+    return n;
+}
+
+/* Rows that fit the time budget, by what rows cost lately; a floor keeps decoding going meanwhile. */
+static uint32_t pass_row_budget(const struct engine *engine)
+{
+    uint32_t most = engine->options.resident->limits.rows;
+    uint64_t rows = engine->row_ns ? engine->options.pass_ns / engine->row_ns : most;
+
+    if (rows < 2 * PLAN_CHUNK_MIN)
+        rows = 2 * PLAN_CHUNK_MIN;
+    return rows < most ? (uint32_t)rows : most;
+}
+
+/* Interactive before batch, older before newer: the order in which slots may take pages. */
+static int pass_precedes(const void *a, const void *b)
+{
+    const struct request *x = (*(struct slot *const *)a)->request;
+    const struct request *y = (*(struct slot *const *)b)->request;
+
+    if (x->batch != y->batch)
+        return x->batch ? 1 : -1;
+    return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+/* Pages for the slot's rows, taken from others where the pool is empty. */
+static bool pass_pages(struct engine *engine, struct slot *slot, uint32_t n_positions)
+{
+    while (!slot_reserve(slot, &engine->pool, n_positions)) {
+        struct slot *victim = slot_victim(engine->slots, engine->options.n_slots, slot);
+        if (!victim)
+            return false;
+        counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
+        slot_evict(victim, &engine->pool);
+    }
+    return true;
+}
+
+/* Puts the slot's next `take` rows into the pass. Only a pass that reaches the end of the sequence picks. */
+static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t take, uint32_t sequence,
+                          uint32_t n_rows)
+{
+    const struct spec *spec = &slot->spec;
+    bool picks = take == spec_rows(spec);
+
+    engine->sequences[sequence] = (struct pass_sequence){
+        .pages = slot->pages,
+        .tokens = slot->tokens,
+        .prompt_length = slot->request->prompt_length,
+        .pick = &slot->request->pick,
+    };
+    for (uint32_t i = 0; i < take; i++) {
+        uint32_t position = spec->canonical + i;
+        engine->rows[n_rows++] = (struct row){
+            .sequence = sequence,
+            .position = position,
+            .token = slot->tokens[position],
+            .wants = picks && position + 1 >= spec->accepted ? ROW_PICK : 0,
+        };
+    }
+    slot->planned = true;
+    return n_rows;
+}
+
+/* Fills engine->rows and engine->order [n_sequences]. Returns the number of rows. */
+static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
+{
+    uint32_t n = pass_candidates(engine), n_order = 0, n_rows = 0, n_sequences = 0;
+    struct plan_limits limits = {
+        .rows = pass_row_budget(engine),
+        .picks = engine->options.resident->limits.picks,
+    };
+
+    *ret_sequences = 0;
+    if (plan_pass(engine->plan, n, &limits, engine->turn++) == 0)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        engine->candidates[i]->take = engine->plan[i].take;
+        if (engine->plan[i].take)
+            engine->order[n_order++] = engine->candidates[i];
+    }
+    if (n_order > 1)
+        qsort(engine->order, n_order, sizeof(*engine->order), pass_precedes);
+    for (uint32_t i = 0; i < n_order; i++) {
+        struct slot *slot = engine->order[i];
+        slot->waiting = !pass_pages(engine, slot, slot->spec.canonical + slot->take);
+        if (slot->waiting)
+            continue;
+        n_rows = pass_rows(engine, slot, slot->take, n_sequences, n_rows);
+        engine->order[n_sequences++] = slot;
+    }
+    *ret_sequences = n_sequences;
+    return n_rows;
+}
+
+/* What follows from one accepted token: does the answer end with it? 0: it goes on. */
+static enum done_reason pass_token_ends(struct engine *engine, struct slot *slot, uint32_t token)
+{
+    struct request *request = slot->request;
+    const struct params *params = &request->params;
+    uint32_t n_bytes;
+
+    if (vocab_is_end(engine->vocab, token)) {
+        spec_rollback(&slot->spec);
+        spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
+        return DONE_EOS;
+    }
+    for (uint32_t i = 0; i < params->n_stop_tokens; i++)
+        if (params->stop_tokens[i] == token)
+            return DONE_STOP;
+    const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
+    if (bytes && stop_feed(&request->stop, bytes, n_bytes))
+        return DONE_STOP;
+    return slot->spec.accepted >= request->limit ? DONE_LENGTH : (enum done_reason)0;
+}
+
+/* Takes the picks of a window, first to last, up to the first that is not the draft's. */
+static void pass_accept(struct engine *engine, struct slot *slot, const struct row_result *results,
+                        uint32_t n_picks)
+{
+    const struct pick **picks = engine->picks;
+    struct request *request = slot->request;
+    uint32_t from = slot->spec.accepted, n = 0;
+    enum done_reason reason = 0;
+    bool agreed = true;
+
+    if (!request->first_pick_ns)
+        request->first_pick_ns = engine->now_ns;
+    for (uint32_t i = 0; i < n_picks && agreed && !reason; i++) {
+        uint32_t drafted = slot->spec.drafted;
+        agreed = spec_accept(&slot->spec, slot->tokens, results[i].pick.token);
+        request->accepted_drafts += agreed;
+        request->rollbacks += !agreed && drafted > 0;
+        picks[n++] = &results[i].pick;
+        reason = pass_token_ends(engine, slot, results[i].pick.token);
+    }
+    spec_rollback(&slot->spec);
+    if (slot->spec.accepted > from)
+        answer_tokens(engine, slot, from, picks);
+    if (reason)
+        answer_end(engine, slot, reason, 0, "");
+}
+
+/* A row came out poisoned: the request cannot go on, and says which layer. */
+static void pass_poisoned(struct engine *engine, struct slot *slot, const struct row_result *result)
+{
+    char text[160];
+
+    if (result->layer < engine->options.resident->model->n_layer)
+        snprintf(text, sizeof(text), "layer %u gave a value that is not finite: the model cannot continue",
+                 result->layer);
+    else
+        snprintf(text, sizeof(text), "the logits hold a value that is not finite: the model cannot continue");
+    spec_rollback(&slot->spec);
+    answer_end(engine, slot, DONE_ERROR, -EDOM, text);
+}
+
+/* Takes the results of the slot's `take` rows. */
+static void pass_take(struct engine *engine, struct slot *slot, const struct row_result *results)
+{
+    struct request *request = slot->request;
+    uint32_t take = slot->take, rows = spec_rows(&slot->spec);
+    uint32_t window = slot->spec.drafted + 1;
+    uint32_t before = take == rows ? rows - window : take; /* rows that only fill KV */
+
+    slot->planned = false;
+    request->passes++;
+    if (!request->first_row_ns)
+        request->first_row_ns = engine->pass_start_ns;
+    for (uint32_t i = 0; i < take; i++) {
+        if (results[i].status == 0)
+            continue;
+        spec_prefilled(&slot->spec, i < before ? i : before);
+        pass_poisoned(engine, slot, &results[i]);
+        return;
+    }
+    spec_prefilled(&slot->spec, before);
+    if (take == rows)
+        pass_accept(engine, slot, results + before, window);
+    if (slot->active)
+        answer_progress(slot, take == rows ? DOWN_DECODE : DOWN_PREFILL);
+}
+
+/* Smooths the cost of rows and the time of a step: 1/8 of each new value. */
+static uint64_t smooth(uint64_t old, uint64_t value)
+{
+    return old ? old - old / 8 + value / 8 : value;
+}
+
+static void pass_measure(struct engine *engine, uint32_t n_rows)
+{
+    uint64_t took = engine->now_ns - engine->pass_start_ns;
+
+    if (n_rows >= PLAN_CHUNK_MIN)
+        engine->row_ns = smooth(engine->row_ns, took / n_rows + 1);
+    engine->step_ns = smooth(engine->step_ns, took + 1);
+    counters_add(engine->options.ctl, COUNTER_PASSES, 1);
+    counters_add(engine->options.ctl, COUNTER_ROWS, n_rows);
+    counters_set(engine->options.ctl, COUNTER_LAST_STEP_NS, took);
+}
+
+static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
+{
+    const struct resident *resident = engine->options.resident;
+    struct pass pass = {
+        .kind = PASS_CANONICAL,
+        .rows = engine->rows,
+        .n_rows = n_rows,
+        .sequences = engine->sequences,
+        .n_sequences = n_sequences,
+        .results = engine->results,
+    };
+    int rc = resident->ops->start(resident->backend, &pass);
+
+    return rc < 0 ? rc : resident->ops->finish(resident->backend);
+}
+
+/* The backend broke: every answer ends, and the engine stops. */
+static void pass_failed(struct engine *engine, int error)
+{
+    const struct resident *resident = engine->options.resident;
+
+    engine->failed = error;
+    for (uint32_t i = 0; i < engine->options.n_slots; i++)
+        if (engine->slots[i].active)
+            answer_end(engine, &engine->slots[i], DONE_ERROR, error,
+                       resident->ops->error(resident->backend));
+}
+
+uint32_t pass_step(struct engine *engine)
+{
+    uint32_t n_sequences, n_rows, row = 0;
+
+    pass_end_void(engine);
+    n_rows = pass_plan(engine, &n_sequences);
+    if (n_rows == 0)
+        return 0;
+    engine->pass_start_ns = engine->options.now_ns();
+    int rc = pass_run(engine, n_rows, n_sequences);
+    engine->now_ns = engine->options.now_ns();
+    if (rc < 0) {
+        pass_failed(engine, rc);
+        return n_rows;
+    }
+    pass_measure(engine, n_rows);
+    pass_end_void(engine); /* nothing is published for a request that was voided meanwhile */
+    for (uint32_t i = 0; i < n_sequences; i++) {
+        struct slot *slot = engine->order[i];
+        uint32_t take = slot->take;
+        if (slot->active)
+            pass_take(engine, slot, engine->results + row);
+        slot->planned = false;
+        row += take;
+    }
+    return n_rows;
+}

@@ -1,0 +1,82 @@
+/* Sharing out the rows of one pass. Two sweeps a class: decoding slots, then prefills. */
+#include "daemon/plan.h"
+
+struct plan_left {
+    uint32_t rows;
+    uint32_t picks;
+};
+
+static bool decodes(const struct plan_slot *slot)
+{
+    return slot->rows <= slot->window;
+}
+
+/* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not fit,
+ * the rows before the window are computed and the window waits for the next pass. */
+static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
+{
+    uint32_t missing = slot->rows - slot->take;
+
+    if (rows > left->rows)
+        rows = left->rows;
+    if (rows >= missing && slot->window <= left->picks) {
+        rows = missing;
+        left->picks -= slot->window;
+    } else {
+        uint32_t before = missing > slot->window ? missing - slot->window : 0;
+        rows = rows < before ? rows : before;
+    }
+    slot->take += rows;
+    left->rows -= rows;
+}
+
+static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t turn,
+                       struct plan_left *left)
+{
+    uint32_t prefills = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct plan_slot *slot = &slots[(turn + i) % n];
+        if (slot->batch != batch || slot->take == slot->rows)
+            continue;
+        if (decodes(slot))
+            plan_give(slot, slot->rows, left);
+        else
+            prefills++;
+    }
+    while (prefills > 0 && left->rows > 0) {
+        uint32_t share = left->rows / prefills, given = left->rows;
+        if (share < PLAN_CHUNK_MIN)
+            share = PLAN_CHUNK_MIN;
+        prefills = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            struct plan_slot *slot = &slots[(turn + i) % n];
+            if (slot->batch != batch || decodes(slot) || slot->take == slot->rows)
+                continue;
+            plan_give(slot, share, left);
+            prefills += slot->take < slot->rows;
+        }
+        if (given == left->rows)
+            break; /* only windows without room for their picks are left */
+    }
+}
+
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits, uint32_t turn)
+{
+    uint32_t kept = 0;
+    struct plan_left left = {.picks = limits->picks};
+
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i].take = 0;
+        if (slots[i].batch)
+            kept = limits->rows / 8 ? limits->rows / 8 : 1;
+    }
+    if (n == 0)
+        return 0;
+    left.rows = limits->rows > kept ? limits->rows - kept : 0;
+    plan_class(slots, n, false, turn, &left);
+    left.rows += limits->rows > kept ? kept : limits->rows;
+    plan_class(slots, n, true, turn, &left);
+    plan_class(slots, n, false, turn, &left);
+    return limits->rows - left.rows;
+}

@@ -1,0 +1,36 @@
+/*
+ * plan: which slots get how many rows of the next pass. Pure: no clock, no slots, no pages.
+ *
+ * Engine thread. The rules, in order:
+ *  - a pass has at most `rows` rows and `picks` rows that want something back;
+ *  - interactive before batch, but batch keeps at least 1/8 of the rows while it has work;
+ *  - inside a class, slots that decode (one row, or one verification window) before prefills;
+ *  - prefills of a class share what is left evenly, and never in crumbs below PLAN_CHUNK_MIN;
+ *  - who comes first rotates from pass to pass, so nobody starves.
+ * What one class leaves over goes to the other.
+ */
+#ifndef HEARTH_DAEMON_PLAN_H
+#define HEARTH_DAEMON_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PLAN_CHUNK_MIN = 16 };
+
+struct plan_slot {
+    uint32_t rows;   /* in: rows until its next pick (spec_rows), at least 1 */
+    uint32_t window; /* in: of these, the last ones that want a pick: drafts + 1 */
+    bool batch;      /* in: its class */
+    uint32_t take;   /* out: rows in this pass; rows: the pick comes with it */
+};
+
+struct plan_limits {
+    uint32_t rows;  /* at least 1 */
+    uint32_t picks; /* at least 1 */
+};
+
+/* Fills `take` of each slot. `turn` grows by one each pass and rotates who is first. Returns the rows
+ * planned; 0 only when n is 0, or when no window fits into the limits. */
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits, uint32_t turn);
+
+#endif

@@ -1,0 +1,213 @@
+/* Loading: GGUF -> model and vocabulary -> backend, with limits worked out from the options. */
+#include "daemon/resident.h"
+
+#include "ipc/layout.h"
+#include "kernels/gguf_vocab.h"
+#include "kernels/kv.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct vocab_string vocab_string_of(const struct gguf_string *from)
+{
+    return (struct vocab_string){.data = from->data, .bytes = (uint32_t)from->bytes};
+}
+
+static struct vocab_string *vocab_strings(const struct gguf_string *from, uint32_t n)
+{
+    struct vocab_string *to = calloc(n ? n : 1, sizeof(*to));
+
+    for (uint32_t i = 0; to && i < n; i++)
+        to[i] = vocab_string_of(&from[i]);
+    return to;
+}
+
+/* Copies a GGUF string, cut to fit, with a terminating zero. */
+static void copy_string(char *to, size_t to_bytes, const struct gguf_string *from)
+{
+    size_t n = from->bytes < to_bytes - 1 ? from->bytes : to_bytes - 1;
+
+    if (n)
+        memcpy(to, from->data, n);
+    to[n] = 0;
+}
+
+/* The neutral vocabulary of the file becomes the shared table: field by field. */
+static int build_vocab(struct resident *resident, const struct gguf_vocab *file, char *err,
+                       size_t err_bytes)
+{
+    struct vocab_desc desc;
+    int rc;
+
+    vocab_desc_init(&desc);
+    desc.model = vocab_string_of(&file->model);
+    desc.pre = vocab_string_of(&file->pre);
+    desc.n_tokens = file->n_tokens;
+    desc.types = file->types;
+    desc.scores = file->scores;
+    desc.n_merges = file->n_merges;
+    desc.texts = vocab_strings(file->tokens, file->n_tokens);
+    desc.merges = vocab_strings(file->merges, file->n_merges);
+    desc.roles[VOCAB_BOS] = file->ids.bos;
+    desc.roles[VOCAB_EOS] = file->ids.eos;
+    desc.roles[VOCAB_EOT] = file->ids.eot;
+    desc.roles[VOCAB_EOM] = file->ids.eom;
+    desc.roles[VOCAB_UNK] = file->ids.unk;
+    desc.roles[VOCAB_PAD] = file->ids.pad;
+    desc.roles[VOCAB_FIM_PREFIX] = file->ids.fim_pre;
+    desc.roles[VOCAB_FIM_SUFFIX] = file->ids.fim_suf;
+    desc.roles[VOCAB_FIM_MIDDLE] = file->ids.fim_mid;
+    desc.roles[VOCAB_FIM_PAD] = file->ids.fim_pad;
+    desc.roles[VOCAB_FIM_REPO] = file->ids.fim_rep;
+    desc.roles[VOCAB_FIM_FILE] = file->ids.fim_sep;
+    desc.add_bos = file->add_bos;
+    desc.add_eos = file->add_eos;
+    desc.add_space_prefix = file->add_space_prefix;
+    rc = -ENOMEM;
+    if (desc.texts && desc.merges)
+        rc = vocab_build(&desc, &resident->vocab_block, &resident->vocab_bytes, err, err_bytes);
+    else
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+    free((void *)desc.texts);
+    free((void *)desc.merges);
+    return rc;
+}
+
+static int open_vocab(struct resident *resident, char *err, size_t err_bytes)
+{
+    struct gguf_vocab file;
+    int rc = gguf_vocab_open(resident->gguf, &file, err, err_bytes);
+
+    if (rc < 0)
+        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
+    rc = build_vocab(resident, &file, err, err_bytes);
+    gguf_vocab_close(&file);
+    if (rc == 0)
+        rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab, err, err_bytes);
+    return rc == -EINVAL ? -ENOTSUP : rc;
+}
+
+/* What clients are shown: the file's own name for the model, else the path's last part. */
+static void take_name(struct resident *resident, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    copy_string(resident->name, sizeof(resident->name), &resident->model->name);
+    if (!resident->name[0])
+        snprintf(resident->name, sizeof(resident->name), "%s", slash ? slash + 1 : path);
+    for (char *c = resident->name; *c; c++)
+        if (!isprint((unsigned char)*c))
+            *c = '?';
+}
+
+int resident_open_model(struct resident *resident, const struct config *config, char *err,
+                        size_t err_bytes)
+{
+    int rc = gguf_open(config->model, &resident->gguf, err, err_bytes);
+
+    if (rc == 0)
+        rc = model_open(resident->gguf, &resident->model, err, err_bytes);
+    if (rc == 0)
+        rc = open_vocab(resident, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    take_name(resident, config->model);
+    rc = model_fingerprint(resident->model, resident->fingerprint);
+    if (rc < 0)
+        snprintf(err, err_bytes, "not enough memory to fingerprint the model");
+    return rc;
+}
+
+static uint32_t core_count(void)
+{
+    cpu_set_t cores;
+
+    if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
+        return 1;
+    return (uint32_t)CPU_COUNT(&cores);
+}
+
+/* Pages: what all slots need at most, within a quarter of the memory or --kv-bytes; never less than one
+ * whole context, so that every request that fits the context can run. */
+static int choose_pages(struct resident *resident, const struct config *config, char *err,
+                        size_t err_bytes)
+{
+    struct kv_geometry kv;
+    uint64_t one = kv_pages(resident->limits.context), budget = config->kv_bytes;
+
+    kv_geometry_init(&kv, resident->model);
+    if (!budget) {
+        budget = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+        if (budget < one * kv.page_bytes)
+            budget = one * kv.page_bytes;
+        if (budget > config->slots * one * kv.page_bytes)
+            budget = config->slots * one * kv.page_bytes;
+    }
+    uint64_t pages = budget / kv.page_bytes;
+    if (pages < one || pages > UINT32_MAX / KV_PAGE_POSITIONS) {
+        snprintf(err, err_bytes,
+                 "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
+                 (unsigned long long)budget, (unsigned long long)pages, resident->limits.context,
+                 (unsigned long long)one, (unsigned long long)(one * kv.page_bytes));
+        return -EINVAL;
+    }
+    resident->limits.pages = (uint32_t)pages;
+    return 0;
+}
+
+static int choose_device(struct resident *resident, const struct config *config, char *err,
+                         size_t err_bytes)
+{
+    char name[16];
+
+    config_choice("device", config->device, name, sizeof(name));
+    if (!strcmp(name, "cuda")) {
+        snprintf(err, err_bytes, "this build of hearthd has no CUDA backend: use --device cpu");
+        return -ENODEV;
+    }
+    if (config->numerics != 0) {
+        snprintf(err, err_bytes, "numerics native needs a GPU: use --numerics portable");
+        return -ENODEV;
+    }
+    resident->ops = &backend_cpu;
+    return resident->ops->probe(err, err_bytes);
+}
+
+int resident_open_backend(struct resident *resident, const struct config *config, char *err,
+                          size_t err_bytes)
+{
+    static const char *const isas[] = {NULL, "ref", "avx2", "avx512"};
+    struct backend_limits *limits = &resident->limits;
+    int rc = choose_device(resident, config, err, err_bytes);
+
+    if (rc < 0)
+        return rc;
+    limits->rows = (uint32_t)config->rows;
+    limits->picks = limits->rows < 64 ? limits->rows : 64;
+    limits->context = config->context ? (uint32_t)config->context : resident->model->n_context;
+    if (limits->context > LIMIT_CONTEXT_MAX)
+        limits->context = LIMIT_CONTEXT_MAX;
+    limits->threads = config->threads ? (uint32_t)config->threads : core_count();
+    limits->isa = isas[config->isa];
+    rc = choose_pages(resident, config, err, err_bytes);
+    if (rc == 0)
+        rc = resident->ops->open(resident->model, limits, &resident->backend, err, err_bytes);
+    if (rc == 0)
+        resident->ops->describe(resident->backend, &resident->info);
+    return rc;
+}
+
+void resident_close(struct resident *resident)
+{
+    if (resident->ops)
+        resident->ops->close(resident->backend);
+    free(resident->vocab_block);
+    model_close(resident->model);
+    gguf_close(resident->gguf);
+    memset(resident, 0, sizeof(*resident));
+}

@@ -1,0 +1,44 @@
+/*
+ * resident: what the daemon keeps warm: the mapped model, its backend with weights and KV, the vocabulary.
+ *
+ * Opened once by the main thread, before any client; afterwards constant, except for the backend, which the
+ * engine thread alone calls. Owns everything it points to.
+ */
+#ifndef HEARTH_DAEMON_RESIDENT_H
+#define HEARTH_DAEMON_RESIDENT_H
+
+#include "daemon/config.h"
+#include "ipc/vocab.h"
+#include "kernels/backend.h"
+#include "kernels/gguf.h"
+#include "kernels/model.h"
+
+struct resident {
+    struct gguf *gguf;
+    struct model *model;
+    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
+    char name[64]; /* general.name, else the file's name; printable */
+
+    void *vocab_block;
+    size_t vocab_bytes;
+    struct vocab vocab; /* a view of vocab_block */
+
+    const struct backend_ops *ops;
+    struct backend *backend;
+    struct backend_info info;
+    struct backend_limits limits;
+};
+
+/* Opens the model's file and vocabulary, without a backend: what --check needs. Returns 0, or with one line:
+ * -ENOENT/-EACCES (the file), -EBADMSG/-ENOTSUP (its contents), -ENOMEM. */
+int resident_open_model(struct resident *resident, const struct config *config, char *err,
+                        size_t err_bytes);
+
+/* Opens the backend on the model: weights repacked, KV reserved. -ENODEV for a device that is not there. */
+int resident_open_backend(struct resident *resident, const struct config *config, char *err,
+                          size_t err_bytes);
+
+/* Also after a failed open. */
+void resident_close(struct resident *resident);
+
+#endif
