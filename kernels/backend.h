@@ -56,7 +56,7 @@ struct pass_sequence {
  * in this pass are poisoned with it. Rows of other sequences keep their bits. The KV of its position, and behind it,
  * is not canonical. */
 struct row_result {
-    int32_t status;    /* 0, or -EDOM: poisoned */
+    int32_t status;    /* 0, -EDOM: poisoned, or what pick_token said: -EDOM, -EINVAL */
     uint32_t layer;    /* poisoned only: the first bad layer; n_layers: the logits themselves */
     struct pick pick;  /* with ROW_PICK and status 0; the picked token has position row.position + 1 */
     float *logits;     /* in: where to put them, [n_vocab]; used with ROW_LOGITS only, else may be NULL */
@@ -68,7 +68,7 @@ struct pass {
     const struct row *rows;
     const struct pass_sequence *sequences;
     struct row_result *results; /* [n_rows] */
-    uint32_t n_sequences;
+    uint32_t n_sequences; /* at most limits.rows */
 };
 
 /* Everything that open allocates follows from these. */

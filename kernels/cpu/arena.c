@@ -1,0 +1,67 @@
+#include "kernels/cpu/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { CHUNK_BYTES = 1 << 18, HEADER_BYTES = 64, HUGE_BYTES = 2 << 20 };
+
+struct chunk { /* in front of its memory */
+    struct chunk *next;
+    size_t bytes; /* of the mapping */
+    size_t used;  /* from its start */
+};
+
+struct arena {
+    struct chunk *chunks; /* the first one has room for small pieces */
+};
+
+static struct chunk *map_chunk(size_t bytes) {
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_BYTES)
+        madvise(memory, bytes, MADV_HUGEPAGE); /* faster where it works, right where it does not */
+    struct chunk *chunk = memory;
+    chunk->bytes = bytes;
+    chunk->used = HEADER_BYTES;
+    return chunk;
+}
+
+struct arena *arena_open(void) { return calloc(1, sizeof(struct arena)); }
+
+void arena_close(struct arena *arena) {
+    if (!arena)
+        return;
+    while (arena->chunks) {
+        struct chunk *chunk = arena->chunks;
+        arena->chunks = chunk->next;
+        munmap(chunk, chunk->bytes);
+    }
+    free(arena);
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes) {
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = (bytes + 63) / 64 * 64;
+    struct chunk *chunk = arena->chunks;
+    if (!chunk || chunk->bytes - chunk->used < bytes) {
+        size_t need = (bytes + HEADER_BYTES + 4095) / 4096 * 4096;
+        struct chunk *fresh = map_chunk(need > CHUNK_BYTES ? need : CHUNK_BYTES);
+        if (!fresh)
+            return NULL;
+        if (chunk && need > CHUNK_BYTES) { /* a full one goes behind the one with room */
+            fresh->next = chunk->next;
+            chunk->next = fresh;
+        } else {
+            fresh->next = chunk;
+            arena->chunks = fresh;
+        }
+        chunk = fresh;
+    }
+    void *memory = (uint8_t *)chunk + chunk->used;
+    chunk->used += bytes;
+    return memory;
+}

@@ -1,0 +1,345 @@
+/* The CPU backend's table: opens an instance (choice of instruction set, repacking, memory) and
+ * forwards passes to pass.c. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/cpu/arena.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/repack.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/fail.h"
+
+enum { MAX_THREADS = 1024 };
+
+/* Best first. */
+static const struct cpu_isa *const isas[] = {
+#if defined(__x86_64__)
+    &cpu_isa_avx512,
+    &cpu_isa_avx2,
+#endif
+    &cpu_isa_ref,
+};
+
+static int cpu_probe(char *err, size_t err_bytes) {
+    (void)err, (void)err_bytes;
+    return 0;
+}
+
+static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes) {
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        if (name && strcmp(name, isas[i]->name) != 0)
+            continue;
+        if (isas[i]->usable()) {
+            *ret = isas[i];
+            return 0;
+        }
+    }
+    return fail(err, err_bytes, -ENOTSUP, "this processor cannot run the instruction set \"%s\"", name);
+}
+
+static int check_model(const struct model *m, char *err, size_t err_bytes) {
+    if (m->rope != MODEL_ROPE_ADJACENT || m->layers[0].tensor[MODEL_ATTN_Q_BIAS].data ||
+        m->layers[0].tensor[MODEL_ATTN_Q_NORM].data)
+        return fail(err, err_bytes, -ENOTSUP, "the CPU backend does not run architecture %s yet",
+                    m->arch);
+    return 0;
+}
+
+static int check_limits(const struct backend_limits *l, char *err, size_t err_bytes) {
+    if (l->rows == 0 || l->picks == 0 || l->pages == 0 || l->context == 0 ||
+        l->context > MODEL_MAX_CONTEXT || l->rows > (1u << 20) || l->picks > l->rows)
+        return fail(err, err_bytes, -EINVAL,
+                    "limits: rows, picks <= rows, pages and context must be at least 1");
+    if (l->threads == 0 || l->threads > MAX_THREADS)
+        return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
+    return 0;
+}
+
+/* ---- weights ---------------------------------------------------------------------------------- */
+
+struct repack_job {
+    const struct cpu_matrix *matrix;
+    uint32_t per_chunk;
+};
+
+static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker) {
+    (void)worker;
+    const struct repack_job *job = arg;
+    uint32_t begin = chunk * job->per_chunk;
+    for (uint32_t g = begin; g < begin + job->per_chunk && g < job->matrix->groups; g++)
+        repack_group(job->matrix, g);
+}
+
+static int load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m) {
+    repack_init(m, file);
+    if (!b->isa->packed)
+        return 0;
+    m->packed = arena_alloc(b->arena, repack_bytes(m));
+    if (!m->packed)
+        return -ENOMEM;
+    b->weight_bytes += repack_bytes(m);
+    struct repack_job job = {m, 16};
+    pool_run(b->pool, repack_chunk, &job, (m->groups + job.per_chunk - 1) / job.per_chunk);
+    return 0;
+}
+
+/* Copies a norm's weights: the file's may lie on any address. */
+static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret) {
+    float *copy = arena_alloc(b->arena, file->bytes);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, file->data, file->bytes);
+    b->weight_bytes += file->bytes;
+    *ret = copy;
+    return 0;
+}
+
+static int load_layer(struct backend *b, uint32_t index) {
+    struct cpu_layer *l = &b->layers[index];
+    const struct model_tensor *t = b->model->layers[index].tensor;
+    const struct {
+        enum model_layer_tensor tensor;
+        struct cpu_matrix *matrix;
+    } matrices[] = {
+        {MODEL_ATTN_Q, &l->q},           {MODEL_ATTN_K, &l->k},     {MODEL_ATTN_V, &l->v},
+        {MODEL_ATTN_OUTPUT, &l->o},      {MODEL_FFN_GATE, &l->gate}, {MODEL_FFN_UP, &l->up},
+        {MODEL_FFN_DOWN, &l->down},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0] && !rc; i++)
+        rc = load_matrix(b, &t[matrices[i].tensor], matrices[i].matrix);
+    if (!rc)
+        rc = load_vector(b, &t[MODEL_ATTN_NORM], &l->attn_norm);
+    return rc ? rc : load_vector(b, &t[MODEL_FFN_NORM], &l->ffn_norm);
+}
+
+static int load_weights(struct backend *b) {
+    const struct model *m = b->model;
+    b->layers = arena_alloc(b->arena, m->n_layer * sizeof b->layers[0]);
+    if (!b->layers)
+        return -ENOMEM;
+    int rc = 0;
+    for (uint32_t i = 0; i < m->n_layer && !rc; i++)
+        rc = load_layer(b, i);
+    if (!rc)
+        rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
+    if (!rc)
+        rc = load_matrix(b, &m->global[MODEL_OUTPUT], &b->head);
+    if (rc)
+        return rc;
+    /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
+    repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
+    if (m->tied)
+        b->embedding.packed = b->head.packed;
+    size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
+    b->rope = arena_alloc(b->arena, floats * sizeof(float));
+    if (!b->rope)
+        return -ENOMEM;
+    rope_build(b->rope, m->rope_dim, b->limits.context, m->rope_base);
+    b->weight_bytes += floats * sizeof(float);
+    return 0;
+}
+
+/* ---- scratch ---------------------------------------------------------------------------------- */
+
+/* Returns zeroed memory for count items; sets *failed instead of returning NULL to every caller. */
+static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed) {
+    void *memory = arena_alloc(b->arena, count * bytes);
+    *failed |= !memory;
+    b->scratch_bytes += count * bytes;
+    return memory;
+}
+
+static void input_scratch(struct backend *b, struct cpu_input *x, size_t rows, uint32_t stride,
+                          bool *failed) {
+    /* Blocks of 32 may not divide a stride padded to 16. */
+    stride = (stride + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
+    x->stride = stride;
+    x->f = scratch(b, rows * stride, sizeof(float), failed);
+    x->q = scratch(b, rows * stride, 1, failed);
+    x->d = scratch(b, rows * stride / CPU_BLOCK, sizeof(float), failed);
+    x->sum = scratch(b, rows * stride / CPU_BLOCK, sizeof(int32_t), failed);
+}
+
+static uint32_t padded(uint32_t n) { return (n + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK; }
+
+static void row_scratch(struct backend *b, bool *failed) {
+    struct cpu_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    size_t rows = b->limits.rows, picks = b->limits.picks;
+    u->embd = padded(m->n_embd);
+    u->heads = padded(m->n_head * m->head_dim);
+    u->heads_kv = padded(m->n_head_kv * m->head_dim);
+    u->ff = padded(m->n_ff);
+    u->vocab = padded(m->n_vocab);
+    u->x = scratch(b, rows * u->embd, sizeof(float), failed);
+    u->h = scratch(b, rows * u->embd, sizeof(float), failed);
+    u->q = scratch(b, rows * u->heads, sizeof(float), failed);
+    u->k = scratch(b, rows * u->heads_kv, sizeof(float), failed);
+    u->v = scratch(b, rows * u->heads_kv, sizeof(float), failed);
+    u->gate = scratch(b, rows * u->ff, sizeof(float), failed);
+    u->up = scratch(b, rows * u->ff, sizeof(float), failed);
+    u->logits = scratch(b, picks * u->vocab, sizeof(float), failed);
+    u->cs = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+    u->sn = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+    input_scratch(b, &u->norm, rows, u->embd, failed);
+    input_scratch(b, &u->attention, rows, u->heads, failed);
+    input_scratch(b, &u->ffn, rows, u->ff, failed);
+    input_scratch(b, &u->head, picks, u->embd, failed);
+}
+
+static int open_scratch(struct backend *b) {
+    struct cpu_buffers *u = &b->buffers;
+    size_t rows = b->limits.rows, threads = b->limits.threads;
+    bool failed = false;
+    row_scratch(b, &failed);
+    u->bad = scratch(b, rows, 1, &failed);
+    u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
+    u->sequence_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
+    u->next_position = scratch(b, rows, sizeof(uint32_t), &failed);
+    u->wanted = scratch(b, b->limits.picks, sizeof(uint32_t), &failed);
+    u->tile = scratch(b, rows + 1, sizeof(uint32_t), &failed);
+    u->attend_scratch = scratch(b, threads * CPU_ATTEND_SCRATCH, sizeof(float), &failed);
+    u->pick = scratch(b, threads, sizeof(struct pick_scratch *), &failed);
+    if (failed)
+        return -ENOMEM;
+    for (size_t i = 0; i < threads; i++) {
+        int rc = pick_scratch_open(b->model->n_vocab, &u->pick[i]);
+        if (rc)
+            return rc;
+        b->scratch_bytes += (size_t)b->model->n_vocab * 36;
+    }
+    uint32_t share = b->model->n_head / b->model->n_head_kv;
+    b->tile_rows = share < CPU_QUERIES ? CPU_QUERIES / share : 1;
+    return 0;
+}
+
+/* KV is reserved in full and committed by the first write to a page; what nobody uses costs
+ * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
+static int open_kv(struct backend *b) {
+    kv_geometry_init(&b->kv, b->model);
+    b->kv_reserved = b->limits.pages * b->kv.page_bytes + 64;
+    if (b->kv.page_bytes > (SIZE_MAX / 2) / b->limits.pages)
+        return -ENOMEM;
+    void *memory = mmap(NULL, b->kv_reserved, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return -ENOMEM;
+    b->kv_memory = memory;
+    return 0;
+}
+
+/* ---- the table -------------------------------------------------------------------------------- */
+
+static void cpu_close(struct backend *b) {
+    if (!b)
+        return;
+    for (uint32_t i = 0; b->buffers.pick && i < b->limits.threads; i++)
+        pick_scratch_close(b->buffers.pick[i]);
+    if (b->kv_memory)
+        munmap(b->kv_memory, b->kv_reserved);
+    pool_close(b->pool);
+    arena_close(b->arena);
+    free(b);
+}
+
+static int open_parts(struct backend *b, char *err, size_t err_bytes) {
+    int rc = pool_open(b->limits.threads, &b->pool);
+    if (rc)
+        return fail(err, err_bytes, rc, "cannot start %u threads: %s", b->limits.threads,
+                    strerror(-rc));
+    b->arena = arena_open();
+    rc = b->arena ? open_kv(b) : -ENOMEM;
+    if (rc)
+        return fail(err, err_bytes, rc, "no memory for %u KV pages of %zu bytes: ask for fewer",
+                    b->limits.pages, b->kv.page_bytes);
+    rc = load_weights(b);
+    if (!rc)
+        rc = open_scratch(b);
+    if (rc)
+        return fail(err, err_bytes, rc, "no memory for the weights and %u rows a pass",
+                    b->limits.rows);
+    return 0;
+}
+
+static int cpu_open(const struct model *model, const struct backend_limits *limits,
+                    struct backend **ret_backend, char *err, size_t err_bytes) {
+    const struct cpu_isa *isa = NULL;
+    int rc = check_limits(limits, err, err_bytes);
+    if (!rc)
+        rc = check_model(model, err, err_bytes);
+    if (!rc)
+        rc = choose_isa(limits->isa, &isa, err, err_bytes);
+    if (rc)
+        return rc;
+    struct backend *b = calloc(1, sizeof *b);
+    if (!b)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    b->model = model;
+    b->limits = *limits;
+    b->limits.isa = NULL; /* the caller's text */
+    b->isa = isa;
+    b->scale = 1.0f / sqrtf((float)model->head_dim);
+    rc = open_parts(b, err, err_bytes);
+    if (rc) {
+        cpu_close(b);
+        return rc;
+    }
+    *ret_backend = b;
+    return 0;
+}
+
+/* The CPU has nothing to overlap with: start does the pass, finish has nothing left to wait for. */
+static int cpu_start(struct backend *b, const struct pass *pass) {
+    int rc = cpu_pass_check(b, pass);
+    if (rc)
+        return rc;
+    cpu_pass_run(b, pass);
+    return 0;
+}
+
+static int cpu_finish(struct backend *b) {
+    (void)b;
+    return 0;
+}
+
+static void cpu_release_page(struct backend *b, uint32_t page) {
+    const uintptr_t unit = 4096;
+    uintptr_t begin = (uintptr_t)(b->kv_memory + page * b->kv.page_bytes);
+    uintptr_t first = (begin + unit - 1) / unit * unit;
+    uintptr_t last = (begin + b->kv.page_bytes) / unit * unit;
+    if (first < last)
+        madvise(b->kv_memory + (first - (uintptr_t)b->kv_memory), last - first, MADV_DONTNEED);
+}
+
+static void cpu_describe(const struct backend *b, struct backend_info *ret_info) {
+    *ret_info = (struct backend_info){
+        .name = "cpu",
+        .isa = b->isa->name,
+        .numerics = model_numerics_id(b->model),
+        .threads = b->limits.threads,
+        .weight_bytes = b->weight_bytes,
+        .scratch_bytes = b->scratch_bytes,
+        .page_bytes = b->kv.page_bytes,
+        .kv_bytes = b->limits.pages * b->kv.page_bytes,
+    };
+}
+
+static const char *cpu_error(const struct backend *b) { return b->error; }
+
+const struct backend_ops backend_cpu = {
+    .name = "cpu",
+    .probe = cpu_probe,
+    .open = cpu_open,
+    .start = cpu_start,
+    .finish = cpu_finish,
+    .release_page = cpu_release_page,
+    .describe = cpu_describe,
+    .error = cpu_error,
+    .close = cpu_close,
+};

@@ -1,0 +1,109 @@
+/* Tiles of the quantized types with AVX2. vpmaddubsw takes unsigned by signed bytes and adds pairs
+ * in int16: |w| <= 128 by |a| <= 127 (the sign of w moved to a) gives pairs of at most 32,512, and
+ * eight pairs of raw nibbles at most 30,480, so nothing saturates and the integer sum is exact. */
+#include "kernels/cpu/simd_tile.h"
+
+ALWAYS_INLINE __m256i load_32(const uint8_t *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* Four activations in every lane. */
+ALWAYS_INLINE __m256i four(const int8_t *q) {
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+
+/* isum [rows][vectors] of one block; q is the block's first row. */
+ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m256i *isum,
+                              int vectors, int rows) {
+    const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8(-128);
+    UNROLL
+    for (int i = 0; i < vectors * rows; i++)
+        isum[i] = _mm256_setzero_si256();
+    for (int j = 0; j < 8; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const uint8_t *at = t->w + (size_t)(i / PARTS) * t->group_bytes +
+                                block * REPACK_Q8_BLOCK + (size_t)(i % PARTS) * 32;
+            __m256i w = _mm256_xor_si256(load_32(at + j * 64), flip), size = _mm256_abs_epi8(w);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                __m256i a = _mm256_sign_epi8(four(q + (size_t)r * t->stride + 4 * j), w);
+                __m256i pairs = _mm256_madd_epi16(_mm256_maddubs_epi16(size, a), ones);
+                isum[r * vectors + i] = _mm256_add_epi32(isum[r * vectors + i], pairs);
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q,
+                              const int32_t *start, __m256i *isum, int vectors, int rows) {
+    const __m256i ones = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
+    UNROLL
+    for (int i = 0; i < vectors * rows; i++)
+        isum[i] = _mm256_setzero_si256(); /* int16 sums until the end */
+    for (int j = 0; j < 4; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const uint8_t *at = t->w + (size_t)(i / PARTS) * t->group_bytes +
+                                block * REPACK_Q4_BLOCK + (size_t)(i % PARTS) * 32;
+            __m256i raw = load_32(at + j * 64), low = _mm256_and_si256(raw, nibble);
+            __m256i high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+                __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, four(a)),
+                                             _mm256_maddubs_epi16(high, four(a + 16)));
+                isum[r * vectors + i] = _mm256_add_epi16(isum[r * vectors + i], s);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            isum[r * vectors + i] =
+                _mm256_add_epi32(_mm256_madd_epi16(isum[r * vectors + i], ones),
+                                 _mm256_set1_epi32(-8 * start[(size_t)r * t->stride / CPU_BLOCK]));
+    }
+}
+
+ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows) {
+    const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
+    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    const int vectors = groups * PARTS;
+    vf acc[MAX_ACC];
+    UNROLL
+    for (int i = 0; i < vectors * rows; i++)
+        acc[i] = v_zero();
+    for (size_t b = 0; b < t->n; b++) {
+        __m256i isum[MAX_ACC];
+        if (type == QUANT_Q8_0)
+            block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, vectors, rows);
+        else
+            block_q4_0(t, b, t->q + b * CPU_BLOCK, t->sum + b, isum, vectors, rows);
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            vf scale = v_load_f16(t->w + (size_t)(i / PARTS) * t->group_bytes + t->n * quants +
+                                  b * REPACK_SCALES + (size_t)(i % PARTS) * VEC * 2);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
+                acc[r * vectors + i] =
+                    v_fma(_mm256_cvtepi32_ps(isum[r * vectors + i]), d, acc[r * vectors + i]);
+            }
+        }
+    }
+    finish_tile(t, acc, groups, rows);
+}
+
+#define BLOCK_TILE(type, groups, rows)                                                             \
+    static void type##_##groups##x##rows(const struct tile *t) {                                   \
+        block_tile(t, QUANT_##type, groups, rows);                                                 \
+    }
+TILE_SHAPES(BLOCK_TILE, Q8_0)
+TILE_SHAPES(BLOCK_TILE, Q4_0)
+
+const struct tile_set tiles_q8_0_avx2 = TILE_SET(Q8_0);
+const struct tile_set tiles_q4_0_avx2 = TILE_SET(Q4_0);

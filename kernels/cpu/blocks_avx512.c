@@ -1,0 +1,99 @@
+/* Tiles of the quantized types with AVX-512 VNNI: one vpdpbusd takes 4 inputs of 16 outputs. The
+ * weights are unsigned (q + 128, or the nibble q + 8); the accumulator starts at minus the offset
+ * times the block's sum of activations, so the integer sum is exact. */
+#include "kernels/cpu/simd_tile.h"
+
+ALWAYS_INLINE __m512i load_64(const uint8_t *p) {
+    return _mm512_loadu_si512((const void *)p);
+}
+
+/* Four activations in every lane. */
+ALWAYS_INLINE __m512i four(const int8_t *q) {
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+/* isum [rows][groups] of one block of Q8_0. */
+ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
+                              int groups, int rows) {
+    UNROLL
+    for (int j = 0; j < 8; j++) {
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            const uint8_t *at = t->w + (size_t)g * t->group_bytes + block * REPACK_Q8_BLOCK;
+            __m512i w = load_64(at + j * 64);
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                isum[r * groups + g] = _mm512_dpbusd_epi32(
+                    isum[r * groups + g], w, four(q + (size_t)r * t->stride + 4 * j));
+        }
+    }
+}
+
+ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
+                              int groups, int rows) {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            const uint8_t *at = t->w + (size_t)g * t->group_bytes + block * REPACK_Q4_BLOCK;
+            __m512i raw = load_64(at + j * 64);
+            __m512i low = _mm512_and_si512(raw, nibble);
+            __m512i high = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+                __m512i s = _mm512_dpbusd_epi32(isum[r * groups + g], low, four(a));
+                isum[r * groups + g] = _mm512_dpbusd_epi32(s, high, four(a + 16));
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows) {
+    const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
+    const int32_t offset = type == QUANT_Q8_0 ? -128 : -8;
+    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    vf acc[MAX_ACC];
+    UNROLL
+    for (int i = 0; i < groups * rows; i++)
+        acc[i] = v_zero();
+    for (size_t b = 0; b < t->n; b++) {
+        __m512i isum[MAX_ACC];
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            __m512i start = _mm512_set1_epi32(offset * t->sum[(size_t)r * blocks_stride + b]);
+            UNROLL
+            for (int g = 0; g < groups; g++)
+                isum[r * groups + g] = start;
+        }
+        if (type == QUANT_Q8_0)
+            block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
+        else
+            block_q4_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            vf scale = v_load_f16(t->w + (size_t)g * t->group_bytes + t->n * quants +
+                                  b * REPACK_SCALES);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
+                acc[r * groups + g] =
+                    v_fma(_mm512_cvtepi32_ps(isum[r * groups + g]), d, acc[r * groups + g]);
+            }
+        }
+    }
+    finish_tile(t, acc, groups, rows);
+}
+
+#define BLOCK_TILE(type, groups, rows)                                                             \
+    static void type##_##groups##x##rows(const struct tile *t) {                                   \
+        block_tile(t, QUANT_##type, groups, rows);                                                 \
+    }
+TILE_SHAPES(BLOCK_TILE, Q8_0)
+TILE_SHAPES(BLOCK_TILE, Q4_0)
+
+const struct tile_set tiles_q8_0_avx512 = TILE_SET(Q8_0);
+const struct tile_set tiles_q4_0_avx512 = TILE_SET(Q4_0);

@@ -1,0 +1,174 @@
+/*
+ * cpu: what the parts of the CPU backend share: its matrices, its inputs, the table of operations
+ * that each instruction set fills, and the instance.
+ *
+ * Three tables exist: "ref" (ref_*.c, plain C that follows NUMERICS.md line by line and reads the
+ * weights as they lie in the file), "avx2" and "avx512" (weights repacked once, repack.h). All give
+ * the same bits. An operation is called from any thread of the pool on rows and groups that no
+ * other thread writes; it allocates nothing and keeps nothing.
+ */
+#ifndef HEARTH_KERNELS_CPU_CPU_H
+#define HEARTH_KERNELS_CPU_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/backend.h"
+#include "kernels/kv.h"
+#include "kernels/model.h"
+
+struct pool;
+
+enum {
+    CPU_LANES = 16,     /* output rows of a group; buffers of outputs are padded to it */
+    CPU_SEGMENT = 256,  /* inputs of one chain of a product */
+    CPU_BLOCK = 32,     /* inputs of a quantized block */
+    CPU_SPLIT = 256,    /* positions of an attention split */
+    CPU_QUERIES = 8,    /* most queries (row, head) that attention takes together */
+    CPU_MAX_HEAD = MODEL_MAX_HEAD_DIM,
+};
+
+/* y = W x. `file` is the tensor as it lies in the file; `packed` the same numbers as groups of 16
+ * output rows (repack.h), NULL in "ref". */
+struct cpu_matrix {
+    struct model_tensor file;
+    uint32_t groups;    /* of 16 output rows, the last padded with zeros */
+    size_t group_bytes; /* multiple of 64 */
+    uint8_t *packed;    /* [groups][group_bytes] */
+};
+
+/* Activations of some rows, as float and, where a quantized matrix reads them, as blocks. */
+struct cpu_input {
+    float *f;       /* [rows][stride] */
+    uint32_t stride;
+    int8_t *q;      /* [rows][stride] */
+    float *d;       /* [rows][stride / 32] scale of a block */
+    int32_t *sum;   /* [rows][stride / 32] sum of a block's q */
+};
+
+/* One product: rows [row0, row1) of the input, groups [group0, group1) of the matrix.
+ * y and residual are [rows][stride], stride a multiple of 16; lanes past the matrix' rows are
+ * written too. residual may be NULL, never y. */
+struct cpu_product {
+    const struct cpu_matrix *matrix;
+    const struct cpu_input *x;
+    float *y;
+    const float *residual;
+    uint32_t stride;
+    uint32_t row0, row1, group0, group1;
+};
+
+/* Up to CPU_QUERIES queries of one sequence and one KV head. */
+struct cpu_attend {
+    const struct kv_geometry *kv;
+    const uint8_t *memory;   /* page 0 */
+    const uint32_t *pages;   /* of the sequence */
+    uint32_t layer, head_kv;
+    float scale;
+    uint32_t n;
+    uint32_t position[CPU_QUERIES]; /* ascending */
+    const float *q[CPU_QUERIES];    /* [head_dim] */
+    float *out[CPU_QUERIES];        /* [head_dim] */
+    float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
+};
+
+/* Scores of a split, and the running and the split's own sums of every query. */
+enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 2 * CPU_MAX_HEAD) };
+
+struct cpu_isa {
+    const char *name;
+    bool packed; /* reads cpu_matrix.packed */
+    bool (*usable)(void);
+
+    /* y = rmsnorm(x, w); x, w, y [n] */
+    void (*norm)(const float *x, const float *w, uint32_t n, float eps, float *y);
+
+    /* x [n] -> q [n], d and sum [n / 32] */
+    void (*quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
+
+    void (*product)(const struct cpu_product *product);
+
+    /* Rotates heads of x [heads][head_dim] in place. cs [rope_dim]: c of pair i at 2i and 2i + 1;
+     * sn [rope_dim]: -s at 2i, s at 2i + 1. */
+    void (*rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
+
+    /* True when all of x [n] is finite / finite and not infinite in f16. */
+    bool (*finite)(const float *x, uint32_t n);
+    bool (*fits_f16)(const float *x, uint32_t n);
+
+    /* Writes k and v [n_head_kv][head_dim] to position `slot` (0..31) of a page's layer. */
+    void (*append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                   const float *k, const float *v);
+
+    void (*attend)(const struct cpu_attend *attend);
+
+    /* m = silu(g) * u, [n] */
+    void (*silu_mul)(const float *g, const float *u, uint32_t n, float *m);
+
+    /* x = x + 0.0f, [n]; true when all of it is finite. */
+    bool (*canonical_logits)(float *x, uint32_t n);
+};
+
+extern const struct cpu_isa cpu_isa_ref;
+#if defined(__x86_64__)
+extern const struct cpu_isa cpu_isa_avx2;
+extern const struct cpu_isa cpu_isa_avx512;
+#endif
+
+struct cpu_layer {
+    const float *attn_norm, *ffn_norm; /* [n_embd] */
+    struct cpu_matrix q, k, v, o, gate, up, down;
+};
+
+/* Buffers of one pass, rows = limits.rows, every stride padded to 16. */
+struct cpu_buffers {
+    float *x, *h;                    /* [rows][embd] residual: before and inside a layer */
+    struct cpu_input norm;           /* [rows][embd] norm output */
+    float *q, *k, *v;                /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
+    struct cpu_input attention;      /* [rows][heads * head_dim] */
+    float *gate, *up;                /* [rows][ff] */
+    struct cpu_input ffn;            /* [rows][ff] silu(gate) * up */
+    struct cpu_input head;           /* [picks][embd] norm of the rows with wants */
+    float *logits;                   /* [picks][vocab] */
+    float *cs, *sn;                  /* [rows][rope_dim] rotation of a row */
+    uint8_t *bad;                    /* [rows] an operation found the row not finite */
+    uint32_t *poisoned;              /* [rows] layer, or CPU_SOUND */
+    uint32_t *sequence_poisoned;     /* [rows] by sequence index */
+    uint32_t *next_position;         /* [rows] by sequence index, check of a pass */
+    uint32_t *wanted;                /* [picks] row of a pick */
+    uint32_t *tile;                  /* [rows + 1] first row of an attention tile */
+    float *attend_scratch;           /* [threads][CPU_ATTEND_SCRATCH] */
+    struct pick_scratch **pick;      /* [threads] */
+    uint32_t embd, heads, heads_kv, ff, vocab; /* the strides */
+};
+
+#define CPU_SOUND UINT32_MAX
+
+struct backend {
+    const struct model *model;
+    struct backend_limits limits;
+    const struct cpu_isa *isa;
+    struct pool *pool;
+    struct kv_geometry kv;
+    uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
+    size_t kv_reserved;
+    struct cpu_layer *layers;
+    const float *output_norm; /* [n_embd] */
+    struct cpu_matrix embedding; /* packed only when tied */
+    struct cpu_matrix head;      /* shares embedding.packed when tied */
+    float *rope;                 /* tables, rope.h */
+    struct cpu_buffers buffers;
+    struct arena *arena;         /* owns every buffer and every repacked weight */
+    size_t weight_bytes, scratch_bytes;
+    float scale;                 /* 1 / sqrt(head_dim) */
+    uint32_t n_wanted, n_tiles, tile_rows;
+    const struct pass *pass;
+    char error[192];
+};
+
+/* pass.c: checks a pass against the limits (0 or -EINVAL with b->error), and computes it. */
+int cpu_pass_check(struct backend *b, const struct pass *pass);
+void cpu_pass_run(struct backend *b, const struct pass *pass);
+
+#endif

@@ -1,0 +1,437 @@
+/* One pass over all layers: which operation runs on which rows, how it is shared out, and which rows
+ * are poisoned. The order of operations is that of NUMERICS.md, "One pass". */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/ref.h"
+#include "kernels/cpu/repack.h"
+#include "kernels/cpu/rope.h"
+
+/* Below this much work a chunk costs more to hand over than to compute. Never changes a bit. */
+enum { CHUNK_MACS = 1 << 18, CHUNK_VALUES = 1 << 14, CHUNKS_PER_THREAD = 8 };
+
+/* ---- sharing out ------------------------------------------------------------------------------ */
+
+/* Items (rows, tiles) in equal chunks. */
+struct items {
+    struct backend *b;
+    void (*run)(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker);
+    uint32_t layer, n, per_chunk;
+};
+
+static void run_items(void *arg, uint32_t chunk, uint32_t worker) {
+    const struct items *items = arg;
+    uint32_t begin = chunk * items->per_chunk;
+    uint32_t end = items->n - begin < items->per_chunk ? items->n : begin + items->per_chunk;
+    for (uint32_t i = begin; i < end; i++)
+        items->run(items->b, items->layer, i, worker);
+}
+
+/* Runs items 0 .. n - 1; `values` is the work of one. */
+static void share_items(struct items items, uint64_t values) {
+    uint32_t threads = pool_threads(items.b->pool);
+    if (items.n == 0)
+        return;
+    items.per_chunk = items.n;
+    if (threads > 1 && items.n > 1 && values * items.n >= 2 * CHUNK_VALUES) {
+        uint64_t least = (CHUNK_VALUES + values - 1) / values;
+        uint64_t even = (items.n + threads * CHUNKS_PER_THREAD - 1) / (threads * CHUNKS_PER_THREAD);
+        uint64_t per = least > even ? least : even;
+        items.per_chunk = per < items.n ? (uint32_t)per : items.n;
+    }
+    pool_run(items.b->pool, run_items, &items, (items.n - 1) / items.per_chunk + 1);
+}
+
+static void each_row(struct backend *b, uint32_t layer, uint64_t values,
+                     void (*run)(struct backend *, uint32_t, uint32_t, uint32_t)) {
+    share_items((struct items){b, run, layer, b->pass->n_rows, 0}, values);
+}
+
+/* Products that read the same input, shared out together. */
+struct products {
+    const struct cpu_isa *isa;
+    struct cpu_product part[3];
+    uint32_t per_chunk[3]; /* groups */
+    uint32_t end[3];       /* chunk after the part's last */
+};
+
+static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker) {
+    (void)worker;
+    const struct products *job = arg;
+    uint32_t i = 0;
+    while (chunk >= job->end[i])
+        i++;
+    struct cpu_product part = job->part[i];
+    uint32_t groups = part.group1;
+    part.group0 = (chunk - (i > 0 ? job->end[i - 1] : 0)) * job->per_chunk[i];
+    part.group1 = groups - part.group0 < job->per_chunk[i] ? groups
+                                                           : part.group0 + job->per_chunk[i];
+    job->isa->product(&part);
+}
+
+static struct cpu_product product(const struct cpu_matrix *matrix, const struct cpu_input *x,
+                                  uint32_t n_rows, float *y, uint32_t stride) {
+    return (struct cpu_product){.matrix = matrix, .x = x, .y = y, .stride = stride,
+                                .row1 = n_rows, .group1 = matrix->groups};
+}
+
+static void multiply(struct backend *b, struct products *job, uint32_t n) {
+    uint32_t threads = pool_threads(b->pool), chunks = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct cpu_product *part = &job->part[i];
+        uint32_t groups = part->group1, per = groups;
+        if (threads > 1) {
+            uint64_t macs = (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
+            uint64_t least = (CHUNK_MACS + macs - 1) / macs;
+            uint64_t even = groups / (threads * CHUNKS_PER_THREAD);
+            uint64_t want = ((least > even ? least : even) + 3) / 4 * 4;
+            per = want < groups ? (uint32_t)want : groups;
+        }
+        job->per_chunk[i] = per;
+        chunks += (groups + per - 1) / per;
+        job->end[i] = chunks;
+    }
+    job->isa = b->isa;
+    pool_run(b->pool, run_product_chunk, job, chunks);
+}
+
+/* ---- poisoned rows ---------------------------------------------------------------------------- */
+
+/* Rows marked bad, and later rows of their sequences, are poisoned at this layer; their residual
+ * becomes 0, so that what is still computed for them stays tame. */
+static void poison_bad(struct backend *b, uint32_t layer) {
+    struct cpu_buffers *u = &b->buffers;
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        uint32_t *first = &u->sequence_poisoned[b->pass->rows[r].sequence];
+        if (u->poisoned[r] != CPU_SOUND || (!u->bad[r] && *first == CPU_SOUND))
+            continue;
+        if (*first == CPU_SOUND)
+            *first = layer;
+        u->poisoned[r] = layer;
+        memset(u->x + (size_t)r * u->embd, 0, u->embd * sizeof(float));
+    }
+}
+
+/* ---- operations on a row ---------------------------------------------------------------------- */
+
+static void quantize(const struct backend *b, const struct cpu_input *x, uint32_t row, uint32_t n) {
+    size_t at = (size_t)row * x->stride;
+    b->isa->quantize(x->f + at, n, x->q + at, x->d + at / CPU_BLOCK, x->sum + at / CPU_BLOCK);
+}
+
+static bool quantized(const struct cpu_matrix *m) {
+    return m->file.type == QUANT_Q8_0 || m->file.type == QUANT_Q4_0;
+}
+
+static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)layer, (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    const struct row *row = &b->pass->rows[r];
+    float *x = u->x + (size_t)r * u->embd;
+    if (b->embedding.packed)
+        repack_row(&b->embedding, row->token, x);
+    else
+        ref_matrix_row(&b->embedding.file, row->token, x);
+    uint32_t n = b->model->rope_dim;
+    rope_row(b->rope, n, row->position, u->cs + (size_t)r * n, u->sn + (size_t)r * n);
+}
+
+static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    const struct cpu_layer *l = &b->layers[layer];
+    uint32_t n = b->model->n_embd;
+    size_t at = (size_t)r * u->embd;
+    b->isa->norm(u->x + at, l->attn_norm, n, b->model->rms_eps, u->norm.f + at);
+    if (quantized(&l->q) || quantized(&l->k) || quantized(&l->v))
+        quantize(b, &u->norm, r, n);
+}
+
+static uint8_t *page_of(const struct backend *b, const struct row *row) {
+    const uint32_t *pages = b->pass->sequences[row->sequence].pages;
+    return b->kv_memory + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes;
+}
+
+static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    const float *cs = u->cs + (size_t)r * m->rope_dim, *sn = u->sn + (size_t)r * m->rope_dim;
+    float *q = u->q + (size_t)r * u->heads;
+    float *k = u->k + (size_t)r * u->heads_kv, *v = u->v + (size_t)r * u->heads_kv;
+    b->isa->rotate(q, m->n_head, m->head_dim, cs, sn);
+    b->isa->rotate(k, m->n_head_kv, m->head_dim, cs, sn);
+    uint32_t n_kv = m->n_head_kv * m->head_dim;
+    u->bad[r] = !(b->isa->finite(q, m->n_head * m->head_dim) && b->isa->fits_f16(k, n_kv) &&
+                  b->isa->fits_f16(v, n_kv));
+    const struct row *row = &b->pass->rows[r];
+    if (!u->bad[r] && u->poisoned[r] == CPU_SOUND)
+        b->isa->append(&b->kv, page_of(b, row), layer, row->position % KV_PAGE_POSITIONS, k, v);
+}
+
+static void attention_out_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)layer, (void)worker;
+    quantize(b, &b->buffers.attention, r, b->model->n_head * b->model->head_dim);
+}
+
+static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    const struct cpu_layer *l = &b->layers[layer];
+    uint32_t n = b->model->n_embd;
+    size_t at = (size_t)r * u->embd;
+    b->isa->norm(u->h + at, l->ffn_norm, n, b->model->rms_eps, u->norm.f + at);
+    if (quantized(&l->gate) || quantized(&l->up))
+        quantize(b, &u->norm, r, n);
+}
+
+static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    uint32_t n = b->model->n_ff;
+    size_t at = (size_t)r * u->ff;
+    b->isa->silu_mul(u->gate + at, u->up + at, n, u->ffn.f + at);
+    if (quantized(&b->layers[layer].down))
+        quantize(b, &u->ffn, r, n);
+}
+
+static void end_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+    (void)layer, (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    u->bad[r] = !b->isa->finite(u->x + (size_t)r * u->embd, b->model->n_embd);
+}
+
+/* ---- attention -------------------------------------------------------------------------------- */
+
+/* A tile is a run of rows of one sequence; with the heads of one KV head it is one item. */
+static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker) {
+    struct cpu_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    uint32_t tile = item / m->n_head_kv, head_kv = item % m->n_head_kv;
+    uint32_t begin = u->tile[tile], end = u->tile[tile + 1], share = m->n_head / m->n_head_kv;
+    struct cpu_attend a = {
+        .kv = &b->kv,
+        .memory = b->kv_memory,
+        .pages = b->pass->sequences[b->pass->rows[begin].sequence].pages,
+        .layer = layer,
+        .head_kv = head_kv,
+        .scale = b->scale,
+        .scratch = u->attend_scratch + (size_t)worker * CPU_ATTEND_SCRATCH,
+    };
+    for (uint32_t r = begin; r < end; r++) {
+        for (uint32_t h = head_kv * share; h < (head_kv + 1) * share; h++) {
+            size_t at = (size_t)r * u->heads + (size_t)h * m->head_dim;
+            a.position[a.n] = b->pass->rows[r].position;
+            a.q[a.n] = u->q + at;
+            a.out[a.n++] = u->attention.f + at;
+            if (a.n == CPU_QUERIES) {
+                b->isa->attend(&a);
+                a.n = 0;
+            }
+        }
+    }
+    if (a.n > 0)
+        b->isa->attend(&a);
+}
+
+static void find_tiles(struct backend *b) {
+    const struct pass *pass = b->pass;
+    uint32_t *tile = b->buffers.tile, n = 0;
+    for (uint32_t r = 0; r < pass->n_rows; r++) {
+        if (n == 0 || pass->rows[r].sequence != pass->rows[r - 1].sequence ||
+            r - tile[n - 1] == b->tile_rows)
+            tile[n++] = r;
+    }
+    tile[n] = pass->n_rows;
+    b->n_tiles = n;
+}
+
+static void attend(struct backend *b, uint32_t layer) {
+    const struct model *m = b->model;
+    uint64_t positions = 0;
+    for (uint32_t r = 0; r < b->pass->n_rows; r++)
+        positions += b->pass->rows[r].position + 1;
+    uint32_t n = b->n_tiles * m->n_head_kv;
+    uint64_t values = positions * m->n_head * m->head_dim / 4 / n + 1;
+    share_items((struct items){b, attend_item, layer, n, 0}, values);
+}
+
+/* ---- layers and head -------------------------------------------------------------------------- */
+
+static void run_layer(struct backend *b, uint32_t layer) {
+    const struct cpu_layer *l = &b->layers[layer];
+    struct cpu_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    uint32_t n = b->pass->n_rows;
+    struct products job;
+
+    each_row(b, layer, m->n_embd, attn_norm_row);
+    job.part[0] = product(&l->q, &u->norm, n, u->q, u->heads);
+    job.part[1] = product(&l->k, &u->norm, n, u->k, u->heads_kv);
+    job.part[2] = product(&l->v, &u->norm, n, u->v, u->heads_kv);
+    multiply(b, &job, 3);
+    each_row(b, layer, u->heads, append_row);
+    poison_bad(b, layer);
+    attend(b, layer);
+    if (quantized(&l->o))
+        each_row(b, layer, u->heads, attention_out_row);
+    job.part[0] = product(&l->o, &u->attention, n, u->h, u->embd);
+    job.part[0].residual = u->x;
+    multiply(b, &job, 1);
+
+    each_row(b, layer, m->n_embd, ffn_norm_row);
+    job.part[0] = product(&l->gate, &u->norm, n, u->gate, u->ff);
+    job.part[1] = product(&l->up, &u->norm, n, u->up, u->ff);
+    multiply(b, &job, 2);
+    each_row(b, layer, (uint64_t)m->n_ff * 2, silu_row);
+    job.part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
+    job.part[0].residual = u->h;
+    multiply(b, &job, 1);
+    each_row(b, layer, m->n_embd / 4 + 1, end_row);
+    poison_bad(b, layer);
+}
+
+static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker) {
+    (void)layer, (void)worker;
+    struct cpu_buffers *u = &b->buffers;
+    uint32_t n = b->model->n_embd;
+    const float *x = u->x + (size_t)u->wanted[i] * u->embd;
+    b->isa->norm(x, b->output_norm, n, b->model->rms_eps, u->head.f + (size_t)i * u->embd);
+    if (quantized(&b->head))
+        quantize(b, &u->head, i, n);
+}
+
+static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker) {
+    struct cpu_buffers *u = &b->buffers;
+    uint32_t r = u->wanted[i], n_vocab = b->model->n_vocab;
+    const struct row *row = &b->pass->rows[r];
+    const struct pass_sequence *s = &b->pass->sequences[row->sequence];
+    struct row_result *result = &b->pass->results[r];
+    float *logits = u->logits + (size_t)i * u->vocab;
+    if (result->status)
+        return;
+    result->layer = layer;
+    if (!b->isa->canonical_logits(logits, n_vocab)) {
+        result->status = -EDOM;
+        return;
+    }
+    if (row->wants & ROW_LOGITS)
+        memcpy(result->logits, logits, n_vocab * sizeof(float));
+    if (row->wants & ROW_PICK)
+        result->status = pick_token(s->pick, logits, n_vocab, s->tokens, row->position + 1,
+                                    s->prompt_length, u->pick[worker], &result->pick);
+}
+
+static void run_head(struct backend *b) {
+    struct cpu_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    uint32_t n = b->n_wanted;
+    if (n == 0)
+        return;
+    share_items((struct items){b, head_norm_row, 0, n, 0}, m->n_embd);
+    struct products job;
+    job.part[0] = product(&b->head, &u->head, n, u->logits, u->vocab);
+    multiply(b, &job, 1);
+    share_items((struct items){b, pick_row, m->n_layer, n, 0}, m->n_vocab);
+}
+
+/* ---- a pass ----------------------------------------------------------------------------------- */
+
+static void begin_pass(struct backend *b) {
+    const struct pass *pass = b->pass;
+    struct cpu_buffers *u = &b->buffers;
+    b->n_wanted = 0;
+    for (uint32_t s = 0; s < pass->n_sequences; s++)
+        u->sequence_poisoned[s] = CPU_SOUND;
+    for (uint32_t r = 0; r < pass->n_rows; r++) {
+        u->poisoned[r] = CPU_SOUND;
+        if (pass->rows[r].wants)
+            u->wanted[b->n_wanted++] = r;
+        if (pass->rows[r].position % KV_PAGE_POSITIONS == 0)
+            memset(page_of(b, &pass->rows[r]), 0, b->kv.page_bytes);
+    }
+    find_tiles(b);
+}
+
+static void report_poison(struct backend *b) {
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        struct row_result *result = &b->pass->results[r];
+        uint32_t layer = b->buffers.poisoned[r];
+        result->status = layer == CPU_SOUND ? 0 : -EDOM;
+        result->layer = layer == CPU_SOUND ? 0 : layer;
+    }
+}
+
+void cpu_pass_run(struct backend *b, const struct pass *pass) {
+    uint32_t mode = pool_float_mode();
+    b->pass = pass;
+    begin_pass(b);
+    each_row(b, 0, b->model->n_embd, begin_row);
+    for (uint32_t layer = 0; layer < b->model->n_layer; layer++)
+        run_layer(b, layer);
+    report_poison(b);
+    run_head(b);
+    b->pass = NULL;
+    pool_float_restore(mode);
+}
+
+static int refuse(struct backend *b, const char *what, uint32_t row) {
+    snprintf(b->error, sizeof b->error, "pass refused: row %u: %s", row, what);
+    return -EINVAL;
+}
+
+/* Pages [begin, end) of a sequence. */
+static bool pages_exist(const struct backend *b, const uint32_t *pages, uint32_t begin,
+                        uint32_t end) {
+    for (uint32_t i = begin; i < end; i++) {
+        if (pages[i] >= b->limits.pages)
+            return false;
+    }
+    return true;
+}
+
+static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uint32_t *n_wanted) {
+    const struct row *row = &pass->rows[r];
+    if (row->sequence >= pass->n_sequences)
+        return refuse(b, "its sequence is not in the pass", r);
+    if (row->position >= b->limits.context)
+        return refuse(b, "its position is beyond the context", r);
+    if (row->token >= b->model->n_vocab)
+        return refuse(b, "its token is not in the vocabulary", r);
+    const struct pass_sequence *s = &pass->sequences[row->sequence];
+    uint32_t *next = &b->buffers.next_position[row->sequence];
+    bool first = *next == UINT32_MAX;
+    if (!first && *next != row->position)
+        return refuse(b, "positions of its sequence do not follow each other", r);
+    *next = row->position + 1;
+    uint32_t page = row->position / KV_PAGE_POSITIONS;
+    if (!pages_exist(b, s->pages, first ? 0 : page, page + 1))
+        return refuse(b, "a page of its sequence does not exist", r);
+    if ((row->wants & ROW_LOGITS) && !pass->results[r].logits)
+        return refuse(b, "logits wanted, but no buffer for them", r);
+    if ((row->wants & ROW_PICK) && (!s->pick || !s->tokens))
+        return refuse(b, "a pick wanted, but no parameters or tokens", r);
+    *n_wanted += row->wants != 0;
+    return 0;
+}
+
+int cpu_pass_check(struct backend *b, const struct pass *pass) {
+    uint32_t n_wanted = 0;
+    if (pass->n_rows == 0 || pass->n_rows > b->limits.rows || pass->n_sequences > b->limits.rows)
+        return refuse(b, "the pass has no rows, or more rows or sequences than the limit",
+                      pass->n_rows);
+    for (uint32_t s = 0; s < pass->n_sequences; s++)
+        b->buffers.next_position[s] = UINT32_MAX;
+    for (uint32_t r = 0; r < pass->n_rows; r++) {
+        int rc = check_row(b, pass, r, &n_wanted);
+        if (rc)
+            return rc;
+    }
+    if (n_wanted > b->limits.picks)
+        return refuse(b, "more rows with wants than the limit", n_wanted);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * ref: the reference operations, split over ref_ops.c, ref_product.c and ref_attend.c. Plain C in
+ * the order of kernels/NUMERICS.md, one statement per line of the page; slow on purpose. Any thread,
+ * owns nothing. Other files reach them through cpu_isa_ref; SIMD files also use single ones where
+ * there is nothing to gain.
+ */
+#ifndef HEARTH_KERNELS_CPU_REF_H
+#define HEARTH_KERNELS_CPU_REF_H
+
+#include "kernels/cpu/cpu.h"
+
+void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y);
+void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
+void ref_product(const struct cpu_product *p);
+void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
+bool ref_finite(const float *x, uint32_t n);
+bool ref_fits_f16(const float *x, uint32_t n);
+void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                const float *k, const float *v);
+void ref_attend(const struct cpu_attend *a);
+void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
+bool ref_canonical_logits(float *x, uint32_t n);
+
+/* x [cols] = row `row` of a matrix as it lies in the file (NUMERICS.md, "Embedding"). */
+void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x);
+
+#endif

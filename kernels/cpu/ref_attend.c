@@ -1,0 +1,82 @@
+/* NUMERICS.md, "Attention", one query at a time. */
+#include "kernels/cpu/ref.h"
+
+#include <math.h>
+
+#include "kernels/num.h"
+
+/* K or V of one position, as they lie in its page. */
+struct at {
+    const uint16_t *k; /* [head_dim], 32 apart */
+    const uint16_t *v; /* [head_dim] */
+};
+
+static struct at locate(const struct cpu_attend *a, uint32_t t) {
+    const struct kv_geometry *kv = a->kv;
+    uint32_t slot = t % KV_PAGE_POSITIONS;
+    const uint8_t *page = a->memory + a->pages[t / KV_PAGE_POSITIONS] * kv->page_bytes;
+    const uint8_t *k = page + kv_k_offset(kv, a->layer, a->head_kv);
+    const uint8_t *v = page + kv_v_offset(kv, a->layer, a->head_kv);
+    return (struct at){(const uint16_t *)(const void *)k + slot,
+                       (const uint16_t *)(const void *)v + slot * kv->head_dim};
+}
+
+static float score(const struct cpu_attend *a, const float *q, uint32_t t) {
+    const uint16_t *k = locate(a, t).k;
+    float acc = 0.0f;
+    for (uint32_t d = 0; d < a->kv->head_dim; d++)
+        acc = fmaf(q[d], num_f32_from_f16(k[d * KV_PAGE_POSITIONS]), acc);
+    return acc * a->scale;
+}
+
+/* One split, positions [begin, end): its m, l and o [head_dim]. e [256] is scratch. */
+static void split(const struct cpu_attend *a, const float *q, uint32_t begin, uint32_t end,
+                  float *e, float *ret_m, float *ret_l, float *o) {
+    float m = -INFINITY;
+    for (uint32_t t = begin; t < end; t++) {
+        e[t - begin] = score(a, q, t);
+        m = e[t - begin] > m ? e[t - begin] : m;
+    }
+    float l[32] = {0};
+    for (uint32_t d = 0; d < a->kv->head_dim; d++)
+        o[d] = 0.0f;
+    for (uint32_t t = begin; t < end; t++) {
+        float w = num_exp(e[t - begin] - m);
+        l[t % 32] = l[t % 32] + w;
+        const uint16_t *v = locate(a, t).v;
+        for (uint32_t d = 0; d < a->kv->head_dim; d++)
+            o[d] = fmaf(w, num_f32_from_f16(v[d]), o[d]);
+    }
+    for (uint32_t stride = 16; stride > 0; stride /= 2) {
+        for (uint32_t j = 0; j < stride; j++)
+            l[j] = l[j] + l[j + stride];
+    }
+    *ret_m = m;
+    *ret_l = l[0];
+}
+
+static void query(const struct cpu_attend *a, uint32_t i) {
+    uint32_t n = a->position[i] + 1, head_dim = a->kv->head_dim;
+    float *scores = a->scratch, *o = scores + CPU_SPLIT, *part = o + CPU_MAX_HEAD;
+    float big_m, big_l, m, l;
+    split(a, a->q[i], 0, n < CPU_SPLIT ? n : CPU_SPLIT, scores, &big_m, &big_l, o);
+    for (uint32_t begin = CPU_SPLIT; begin < n; begin += CPU_SPLIT) {
+        uint32_t end = n - begin < CPU_SPLIT ? n : begin + CPU_SPLIT;
+        split(a, a->q[i], begin, end, scores, &m, &l, part);
+        float max = big_m > m ? big_m : m;
+        float ea = num_exp(big_m - max);
+        float eb = num_exp(m - max);
+        big_l = fmaf(big_l, ea, l * eb);
+        for (uint32_t d = 0; d < head_dim; d++)
+            o[d] = fmaf(o[d], ea, part[d] * eb);
+        big_m = max;
+    }
+    float r = 1.0f / big_l;
+    for (uint32_t d = 0; d < head_dim; d++)
+        a->out[i][d] = o[d] * r;
+}
+
+void ref_attend(const struct cpu_attend *a) {
+    for (uint32_t i = 0; i < a->n; i++)
+        query(a, i);
+}

@@ -1,0 +1,121 @@
+/* NUMERICS.md, "RMSNorm", "Activations of a quantized matrix", "Rotary embedding", "KV", "One pass". */
+#include "kernels/cpu/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/num.h"
+
+void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y) {
+    float s[128] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        s[i % 128] = fmaf(x[i], x[i], s[i % 128]);
+    for (uint32_t stride = 64; stride > 0; stride /= 2) {
+        for (uint32_t j = 0; j < stride; j++)
+            s[j] = s[j] + s[j + stride];
+    }
+    float mean = s[0] / (float)n;
+    float r = 1.0f / sqrtf(mean + eps);
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (x[i] * r) * w[i];
+}
+
+/* rint of a value clamped to -127 .. 127; a NaN, whose block is not finite anyway, gives -127. */
+static int8_t round_clamped(float v) {
+    if (v >= 127.0f)
+        return 127;
+    if (!(v > -127.0f))
+        return -127;
+    float t = v + 0x1.8p+23f; /* |v| < 2^22: rounds to an integer, nearest even */
+    return (int8_t)(t - 0x1.8p+23f);
+}
+
+static void quantize_block(const float *x, int8_t *q, float *d, int32_t *sum) {
+    uint32_t m = 0;
+    for (int i = 0; i < CPU_BLOCK; i++) {
+        uint32_t magnitude = num_bits(x[i]) & 0x7fffffffu;
+        m = magnitude > m ? magnitude : m;
+    }
+    float amax = num_float(m);
+    *sum = 0;
+    if (amax < 0x1p-100f) {
+        *d = 0.0f;
+        memset(q, 0, CPU_BLOCK);
+        return;
+    }
+    *d = amax / 127.0f;
+    float f = 127.0f / amax;
+    for (int i = 0; i < CPU_BLOCK; i++) {
+        q[i] = round_clamped(x[i] * f);
+        *sum += q[i];
+    }
+}
+
+void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum) {
+    for (uint32_t b = 0; b < n / CPU_BLOCK; b++)
+        quantize_block(x + b * CPU_BLOCK, q + b * CPU_BLOCK, d + b, sum + b);
+}
+
+void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn) {
+    for (uint32_t h = 0; h < heads; h++, x += head_dim) {
+        for (uint32_t i = 0; i < head_dim; i += 2) {
+            float a = x[i], b = x[i + 1], c = cs[i], s = sn[i + 1];
+            x[i] = fmaf(a, c, -(b * s));
+            x[i + 1] = fmaf(b, c, a * s);
+        }
+    }
+}
+
+bool ref_finite(const float *x, uint32_t n) {
+    bool all = true;
+    for (uint32_t i = 0; i < n; i++)
+        all &= (num_bits(x[i]) & 0x7fffffffu) < 0x7f800000u;
+    return all;
+}
+
+bool ref_fits_f16(const float *x, uint32_t n) {
+    bool all = true;
+    for (uint32_t i = 0; i < n; i++)
+        all &= (num_bits(x[i]) & 0x7fffffffu) < 0x477ff000u; /* 65520 rounds to infinity */
+    return all;
+}
+
+void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                const float *k, const float *v) {
+    for (uint32_t h = 0; h < kv->n_head_kv; h++) {
+        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h));
+        uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h));
+        for (uint32_t d = 0; d < kv->head_dim; d++) {
+            kh[d * KV_PAGE_POSITIONS + slot] = num_f16_from_f32(*k++);
+            vh[slot * kv->head_dim + d] = num_f16_from_f32(*v++);
+        }
+    }
+}
+
+void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m) {
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = num_silu(g[i]) * u[i];
+}
+
+bool ref_canonical_logits(float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] + 0.0f;
+    return ref_finite(x, n);
+}
+
+static bool always(void) { return true; }
+
+const struct cpu_isa cpu_isa_ref = {
+    .name = "ref",
+    .usable = always,
+    .norm = ref_norm,
+    .quantize = ref_quantize,
+    .product = ref_product,
+    .rotate = ref_rotate,
+    .finite = ref_finite,
+    .fits_f16 = ref_fits_f16,
+    .append = ref_append,
+    .attend = ref_attend,
+    .silu_mul = ref_silu_mul,
+    .canonical_logits = ref_canonical_logits,
+};

@@ -1,0 +1,24 @@
+/*
+ * rope: the tables of the rotary embedding and the rotation of one position (NUMERICS.md, "Rotary
+ * embedding"). Tables are built once at open, in f64 with + - * / and fma alone, so that every
+ * machine builds the same bits; no libm. Any thread; the caller owns the memory.
+ */
+#ifndef HEARTH_KERNELS_CPU_ROPE_H
+#define HEARTH_KERNELS_CPU_ROPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ROPE_LOW = 256 };
+
+/* Floats of the tables for positions below context: cos and sin, 256 low and the high entries. */
+size_t rope_table_floats(uint32_t rope_dim, uint32_t context);
+
+/* Fills table [rope_table_floats]. rope_dim even, base > 0. */
+void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base);
+
+/* The rotation of one position for cpu_isa.rotate: cs [rope_dim] holds c of pair i twice, sn
+ * [rope_dim] -s and s. */
+void rope_row(const float *table, uint32_t rope_dim, uint32_t position, float *cs, float *sn);
+
+#endif

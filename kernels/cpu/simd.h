@@ -1,0 +1,56 @@
+/*
+ * simd: the operations of an instruction set, one declaration for both: SIMD_OPERATIONS(avx2) and
+ * SIMD_OPERATIONS(avx512). Bodies are in simd_ops.h, simd_product.h and simd_attend.h, written once
+ * over vec.h; integer products differ by instruction set and are in blocks_*.c.
+ */
+#ifndef HEARTH_KERNELS_CPU_SIMD_H
+#define HEARTH_KERNELS_CPU_SIMD_H
+
+#include "kernels/cpu/cpu.h"
+
+#define SIMD_OPERATIONS(isa)                                                                       \
+    void simd_norm_##isa(const float *x, const float *w, uint32_t n, float eps, float *y);         \
+    void simd_quantize_##isa(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);       \
+    void simd_product_##isa(const struct cpu_product *p);                                          \
+    void simd_rotate_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs,           \
+                           const float *sn);                                                       \
+    bool simd_finite_##isa(const float *x, uint32_t n);                                            \
+    bool simd_fits_f16_##isa(const float *x, uint32_t n);                                          \
+    void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \
+                           uint32_t slot, const float *k, const float *v);                         \
+    void simd_attend_##isa(const struct cpu_attend *a);                                            \
+    void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
+    bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
+    extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa
+
+/* A tile: some groups of 16 outputs by some rows of the input, over one segment of it. */
+struct tile {
+    const uint8_t *w;      /* the segment in the first group */
+    size_t group_bytes;    /* from a group to the next */
+    const float *x;        /* float types: [rows][stride] from the segment's first input */
+    const int8_t *q;       /* quantized types: the same as blocks */
+    const float *d;        /* [rows][stride / 32] */
+    const int32_t *sum;    /* [rows][stride / 32] */
+    size_t stride;
+    uint32_t n;            /* inputs of the segment, or blocks */
+    float *y;              /* [rows][y_stride], from the first group's first output */
+    const float *residual; /* like y; only with the last segment, else NULL */
+    size_t y_stride;
+    bool first;            /* the first segment: y is set, not added to */
+};
+
+typedef void tile_run(const struct tile *tile);
+
+enum { TILE_ROWS = 6 };
+
+/* The tiles of a type: run[i][r - 1] does 1 << i groups by r rows; NULL where there is none. */
+struct tile_set {
+    uint32_t max_rows;           /* most rows of a tile */
+    uint32_t groups[TILE_ROWS];  /* by rows - 1: log2 of the groups that fill the registers best */
+    tile_run *run[3][TILE_ROWS];
+};
+
+SIMD_OPERATIONS(avx2);
+SIMD_OPERATIONS(avx512);
+
+#endif

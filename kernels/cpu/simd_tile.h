@@ -1,0 +1,73 @@
+/*
+ * simd_tile: what tiles of every type share: their shapes, their end, the size of a segment.
+ * Included by simd_product.h and blocks_*.c.
+ */
+#ifndef HEARTH_KERNELS_CPU_SIMD_TILE_H
+#define HEARTH_KERNELS_CPU_SIMD_TILE_H
+
+#include "kernels/cpu/repack.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/vec.h"
+
+enum {
+    PARTS = CPU_LANES / VEC, /* vectors of a group */
+    MAX_ACC = 12,            /* accumulators of the largest tile */
+};
+
+/* Bytes of a whole segment in a group. */
+ALWAYS_INLINE size_t segment_size(uint32_t type) {
+    switch (type) {
+    case QUANT_F32:
+        return (size_t)CPU_SEGMENT * CPU_LANES * 4;
+    case QUANT_Q8_0:
+        return (size_t)CPU_SEGMENT / CPU_BLOCK * (REPACK_Q8_BLOCK + REPACK_SCALES);
+    case QUANT_Q4_0:
+        return (size_t)CPU_SEGMENT / CPU_BLOCK * (REPACK_Q4_BLOCK + REPACK_SCALES);
+    default:
+        return (size_t)CPU_SEGMENT * CPU_LANES * 2;
+    }
+}
+
+/* y = seg, or y = y + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
+ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < groups * PARTS; i++) {
+            size_t at = (size_t)r * t->y_stride + (size_t)i * VEC;
+            vf y = acc[r * groups * PARTS + i];
+            if (!t->first)
+                y = v_add(v_load(t->y + at), y);
+            if (t->residual)
+                y = v_add(y, v_load(t->residual + at));
+            v_store(t->y + at, y);
+        }
+    }
+}
+
+/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. */
+#if defined(__AVX512F__)
+#define TILE_SHAPES(shape, type)                                                                   \
+    shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 1, 5)      \
+    shape(type, 1, 6) shape(type, 2, 1) shape(type, 2, 2) shape(type, 2, 3) shape(type, 2, 4)      \
+    shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 1) shape(type, 4, 2) shape(type, 4, 3)
+#define TILE_SET(type)                                                                             \
+    {                                                                                              \
+        .max_rows = 6, .groups = {2, 2, 2, 1, 1, 1},                                               \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4, type##_1x5, type##_1x6},          \
+                {type##_2x1, type##_2x2, type##_2x3, type##_2x4, type##_2x5, type##_2x6},          \
+                {type##_4x1, type##_4x2, type##_4x3}},                                             \
+    }
+#else
+#define TILE_SHAPES(shape, type)                                                                   \
+    shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 2, 1)      \
+    shape(type, 2, 2) shape(type, 4, 1)
+#define TILE_SET(type)                                                                             \
+    {                                                                                              \
+        .max_rows = 4, .groups = {2, 1, 0, 0},                                                     \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4}, {type##_2x1, type##_2x2},        \
+                {type##_4x1}},                                                                     \
+    }
+#endif
+
+#endif
