@@ -176,8 +176,8 @@ static const struct vocab_name *find_name(struct vocab_string s)
     return NULL;
 }
 
-/* Finds roles by text where the file names none, and which tokens end a generation. A token found
- * so is a control token, whatever the file calls it. */
+/* Finds roles by text where the file names none, and which tokens end a generation. A token that
+ * ends a turn, or got its role so, is a control token, whatever the file calls it. */
 static void resolve_named_roles(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
@@ -190,7 +190,7 @@ static void resolve_named_roles(struct build *b)
             continue;
         if (n->end)
             b->ends[i] = VOCAB_ENTRY_END;
-        if (n->end && (n->role == VOCAB_EOT || n->role == VOCAB_EOM || n->role == VOCAB_ROLE_COUNT))
+        if (n->role == VOCAB_EOT || n->role == VOCAB_EOM)
             b->types[i] = VOCAB_TYPE_CONTROL;
         if (best[n->role] == NULL || n < best[n->role]) {
             best[n->role] = n;

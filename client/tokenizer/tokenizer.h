@@ -36,9 +36,11 @@ void token_list_fini(struct token_list *l);
 /* Appends one id. 0 or -ENOMEM. */
 int token_list_push(struct token_list *l, uint32_t id);
 
+#define TOKENIZE_MAX_BYTES (64u << 20)
+
 /* Appends the ids of text[0, bytes) to *out. Returns 0; -ENOMEM; -EILSEQ where a character has no
- * token and the vocabulary no <unk>; -E2BIG for a text over 1 GiB; with one line in err. On an
- * error *out is as it was. */
+ * token and the vocabulary no <unk>; -E2BIG for a text over TOKENIZE_MAX_BYTES; -EINVAL for a
+ * damaged vocabulary; with one line in err. On an error *out is as it was. */
 int tokenize(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
              struct token_list *out, char *err, size_t err_bytes);
 

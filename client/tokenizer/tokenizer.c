@@ -1,0 +1,114 @@
+#include "client/tokenizer/tokenizer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/tokenizer/bpe.h"
+#include "client/tokenizer/spm.h"
+
+void token_list_init(struct token_list *l)
+{
+    *l = (struct token_list){0};
+}
+
+void token_list_fini(struct token_list *l)
+{
+    free(l->ids);
+    *l = (struct token_list){0};
+}
+
+int token_list_push(struct token_list *l, uint32_t id)
+{
+    if (l->n == l->capacity) {
+        size_t capacity = l->capacity < 32 ? 64 : 2 * l->capacity;
+        uint32_t *ids = realloc(l->ids, capacity * sizeof *ids);
+        if (ids == NULL)
+            return -ENOMEM;
+        l->ids = ids;
+        l->capacity = capacity;
+    }
+    l->ids[l->n++] = id;
+    return 0;
+}
+
+/* The next special token in text[at, bytes): its id with *ret_at and *ret_bytes; VOCAB_NONE and
+ * *ret_at = bytes where there is none. The leftmost wins, of several there the longest. */
+static uint32_t find_special(const struct vocab *v, const char *text, size_t bytes, size_t at,
+                             bool control, size_t *ret_at, size_t *ret_bytes)
+{
+    for (; at < bytes; at++) {
+        uint32_t id = vocab_match_special(v, text + at, bytes - at, control, ret_bytes);
+        if (id != VOCAB_NONE) {
+            *ret_at = at;
+            return id;
+        }
+    }
+    *ret_at = bytes;
+    return VOCAB_NONE;
+}
+
+/* Goes over the text: a piece without special tokens, a special token, the next piece. */
+static int tokenize_pieces(struct merge *m, const char *text, size_t bytes, unsigned flags,
+                           struct token_list *out, size_t *ret_byte)
+{
+    const struct vocab *v = m->vocab;
+    bool control = (flags & TOKENIZE_PARSE_SPECIAL) != 0;
+    bool prefix = (v->flags & VOCAB_ADD_SPACE_PREFIX) != 0;
+    bool after_special = (flags & TOKENIZE_CONTINUE) == 0; /* the beginning counts as one */
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < bytes;) {
+        size_t stop, n = 0;
+        uint32_t special = find_special(v, text, bytes, at, control, &stop, &n);
+        if (stop > at) {
+            if (v->model == VOCAB_MODEL_SPM)
+                rc = spm_tokenize(m, text + at, stop - at, prefix && after_special, out, ret_byte);
+            else
+                rc = bpe_tokenize(m, text + at, stop - at, out, ret_byte);
+            *ret_byte += at;
+            after_special = false;
+        }
+        if (rc == 0 && special != VOCAB_NONE) {
+            rc = token_list_push(out, special);
+            after_special = true;
+        }
+        at = stop + n;
+    }
+    return rc;
+}
+
+static int push_role(const struct vocab *v, enum vocab_role role, struct token_list *out)
+{
+    uint32_t id = vocab_special(v, role);
+    return id == VOCAB_NONE ? 0 : token_list_push(out, id);
+}
+
+int tokenize(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
+             struct token_list *out, char *err, size_t err_bytes)
+{
+    if (bytes > TOKENIZE_MAX_BYTES) {
+        snprintf(err, err_bytes, "the text is %zu bytes long; at most %u are tokenized at once",
+                 bytes, TOKENIZE_MAX_BYTES);
+        return -E2BIG;
+    }
+    struct merge m = {.vocab = v};
+    size_t n_before = out->n, byte = 0;
+    bool specials = (flags & TOKENIZE_ADD_SPECIAL) != 0;
+    int rc = 0;
+    if (specials && (v->flags & VOCAB_ADD_BOS) != 0)
+        rc = push_role(v, VOCAB_BOS, out);
+    if (rc == 0)
+        rc = tokenize_pieces(&m, text, bytes, flags, out, &byte);
+    if (rc == 0 && specials && (v->flags & VOCAB_ADD_EOS) != 0)
+        rc = push_role(v, VOCAB_EOS, out);
+    merge_fini(&m);
+    if (rc != 0)
+        out->n = n_before;
+    if (rc == -ENOMEM)
+        snprintf(err, err_bytes, "not enough memory to tokenize %zu bytes", bytes);
+    else if (rc == -EILSEQ)
+        snprintf(err, err_bytes, "the vocabulary has no token for the text at byte %zu", byte);
+    else if (rc != 0)
+        snprintf(err, err_bytes, "the vocabulary cannot be used to tokenize");
+    return rc;
+}

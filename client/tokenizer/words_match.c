@@ -1,0 +1,389 @@
+#include "client/tokenizer/words_match.h"
+
+#include "client/tokenizer/unicode.h"
+
+#define CLASS(name) (1u << UNICODE_##name)
+
+enum {
+    LETTER = CLASS(LU) | CLASS(LL) | CLASS(LT) | CLASS(LM) | CLASS(LO), /* \p{L} */
+    NUMBER = CLASS(N),                                                  /* \p{N} */
+    MARK = CLASS(M),
+    SPACE = CLASS(SPACE), /* \s */
+    PUNCTUATION = CLASS(P),
+    SYMBOL = CLASS(S),
+    UPPER = CLASS(LU) | CLASS(LT) | CLASS(LM) | CLASS(LO) | CLASS(M), /* [\p{Lu}\p{Lt}\p{Lm}...] */
+    LOWER = CLASS(LL) | CLASS(LM) | CLASS(LO) | CLASS(M), /* [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
+    ANY = 0x7ff,
+};
+
+static size_t run(const uint32_t *c, size_t at, size_t end, uint32_t classes)
+{
+    while (at < end && letter_in(c[at], classes))
+        at++;
+    return at;
+}
+
+static bool is_newline(uint32_t letter)
+{
+    return letter_code(letter) == '\n' || letter_code(letter) == '\r';
+}
+
+static bool is_ascii_letter(uint32_t letter)
+{
+    uint32_t lower = letter_code(letter) | 0x20u;
+    return lower >= 'a' && lower <= 'z';
+}
+
+/* 's|'t|'re|'ve|'m|'ll|'d, in any case if `fold`. */
+static size_t contraction(const uint32_t *c, size_t at, size_t end, bool fold)
+{
+    if (end - at < 2 || letter_code(c[at]) != '\'')
+        return at;
+    uint32_t bit = fold ? 0x20u : 0;
+    uint32_t a = letter_code(c[at + 1]) | bit;
+    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+        return at + 2;
+    if (end - at < 3)
+        return at;
+    uint32_t b = letter_code(c[at + 2]) | bit;
+    bool two = (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l');
+    return two ? at + 3 : at;
+}
+
+/* \s+(?!\S)|\s+: a space before a word is left to it. */
+static size_t spaces(const uint32_t *c, size_t at, size_t end)
+{
+    size_t stop = run(c, at, end, SPACE);
+    return stop < end && stop - at > 1 ? stop - 1 : stop;
+}
+
+/* \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t lines_or_spaces(const uint32_t *c, size_t at, size_t end)
+{
+    size_t stop = run(c, at, end, SPACE);
+    for (size_t p = stop; p > at; p--) {
+        if (is_newline(c[p - 1]))
+            return p;
+    }
+    return spaces(c, at, end);
+}
+
+/* " ?[classes]+[\r\n]*", and "/" among the newlines if `slash`. */
+static size_t signs_and_lines(const uint32_t *c, size_t at, size_t end, uint32_t classes,
+                              bool slash)
+{
+    size_t first = at + (letter_code(c[at]) == ' ');
+    size_t stop = run(c, first, end, classes);
+    if (stop == first)
+        return at;
+    while (stop < end && (is_newline(c[stop]) || (slash && letter_code(c[stop]) == '/')))
+        stop++;
+    return stop;
+}
+
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+size_t words_match_gpt2(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    size_t stop = contraction(c, at, end, false);
+    if (stop > at)
+        return stop;
+    size_t first = at + (letter_code(c[at]) == ' ' && at + 1 < end);
+    static const uint32_t kinds[] = {LETTER, NUMBER, ANY & ~(LETTER | NUMBER | SPACE)};
+    for (int i = 0; i < 3; i++) {
+        if (letter_in(c[first], kinds[i]))
+            return run(c, first, end, kinds[i]);
+    }
+    return spaces(c, at, end);
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}|
+ *  ?[^\s\p{N}letters]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t match_llama(const uint32_t *c, size_t at, size_t end, size_t digits, uint32_t letters)
+{
+    size_t stop = contraction(c, at, end, true);
+    if (stop > at)
+        return stop;
+    if (letter_in(c[at], letters))
+        return run(c, at, end, letters);
+    if (letter_in(c[at], NUMBER))
+        return run(c, at, end - at < digits ? end : at + digits, NUMBER);
+    if (!is_newline(c[at]) && at + 1 < end && letter_in(c[at + 1], letters))
+        return run(c, at + 1, end, letters);
+    stop = signs_and_lines(c, at, end, ANY & ~(letters | NUMBER | SPACE), false);
+    return stop > at ? stop : lines_or_spaces(c, at, end);
+}
+
+size_t words_match_llama3(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return match_llama(c, at, end, 3, LETTER);
+}
+
+size_t words_match_qwen2(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return match_llama(c, at, end, 1, LETTER);
+}
+
+size_t words_match_qwen35(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return match_llama(c, at, end, 1, LETTER | MARK);
+}
+
+/* [UPPER]*[LOWER]+, where letters without case are in both sets: greedy, then back to the last
+ * letter that LOWER can have. */
+static size_t upper_then_lower(const uint32_t *c, size_t at, size_t end)
+{
+    size_t stop = run(c, at, end, UPPER);
+    if (stop < end && letter_in(c[stop], LOWER))
+        return run(c, stop, end, LOWER);
+    while (stop > at && !letter_in(c[stop - 1], LOWER))
+        stop--;
+    return stop;
+}
+
+/* [UPPER]+[LOWER]* */
+static size_t upper_first(const uint32_t *c, size_t at, size_t end)
+{
+    size_t stop = run(c, at, end, UPPER);
+    return stop > at ? run(c, stop, end, LOWER) : at;
+}
+
+/* [^\r\n\p{L}\p{N}]?[UPPER]*[LOWER]+ or else [^\r\n\p{L}\p{N}]?[UPPER]+[LOWER]* */
+static size_t cased_word(const uint32_t *c, size_t at, size_t end)
+{
+    bool prefix = !is_newline(c[at]) && !letter_in(c[at], LETTER | NUMBER);
+    size_t (*const shapes[])(const uint32_t *, size_t, size_t) = {upper_then_lower, upper_first};
+    for (int i = 0; i < 2; i++) {
+        for (size_t skip = prefix; skip <= 1; skip--) { /* with the prefix, then without */
+            size_t stop = shapes[i](c, at + skip, end);
+            if (stop > at + skip)
+                return stop;
+        }
+    }
+    return at;
+}
+
+/* cased_word, then its contraction if any | \p{N}{1,digits} | ?[^\s\p{L}\p{N}]+[\r\n/]* |
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t match_cased(const uint32_t *c, size_t at, size_t end, size_t digits, bool contracted)
+{
+    size_t stop = cased_word(c, at, end);
+    if (stop > at)
+        return contracted ? contraction(c, stop, end, true) : stop;
+    if (letter_in(c[at], NUMBER))
+        return run(c, at, end - at < digits ? end : at + digits, NUMBER);
+    stop = signs_and_lines(c, at, end, ANY & ~(LETTER | NUMBER | SPACE), true);
+    return stop > at ? stop : lines_or_spaces(c, at, end);
+}
+
+size_t words_match_tekken(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return match_cased(c, at, end, 1, false);
+}
+
+size_t words_match_gpt4o(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return match_cased(c, at, end, 3, true);
+}
+
+/* [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+size_t words_match_deepseek_v3(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    uint32_t word = LETTER | MARK;
+    if (letter_code(c[at]) < 0x80 && letter_in(c[at], PUNCTUATION | SYMBOL)) {
+        size_t stop = at + 1;
+        while (stop < end && is_ascii_letter(c[stop]))
+            stop++;
+        if (stop > at + 1)
+            return stop;
+    }
+    if (letter_in(c[at], word))
+        return run(c, at, end, word);
+    bool prefix = !is_newline(c[at]) && !letter_in(c[at], PUNCTUATION | SYMBOL);
+    if (prefix && at + 1 < end && letter_in(c[at + 1], word))
+        return run(c, at + 1, end, word);
+    size_t stop = signs_and_lines(c, at, end, PUNCTUATION | SYMBOL, false);
+    return stop > at ? stop : lines_or_spaces(c, at, end);
+}
+
+size_t words_match_newline(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    (void)end;
+    return at + is_newline(c[at]);
+}
+
+size_t words_match_digit(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    (void)end;
+    return at + letter_in(c[at], NUMBER);
+}
+
+size_t words_match_digits(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return run(c, at, end, NUMBER);
+}
+
+size_t words_match_three_digits(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return run(c, at, end - at < 3 ? end : at + 3, NUMBER);
+}
+
+size_t words_match_ascii_triple(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    if (end - at < 3)
+        return at;
+    for (size_t i = at; i < at + 3; i++) {
+        if (letter_code(c[i]) < '0' || letter_code(c[i]) > '9')
+            return at;
+    }
+    return at + 3;
+}
+
+/* \s?[classes]+ */
+static size_t spaced_run(const uint32_t *c, size_t at, size_t end, uint32_t classes)
+{
+    size_t first = at + letter_in(c[at], SPACE);
+    size_t stop = run(c, first, end, classes);
+    return stop > first ? stop : at;
+}
+
+size_t words_match_letters(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return spaced_run(c, at, end, LETTER);
+}
+
+size_t words_match_punctuation(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return spaced_run(c, at, end, PUNCTUATION);
+}
+
+static bool is_sign(uint32_t letter)
+{
+    bool ascii_symbol = letter_code(letter) < 0x80 && letter_in(letter, SYMBOL);
+    return ascii_symbol || letter_in(letter, PUNCTUATION);
+}
+
+size_t words_match_signs(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    while (at < end && is_sign(c[at]))
+        at++;
+    return at;
+}
+
+/* Looked at once for each run of spaces: its first place matches all of it or none does. */
+size_t words_match_last_space(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    if (at > begin && letter_in(c[at - 1], SPACE))
+        return at;
+    return run(c, at, end, SPACE) == end ? end : at;
+}
+
+/* Ascending, inclusive. */
+struct range {
+    uint32_t first, last;
+};
+
+static bool in_ranges(uint32_t letter, const struct range *ranges, size_t n)
+{
+    uint32_t code = letter_code(letter);
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (code > ranges[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && code >= ranges[low].first;
+}
+
+static size_t run_ranges(const uint32_t *c, size_t at, size_t end, const struct range *ranges,
+                         size_t n)
+{
+    while (at < end && in_ranges(c[at], ranges, n))
+        at++;
+    return at;
+}
+
+/* \s?[ranges]+. A space that is itself in the ranges begins the run either way. */
+static size_t spaced_run_ranges(const uint32_t *c, size_t at, size_t end,
+                                const struct range *ranges, size_t n)
+{
+    size_t stop = run_ranges(c, at, end, ranges, n);
+    if (stop > at || !letter_in(c[at], SPACE))
+        return stop;
+    stop = run_ranges(c, at + 1, end, ranges, n);
+    return stop > at + 1 ? stop : at;
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* The letters of scripts with case, as DeepSeek LLM's pre-tokenizer lists them. */
+static const struct range cased[] = {
+    {0x41, 0x5a},       {0x61, 0x7a},       {0xb5, 0xb5},       {0xc0, 0xd6},
+    {0xd8, 0xf6},       {0xf8, 0x1ba},      {0x1bc, 0x1bf},     {0x1c4, 0x293},
+    {0x295, 0x2af},     {0x370, 0x373},     {0x376, 0x377},     {0x37b, 0x37d},
+    {0x37f, 0x37f},     {0x386, 0x386},     {0x388, 0x38a},     {0x38c, 0x38c},
+    {0x38e, 0x3a1},     {0x3a3, 0x3f5},     {0x3f7, 0x481},     {0x48a, 0x52f},
+    {0x531, 0x556},     {0x10a0, 0x10c5},   {0x13a0, 0x13f5},   {0x13f8, 0x13fd},
+    {0x1c90, 0x1cba},   {0x1cbd, 0x1cbf},   {0x1d00, 0x1d2b},   {0x1d6b, 0x1d77},
+    {0x1d79, 0x1d9a},   {0x1e00, 0x1f15},   {0x1f18, 0x1f1d},   {0x1f20, 0x1f45},
+    {0x1f48, 0x1f4d},   {0x1f50, 0x1f57},   {0x1f59, 0x1f59},   {0x1f5b, 0x1f5b},
+    {0x1f5d, 0x1f5d},   {0x1f5f, 0x1f7d},   {0x1f80, 0x1fb4},   {0x1fb6, 0x1fbc},
+    {0x1fbe, 0x1fbe},   {0x1fc2, 0x1fc4},   {0x1fc6, 0x1fcc},   {0x1fd0, 0x1fd3},
+    {0x1fd6, 0x1fdb},   {0x1fe0, 0x1fec},   {0x1ff2, 0x1ff4},   {0x1ff6, 0x1ffc},
+    {0x2102, 0x2102},   {0x2107, 0x2107},   {0x210a, 0x2113},   {0x2115, 0x2115},
+    {0x2119, 0x211d},   {0x2124, 0x2124},   {0x2126, 0x2126},   {0x2128, 0x2128},
+    {0x212a, 0x212d},   {0x212f, 0x2134},   {0x2139, 0x2139},   {0x213c, 0x213f},
+    {0x2145, 0x2149},   {0x214e, 0x214e},   {0x2183, 0x2184},   {0x2c00, 0x2c7b},
+    {0x2c7e, 0x2ce4},   {0x2ceb, 0x2cee},   {0x2cf2, 0x2cf3},   {0xa640, 0xa66d},
+    {0xa680, 0xa69b},   {0xa722, 0xa76f},   {0xa771, 0xa787},   {0xa78b, 0xa78e},
+    {0xab70, 0xabbf},   {0xfb00, 0xfb06},   {0xfb13, 0xfb17},   {0xff21, 0xff3a},
+    {0xff41, 0xff5a},   {0x10400, 0x1044f}, {0x104b0, 0x104d3}, {0x104d8, 0x104fb},
+    {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
+};
+
+size_t words_match_cased_letters(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    return spaced_run_ranges(c, at, end, cased, COUNT(cased));
+}
+
+size_t words_match_wide_punctuation(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    static const struct range ranges[] = {
+        {'!', '/'},       {':', '~'},       {0x2018, 0x201f},
+        {0x3000, 0x3002}, {0xff01, 0xff0f}, {0xff1a, 0xff5e},
+    };
+    return spaced_run_ranges(c, at, end, ranges, COUNT(ranges));
+}
+
+size_t words_match_cjk(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    static const struct range ranges[] = {{0x800, 0x9fa5}, {0xac00, 0xd7ff}};
+    return run_ranges(c, at, end, ranges, COUNT(ranges));
+}
+
+size_t words_match_kana(const uint32_t *c, size_t begin, size_t at, size_t end)
+{
+    (void)begin;
+    static const struct range ranges[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
+    return run_ranges(c, at, end, ranges, COUNT(ranges));
+}
