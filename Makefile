@@ -8,7 +8,9 @@
 # Every file is found by its place: a new .c in a folder is built, a new tests/unit/test_X.c is run.
 
 BUILD   ?= build
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC       = gcc
+endif
 PREFIX  ?= /usr/local
 BINDIR   = $(PREFIX)/bin
 LIBDIR   = $(PREFIX)/lib
@@ -25,6 +27,10 @@ ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibil
             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 ALLLDFLAGS = -pthread $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN))
 URING    = -luring
+
+# make V=1 shows whole commands.
+Q        = $(if $(V),,@)
+say      = $(if $(V),@:,@printf '  %-5s %s\n')
 
 ARCH    := $(shell uname -m)
 
@@ -49,20 +55,24 @@ $(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx
 
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+	$(say) CC $<
+	$(Q)$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) -MMD -MP -c $< -o $@
 
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 # The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
 $(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@
 
 $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@
 	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
 
 # ---- tests -------------------------------------------------------------------------------------
@@ -78,19 +88,23 @@ BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
 
 $(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(E2E_HELP) $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
 
 $(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ALL_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 .PHONY: tests
 tests: all $(UNIT) $(E2E) $(STRESS)
@@ -134,10 +148,12 @@ $(BUILD)/fuzz/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
 $(BUILD)/fuzz/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+	$(say) CC $<
+	$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
-	clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) -lm
+	$(say) LINK $@
+	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) -lm
 
 # ---- packages ----------------------------------------------------------------------------------
 

@@ -1,0 +1,84 @@
+/* Binding the socket; a stale one is told from a live one by trying to connect. */
+#include "daemon/listen.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 256 };
+
+static int listen_address(const char *path, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(ret->sun_path))
+        return -ENAMETOOLONG;
+    memcpy(ret->sun_path, path, strlen(path) + 1);
+    return 0;
+}
+
+/* Makes the last directory of the path, as a user's first start needs. */
+static void listen_make_directory(const char *path)
+{
+    char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    const char *slash = strrchr(path, '/');
+
+    if (!slash || slash == path)
+        return;
+    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+    mkdir(directory, 0700); /* there already, or bind says why it cannot be */
+}
+
+/* Does somebody answer at this address? */
+static int listen_probe(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+static int listen_bind(int fd, const struct sockaddr_un *address)
+{
+    mode_t old = umask(0177);
+    int rc = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+
+    umask(old);
+    return rc;
+}
+
+int listen_open(const char *path, char *err, size_t err_bytes)
+{
+    struct sockaddr_un address;
+    int rc = listen_address(path, &address);
+    int fd = rc < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (rc == 0 && fd < 0)
+        rc = -errno;
+    if (rc == 0) {
+        listen_make_directory(path);
+        rc = listen_bind(fd, &address);
+    }
+    if (rc == -EADDRINUSE && listen_probe(&address) == -ECONNREFUSED) {
+        unlink(path);
+        rc = listen_bind(fd, &address);
+    }
+    if (rc == 0 && listen(fd, BACKLOG) < 0)
+        rc = -errno;
+    if (rc == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    if (rc == -EADDRINUSE)
+        snprintf(err, err_bytes, "a daemon already listens at %s: stop it, or give another --socket", path);
+    else
+        snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path, strerror(-rc));
+    return rc;
+}

@@ -1,0 +1,290 @@
+/*
+ * hearthd: reads its options, loads the model, starts the engine thread, and serves as the control thread.
+ * Every failure is one line on stderr and an exit code of sysexits(3), as the README lists them.
+ */
+#include "daemon/config.h"
+#include "daemon/control.h"
+#include "daemon/engine.h"
+#include "daemon/listen.h"
+#include "daemon/log.h"
+#include "daemon/notify.h"
+#include "daemon/resident.h"
+#include "ipc/bell.h"
+#include "ipc/hello.h"
+#include "ipc/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+enum { PARAMS_BYTES = 65536, MAILBOX_CELLS = 8192 };
+
+struct daemon {
+    struct config config;
+    struct resident resident;
+    struct engine *engine;
+    struct ctl *ctl;
+    int ctl_fd, vocab_fd, listen_fd, signal_fd;
+    bool own_socket; /* bound here, not passed by the service manager: removed at the end */
+    struct mailbox to_engine, to_control;
+    pthread_t thread;
+};
+
+/* Which exit code says what kind of failure: DESIGN section 8, sysexits(3). */
+static int exit_code(int error)
+{
+    switch (error) {
+    case 0:
+        return 0;
+    case -EINVAL:
+        return EX_USAGE;
+    case -EBADMSG:
+    case -ENOTSUP:
+        return EX_DATAERR;
+    case -ENOENT:
+    case -EACCES:
+    case -EISDIR:
+        return EX_NOINPUT;
+    case -EADDRINUSE:
+        return EX_TEMPFAIL;
+    default:
+        return EX_OSERR;
+    }
+}
+
+static void *engine_thread(void *arg)
+{
+    return (void *)(intptr_t)engine_run(arg);
+}
+
+static void log_option(const char *text)
+{
+    log_debug("option %s", text);
+}
+
+/* Nothing more than a sign: SIGTERM and SIGINT are read by the control thread, SIGPIPE is an errno. */
+static int open_signals(void)
+{
+    sigset_t set;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+        return -EINVAL;
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A client costs a handful of descriptors: take what the system allows. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    char path[HELLO_PATH_BYTES];
+
+    daemon->listen_fd = notify_listen_fd();
+    if (daemon->listen_fd >= 0)
+        return 0;
+    if (!daemon->config.socket) {
+        int rc = hello_socket_path(path, err, err_bytes);
+        if (rc < 0)
+            return rc;
+        daemon->config.socket = strdup(path);
+        if (!daemon->config.socket)
+            return -ENOMEM;
+    }
+    daemon->listen_fd = listen_open(daemon->config.socket, err, err_bytes);
+    daemon->own_socket = daemon->listen_fd >= 0;
+    return daemon->listen_fd < 0 ? daemon->listen_fd : 0;
+}
+
+static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    int rc = segment_guard_init();
+
+    if (rc < 0)
+        return rc;
+    daemon->ctl_fd = segment_ctl_open(&daemon->ctl, err, err_bytes);
+    if (daemon->ctl_fd < 0)
+        return daemon->ctl_fd;
+    daemon->vocab_fd = segment_seal("hearth-vocab", daemon->resident.vocab_block,
+                                    daemon->resident.vocab_bytes, err, err_bytes);
+    if (daemon->vocab_fd < 0)
+        return daemon->vocab_fd;
+    rc = mailbox_init(&daemon->to_engine, MAILBOX_CELLS);
+    if (rc == 0)
+        rc = mailbox_init(&daemon->to_control, MAILBOX_CELLS);
+    return rc;
+}
+
+static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    const struct config *config = &daemon->config;
+    struct engine_options options = {
+        .resident = &daemon->resident,
+        .ctl = daemon->ctl,
+        .inbox = &daemon->to_engine,
+        .outbox = &daemon->to_control,
+        .n_slots = (uint32_t)config->slots,
+        .n_clients = (uint32_t)config->clients + 64,
+        .params_bytes = PARAMS_BYTES,
+        .pass_ns = config->pass_ms * 1000000,
+        .linger_ns = config->linger_us * 1000,
+        .rescan = config->rescan == 0,
+        .loop = (enum loop_backend)config->event_loop,
+        .now_ns = bell_now_ns,
+    };
+
+    return engine_open(&daemon->engine, &options, err, err_bytes);
+}
+
+static void log_ready(const struct daemon *daemon)
+{
+    const struct resident *resident = &daemon->resident;
+    char text[256];
+
+    model_describe(resident->model, text, sizeof(text));
+    log_info("%s: %s", resident->name, text);
+    log_info("on %s (%s, %u threads), numerics %s, %u KV pages of %zu KiB, context %u, %llu slots",
+             resident->info.name, resident->info.isa, resident->info.threads, resident->info.numerics,
+             resident->limits.pages, resident->info.page_bytes / 1024, resident->limits.context,
+             (unsigned long long)daemon->config.slots);
+    if (resident->limits.context > resident->model->n_context)
+        log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
+                    resident->limits.context, resident->model->n_context);
+    log_info("ready at %s", daemon->config.socket ? daemon->config.socket : "the socket we were given");
+}
+
+static int serve(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    struct control_options options = {
+        .config = &daemon->config,
+        .resident = &daemon->resident,
+        .ctl = daemon->ctl,
+        .ctl_fd = daemon->ctl_fd,
+        .vocab_fd = daemon->vocab_fd,
+        .listen_fd = daemon->listen_fd,
+        .signal_fd = daemon->signal_fd,
+        .inbox = &daemon->to_control,
+        .outbox = &daemon->to_engine,
+        .loop = (enum loop_backend)daemon->config.event_loop,
+        .params_bytes = PARAMS_BYTES,
+        .now_ns = bell_now_ns,
+    };
+    void *engine_result;
+    int rc = -pthread_create(&daemon->thread, NULL, engine_thread, daemon->engine);
+
+    if (rc < 0) {
+        snprintf(err, err_bytes, "cannot start the engine thread: %s", strerror(-rc));
+        return rc;
+    }
+    log_ready(daemon);
+    notify_send("READY=1\nSTATUS=serving");
+    rc = control_run(&options);
+    pthread_join(daemon->thread, &engine_result);
+    if (rc < 0)
+        snprintf(err, err_bytes, "stopped: %s", strerror(-rc));
+    return rc;
+}
+
+static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
+    int rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
+
+    if (rc < 0)
+        return rc;
+    model_describe(daemon->resident.model, text, sizeof(text));
+    model_fingerprint_text(daemon->resident.fingerprint, fingerprint);
+    printf("%s: %s\nfingerprint %s, numerics %s\n", daemon->resident.name, text, fingerprint,
+           model_numerics_id(daemon->resident.model));
+    return 0;
+}
+
+/* Loads first, listens last: who can connect gets an answer. */
+static int start(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    int rc;
+
+    raise_file_limit();
+    daemon->signal_fd = open_signals();
+    rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;
+    if (rc == 0)
+        rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
+    if (rc == 0)
+        rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
+    if (rc == 0)
+        rc = open_shared(daemon, err, err_bytes);
+    if (rc == 0)
+        rc = open_engine(daemon, err, err_bytes);
+    if (rc == 0)
+        rc = open_socket(daemon, err, err_bytes);
+    if (rc == 0)
+        rc = serve(daemon, err, err_bytes);
+    return rc;
+}
+
+static void finish(struct daemon *daemon)
+{
+    if (daemon->own_socket)
+        unlink(daemon->config.socket);
+    if (daemon->listen_fd >= 0)
+        close(daemon->listen_fd);
+    engine_close(daemon->engine);
+    mailbox_fini(&daemon->to_engine);
+    mailbox_fini(&daemon->to_control);
+    if (daemon->vocab_fd >= 0)
+        close(daemon->vocab_fd);
+    if (daemon->ctl)
+        segment_ctl_close(daemon->ctl, daemon->ctl_fd);
+    if (daemon->signal_fd >= 0)
+        close(daemon->signal_fd);
+    resident_close(&daemon->resident);
+    config_fini(&daemon->config);
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon daemon; /* large: slots of the loop tables hang off it */
+    char err[4600] = "";
+    int rc;
+
+    daemon.ctl_fd = daemon.vocab_fd = daemon.listen_fd = daemon.signal_fd = -1;
+    daemon.to_engine.event_fd = daemon.to_control.event_fd = -1;
+    log_init(LOG_LEVEL_INFO);
+    rc = config_load(&daemon.config, argc, argv, err, sizeof(err));
+    if (rc == 0 && daemon.config.help) {
+        config_help(stdout);
+    } else if (rc == 0 && daemon.config.version) {
+        puts("hearthd " HEARTH_VERSION);
+    } else if (rc == 0 && !daemon.config.model) {
+        snprintf(err, sizeof(err), "no model: give --model FILE.gguf");
+        rc = -EINVAL;
+    } else if (rc == 0) {
+        log_init((enum log_level)daemon.config.log_level);
+        config_dump(&daemon.config, log_option);
+        rc = daemon.config.check ? check_model(&daemon, err, sizeof(err)) : start(&daemon, err, sizeof(err));
+    }
+    if (rc < 0)
+        log_error("%s", *err ? err : strerror(-rc));
+    finish(&daemon);
+    return exit_code(rc);
+}
