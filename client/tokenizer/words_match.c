@@ -34,14 +34,14 @@ static bool is_ascii_letter(uint32_t letter)
     return lower >= 'a' && lower <= 'z';
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d, in any case if `fold`. */
+/* 's|'t|'re|'ve|'m|'ll|'d, in any case if `fold`: then U+017F (long s) is an s, too. */
 static size_t contraction(const uint32_t *c, size_t at, size_t end, bool fold)
 {
     if (end - at < 2 || letter_code(c[at]) != '\'')
         return at;
     uint32_t bit = fold ? 0x20u : 0;
     uint32_t a = letter_code(c[at + 1]) | bit;
-    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+    if (a == 's' || a == 't' || a == 'm' || a == 'd' || (fold && a == 0x17f))
         return at + 2;
     if (end - at < 3)
         return at;
