@@ -205,11 +205,22 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
+/* --check: a sound GGUF file that does not claim to be a model is said to be just that. */
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
-    int rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
+    int rc = resident_open_file(&daemon->resident, &daemon->config, err, err_bytes);
 
+    if (rc < 0)
+        return rc;
+    if (!gguf_find_key(daemon->resident.gguf, "general.architecture")) {
+        printf("%s: valid GGUF v%u with %llu keys and %llu tensors, but it holds no model\n",
+               daemon->config.model, gguf_version(daemon->resident.gguf),
+               (unsigned long long)gguf_n_keys(daemon->resident.gguf),
+               (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
+        return 0;
+    }
+    rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc < 0)
         return rc;
     model_describe(daemon->resident.model, text, sizeof(text));
@@ -227,6 +238,8 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
     raise_file_limit();
     daemon->signal_fd = open_signals();
     rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;
+    if (rc == 0)
+        rc = resident_open_file(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)
         rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)

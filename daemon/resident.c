@@ -105,17 +105,28 @@ static void take_name(struct resident *resident, const char *path)
             *c = '?';
 }
 
+int resident_open_file(struct resident *resident, const struct config *config, char *err, size_t err_bytes)
+{
+    char line[512];
+    int rc = gguf_open(config->model, &resident->gguf, line, sizeof(line));
+
+    if (rc < 0)
+        snprintf(err, err_bytes, "%s: %s", config->model, line);
+    return rc;
+}
+
 int resident_open_model(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes)
 {
-    int rc = gguf_open(config->model, &resident->gguf, err, err_bytes);
+    char line[512];
+    int rc = model_open(resident->gguf, &resident->model, line, sizeof(line));
 
     if (rc == 0)
-        rc = model_open(resident->gguf, &resident->model, err, err_bytes);
-    if (rc == 0)
-        rc = open_vocab(resident, err, err_bytes);
-    if (rc < 0)
+        rc = open_vocab(resident, line, sizeof(line));
+    if (rc < 0) {
+        snprintf(err, err_bytes, "%s: %s", config->model, line);
         return rc;
+    }
     take_name(resident, config->model);
     rc = model_fingerprint(resident->model, resident->fingerprint);
     if (rc < 0)

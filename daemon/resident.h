@@ -29,8 +29,12 @@ struct resident {
     struct backend_limits limits;
 };
 
-/* Opens the model's file and vocabulary, without a backend: what --check needs. Returns 0, or with one line:
- * -ENOENT/-EACCES (the file), -EBADMSG/-ENOTSUP (its contents), -ENOMEM. */
+/* Maps and parses the GGUF file. Returns 0, or with one line -ENOENT/-EACCES/... (the file), -EBADMSG (its
+ * contents), -ENOMEM. */
+int resident_open_file(struct resident *resident, const struct config *config, char *err, size_t err_bytes);
+
+/* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a model that
+ * hearth can run, the line says why. */
 int resident_open_model(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes);
 

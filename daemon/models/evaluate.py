@@ -40,9 +40,10 @@ class Evaluation:
 
     def greedy(self, prompt, n, done):
         """Up to n greedy ids behind prompt, until done(ids)."""
-        ids = []
+        ids, past, new = [], [[] for _ in self.model.blk], prompt
         while len(ids) < n and not done(ids):
-            ids.append(int(self.model(torch.tensor([prompt + ids]))[0, -1].argmax()))
+            ids.append(int(self.model(torch.tensor([new]), past)[0, -1].argmax()))
+            new = ids[-1:]
         return ids
 
     def bits_per_byte(self):

@@ -21,19 +21,19 @@ def rotate(x, cos, sin):
 
 
 def attention(q, k, v, block=128):
-    """Causal attention, [batch, heads, length, head_dim], in blocks of queries.
+    """Causal attention, [batch, heads, length, head_dim], in blocks of queries; k may have a past before q.
 
     Faster here than torch's own for CPUs: the blocks skip most of what the mask hides.
     """
-    length = q.shape[2]
+    length, past = q.shape[2], k.shape[2] - q.shape[2]
     q = q * q.shape[-1] ** -0.5
     out = []
     for begin in range(0, length, block):
         end = min(length, begin + block)
-        scores = q[:, :, begin:end] @ k[:, :, :end].transpose(-1, -2)
-        key = torch.arange(end)
-        scores = scores.masked_fill(key > key[begin:, None], -1e4)
-        out.append(scores.float().softmax(-1).to(v.dtype) @ v[:, :, :end])
+        scores = q[:, :, begin:end] @ k[:, :, :past + end].transpose(-1, -2)
+        key = torch.arange(past + end)
+        scores = scores.masked_fill(key > key[past + begin:, None], -1e4)
+        out.append(scores.float().softmax(-1).to(v.dtype) @ v[:, :, :past + end])
     return torch.cat(out, 2)
 
 
@@ -62,11 +62,15 @@ class Block(nn.Module):
         for linear in (self.attn_output, self.ffn_down):
             nn.init.zeros_(linear.weight)
 
-    def forward(self, x, cos, sin):
+    def forward(self, x, cos, sin, past=None):
+        """past: this block's list of the keys and values so far, grown here."""
         h = self.attn_norm(x)
         q = rotate(self.attn_q(h).unflatten(-1, (self.heads, -1)), cos, sin)
         k = rotate(self.attn_k(h).unflatten(-1, (self.kv_heads, -1)), cos, sin)
         v = self.attn_v(h).unflatten(-1, (self.kv_heads, -1))
+        if past is not None:
+            k, v = (torch.cat((old, new), 1) for old, new in zip(past, (k, v))) if past else (k, v)
+            past[:] = k, v
         group = self.heads // self.kv_heads
         k, v = (t.repeat_interleave(group, 2).transpose(1, 2) for t in (k, v))
         a = attention(q.transpose(1, 2), k, v)
@@ -86,9 +90,11 @@ class Model(nn.Module):
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    def forward(self, ids):
+    def forward(self, ids, past=None):
+        """Logits behind every id. past: None, or one list a block (empty at first) that is grown by ids."""
         x = self.token_embd(ids)
-        cos, sin = self.cos[:ids.shape[1]], self.sin[:ids.shape[1]]
-        for block in self.blk:
-            x = block(x, cos, sin)
+        begin = past[0][0].shape[1] if past and past[0] else 0
+        cos, sin = (table[begin:begin + ids.shape[1]] for table in (self.cos, self.sin))
+        for i, block in enumerate(self.blk):
+            x = block(x, cos, sin, past[i] if past else None)
         return F.linear(self.output_norm(x), self.token_embd.weight)

@@ -5,11 +5,13 @@
 
 Warm up, hold, and decay linearly towards the wall-clock time --stop (UTC). The process may be
 stopped (SIGSTOP) and continued at any time: the decay takes at least MIN_DECAY steps whatever the clock says.
+SIGTERM ends it with a checkpoint. OMP_WAIT_POLICY=passive keeps it quick on a machine that has other work.
 """
 import argparse
 import datetime
 import os
 import pathlib
+import signal
 import time
 
 import numpy as np
@@ -109,9 +111,11 @@ def main():
         ema, step, tokens, short.next, long.next = c["ema"], c["step"], c["tokens"], c["short"], c["long"]
     forward = torch.compile(model)
 
+    ended = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     saved = logged = time.time()
     losses = []
-    while factor > 0:
+    while factor > 0 and not ended:
         left = stop - time.time()
         wanted = min(1.0, left / (60 * args.decay_minutes))
         factor = max(0.0, wanted, factor - 1 / MIN_DECAY)
@@ -139,7 +143,7 @@ def main():
             print(f"step {step} tokens {tokens} loss {sum(losses) / len(losses):.4f} lr {factor:.3f} "
                   f"{10 * BATCH_TOKENS / (now - logged):.0f} tokens/s", flush=True)
             logged, losses = now, []
-        if time.time() - saved > 240 or factor <= 0:
+        if time.time() - saved > 240 or factor <= 0 or ended:
             save(path, dict(model=model.state_dict(), ema=ema, muon=muon.state_dict(), adam=adam.state_dict(),
                             step=step, tokens=tokens, short=short.next, long=long.next))
             saved = time.time()

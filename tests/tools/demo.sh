@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The demo: a private daemon on the bundled model, one completion streamed through a real client, and the
+# daemon stopped again. Environment: BUILD. Leaves nothing behind.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bin=$PWD/${BUILD:-build}/bin
+model=daemon/models/hearth-code-5m-f16.gguf
+prompt='def fibonacci(n):
+    """Return the n-th Fibonacci number."""
+'
+[ -f "$model" ] || { echo "demo: $model is missing: is this a complete clone?" >&2; exit 66; }
+
+folder=$(mktemp -d)
+export HEARTH_SOCKET=$folder/hearth.sock
+daemon=
+stop() {
+    if [ -n "$daemon" ]; then kill "$daemon" 2>/dev/null || true; wait "$daemon" 2>/dev/null || true; fi
+    rm -rf "$folder"
+}
+trap stop EXIT
+
+echo "demo: starting a private hearthd on $model"
+"$bin/hearthd" --model "$model" --slots 4 2>"$folder/log" &
+daemon=$!
+for _ in $(seq 100); do
+    [ -S "$HEARTH_SOCKET" ] && break
+    kill -0 "$daemon" 2>/dev/null || { cat "$folder/log" >&2; echo "demo: the daemon did not start" >&2; exit 1; }
+    sleep 0.1
+done
+
+echo "demo: hearth run --max-tokens 120 \"def fibonacci(n): ...\""
+echo "----------------------------------------------------------------"
+printf '%s' "$prompt"
+"$bin/hearth" run --max-tokens 120 "$prompt"
+echo
+echo "----------------------------------------------------------------"
+echo "demo: the same question again, as numbers (cached_tokens, tokens and times from the daemon):"
+"$bin/hearth" run --max-tokens 120 --json "$prompt" | tail -n 1 | cut -c1-400
+"$bin/hearth" status | grep -E '^(model|isa|threads|output_tokens|requests_finished|kv_bytes|rss_bytes) '
+echo "demo: stopping the daemon"
+kill "$daemon"
+wait "$daemon" || { echo "demo: FAILED: the daemon did not stop cleanly" >&2; exit 1; }
+daemon=
+echo "demo: ok"
