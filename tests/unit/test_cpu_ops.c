@@ -1,0 +1,362 @@
+/* Operations on rows and attention: AVX2 and AVX-512 equal the reference bit for bit. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/ref.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/num.h"
+#include "tests/unit/cpu_help.h"
+
+static const uint32_t sizes[] = {1,  2,  7,  8,   9,   15,  16,  17,  31,  32,  33,  63,  64, 65,
+                                 96, 100, 127, 128, 129, 172, 255, 256, 288, 576, 1000, 2048};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = 2048 };
+
+/* Memory that ends right behind the array, so that a sanitizer sees what runs over. */
+static float *exact(const float *x, size_t n) {
+    float *copy = malloc(n * sizeof(float));
+    ck_assert_ptr_nonnull(copy);
+    if (x)
+        memcpy(copy, x, n * sizeof(float));
+    return copy;
+}
+
+#define FOR_ISAS(isa)                                                                              \
+    const struct cpu_isa *isas_[2];                                                                \
+    for (int n_ = help_isas(isas_), i_ = 0; i_ < n_; i_++)                                         \
+        for (const struct cpu_isa *isa = isas_[i_]; isa; isa = NULL)
+
+#define ASSERT_SAME(a, b, n, isa, kind)                                                            \
+    do {                                                                                           \
+        size_t at_ = help_differs(a, b, n);                                                        \
+        ck_assert_msg(at_ == (n), "%s, kind %d, n %u: [%zu] %a, reference %a", (isa)->name, kind,  \
+                      (unsigned)(n), at_, (double)(b)[at_ < (n) ? at_ : 0],                        \
+                      (double)(a)[at_ < (n) ? at_ : 0]);                                           \
+    } while (0)
+
+START_TEST(norm_equals_reference) {
+    uint64_t seed = 1;
+    float x[MOST], w[MOST];
+    FOR_ISAS(isa) {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                help_fill(&seed, HELP_NORMAL, w, n);
+                float *xe = exact(x, n), *we = exact(w, n), *a = exact(NULL, n), *b = exact(NULL, n);
+                float eps = s % 2 ? 1e-5f : 1e-30f;
+                ref_norm(xe, we, n, eps, a);
+                isa->norm(xe, we, n, eps, b);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(xe), free(we), free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(quantize_equals_reference) {
+    uint64_t seed = 2;
+    float x[MOST], d[2][MOST / 32];
+    int8_t q[2][MOST];
+    int32_t sum[2][MOST / 32];
+    FOR_ISAS(isa) {
+        for (int round = 0; round < 40; round++) {
+            int kind = round % HELP_KINDS;
+            uint32_t n = 32 * (1 + (uint32_t)round);
+            help_fill(&seed, (enum help_kind)kind, x, n);
+            ref_quantize(x, n, q[0], d[0], sum[0]);
+            isa->quantize(x, n, q[1], d[1], sum[1]);
+            ASSERT_SAME(d[0], d[1], n / 32, isa, kind);
+            ck_assert_mem_eq(q[0], q[1], n);
+            ck_assert_mem_eq(sum[0], sum[1], n / 32 * 4);
+        }
+    }
+}
+END_TEST
+
+/* Halves round to even, and the ends of the range are reached, not passed. */
+START_TEST(quantize_rounds_to_even_and_clamps) {
+    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        float x[32] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -127.0f, 126.5f};
+        float d;
+        int8_t q[32];
+        int32_t sum;
+        isas[i]->quantize(x, 32, q, &d, &sum);
+        const int8_t want[8] = {127, 0, 2, 2, 0, -2, -127, 126};
+        ck_assert_mem_eq(q, want, 8);
+        ck_assert(d == 1.0f);
+        ck_assert_int_eq(sum, 128);
+    }
+}
+END_TEST
+
+START_TEST(quantize_never_loses_a_value_that_is_not_finite) {
+    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        for (int at = 0; at < 4 * 32; at++) {
+            float x[32] = {1, 2, 3}, d = 0;
+            int8_t q[32];
+            int32_t sum;
+            x[at / 4] = bad[at % 4];
+            isas[i]->quantize(x, 32, q, &d, &sum);
+            ck_assert(!isfinite(d));
+        }
+    }
+}
+END_TEST
+
+START_TEST(rotate_equals_reference) {
+    uint64_t seed = 3;
+    const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 24, 32, 64, 80, 128, 256};
+    float x[1024], cs[256], sn[256], table[256 * 260];
+    FOR_ISAS(isa) {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            uint32_t dim = dims[s], n = 4 * dim;
+            rope_build(table, dim, 512, 10000);
+            rope_row(table, dim, 300 + (uint32_t)s, cs, sn);
+            for (int kind = 0; kind < HELP_KINDS; kind++) {
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                float *a = exact(x, n), *b = exact(x, n);
+                ref_rotate(a, 4, dim, cs, sn);
+                isa->rotate(b, 4, dim, cs, sn);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+/* The tables are right to the last bits of f32, at any position. */
+START_TEST(rope_is_accurate) {
+    const uint32_t positions[] = {0, 1, 2, 255, 256, 257, 511, 4095, 32767, 131071};
+    const float bases[] = {10000.0f, 500000.0f, 1000000.0f, 1.0f, 123.456f};
+    enum { DIM = 64, CONTEXT = 131072 };
+    float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    ck_assert_ptr_nonnull(table);
+    for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+        rope_build(table, DIM, CONTEXT, bases[b]);
+        for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
+            rope_row(table, DIM, positions[p], cs, sn);
+            for (int i = 0; i < DIM; i += 2) {
+                double a = positions[p] * pow((double)bases[b], -(double)i / DIM);
+                ck_assert(fabs((double)cs[i] - cos(a)) < 2e-7);
+                ck_assert(fabs((double)sn[i + 1] - sin(a)) < 2e-7);
+                ck_assert(cs[i] == cs[i + 1] && sn[i] == -sn[i + 1]);
+            }
+        }
+    }
+    free(table);
+}
+END_TEST
+
+START_TEST(limits_are_seen_in_every_lane) {
+    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        for (uint32_t size = 1; size < 70; size++) {
+            for (uint32_t at = 0; at < size; at++) {
+                float *x = calloc(size, sizeof(float));
+                ck_assert_ptr_nonnull(x);
+                x[at] = 65519.0f;
+                ck_assert(isas[i]->finite(x, size) && isas[i]->fits_f16(x, size));
+                ck_assert(isas[i]->canonical_logits(x, size));
+                x[at] = -65520.0f;
+                ck_assert(isas[i]->finite(x, size) && !isas[i]->fits_f16(x, size));
+                x[at] = at % 2 ? NAN : -INFINITY;
+                ck_assert(!isas[i]->finite(x, size) && !isas[i]->fits_f16(x, size));
+                ck_assert(!isas[i]->canonical_logits(x, size));
+                free(x);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(canonical_logits_have_no_negative_zero) {
+    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        float x[21];
+        for (int j = 0; j < 21; j++)
+            x[j] = j % 3 ? -0.0f : -1.5f;
+        ck_assert(isas[i]->canonical_logits(x, 21));
+        for (int j = 0; j < 21; j++)
+            ck_assert_uint_eq(num_bits(x[j]), j % 3 ? 0 : num_bits(-1.5f));
+    }
+}
+END_TEST
+
+START_TEST(silu_equals_reference) {
+    uint64_t seed = 4;
+    float g[MOST], u[MOST];
+    FOR_ISAS(isa) {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, g, n);
+                help_fill(&seed, s % 2 ? HELP_NORMAL : (enum help_kind)kind, u, n);
+                for (uint32_t i = 0; i < n; i += 5)
+                    g[i] = g[i] * 40.0f; /* both ends of exp */
+                float *ge = exact(g, n), *ue = exact(u, n), *a = exact(NULL, n), *b = exact(NULL, n);
+                ref_silu_mul(ge, ue, n, a);
+                isa->silu_mul(ge, ue, n, b);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(ge), free(ue), free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+/* ---- KV and attention ------------------------------------------------------------------------- */
+
+struct cache {
+    struct kv_geometry kv;
+    uint8_t *memory;
+    uint32_t pages[64];
+};
+
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim) {
+    struct model m = {.n_layer = 2, .n_head_kv = n_head_kv, .head_dim = head_dim};
+    kv_geometry_init(&c->kv, &m);
+    c->memory = help_memory(64 * c->kv.page_bytes + 64);
+    for (uint32_t i = 0; i < 64; i++)
+        c->pages[i] = (i * 37 + 5) % 64; /* any order */
+}
+
+START_TEST(append_equals_reference) {
+    uint64_t seed = 5;
+    const uint32_t dims[] = {2, 6, 8, 12, 16, 20, 64, 128};
+    FOR_ISAS(isa) {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            struct cache a, b;
+            cache_open(&a, 3, dims[s]);
+            cache_open(&b, 3, dims[s]);
+            float k[3 * 128], v[3 * 128];
+            for (uint32_t slot = 0; slot < 32; slot++) {
+                help_fill(&seed, slot % 2 ? HELP_NORMAL : HELP_DENORMAL, k, 3 * dims[s]);
+                help_fill(&seed, HELP_SPIKE, v, 3 * dims[s]);
+                for (uint32_t i = 0; i < 3 * dims[s]; i += 2)
+                    k[i] = ldexpf(k[i], -(int)(help_random(&seed) % 30)); /* f16 denormals too */
+                ref_append(&a.kv, a.memory, 1, slot, k, v);
+                isa->append(&b.kv, b.memory, 1, slot, k, v);
+            }
+            ck_assert_mem_eq(a.memory, b.memory, a.kv.page_bytes);
+            free(a.memory), free(b.memory);
+        }
+    }
+}
+END_TEST
+
+static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size) {
+    float k[256 * 4], v[256 * 4];
+    uint32_t n = c->kv.n_head_kv * c->kv.head_dim;
+    for (uint32_t t = 0; t < positions; t++) {
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            help_fill(seed, HELP_NORMAL, k, n);
+            help_fill(seed, HELP_NORMAL, v, n);
+            for (uint32_t i = 0; i < n; i++)
+                k[i] = k[i] * size;
+            ref_append(&c->kv, c->memory + c->pages[t / 32] * c->kv.page_bytes, layer, t % 32, k, v);
+        }
+    }
+}
+
+static void attend_both(const struct cpu_isa *isa, struct cache *c, uint64_t *seed, uint32_t n,
+                        const uint32_t *positions) {
+    uint32_t dim = c->kv.head_dim;
+    float *q = exact(NULL, n * dim), *a = exact(NULL, n * dim), *b = exact(NULL, n * dim);
+    float *scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float));
+    help_fill(seed, HELP_NORMAL, q, n * dim);
+    struct cpu_attend job = {.kv = &c->kv, .memory = c->memory, .pages = c->pages, .layer = 1,
+                             .head_kv = c->kv.n_head_kv - 1, .scale = 1.0f / sqrtf((float)dim),
+                             .n = n, .scratch = scratch};
+    for (uint32_t i = 0; i < n; i++) {
+        job.position[i] = positions[i];
+        job.q[i] = q + i * dim;
+        job.out[i] = a + i * dim;
+    }
+    ref_attend(&job);
+    for (uint32_t i = 0; i < n; i++)
+        job.out[i] = b + i * dim;
+    isa->attend(&job);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = help_differs(a + i * dim, b + i * dim, dim);
+        ck_assert_msg(at == dim, "%s, head_dim %u, %u queries, query %u at %u, [%zu]: %a for %a",
+                      isa->name, dim, n, i, positions[i], at, (double)b[i * dim + at],
+                      (double)a[i * dim + at]);
+    }
+    free(q), free(a), free(b), free(scratch);
+}
+
+/* Positions around page and split borders, queries at one position or at several. */
+START_TEST(attention_equals_reference) {
+    uint64_t seed = 6;
+    const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
+    const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
+    FOR_ISAS(isa) {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            struct cache c;
+            cache_open(&c, 2, dims[s]);
+            fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
+            for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+                uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
+                for (uint32_t i = 0; i < n; i++) {
+                    same[i] = bases[p];
+                    up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
+                }
+                attend_both(isa, &c, &seed, n, same);
+                attend_both(isa, &c, &seed, n, up);
+            }
+            free(c.memory);
+        }
+    }
+}
+END_TEST
+
+/* One position holds nearly all weight: exp of the others is 0 or tiny. */
+START_TEST(attention_equals_reference_when_peaked) {
+    uint64_t seed = 7;
+    FOR_ISAS(isa) {
+        struct cache c;
+        cache_open(&c, 1, 64);
+        fill_cache(&c, &seed, 640, 60.0f);
+        for (uint32_t t = 0; t < 640; t += 13)
+            attend_both(isa, &c, &seed, 1, &t);
+        free(c.memory);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cpu_ops");
+    TCase *rows = tcase_create("rows"), *kv = tcase_create("kv");
+    tcase_add_test(rows, norm_equals_reference);
+    tcase_add_test(rows, quantize_equals_reference);
+    tcase_add_test(rows, quantize_rounds_to_even_and_clamps);
+    tcase_add_test(rows, quantize_never_loses_a_value_that_is_not_finite);
+    tcase_add_test(rows, rotate_equals_reference);
+    tcase_add_test(rows, rope_is_accurate);
+    tcase_add_test(rows, limits_are_seen_in_every_lane);
+    tcase_add_test(rows, canonical_logits_have_no_negative_zero);
+    tcase_add_test(rows, silu_equals_reference);
+    tcase_add_test(kv, append_equals_reference);
+    tcase_add_test(kv, attention_equals_reference);
+    tcase_add_test(kv, attention_equals_reference_when_peaked);
+    tcase_set_timeout(rows, 60);
+    tcase_set_timeout(kv, 60);
+    suite_add_tcase(suite, rows);
+    suite_add_tcase(suite, kv);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
