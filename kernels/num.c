@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-float num_exp(float x) {
+float num_exp(float x)
+{
     const float a = NUM_EXP_MAX < x ? NUM_EXP_MAX : x; /* this way round a NaN stays */
     const float t = fmaf(a, NUM_LOG2E, NUM_ROUND);
     const float n = t - NUM_ROUND; /* rint(a * log2 e), exact */
@@ -15,15 +16,16 @@ float num_exp(float x) {
     p = fmaf(p, r, NUM_EXP_C2);
     p = fmaf(p, r, 1.0f);
     p = fmaf(p, r, 1.0f);
-    /* 2^n: the shift leaves only n's low bits, since the low nine bits of NUM_ROUND's pattern are 0. -126 <= n <= 127,
-     * so the factor is normal and the product exact. */
+    /* 2^n: the shift leaves only n's low bits, since the low nine bits of NUM_ROUND's pattern are
+     * 0. -126 <= n <= 127, so the factor is normal and the product exact. */
     const float scale = num_float((num_bits(t) + 127u) << 23);
     const float y = p * scale;
     return x < NUM_EXP_MIN ? 0.0f : y;
 }
 
 /* P of NUMERICS.md: log(1 + f) = f - f^2/2 + f^3 P(f) for sqrt(1/2) - 1 <= f < sqrt(2) - 1. */
-static float log_polynomial(float f) {
+static float log_polynomial(float f)
+{
     float p = fmaf(0x1.1d8ea6p-4f, f, -0x1.d635bcp-4f);
     p = fmaf(p, f, 0x1.dea282p-4f);
     p = fmaf(p, f, -0x1.fcf4c6p-4f);
@@ -34,9 +36,14 @@ static float log_polynomial(float f) {
     return fmaf(p, f, 0x1.555554p-2f);
 }
 
-float num_log(float x) {
-    if (!(x > 0.0f)) { return x == 0.0f ? num_float(0xff800000u) : num_float(0x7fc00000u); }
-    if (num_bits(x) == 0x7f800000u) { return x; }
+float num_log(float x)
+{
+    if (!(x > 0.0f)) {
+        return x == 0.0f ? num_float(0xff800000u) : num_float(0x7fc00000u);
+    }
+    if (num_bits(x) == 0x7f800000u) {
+        return x;
+    }
     uint32_t bits = num_bits(x);
     int32_t e = 0;
     if (bits < 0x00800000u) { /* denormal: times 2^23, exact */
@@ -55,6 +62,7 @@ float num_log(float x) {
     return fmaf(n, NUM_LN2_HI, y);
 }
 
-float num_silu(float x) {
+float num_silu(float x)
+{
     return x / (1.0f + num_exp(-x));
 }

@@ -1,7 +1,8 @@
-/* num_exp and num_silu in eight AVX2 lanes: the bits of num.c, lane by lane, NaN and infinities included.
+/* num_exp and num_silu in eight AVX2 lanes: the bits of num.c, lane by lane, NaN and infinities
+ * included.
  *
- * To be included only by files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is the same sequence
- * with the wider types. */
+ * To be included only by files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is
+ * the same sequence with the wider types. */
 #ifndef HEARTH_KERNELS_NUM_AVX2_H
 #define HEARTH_KERNELS_NUM_AVX2_H
 
@@ -9,10 +10,12 @@
 
 #include "kernels/num.h"
 
-static inline __m256 num_exp_avx2(__m256 x) {
+static inline __m256 num_exp_avx2(__m256 x)
+{
     const __m256 round = _mm256_set1_ps(NUM_ROUND);
     const __m256 one = _mm256_set1_ps(1.0f);
-    const __m256 a = _mm256_min_ps(_mm256_set1_ps(NUM_EXP_MAX), x); /* of two, a NaN makes it the second */
+    const __m256 a =
+        _mm256_min_ps(_mm256_set1_ps(NUM_EXP_MAX), x); /* of two, a NaN makes it the second */
     const __m256 t = _mm256_fmadd_ps(a, _mm256_set1_ps(NUM_LOG2E), round);
     const __m256 n = _mm256_sub_ps(t, round);
     __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-NUM_LN2_HI), a);
@@ -29,7 +32,8 @@ static inline __m256 num_exp_avx2(__m256 x) {
     return _mm256_andnot_ps(tiny, y);
 }
 
-static inline __m256 num_silu_avx2(__m256 x) {
+static inline __m256 num_silu_avx2(__m256 x)
+{
     const __m256 minus = _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
     return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), num_exp_avx2(minus)));
 }

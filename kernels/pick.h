@@ -1,14 +1,16 @@
 /* The canonical pick: which token follows, as a pure function.
  *
- * A pick depends on (logits, parameters, seed, tokens[0, position), prompt length, position) and on nothing else: not on
- * earlier picks, the scratch, the machine's vector units or the other rows of the pass. kernels/NUMERICS.md, "Picks", is
- * the definition; there it is integers wherever something is summed, so no order of summation can show.
+ * A pick depends on (logits, parameters, seed, tokens[0, position), prompt length, position) and on
+ * nothing else: not on earlier picks, the scratch, the machine's vector units or the other rows of
+ * the pass. kernels/NUMERICS.md, "Picks", is the definition; there it is integers wherever
+ * something is summed, so no order of summation can show.
  *
- * Stages: the logit bias first; then those of `order`; then a draw. temperature <= 0 is greedy: bias, penalties (where
- * `order` has them), the largest logit, the lower id among equals; the other stages do not matter then.
+ * Stages: the logit bias first; then those of `order`; then a draw. temperature <= 0 is greedy:
+ * bias, penalties (where `order` has them), the largest logit, the lower id among equals; the other
+ * stages do not matter then.
  *
- * Log-probabilities are the log-softmax of the model's own logits, before bias, penalties, temperature and truncation:
- * what the model thought, whatever was done to the draw.
+ * Log-probabilities are the log-softmax of the model's own logits, before bias, penalties,
+ * temperature and truncation: what the model thought, whatever was done to the draw.
  *
  * Threads: any; a scratch serves one call at a time. Owns: nothing but the scratch.
  * Never: allocates in a pick, prints, calls libm (besides fmaf), keeps state between picks. */
@@ -22,8 +24,8 @@
 enum { PICK_TOP_MAX = 20 };              /* alternatives with log-probabilities */
 enum { PICK_VOCAB_MAX = (1 << 24) - 1 }; /* so that a sum of weights fits 64 bits */
 
-/* One stage each; a stage whose parameter is off does nothing. The numbers are those of the parameter block on the wire:
- * never renumber. */
+/* One stage each; a stage whose parameter is off does nothing. The numbers are those of the
+ * parameter block on the wire: never renumber. */
 enum pick_stage {
     PICK_PENALTIES = 1,
     PICK_TOP_K = 2,
@@ -41,19 +43,21 @@ struct pick_bias {
 
 struct pick_params {
     uint64_t seed;
-    float temperature;       /* <= 0: greedy */
-    uint32_t top_k;          /* keep the k most likely; 0 off */
-    float typical_p;         /* keep what is nearest to the expected surprise, up to this mass; >= 1 off */
-    float top_p;             /* keep the most likely up to this mass, at least one; >= 1 off */
-    float min_p;             /* keep p >= min_p * the largest p; <= 0 off */
-    float repeat_penalty;    /* seen tokens: positive logits divided, others multiplied by it; 1 off, above 0 */
-    float frequency_penalty; /* subtracted per occurrence; 0 off */
-    float presence_penalty;  /* subtracted once from a seen token; 0 off */
-    int32_t penalty_last_n;  /* how many of the last tokens count as seen, prompt included: 0 none, -1 all */
+    float temperature; /* <= 0: greedy */
+    uint32_t top_k;    /* keep the k most likely; 0 off */
+    float typical_p; /* keep what is nearest to the expected surprise, up to this mass; >= 1 off */
+    float top_p;     /* keep the most likely up to this mass, at least one; >= 1 off */
+    float min_p;     /* keep p >= min_p * the largest p; <= 0 off */
+    float repeat_penalty; /* seen tokens: positive logits divided, others multiplied by it; 1 off,
+                             above 0 */
+    float frequency_penalty;  /* subtracted per occurrence; 0 off */
+    float presence_penalty;   /* subtracted once from a seen token; 0 off */
+    int32_t penalty_last_n;   /* how many of the last tokens count as seen, prompt included: 0 none,
+                                 -1 all */
     bool penalty_answer_only; /* tokens of the prompt do not count as seen */
-    bool logprobs;           /* fill logprob and top of struct pick */
-    uint8_t n_top;           /* with logprobs: alternatives wanted, 0 .. PICK_TOP_MAX */
-    uint8_t n_order;         /* stages in order[]; each stage at most once */
+    bool logprobs;            /* fill logprob and top of struct pick */
+    uint8_t n_top;            /* with logprobs: alternatives wanted, 0 .. PICK_TOP_MAX */
+    uint8_t n_order;          /* stages in order[]; each stage at most once */
     uint8_t order[PICK_STAGES]; /* enum pick_stage */
     uint32_t n_bias;
     const struct pick_bias *bias; /* [n_bias]; several of one id add up, in this order */
@@ -73,19 +77,23 @@ struct pick {
 
 /* What is left after the stages. The arrays lie in the scratch, until its next use. */
 struct pick_kept {
-    uint32_t n;              /* at least 1 */
-    const uint32_t *ids;     /* [n], ascending */
-    const uint64_t *weights; /* [n]; the probability of ids[i] is weights[i] / total. The largest is 2^40 */
-    uint64_t total;          /* > 0 */
+    uint32_t n;          /* at least 1 */
+    const uint32_t *ids; /* [n], ascending */
+    const uint64_t
+        *weights;   /* [n]; the probability of ids[i] is weights[i] / total. The largest is 2^40 */
+    uint64_t total; /* > 0 */
 };
 
-struct pick_scratch; /* working memory for one pick at a time, 48 bytes per token of the vocabulary */
+struct pick_scratch; /* working memory for one pick at a time, 48 bytes per token of the vocabulary
+                      */
 
-/* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p, min-p, temperature. */
+/* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p,
+ * min-p, temperature. */
 void pick_params_init(struct pick_params *p);
 
-/* Whether the parameters make sense for this vocabulary; if not, one line in err. pick_token survives what is refused
- * here (with -EINVAL or a defined result), so this is for the one line that a user sees. */
+/* Whether the parameters make sense for this vocabulary; if not, one line in err. pick_token
+ * survives what is refused here (with -EINVAL or a defined result), so this is for the one line
+ * that a user sees. */
 bool pick_params_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes);
 
 /* Returns 0 with the scratch, -EINVAL for n_vocab 0 or above PICK_VOCAB_MAX, -ENOMEM. */
@@ -93,18 +101,19 @@ int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret);
 void pick_scratch_close(struct pick_scratch *s); /* NULL is allowed */
 
 /* Picks the token of absolute position `position`.
- *   logits  [n_vocab] of the row before it; changed while the call runs, restored before it returns. -inf: impossible
- *   tokens  [position] the sequence so far, accepted tokens and the window's drafts before the row
- *   n_vocab the one the scratch was opened with
- * Returns 0 with *ret; -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties), or none is above
- * -inf; -EINVAL for a token or a bias id outside the vocabulary, prompt_length > position, or an unknown or repeated
- * stage. */
+ *   logits  [n_vocab] of the row before it; changed while the call runs, restored before it
+ * returns. -inf: impossible tokens  [position] the sequence so far, accepted tokens and the
+ * window's drafts before the row n_vocab the one the scratch was opened with Returns 0 with *ret;
+ * -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties), or none is above
+ * -inf; -EINVAL for a token or a bias id outside the vocabulary, prompt_length > position, or an
+ * unknown or repeated stage. */
 int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret);
 
-/* The distribution that pick_token draws from (greedy: one token). Same arguments, same errors; no seed in it. */
-int pick_distribution(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
-                      uint32_t position, uint32_t prompt_length, struct pick_scratch *s,
-                      struct pick_kept *ret);
+/* The distribution that pick_token draws from (greedy: one token). Same arguments, same errors; no
+ * seed in it. */
+int pick_distribution(const struct pick_params *p, float *logits, uint32_t n_vocab,
+                      const uint32_t *tokens, uint32_t position, uint32_t prompt_length,
+                      struct pick_scratch *s, struct pick_kept *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* The pick's loops over the whole vocabulary in AVX2, equal to pick_lanes.c bit for bit; the last n mod 8 elements go
- * there. */
+/* The pick's loops over the whole vocabulary in AVX2, equal to pick_lanes.c bit for bit; the last n
+ * mod 8 elements go there. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -7,16 +7,18 @@
 #include "kernels/num_avx2.h"
 #include "kernels/pick_impl.h"
 
-static float max_of(__m256 v) {
+static float max_of(__m256 v)
+{
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     m = _mm_max_ss(m, _mm_shuffle_ps(m, m, 1));
     return _mm_cvtss_f32(m);
 }
 
-/* Chunks of 512: only a chunk whose maximum is above all earlier ones can hold the answer, at the first place that has
- * that maximum. */
-static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index) {
+/* Chunks of 512: only a chunk whose maximum is above all earlier ones can hold the answer, at the
+ * first place that has that maximum. */
+static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index)
+{
     const __m256 finite = _mm256_set1_ps(FLT_MAX);
     const uint32_t body = n & ~7u;
     __m256 bad = _mm256_setzero_ps();
@@ -36,11 +38,15 @@ static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index)
             best = begin;
         }
     }
-    if (_mm256_movemask_ps(bad) != 0) { return -EDOM; }
+    if (_mm256_movemask_ps(bad) != 0) {
+        return -EDOM;
+    }
     float tail_max = -INFINITY;
     uint32_t tail = 0;
     for (uint32_t i = body; i < n; i++) {
-        if (!(l[i] <= FLT_MAX)) { return -EDOM; }
+        if (!(l[i] <= FLT_MAX)) {
+            return -EDOM;
+        }
         if (l[i] > tail_max) {
             tail_max = l[i];
             tail = i;
@@ -50,16 +56,22 @@ static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index)
         max = tail_max;
         best = tail;
     }
-    if (max < -FLT_MAX) { return -EDOM; }
-    while (l[best] != max) { best++; }
+    if (max < -FLT_MAX) {
+        return -EDOM;
+    }
+    while (l[best] != max) {
+        best++;
+    }
     *ret_max = l[best];
     *ret_index = best;
     return 0;
 }
 
-/* floor(e * 2^40) of four e in [0, 1], given as the bits of a float each: mantissa * 2^(exponent - 110), shifted left
- * first so that only right shifts remain. e = 0 has exponent 0 and shifts everything out. */
-static __m256i weights_of(__m128i bits) {
+/* floor(e * 2^40) of four e in [0, 1], given as the bits of a float each: mantissa * 2^(exponent -
+ * 110), shifted left first so that only right shifts remain. e = 0 has exponent 0 and shifts
+ * everything out. */
+static __m256i weights_of(__m128i bits)
+{
     const __m256i u = _mm256_cvtepu32_epi64(bits);
     const __m256i fraction = _mm256_and_si256(u, _mm256_set1_epi64x(0x7fffff));
     const __m256i mantissa = _mm256_or_si256(fraction, _mm256_set1_epi64x(0x800000));
@@ -67,7 +79,8 @@ static __m256i weights_of(__m128i bits) {
     return _mm256_srlv_epi64(_mm256_slli_epi64(mantissa, 17), shift);
 }
 
-static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w) {
+static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w)
+{
     const __m256 m = _mm256_set1_ps(max);
     const uint32_t body = n & ~7u;
     __m256i sum = _mm256_setzero_si256();
@@ -88,7 +101,8 @@ static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w) {
            pick_lanes_portable.weigh(l + body, n - body, max, w != NULL ? w + body : NULL);
 }
 
-static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank) {
+static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank)
+{
     const uint32_t first = pick_rank(l[0]);
     const __m256i firsts = _mm256_set1_epi32((int)first);
     const uint32_t body = n & ~7u;
@@ -96,7 +110,8 @@ static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank) {
     for (uint32_t i = 0; i < body; i += 8) {
         const __m256 x = _mm256_add_ps(_mm256_loadu_ps(l + i), _mm256_setzero_ps());
         const __m256i u = _mm256_castps_si256(x);
-        const __m256i flip = _mm256_andnot_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff));
+        const __m256i flip =
+            _mm256_andnot_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff));
         const __m256i r = _mm256_xor_si256(u, flip);
         _mm256_storeu_si256((__m256i *)(rank + i), r);
         differ = _mm256_or_si256(differ, _mm256_xor_si256(r, firsts));
@@ -111,7 +126,8 @@ static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank) {
     return all;
 }
 
-static void temper(float *l, uint32_t n, float max, float t) {
+static void temper(float *l, uint32_t n, float max, float t)
+{
     const __m256 m = _mm256_set1_ps(max);
     const __m256 ts = _mm256_set1_ps(t);
     const uint32_t body = n & ~7u;
@@ -121,17 +137,21 @@ static void temper(float *l, uint32_t n, float max, float t) {
     pick_lanes_portable.temper(l + body, n - body, max, t);
 }
 
-static void block_max(const float *l, uint32_t n, float *block) {
+static void block_max(const float *l, uint32_t n, float *block)
+{
     for (uint32_t b = 0; b < n / PICK_BLOCK; b++) {
         const float *x = l + (size_t)b * PICK_BLOCK;
         __m256 m = _mm256_loadu_ps(x);
-        for (uint32_t i = 8; i < PICK_BLOCK; i += 8) { m = _mm256_max_ps(m, _mm256_loadu_ps(x + i)); }
+        for (uint32_t i = 8; i < PICK_BLOCK; i += 8) {
+            m = _mm256_max_ps(m, _mm256_loadu_ps(x + i));
+        }
         block[b] = max_of(m);
     }
 }
 
 /* Made for a bound that few elements reach: eight at a time are passed over. */
-static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id) {
+static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id)
+{
     const __m256 bounds = _mm256_set1_ps(bound);
     const uint32_t body = n & ~7u;
     uint32_t k = 0;
@@ -144,7 +164,9 @@ static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uin
         }
     }
     for (uint32_t i = body; i < n; i++) {
-        if (l[i] < bound) { continue; }
+        if (l[i] < bound) {
+            continue;
+        }
         ret_l[k] = l[i];
         ret_id[k++] = i;
     }

@@ -4,28 +4,36 @@
 
 #include "kernels/pick.h"
 
-void pick_params_init(struct pick_params *p) {
+void pick_params_init(struct pick_params *p)
+{
     *p = (struct pick_params){
         .typical_p = 1.0f,
         .top_p = 1.0f,
         .repeat_penalty = 1.0f,
         .penalty_last_n = 64,
         .n_order = PICK_STAGES,
-        .order = {PICK_PENALTIES, PICK_TOP_K, PICK_TYPICAL_P, PICK_TOP_P, PICK_MIN_P, PICK_TEMPERATURE},
+        .order = {PICK_PENALTIES, PICK_TOP_K, PICK_TYPICAL_P, PICK_TOP_P, PICK_MIN_P,
+                  PICK_TEMPERATURE},
     };
 }
 
 /* A number from min to max; a NaN is neither. Writes the line otherwise. */
-static bool in_range(const char *name, float x, float min, float max, char *err, size_t err_bytes) {
-    if (x >= min && x <= max) { return true; }
-    snprintf(err, err_bytes, "%s is %g: must be a number from %g to %g", name, (double)x, (double)min, (double)max);
+static bool in_range(const char *name, float x, float min, float max, char *err, size_t err_bytes)
+{
+    if (x >= min && x <= max) {
+        return true;
+    }
+    snprintf(err, err_bytes, "%s is %g: must be a number from %g to %g", name, (double)x,
+             (double)min, (double)max);
     return false;
 }
 
-static bool order_valid(const struct pick_params *p, char *err, size_t err_bytes) {
+static bool order_valid(const struct pick_params *p, char *err, size_t err_bytes)
+{
     uint32_t present = 0;
     if (p->n_order > PICK_STAGES) {
-        snprintf(err, err_bytes, "order has %u stages: at most %d, each once", p->n_order, PICK_STAGES);
+        snprintf(err, err_bytes, "order has %u stages: at most %d, each once", p->n_order,
+                 PICK_STAGES);
         return false;
     }
     for (uint32_t i = 0; i < p->n_order; i++) {
@@ -43,28 +51,33 @@ static bool order_valid(const struct pick_params *p, char *err, size_t err_bytes
     return true;
 }
 
-static bool bias_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes) {
+static bool bias_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes)
+{
     for (uint32_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].id >= n_vocab) {
-            snprintf(err, err_bytes, "logit bias of token %u: the vocabulary has %u tokens", p->bias[i].id, n_vocab);
+            snprintf(err, err_bytes, "logit bias of token %u: the vocabulary has %u tokens",
+                     p->bias[i].id, n_vocab);
             return false;
         }
         if (!(p->bias[i].value <= 1e6f)) { /* -inf may pass, NaN may not */
-            snprintf(err, err_bytes, "logit bias of token %u is %g: must be at most 1e6", p->bias[i].id,
-                     (double)p->bias[i].value);
+            snprintf(err, err_bytes, "logit bias of token %u is %g: must be at most 1e6",
+                     p->bias[i].id, (double)p->bias[i].value);
             return false;
         }
     }
     return true;
 }
 
-bool pick_params_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes) {
+bool pick_params_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes)
+{
     if (p->penalty_last_n < -1) {
-        snprintf(err, err_bytes, "penalty_last_n is %d: must be -1 (all), 0 (none) or more", p->penalty_last_n);
+        snprintf(err, err_bytes, "penalty_last_n is %d: must be -1 (all), 0 (none) or more",
+                 p->penalty_last_n);
         return false;
     }
     if (p->n_top > PICK_TOP_MAX) {
-        snprintf(err, err_bytes, "logprobs asks for %u alternatives: at most %d", p->n_top, PICK_TOP_MAX);
+        snprintf(err, err_bytes, "logprobs asks for %u alternatives: at most %d", p->n_top,
+                 PICK_TOP_MAX);
         return false;
     }
     return in_range("temperature", p->temperature, -1e6f, 1e6f, err, err_bytes) &&

@@ -1,5 +1,6 @@
-/* kernels/num.h: accuracy against libm in double, exact bits of some results, special values, the 16-bit floats against
- * an independent definition (and F16C where there is one), and the AVX2 lanes against the scalar functions. */
+/* kernels/num.h: accuracy against libm in double, exact bits of some results, special values, the
+ * 16-bit floats against an independent definition (and F16C where there is one), and the AVX2 lanes
+ * against the scalar functions. */
 #include <check.h>
 #include <math.h>
 #include <stdbool.h>
@@ -8,23 +9,28 @@
 
 #include "kernels/num.h"
 
-/* Long loops note the first argument that fails and assert once: an assertion of Check costs a system call. */
+/* Long loops note the first argument that fails and assert once: an assertion of Check costs a
+ * system call. */
 enum { STRIDE = 4093 }; /* through the bit patterns: prime, so no mantissa pattern is preferred */
 
 static const uint32_t inf_bits = 0x7f800000u, nan_bits = 0x7fc00000u;
 
 /* |got - want| in units of want's last place in binary32. */
-static double ulps(double want, float got) {
-    if (want == 0.0) { return got == 0.0f ? 0.0 : INFINITY; }
+static double ulps(double want, float got)
+{
+    if (want == 0.0) {
+        return got == 0.0f ? 0.0 : INFINITY;
+    }
     int exponent;
     (void)frexp(want, &exponent);
     const double unit = ldexp(1.0, exponent - 24 > -149 ? exponent - 24 : -149);
     return fabs((double)got - want) / unit;
 }
 
-/* ---- exp -------------------------------------------------------------------------------------- */
+/* ---- exp -------------------------------------------------------------------------------- */
 
-START_TEST(exp_is_within_one_ulp) {
+START_TEST(exp_is_within_one_ulp)
+{
     double worst = 0.0;
     for (uint32_t b = 0; b <= num_bits(88.0f); b += STRIDE) {
         const float x = num_float(b);
@@ -36,24 +42,27 @@ START_TEST(exp_is_within_one_ulp) {
 }
 END_TEST
 
-START_TEST(exp_has_these_bits) {
+START_TEST(exp_has_these_bits)
+{
     static const struct {
         float x;
         uint32_t bits;
     } pinned[] = {
-        {0.0f, 0x3f800000u},    {-0.0f, 0x3f800000u},         {1.0f, 0x402df854u},
-        {-1.0f, 0x3ebc5ab2u},   {0x1.62e430p-1f, 0x40000000u}, {10.0f, 0x46ac14efu},
-        {-10.0f, 0x383e6bceu},  {-27.5f, 0x2ba07089u},        {-87.0f, 0x00b33687u},
-        {88.0f, 0x7ef882b7u},   {0x1p-30f, 0x3f800000u},      {-0x1p-24f, 0x3f7fffffu},
+        {0.0f, 0x3f800000u},   {-0.0f, 0x3f800000u},          {1.0f, 0x402df854u},
+        {-1.0f, 0x3ebc5ab2u},  {0x1.62e430p-1f, 0x40000000u}, {10.0f, 0x46ac14efu},
+        {-10.0f, 0x383e6bceu}, {-27.5f, 0x2ba07089u},         {-87.0f, 0x00b33687u},
+        {88.0f, 0x7ef882b7u},  {0x1p-30f, 0x3f800000u},       {-0x1p-24f, 0x3f7fffffu},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
-        ck_assert_msg(num_bits(num_exp(pinned[i].x)) == pinned[i].bits, "exp(%a) is %08x, pinned %08x",
-                      (double)pinned[i].x, num_bits(num_exp(pinned[i].x)), pinned[i].bits);
+        ck_assert_msg(num_bits(num_exp(pinned[i].x)) == pinned[i].bits,
+                      "exp(%a) is %08x, pinned %08x", (double)pinned[i].x,
+                      num_bits(num_exp(pinned[i].x)), pinned[i].bits);
     }
 }
 END_TEST
 
-START_TEST(exp_is_defined_everywhere) {
+START_TEST(exp_is_defined_everywhere)
+{
     const float below = nextafterf(NUM_EXP_MIN, -INFINITY), top = num_exp(NUM_EXP_MAX);
     ck_assert_uint_eq(num_bits(num_exp(below)), 0);
     ck_assert_uint_eq(num_bits(num_exp(-1e30f)), 0);
@@ -68,7 +77,8 @@ START_TEST(exp_is_defined_everywhere) {
 }
 END_TEST
 
-START_TEST(exp_rises_from_step_to_step) {
+START_TEST(exp_rises_from_step_to_step)
+{
     float before = 0.0f;
     int wrong = 0;
     for (int i = -87 * 512; i <= 88 * 512; i++) {
@@ -80,37 +90,49 @@ START_TEST(exp_rises_from_step_to_step) {
 }
 END_TEST
 
-/* ---- log -------------------------------------------------------------------------------------- */
+/* ---- log -------------------------------------------------------------------------------- */
 
-START_TEST(log_is_within_one_ulp) {
+START_TEST(log_is_within_one_ulp)
+{
     double worst = 0.0;
     for (uint32_t b = 1; b < inf_bits; b += STRIDE) { /* denormals included */
         worst = fmax(worst, ulps(log((double)num_float(b)), num_log(num_float(b))));
     }
-    for (uint32_t b = num_bits(0.98f); b < num_bits(1.02f); b += 7) { /* where the result is small */
+    for (uint32_t b = num_bits(0.98f); b < num_bits(1.02f);
+         b += 7) { /* where the result is small */
         worst = fmax(worst, ulps(log((double)num_float(b)), num_log(num_float(b))));
     }
     ck_assert_msg(worst <= 1.0, "%g ulp", worst);
 }
 END_TEST
 
-START_TEST(log_has_these_bits) {
+START_TEST(log_has_these_bits)
+{
     static const struct {
         float x;
         uint32_t bits;
     } pinned[] = {
-        {1.0f, 0},           {2.0f, 0x3f317218u},     {0.5f, 0xbf317218u},      {10.0f, 0x40135d8eu},
-        {0.1f, 0xc0135d8eu}, {0x1p-149f, 0xc2ce8ed0u}, {0x1p-126f, 0xc2aeac50u}, {3e38f, 0x42b13196u},
-        {0.7f, 0xbeb69e1au}, {1.41f, 0x3eafeafdu},
+        {1.0f, 0},
+        {2.0f, 0x3f317218u},
+        {0.5f, 0xbf317218u},
+        {10.0f, 0x40135d8eu},
+        {0.1f, 0xc0135d8eu},
+        {0x1p-149f, 0xc2ce8ed0u},
+        {0x1p-126f, 0xc2aeac50u},
+        {3e38f, 0x42b13196u},
+        {0.7f, 0xbeb69e1au},
+        {1.41f, 0x3eafeafdu},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
-        ck_assert_msg(num_bits(num_log(pinned[i].x)) == pinned[i].bits, "log(%a) is %08x, pinned %08x",
-                      (double)pinned[i].x, num_bits(num_log(pinned[i].x)), pinned[i].bits);
+        ck_assert_msg(num_bits(num_log(pinned[i].x)) == pinned[i].bits,
+                      "log(%a) is %08x, pinned %08x", (double)pinned[i].x,
+                      num_bits(num_log(pinned[i].x)), pinned[i].bits);
     }
 }
 END_TEST
 
-START_TEST(log_is_defined_everywhere) {
+START_TEST(log_is_defined_everywhere)
+{
     ck_assert_uint_eq(num_bits(num_log(0.0f)), 0xff800000u);
     ck_assert_uint_eq(num_bits(num_log(-0.0f)), 0xff800000u);
     ck_assert_uint_eq(num_bits(num_log(INFINITY)), inf_bits);
@@ -119,7 +141,8 @@ START_TEST(log_is_defined_everywhere) {
 }
 END_TEST
 
-START_TEST(log_undoes_exp) {
+START_TEST(log_undoes_exp)
+{
     for (int i = -80; i <= 80; i++) {
         const float x = (float)i;
         ck_assert(fabsf(num_log(num_exp(x)) - x) <= 2e-7f * fmaxf(1.0f, fabsf(x)));
@@ -127,9 +150,10 @@ START_TEST(log_undoes_exp) {
 }
 END_TEST
 
-/* ---- silu ------------------------------------------------------------------------------------- */
+/* ---- silu ------------------------------------------------------------------------------- */
 
-START_TEST(silu_is_close_and_defined_everywhere) {
+START_TEST(silu_is_close_and_defined_everywhere)
+{
     double worst = 0.0;
     for (uint32_t b = 0; b <= num_bits(87.0f); b += STRIDE) {
         for (int sign = 0; sign < 2; sign++) {
@@ -147,16 +171,18 @@ START_TEST(silu_is_close_and_defined_everywhere) {
 }
 END_TEST
 
-/* ---- 16-bit floats ---------------------------------------------------------------------------- */
+/* ---- 16-bit floats ---------------------------------------------------------------------- */
 
 /* The value of a finite binary16 pattern, by its definition. */
-static double f16_value(uint16_t h) {
+static double f16_value(uint16_t h)
+{
     const int exponent = h >> 10 & 31, fraction = h & 1023;
     const double m = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
     return (h & 0x8000) != 0 ? -m : m;
 }
 
-START_TEST(every_f16_widens_exactly_and_comes_back) {
+START_TEST(every_f16_widens_exactly_and_comes_back)
+{
     uint32_t wrong = 0, first = 0;
     for (uint32_t h = 65536; h-- > 0;) {
         const float x = num_f32_from_f16((uint16_t)h);
@@ -179,9 +205,11 @@ START_TEST(every_f16_widens_exactly_and_comes_back) {
 }
 END_TEST
 
-START_TEST(f16_rounds_to_nearest_even) {
+START_TEST(f16_rounds_to_nearest_even)
+{
     uint32_t wrong = 0, first = 0;
-    for (uint32_t h = 0x7c00; h-- > 0;) { /* each value, its upper neighbour, and what lies between */
+    for (uint32_t h = 0x7c00;
+         h-- > 0;) { /* each value, its upper neighbour, and what lies between */
         const double low = f16_value((uint16_t)h);
         const double high = h == 0x7bff ? 65536.0 : f16_value((uint16_t)(h + 1));
         const float middle = (float)((low + high) / 2.0); /* exact: one bit more than binary16 */
@@ -200,7 +228,8 @@ START_TEST(f16_rounds_to_nearest_even) {
 }
 END_TEST
 
-START_TEST(bf16_is_the_upper_half) {
+START_TEST(bf16_is_the_upper_half)
+{
     ck_assert(num_f32_from_bf16(0x3f80) == 1.0f);
     ck_assert(num_f32_from_bf16(0xc040) == -3.0f);
     ck_assert(num_f32_from_bf16(0x0001) == 0x1p-133f);
@@ -208,7 +237,7 @@ START_TEST(bf16_is_the_upper_half) {
 }
 END_TEST
 
-/* ---- lanes ------------------------------------------------------------------------------------ */
+/* ---- lanes ------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -220,16 +249,20 @@ END_TEST
 #endif
 #include "kernels/num_avx2.h"
 
-static void exp8(const float *x, float *y) {
+static void exp8(const float *x, float *y)
+{
     _mm256_storeu_ps(y, num_exp_avx2(_mm256_loadu_ps(x)));
 }
-static void silu8(const float *x, float *y) {
+static void silu8(const float *x, float *y)
+{
     _mm256_storeu_ps(y, num_silu_avx2(_mm256_loadu_ps(x)));
 }
-static uint16_t f16c_narrow(float x) {
+static uint16_t f16c_narrow(float x)
+{
     return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
 }
-static float f16c_widen(uint16_t h) {
+static float f16c_widen(uint16_t h)
+{
     return _cvtsh_ss(h);
 }
 #if defined(__clang__)
@@ -238,12 +271,14 @@ static float f16c_widen(uint16_t h) {
 #pragma GCC pop_options
 #endif
 
-static bool same(float a, float b) {
+static bool same(float a, float b)
+{
     return num_bits(a) == num_bits(b) || (isnan(a) && isnan(b));
 }
 
 /* Eight arguments from b on. Returns false and names the argument where a lane differs. */
-static bool lanes_equal(const float x[8], float *ret_wrong) {
+static bool lanes_equal(const float x[8], float *ret_wrong)
+{
     float e[8], s[8];
     exp8(x, e);
     silu8(x, s);
@@ -256,22 +291,29 @@ static bool lanes_equal(const float x[8], float *ret_wrong) {
     return true;
 }
 
-START_TEST(avx2_lanes_equal_the_scalar_functions) {
+START_TEST(avx2_lanes_equal_the_scalar_functions)
+{
     float x[8], wrong = 0.0f;
     bool equal = true;
-    for (uint64_t b = 0; b < (uint64_t)1 << 32 && equal; b += 8 * STRIDE) { /* every sign and exponent, many NaN */
-        for (uint32_t i = 0; i < 8; i++) { x[i] = num_float((uint32_t)b + i * STRIDE); }
+    for (uint64_t b = 0; b < (uint64_t)1 << 32 && equal;
+         b += 8 * STRIDE) { /* every sign and exponent, many NaN */
+        for (uint32_t i = 0; i < 8; i++) {
+            x[i] = num_float((uint32_t)b + i * STRIDE);
+        }
         equal = lanes_equal(x, &wrong);
     }
     ck_assert_msg(equal, "exp or silu of %a", (double)wrong);
-    static const uint32_t special[8] = {0, 0x80000000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00000u,
-                                        0x7f800001u, 1};
-    for (int i = 0; i < 8; i++) { x[i] = num_float(special[i]); }
+    static const uint32_t special[8] = {0,           0x80000000u, 0x7f800000u, 0xff800000u,
+                                        0x7fc00000u, 0xffc00000u, 0x7f800001u, 1};
+    for (int i = 0; i < 8; i++) {
+        x[i] = num_float(special[i]);
+    }
     ck_assert_msg(lanes_equal(x, &wrong), "exp or silu of %a", (double)wrong);
 }
 END_TEST
 
-START_TEST(f16_equals_the_instructions) {
+START_TEST(f16_equals_the_instructions)
+{
     uint32_t wrong = 0;
     for (uint32_t h = 0; h < 65536; h++) { /* compared as bits: quiet NaNs and their payloads too */
         wrong += num_bits(num_f32_from_f16((uint16_t)h)) != num_bits(f16c_widen((uint16_t)h));
@@ -285,12 +327,15 @@ START_TEST(f16_equals_the_instructions) {
 }
 END_TEST
 
-static bool machine_has_lanes(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* F16C came before AVX2 */
+static bool machine_has_lanes(void)
+{
+    return __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma"); /* F16C came before AVX2 */
 }
 #endif
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("num");
     TCase *scalar = tcase_create("scalar");
     tcase_add_test(scalar, exp_is_within_one_ulp);

@@ -1,6 +1,7 @@
-/* The pick's stages against the sampling vectors of another engine (HEARTH_TESTDATA, vectors/sampling.llama.cpp.json):
- * probabilities before and after one sampler, and chains of samplers on logits = ln(id). Samplers that hearth does not
- * have (xtc, dry, top_n_sigma, dynamic temperature) are counted and named, not checked. */
+/* The pick's stages against the sampling vectors of another engine (HEARTH_TESTDATA,
+ * vectors/sampling.llama.cpp.json): probabilities before and after one sampler, and chains of
+ * samplers on logits = ln(id). Samplers that hearth does not have (xtc, dry, top_n_sigma, dynamic
+ * temperature) are counted and named, not checked. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,17 +13,20 @@
 
 enum { N_MAX = 16 };
 
-static double number(const json_t *c, const char *name) {
+static double number(const json_t *c, const char *name)
+{
     const json_t *v = json_object_get(c, name);
     ck_assert_msg(json_is_number(v), "the case has no number \"%s\"", name);
     return json_number_value(v);
 }
 
-static const char *function_of(const json_t *c) {
+static const char *function_of(const json_t *c)
+{
     return json_string_value(json_object_get(c, "fn"));
 }
 
-static json_t *load_cases(void) {
+static json_t *load_cases(void)
+{
     char path[4096];
     snprintf(path, sizeof path, "%s/vectors/sampling.llama.cpp.json", getenv("HEARTH_TESTDATA"));
     json_error_t error;
@@ -35,7 +39,8 @@ static json_t *load_cases(void) {
 }
 
 /* Parameters of a case with one sampler. Returns false for one that hearth does not have. */
-static bool params_of(const json_t *c, uint32_t n_last, struct pick_params *p) {
+static bool params_of(const json_t *c, uint32_t n_last, struct pick_params *p)
+{
     const char *fn = function_of(c);
     pick_params_init(p);
     p->temperature = 1.0f;
@@ -67,22 +72,29 @@ static bool params_of(const json_t *c, uint32_t n_last, struct pick_params *p) {
     return true;
 }
 
-static int descending(const void *a, const void *b) {
+static int descending(const void *a, const void *b)
+{
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Expected probabilities stand most likely first. The typical cases keep the probabilities from before the cut; all
- * others are normalised after it. What was cut by greedy is listed there as probability 0. */
-static void check_case(const json_t *c, size_t index) {
+/* Expected probabilities stand most likely first. The typical cases keep the probabilities from
+ * before the cut; all others are normalised after it. What was cut by greedy is listed there as
+ * probability 0. */
+static void check_case(const json_t *c, size_t index)
+{
     const json_t *probs = json_object_get(c, "probs"), *expected = json_object_get(c, "expected");
     const json_t *last = json_object_get(c, "last_tokens");
     const uint32_t n = (uint32_t)json_array_size(probs), n_last = (uint32_t)json_array_size(last);
     ck_assert(n <= N_MAX && n_last <= N_MAX);
     float logits[N_MAX];
     uint32_t tokens[N_MAX];
-    for (uint32_t i = 0; i < n; i++) { logits[i] = logf((float)json_number_value(json_array_get(probs, i))); }
-    for (uint32_t i = 0; i < n_last; i++) { tokens[i] = (uint32_t)json_integer_value(json_array_get(last, i)); }
+    for (uint32_t i = 0; i < n; i++) {
+        logits[i] = logf((float)json_number_value(json_array_get(probs, i)));
+    }
+    for (uint32_t i = 0; i < n_last; i++) {
+        tokens[i] = (uint32_t)json_integer_value(json_array_get(last, i));
+    }
     struct pick_params p;
     ck_assert(params_of(c, n_last, &p));
     struct pick_scratch *s;
@@ -100,21 +112,26 @@ static void check_case(const json_t *c, size_t index) {
     ck_assert_uint_le(kept.n, json_array_size(expected));
     for (uint32_t i = 0; i < json_array_size(expected); i++) {
         const double want = json_number_value(json_array_get(expected, i));
-        if (i >= kept.n) { ck_assert_msg(want == 0.0, "case %zu: %u kept, %g is missing", index, kept.n, want); }
-        ck_assert_msg(fabs(got[i] - want) < 1e-5, "case %zu (%s), place %u: %.9g, expected %.9g", index,
-                      function_of(c), i, got[i], want);
+        if (i >= kept.n) {
+            ck_assert_msg(want == 0.0, "case %zu: %u kept, %g is missing", index, kept.n, want);
+        }
+        ck_assert_msg(fabs(got[i] - want) < 1e-5, "case %zu (%s), place %u: %.9g, expected %.9g",
+                      index, function_of(c), i, got[i], want);
     }
     pick_scratch_close(s);
 }
 
-START_TEST(one_sampler_gives_the_expected_probabilities) {
+START_TEST(one_sampler_gives_the_expected_probabilities)
+{
     json_t *cases = load_cases();
     uint32_t checked = 0, skipped = 0;
     char names[256] = "";
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *c = json_array_get(cases, i);
         struct pick_params p;
-        if (strcmp(function_of(c), "queue") == 0) { continue; }
+        if (strcmp(function_of(c), "queue") == 0) {
+            continue;
+        }
         if (!params_of(c, 0, &p)) {
             skipped++;
             if (strstr(names, function_of(c)) == NULL) {
@@ -125,7 +142,8 @@ START_TEST(one_sampler_gives_the_expected_probabilities) {
         check_case(c, i);
         checked++;
     }
-    printf("sampling vectors: %u cases of one sampler hold; skip: %u of samplers that hearth does not have:%s\n",
+    printf("sampling vectors: %u cases of one sampler hold; skip: %u of samplers that hearth does "
+           "not have:%s\n",
            checked, skipped, names);
     ck_assert_uint_gt(checked, 0);
     json_decref(cases);
@@ -133,18 +151,21 @@ START_TEST(one_sampler_gives_the_expected_probabilities) {
 END_TEST
 
 /* ---- chains ------------------------------------------------------------------------------------
- * logits = ln(id), so token id has probability id / sum of the ids left, token 0 has none, and every cut leaves the
- * ids [least, n_vocab). After each sampler of a chain the number left and the least id follow from arithmetic. */
+ * logits = ln(id), so token id has probability id / sum of the ids left, token 0 has none, and
+ * every cut leaves the ids [least, n_vocab). After each sampler of a chain the number left and the
+ * least id follow from arithmetic. */
 struct expectation {
     int size, least;
 };
 
-static struct expectation after_top_k(int size, int least, int n, int k) {
+static struct expectation after_top_k(int size, int least, int n, int k)
+{
     const int from = n - k;
     return (struct expectation){size < k ? size : k, least > from ? least : from};
 }
 
-static struct expectation after_top_p(int least, int n, float top_p) {
+static struct expectation after_top_p(int least, int n, float top_p)
+{
     const int sum = n * (n - 1) / 2 - least * (least - 1) / 2;
     const int target = (int)ceilf(top_p * (float)sum);
     struct expectation e = {0, n};
@@ -162,20 +183,26 @@ static struct expectation after_top_p(int least, int n, float top_p) {
 }
 
 /* Token 0 never survives a min_p above 0. */
-static struct expectation after_min_p(int least, int n, float min_p) {
+static struct expectation after_min_p(int least, int n, float min_p)
+{
     const int from = (int)ceil((double)min_p * (n - 1));
     struct expectation e = {0, least > 1 ? least : 1};
-    if (e.least < from) { e.least = from; }
+    if (e.least < from) {
+        e.least = from;
+    }
     e.size = n - e.least;
     return e;
 }
 
-static void check_chain(const json_t *c, size_t index) {
+static void check_chain(const json_t *c, size_t index)
+{
     const char *chain = json_string_value(json_object_get(c, "seq"));
     const uint32_t n = (uint32_t)number(c, "n_vocab");
     float *logits = malloc(n * sizeof *logits);
     ck_assert_ptr_nonnull(logits);
-    for (uint32_t i = 0; i < n; i++) { logits[i] = logf((float)i); }
+    for (uint32_t i = 0; i < n; i++) {
+        logits[i] = logf((float)i);
+    }
     struct pick_scratch *s;
     ck_assert_int_eq(pick_scratch_open(n, &s), 0);
     struct pick_params p;
@@ -187,26 +214,37 @@ static void check_chain(const json_t *c, size_t index) {
     p.min_p = (float)number(c, "min_p");
     struct pick_kept kept;
     struct expectation e = {(int)n, 0};
-    for (const char *stage = chain; *stage != 0; stage++) { /* each prefix of the chain is checked */
+    for (const char *stage = chain; *stage != 0;
+         stage++) { /* each prefix of the chain is checked */
         p.order[p.n_order++] = *stage == 'k' ? PICK_TOP_K : *stage == 'p' ? PICK_TOP_P : PICK_MIN_P;
         ck_assert_int_eq(pick_distribution(&p, logits, n, NULL, 0, 0, s, &kept), 0);
-        if (*stage == 'k') { e = after_top_k(e.size, e.least, (int)n, (int)p.top_k); }
-        if (*stage == 'p') { e = after_top_p(e.least, (int)n, p.top_p); }
-        if (*stage == 'm') { e = after_min_p(e.least, (int)n, p.min_p); }
-        ck_assert_msg((int)kept.n == e.size && kept.ids[kept.n - 1] == n - 1 && (int)kept.ids[0] == e.least,
-                      "case %zu, chain %s at %c: %u left, ids %u..%u; expected %d, %d..%u", index, chain, *stage,
-                      kept.n, kept.ids[0], kept.ids[kept.n - 1], e.size, e.least, n - 1);
+        if (*stage == 'k') {
+            e = after_top_k(e.size, e.least, (int)n, (int)p.top_k);
+        }
+        if (*stage == 'p') {
+            e = after_top_p(e.least, (int)n, p.top_p);
+        }
+        if (*stage == 'm') {
+            e = after_min_p(e.least, (int)n, p.min_p);
+        }
+        ck_assert_msg(
+            (int)kept.n == e.size && kept.ids[kept.n - 1] == n - 1 && (int)kept.ids[0] == e.least,
+            "case %zu, chain %s at %c: %u left, ids %u..%u; expected %d, %d..%u", index, chain,
+            *stage, kept.n, kept.ids[0], kept.ids[kept.n - 1], e.size, e.least, n - 1);
     }
     pick_scratch_close(s);
     free(logits);
 }
 
-START_TEST(chains_of_samplers_leave_the_expected_tokens) {
+START_TEST(chains_of_samplers_leave_the_expected_tokens)
+{
     json_t *cases = load_cases();
     uint32_t checked = 0;
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *c = json_array_get(cases, i);
-        if (strcmp(function_of(c), "queue") != 0) { continue; }
+        if (strcmp(function_of(c), "queue") != 0) {
+            continue;
+        }
         check_chain(c, i);
         checked++;
     }
@@ -216,7 +254,8 @@ START_TEST(chains_of_samplers_leave_the_expected_tokens) {
 }
 END_TEST
 
-int main(void) {
+int main(void)
+{
     if (getenv("HEARTH_TESTDATA") == NULL) {
         fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
         return 0;
