@@ -302,7 +302,7 @@ size_t cli_options_help(uint32_t command, char *text, size_t max)
             continue;
         char left[64];
         snprintf(left, sizeof left, "--%s %s", r->name, r->argument);
-        int n = snprintf(at < max ? text + at : NULL, at < max ? max - at : 0, "  %-31s %s\n", left,
+        int n = snprintf(at < max ? text + at : NULL, at < max ? max - at : 0, "  %-28s %s\n", left,
                          r->help);
         at += (size_t)(n > 0 ? n : 0);
     }

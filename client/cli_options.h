@@ -38,7 +38,7 @@ enum cli_kind {
 #define CLI_OPTIONS(O)                                                                             \
     O("file", "FILE", CLI_CMD_RUN, CLI_TEXT, file, 0, 0, "read the prompt from FILE")              \
     O("tokens", "ID,ID,...", CLI_CMD_RUN, CLI_IDS, tokens, 0, 0,                                   \
-      "the prompt as token ids, used as given; - reads them from stdin")                           \
+      "prompt as token ids, as given; - reads stdin")                                              \
     O("max-tokens", "N", CLI_CMD_RUN, CLI_U32, request.max_tokens, 1, 1 << 30,                     \
       "most tokens of the answer (256)")                                                           \
     O("temperature", "T", CLI_CMD_RUN, CLI_F32, request.temperature, 0, 100,                       \
@@ -46,11 +46,11 @@ enum cli_kind {
     O("top-k", "K", CLI_CMD_RUN, CLI_U32, request.top_k, 0, 1 << 30,                               \
       "keep the K most likely; 0 off (0)")                                                         \
     O("top-p", "P", CLI_CMD_RUN, CLI_F32, request.top_p, 0, 1,                                     \
-      "keep the most likely that hold P together; 1 off (1)")                                      \
+      "keep the likeliest that hold P; 1 off (1)")                                                 \
     O("min-p", "P", CLI_CMD_RUN, CLI_F32, request.min_p, 0, 1,                                     \
-      "keep those with P of the best one's probability; 0 off (0)")                                \
+      "keep those with P of the best's chance; 0 off (0)")                                         \
     O("typical-p", "P", CLI_CMD_RUN, CLI_F32, request.typical_p, 0, 1,                             \
-      "keep those of typical surprise that hold P; 1 off (1)")                                     \
+      "keep the most typical that hold P; 1 off (1)")                                              \
     O("repeat-penalty", "R", CLI_CMD_RUN, CLI_F32, request.repeat_penalty, 0.01, 100,              \
       "divide the logits of recent tokens; 1 off (1)")                                             \
     O("frequency-penalty", "F", CLI_CMD_RUN, CLI_F32, request.frequency_penalty, -100, 100,        \
@@ -60,30 +60,30 @@ enum cli_kind {
     O("penalty-last-n", "N", CLI_CMD_RUN, CLI_I32, request.penalty_last_n, -1, 1 << 30,            \
       "how many tokens are recent; -1 all, 0 none (64)")                                           \
     O("logit-bias", "ID=V", CLI_CMD_RUN, CLI_BIAS, bias, 0, 0,                                     \
-      "add V to a token's logit, -inf forbids it; repeatable")                                     \
+      "add V to a logit, -inf forbids; repeatable")                                                \
     O("seed", "S", CLI_CMD_RUN, CLI_U64, request.seed, 0, 0,                                       \
-      "chooses the answer where temperature is above 0 (0)")                                       \
+      "chooses among answers, temperature above 0 (0)")                                            \
     O("stop", "TEXT", CLI_CMD_RUN, CLI_TEXTS, stops, 0, 0, "end before TEXT; repeatable")          \
     O("stop-token", "ID", CLI_CMD_RUN, CLI_IDS, stop_tokens, 0, 0,                                 \
       "end at this token; repeatable")                                                             \
     O("logprobs", "N", CLI_CMD_RUN, CLI_I32, request.logprobs, 0, 20,                              \
-      "with --json: log-probabilities, and N alternatives")                                        \
+      "with --json: logprobs, and N alternatives")                                                 \
     O("slot", "NAME", CLI_CMD_RUN, CLI_TEXT, slot, 0, 0,                                           \
-      "use a slot that keeps its tokens for the next run")                                         \
+      "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
     O("proposer", "NAME", CLI_CMD_RUN, CLI_TEXT, request.proposer, 0, 0,                           \
-      "who drafts tokens: auto, none; never changes the answer (auto)")                            \
+      "who drafts tokens: auto, none (auto)")                                                      \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \
-      "use the vocabulary of a GGUF file, without a daemon")                                       \
+      "take the vocabulary of a GGUF file, no daemon")                                             \
     O("special", "", CLI_CMD_TEXT, CLI_FLAG, special, 0, 0,                                        \
-      "treat the text of special tokens as these tokens, and print it")                            \
+      "texts of special tokens mean these tokens")                                                 \
     O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS, CLI_FLAG, json, 0, 0,                              \
       "print JSON, an object a line")                                                              \
     O("socket", "PATH", CLI_CMD_ALL, CLI_TEXT, socket, 0, 0,                                       \
-      "where the daemon listens ($HEARTH_SOCKET)")
+      "where hearthd listens ($HEARTH_SOCKET)")
 
 struct cli_texts {
     const char **items; /* [n] */

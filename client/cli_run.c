@@ -29,8 +29,7 @@ struct run {
     int ends_line;          /* the text so far ends with a newline, or there is none */
 };
 
-/* ---- the prompt
- * ----------------------------------------------------------------------------------- */
+/* ---- the prompt ------------------------------------------------------------------------------ */
 
 static int read_prompt_ids(struct cli_ids *ids)
 {
@@ -70,8 +69,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
     return cli_read_file(o->file ? o->file : "-", text);
 }
 
-/* ---- the answer
- * ----------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 static void clear_progress(struct run *r)
 {

@@ -23,8 +23,7 @@ static int write_out(struct cli_buffer *out)
                        : cli_exit_output(cli_write(STDOUT_FILENO, out->data, out->bytes));
 }
 
-/* ---- with a file
- * ---------------------------------------------------------------------------------- */
+/* ---- with a file ----------------------------------------------------------------------------- */
 
 static int tokenize_file(const struct cli_options *o, const struct cli_buffer *text,
                          struct cli_buffer *out)
@@ -91,8 +90,7 @@ static int detokenize_file(const struct cli_options *o, const struct cli_ids *id
     return code;
 }
 
-/* ---- with the daemon
- * ------------------------------------------------------------------------------ */
+/* ---- with the daemon ------------------------------------------------------------------------- */
 
 static int tokenize_daemon(const struct cli_options *o, const struct cli_buffer *text,
                            struct cli_buffer *out)
@@ -141,8 +139,7 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
     return code;
 }
 
-/* ---- the commands
- * --------------------------------------------------------------------------------- */
+/* ---- the commands ---------------------------------------------------------------------------- */
 
 int cli_tokenize(const struct cli_options *o)
 {

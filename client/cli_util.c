@@ -83,8 +83,7 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
 }
 
-/* ---- buffers
- * -------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 void cli_buffer_fini(struct cli_buffer *b)
 {
@@ -136,8 +135,7 @@ void cli_buffer_format(struct cli_buffer *b, const char *format, ...)
         cli_buffer_add(b, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* ---- input and output
- * ----------------------------------------------------------------------------- */
+/* ---- input and output ------------------------------------------------------------------------ */
 
 int cli_read_all(int fd, struct cli_buffer *ret)
 {
@@ -208,8 +206,7 @@ int cli_exit_output(int rc)
                     strerror(-rc));
 }
 
-/* ---- signals
- * -------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_requested;
 

@@ -71,8 +71,7 @@ void hearth_request_init(struct hearth_request *request, size_t size)
     fill(request, &defaults, size, sizeof defaults);
 }
 
-/* ---- connecting
- * ----------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 static struct hearth *handle_open(void)
 {
@@ -264,8 +263,7 @@ void hearth_close(struct hearth *h)
     free(h);
 }
 
-/* ---- what a handle tells
- * -------------------------------------------------------------------------- */
+/* ---- what a handle tells --------------------------------------------------------------------- */
 
 static int32_t role(const struct hearth *h, enum vocab_role which)
 {

@@ -50,8 +50,7 @@ extern "C" {
 
 struct hearth; /* one connection */
 
-/* ---- connecting
- * ----------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 enum hearth_connect_flags {
     HEARTH_POLLABLE = 1 /* wake me through hearth_fd(), for programs that have an event loop */
@@ -101,8 +100,7 @@ struct hearth_info {
 /* Fills *info up to info->size. Returns 0, or -EINVAL when size is not set. */
 HEARTH_API int hearth_info(struct hearth *h, struct hearth_info *info);
 
-/* ---- text and tokens
- * ------------------------------------------------------------------------------ */
+/* ---- text and tokens ------------------------------------------------------------------------- */
 
 enum hearth_text_flags {
     HEARTH_ADD_BOS = 1, /* put the begin-of-sequence token first, where the vocabulary wants one */
@@ -122,8 +120,7 @@ HEARTH_API int64_t hearth_tokenize(struct hearth *h, const char *text, size_t by
 HEARTH_API int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n,
                                      uint32_t flags, char *text, size_t max);
 
-/* ---- requests
- * ------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 enum hearth_priority { HEARTH_INTERACTIVE = 0, HEARTH_BATCH = 1 };
 
@@ -191,8 +188,7 @@ HEARTH_API int hearth_submit(struct hearth *h, uint32_t slot, const struct heart
  * runs. */
 HEARTH_API int hearth_cancel(struct hearth *h, uint32_t slot);
 
-/* ---- events
- * --------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 enum hearth_event_kind {
     HEARTH_TOKENS = 1,   /* accepted tokens and the text that became certain; either may be empty */
@@ -270,8 +266,7 @@ HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_
  * flag. */
 HEARTH_API int hearth_fd(struct hearth *h);
 
-/* ---- the rest
- * ------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /* Asks the daemon for its counters: one JSON object. Writes at most `max` bytes with a 0 at the end
  * and returns the length of the whole text without it, as snprintf does. Waits for the answer. */

@@ -21,8 +21,7 @@ enum {
     SOCKET_LOOK_NS = 100000000, /* between two looks for a hang-up by a caller who never waits */
 };
 
-/* ---- taking runs of cells
- * ------------------------------------------------------------------------- */
+/* ---- taking runs of cells -------------------------------------------------------------------- */
 
 /* The slot's next run: 1, 0, or -EPROTO. From the backlog first: it is older than what the ring
  * holds. */
@@ -68,8 +67,7 @@ int events_drain(struct hearth *h)
     return 0;
 }
 
-/* ---- what a run brings
- * ---------------------------------------------------------------------------- */
+/* ---- what a run brings ----------------------------------------------------------------------- */
 
 static int is_stop_token(const struct client_slot *s, uint32_t id)
 {
@@ -213,6 +211,9 @@ static int take_done(struct hearth *h, struct client_slot *s, const struct event
     int rc = event_done(run, &s->done);
     if (rc)
         return rc;
+    /* A cell that the daemon finds void was superseded for it; here nothing newer was sent. */
+    if (s->state == CLIENT_CANCELLED && s->done.reason == DONE_SUPERSEDED)
+        s->done.reason = DONE_CANCELLED;
     make_receipt(s);
     return end_slot(h, s);
 }
@@ -278,8 +279,7 @@ static int end_without_daemon(struct hearth *h, struct client_slot *s)
     return end_slot(h, s);
 }
 
-/* ---- events
- * --------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static struct hearth_event *event_new(struct hearth *h, uint32_t slot, uint32_t kind)
 {
@@ -367,8 +367,7 @@ static int take_event(struct hearth *h, uint32_t slot)
     return progress_event(h, slot);
 }
 
-/* ---- waiting
- * -------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* The slots that a call is about: [first, first + n), mod the handle's slots. */
 struct span {

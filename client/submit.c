@@ -84,8 +84,7 @@ static int read_prompt(struct hearth *h, const struct hearth_request *r,
     return 0;
 }
 
-/* ---- parameters
- * ----------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* What params points to. */
 struct param_lists {
@@ -153,8 +152,7 @@ static int check_params(struct hearth *h, const struct params *p)
     return 0;
 }
 
-/* ---- into the slot
- * -------------------------------------------------------------------------------- */
+/* ---- into the slot --------------------------------------------------------------------------- */
 
 /* What the slot remembers of the request. Returns 0 or -ENOMEM, the slot as it was except for its
  * answer. */

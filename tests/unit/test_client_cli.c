@@ -1,0 +1,460 @@
+/* The command line's own parts: the option parser, lists of ids, the JSON that it prints, exit
+ * codes. They belong to the program and not to the library, so this test takes their sources in. */
+#include "client/cli_json.c"
+#include "client/cli_options.c"
+#include "client/cli_util.c"
+
+#include <check.h>
+#include <math.h>
+#include <sys/wait.h>
+
+static struct cli_options o;
+static char err[512];
+static struct cli_buffer out;
+
+static void setup(void)
+{
+    memset(&o, 0, sizeof o);
+    err[0] = 0;
+}
+
+static void teardown(void)
+{
+    cli_options_fini(&o);
+    cli_buffer_fini(&out);
+}
+
+/* Parses words that end with NULL, as `hearth run`. */
+static int parse(char **words)
+{
+    int n = 0;
+    while (words[n])
+        n++;
+    cli_options_fini(&o);
+    return cli_options_parse(&o, CLI_CMD_RUN, n, words, err, sizeof err);
+}
+#define PARSE(...) parse((char *[]){__VA_ARGS__, NULL})
+
+static const char *printed(void)
+{
+    cli_buffer_add(&out, "", 1);
+    ck_assert_int_eq(out.failed, 0);
+    out.bytes = 0;
+    return out.data;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+START_TEST(without_options_the_defaults_stand)
+{
+    ck_assert_int_eq(PARSE("hello"), 0);
+    ck_assert_uint_eq(o.request.max_tokens, 256);
+    ck_assert(o.request.temperature == 0 && o.request.top_p == 1 && o.request.repeat_penalty == 1);
+    ck_assert_int_eq(o.request.logprobs, -1);
+    ck_assert_uint_eq(o.request.deterministic, 1);
+    ck_assert_uint_eq(o.words.n, 1);
+    ck_assert_str_eq(o.words.items[0], "hello");
+}
+END_TEST
+
+START_TEST(every_option_reaches_its_field)
+{
+    int rc = PARSE("--max-tokens", "7", "--temperature=0.5", "--top-k", "40", "--top-p", "0.9",
+                   "--min-p", "0.05", "--typical-p", "0.8", "--repeat-penalty", "1.1",
+                   "--frequency-penalty", "-0.5", "--presence-penalty", "0.25", "--penalty-last-n",
+                   "-1", "--seed", "18446744073709551615", "--logprobs", "3", "--slot", "edit",
+                   "--priority", "batch", "--proposer", "none", "--deterministic", "no", "--json",
+                   "--socket", "/s", "--file", "f");
+    ck_assert_msg(rc == 0, "%s", err);
+    ck_assert_uint_eq(o.request.max_tokens, 7);
+    ck_assert(o.request.temperature == 0.5f && o.request.top_p == 0.9f && o.request.min_p == 0.05f);
+    ck_assert(o.request.typical_p == 0.8f && o.request.repeat_penalty == 1.1f);
+    ck_assert(o.request.frequency_penalty == -0.5f && o.request.presence_penalty == 0.25f);
+    ck_assert_uint_eq(o.request.top_k, 40);
+    ck_assert_int_eq(o.request.penalty_last_n, -1);
+    ck_assert(o.request.seed == UINT64_MAX);
+    ck_assert_int_eq(o.request.logprobs, 3);
+    ck_assert_str_eq(o.slot, "edit");
+    ck_assert_uint_eq(o.request.priority, HEARTH_BATCH);
+    ck_assert_str_eq(o.request.proposer, "none");
+    ck_assert_uint_eq(o.request.deterministic, 0);
+    ck_assert_int_eq(o.json, 1);
+    ck_assert_str_eq(o.socket, "/s");
+    ck_assert_str_eq(o.file, "f");
+}
+END_TEST
+
+START_TEST(options_that_repeat_add_up)
+{
+    ck_assert_int_eq(PARSE("--stop", "a", "--stop", "b", "--stop", "c", "--stop-token", "2",
+                           "--stop-token", "5,6", "--logit-bias", "7=-1.5", "--logit-bias",
+                           "8=-inf"),
+                     0);
+    ck_assert_uint_eq(o.stops.n, 3);
+    ck_assert_str_eq(o.stops.items[2], "c");
+    ck_assert_uint_eq(o.stop_tokens.n, 3);
+    ck_assert_uint_eq(o.stop_tokens.items[2], 6);
+    ck_assert_uint_eq(o.bias.n, 2);
+    ck_assert(o.bias.items[0].token == 7 && o.bias.items[0].value == -1.5f);
+    ck_assert(o.bias.items[1].token == 8 && isinf(o.bias.items[1].value));
+}
+END_TEST
+
+static char *const bad_words[][3] = {
+    {"--max-tokens", "0"},
+    {"--max-tokens", "1.5"},
+    {"--max-tokens", "x"},
+    {"--max-tokens", ""},
+    {"--max-tokens", "7 "},
+    {"--max-tokens", "-1"},
+    {"--temperature", "-0.1"},
+    {"--temperature", "nan"},
+    {"--temperature", "inf"},
+    {"--temperature", "0x1"},
+    {"--top-p", "1.01"},
+    {"--min-p", "-1"},
+    {"--repeat-penalty", "0"},
+    {"--logprobs", "21"},
+    {"--logprobs", "-1"},
+    {"--penalty-last-n", "-2"},
+    {"--seed", "-1"},
+    {"--seed", "18446744073709551616"},
+    {"--seed", "1x"},
+    {"--priority", "high"},
+    {"--priority", "interactive|batch"},
+    {"--priority", ""},
+    {"--deterministic", "y"},
+    {"--stop", ""},
+    {"--tokens", "1,,2"},
+    {"--tokens", "1,"},
+    {"--tokens", "-1"},
+    {"--tokens", "4294967296"},
+    {"--tokens", "1;2"},
+    {"--stop-token", "x"},
+    {"--logit-bias", "7"},
+    {"--logit-bias", "7=nan"},
+    {"--logit-bias", "7=inf"},
+    {"--logit-bias", "=1"},
+    {"--logit-bias", "7=1x"},
+    {"--logit-bias", "-7=1"},
+    {"--slot", ""},
+    {"--no-such-option", "1"},
+    {"--max-tokens"},
+    {"-x"},
+    {"--json=yes"},
+    {"--max-token", "4"},
+};
+
+START_TEST(a_value_that_makes_no_sense_is_refused_with_its_name)
+{
+    ck_assert_int_eq(parse((char **)(uintptr_t)bad_words[_i]), -EINVAL);
+    ck_assert_msg(strlen(err) > 10 && !strchr(err, '\n'), "error for %s: '%s'", bad_words[_i][0],
+                  err);
+    size_t name = strcspn(bad_words[_i][0], "=");
+    ck_assert_msg(strncmp(err, bad_words[_i][0], name) == 0 ||
+                      strncmp(err, "unknown option ", 15) == 0,
+                  "error for %s: '%s'", bad_words[_i][0], err);
+}
+END_TEST
+
+START_TEST(a_double_dash_ends_the_options)
+{
+    ck_assert_int_eq(PARSE("--json", "--", "--seed", "-"), 0);
+    ck_assert_uint_eq(o.words.n, 2);
+    ck_assert_str_eq(o.words.items[0], "--seed");
+}
+END_TEST
+
+START_TEST(a_command_takes_only_its_own_options)
+{
+    char *words[] = {"--max-tokens", "1"};
+    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, words, err, sizeof err), -EINVAL);
+    char *model[] = {"--model", "x"};
+    cli_options_fini(&o);
+    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, model, err, sizeof err), 0);
+}
+END_TEST
+
+START_TEST(help_names_every_option_once_and_fits_a_terminal)
+{
+    char text[8192];
+    size_t n = cli_options_help(CLI_CMD_RUN, text, sizeof text);
+    ck_assert_uint_lt(n, sizeof text);
+    for (int i = 0; i < N_ROWS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "  --%s ", rows[i].name);
+        ck_assert_msg(!(rows[i].commands & CLI_CMD_RUN) == !strstr(text, name), "%s", name);
+    }
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+        ck_assert_msg(strcspn(line, "\n") <= 80, "too long: %.80s", line);
+    char little[10];
+    ck_assert_uint_eq(cli_options_help(CLI_CMD_RUN, little, sizeof little), n);
+}
+END_TEST
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static int ids(const char *text, struct cli_ids *ret)
+{
+    const char *bad;
+    memset(ret, 0, sizeof *ret);
+    return cli_ids_parse(ret, text, strlen(text), &bad);
+}
+
+START_TEST(ids_are_read_with_and_without_brackets)
+{
+    static const char *const texts[] = {"1,22,333",  "[1,22,333]", " [ 1 , 22 ,333 ]\n",
+                                        "1 22\n333", "[1 22 333]", "1, 22, 333"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct cli_ids l;
+        ck_assert_msg(ids(texts[i], &l) == 0, "%s", texts[i]);
+        ck_assert_uint_eq(l.n, 3);
+        ck_assert(l.items[0] == 1 && l.items[1] == 22 && l.items[2] == 333);
+        free(l.items);
+    }
+    struct cli_ids none;
+    ck_assert_int_eq(ids("[]", &none), 0);
+    ck_assert_uint_eq(none.n, 0);
+    ck_assert_int_eq(ids(" \n", &none), 0);
+}
+END_TEST
+
+START_TEST(lists_that_are_none_are_refused)
+{
+    static const char *const texts[] = {"[1",     "1]",         "[1,]", "[,1]",
+                                        "[[1]]",  "1.5",        "[1]2", "\"1\"",
+                                        "[1][2]", "4294967296", "a",    "99999999999999999999"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct cli_ids l;
+        ck_assert_msg(ids(texts[i], &l) == -EINVAL, "%s", texts[i]);
+        free(l.items);
+    }
+    struct cli_ids most;
+    ck_assert_int_eq(ids("4294967295", &most), 0);
+    ck_assert_uint_eq(most.items[0], UINT32_MAX);
+    free(most.items);
+}
+END_TEST
+
+START_TEST(many_ids_fit)
+{
+    for (unsigned i = 0; i < 5000; i++)
+        cli_buffer_format(&out, "%u,", i);
+    out.bytes--; /* the last comma */
+    struct cli_ids l = {0};
+    const char *bad;
+    ck_assert_int_eq(cli_ids_parse(&l, out.data, out.bytes, &bad), 0);
+    ck_assert_uint_eq(l.n, 5000);
+    for (uint32_t i = 0; i < l.n; i++)
+        ck_assert_uint_eq(l.items[i], i);
+    free(l.items);
+}
+END_TEST
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static const char *json(const char *text, size_t bytes)
+{
+    json_text(&out, text, bytes);
+    return printed();
+}
+
+START_TEST(strings_are_escaped)
+{
+    ck_assert_str_eq(json("a\"b\\c/", 6), "\"a\\\"b\\\\c/\"");
+    ck_assert_str_eq(json("\b\f\n\r\t", 5), "\"\\b\\f\\n\\r\\t\"");
+    ck_assert_str_eq(json("\0\x01\x1f\x7f", 4), "\"\\u0000\\u0001\\u001f\\u007f\"");
+    ck_assert_str_eq(json("\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\xa5", 9),
+                     "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\xa5\"");
+    ck_assert_str_eq(json("", 0), "\"\"");
+}
+END_TEST
+
+START_TEST(what_is_no_utf8_is_replaced)
+{
+    ck_assert_str_eq(json("a\xff"
+                          "b",
+                          3),
+                     "\"a\\ufffdb\"");
+    ck_assert_str_eq(json("\xe2\x82", 2), "\"\\ufffd\"");
+    ck_assert_str_eq(json("\xe2\x82\"", 3), "\"\\ufffd\\\"\"");
+    ck_assert_str_eq(json("\xed\xa0\x80", 3), "\"\\ufffd\\ufffd\\ufffd\"");
+}
+END_TEST
+
+START_TEST(numbers_that_json_lacks_become_null)
+{
+    json_number(&out, -INFINITY);
+    ck_assert_str_eq(printed(), "null");
+    json_number(&out, (double)NAN);
+    ck_assert_str_eq(printed(), "null");
+    json_number(&out, -0.25);
+    ck_assert_str_eq(printed(), "-0.25");
+}
+END_TEST
+
+START_TEST(a_tokens_event_is_one_line)
+{
+    const uint32_t tokens[] = {403, 4294967295u};
+    struct hearth_event e = {
+        .kind = HEARTH_TOKENS, .n_tokens = 2, .tokens = tokens, .text = "a\n", .text_bytes = 2};
+    json_tokens_event(&out, &e);
+    ck_assert_str_eq(printed(),
+                     "{\"event\":\"tokens\",\"ids\":[403,4294967295],\"text\":\"a\\n\"}\n");
+    const struct hearth_logprob top[] = {{403, -0.5f}, {2, -1}};
+    const struct hearth_token_logprobs lp[] = {{{403, -0.5f}, 2, top}, {{7, -INFINITY}, 0, NULL}};
+    e.logprobs = lp;
+    json_tokens_event(&out, &e);
+    ck_assert_str_eq(
+        printed(), "{\"event\":\"tokens\",\"ids\":[403,4294967295],\"text\":\"a\\n\",\"logprobs\":["
+                   "{\"id\":403,\"logprob\":-0.5,\"top\":[{\"id\":403,\"logprob\":-0.5},"
+                   "{\"id\":2,\"logprob\":-1}]},{\"id\":7,\"logprob\":null,\"top\":[]}]}\n");
+}
+END_TEST
+
+START_TEST(a_done_event_has_every_member)
+{
+    const uint32_t tokens[] = {1, 2};
+    struct hearth_result r = {.reason = HEARTH_LENGTH,
+                              .error_text = "",
+                              .prompt_tokens = 5,
+                              .cached_tokens = 4,
+                              .output_tokens = 2,
+                              .passes = 3,
+                              .drafted = 6,
+                              .accepted_drafts = 1,
+                              .rollbacks = 2,
+                              .prefill_ns = 1500000,
+                              .decode_ns = 250000,
+                              .n_ids = 2,
+                              .ids = tokens,
+                              .numerics = "portable-1",
+                              .receipt = "hearth1:x",
+                              .model = "m \"q\""};
+    json_done_event(&out, &r);
+    ck_assert_str_eq(
+        printed(),
+        "{\"event\":\"done\",\"reason\":\"length\",\"prompt_tokens\":5,\"cached_tokens\":4,"
+        "\"output_tokens\":2,\"ids\":[1,2],\"passes\":3,\"drafted\":6,\"accepted_drafts\":1,"
+        "\"rollbacks\":2,\"prefill_ms\":1.500,\"decode_ms\":0.250,\"numerics\":\"portable-1\","
+        "\"receipt\":\"hearth1:x\",\"model\":\"m \\\"q\\\"\"}\n");
+    r.reason = HEARTH_ERROR;
+    r.error = -ENOSPC;
+    r.error_text = "no room";
+    json_done_event(&out, &r);
+    ck_assert_ptr_nonnull(strstr(printed(), ",\"error\":\"no room\"}\n"));
+}
+END_TEST
+
+START_TEST(reasons_have_the_documented_words)
+{
+    static const char *const words[] = {"error",     "eos",        "stop",  "length",
+                                        "cancelled", "superseded", "error", "error"};
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_str_eq(json_reason(i), words[i]);
+}
+END_TEST
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+START_TEST(a_large_write_to_a_nonblocking_pipe_arrives_whole)
+{
+    int fds[2];
+    ck_assert_int_eq(pipe2(fds, O_NONBLOCK), 0);
+    static char data[1 << 20];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (char)(i * 7);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(cli_write(fds[1], data, sizeof data) ? 1 : 0);
+    close(fds[1]);
+    struct cli_buffer got = {0};
+    ck_assert_int_eq(cli_read_all(fds[0], &got), 0);
+    ck_assert_uint_eq(got.bytes, sizeof data);
+    ck_assert(memcmp(got.data, data, sizeof data) == 0);
+    cli_buffer_fini(&got);
+}
+END_TEST
+
+START_TEST(a_pipe_without_reader_says_so_and_does_not_kill)
+{
+    int fds[2];
+    cli_catch_signals();
+    ck_assert_int_eq(pipe(fds), 0);
+    close(fds[0]);
+    ck_assert_int_eq(cli_write(fds[1], "x", 1), -EPIPE);
+    ck_assert_int_eq(cli_exit_output(-EPIPE), CLI_INTERRUPTED);
+}
+END_TEST
+
+START_TEST(a_signal_ends_a_read)
+{
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    cli_catch_signals();
+    ck_assert_int_eq(cli_stop_requested(), 0);
+    pid_t self = getpid();
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(50000);
+        kill(self, SIGINT); /* most likely during the read; before it, the byte below ends that */
+        usleep(50000);
+        _exit(write(fds[1], "x", 1) == 1 ? 0 : 1);
+    }
+    struct cli_buffer got = {0};
+    ck_assert_int_eq(cli_read_all(fds[0], &got), -EINTR);
+    ck_assert_int_eq(cli_stop_requested(), 1);
+    cli_buffer_fini(&got);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
+START_TEST(codes_follow_sysexits)
+{
+    ck_assert_int_eq(cli_exit_connect(-ENOENT), 69);
+    ck_assert_int_eq(cli_exit_connect(-ECONNREFUSED), 69);
+    ck_assert_int_eq(cli_exit_connect(-EPROTONOSUPPORT), 69);
+    ck_assert_int_eq(cli_exit_connect(-EBUSY), 75);
+    ck_assert_int_eq(cli_exit_connect(-ENOMEM), 71);
+    ck_assert_int_eq(cli_exit_request(-ERANGE), 65);
+    ck_assert_int_eq(cli_exit_request(-E2BIG), 65);
+    ck_assert_int_eq(cli_exit_request(-EINVAL), 65);
+    ck_assert_int_eq(cli_exit_request(-ECONNRESET), 69);
+    ck_assert_int_eq(cli_exit_request(-EBUSY), 75);
+    ck_assert_int_eq(cli_exit_request(-EIO), 71);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_cli");
+    TCase *t = tcase_create("cli");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, without_options_the_defaults_stand);
+    tcase_add_test(t, every_option_reaches_its_field);
+    tcase_add_test(t, options_that_repeat_add_up);
+    tcase_add_loop_test(t, a_value_that_makes_no_sense_is_refused_with_its_name, 0,
+                        (int)(sizeof bad_words / sizeof bad_words[0]));
+    tcase_add_test(t, a_double_dash_ends_the_options);
+    tcase_add_test(t, a_command_takes_only_its_own_options);
+    tcase_add_test(t, help_names_every_option_once_and_fits_a_terminal);
+    tcase_add_test(t, ids_are_read_with_and_without_brackets);
+    tcase_add_test(t, lists_that_are_none_are_refused);
+    tcase_add_test(t, many_ids_fit);
+    tcase_add_test(t, strings_are_escaped);
+    tcase_add_test(t, what_is_no_utf8_is_replaced);
+    tcase_add_test(t, numbers_that_json_lacks_become_null);
+    tcase_add_test(t, a_tokens_event_is_one_line);
+    tcase_add_test(t, a_done_event_has_every_member);
+    tcase_add_test(t, reasons_have_the_documented_words);
+    tcase_add_test(t, a_large_write_to_a_nonblocking_pipe_arrives_whole);
+    tcase_add_test(t, a_pipe_without_reader_says_so_and_does_not_kill);
+    tcase_add_test(t, a_signal_ends_a_read);
+    tcase_add_test(t, codes_follow_sysexits);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,571 @@
+/* The library's events: what it delivers, what it drops, how it waits, how it ends. */
+#include "tests/unit/client_fixture.h"
+
+#include <check.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+START_TEST(tokens_text_and_the_end_are_delivered)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    ck_assert_ptr_null(next(0));
+    const uint32_t out[] = {FAKE_A, FAKE_B};
+    fake_tokens(&fake, 0, g, 3, out, 2);
+    const struct hearth_event *e = next(0);
+    ck_assert_ptr_nonnull(e);
+    ck_assert_uint_eq(e->kind, HEARTH_TOKENS);
+    ck_assert_uint_eq(e->cookie, 99);
+    ck_assert_uint_eq(e->position, 3);
+    ck_assert_uint_eq(e->n_tokens, 2);
+    ck_assert_uint_eq(e->tokens[1], FAKE_B);
+    ck_assert_str_eq(e->text, " a b");
+    ck_assert_uint_eq(e->text_bytes, 4);
+    ck_assert_ptr_null(e->logprobs);
+    ck_assert_ptr_null(e->result);
+    fake_done(&fake, 0, g, DONE_EOS, 2);
+    e = next(0);
+    ck_assert_uint_eq(e->kind, HEARTH_DONE);
+    const struct hearth_result *r = e->result;
+    ck_assert_uint_eq(r->reason, HEARTH_EOS);
+    ck_assert_uint_eq(r->prompt_tokens, 3);
+    ck_assert_uint_eq(r->cached_tokens, 2);
+    ck_assert_uint_eq(r->output_tokens, 2);
+    ck_assert_uint_eq(r->n_ids, 2);
+    ck_assert_uint_eq(r->ids[0], FAKE_A);
+    ck_assert_uint_eq(r->passes, 7);
+    ck_assert_uint_eq(r->prefill_ns, 1000);
+    ck_assert_str_eq(r->numerics, "portable-1");
+    ck_assert_str_eq(r->model, "fake");
+    ck_assert_str_eq(r->receipt,
+                     "hearth1:ab000000000000000000000000000000:portable-1:"
+                     "12000000000000000000000000000000:34000000000000000000000000000000");
+    ck_assert_ptr_null(next(0));
+    ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
+}
+END_TEST
+
+START_TEST(what_is_there_already_becomes_one_event)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "hello");
+    fake_done(&fake, 0, g, DONE_LENGTH, 5);
+    const struct hearth_event *e = next(0);
+    ck_assert_str_eq(e->text, "hello");
+    ck_assert_uint_eq(e->n_tokens, 5);
+    ck_assert_uint_eq(next(0)->kind, HEARTH_DONE);
+}
+END_TEST
+
+START_TEST(read_events_are_given_back_to_the_daemon)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    /* Many times the ring's 64 cells: every cell must come back. */
+    for (uint32_t round = 0; round < 50; round++) {
+        fake_bytes(&fake, 0, g, 3 + round * 10, "0123456789");
+        ck_assert_str_eq(next(0)->text, "0123456789");
+    }
+    fake_done(&fake, 0, g, DONE_LENGTH, 500);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->result->n_ids, 500);
+    for (uint32_t i = 0; i < 500; i++)
+        ck_assert_uint_eq(e->result->ids[i], FAKE_BYTE + '0' + i % 10);
+}
+END_TEST
+
+START_TEST(the_space_after_bos_is_the_tokenizers)
+{
+    connect_with(1, 0);
+    const uint32_t bos[] = {FAKE_BOS}, out[] = {FAKE_ONCE, FAKE_UPON};
+    uint32_t g = submit_ids(0, bos, 1).generation;
+    fake_tokens(&fake, 0, g, 1, out, 2);
+    ck_assert_str_eq(next(0)->text, "Once upon");
+    g = submit_ids(0, prompt, 2).generation;
+    fake_tokens(&fake, 0, g, 2, out + 1, 1);
+    ck_assert_str_eq(next(0)->text, " upon");
+}
+END_TEST
+
+START_TEST(a_character_in_byte_tokens_comes_whole)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "\xe2\x82");
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->n_tokens, 2);
+    ck_assert_uint_eq(e->text_bytes, 0);
+    ck_assert_str_eq(e->text, "");
+    fake_bytes(&fake, 0, g, 5, "\xac");
+    ck_assert_str_eq(next(0)->text, "\xe2\x82\xac");
+}
+END_TEST
+
+START_TEST(stop_texts_and_stop_tokens_are_cut_from_the_text_only)
+{
+    connect_with(1, 0);
+    struct hearth_request r = text_request("Once");
+    const char *stops[] = {"END"};
+    const uint32_t stop_tokens[] = {FAKE_B};
+    r.stops = stops;
+    r.n_stops = 1;
+    r.stop_tokens = stop_tokens;
+    r.n_stop_tokens = 1;
+    uint32_t g = submit_request(&r).generation;
+    fake_bytes(&fake, 0, g, 2, "xE");
+    ck_assert_str_eq(next(0)->text, "x");
+    fake_bytes(&fake, 0, g, 4, "ND");
+    fake_done(&fake, 0, g, DONE_STOP, 4);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->n_tokens, 2);
+    ck_assert_str_eq(e->text, "");
+    e = next(0);
+    ck_assert_uint_eq(e->result->reason, HEARTH_STOP);
+    ck_assert_uint_eq(e->result->n_ids, 4);
+
+    g = submit_request(&r).generation;
+    const uint32_t out[] = {FAKE_A, FAKE_B};
+    fake_tokens(&fake, 0, g, 2, out, 2);
+    ck_assert_str_eq(next(0)->text, " a");
+
+    /* A beginning that came to nothing is text, and comes before the end. */
+    g = submit_request(&r).generation;
+    fake_bytes(&fake, 0, g, 2, "EN");
+    e = next(0);
+    ck_assert_uint_eq(e->n_tokens, 2);
+    ck_assert_str_eq(e->text, "");
+    fake_done(&fake, 0, g, DONE_LENGTH, 2);
+    e = next(0);
+    ck_assert_uint_eq(e->kind, HEARTH_TOKENS);
+    ck_assert_uint_eq(e->n_tokens, 0);
+    ck_assert_str_eq(e->text, "EN");
+    ck_assert_uint_eq(next(0)->kind, HEARTH_DONE);
+}
+END_TEST
+
+START_TEST(logprobs_stand_beside_their_tokens)
+{
+    connect_with(1, 0);
+    struct hearth_request r = text_request("Once");
+    r.logprobs = 2;
+    uint32_t g = submit_request(&r).generation;
+    for (uint32_t i = 0; i < 40; i++) { /* more than the first allocation holds */
+        const struct event_logprob head = {.token = FAKE_A, .logprob = -(float)i, .n_top = i % 3};
+        const struct event_top top[] = {{i, -1}, {i + 1, -2}};
+        ck_assert_int_eq(event_put_logprob(&fake.events[0], g, 2 + i, &head, top), 0);
+    }
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->n_tokens, 40);
+    ck_assert_ptr_nonnull(e->logprobs);
+    for (uint32_t i = 0; i < 40; i++) {
+        const struct hearth_token_logprobs *l = &e->logprobs[i];
+        ck_assert(l->picked.token == FAKE_A && l->picked.logprob == -(float)i && l->n_top == i % 3);
+        for (uint32_t k = 0; k < l->n_top; k++)
+            ck_assert(l->top[k].token == i + k && l->top[k].logprob == -(float)k - 1);
+    }
+}
+END_TEST
+
+START_TEST(an_error_is_told_with_its_line)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_done(&fake, 0, g, DONE_ERROR, 0);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
+    ck_assert_int_eq(e->result->error, -ENOSPC);
+    ck_assert_str_eq(e->result->error_text, "no room: ask for less");
+}
+END_TEST
+
+/* ---- generations ----------------------------------------------------------------------------- */
+
+START_TEST(a_superseded_request_is_not_heard_of_again)
+{
+    connect_with(1, 0);
+    uint32_t first = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, first, 3, "old");
+    uint32_t second = submit_ids(0, prompt, 2).generation;
+    ck_assert_uint_ne(first, second);
+    fake_bytes(&fake, 0, first, 6, "older");
+    fake_done(&fake, 0, first, DONE_SUPERSEDED, 8);
+    ck_assert_ptr_null(next(0));
+    fake_bytes(&fake, 0, second, 2, "new");
+    ck_assert_str_eq(next(0)->text, "new");
+    fake_done(&fake, 0, second, DONE_LENGTH, 3);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->result->reason, HEARTH_LENGTH);
+    ck_assert_uint_eq(e->result->n_ids, 3);
+}
+END_TEST
+
+START_TEST(a_cancelled_request_gives_its_end_and_nothing_else)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "a");
+    ck_assert_str_eq(next(0)->text, "a");
+    fake_bytes(&fake, 0, g, 4, "bc");
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+    ck_assert_uint_ne(ring_generation(&segment_up_slot(&fake.segment, 0)->generation), g);
+    struct submit_cell c;
+    ck_assert_int_eq(fake_take(&fake, &c), 0); /* cancel is the word alone */
+    ck_assert_ptr_null(next(0));
+    fake_done(&fake, 0, g, DONE_CANCELLED, 3);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->kind, HEARTH_DONE);
+    ck_assert_uint_eq(e->result->reason, HEARTH_CANCELLED);
+    ck_assert_uint_eq(e->result->output_tokens, 3);
+    ck_assert_uint_eq(e->result->n_ids, 1);
+    ck_assert_ptr_null(next(0));
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+}
+END_TEST
+
+START_TEST(a_request_cancelled_before_it_was_read_ends_cancelled)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+    fake_done(&fake, 0, g, DONE_SUPERSEDED, 0);
+    ck_assert_uint_eq(next(0)->result->reason, HEARTH_CANCELLED);
+}
+END_TEST
+
+START_TEST(a_request_after_a_cancel_does_not_see_the_cancelled_end)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+    uint32_t second = submit_ids(0, prompt, 3).generation;
+    ck_assert_uint_eq(second, g + 2);
+    fake_done(&fake, 0, g, DONE_CANCELLED, 0);
+    ck_assert_ptr_null(next(0));
+    fake_done(&fake, 0, second, DONE_EOS, 0);
+    ck_assert_uint_eq(next(0)->result->reason, HEARTH_EOS);
+}
+END_TEST
+
+START_TEST(slots_are_apart_and_any_slot_is_fair)
+{
+    connect_with(3, 0);
+    uint32_t g[3];
+    for (uint32_t i = 0; i < 3; i++)
+        g[i] = submit_ids(i, prompt, 3).generation;
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < 3; i++)
+            fake_bytes(&fake, i, g[i], 3, (const char *[]){"a", "b", "c"}[i]);
+    const char *const texts[] = {"aaa", "bbb", "ccc"};
+    int seen[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        const struct hearth_event *e = next(HEARTH_ANY_SLOT);
+        ck_assert_str_eq(e->text, texts[e->slot]);
+        seen[e->slot]++;
+    }
+    ck_assert(seen[0] == 1 && seen[1] == 1 && seen[2] == 1);
+    ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
+    fake_bytes(&fake, 2, g[2], 6, "z");
+    ck_assert_ptr_null(next(0));
+    ck_assert_str_eq(next(2)->text, "z");
+}
+END_TEST
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Takes a cell and answers it after a moment, as an idle daemon does. */
+static void *answer_later(void *arg)
+{
+    struct submit_cell c;
+    (void)arg;
+    while (!fake_take(&fake, &c))
+        usleep(1000);
+    usleep(20000);
+    fake_bytes(&fake, c.slot, c.generation, c.length, "hi");
+    fake_wake(&fake);
+    usleep(20000);
+    fake_done(&fake, c.slot, c.generation, DONE_EOS, 2);
+    fake_wake(&fake);
+    return NULL;
+}
+
+START_TEST(a_blocking_wait_ends_with_the_event)
+{
+    connect_with(2, _i ? HEARTH_POLLABLE : 0);
+    pthread_t thread;
+    struct hearth_request r = text_request("Once");
+    const struct hearth_event *e;
+    ck_assert_int_eq(hearth_submit(h, 1, &r), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, answer_later, NULL), 0);
+    ck_assert_int_eq(hearth_next(h, 1, &e, -1), 1);
+    ck_assert_str_eq(e->text, "hi");
+    ck_assert_int_eq(hearth_next(h, HEARTH_ANY_SLOT, &e, 60000), 1);
+    ck_assert_uint_eq(e->kind, HEARTH_DONE);
+    ck_assert_int_eq(hearth_next(h, 1, &e, -1), 0); /* nothing runs: no reason to wait */
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
+START_TEST(a_wait_ends_when_its_time_is_up)
+{
+    connect_with(1, 0);
+    submit_ids(0, prompt, 3);
+    const struct hearth_event *e;
+    uint64_t start = bell_now_ns();
+    ck_assert_int_eq(hearth_next(h, 0, &e, 30), 0);
+    ck_assert_uint_ge(bell_now_ns() - start, 29000000);
+    ck_assert_ptr_null(e);
+}
+END_TEST
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+START_TEST(a_signal_ends_a_wait)
+{
+    connect_with(1, 0);
+    submit_ids(0, prompt, 3);
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, NULL);
+    /* Again and again, should the first one come before the wait begins. */
+    struct itimerspec often = {.it_value = {.tv_nsec = 20000000},
+                               .it_interval = {.tv_nsec = 20000000}};
+    timer_t timer;
+    ck_assert_int_eq(timer_create(CLOCK_MONOTONIC, NULL, &timer), 0);
+    timer_settime(timer, 0, &often, NULL);
+    const struct hearth_event *e;
+    ck_assert_int_eq(hearth_next(h, 0, &e, -1), -EINTR);
+    timer_delete(timer);
+}
+END_TEST
+
+START_TEST(an_event_loop_is_told_by_its_descriptor)
+{
+    connect_with(1, HEARTH_POLLABLE);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    struct pollfd p = {.fd = hearth_fd(h), .events = POLLIN};
+    ck_assert_int_ge(p.fd, 0);
+    for (int round = 0; round < 3; round++) {
+        ck_assert_ptr_null(next(HEARTH_ANY_SLOT)); /* armed now */
+        ck_assert_int_eq(poll(&p, 1, 0), 0);
+        fake_bytes(&fake, 0, g, 3, "x");
+        ck_assert_int_eq(fake_wake(&fake), BELL_NOTIFY);
+        fake_bytes(&fake, 0, g, 4, "y");
+        ck_assert_int_eq(fake_wake(&fake), BELL_NONE); /* one wake a wait */
+        ck_assert_int_eq(poll(&p, 1, 1000), 1);
+        ck_assert_str_eq(next(HEARTH_ANY_SLOT)->text, "xy");
+    }
+    ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
+    ck_assert_int_eq(poll(&p, 1, 0), 0);
+    fake_hang_up(&fake);
+    ck_assert_int_eq(poll(&p, 1, 1000), 1); /* death is readable as well */
+    ck_assert_uint_eq(next(HEARTH_ANY_SLOT)->result->reason, HEARTH_ERROR);
+}
+END_TEST
+
+START_TEST(a_handle_that_is_not_pollable_says_so)
+{
+    connect_with(1, 0);
+    ck_assert_int_eq(hearth_fd(h), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(hearth_error(h), "HEARTH_POLLABLE"));
+}
+END_TEST
+
+START_TEST(the_bell_rings_for_a_sleeping_daemon_only)
+{
+    connect_with(1, 0);
+    struct pollfd p = {.fd = fake.bell_fd, .events = POLLIN};
+    submit_ids(0, prompt, 3);
+    ck_assert_int_eq(poll(&p, 1, 0), 0);
+    bell_daemon_sleep(fake.ctl);
+    submit_ids(0, prompt, 3);
+    ck_assert_int_eq(poll(&p, 1, 0), 1);
+}
+END_TEST
+
+START_TEST(room_in_a_ring_wakes_the_daemon)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    struct pollfd p = {.fd = fake.bell_fd, .events = POLLIN};
+    fake_bytes(&fake, 0, g, 3, "x");
+    bell_daemon_sleep(fake.ctl);
+    ck_assert_ptr_nonnull(next(0));
+    ck_assert_int_eq(poll(&p, 1, 0), 1);
+}
+END_TEST
+
+START_TEST(progress_of_a_long_prefill_is_told)
+{
+    connect_with(1, 0);
+    struct submit_cell c = submit_ids(0, prompt, 3);
+    struct down_slot *line = segment_down_slot(&fake.segment, 0);
+    atomic_store(&line->generation, c.generation);
+    atomic_store(&line->prefill_total, 1000);
+    atomic_store(&line->prefill_done, 400);
+    const struct hearth_event *e;
+    ck_assert_int_eq(hearth_next(h, 0, &e, 2000), 1);
+    ck_assert_uint_eq(e->kind, HEARTH_PROGRESS);
+    ck_assert_uint_eq(e->done, 400);
+    ck_assert_uint_eq(e->total, 1000);
+    /* The same again is no news, nor is that of another request. */
+    ck_assert_int_eq(hearth_next(h, 0, &e, 300), 0);
+    atomic_store(&line->prefill_done, 500);
+    atomic_store(&line->generation, c.generation - 1);
+    ck_assert_int_eq(hearth_next(h, 0, &e, 300), 0);
+}
+END_TEST
+
+/* ---- a full submit ring ---------------------------------------------------------------------- */
+
+/* Consumes one cell once the client has emptied the ring of slot 0, as a daemon that had no room
+ * there. */
+static void *consume_when_drained(void *arg)
+{
+    struct submit_cell c;
+    (void)arg;
+    while (ring_space(&fake.events[0]) < 64)
+        usleep(1000);
+    ck_assert_int_eq(fake_take(&fake, &c), 1);
+    fake_wake(&fake);
+    return NULL;
+}
+
+START_TEST(a_full_submit_ring_is_waited_for_while_events_are_taken)
+{
+    connect_with(2, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "kept");
+    struct hearth_request r = text_request("Once");
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(hearth_submit(h, 1, &r), 0);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, consume_when_drained, NULL), 0);
+    ck_assert_int_eq(hearth_submit(h, 1, &r), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    /* What was taken meanwhile is not lost, and comes before what follows. */
+    fake_bytes(&fake, 0, g, 7, "!");
+    ck_assert_str_eq(next(0)->text, "kept!");
+}
+END_TEST
+
+/* ---- endings --------------------------------------------------------------------------------- */
+
+START_TEST(a_dead_daemon_ends_every_request_after_what_it_said)
+{
+    connect_with(2, 0);
+    uint32_t g0 = submit_ids(0, prompt, 3).generation;
+    uint32_t g1 = submit_ids(1, prompt, 3).generation;
+    fake_bytes(&fake, 0, g0, 3, "last words");
+    fake_bytes(&fake, 1, g1, 3, "whole");
+    fake_done(&fake, 1, g1, DONE_EOS, 5);
+    fake_hang_up(&fake);
+    const struct hearth_event *e;
+    ck_assert_int_eq(hearth_next(h, 0, &e, -1), 1);
+    ck_assert_str_eq(e->text, "last words");
+    ck_assert_int_eq(hearth_next(h, 0, &e, -1), 1);
+    ck_assert_uint_eq(e->kind, HEARTH_DONE);
+    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
+    ck_assert_int_eq(e->result->error, -ECONNRESET);
+    ck_assert_ptr_nonnull(strstr(e->result->error_text, fake.path));
+    ck_assert_uint_eq(e->result->n_ids, 10);
+    /* The other slot's answer was complete. */
+    ck_assert_int_eq(hearth_next(h, HEARTH_ANY_SLOT, &e, -1), 1);
+    ck_assert_str_eq(e->text, "whole");
+    ck_assert_int_eq(hearth_next(h, HEARTH_ANY_SLOT, &e, -1), 1);
+    ck_assert_uint_eq(e->result->reason, HEARTH_EOS);
+    ck_assert_int_eq(hearth_next(h, HEARTH_ANY_SLOT, &e, -1), -ECONNRESET);
+    struct hearth_request r = text_request("Once");
+    ck_assert_int_eq(hearth_submit(h, 0, &r), -ECONNRESET);
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+}
+END_TEST
+
+START_TEST(a_daemon_that_writes_nonsense_is_left)
+{
+    connect_with(1, 0);
+    submit_ids(0, prompt, 3);
+    struct ring_cell *cells = fake.events[0].cells;
+    atomic_store(&cells[0].seq, 0xdeadbeef);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
+    ck_assert_ptr_nonnull(strstr(e->result->error_text, "same version"));
+}
+END_TEST
+
+START_TEST(a_forked_child_is_refused_and_may_close)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    pid_t child = fork();
+    if (child == 0) {
+        const struct hearth_event *e;
+        struct hearth_request r = text_request("Once");
+        struct hearth_info info = {.size = sizeof info};
+        int ok = hearth_next(h, 0, &e, 0) == -EPERM && hearth_submit(h, 0, &r) == -EPERM &&
+                 hearth_cancel(h, 0) == -EPERM && hearth_info(h, &info) == -EPERM &&
+                 hearth_tokenize(h, "a", 1, 0, NULL, 0) == -EPERM && hearth_fd(h) == -EPERM &&
+                 hearth_status(h, NULL, 0) == -EPERM && strstr(hearth_error(h), "fork");
+        hearth_close(h);
+        _exit(ok ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    fake_bytes(&fake, 0, g, 3, "x");
+    ck_assert_str_eq(next(0)->text, "x");
+}
+END_TEST
+
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, tokens_text_and_the_end_are_delivered);
+    tcase_add_test(t, what_is_there_already_becomes_one_event);
+    tcase_add_test(t, read_events_are_given_back_to_the_daemon);
+    tcase_add_test(t, the_space_after_bos_is_the_tokenizers);
+    tcase_add_test(t, a_character_in_byte_tokens_comes_whole);
+    tcase_add_test(t, stop_texts_and_stop_tokens_are_cut_from_the_text_only);
+    tcase_add_test(t, logprobs_stand_beside_their_tokens);
+    tcase_add_test(t, an_error_is_told_with_its_line);
+    tcase_add_test(t, a_superseded_request_is_not_heard_of_again);
+    tcase_add_test(t, a_cancelled_request_gives_its_end_and_nothing_else);
+    tcase_add_test(t, a_request_cancelled_before_it_was_read_ends_cancelled);
+    tcase_add_test(t, a_request_after_a_cancel_does_not_see_the_cancelled_end);
+    tcase_add_test(t, slots_are_apart_and_any_slot_is_fair);
+    tcase_add_loop_test(t, a_blocking_wait_ends_with_the_event, 0, 2);
+    tcase_add_test(t, a_wait_ends_when_its_time_is_up);
+    tcase_add_test(t, a_signal_ends_a_wait);
+    tcase_add_test(t, an_event_loop_is_told_by_its_descriptor);
+    tcase_add_test(t, a_handle_that_is_not_pollable_says_so);
+    tcase_add_test(t, the_bell_rings_for_a_sleeping_daemon_only);
+    tcase_add_test(t, room_in_a_ring_wakes_the_daemon);
+    tcase_add_test(t, progress_of_a_long_prefill_is_told);
+    tcase_add_test(t, a_full_submit_ring_is_waited_for_while_events_are_taken);
+    tcase_add_test(t, a_dead_daemon_ends_every_request_after_what_it_said);
+    tcase_add_test(t, a_daemon_that_writes_nonsense_is_left);
+    tcase_add_test(t, a_forked_child_is_refused_and_may_close);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("client_events");
+    TCase *t = tcase_create("library");
+    tcase_add_checked_fixture(t, fixture_setup, fixture_teardown);
+    tcase_set_timeout(t, 20);
+    add_tests(t);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
