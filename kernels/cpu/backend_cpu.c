@@ -200,7 +200,7 @@ static int open_scratch(struct backend *b) {
     row_scratch(b, &failed);
     u->bad = scratch(b, rows, 1, &failed);
     u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
-    u->sequence_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
+    u->first_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
     u->next_position = scratch(b, rows, sizeof(uint32_t), &failed);
     u->wanted = scratch(b, b->limits.picks, sizeof(uint32_t), &failed);
     u->tile = scratch(b, rows + 1, sizeof(uint32_t), &failed);

@@ -134,7 +134,7 @@ struct cpu_buffers {
     float *cs, *sn;                  /* [rows][rope_dim] rotation of a row */
     uint8_t *bad;                    /* [rows] an operation found the row not finite */
     uint32_t *poisoned;              /* [rows] layer, or CPU_SOUND */
-    uint32_t *sequence_poisoned;     /* [rows] by sequence index */
+    uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_SOUND */
     uint32_t *next_position;         /* [rows] by sequence index, check of a pass */
     uint32_t *wanted;                /* [picks] row of a pick */
     uint32_t *tile;                  /* [rows + 1] first row of an attention tile */

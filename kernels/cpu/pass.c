@@ -106,11 +106,11 @@ static void multiply(struct backend *b, struct products *job, uint32_t n) {
 static void poison_bad(struct backend *b, uint32_t layer) {
     struct cpu_buffers *u = &b->buffers;
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
-        uint32_t *first = &u->sequence_poisoned[b->pass->rows[r].sequence];
-        if (u->poisoned[r] != CPU_SOUND || (!u->bad[r] && *first == CPU_SOUND))
+        uint32_t *first = &u->first_poisoned[b->pass->rows[r].sequence];
+        if (u->poisoned[r] != CPU_SOUND || (!u->bad[r] && r < *first))
             continue;
-        if (*first == CPU_SOUND)
-            *first = layer;
+        if (r < *first)
+            *first = r;
         u->poisoned[r] = layer;
         memset(u->x + (size_t)r * u->embd, 0, u->embd * sizeof(float));
     }
@@ -346,7 +346,7 @@ static void begin_pass(struct backend *b) {
     struct cpu_buffers *u = &b->buffers;
     b->n_wanted = 0;
     for (uint32_t s = 0; s < pass->n_sequences; s++)
-        u->sequence_poisoned[s] = CPU_SOUND;
+        u->first_poisoned[s] = CPU_SOUND;
     for (uint32_t r = 0; r < pass->n_rows; r++) {
         u->poisoned[r] = CPU_SOUND;
         if (pass->rows[r].wants)
