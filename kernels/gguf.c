@@ -417,7 +417,7 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
         munmap(data, bytes);
         return rc;
     }
-    (*ret_gguf)->mapped = true;
+    (*ret_gguf)->mapping = data;
     return 0;
 }
 
@@ -425,8 +425,8 @@ void gguf_close(struct gguf *gguf)
 {
     if (!gguf)
         return;
-    if (gguf->mapped)
-        munmap((void *)(uintptr_t)gguf->data, gguf->bytes);
+    if (gguf->mapping)
+        munmap(gguf->mapping, gguf->bytes);
     free(gguf->keys);
     free(gguf->tensors);
     free(gguf->keys_by_name);

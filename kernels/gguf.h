@@ -83,7 +83,7 @@ struct gguf_tensor {
 struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;
-    bool mapped; /* data is a mapping of ours */
+    void *mapping; /* of ours, or NULL: data is the caller's */
     bool has_data;
     uint32_t version;
     uint32_t alignment;

@@ -6,6 +6,7 @@
  */
 #include "kernels/model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -119,6 +120,7 @@ struct arch_key {
 static struct arch_key key_of(const struct loader *l, const char *name)
 {
     struct arch_key key;
+    assert(l->arch);
     snprintf(key.name, sizeof(key.name), "%s.%s", l->arch->name, name);
     return key;
 }

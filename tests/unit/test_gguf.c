@@ -324,8 +324,17 @@ END_TEST
 
 START_TEST(lengths_beyond_the_file_are_refused)
 {
-    static const uint64_t LENGTHS[] = {
-        100, INT64_MAX - 1, INT64_MAX, UINT64_MAX / 8, UINT64_MAX / 4, UINT64_MAX - 8, UINT64_MAX};
+    static const uint64_t LENGTHS[] = {11,
+                                       100,
+                                       INT64_MAX - 1,
+                                       INT64_MAX,
+                                       UINT64_MAX / 8,
+                                       UINT64_MAX / 4,
+                                       (uint64_t)1 << 61, /* times 8 it is 0 */
+                                       (uint64_t)1 << 62,
+                                       (uint64_t)1 << 63,
+                                       UINT64_MAX - 8,
+                                       UINT64_MAX};
     for (size_t i = 0; i < sizeof(LENGTHS) / sizeof(LENGTHS[0]); i++) {
         struct gw w;
         gw_init(&w);
@@ -344,6 +353,29 @@ START_TEST(lengths_beyond_the_file_are_refused)
         w.n_keys = 1;
         check_refused(&w, -EBADMSG, "name of a key");
     }
+}
+END_TEST
+
+START_TEST(a_value_may_end_with_the_file_and_no_later)
+{
+    struct gw w;
+    uint64_t one = 1;
+    gw_init(&w);
+    gw_key(&w, "string", GGUF_STRING, &one, 8);
+    check_refused(&w, -EBADMSG, "cut off");
+    gw_init(&w);
+    gw_key(&w, "string", GGUF_STRING, &one, 8);
+    gw_put(&w.keys, "x", 1);
+    check_opens(&w);
+    gw_init(&w);
+    gw_key(&w, "number", GGUF_U64, &one, 7);
+    check_refused(&w, -EBADMSG, "cut off");
+    gw_init(&w);
+    gw_key_array(&w, "array", GGUF_U16, 2, &one, 3);
+    check_refused(&w, -EBADMSG, "array of 2 elements");
+    gw_init(&w);
+    gw_key_array(&w, "array", GGUF_U16, 2, &one, 4);
+    check_opens(&w);
 }
 END_TEST
 
@@ -722,6 +754,7 @@ static Suite *make_suite(void)
     tcase_add_test(core, arrays_read_back);
     tcase_add_test(core, malformed_keys_are_refused);
     tcase_add_test(core, lengths_beyond_the_file_are_refused);
+    tcase_add_test(core, a_value_may_end_with_the_file_and_no_later);
     tcase_add_test(core, a_hostile_name_stays_one_short_line);
     tcase_add_test(core, many_keys_and_strings_take_no_quadratic_time);
     tcase_add_test(core, tensors_read_back);

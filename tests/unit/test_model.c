@@ -257,6 +257,8 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.attention.head_count_kv", U(8), -EBADMSG, "4 heads over 8"},
     {"llama.attention.key_length", U(32), -EBADMSG,
      "attn_q.weight is 64 x 64 x 1 x 1, must be 64 x 128"},
+    {"llama.attention.key_length", U(258), -ENOTSUP, "heads of 258 dimensions"},
+    {"llama.attention.key_length", U(15), -ENOTSUP, "heads of 15 dimensions"},
     {"llama.attention.key_length", U(0), -EBADMSG, "key_length must be"},
     {"llama.attention.value_length", U(8), -ENOTSUP, "values of 8"},
     {"llama.rope.dimension_count", U(8), -ENOTSUP, "rope over 8"},
