@@ -118,8 +118,11 @@ int bell_notify_open(int ret_fds[2])
 void bell_sleeper_init(struct bell_sleeper *s, const _Atomic uint32_t *wake,
                        _Atomic uint32_t *waiting, int socket_fd, int notify_fd)
 {
-    *s = (struct bell_sleeper){
-        .wake = wake, .waiting = waiting, .socket_fd = socket_fd, .notify_fd = notify_fd};
+    *s = (struct bell_sleeper){.wake = wake,
+                               .waiting = waiting,
+                               .socket_fd = socket_fd,
+                               .notify_fd = notify_fd,
+                               .look_ns = BELL_LOOK_NS};
 }
 
 static void sleeper_announce(struct bell_sleeper *s, enum bell_way way)
@@ -161,7 +164,7 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
 {
     for (;;) {
         uint32_t seen = atomic_load_explicit(s->wake, memory_order_acquire); /* S1 */
-        uint64_t slice = BELL_LOOK_NS;
+        uint64_t slice = s->look_ns;
         int r = 0;
 
         sleeper_announce(s, BELL_FUTEX);
@@ -170,7 +173,7 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
                 uint64_t now = bell_now_ns();
 
                 slice = now >= until_ns ? 0 : until_ns - now;
-                slice = slice < BELL_LOOK_NS ? slice : BELL_LOOK_NS;
+                slice = slice < s->look_ns ? slice : s->look_ns;
             }
             r = slice == 0 ? -ETIMEDOUT : sleeper_futex(s->wake, seen, slice);
         }

@@ -23,7 +23,8 @@
 
 #include "ipc/ring.h"
 
-#define BELL_LOOK_NS 250000000u /* longest single sleep; then the socket is looked at */
+#define BELL_LOOK_NS 250000000u /* longest single sleep of a client; then it looks at the socket   \
+                                 */
 
 /* ---- client rings for the daemon ------------------------------------------------------------- */
 
@@ -95,6 +96,7 @@ struct bell_sleeper {
     uint32_t number;              /* of the last ticket */
     int socket_fd;                /* the handshake socket, looked at for hang-up; -1 none */
     int notify_fd;                /* our end of the socketpair, or -1 */
+    uint64_t look_ns;             /* BELL_LOOK_NS; tests sleep longer, so that a lost wake shows */
 };
 
 /* How patient a wait is. All zero: block at once, without end. */
