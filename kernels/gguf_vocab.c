@@ -151,29 +151,29 @@ static int read_scores(const struct gguf *gguf, struct gguf_vocab *v, struct err
     return 0;
 }
 
+#define ID(name) offsetof(struct gguf_vocab_ids, name)
+
 /* Special tokens under their present key and the one that older files use. */
 static const struct {
     const char *key;
     const char *old_key;
-    size_t at; /* of the int32_t in struct gguf_vocab_ids */
+    size_t at;   /* of the int32_t in struct gguf_vocab_ids */
+    bool strict; /* an id out of range is an error; else the file has no such token */
 } ID_KEYS[] = {
-    {"tokenizer.ggml.bos_token_id", NULL, offsetof(struct gguf_vocab_ids, bos)},
-    {"tokenizer.ggml.eos_token_id", NULL, offsetof(struct gguf_vocab_ids, eos)},
-    {"tokenizer.ggml.unknown_token_id", NULL, offsetof(struct gguf_vocab_ids, unk)},
-    {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id",
-     offsetof(struct gguf_vocab_ids, sep)}, /* the format spells it so */
-    {"tokenizer.ggml.padding_token_id", NULL, offsetof(struct gguf_vocab_ids, pad)},
-    {"tokenizer.ggml.eot_token_id", NULL, offsetof(struct gguf_vocab_ids, eot)},
-    {"tokenizer.ggml.eom_token_id", NULL, offsetof(struct gguf_vocab_ids, eom)},
-    {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id",
-     offsetof(struct gguf_vocab_ids, fim_pre)},
-    {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id",
-     offsetof(struct gguf_vocab_ids, fim_suf)},
-    {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id",
-     offsetof(struct gguf_vocab_ids, fim_mid)},
-    {"tokenizer.ggml.fim_pad_token_id", NULL, offsetof(struct gguf_vocab_ids, fim_pad)},
-    {"tokenizer.ggml.fim_rep_token_id", NULL, offsetof(struct gguf_vocab_ids, fim_rep)},
-    {"tokenizer.ggml.fim_sep_token_id", NULL, offsetof(struct gguf_vocab_ids, fim_sep)},
+    {"tokenizer.ggml.bos_token_id", NULL, ID(bos), true},
+    {"tokenizer.ggml.eos_token_id", NULL, ID(eos), true},
+    {"tokenizer.ggml.unknown_token_id", NULL, ID(unk), true},
+    /* the format spells it so */
+    {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id", ID(sep), false},
+    {"tokenizer.ggml.padding_token_id", NULL, ID(pad), false},
+    {"tokenizer.ggml.eot_token_id", NULL, ID(eot), true},
+    {"tokenizer.ggml.eom_token_id", NULL, ID(eom), true},
+    {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", ID(fim_pre), false},
+    {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id", ID(fim_suf), false},
+    {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id", ID(fim_mid), false},
+    {"tokenizer.ggml.fim_pad_token_id", NULL, ID(fim_pad), false},
+    {"tokenizer.ggml.fim_rep_token_id", NULL, ID(fim_rep), false},
+    {"tokenizer.ggml.fim_sep_token_id", NULL, ID(fim_sep), false},
 };
 
 static int read_ids(const struct gguf *gguf, struct gguf_vocab *v, struct error e)
@@ -185,14 +185,13 @@ static int read_ids(const struct gguf *gguf, struct gguf_vocab *v, struct error 
         uint64_t id = UINT32_MAX;
         int32_t value = -1;
         int rc = gguf_u64(gguf, key, &id);
-        if (rc == -ERANGE)
-            id = UINT32_MAX; /* -1: some writers' way to say none */
-        else if (rc && rc != -ENOENT)
+        if (rc == -EINVAL)
             return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is a %s, not a token id", key,
                         gguf_value_type_name(gguf_find_key(gguf, key)->type));
+        /* A negative number (-ERANGE) or UINT32_MAX is some writers' way to say none. */
         if (id < v->n_tokens)
             value = (int32_t)id;
-        else if (id != UINT32_MAX)
+        else if (id != UINT32_MAX && ID_KEYS[i].strict)
             return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is %llu, there are %u tokens",
                         key, (unsigned long long)id, v->n_tokens);
         memcpy((char *)&v->ids + ID_KEYS[i].at, &value, sizeof(value));

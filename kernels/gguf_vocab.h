@@ -25,7 +25,8 @@ enum gguf_token_type {
     GGUF_TOKEN_BYTE = 6,
 };
 
-/* Special tokens: an id below n_tokens, or -1 where the file names none. */
+/* Special tokens: an id below n_tokens, or -1 where the file names none. An id out of range makes
+ * the file malformed for bos, eos, unk, eot and eom; for the others it counts as none. */
 struct gguf_vocab_ids {
     int32_t bos, eos, unk, sep, pad, eot, eom;
     int32_t fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep;

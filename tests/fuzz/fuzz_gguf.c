@@ -105,6 +105,25 @@ static unsigned touch(const struct model *model)
     return sum;
 }
 
+static void read_vocab(const struct gguf *gguf, char *err, size_t err_bytes)
+{
+    struct gguf_vocab vocab;
+    char line[256];
+    unsigned sum = 0;
+    if (gguf_vocab_open(gguf, &vocab, err, err_bytes))
+        return;
+    for (uint32_t i = 0; i < vocab.n_tokens; i++)
+        if (vocab.tokens[i].bytes > 0)
+            sum += (uint8_t)vocab.tokens[i].data[vocab.tokens[i].bytes - 1] + (vocab.types[i] & 1u);
+    for (uint32_t i = 0; i < vocab.n_merges; i++)
+        if (vocab.merges[i].bytes > 0)
+            sum += (uint8_t)vocab.merges[i].data[vocab.merges[i].bytes - 1];
+    snprintf(line, sizeof(line), "%.*s %u", GGUF_SHOW(vocab.pre), sum);
+    if (vocab.ids.bos >= (int32_t)vocab.n_tokens || vocab.ids.fim_pre >= (int32_t)vocab.n_tokens)
+        abort();
+    gguf_vocab_close(&vocab);
+}
+
 static void read_model(const struct gguf *gguf, char *err, size_t err_bytes)
 {
     struct model *model;
@@ -113,7 +132,7 @@ static void read_model(const struct gguf *gguf, char *err, size_t err_bytes)
     if (model_open(gguf, &model, err, err_bytes))
         return;
     model_describe(model, line, sizeof(line));
-    snprintf(line, sizeof(line), "%u", touch(model));
+    snprintf(line, sizeof(line), "%s %u", model_numerics_id(model), touch(model));
     if (model_fingerprint(model, fingerprint))
         abort();
     model_close(model);
@@ -122,7 +141,6 @@ static void read_model(const struct gguf *gguf, char *err, size_t err_bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *gguf;
-    struct gguf_vocab vocab;
     char err[200] = "";
     size_t bytes;
     if (size == 0)
@@ -132,8 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc && err[0] == 0)
         abort(); /* a refusal without its line */
     if (rc == 0) {
-        if (gguf_vocab_open(gguf, &vocab, err, sizeof(err)) == 0)
-            gguf_vocab_close(&vocab);
+        read_vocab(gguf, err, sizeof(err));
         read_model(gguf, err, sizeof(err));
         gguf_close(gguf);
     }

@@ -255,6 +255,31 @@ START_TEST(ids_are_below_the_number_of_tokens)
 }
 END_TEST
 
+START_TEST(helpful_ids_out_of_range_count_as_none)
+{
+    struct gw w;
+    struct opened o;
+    begin(&w);
+    gw_key_u32(&w, "tokenizer.ggml.padding_token_id", N);
+    gw_key_u32(&w, "tokenizer.ggml.prefix_token_id", 32007);
+    gw_key_u32(&w, "tokenizer.ggml.fim_mid_token_id", N - 1);
+    ck_assert_int_eq(open_writer(&w, &o), 0);
+    ck_assert_int_eq(o.vocab.ids.pad, -1);
+    ck_assert_int_eq(o.vocab.ids.fim_pre, -1);
+    ck_assert_int_eq(o.vocab.ids.fim_mid, N - 1);
+    close_opened(&o);
+    static const char *const STRICT[] = {
+        "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof(STRICT) / sizeof(STRICT[0]); i++) {
+        begin(&w);
+        gw_key_u32(&w, STRICT[i], N);
+        check_refused(&w, -EBADMSG, STRICT[i]);
+    }
+}
+END_TEST
+
 START_TEST(scores_and_types_are_sane)
 {
     static const float SCORES[N] = {0, 0, NAN, 0, 0};
@@ -355,6 +380,7 @@ static Suite *make_suite(void)
     tcase_add_test(core, keys_of_another_type_are_refused);
     tcase_add_test(core, lengths_that_differ_are_refused);
     tcase_add_test(core, ids_are_below_the_number_of_tokens);
+    tcase_add_test(core, helpful_ids_out_of_range_count_as_none);
     tcase_add_test(core, scores_and_types_are_sane);
     tcase_add_test(core, too_many_tokens_are_refused);
     suite_add_tcase(suite, core);
