@@ -20,10 +20,10 @@ import torch.nn.functional as F
 
 from model import CONFIG, Model
 
-BATCH_TOKENS = 8192
+BATCH_TOKENS = 4096
 WARMUP = 40
 MIN_DECAY = 60
-LR_MUON, LR_ADAM, WEIGHT_DECAY = 0.02, 0.003, 0.02
+LR_MUON, LR_ADAM, WEIGHT_DECAY = 0.016, 0.0025, 0.02
 EMA = 0.98
 PAD = 0
 
