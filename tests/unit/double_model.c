@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/ref.h"
+#include "kernels/num.h"
 
 struct weights { /* a matrix as double, [rows][cols] */
     double *w;
@@ -18,6 +19,7 @@ struct double_model {
     struct weights global[MODEL_N_GLOBAL];
     double *keys, *values; /* [layer][context][kv] */
     uint32_t context;
+    bool kv_f16;
     double *x, *norm, *q, *out, *gate, *up, *logits;
 };
 
@@ -43,13 +45,14 @@ static struct weights load(const struct model_tensor *t) {
     return w;
 }
 
-struct double_model *double_model_open(const struct model *m, uint32_t context) {
+struct double_model *double_model_open(const struct model *m, uint32_t context, bool kv_f16) {
     struct double_model *d = calloc(1, sizeof *d);
     size_t kv = (size_t)m->n_head_kv * m->head_dim, q = (size_t)m->n_head * m->head_dim;
     if (!d)
         abort();
     d->m = m;
     d->context = context;
+    d->kv_f16 = kv_f16;
     d->layers = calloc(m->n_layer, sizeof *d->layers);
     if (!d->layers)
         abort();
@@ -159,6 +162,10 @@ static void run_layer(struct double_model *d, uint32_t l) {
     multiply(&w[MODEL_ATTN_V], d->norm, values + d->position * kv);
     rotate(m, d->q, m->n_head, d->position);
     rotate(m, keys + d->position * kv, m->n_head_kv, d->position);
+    for (size_t i = d->position * kv; d->kv_f16 && i < (d->position + 1) * kv; i++) {
+        keys[i] = (double)num_f32_from_f16(num_f16_from_f32((float)keys[i]));
+        values[i] = (double)num_f32_from_f16(num_f16_from_f32((float)values[i]));
+    }
     attend(d, keys, values);
     multiply(&w[MODEL_ATTN_OUTPUT], d->out, d->norm);
     add(d->x, d->norm, m->n_embd);
