@@ -1,0 +1,75 @@
+/* harness.h - spawns a private hearthd and runs hearth, for the end-to-end tests.
+ *
+ * Each daemon has a directory of its own under /tmp with its socket and log, and dies with the
+ * process that started it. Start it in an unchecked fixture to share it among the tests of a case,
+ * or inside a test. A failure in here fails the test, and shows the daemon's log.
+ */
+#ifndef HEARTH_TESTS_E2E_HARNESS_H
+#define HEARTH_TESTS_E2E_HARNESS_H
+
+#include "client/hearth.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct harness {
+    pid_t pid; /* 0: not running */
+    char directory[64];
+    char socket[128];
+    char log[128];
+};
+
+/* Where things are: $BUILD/bin/NAME; $HEARTH_TESTDATA/NAME, NULL where that is not set. Static
+ * memory. */
+const char *harness_program(const char *name);
+const char *harness_data(const char *name);
+
+/* A model to talk to: stories260K of the test data, else the bundled one, else NULL. */
+const char *harness_model(void);
+
+/* Starts hearthd --model MODEL --socket ... with more arguments (NULL-ended, or NULL) and waits
+ * until it answers. */
+void harness_start(struct harness *d, const char *model, const char *const *arguments);
+
+/* SIGTERM, and waits. Returns the exit code, -1 when it had to be killed. Removes the directory. */
+int harness_stop(struct harness *d);
+
+/* SIGKILL, and waits. The directory stays, so that it can be started again there. */
+void harness_kill(struct harness *d);
+
+/* A counter of hearth_status(), -1 when there is none of that name. */
+int64_t harness_counter(const struct harness *d, const char *name);
+
+/* Waits up to 5 s until the counter has this value. Returns its last value. */
+int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t value);
+
+/* Connects with `slots` slots. */
+struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name);
+
+/* What a program printed. */
+struct harness_output {
+    int code;  /* exit code; 128 + N when signal N ended it */
+    char *out; /* [out_bytes] and a 0 */
+    size_t out_bytes;
+    char *error; /* [error_bytes] and a 0 */
+    size_t error_bytes;
+};
+
+/* Runs build/bin/hearth with these arguments (without the program's name, NULL-ended) and
+ * $HEARTH_SOCKET of the daemon (d may be NULL: a socket that is not there). input: its stdin, NULL
+ * for none. */
+struct harness_output harness_run(const struct harness *d, const char *input,
+                                  const char *const *arguments);
+void harness_output_fini(struct harness_output *o);
+
+#define HARNESS_RUN(d, input, ...) harness_run(d, input, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The same program left running, its stdout in *ret_fd (with its stdin empty and its stderr
+ * dropped). */
+pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments);
+
+/* Waits for a process. Returns as harness_output.code; kills it after 20 s. */
+int harness_wait(pid_t pid);
+
+#endif
