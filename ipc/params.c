@@ -274,5 +274,9 @@ int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct par
     p->stop_text_lengths = take(&at, p->n_stop_texts * sizeof(*p->stop_text_lengths));
     p->stop_texts = take(&at, p->stop_text_bytes);
     p->grammar = take(&at, p->grammar_bytes);
+    for (const uint8_t *end = (const uint8_t *)copy + bytes; at < end; at++)
+        if (*at != 0)
+            return ipc_fail(err, err_bytes, -EINVAL,
+                            "the parameter block does not end in zero bytes");
     return params_check(p, n_vocab, err, err_bytes);
 }

@@ -295,6 +295,21 @@ START_TEST(stop_texts_of_bad_lengths_are_refused)
 }
 END_TEST
 
+START_TEST(bytes_after_the_end_must_be_zero)
+{
+    uint32_t n;
+
+    full(); /* 7 bytes of stop texts and 10 of grammar: 3 bytes to fill */
+    n = encode();
+    for (uint32_t i = 1; i <= 3; i++) {
+        block[n - i] = 1;
+        ck_assert_int_eq(params_decode(block, n, N_VOCAB, &got, err, sizeof(err)), -EINVAL);
+        block[n - i] = 0;
+        ck_assert_int_eq(params_decode(block, n, N_VOCAB, &got, err, sizeof(err)), 0);
+    }
+}
+END_TEST
+
 START_TEST(every_truncation_is_refused)
 {
     uint32_t n;
@@ -348,6 +363,7 @@ int main(void)
     tcase_add_test(t, token_ids_outside_the_vocabulary_are_refused);
     tcase_add_test(t, bias_values_out_of_range_are_refused);
     tcase_add_test(t, stop_texts_of_bad_lengths_are_refused);
+    tcase_add_test(t, bytes_after_the_end_must_be_zero);
     tcase_add_test(t, every_truncation_is_refused);
     tcase_add_test(t, flipped_bytes_never_lead_outside);
     suite_add_tcase(s, t);
