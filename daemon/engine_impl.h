@@ -74,6 +74,10 @@ uint32_t pass_step(struct engine *engine);
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
 
+/* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop token, or
+ * does a stop text end in its bytes? */
+bool pass_stops(const struct engine *engine, struct request *request, uint32_t token);
+
 /* ---- answer.c ---- */
 
 /* Publishes tokens [from, accepted) of the slot, with log-probabilities from `picks` [accepted - from] where

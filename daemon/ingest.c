@@ -122,17 +122,18 @@ static void ingest_stops(struct request *request)
     stop_init(&request->stop, request->stop_texts, p->n_stop_texts);
 }
 
-/* A resumed request brings part of its answer: the stop matcher has seen those tokens. */
-static void ingest_replay_stops(const struct engine *engine, struct slot *slot)
+/* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why that part
+ * is the whole answer already (or the prompt fills the context), 0 when there is more to come. */
+static enum done_reason ingest_replay(const struct engine *engine, struct slot *slot)
 {
     struct request *request = slot->request;
+    bool stopped = false;
 
-    for (uint32_t i = request->prompt_length; i < request->length; i++) {
-        uint32_t n_bytes;
-        const char *bytes = vocab_bytes(engine->vocab, slot->tokens[i], &n_bytes);
-        if (bytes)
-            stop_feed(&request->stop, bytes, n_bytes);
-    }
+    for (uint32_t i = request->prompt_length; i < request->length && !stopped; i++)
+        stopped = pass_stops(engine, request, slot->tokens[i]);
+    if (stopped)
+        return DONE_STOP;
+    return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
 /* Fills the slot's request from private, checked copies. */
@@ -152,6 +153,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     struct slot *slot = in->slot;
     struct request *request = slot->request;
     uint32_t common = ingest_common(engine, in);
+    enum done_reason reason;
 
     memcpy(slot->tokens + in->valid, engine->arena + in->valid,
            (cell->length - in->valid) * sizeof(*slot->tokens));
@@ -169,7 +171,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->first_row_ns = request->first_pick_ns = 0;
     ingest_pick(request);
     ingest_stops(request);
-    ingest_replay_stops(engine, slot);
+    reason = ingest_replay(engine, slot);
 
     spec_begin(&slot->spec, cell->length,
                common < slot->spec.canonical ? common : slot->spec.canonical);
@@ -183,6 +185,8 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     counters_add(engine->options.ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);
     counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, request->cached);
     answer_progress(slot, DOWN_QUEUED);
+    if (reason)
+        answer_end(engine, slot, reason, 0, "");
 }
 
 /* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must stay

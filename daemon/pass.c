@@ -168,25 +168,29 @@ static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
     return n_rows;
 }
 
-/* What follows from one accepted token: does the answer end with it? 0: it goes on. */
-static enum done_reason pass_token_ends(struct engine *engine, struct slot *slot, uint32_t token)
+bool pass_stops(const struct engine *engine, struct request *request, uint32_t token)
 {
-    struct request *request = slot->request;
     const struct params *params = &request->params;
     uint32_t n_bytes;
 
+    for (uint32_t i = 0; i < params->n_stop_tokens; i++)
+        if (params->stop_tokens[i] == token)
+            return true;
+    const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
+    return bytes && stop_feed(&request->stop, bytes, n_bytes);
+}
+
+/* What follows from one accepted token: does the answer end with it? 0: it goes on. */
+static enum done_reason pass_token_ends(struct engine *engine, struct slot *slot, uint32_t token)
+{
     if (vocab_is_end(engine->vocab, token)) {
         spec_rollback(&slot->spec);
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
     }
-    for (uint32_t i = 0; i < params->n_stop_tokens; i++)
-        if (params->stop_tokens[i] == token)
-            return DONE_STOP;
-    const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
-    if (bytes && stop_feed(&request->stop, bytes, n_bytes))
+    if (pass_stops(engine, slot->request, token))
         return DONE_STOP;
-    return slot->spec.accepted >= request->limit ? DONE_LENGTH : (enum done_reason)0;
+    return slot->spec.accepted >= slot->request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
 /* Takes the picks of a window, first to last, up to the first that is not the draft's. */
