@@ -61,6 +61,29 @@ START_TEST(exp_has_these_bits)
 }
 END_TEST
 
+/* FNV-1a over the results where the polynomials matter, so densely that a change in the last bit of
+ * a coefficient mostly shows. */
+static uint64_t hash_of(float (*f)(float), float from, float to)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t b = num_bits(from); b <= num_bits(to); b += 17) {
+        hash = (hash ^ num_bits(f(num_float(b)))) * 0x100000001b3u;
+        hash = (hash ^ num_bits(f(-num_float(b)))) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+START_TEST(results_hash_to_what_they_always_did)
+{
+    const uint64_t e = hash_of(num_exp, 0x1p-5f, 4.0f);
+    const uint64_t l = hash_of(num_log, 0.6f, 1.5f);
+    const uint64_t s = hash_of(num_silu, 0x1p-5f, 4.0f);
+    ck_assert_msg(e == 0x618099de9283f344u, "exp hashes to %016llx", (unsigned long long)e);
+    ck_assert_msg(l == 0x4959900d9bfc4c32u, "log hashes to %016llx", (unsigned long long)l);
+    ck_assert_msg(s == 0x336e5d21465fef89u, "silu hashes to %016llx", (unsigned long long)s);
+}
+END_TEST
+
 START_TEST(exp_is_defined_everywhere)
 {
     const float below = nextafterf(NUM_EXP_MIN, -INFINITY), top = num_exp(NUM_EXP_MAX);
@@ -340,6 +363,7 @@ int main(void)
     TCase *scalar = tcase_create("scalar");
     tcase_add_test(scalar, exp_is_within_one_ulp);
     tcase_add_test(scalar, exp_has_these_bits);
+    tcase_add_test(scalar, results_hash_to_what_they_always_did);
     tcase_add_test(scalar, exp_is_defined_everywhere);
     tcase_add_test(scalar, exp_rises_from_step_to_step);
     tcase_add_test(scalar, log_is_within_one_ulp);

@@ -216,7 +216,11 @@ START_TEST(penalties_look_at_the_window_asked_for)
     ck_assert_double_eq_tol(kept_share(&p, 14, 0, 3), 1.0, 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 0, 4), exp(-1.0), 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 0, 6), exp(-1.0), 1e-6);
-    p.penalty_last_n = 100; /* more than there are */
+    p.penalty_last_n = 14; /* all that there are, and one more */
+    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 0), exp(-1.0), 1e-6);
+    p.penalty_last_n = 15;
+    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 0), exp(-1.0), 1e-6);
+    p.penalty_last_n = INT32_MAX;
     ck_assert_double_eq_tol(kept_share(&p, 14, 0, 0), exp(-1.0), 1e-6);
     p.penalty_last_n = 0;
     ck_assert_double_eq_tol(kept_share(&p, 14, 0, 4), 1.0, 1e-6);

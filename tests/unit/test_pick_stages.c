@@ -312,6 +312,33 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
 }
 END_TEST
 
+/* Two tokens, of weights 2^40 and 65537, and p = 1 - 2^-24: the first one's weight lies between
+ * floor(S p) and S p. Only rounding up sees that it does not reach p. */
+START_TEST(top_p_is_exact_to_one_unit_of_weight)
+{
+    float l[2] = {0.0f, -16.6f};
+    while ((uint64_t)(num_exp(l[1]) * PICK_ONE) > 65537) {
+        l[1] = nextafterf(l[1], -INFINITY);
+    }
+    ck_assert((uint64_t)(num_exp(l[1]) * PICK_ONE) == 65537);
+    struct pick_scratch *s;
+    struct pick_params p;
+    struct pick_kept kept;
+    ck_assert_int_eq(pick_scratch_open(2, &s), 0);
+    pick_params_init(&p);
+    p.temperature = 1.0f;
+    p.top_p = 0x1.fffffep-1f;
+    ck_assert_int_eq(pick_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
+    ck_assert_uint_eq(kept.n, 2);
+    while ((uint64_t)(num_exp(l[1]) * PICK_ONE) > 65536) { /* one unit less: it does reach */
+        l[1] = nextafterf(l[1], -INFINITY);
+    }
+    ck_assert_int_eq(pick_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
+    ck_assert_uint_eq(kept.n, 1);
+    pick_scratch_close(s);
+}
+END_TEST
+
 START_TEST(weights_are_accurate)
 {
     const uint32_t n = 20000;
@@ -413,6 +440,7 @@ int main(void)
     tcase_add_test(sets, small_vocabularies_equal_the_sorted_definition);
     tcase_add_test(sets, large_vocabularies_equal_the_sorted_definition);
     tcase_add_test(sets, top_k_of_150000_tokens_is_exact_at_every_k);
+    tcase_add_test(sets, top_p_is_exact_to_one_unit_of_weight);
     tcase_add_test(sets, weights_are_accurate);
     tcase_set_timeout(sets, 120);
     suite_add_tcase(suite, sets);
