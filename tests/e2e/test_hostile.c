@@ -1,0 +1,332 @@
+/* Clients that write garbage, punch holes or ring for nothing harm themselves alone; idle ones cost nothing. */
+#include "tests/e2e/harness.h"
+
+#include "ipc/bell.h"
+#include "ipc/hello.h"
+#include "ipc/segment.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WELL_BEHAVED = 4, ANSWERS = 30, IDLE_CLIENTS = 64, IDLE_SECONDS = 4 };
+
+static struct harness daemon_;
+
+static void sleep_us(long us)
+{
+    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    nanosleep(&t, NULL);
+}
+
+/* A client without the library: the handshake, and then the bare memory. */
+struct raw_client {
+    int socket_fd;
+    int fds[HELLO_FDS];
+    struct segment segment;
+};
+
+static int raw_open(struct raw_client *raw)
+{
+    struct hello hello;
+    struct hello_welcome welcome;
+    char err[256];
+
+    raw->socket_fd = hello_connect(daemon_.socket, err, sizeof(err));
+    if (raw->socket_fd < 0 || hello_prep_hello(&hello, 2, 0, NULL) < 0 ||
+        hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) < 0)
+        return -1;
+    if (hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0)
+        return -1;
+    return segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN], &welcome.limits, err,
+                       sizeof(err));
+}
+
+static void raw_close(struct raw_client *raw)
+{
+    segment_close(&raw->segment);
+    for (int i = 0; i < HELLO_FDS; i++)
+        if (raw->fds[i] >= 0)
+            close(raw->fds[i]);
+    close(raw->socket_fd);
+}
+
+static void raw_ring(const struct raw_client *raw)
+{
+    uint64_t one = 1;
+
+    if (write(raw->fds[HELLO_FD_BELL], &one, sizeof(one)) < 0)
+        return;
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Random bytes over all of `up`; then cells that look right, with random fields. */
+static void raw_garbage(struct raw_client *raw, uint32_t *state)
+{
+    uint64_t bytes = raw->segment.plan.up_bytes;
+    struct ring_writer writer;
+
+    segment_submit_writer(&raw->segment, &writer);
+    for (int i = 0; i < 24; i++) {
+        struct submit_cell cell = {.opcode = SUBMIT_REQUEST};
+        cell.slot = (uint16_t)(next_random(state) % 3);
+        cell.generation = next_random(state) % 2;
+        cell.length = next_random(state) % 600;
+        cell.keep = next_random(state) % 600;
+        cell.prompt_length = next_random(state) % 600;
+        cell.max_tokens = next_random(state) % 100;
+        cell.params_bytes = next_random(state) % 512 * 4;
+        cell.priority = (uint8_t)(next_random(state) % 3);
+        ring_push(&writer, &cell);
+    }
+    raw_ring(raw);
+    sleep_us(300);
+    for (uint64_t at = 0; at + 4 <= bytes; at += 4)
+        if (next_random(state) % 3 == 0)
+            memcpy(raw->segment.up + at, state, 4);
+    raw_ring(raw);
+    sleep_us(300);
+}
+
+/* Garbage, holes, and death in the middle, one connection after another. */
+static void hostile_process(uint32_t seed)
+{
+    uint32_t state = seed;
+
+    for (int round = 0; round < 40; round++) {
+        struct raw_client raw;
+        if (raw_open(&raw) < 0) {
+            sleep_us(2000);
+            continue;
+        }
+        raw_garbage(&raw, &state);
+        if (round % 3 == 0)
+            fallocate(raw.fds[HELLO_FD_UP], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                      (off_t)raw.segment.plan.up_bytes);
+        if (round % 3 == 1 && ftruncate(raw.fds[HELLO_FD_UP], 0) == 0)
+            _exit(3); /* sealed: this must not work */
+        raw_ring(&raw);
+        raw_close(&raw);
+    }
+    _exit(0);
+}
+
+static void good_request(struct hearth_request *request, const uint32_t *tokens, uint32_t i)
+{
+    hearth_request_init(request, sizeof(*request));
+    request->tokens = tokens;
+    request->n_tokens = 1 + i % 7;
+    request->max_tokens = 40;
+    request->temperature = i % 2 ? 0.8f : 0.0f;
+    request->seed = i;
+}
+
+static uint64_t good_answer(struct hearth *h, uint32_t i)
+{
+    static const uint32_t tokens[] = {1, 20, 33, 7, 19, 60, 5};
+    const struct hearth_event *event;
+    struct hearth_request request;
+    uint64_t hash = 1469598103934665603u;
+
+    good_request(&request, tokens, i);
+    if (hearth_submit(h, 0, &request) < 0)
+        return 0;
+    while (hearth_next(h, 0, &event, 30000) > 0) {
+        for (uint32_t k = 0; k < event->n_tokens; k++)
+            hash = (hash ^ event->tokens[k]) * 1099511628211u;
+        if (event->kind == HEARTH_DONE)
+            return event->result->reason == HEARTH_ERROR ? 0 : hash ^ event->result->reason;
+    }
+    return 0;
+}
+
+START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
+{
+    uint64_t alone[ANSWERS];
+    struct hearth *good[WELL_BEHAVED];
+    int64_t fds;
+    pid_t pid;
+    int status;
+
+    harness_start(&daemon_, harness_model(), NULL);
+    fds = harness_counter(&daemon_, "fds_open");
+    for (int c = 0; c < WELL_BEHAVED; c++)
+        good[c] = harness_connect(&daemon_, 1, NULL);
+    for (uint32_t i = 0; i < ANSWERS; i++) {
+        alone[i] = good_answer(good[0], i);
+        ck_assert_uint_ne(alone[i], 0);
+    }
+    pid = fork();
+    if (pid == 0)
+        hostile_process(99);
+    int rounds = 0;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        for (uint32_t i = 0; i < ANSWERS; i++)
+            ck_assert_uint_eq(good_answer(good[i % WELL_BEHAVED], i), alone[i]);
+        rounds++;
+    }
+    ck_assert_int_gt(rounds, 0);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "hostile: status %x", status);
+    ck_assert_int_gt(harness_counter(&daemon_, "protocol_errors"), 0);
+    for (int c = 0; c < WELL_BEHAVED; c++)
+        hearth_close(good[c]);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "fds_open", fds), fds);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+/* Random bytes instead of a handshake. */
+START_TEST(garbage_handshakes_are_refused_and_leave_nothing)
+{
+    uint32_t state = 5;
+    uint8_t message[300];
+    int64_t fds;
+
+    harness_start(&daemon_, harness_model(), NULL);
+    fds = harness_counter(&daemon_, "fds_open");
+    for (int i = 0; i < 300; i++) {
+        char err[256];
+        int fd = hello_connect(daemon_.socket, err, sizeof(err));
+        ck_assert_int_ge(fd, 0);
+        size_t n = 1 + next_random(&state) % (sizeof(message) - 1);
+        for (size_t k = 0; k < n; k++)
+            message[k] = (uint8_t)next_random(&state);
+        struct hello hello;
+        ck_assert_int_eq(hello_prep_hello(&hello, 1, 0, NULL), 0);
+        if (i % 3 == 0) { /* a real one, with one byte wrong */
+            n = sizeof(hello);
+            memcpy(message, &hello, n);
+            message[next_random(&state) % n] ^= (uint8_t)(1 + next_random(&state) % 255);
+        }
+        send(fd, message, n, MSG_NOSIGNAL);
+        close(fd);
+    }
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "fds_open", fds), fds);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
+    struct hearth *h = harness_connect(&daemon_, 1, NULL);
+    ck_assert_uint_ne(good_answer(h, 1), 0);
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+/* A reader that stops reading: its slot pauses, others run, and later it finds every token. */
+START_TEST(a_reader_that_stops_reading_loses_nothing)
+{
+    struct hearth_request request;
+    uint32_t token = 1;
+    uint64_t alone;
+
+    harness_start(&daemon_, harness_model(), NULL);
+    struct hearth *slow = harness_connect(&daemon_, 1, NULL), *quick = harness_connect(&daemon_, 1, NULL);
+    alone = good_answer(quick, 3);
+    hearth_request_init(&request, sizeof(request));
+    request.tokens = &token;
+    request.n_tokens = 1;
+    request.max_tokens = 200;
+    request.logprobs = 20; /* four cells a token: the ring fills */
+    ck_assert_int_eq(hearth_submit(slow, 0, &request), 0);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 0), 0);
+    for (int i = 0; i < 20; i++)
+        ck_assert_uint_eq(good_answer(quick, 3), alone);
+
+    const struct hearth_event *event;
+    uint32_t n = 0, reason = 0;
+    while (!reason && hearth_next(slow, 0, &event, 30000) > 0) {
+        n += event->n_tokens;
+        reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
+    }
+    ck_assert_uint_eq(reason, HEARTH_LENGTH);
+    ck_assert_uint_eq(n, 200);
+    hearth_close(slow);
+    hearth_close(quick);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+/* Wake-ups are counted, not timed: at most two a second with everybody idle. */
+START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
+{
+    struct hearth *clients[IDLE_CLIENTS];
+
+    harness_start(&daemon_, harness_model(), NULL);
+    for (int i = 0; i < IDLE_CLIENTS; i++) {
+        clients[i] = harness_connect(&daemon_, 1, NULL);
+        if (i % 8 == 0)
+            ck_assert_uint_ne(good_answer(clients[i], 1), 0);
+    }
+    sleep_us(300000);
+    int64_t before = harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
+    sleep_us(IDLE_SECONDS * 1000000L);
+    int64_t after = harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
+    /* Each look at the counters is a connection, so the looking itself wakes the control thread. */
+    int64_t looks = 4 * 3;
+    ck_assert_int_le(after - before, 2 * IDLE_SECONDS + looks);
+    for (int i = 0; i < IDLE_CLIENTS; i++)
+        hearth_close(clients[i]);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+/* SIGTERM in the middle of answers: every reader gets its end. */
+START_TEST(a_stopping_daemon_ends_every_answer)
+{
+    const struct hearth_event *event;
+    struct hearth_request request;
+    uint32_t token = 1;
+
+    harness_start(&daemon_, harness_model(), NULL);
+    struct hearth *h = harness_connect(&daemon_, 1, NULL);
+    hearth_request_init(&request, sizeof(request));
+    request.tokens = &token;
+    request.n_tokens = 1;
+    request.max_tokens = 200;
+    request.logprobs = 20; /* cannot finish before it is read */
+    ck_assert_int_eq(hearth_submit(h, 0, &request), 0);
+    ck_assert_int_eq(hearth_next(h, 0, &event, 30000), 1);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+    uint32_t reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
+    while (!reason && hearth_next(h, 0, &event, 30000) > 0)
+        reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
+    ck_assert_uint_eq(reason, HEARTH_ERROR);
+    hearth_close(h);
+}
+END_TEST
+
+int main(void)
+{
+    if (!harness_model()) {
+        puts("skip: no model: neither HEARTH_TESTDATA nor the bundled one is there");
+        return 0;
+    }
+    Suite *suite = suite_create("hostile");
+    TCase *tcase = tcase_create("hostile");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_test(tcase, garbage_in_one_segment_is_noticed_by_nobody_else);
+    tcase_add_test(tcase, garbage_handshakes_are_refused_and_leave_nothing);
+    tcase_add_test(tcase, a_reader_that_stops_reading_loses_nothing);
+    tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
+    tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
