@@ -192,6 +192,21 @@ START_TEST(help_names_every_option_once_and_fits_a_terminal)
 }
 END_TEST
 
+START_TEST(the_man_page_knows_every_option)
+{
+    struct cli_buffer page = {0};
+    ck_assert_int_eq(cli_read_file("client/hearth.1", &page), 0);
+    cli_buffer_add(&page, "", 1);
+    for (int i = 0; i < N_ROWS; i++) {
+        char name[64] = "\\-\\-"; /* as roff writes it: \-\-max\-tokens */
+        for (const char *c = rows[i].name; *c; c++)
+            snprintf(name + strlen(name), sizeof name - strlen(name), *c == '-' ? "\\-" : "%c", *c);
+        ck_assert_msg(strstr(page.data, name), "%s", name);
+    }
+    cli_buffer_fini(&page);
+}
+END_TEST
+
 /* ---- ids ------------------------------------------------------------------------------------- */
 
 static int ids(const char *text, struct cli_ids *ret)
@@ -438,6 +453,7 @@ int main(void)
     tcase_add_test(t, a_double_dash_ends_the_options);
     tcase_add_test(t, a_command_takes_only_its_own_options);
     tcase_add_test(t, help_names_every_option_once_and_fits_a_terminal);
+    tcase_add_test(t, the_man_page_knows_every_option);
     tcase_add_test(t, ids_are_read_with_and_without_brackets);
     tcase_add_test(t, lists_that_are_none_are_refused);
     tcase_add_test(t, many_ids_fit);
