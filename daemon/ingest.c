@@ -27,9 +27,10 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
     const uint8_t *block = segment_params(&client->segment, cell->slot);
     const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
     size_t tokens = (size_t)(cell->length - in->valid) * sizeof(*arena);
+    size_t params = (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
 
     if (segment_copy_in(&client->segment, engine->arena + in->valid, arena + in->valid, tokens) < 0 ||
-        segment_copy_in(&client->segment, engine->block, block, cell->params_bytes) < 0)
+        segment_copy_in(&client->segment, engine->block, block, params) < 0)
         return -EFAULT;
     return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
 }
