@@ -133,11 +133,15 @@ static void engine_wake(struct engine *engine, const struct engine_due *due)
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
 }
 
-/* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. */
+/* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide how often
+ * they are woken: the place of each client's MAIL_CLOSE and MAIL_DETACHED, and of MAIL_STOPPED, is not for
+ * wakes. */
 static uint32_t engine_hand_off(struct engine *engine, const struct engine_due *due, uint32_t n)
 {
     struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
 
+    if (mailbox_room(engine->options.outbox) <= 2 * engine->options.n_clients + 1)
+        return 0;
     for (uint32_t i = 0; i < mail.n_wakes; i++) {
         mail.clients[i] = due[i].client;
         mail.ways |= (uint32_t)due[i].way << i;

@@ -39,6 +39,13 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
     return true;
 }
 
+uint32_t mailbox_room(struct mailbox *box)
+{
+    int space = ring_space(&box->writer);
+
+    return space > 0 ? (uint32_t)space : 0;
+}
+
 void mailbox_ring(struct mailbox *box)
 {
     static const uint64_t one = 1;

@@ -3,7 +3,8 @@
  *
  * A ring of ipc/ring.h in private memory and an eventfd that the reader's loop polls. One thread posts, one
  * takes. It cannot overflow: a client has at most one message of each kind on its way (the capacity is
- * checked at start), and wakes that do not fit are done by the engine thread itself.
+ * checked at start), and wakes, which have no such bound, are posted only while mailbox_room leaves place
+ * for those; else the engine thread wakes by itself.
  */
 #ifndef HEARTH_DAEMON_MAILBOX_H
 #define HEARTH_DAEMON_MAILBOX_H
@@ -52,6 +53,9 @@ void mailbox_fini(struct mailbox *box);
 /* Returns false when the box is full. The reader sleeps through it until mailbox_ring. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
 void mailbox_ring(struct mailbox *box);
+
+/* How many messages the posting thread can post now. */
+uint32_t mailbox_room(struct mailbox *box);
 
 /* True with the next message in *ret, false when there is none. */
 bool mailbox_take(struct mailbox *box, struct mail *ret);
