@@ -5,11 +5,29 @@
 
 _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page size");
 
+void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_kv,
+                     uint32_t head_dim, bool f32) {
+    kv->n_layer = n_layer;
+    kv->n_head_kv = n_head_kv;
+    kv->head_dim = head_dim;
+    kv->f32 = f32;
+    kv->head_bytes = (size_t)head_dim * KV_PAGE_POSITIONS * (f32 ? 4 : 2);
+    kv->layer_bytes = 2 * (size_t)n_head_kv * kv->head_bytes;
+    kv->page_bytes = n_layer * kv->layer_bytes;
+}
+
+/* Whoever keeps weights in F32 wants its exactness, and f16 KV is what would cost most of it. */
+static bool all_f32(const struct model *model) {
+    for (uint32_t l = 0; l < model->n_layer; l++) {
+        for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++) {
+            const struct model_tensor *tensor = &model->layers[l].tensor[t];
+            if (tensor->data && tensor->type != QUANT_F32)
+                return false;
+        }
+    }
+    return true;
+}
+
 void kv_geometry_init(struct kv_geometry *kv, const struct model *model) {
-    kv->n_layer = model->n_layer;
-    kv->n_head_kv = model->n_head_kv;
-    kv->head_dim = model->head_dim;
-    kv->head_bytes = (size_t)model->head_dim * KV_PAGE_POSITIONS * sizeof(uint16_t);
-    kv->layer_bytes = 2 * (size_t)model->n_head_kv * kv->head_bytes;
-    kv->page_bytes = model->n_layer * kv->layer_bytes;
+    kv_geometry_set(kv, model->n_layer, model->n_head_kv, model->head_dim, all_f32(model));
 }

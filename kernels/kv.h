@@ -1,7 +1,8 @@
 /*
  * kv: where a key or a value of a position lies inside a KV page.
  *
- * A page holds 32 consecutive positions of one sequence for all layers, in f16:
+ * A page holds 32 consecutive positions of one sequence for all layers, in f16, or in f32 for a model
+ * whose layer matrices are all F32:
  *
  *     page   [n_layer] layers
  *     layer  K: [n_head_kv][head_dim][32]   then   V: [n_head_kv][32][head_dim]
@@ -14,6 +15,7 @@
 #ifndef HEARTH_KERNELS_KV_H
 #define HEARTH_KERNELS_KV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,19 +27,25 @@ struct kv_geometry {
     uint32_t n_layer;
     uint32_t n_head_kv;
     uint32_t head_dim;
-    size_t head_bytes;  /* K or V of one KV head: head_dim * 32 * 2 */
+    bool f32;           /* values are f32; else f16 */
+    size_t head_bytes;  /* K or V of one KV head: head_dim * 32 values */
     size_t layer_bytes; /* K and V of all KV heads */
     size_t page_bytes;  /* all layers */
 };
 
+/* The geometry of a model's pages. */
 void kv_geometry_init(struct kv_geometry *kv, const struct model *model);
 
-/* Bytes from the start of a page to K of (layer, head), f16 [head_dim][32]. */
+/* The geometry for sizes given one by one. */
+void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_kv,
+                     uint32_t head_dim, bool f32);
+
+/* Bytes from the start of a page to K of (layer, head), [head_dim][32]. */
 static inline size_t kv_k_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head) {
     return layer * kv->layer_bytes + head * kv->head_bytes;
 }
 
-/* Bytes from the start of a page to V of (layer, head), f16 [32][head_dim]. */
+/* Bytes from the start of a page to V of (layer, head), [32][head_dim]. */
 static inline size_t kv_v_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head) {
     return layer * kv->layer_bytes + (kv->n_head_kv + head) * kv->head_bytes;
 }

@@ -13,13 +13,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* exp's argument: below NUM_EXP_MIN the result is +0, above NUM_EXP_MAX it is that of NUM_EXP_MAX.
- */
+/* exp of what is below NUM_EXP_MIN is +0; what is above NUM_EXP_MAX counts as NUM_EXP_MAX. */
 #define NUM_EXP_MIN (-87.0f)
 #define NUM_EXP_MAX 88.0f
 
-/* Constants of num_exp; c6 .. c2 is a minimax polynomial of (exp(r) - 1 - r) / r^2 on |r| <=
- * ln(2)/2. */
+/* Constants of num_exp; c6 .. c2: a polynomial near (exp(r) - 1 - r) / r^2 on |r| <= ln(2)/2. */
 #define NUM_LOG2E 0x1.715476p+0f
 #define NUM_LN2_HI 0x1.62e430p-1f   /* ln 2 rounded to binary32; n * HI is exact inside fmaf */
 #define NUM_LN2_LO -0x1.05c610p-29f /* ln 2 - HI */

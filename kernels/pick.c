@@ -9,7 +9,18 @@
 #include "kernels/philox.h"
 #include "kernels/pick_impl.h"
 
-/* ---- scratch ---------------------------------------------------------------------------- */
+void pick_params_init(struct pick_params *p)
+{
+    *p = (struct pick_params){
+        .typical_p = 1.0f,
+        .top_p = 1.0f,
+        .repeat_penalty = 1.0f,
+        .penalty_last_n = 64,
+        .n_order = PICK_STAGES,
+        .order = {PICK_PENALTIES, PICK_TOP_K, PICK_TYPICAL_P, PICK_TOP_P, PICK_MIN_P,
+                  PICK_TEMPERATURE},
+    };
+}
 
 int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret)
 {
@@ -78,14 +89,14 @@ static int run_greedy(struct pick_scratch *s, const struct pick_input *in)
     return 0;
 }
 
-static int check_input(const struct pick_input *in)
+static int check_order(const struct pick_params *p)
 {
     uint32_t present = 0;
-    if (in->prompt_length > in->position || in->p->n_order > PICK_STAGES) {
+    if (p->n_order > PICK_STAGES) {
         return -EINVAL;
     }
-    for (uint32_t i = 0; i < in->p->n_order; i++) {
-        const uint32_t stage = in->p->order[i];
+    for (uint32_t i = 0; i < p->n_order; i++) {
+        const uint32_t stage = p->order[i];
         if (stage < PICK_PENALTIES || stage > PICK_TEMPERATURE || (present >> stage & 1) != 0) {
             return -EINVAL;
         }
@@ -97,7 +108,7 @@ static int check_input(const struct pick_input *in)
 /* Fills the candidates and restores the logits, whatever happens. */
 static int distribute(struct pick_scratch *s, const struct pick_input *in)
 {
-    int rc = check_input(in);
+    int rc = check_order(in->p);
     if (rc != 0) {
         return rc;
     }
@@ -111,8 +122,6 @@ static int distribute(struct pick_scratch *s, const struct pick_input *in)
     pick_restore(s, in->logits);
     return rc;
 }
-
-/* ---- entry points ----------------------------------------------------------------------- */
 
 /* Walks the candidates by id: the first whose running sum is above mulhi(random, total). */
 static uint32_t draw(const struct pick_scratch *s, uint64_t random)

@@ -18,7 +18,6 @@
 #define HEARTH_KERNELS_PICK_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { PICK_TOP_MAX = 20 };              /* alternatives with log-probabilities */
@@ -48,12 +47,12 @@ struct pick_params {
     float typical_p; /* keep what is nearest to the expected surprise, up to this mass; >= 1 off */
     float top_p;     /* keep the most likely up to this mass, at least one; >= 1 off */
     float min_p;     /* keep p >= min_p * the largest p; <= 0 off */
-    float repeat_penalty; /* seen tokens: positive logits divided, others multiplied by it; 1 off,
-                             above 0 */
-    float frequency_penalty;  /* subtracted per occurrence; 0 off */
-    float presence_penalty;   /* subtracted once from a seen token; 0 off */
-    int32_t penalty_last_n;   /* how many of the last tokens count as seen, prompt included: 0 none,
-                                 -1 all */
+    /* Penalties change the logits of seen tokens: positive ones are divided by repeat_penalty,
+     * others multiplied; then frequency per occurrence and presence once are subtracted. */
+    float repeat_penalty;     /* above 0; 1 off */
+    float frequency_penalty;  /* 0 off */
+    float presence_penalty;   /* 0 off */
+    int32_t penalty_last_n;   /* how many of the last tokens are seen, prompt too: 0 none, -1 all */
     bool penalty_answer_only; /* tokens of the prompt do not count as seen */
     bool logprobs;            /* fill logprob and top of struct pick */
     uint8_t n_top;            /* with logprobs: alternatives wanted, 0 .. PICK_TOP_MAX */
@@ -75,38 +74,36 @@ struct pick {
     struct pick_top top[PICK_TOP_MAX]; /* [n_top], by logit descending, then id ascending */
 };
 
-/* What is left after the stages. The arrays lie in the scratch, until its next use. */
+/* What is left after the stages: the probability of ids[i] is weights[i] / total, the largest
+ * weight is 2^40. The arrays lie in the scratch, until its next use. */
 struct pick_kept {
-    uint32_t n;          /* at least 1 */
-    const uint32_t *ids; /* [n], ascending */
-    const uint64_t
-        *weights;   /* [n]; the probability of ids[i] is weights[i] / total. The largest is 2^40 */
-    uint64_t total; /* > 0 */
+    uint32_t n;              /* at least 1 */
+    const uint32_t *ids;     /* [n], ascending */
+    const uint64_t *weights; /* [n] */
+    uint64_t total;          /* > 0 */
 };
 
-struct pick_scratch; /* working memory for one pick at a time, 48 bytes per token of the vocabulary
-                      */
+/* Working memory for one pick at a time, 48 bytes per token of the vocabulary. */
+struct pick_scratch;
 
 /* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p,
  * min-p, temperature. */
 void pick_params_init(struct pick_params *p);
-
-/* Whether the parameters make sense for this vocabulary; if not, one line in err. pick_token
- * survives what is refused here (with -EINVAL or a defined result), so this is for the one line
- * that a user sees. */
-bool pick_params_valid(const struct pick_params *p, uint32_t n_vocab, char *err, size_t err_bytes);
 
 /* Returns 0 with the scratch, -EINVAL for n_vocab 0 or above PICK_VOCAB_MAX, -ENOMEM. */
 int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret);
 void pick_scratch_close(struct pick_scratch *s); /* NULL is allowed */
 
 /* Picks the token of absolute position `position`.
- *   logits  [n_vocab] of the row before it; changed while the call runs, restored before it
- * returns. -inf: impossible tokens  [position] the sequence so far, accepted tokens and the
- * window's drafts before the row n_vocab the one the scratch was opened with Returns 0 with *ret;
- * -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties), or none is above
- * -inf; -EINVAL for a token or a bias id outside the vocabulary, prompt_length > position, or an
- * unknown or repeated stage. */
+ *
+ * - logits: [n_vocab] of the row before it, -inf: impossible; changed, and restored by the end
+ * - n_vocab: what the scratch was opened with
+ * - tokens: [position] the sequence so far, accepted tokens and the window's drafts before the row
+ * - prompt_length: tokens from there on are answer; only penalty_answer_only looks at it
+ *
+ * Returns 0 with *ret; -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties),
+ * or none is above -inf; -EINVAL for a token or a bias id outside the vocabulary, or an unknown or
+ * repeated stage. Parameters of any value, NaN too, lead to one of these. */
 int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret);
 

@@ -21,7 +21,7 @@ struct pick_lanes {
      * element is NaN or +inf or all are -inf. */
     int (*scan)(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index);
 
-    /* w[i] = (uint64)(exp(l[i] - max) * 2^40), no l[i] above max; w may be NULL. Returns the sum.
+    /* w[i] = (uint64)(exp(l[i] - max) * 2^40), no l[i] above max. Returns the sum; w may be NULL.
      */
     uint64_t (*weigh)(const float *l, uint32_t n, float max, uint64_t *w);
 

@@ -166,8 +166,8 @@ static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t w
     b->isa->rotate(q, m->n_head, m->head_dim, cs, sn);
     b->isa->rotate(k, m->n_head_kv, m->head_dim, cs, sn);
     uint32_t n_kv = m->n_head_kv * m->head_dim;
-    u->bad[r] = !(b->isa->finite(q, m->n_head * m->head_dim) && b->isa->fits_f16(k, n_kv) &&
-                  b->isa->fits_f16(v, n_kv));
+    bool (*fits)(const float *, uint32_t) = b->kv.f32 ? b->isa->finite : b->isa->fits_f16;
+    u->bad[r] = !(b->isa->finite(q, m->n_head * m->head_dim) && fits(k, n_kv) && fits(v, n_kv));
     const struct row *row = &b->pass->rows[r];
     if (!u->bad[r] && u->poisoned[r] == CPU_SOUND)
         b->isa->append(&b->kv, page_of(b, row), layer, row->position % KV_PAGE_POSITIONS, k, v);

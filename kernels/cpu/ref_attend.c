@@ -5,27 +5,31 @@
 
 #include "kernels/num.h"
 
-/* K or V of one position, as they lie in its page. */
-struct at {
-    const uint16_t *k; /* [head_dim], 32 apart */
-    const uint16_t *v; /* [head_dim] */
-};
+/* Value i of the K or V of a page and head, exact. */
+static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i) {
+    if (a->kv->f32)
+        return ((const float *)(const void *)values)[i];
+    return num_f32_from_f16(((const uint16_t *)(const void *)values)[i]);
+}
 
-static struct at locate(const struct cpu_attend *a, uint32_t t) {
-    const struct kv_geometry *kv = a->kv;
-    uint32_t slot = t % KV_PAGE_POSITIONS;
-    const uint8_t *page = a->memory + a->pages[t / KV_PAGE_POSITIONS] * kv->page_bytes;
-    const uint8_t *k = page + kv_k_offset(kv, a->layer, a->head_kv);
-    const uint8_t *v = page + kv_v_offset(kv, a->layer, a->head_kv);
-    return (struct at){(const uint16_t *)(const void *)k + slot,
-                       (const uint16_t *)(const void *)v + slot * kv->head_dim};
+static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t) {
+    return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
+}
+
+static float key(const struct cpu_attend *a, uint32_t t, uint32_t d) {
+    return value(a, page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv),
+                 d * KV_PAGE_POSITIONS + t % KV_PAGE_POSITIONS);
+}
+
+static float val(const struct cpu_attend *a, uint32_t t, uint32_t d) {
+    return value(a, page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv),
+                 t % KV_PAGE_POSITIONS * a->kv->head_dim + d);
 }
 
 static float score(const struct cpu_attend *a, const float *q, uint32_t t) {
-    const uint16_t *k = locate(a, t).k;
     float acc = 0.0f;
     for (uint32_t d = 0; d < a->kv->head_dim; d++)
-        acc = fmaf(q[d], num_f32_from_f16(k[d * KV_PAGE_POSITIONS]), acc);
+        acc = fmaf(q[d], key(a, t, d), acc);
     return acc * a->scale;
 }
 
@@ -43,9 +47,8 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
     for (uint32_t t = begin; t < end; t++) {
         float w = num_exp(e[t - begin] - m);
         l[t % 32] = l[t % 32] + w;
-        const uint16_t *v = locate(a, t).v;
         for (uint32_t d = 0; d < a->kv->head_dim; d++)
-            o[d] = fmaf(w, num_f32_from_f16(v[d]), o[d]);
+            o[d] = fmaf(w, val(a, t, d), o[d]);
     }
     for (uint32_t stride = 16; stride > 0; stride /= 2) {
         for (uint32_t j = 0; j < stride; j++)

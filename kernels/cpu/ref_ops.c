@@ -80,14 +80,21 @@ bool ref_fits_f16(const float *x, uint32_t n) {
     return all;
 }
 
+/* Value i of K or V, rounded to the KV's type. */
+static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, float x) {
+    if (kv->f32)
+        ((float *)(void *)values)[i] = x;
+    else
+        ((uint16_t *)(void *)values)[i] = num_f16_from_f32(x);
+}
+
 void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
                 const float *k, const float *v) {
     for (uint32_t h = 0; h < kv->n_head_kv; h++) {
-        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h));
-        uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h));
+        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
         for (uint32_t d = 0; d < kv->head_dim; d++) {
-            kh[d * KV_PAGE_POSITIONS + slot] = num_f16_from_f32(*k++);
-            vh[slot * kv->head_dim + d] = num_f16_from_f32(*v++);
+            store(kv, kh, d * KV_PAGE_POSITIONS + slot, *k++);
+            store(kv, vh, slot * kv->head_dim + d, *v++);
         }
     }
 }

@@ -30,19 +30,24 @@ static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t) {
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
 }
 
+/* VEC values of K or V from value i on. */
+ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, bool f32) {
+    return f32 ? v_load((const float *)(const void *)values + i) : v_load_f16(values + 2 * i);
+}
+
 /* Scores of a page for queries [i, i + n) into e[slot..]. */
 ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct query *query,
-                              uint32_t i, uint32_t slot, int n) {
+                              uint32_t i, uint32_t slot, int n, bool f32) {
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
     for (int j = 0; j < n * PAGE_VECTORS; j++)
         acc[j] = v_zero();
     uint32_t head_dim = a->kv->head_dim;
-    for (uint32_t d = 0; d < head_dim; d++, k += KV_PAGE_POSITIONS * 2) {
+    for (uint32_t d = 0; d < head_dim; d++) {
         vf key[PAGE_VECTORS];
         UNROLL
         for (int j = 0; j < PAGE_VECTORS; j++)
-            key[j] = v_load_f16(k + j * VEC * 2);
+            key[j] = load_kv(k, (size_t)d * KV_PAGE_POSITIONS + (size_t)j * VEC, f32);
         UNROLL
         for (int c = 0; c < n; c++) {
             vf q = v_set1(a->q[i + (uint32_t)c][d]);
@@ -62,19 +67,19 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
 }
 
 /* Scores of positions [begin, end), whole pages, for queries from `first` on. */
-static void score(const struct cpu_attend *a, struct query *query, uint32_t first, uint32_t begin,
-                  uint32_t end) {
+ALWAYS_INLINE void score(const struct cpu_attend *a, struct query *query, uint32_t first,
+                         uint32_t begin, uint32_t end, bool f32) {
     for (uint32_t t = begin; t < end; t += KV_PAGE_POSITIONS) {
         const uint8_t *k = page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv);
         uint32_t i = first;
 #if defined(__AVX512F__)
         for (; i + 4 <= a->n; i += 4)
-            score_page(a, k, query, i, t - begin, 4);
+            score_page(a, k, query, i, t - begin, 4, f32);
 #endif
         for (; i + 2 <= a->n; i += 2)
-            score_page(a, k, query, i, t - begin, 2);
+            score_page(a, k, query, i, t - begin, 2, f32);
         for (; i < a->n; i++)
-            score_page(a, k, query, i, t - begin, 1);
+            score_page(a, k, query, i, t - begin, 1, f32);
     }
 }
 
@@ -112,22 +117,21 @@ static float soften(float *e, uint32_t n, float *ret_l) {
 /* o += e * V over positions [t, end) of a split that begins at `begin`, for `n` queries and `width`
  * vectors of dimensions from d on. */
 ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                            uint32_t t, uint32_t end, uint32_t d, int n, int width) {
+                            uint32_t t, uint32_t end, uint32_t d, int n, int width, bool f32) {
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
         o[j] = v_load(query[j / width].part + d + j % width * VEC);
-    size_t row = (size_t)a->kv->head_dim * 2;
+    size_t row = a->kv->head_dim;
     while (t < end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
         stop = stop < end ? stop : end;
-        const uint8_t *v = page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv) +
-                           t % KV_PAGE_POSITIONS * row + d * 2;
-        for (; t < stop; t++, v += row) {
+        const uint8_t *v = page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv);
+        for (size_t at = t % KV_PAGE_POSITIONS * row + d; t < stop; t++, at += row) {
             vf value[SUM_VECTORS];
             UNROLL
             for (int j = 0; j < width; j++)
-                value[j] = v_load_f16(v + j * VEC * 2);
+                value[j] = load_kv(v, at + (size_t)j * VEC, f32);
             UNROLL
             for (int c = 0; c < n; c++) {
                 vf e = v_set1(query[c].e[t - begin]);
@@ -144,34 +148,34 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uin
 
 /* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                               uint32_t t, uint32_t end, int n) {
+                               uint32_t t, uint32_t end, int n, bool f32) {
     uint32_t d = 0, head_dim = a->kv->head_dim;
     for (; d + 3 * VEC < head_dim; d += 4 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 4);
+        sum_part(a, query, begin, t, end, d, n, 4, f32);
     for (; d + VEC < head_dim; d += 2 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 2);
+        sum_part(a, query, begin, t, end, d, n, 2, f32);
     for (; d < head_dim; d += VEC)
-        sum_part(a, query, begin, t, end, d, n, 1);
+        sum_part(a, query, begin, t, end, d, n, 1, f32);
 }
 
 /* Weighted sums of a split for queries from `first` on, query i over its own `terms[i]` positions:
  * the positions that all have in common first, then each one's rest. */
-static void sum(const struct cpu_attend *a, struct query *query, uint32_t first, uint32_t begin,
-                const uint32_t *terms) {
+ALWAYS_INLINE void sum(const struct cpu_attend *a, struct query *query, uint32_t first,
+                       uint32_t begin, const uint32_t *terms, bool f32) {
     uint32_t common = begin + terms[first], i = first; /* positions ascend: the first has least */
     for (uint32_t j = first; j < a->n; j++)
         memset(query[j].part, 0, sizeof query[j].part);
 #if defined(__AVX512F__)
     for (; i + 4 <= a->n; i += 4)
-        sum_queries(a, query + i, begin, begin, common, 4);
+        sum_queries(a, query + i, begin, begin, common, 4, f32);
 #endif
     for (; i + 2 <= a->n; i += 2)
-        sum_queries(a, query + i, begin, begin, common, 2);
+        sum_queries(a, query + i, begin, begin, common, 2, f32);
     for (; i < a->n; i++)
-        sum_queries(a, query + i, begin, begin, common, 1);
+        sum_queries(a, query + i, begin, begin, common, 1, f32);
     for (i = first; i < a->n; i++) {
         if (terms[i] > terms[first])
-            sum_queries(a, query + i, begin, common, begin + terms[i], 1);
+            sum_queries(a, query + i, begin, common, begin + terms[i], 1, f32);
     }
 }
 
@@ -188,20 +192,20 @@ static void merge(struct query *query, struct running *run, uint32_t i, float m,
     }
 }
 
-static void attend_split(const struct cpu_attend *a, struct query *query, struct running *run,
-                         uint32_t begin) {
-    uint32_t terms[CPU_QUERIES], first = 0;
+ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
+                                struct running *run, uint32_t begin, bool f32) {
+    uint32_t terms[CPU_QUERIES] = {0}, first = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t n = a->position[i] + 1;
         terms[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
         first += terms[i] == 0;
     }
     uint32_t most = terms[a->n - 1];
-    score(a, query, first, begin, begin + most);
+    score(a, query, first, begin, begin + most, f32);
     float m[CPU_QUERIES], l[CPU_QUERIES];
     for (uint32_t i = first; i < a->n; i++)
         m[i] = soften(query[i].e, terms[i], &l[i]);
-    sum(a, query, first, begin, terms);
+    sum(a, query, first, begin, terms, f32);
     for (uint32_t i = first; i < a->n; i++) {
         if (begin > 0) {
             merge(&query[i], run, i, m[i], l[i], a->kv->head_dim);
@@ -213,12 +217,23 @@ static void attend_split(const struct cpu_attend *a, struct query *query, struct
     }
 }
 
+static void splits_f16(const struct cpu_attend *a, struct query *query, struct running *run) {
+    for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
+        attend_split(a, query, run, begin, false);
+}
+
+static void splits_f32(const struct cpu_attend *a, struct query *query, struct running *run) {
+    for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
+        attend_split(a, query, run, begin, true);
+}
+
 void SIMD(simd_attend)(const struct cpu_attend *a) {
     struct query *query = (struct query *)(void *)a->scratch;
     struct running run;
-    uint32_t last = a->position[a->n - 1];
-    for (uint32_t begin = 0; begin <= last; begin += CPU_SPLIT)
-        attend_split(a, query, &run, begin);
+    if (a->kv->f32)
+        splits_f32(a, query, &run);
+    else
+        splits_f16(a, query, &run);
     for (uint32_t i = 0; i < a->n; i++) {
         vf r = v_set1(1.0f / run.l[i]);
         for (uint32_t d = 0; d < a->kv->head_dim; d += VEC)

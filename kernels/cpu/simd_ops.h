@@ -137,8 +137,23 @@ bool SIMD(simd_fits_f16)(const float *x, uint32_t n) {
     return largest_magnitude(x, n) < 0x477ff000u; /* 65520 rounds to infinity */
 }
 
+static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                       const float *k, const float *v) {
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
+        float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
+        for (uint32_t d = 0; d < kv->head_dim; d++)
+            kh[d * KV_PAGE_POSITIONS] = k[d];
+        memcpy(vh, v, kv->head_dim * sizeof(float));
+    }
+}
+
 void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
                        const float *k, const float *v) {
+    if (kv->f32) {
+        append_f32(kv, page, layer, slot, k, v);
+        return;
+    }
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
         uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
         uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;

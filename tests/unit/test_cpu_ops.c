@@ -223,9 +223,8 @@ struct cache {
     uint32_t pages[64];
 };
 
-static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim) {
-    struct model m = {.n_layer = 2, .n_head_kv = n_head_kv, .head_dim = head_dim};
-    kv_geometry_init(&c->kv, &m);
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, bool f32) {
+    kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, f32);
     c->memory = help_memory(64 * c->kv.page_bytes + 64);
     for (uint32_t i = 0; i < 64; i++)
         c->pages[i] = (i * 37 + 5) % 64; /* any order */
@@ -237,8 +236,8 @@ START_TEST(append_equals_reference) {
     FOR_ISAS(isa) {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             struct cache a, b;
-            cache_open(&a, 3, dims[s]);
-            cache_open(&b, 3, dims[s]);
+            cache_open(&a, 3, dims[s], _i);
+            cache_open(&b, 3, dims[s], _i);
             float k[3 * 128], v[3 * 128];
             for (uint32_t slot = 0; slot < 32; slot++) {
                 help_fill(&seed, slot % 2 ? HELP_NORMAL : HELP_DENORMAL, k, 3 * dims[s]);
@@ -304,7 +303,7 @@ START_TEST(attention_equals_reference) {
     FOR_ISAS(isa) {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             struct cache c;
-            cache_open(&c, 2, dims[s]);
+            cache_open(&c, 2, dims[s], _i);
             fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
             for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
                 uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
@@ -326,7 +325,7 @@ START_TEST(attention_equals_reference_when_peaked) {
     uint64_t seed = 7;
     FOR_ISAS(isa) {
         struct cache c;
-        cache_open(&c, 1, 64);
+        cache_open(&c, 1, 64, _i);
         fill_cache(&c, &seed, 640, 60.0f);
         for (uint32_t t = 0; t < 640; t += 13)
             attend_both(isa, &c, &seed, 1, &t);
@@ -347,9 +346,9 @@ int main(void) {
     tcase_add_test(rows, limits_are_seen_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_test(rows, silu_equals_reference);
-    tcase_add_test(kv, append_equals_reference);
-    tcase_add_test(kv, attention_equals_reference);
-    tcase_add_test(kv, attention_equals_reference_when_peaked);
+    tcase_add_loop_test(kv, append_equals_reference, 0, 2); /* f16, f32 */
+    tcase_add_loop_test(kv, attention_equals_reference, 0, 2);
+    tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 2);
     tcase_set_timeout(rows, 60);
     tcase_set_timeout(kv, 60);
     suite_add_tcase(suite, rows);

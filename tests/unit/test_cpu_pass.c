@@ -355,12 +355,19 @@ static void set_embedding(struct help_model *m, uint32_t token, float value) {
         row[i] = value;
 }
 
-/* Scales K of a layer, so that an ordinary row overflows f16 there. */
+/* Scales K of a layer, so that an ordinary row overflows there. F32 and BF16. */
 static void scale_keys(struct help_model *m, uint32_t layer, float factor) {
     const struct model_tensor *t = &m->model->layers[layer].tensor[MODEL_ATTN_K];
-    float *w = (float *)(void *)(m->file + (t->data - m->file));
-    for (size_t i = 0; i < (size_t)t->rows * t->cols; i++)
-        w[i] = w[i] * factor;
+    uint8_t *w = m->file + (t->data - m->file);
+    for (uint64_t at = 0; at < t->bytes; at += t->type == QUANT_F32 ? 4 : 2) {
+        /* BF16 is the upper half of an f32. */
+        uint32_t bits = 0;
+        memcpy(t->type == QUANT_F32 ? (uint8_t *)&bits : (uint8_t *)&bits + 2, w + at,
+               t->type == QUANT_F32 ? 4 : 2);
+        bits = num_bits(num_float(bits) * factor);
+        memcpy(w + at, t->type == QUANT_F32 ? (uint8_t *)&bits : (uint8_t *)&bits + 2,
+               t->type == QUANT_F32 ? 4 : 2);
+    }
 }
 
 /* Two sequences; token 5 in the first one is poisoned at row 20 of 40. */
@@ -426,14 +433,15 @@ START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone) {
 }
 END_TEST
 
-START_TEST(a_key_beyond_f16_poisons_its_sequence) {
+/* F16 KV ends at 65504; F32 KV of an F32 model where f32 does. */
+START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence) {
     for (int i = 0; i < 3; i++) {
         if (!has_isa(isas[i]))
             continue;
-        struct tiny_model shape = tiny_model_default(QUANT_F32);
+        struct tiny_model shape = tiny_model_default(_i ? QUANT_F32 : QUANT_BF16);
         struct help_model m;
         help_model_tiny(&m, &shape);
-        scale_keys(&m, 1, 1e6f);
+        scale_keys(&m, 1, _i ? 0x1p127f : 0x1p20f);
         struct backend *b = help_backend(&m, isas[i], 1, 8, PAGES);
         uint32_t pages[PAGES];
         struct mixed x = {.n = 0};
@@ -551,9 +559,9 @@ START_TEST(open_refuses_with_one_line) {
     struct backend_info info;
     backend_cpu.describe(b, &info);
     ck_assert_str_eq(info.name, "cpu");
-    ck_assert_str_eq(info.numerics, model_numerics_id(m.model));
+    ck_assert_int_eq(strncmp(info.numerics, "cpu-float-1-kvf32", 18), 0);
     ck_assert_uint_eq(info.threads, 1);
-    ck_assert_uint_eq(info.page_bytes, (size_t)2 * 2 * 2 * 16 * 32 * 2);
+    ck_assert_uint_eq(info.page_bytes, (size_t)2 * 2 * 2 * 16 * 32 * 4);
     ck_assert_uint_eq(info.kv_bytes, 4 * info.page_bytes);
     ck_assert(info.weight_bytes > 0 && info.scratch_bytes > 0);
     backend_cpu.close(b);
@@ -581,7 +589,7 @@ int main(void) {
     Suite *suite = suite_create("cpu_pass");
     TCase *same = contract(), *bad = tcase_create("bad");
     tcase_add_test(bad, a_residual_that_is_not_finite_poisons_its_row_alone);
-    tcase_add_test(bad, a_key_beyond_f16_poisons_its_sequence);
+    tcase_add_loop_test(bad, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(bad, weights_that_are_not_finite_poison_every_row);
     tcase_add_test(bad, a_pass_outside_the_limits_is_refused_and_does_nothing);
     tcase_add_test(bad, open_refuses_with_one_line);

@@ -65,10 +65,10 @@ static double run_double(const struct help_model *m, const uint32_t *tokens, uin
     return most;
 }
 
-/* f32 sums stay close to double; KV in f16 and int8 activations cost more. */
+/* F32, with its KV in f32, stays as close as f32 can; f16 KV and int8 activations cost more. */
 START_TEST(logits_are_close_to_double_precision) {
     const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
-    const double bound[] = {0.04, 0.04, 0.04, 1.0, 1.0}, bound_f16[] = {5e-3, 5e-3, 5e-3, 1, 1};
+    const double bound[] = {1e-4, 0.04, 0.04, 1.0, 1.0}, bound_f16[] = {1, 5e-3, 5e-3, 1, 1};
     struct tiny_model shape = tiny_model_default(types[_i]);
     struct help_model m;
     uint32_t tokens[300], pages[PAGES];
@@ -170,12 +170,9 @@ START_TEST(logits_are_those_of_the_reference) {
     double most = 0;
     for (size_t i = 0; i < size; i++)
         most = fmax(most, fabs((double)want[i] - (double)got[i]));
-    double most_f16 = run_double(&m, ids, rows, true, got);
     if (verbose())
-        printf("%s: largest difference of a logit %.2e; to a run in double with KV in f16 %.2e\n",
-               references[_i].name, most, most_f16);
-    ck_assert_msg(most < 0.1 && most_f16 < 2e-2, "%s: %g, KV f16 %g", references[_i].name, most,
-                  most_f16);
+        printf("%s: largest difference of a logit %.2e\n", references[_i].name, most);
+    ck_assert_msg(most < 1e-4, "%s: %g", references[_i].name, most);
     backend_cpu.close(b);
     help_model_close(&m);
     free(want);
