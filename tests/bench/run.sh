@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# All benches, one JSON object a line on stdout and in $BUILD/bench.jsonl, a table of it last.
+# Ratios count, not absolute times: every row stands beside a floor measured in the same run.
+# Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${BUILD:-build}
+out=$build/bench.jsonl
+models=${BENCH_MODELS:-daemon/models/hearth-code-5m-f16.gguf}
+if [ -z "${BENCH_MODELS:-}" ] && [ -n "${HEARTH_TESTDATA:-}" ]; then
+    models="$HEARTH_TESTDATA/models/stories260K-f32.gguf $models"
+fi
+noop=$build/tests/bench/noop
+echo 'int main(void) { return 0; }' | ${CC:-gcc} -O2 -static -x c - -o "$noop"
+
+echo "hearth: measuring (about two minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+# shellcheck disable=SC2086
+{
+    "$build/tests/bench/bench_ipc"
+    "$build/tests/bench/bench_daemon" "$build/bin" "$noop" $models
+    for model in $models; do "$build/tests/bench/bench_cpu" "$model"; done
+} | tee "$out"
+
+field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p" <<<"$2"; }
+echo
+printf '%-34s %8s %9s %9s %9s %9s %8s\n' 'latency, us' clients floor p50 p99 'target p50' met
+while read -r line; do
+    [ -n "$(field p50_us "$line")" ] || continue
+    printf '%-34s %8s %9s %9s %9s %9s %8s\n' "$(field what "$line")" "$(field clients "$line")" "$(field floor_us "$line")" \
+        "$(field p50_us "$line")" "$(field p99_us "$line")" "$(field target_p50_us "$line")" "$(field met "$line")"
+done <"$out"
+echo
+printf '%-34s %-24s %8s %10s\n' throughput model threads 'tokens/s'
+while read -r line; do
+    [ -n "$(field tok_s "$line")" ] || continue
+    printf '%-34s %-24s %8s %10s\n' "$(field bench "$line"): $(field what "$line")" "$(field model "$line")" \
+        "$(field threads "$line")" "$(field tok_s "$line")"
+done <"$out"
