@@ -229,7 +229,8 @@ START_TEST(penalties_look_at_the_window_asked_for)
     ck_assert_double_eq_tol(kept_share(&p, 14, 12, 4), 1.0, 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 12, 5), exp(-1.0), 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 14, 5), 1.0, 1e-6);
-    p.order[0] = PICK_TEMPERATURE; /* the stage is not asked for */
+    ck_assert_double_eq_tol(kept_share(&p, 14, 20, 5), 1.0, 1e-6); /* a row inside the prompt */
+    p.order[0] = PICK_TEMPERATURE;                                 /* the stage is not asked for */
     p.n_order = 1;
     ck_assert_double_eq_tol(kept_share(&p, 14, 12, 5), 1.0, 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 0, 0, 5), 1.0, 1e-6);
@@ -399,7 +400,6 @@ START_TEST(what_a_caller_gets_wrong_is_refused)
     ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
     ck_assert(memcmp(before, logits, sizeof before) == 0);
     history[3] = 3;
-    ck_assert_int_eq(pick_token(&p, logits, N, history, 5, 6, scratch, &pick), -EINVAL);
     p.order[1] = PICK_PENALTIES;
     ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
     p.order[1] = 7;

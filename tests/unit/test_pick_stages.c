@@ -339,6 +339,70 @@ START_TEST(top_p_is_exact_to_one_unit_of_weight)
 }
 END_TEST
 
+START_TEST(defaults_leave_the_distribution_alone)
+{
+    struct pick_params p;
+    struct pick_scratch *s;
+    struct pick_kept kept;
+    float logits[1000];
+    const uint32_t tokens[3] = {0, 1, 2};
+    for (uint32_t i = 0; i < 1000; i++) {
+        logits[i] = (float)(i % 100) * 0.05f;
+    }
+    ck_assert_int_eq(pick_scratch_open(1000, &s), 0);
+    pick_params_init(&p);
+    ck_assert(p.temperature == 0.0f && p.seed == 0 && !p.logprobs && p.n_order == PICK_STAGES);
+    p.temperature = 1.0f; /* the only default that does something */
+    ck_assert_int_eq(pick_distribution(&p, logits, 1000, tokens, 3, 3, s, &kept), 0);
+    ck_assert_uint_eq(kept.n, 1000);
+    for (uint32_t i = 0; i < 1000; i++) {
+        ck_assert(fabs((double)kept.weights[i] * 0x1p-40 -
+                       exp((double)logits[i] - (double)logits[99])) < 1e-6);
+    }
+    pick_scratch_close(s);
+}
+END_TEST
+
+/* Any bits at all in the parameters: refused or picked, never a crash, and the logits come back. */
+START_TEST(any_parameters_are_survived)
+{
+    static const uint32_t special[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x80000000u, 1};
+    float l[300], before[300];
+    uint32_t tokens[20];
+    struct pick_scratch *s;
+    uint32_t picked = 0, refused = 0;
+    ck_assert_int_eq(pick_scratch_open(300, &s), 0);
+    for (uint64_t seed = 1; seed <= 4000; seed++) {
+        struct stream r = {seed, 0};
+        struct pick_params p;
+        struct pick pick = {0};
+        fill_logits(&r, l, 300, (enum shape)(seed % SHAPES));
+        memcpy(before, l, sizeof l);
+        for (uint32_t i = 0; i < 20; i++) {
+            tokens[i] = below(&r, 300);
+        }
+        random_params(&r, 300, &p);
+        float *const fields[] = {&p.temperature,     &p.typical_p,      &p.top_p,
+                                 &p.min_p,           &p.repeat_penalty, &p.frequency_penalty,
+                                 &p.presence_penalty};
+        for (int i = 0; i < 3; i++) {
+            const uint32_t bits = (uint32_t)philox_pick(seed, (1u << 30) + (uint32_t)i);
+            *fields[below(&r, 7)] = num_float(below(&r, 2) == 0 ? bits : special[below(&r, 5)]);
+        }
+        p.penalty_last_n = (int32_t)philox_pick(seed, 1u << 29);
+        p.logprobs = true;
+        p.n_top = (uint8_t)below(&r, 256);
+        const int rc = pick_token(&p, l, 300, tokens, 20, 5, s, &pick);
+        picked += rc == 0 && pick.token < 300 && before[pick.token] > -INFINITY;
+        refused += rc == -EDOM;
+        ck_assert_msg(memcmp(before, l, sizeof l) == 0, "seed %llu", (unsigned long long)seed);
+    }
+    ck_assert_uint_eq(picked + refused, 4000);
+    ck_assert(picked > 1000 && refused > 100);
+    pick_scratch_close(s);
+}
+END_TEST
+
 START_TEST(weights_are_accurate)
 {
     const uint32_t n = 20000;
@@ -441,6 +505,8 @@ int main(void)
     tcase_add_test(sets, large_vocabularies_equal_the_sorted_definition);
     tcase_add_test(sets, top_k_of_150000_tokens_is_exact_at_every_k);
     tcase_add_test(sets, top_p_is_exact_to_one_unit_of_weight);
+    tcase_add_test(sets, defaults_leave_the_distribution_alone);
+    tcase_add_test(sets, any_parameters_are_survived);
     tcase_add_test(sets, weights_are_accurate);
     tcase_set_timeout(sets, 120);
     suite_add_tcase(suite, sets);

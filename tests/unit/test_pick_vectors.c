@@ -254,6 +254,64 @@ START_TEST(chains_of_samplers_leave_the_expected_tokens)
 }
 END_TEST
 
+/* ---- logits of real models ------------------------------------------------------------------ */
+
+static void read_floats(const char *name, float *x, size_t n)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/reference/%s.f32", getenv("HEARTH_TESTDATA"), name);
+    FILE *f = fopen(path, "rb");
+    ck_assert_msg(f != NULL, "%s: cannot open", path);
+    ck_assert_msg(fread(x, sizeof *x, n, f) == n, "%s: shorter than %zu floats", path, n);
+    fclose(f);
+}
+
+/* Row by row: the greedy token, its log-probability, the second best and how far it is behind. */
+static void check_rows(const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/reference/%s.json", getenv("HEARTH_TESTDATA"), name);
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
+    ck_assert_msg(root != NULL, "%s: %s", path, error.text);
+    const json_t *rows = json_object_get(root, "top");
+    const uint32_t n = (uint32_t)number(root, "n_vocab");
+    const size_t n_rows = json_array_size(rows);
+    float *logits = malloc(n_rows * n * sizeof *logits);
+    struct pick_scratch *s;
+    ck_assert(n_rows > 0 && logits != NULL && pick_scratch_open(n, &s) == 0);
+    read_floats(name, logits, n_rows * n);
+    struct pick_params p;
+    pick_params_init(&p);
+    p.logprobs = true;
+    p.n_top = 2;
+    for (size_t i = 0; i < n_rows; i++) {
+        const json_t *row = json_array_get(rows, i);
+        struct pick pick;
+        ck_assert(pick_token(&p, logits + i * n, n, NULL, (uint32_t)i, 0, s, &pick) == 0);
+        const double gap = (double)pick.top[0].logprob - (double)pick.top[1].logprob;
+        ck_assert_msg(pick.token == (uint32_t)number(row, "argmax") &&
+                          pick.top[1].id == (uint32_t)number(row, "second") &&
+                          fabs((double)pick.logprob - number(row, "logprob")) < 1e-5 &&
+                          fabs(gap - number(row, "gap")) < 1e-5,
+                      "%s, row %zu: token %u, log-probability %g, gap %g", name, i, pick.token,
+                      (double)pick.logprob, gap);
+    }
+    pick_scratch_close(s);
+    free(logits);
+    json_decref(root);
+}
+
+START_TEST(greedy_picks_of_real_models_and_their_logprobs)
+{
+    static const char *const names[] = {"stories260K.bos", "stories260K.once", "stories260K.utf8",
+                                        "babyllama105.bos", "babyllama105.lily"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        check_rows(names[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     if (getenv("HEARTH_TESTDATA") == NULL) {
@@ -264,6 +322,7 @@ int main(void)
     TCase *vectors = tcase_create("vectors");
     tcase_add_test(vectors, one_sampler_gives_the_expected_probabilities);
     tcase_add_test(vectors, chains_of_samplers_leave_the_expected_tokens);
+    tcase_add_test(vectors, greedy_picks_of_real_models_and_their_logprobs);
     suite_add_tcase(suite, vectors);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
