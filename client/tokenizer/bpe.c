@@ -41,7 +41,8 @@ static uint32_t whole_word(const struct vocab *v, const char *word, size_t bytes
     return vocab_find_text(v, scratch, n);
 }
 
-/* A byte without a token occurs in no UTF-8 text, so it stands for a broken character: U+FFFD. */
+/* A byte without a token occurs in no UTF-8 text, or is a control character that the vocabulary
+ * left out: U+FFFD stands for it. */
 static int push_replacement(struct merge *m, uint32_t at)
 {
     static const uint8_t bytes[3] = {0xef, 0xbf, 0xbd};
