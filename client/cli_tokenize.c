@@ -96,7 +96,7 @@ static int tokenize_daemon(const struct cli_options *o, const struct cli_buffer 
                            struct cli_buffer *out)
 {
     struct hearth *h;
-    int code = cli_connect(o, 1, &h);
+    int code = cli_connect(o, 0, &h);
     if (code)
         return code;
     uint32_t flags = o->special ? HEARTH_SPECIAL : 0, *ids = NULL;
@@ -119,7 +119,7 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
                              struct cli_buffer *out)
 {
     struct hearth *h;
-    int code = cli_connect(o, 1, &h);
+    int code = cli_connect(o, 0, &h);
     if (code)
         return code;
     uint32_t flags = o->special ? HEARTH_SPECIAL : 0;

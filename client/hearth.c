@@ -114,8 +114,10 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
 {
     const struct hello_welcome *w = &h->welcome;
     const void *ctl = NULL;
-    int rc =
-        segment_map(&h->segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err, err_bytes);
+    int rc = 0;
+    if (w->limits.slots)
+        rc = segment_map(&h->segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err,
+                         err_bytes);
     if (rc)
         return rc;
     rc = segment_map_sealed(fds[HELLO_FD_CTL], sizeof(struct ctl), &ctl, err, err_bytes);
@@ -127,7 +129,7 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
         rc = vocab_open(h->vocab_block, w->vocab_bytes, &h->vocab, err, err_bytes);
     if (rc)
         return rc;
-    if (h->vocab.n_tokens != w->n_vocab) {
+    if (h->vocab.n_tokens > w->n_vocab) { /* fewer: rows of padding in the model */
         snprintf(err, err_bytes,
                  "the daemon's vocabulary has %u tokens, its model %u: update hearthd",
                  h->vocab.n_tokens, w->n_vocab);
@@ -142,7 +144,7 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
 static int open_slots(struct hearth *h, char *err, size_t err_bytes)
 {
     uint32_t n = h->welcome.limits.slots;
-    h->slots = calloc(n, sizeof *h->slots);
+    h->slots = calloc(n ? n : 1, sizeof *h->slots);
     if (!h->slots) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
         return -ENOMEM;
@@ -152,9 +154,11 @@ static int open_slots(struct hearth *h, char *err, size_t err_bytes)
         segment_event_reader(&h->segment, i, &h->slots[i].events);
         token_list_init(&h->slots[i].ids);
     }
-    segment_submit_writer(&h->segment, &h->submit);
-    bell_sleeper_init(&h->sleeper, &segment_down_head(&h->segment)->wake,
-                      &segment_up_head(&h->segment)->waiting, h->socket_fd, h->notify_fd);
+    if (n) {
+        segment_submit_writer(&h->segment, &h->submit);
+        bell_sleeper_init(&h->sleeper, &segment_down_head(&h->segment)->wake,
+                          &segment_up_head(&h->segment)->waiting, h->socket_fd, h->notify_fd);
+    }
     for (int i = 0; i < 16; i++)
         snprintf(h->fingerprint + 2 * i, 3, "%02x", h->welcome.fingerprint[i]);
     return 0;
@@ -169,7 +173,7 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
         snprintf(err, err_bytes,
                  "slot name '%s', %u slots: give a name of 1 to %u printable ASCII characters "
                  "without blanks, "
-                 "and 1 to %u slots",
+                 "and at most %u slots",
                  o->slot_name ? o->slot_name : "", o->slots, HELLO_NAME_BYTES - 1, LIMIT_SLOTS_MAX);
         return -EINVAL;
     }
@@ -210,7 +214,7 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     if (!path)
         rc = hello_socket_path(h->path, err, err_bytes);
     else if (strlen(path) < sizeof h->path)
-        strcpy(h->path, path);
+        memcpy(h->path, path, strlen(path) + 1);
     else {
         snprintf(err, err_bytes, "%s: too long for a socket: use a path below %zu bytes", path,
                  sizeof h->path);
@@ -218,7 +222,7 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     }
     if (!rc)
         rc = connect_socket(h, err, err_bytes);
-    if (!rc && o.slots)
+    if (!rc)
         rc = shake_hands(h, &o, err, err_bytes);
     if (rc) {
         hearth_close(h);
@@ -245,9 +249,9 @@ void hearth_close(struct hearth *h)
     /* In a forked child the shared mappings are not there, and others may be in their place. */
     if (*h->not_forked) {
         if (h->vocab_block)
-            munmap((void *)(uintptr_t)h->vocab_block, h->welcome.vocab_bytes);
+            munmap((void *)h->vocab_block, h->welcome.vocab_bytes);
         if (h->ctl)
-            munmap((void *)(uintptr_t)h->ctl, sizeof *h->ctl);
+            munmap((void *)h->ctl, sizeof *h->ctl);
         if (h->segment.up)
             segment_close(&h->segment);
     }

@@ -57,9 +57,9 @@ enum hearth_connect_flags {
 };
 
 struct hearth_options {
-    uint32_t size;         /* set by hearth_options_init() */
-    uint32_t flags;        /* enum hearth_connect_flags */
-    uint32_t slots;        /* slots wanted, numbered from 0; 0 = none: hearth_status() only */
+    uint32_t size;  /* set by hearth_options_init() */
+    uint32_t flags; /* enum hearth_connect_flags */
+    uint32_t slots; /* slots wanted, numbered from 0; 0 = none: the vocabulary and status only */
     const char *slot_name; /* name of slot 0, or NULL. A named slot keeps its tokens when you leave,
                               and waits for the next client of the same user who asks for that name.
                               1 to 63 printable ASCII characters without blanks */
@@ -86,7 +86,7 @@ struct hearth_info {
     uint32_t size;       /* set by you: sizeof(struct hearth_info) */
     uint32_t context;    /* most tokens of prompt + answer in one slot */
     uint32_t slots;      /* slots of this handle */
-    uint32_t n_vocab;    /* token ids are below this; 0 in a handle without slots */
+    uint32_t n_vocab;    /* token ids are below this */
     int32_t bos, eos;    /* token ids, -1 where the vocabulary has none */
     uint32_t server_pid; /* process id of the daemon */
     const char *model;   /* its name; this and the following live as long as the handle */

@@ -23,19 +23,10 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
     return rc ? handle_fail(h, rc, "%s", err) : 0;
 }
 
-static int check_vocab(struct hearth *h)
-{
-    int rc = handle_check(h);
-    if (!rc && !h->n_slots)
-        rc = handle_fail(h, -EINVAL,
-                         "this connection has no vocabulary: connect with at least one slot");
-    return rc;
-}
-
 int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32_t flags,
                         uint32_t *ids, size_t max)
 {
-    int rc = check_vocab(h);
+    int rc = handle_check(h);
     if (!rc)
         rc = text_to_scratch(h, text, bytes, flags);
     if (rc)
@@ -49,7 +40,7 @@ int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32
 int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint32_t flags,
                           char *text, size_t max)
 {
-    int rc = check_vocab(h);
+    int rc = handle_check(h);
     if (rc)
         return rc;
     struct detokenizer d;
@@ -71,7 +62,7 @@ int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint3
         if (rc)
             break;
         size_t fits = bytes < max ? max - bytes : 0;
-        if (fits && piece_bytes)
+        if (fits && piece && piece_bytes)
             memcpy(text + bytes, piece, piece_bytes < fits ? piece_bytes : fits);
         bytes += piece_bytes;
         n_done = i + 1;

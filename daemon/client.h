@@ -20,6 +20,7 @@ enum { CLIENT_SLOTS_MAX = 64 };
 
 enum client_state {
     CLIENT_GREETING, /* connected, no HELLO yet (or only asking for status) */
+    CLIENT_LOOKING,  /* has no slots: the vocabulary and the counters are all it wants */
     CLIENT_ATTACHED,
     CLIENT_DETACHING, /* waiting for the engine thread to let go */
 };

@@ -81,7 +81,7 @@ static void control_free(struct control *control, struct client *client)
     control_unlink(control, client);
     if (client->state == CLIENT_GREETING) {
         control->n_greeting--;
-    } else {
+    } else if (client->n_slots > 0) {
         segment_close(&client->segment);
         control->slots_free += client->n_slots;
     }
@@ -102,7 +102,7 @@ static void control_free(struct control *control, struct client *client)
 /* The client is gone, or has to go. What the engine borrows comes back with MAIL_DETACHED. */
 static void control_drop(struct control *control, struct client *client)
 {
-    if (client->state == CLIENT_GREETING) {
+    if (client->state == CLIENT_GREETING || client->state == CLIENT_LOOKING) {
         control_free(control, client);
     } else if (client->state == CLIENT_ATTACHED) {
         client->state = CLIENT_DETACHING;
@@ -151,7 +151,7 @@ static uint32_t control_user_slots(const struct control *control, uid_t uid)
     uint32_t n = 0;
 
     for (const struct client *client = control->clients; client; client = client->next)
-        if (client->state != CLIENT_GREETING && client->uid == uid)
+        if (client->uid == uid)
             n += client->n_slots;
     return n;
 }
@@ -159,7 +159,7 @@ static uint32_t control_user_slots(const struct control *control, uid_t uid)
 static bool control_name_held(const struct control *control, uid_t uid, const char *name)
 {
     for (const struct client *client = control->clients; client; client = client->next)
-        if (client->state != CLIENT_GREETING && client->uid == uid && !strcmp(client->name, name))
+        if (client->n_slots > 0 && client->uid == uid && !strcmp(client->name, name))
             return true;
     return false;
 }
@@ -194,17 +194,22 @@ static int control_admit(const struct control *control, const struct client *cli
     return 0;
 }
 
-/* Makes everything the client will share with us. On failure what was made stays for control_free. */
-static int control_equip(struct control *control, struct client *client, const struct hello *hello,
-                         uint32_t n_slots, int *ret_notify, char *line, size_t line_bytes)
+static struct ipc_limits control_limits(const struct control *control, uint32_t n_slots)
 {
-    struct ipc_limits limits = {
+    return (struct ipc_limits){
         .slots = n_slots,
         .context = control->options.resident->limits.context,
         .submit_cells = SUBMIT_CELLS,
         .event_cells = EVENT_CELLS,
         .params_bytes = control->options.params_bytes,
     };
+}
+
+/* Makes everything the client will share with us. On failure what was made stays for control_free. */
+static int control_equip(struct control *control, struct client *client, const struct hello *hello,
+                         uint32_t n_slots, int *ret_notify, char *line, size_t line_bytes)
+{
+    struct ipc_limits limits = control_limits(control, n_slots);
     int notify[2] = {-1, -1};
     int rc = segment_open(&client->segment, &limits, line, line_bytes);
 
@@ -230,7 +235,9 @@ static int control_welcome(struct control *control, struct client *client, int n
     const struct resident *resident = control->options.resident;
     struct hello_welcome welcome = {
         .limits = client->segment.limits,
-        .n_fds = notify_fd >= 0 ? HELLO_FDS : HELLO_FDS - 1,
+        .n_fds = client->n_slots == 0 ? HELLO_FDS_SHARED
+                 : notify_fd >= 0     ? HELLO_FDS
+                                      : HELLO_FDS - 1,
         .n_vocab = resident->model->n_vocab,
         .daemon_pid = (uint32_t)getpid(),
         .vocab_bytes = resident->vocab_bytes,
@@ -284,7 +291,7 @@ static void control_greet(struct control *control, struct client *client, const 
 
     if (rc == 0)
         rc = control_admit(control, client, &hello, &n_slots, line, sizeof(line));
-    if (rc == 0)
+    if (rc == 0 && n_slots > 0)
         rc = control_equip(control, client, &hello, n_slots, &notify_fd, line, sizeof(line));
     if (rc < 0) {
         control_refuse(control, client, rc, line);
@@ -293,15 +300,19 @@ static void control_greet(struct control *control, struct client *client, const 
     client->n_slots = n_slots;
     memcpy(client->name, hello.name, sizeof(client->name));
     client->name[sizeof(client->name) - 1] = 0;
-    client->state = CLIENT_ATTACHED;
+    client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
     control->n_greeting--;
     control->slots_free -= n_slots;
     control_watch_process(control, client);
+    if (n_slots == 0)
+        client->segment.limits = control_limits(control, 0);
     rc = control_welcome(control, client, notify_fd);
-    segment_close_fds(&client->segment);
+    if (n_slots > 0) {
+        segment_close_fds(&client->segment);
+        control_post(control, MAIL_ATTACH, client);
+    }
     if (notify_fd >= 0)
         close(notify_fd);
-    control_post(control, MAIL_ATTACH, client);
     counters_add(control->options.ctl, COUNTER_CONNECTS, 1);
     control_gauges(control);
     if (rc < 0)
@@ -488,8 +499,6 @@ static int control_open(struct control *control)
 static void control_close(struct control *control)
 {
     while (control->clients) {
-        if (control->clients->state != CLIENT_GREETING)
-            shutdown(control->clients->socket_fd, SHUT_RDWR);
         control_free(control, control->clients);
     }
     loop_close(control->loop);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -68,9 +69,11 @@ int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char
     if (r < 0)
         return r;
     memcpy(ret, message, sizeof(*ret));
-    if (ret->slots < 1 || ret->slots > LIMIT_SLOTS_MAX)
-        return ipc_fail(err, err_bytes, -EINVAL, "%u slots wanted, outside 1..%u", ret->slots,
+    if (ret->slots > LIMIT_SLOTS_MAX)
+        return ipc_fail(err, err_bytes, -EINVAL, "%u slots wanted, outside 0..%u", ret->slots,
                         LIMIT_SLOTS_MAX);
+    if (ret->slots == 0 && (ret->name[0] != 0 || ret->flags != 0))
+        return ipc_fail(err, err_bytes, -EINVAL, "a name or a notify socket without a slot");
     if ((ret->flags & ~(uint32_t)HELLO_FLAGS) != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "unknown handshake flags 0x%x", ret->flags);
     if (ret->zeroes[0] != 0 || ret->zeroes[1] != 0)
@@ -90,8 +93,10 @@ int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome 
     if (r < 0)
         return r;
     memcpy(ret, message, sizeof(*ret));
-    if ((ret->n_fds != HELLO_FDS && ret->n_fds != HELLO_FDS - 1) || ret->limits.slots < 1 ||
-        ret->n_vocab == 0 || ret->vocab_bytes == 0 ||
+    bool fds_fit = ret->limits.slots == 0
+                       ? ret->n_fds == HELLO_FDS_SHARED
+                       : ret->n_fds == HELLO_FDS || ret->n_fds == HELLO_FDS - 1;
+    if (!fds_fit || ret->n_vocab == 0 || ret->vocab_bytes == 0 ||
         !text_valid(ret->numerics, sizeof(ret->numerics), 0x20) ||
         !text_valid(ret->model, sizeof(ret->model), 0x20) ||
         !text_valid(ret->daemon, sizeof(ret->daemon), 0x20))

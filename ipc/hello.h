@@ -60,19 +60,21 @@ enum hello_flag {
 
 struct hello {
     struct hello_head head;
-    uint32_t slots; /* wanted, 1 .. LIMIT_SLOTS_MAX */
+    uint32_t slots; /* wanted, 0 .. LIMIT_SLOTS_MAX; 0: only the vocabulary and the counters */
     uint32_t flags; /* enum hello_flag */
     uint32_t zeroes[2];
     char name[HELLO_NAME_BYTES]; /* of slot 0: bytes 0x21-0x7e, zero-padded; or all zero */
 };
 
-/* The descriptors of WELCOME, in this order. HELLO_FD_NOTIFY is there when asked for. */
+/* The descriptors of WELCOME, in this order. A client without slots gets the first two;
+ * HELLO_FD_NOTIFY is there when asked for. */
 enum hello_fd {
-    HELLO_FD_UP,
-    HELLO_FD_DOWN,
     HELLO_FD_CTL,
-    HELLO_FD_BELL,
     HELLO_FD_VOCAB,
+    HELLO_FDS_SHARED, /* what every client gets */
+    HELLO_FD_UP = HELLO_FDS_SHARED,
+    HELLO_FD_DOWN,
+    HELLO_FD_BELL,
     HELLO_FD_NOTIFY,
     HELLO_FDS,
 };
@@ -80,7 +82,7 @@ enum hello_fd {
 struct hello_welcome {
     struct hello_head head;
     struct ipc_limits limits; /* slots granted: at most the slots wanted */
-    uint32_t n_fds;           /* HELLO_FDS, or one less */
+    uint32_t n_fds; /* HELLO_FDS, or one less; HELLO_FDS_SHARED without slots */
     uint32_t n_vocab;
     uint32_t daemon_pid;
     uint64_t vocab_bytes;

@@ -54,7 +54,8 @@ static void check_welcome(const uint8_t *message, size_t bytes)
     check_line(code, line);
     if (code != 0)
         return;
-    must(w.n_fds <= HELLO_FDS && w.n_fds >= HELLO_FDS - 1);
+    must(w.limits.slots ? w.n_fds == HELLO_FDS || w.n_fds == HELLO_FDS - 1
+                        : w.n_fds == HELLO_FDS_SHARED);
     must(strlen(w.model) < sizeof(w.model) && strlen(w.daemon) < sizeof(w.daemon));
 }
 

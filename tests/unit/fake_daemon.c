@@ -106,6 +106,21 @@ void fake_close(struct fake_daemon *f)
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
+/* A client without slots: the vocabulary and ctl, no segment. */
+static void welcome_without_slots(struct fake_daemon *f)
+{
+    int fds[HELLO_FDS_SHARED] = {[HELLO_FD_CTL] = f->ctl_fd, [HELLO_FD_VOCAB] = f->vocab_fd};
+    struct hello_welcome w = {.limits = f->limits,
+                              .n_fds = HELLO_FDS_SHARED,
+                              .n_vocab = FAKE_VOCAB,
+                              .vocab_bytes = f->vocab_bytes,
+                              .numerics = "portable-1",
+                              .model = "fake"};
+    w.limits.slots = 0;
+    hello_prep_welcome(&w);
+    ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof w, fds, w.n_fds), 0);
+}
+
 static void welcome(struct fake_daemon *f)
 {
     char err[256];
@@ -159,6 +174,8 @@ static void *serve(void *arg)
     ck_assert_int_eq(hello_check_hello(buffer, (size_t)n, &f->hello, err, sizeof err), 0);
     if (f->refuse)
         ck_assert_int_eq(hello_send_refuse(f->socket_fd, f->refuse, f->refuse_line), 0);
+    else if (f->hello.slots == 0)
+        welcome_without_slots(f);
     else
         welcome(f);
     return NULL;

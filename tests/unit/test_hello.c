@@ -127,7 +127,7 @@ START_TEST(every_bad_field_of_hello_is_refused)
     HELLO_REFUSED(h.head.kind = 0, -EPROTO);
     HELLO_REFUSED(h.head.bytes--, -EPROTO);
     HELLO_REFUSED(h.head.zero = 1, -EPROTO);
-    HELLO_REFUSED(h.slots = 0, -EINVAL);
+    HELLO_REFUSED(h.slots = 0, -EINVAL); /* a name, but no slot to bear it */
     HELLO_REFUSED(h.slots = LIMIT_SLOTS_MAX + 1, -EINVAL);
     HELLO_REFUSED(h.slots = UINT32_MAX, -EINVAL);
     HELLO_REFUSED(h.flags = 2, -EINVAL);
@@ -171,6 +171,20 @@ START_TEST(names_that_would_be_refused_are_not_sent)
 }
 END_TEST
 
+START_TEST(a_client_may_want_no_slot)
+{
+    struct hello_welcome w = good_welcome(HELLO_FDS_SHARED), got_welcome;
+    struct hello h, got;
+
+    ck_assert_int_eq(hello_prep_hello(&h, 0, 0, NULL), 0);
+    ck_assert_int_eq(hello_check_hello(&h, sizeof(h), &got, err, sizeof(err)), 0);
+    h.flags = HELLO_NOTIFY;
+    ck_assert_int_eq(hello_check_hello(&h, sizeof(h), &got, err, sizeof(err)), -EINVAL);
+    w.limits.slots = 0;
+    ck_assert_int_eq(hello_check_welcome(&w, sizeof(w), &got_welcome, err, sizeof(err)), 0);
+}
+END_TEST
+
 #define WELCOME_REFUSED(change)                                                                    \
     do {                                                                                           \
         struct hello_welcome w = good_welcome(HELLO_FDS), got;                                     \
@@ -192,7 +206,8 @@ START_TEST(a_strange_welcome_is_refused)
 {
     WELCOME_REFUSED(w.n_fds = 0);
     WELCOME_REFUSED(w.n_fds = HELLO_FDS + 1);
-    WELCOME_REFUSED(w.limits.slots = 0);
+    WELCOME_REFUSED(w.limits.slots = 0); /* no slots, but their descriptors */
+    WELCOME_REFUSED(w.n_fds = HELLO_FDS_SHARED);
     WELCOME_REFUSED(w.n_vocab = 0);
     WELCOME_REFUSED(w.vocab_bytes = 0);
     WELCOME_REFUSED(memset(w.numerics, 'x', sizeof(w.numerics)));
@@ -464,6 +479,7 @@ int main(void)
     tcase_add_test(messages, every_bad_field_of_hello_is_refused);
     tcase_add_test(messages, every_truncation_of_hello_is_refused);
     tcase_add_test(messages, names_that_would_be_refused_are_not_sent);
+    tcase_add_test(messages, a_client_may_want_no_slot);
     tcase_add_test(messages, a_good_welcome_passes);
     tcase_add_test(messages, a_strange_welcome_is_refused);
     tcase_add_test(messages, a_refusal_is_readable_in_every_version);
