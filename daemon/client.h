@@ -11,6 +11,7 @@
 #include "daemon/slot.h"
 #include "ipc/bell.h"
 #include "ipc/event.h"
+#include "ipc/hello.h"
 #include "ipc/segment.h"
 
 #include <stdbool.h>
@@ -31,6 +32,8 @@ struct client {
     int socket_fd;
     int pid_fd;           /* of the process that did the handshake, or -1 */
     uint64_t deadline_ns; /* GREETING: closed when no HELLO came by then */
+    struct hello hello;   /* GREETING: what it asked for, while it waits for a client that is leaving */
+    bool waiting;
     struct client *next;  /* in the control thread's list */
 
     /* constant after the handshake */

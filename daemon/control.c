@@ -164,6 +164,15 @@ static bool control_name_held(const struct control *control, uid_t uid, const ch
     return false;
 }
 
+/* Somebody is on the way out: what is taken now will be free in a moment. */
+static bool control_leaving(const struct control *control)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client->state == CLIENT_DETACHING)
+            return true;
+    return false;
+}
+
 /* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line. */
 static int control_admit(const struct control *control, const struct client *client,
                          const struct hello *hello, uint32_t *ret_slots, char *line, size_t line_bytes)
@@ -281,24 +290,26 @@ static void control_refuse(struct control *control, struct client *client, int c
     control_free(control, client);
 }
 
-static void control_greet(struct control *control, struct client *client, const void *message, size_t bytes)
+/* Lets the client in, or refuses it, or lets it wait for one that is leaving. */
+static void control_greet(struct control *control, struct client *client)
 {
     char line[HELLO_LINE_BYTES] = "";
-    struct hello hello;
+    const struct hello *hello = &client->hello;
     uint32_t n_slots = 0;
     int notify_fd = -1;
-    int rc = hello_check_hello(message, bytes, &hello, line, sizeof(line));
+    int rc = control_admit(control, client, hello, &n_slots, line, sizeof(line));
 
-    if (rc == 0)
-        rc = control_admit(control, client, &hello, &n_slots, line, sizeof(line));
+    client->waiting = rc == -EBUSY && !control->stopping && control_leaving(control);
+    if (client->waiting)
+        return;
     if (rc == 0 && n_slots > 0)
-        rc = control_equip(control, client, &hello, n_slots, &notify_fd, line, sizeof(line));
+        rc = control_equip(control, client, hello, n_slots, &notify_fd, line, sizeof(line));
     if (rc < 0) {
         control_refuse(control, client, rc, line);
         return;
     }
     client->n_slots = n_slots;
-    memcpy(client->name, hello.name, sizeof(client->name));
+    memcpy(client->name, hello->name, sizeof(client->name));
     client->name[sizeof(client->name) - 1] = 0;
     client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
     control->n_greeting--;
@@ -317,6 +328,27 @@ static void control_greet(struct control *control, struct client *client, const 
     control_gauges(control);
     if (rc < 0)
         control_drop(control, client);
+}
+
+static void control_hello(struct control *control, struct client *client, const void *message, size_t bytes)
+{
+    char line[HELLO_LINE_BYTES] = "";
+    int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));
+
+    if (rc < 0)
+        control_refuse(control, client, rc, line);
+    else
+        control_greet(control, client);
+}
+
+/* A client has left: those who waited for its slots or its name are looked at again. */
+static void control_retry(struct control *control)
+{
+    for (struct client *client = control->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->state == CLIENT_GREETING && client->waiting)
+            control_greet(control, client);
+    }
 }
 
 static void control_status(struct control *control, struct client *client)
@@ -347,8 +379,8 @@ static void control_read(struct control *control, struct client *client)
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
         if (kind == HELLO_STATUS_ASK) {
             control_status(control, client);
-        } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING) {
-            control_greet(control, client, message, (size_t)n);
+        } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
+            control_hello(control, client, message, (size_t)n);
             return; /* refused clients are gone */
         } else {
             control_drop(control, client);
@@ -377,6 +409,7 @@ static void control_mail(struct control *control)
             break;
         case MAIL_DETACHED:
             control_free(control, mail.clients[0]);
+            control_retry(control);
             break;
         case MAIL_CLOSE:
             log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
@@ -442,7 +475,9 @@ static void control_expire(struct control *control, uint64_t now)
     for (struct client *client = control->clients, *next; client; client = next) {
         next = client->next;
         if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
-            control_refuse(control, client, -ETIMEDOUT, "no HELLO came: update the client library");
+            control_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
+                           client->waiting ? "no slot became free: try again"
+                                           : "no HELLO came: update the client library");
     }
 }
 
