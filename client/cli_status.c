@@ -76,7 +76,7 @@ static int walk_members(struct walk *w, struct cli_buffer *out, int depth, char 
             return 0;
         }
         char number[12];
-        const char *name = number;
+        const char *name;
         size_t bytes = 0;
         if (close == '}') {
             if (*w->p++ != '"')

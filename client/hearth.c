@@ -271,7 +271,7 @@ void hearth_close(struct hearth *h)
 
 static int32_t role(const struct hearth *h, enum vocab_role which)
 {
-    uint32_t id = h->n_slots ? vocab_special(&h->vocab, which) : VOCAB_NONE;
+    uint32_t id = vocab_special(&h->vocab, which);
     return id == VOCAB_NONE ? -1 : (int32_t)id;
 }
 

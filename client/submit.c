@@ -37,7 +37,7 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
         return handle_fail(h, -EINVAL,
                            "penalty_last_n %d: give -1 for all, 0 for none, or a number",
                            r->penalty_last_n);
-    if (r->proposer && strcmp(r->proposer, "auto") && strcmp(r->proposer, "none"))
+    if (r->proposer && strcmp(r->proposer, "auto") != 0 && strcmp(r->proposer, "none") != 0)
         return handle_fail(h, -EINVAL, "proposer '%s' is unknown: give auto or none", r->proposer);
     if (r->n_stops > PARAMS_STOP_TEXTS_MAX)
         return handle_fail(h, -EINVAL, "%u stop texts: give at most %u", r->n_stops,
@@ -280,6 +280,7 @@ int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *
         rc = read_prompt(h, &r, &tokens, &n);
     if (rc)
         return rc;
+    assert(tokens && n > 0);
     lists.bias = NULL;
     rc = make_params(h, &r, &lists, &params);
     if (!rc)

@@ -1,0 +1,269 @@
+/* The library against a real daemon: event loops, several slots, the newest request wins, cancel.
+ */
+#include "tests/e2e/harness.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LONG = 20000, PATIENCE_MS = 20000 };
+
+static struct harness d;
+
+static void start(void)
+{
+    static const char *const arguments[] = {"--context", "30000", "--slots", "8",
+                                            "--threads", "1",     NULL};
+    harness_start(&d, harness_model(), arguments);
+}
+
+static void stop(void)
+{
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+
+static struct hearth *h;
+
+static void teardown(void)
+{
+    hearth_close(h);
+    h = NULL;
+}
+
+static struct hearth_request request(const char *text, uint32_t max_tokens)
+{
+    struct hearth_request r;
+    hearth_request_init(&r, sizeof r);
+    r.text = text;
+    r.text_bytes = strlen(text);
+    r.max_tokens = max_tokens;
+    return r;
+}
+
+static void submit(uint32_t slot, const struct hearth_request *r)
+{
+    ck_assert_msg(hearth_submit(h, slot, r) == 0, "%s", hearth_error(h));
+}
+
+static const struct hearth_event *next(uint32_t slot)
+{
+    const struct hearth_event *e;
+    int rc = hearth_next(h, slot, &e, PATIENCE_MS);
+    ck_assert_msg(rc == 1, "%d: %s", rc, hearth_error(h));
+    return e;
+}
+
+/* Reads the slot's request to its end, and returns that. */
+static const struct hearth_result *finish(uint32_t slot)
+{
+    const struct hearth_event *e;
+    do
+        e = next(slot);
+    while (e->kind != HEARTH_DONE);
+    return e->result;
+}
+
+START_TEST(an_event_loop_gets_every_token)
+{
+    struct hearth_options o;
+    char err[256];
+    hearth_options_init(&o, sizeof o);
+    o.flags = HEARTH_POLLABLE;
+    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof err) == 0, "%s", err);
+    struct hearth_request r = request("Once upon a time", 300);
+    submit(0, &r);
+    struct pollfd p = {.fd = hearth_fd(h), .events = POLLIN};
+    uint32_t n = 0, done = 0;
+    while (!done) {
+        const struct hearth_event *e;
+        int rc;
+        while ((rc = hearth_next(h, HEARTH_ANY_SLOT, &e, 0)) == 1) {
+            ck_assert_uint_eq(done, 0);
+            n += e->n_tokens;
+            done = e->kind == HEARTH_DONE;
+            if (done)
+                ck_assert_uint_eq(e->result->output_tokens, n);
+        }
+        ck_assert_int_eq(rc, 0);
+        if (!done)
+            ck_assert_int_eq(poll(&p, 1, PATIENCE_MS), 1);
+    }
+    ck_assert_uint_eq(n, 300);
+}
+END_TEST
+
+START_TEST(slots_answer_side_by_side_as_alone)
+{
+    static const char *const prompts[] = {"Once upon a time", "The big dog", "Lily said",
+                                          "In the park"};
+    h = harness_connect(&d, 4, NULL);
+    uint32_t alone[4][50], n[4] = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct hearth_request r = request(prompts[i], 50);
+        submit(0, &r);
+        const struct hearth_result *result = finish(0);
+        ck_assert_uint_le(result->n_ids, 50);
+        memcpy(alone[i], result->ids, result->n_ids * sizeof *result->ids);
+        n[i] = result->n_ids;
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        struct hearth_request r = request(prompts[i], 50);
+        r.cookie = 1000 + i;
+        submit(i, &r);
+    }
+    for (int left = 4; left;) {
+        const struct hearth_event *e = next(HEARTH_ANY_SLOT);
+        ck_assert_uint_eq(e->cookie, 1000 + e->slot);
+        if (e->kind != HEARTH_DONE)
+            continue;
+        left--;
+        ck_assert_uint_eq(e->result->n_ids, n[e->slot]);
+        ck_assert_int_eq(memcmp(e->result->ids, alone[e->slot], n[e->slot] * sizeof(uint32_t)), 0);
+    }
+}
+END_TEST
+
+/* An editor: each keystroke is a longer prompt, and the answers to most are never read. */
+START_TEST(the_newest_request_wins)
+{
+    static const char text[] = "Once upon a time there was a little girl named Lily who loved";
+    char prompt[sizeof text] = "";
+    h = harness_connect(&d, 1, NULL);
+    struct hearth_request r = request(text, 20);
+    submit(0, &r);
+    const struct hearth_result *alone = finish(0);
+    uint32_t ids[20], n = alone->n_ids;
+    memcpy(ids, alone->ids, n * sizeof *ids);
+    for (int round = 0; round < 20; round++) {
+        for (size_t bytes = 20; bytes <= sizeof text - 1; bytes++) {
+            memcpy(prompt, text, bytes);
+            prompt[bytes] = 0;
+            r = request(prompt, bytes < sizeof text - 1 ? 5000 : 20);
+            r.cookie = bytes;
+            submit(0, &r);
+            const struct hearth_event *e;
+            if ((bytes + (size_t)round) % 7 == 0 && hearth_next(h, 0, &e, 1) == 1)
+                ck_assert_uint_eq(e->cookie, bytes);
+        }
+        const struct hearth_event *e;
+        do {
+            e = next(0);
+            ck_assert_uint_eq(e->cookie, sizeof text - 1);
+        } while (e->kind != HEARTH_DONE);
+        ck_assert_uint_eq(e->result->n_ids, n);
+        ck_assert_int_eq(memcmp(e->result->ids, ids, n * sizeof *ids), 0);
+        ck_assert_uint_gt(e->result->cached_tokens, 0);
+    }
+    ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
+}
+END_TEST
+
+START_TEST(a_cancelled_request_ends_soon)
+{
+    h = harness_connect(&d, 2, NULL);
+    struct hearth_request r = request("Once upon a time", LONG);
+    for (int round = 0; round < 20; round++) {
+        submit(1, &r);
+        if (round % 2)
+            (void)next(1);
+        ck_assert_int_eq(hearth_cancel(h, 1), 0);
+        const struct hearth_event *e = next(1);
+        ck_assert_uint_eq(e->kind, HEARTH_DONE);
+        ck_assert_uint_eq(e->result->reason, HEARTH_CANCELLED);
+        ck_assert_uint_lt(e->result->output_tokens, LONG);
+    }
+    ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
+}
+END_TEST
+
+/* A reader that stops reading pauses its own slot and loses nothing. */
+START_TEST(a_slow_reader_loses_nothing)
+{
+    h = harness_connect(&d, 2, NULL);
+    struct hearth_request r = request("Once upon a time", 3000);
+    r.logprobs = 5; /* a run of cells for each token: the ring is full soon */
+    submit(0, &r);
+    /* The other slot goes on meanwhile. */
+    struct hearth_request other = request("The big dog", 500);
+    submit(1, &other);
+    ck_assert_uint_eq(finish(1)->output_tokens, 500);
+    usleep(100000);
+    uint32_t n = 0;
+    for (;;) {
+        const struct hearth_event *e = next(0);
+        if (e->kind == HEARTH_DONE) {
+            ck_assert_uint_eq(e->result->n_ids, n);
+            break;
+        }
+        ck_assert_ptr_nonnull(e->logprobs);
+        for (uint32_t i = 0; i < e->n_tokens; i++)
+            ck_assert(e->logprobs[i].picked.token == e->tokens[i] && e->logprobs[i].n_top == 5);
+        n += e->n_tokens;
+    }
+    ck_assert_uint_eq(n, 3000);
+}
+END_TEST
+
+START_TEST(progress_of_a_long_prompt_is_told)
+{
+    enum { PROMPT = 25000 };
+    h = harness_connect(&d, 1, NULL);
+    uint32_t *ids = malloc(PROMPT * sizeof *ids);
+    for (uint32_t i = 0; i < PROMPT; i++)
+        ids[i] = 3 + (i * 7 + i / 97) % 200;
+    struct hearth_request r;
+    hearth_request_init(&r, sizeof r);
+    r.tokens = ids;
+    r.n_tokens = PROMPT;
+    r.max_tokens = 1;
+    submit(0, &r);
+    uint32_t seen = 0, last = 0;
+    const struct hearth_event *e;
+    for (int i = 0; i < 5; i++) {
+        e = next(0);
+        if (e->kind != HEARTH_PROGRESS)
+            break; /* a fast machine: it was done before the first look */
+        ck_assert_uint_le(e->done, e->total);
+        ck_assert_uint_gt(e->done, last);
+        last = e->done;
+        seen++;
+    }
+    free(ids);
+    if (e->kind == HEARTH_PROGRESS) {
+        ck_assert_uint_gt(seen, 0);
+        ck_assert_int_eq(hearth_cancel(h, 0), 0); /* in the middle of a prefill */
+        while (next(0)->kind != HEARTH_DONE)
+            ;
+    }
+    ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
+}
+END_TEST
+
+int main(void)
+{
+    if (!harness_model()) {
+        fprintf(stderr, "skip: HEARTH_TESTDATA is not set and there is no bundled model\n");
+        return EXIT_SUCCESS;
+    }
+    Suite *suite = suite_create("client_library_e2e");
+    TCase *t = tcase_create("library");
+    tcase_add_unchecked_fixture(t, start, stop);
+    tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, an_event_loop_gets_every_token);
+    tcase_add_test(t, slots_answer_side_by_side_as_alone);
+    tcase_add_test(t, the_newest_request_wins);
+    tcase_add_test(t, a_cancelled_request_ends_soon);
+    tcase_add_test(t, a_slow_reader_loses_nothing);
+    tcase_add_test(t, progress_of_a_long_prompt_is_told);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
