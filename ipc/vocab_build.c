@@ -1,7 +1,6 @@
 /* Builds a vocabulary block (vocab_layout.h) from a description. Three turns over the tokens: types
  * and roles, then texts and the lookup table, then what needs lookups (bytes, merges, specials). */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,14 +25,8 @@ struct build {
     size_t err_bytes;
 };
 
-__attribute__((format(printf, 2, 3))) static int refuse(struct build *b, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(b->err, b->err_bytes, format, args);
-    va_end(args);
-    return -EINVAL;
-}
+/* One line for the caller; the value is -EINVAL. */
+#define REFUSE(b, ...) (snprintf((b)->err, (b)->err_bytes, __VA_ARGS__), -EINVAL)
 
 void vocab_desc_init(struct vocab_desc *d)
 {
@@ -63,7 +56,7 @@ static int resolve_tokenizer(struct build *b, struct vocab_header *h)
         h->pre = pre;
     } else {
         int shown = d->model.bytes < 64 ? (int)d->model.bytes : 64;
-        return refuse(b,
+        return REFUSE(b,
                       "tokenizer '%.*s' is not known to hearth; known: llama (SentencePiece), "
                       "gpt2 (byte-level BPE)",
                       shown, shown > 0 ? d->model.data : "");
@@ -81,24 +74,24 @@ static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
 {
     const struct vocab_desc *d = b->desc;
     if (d->n_tokens == 0)
-        return refuse(b, "the vocabulary has no tokens");
+        return REFUSE(b, "the vocabulary has no tokens");
     if (d->n_tokens > VOCAB_MAX_TOKENS || d->n_merges > VOCAB_MAX_TOKENS)
-        return refuse(b, "the vocabulary has %u tokens and %u merges; at most %u are supported",
+        return REFUSE(b, "the vocabulary has %u tokens and %u merges; at most %u are supported",
                       d->n_tokens, d->n_merges, VOCAB_MAX_TOKENS);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < d->n_tokens; i++) {
         if (d->texts[i].bytes > VOCAB_MAX_TEXT_BYTES)
-            return refuse(b, "token %u is %zu bytes long; at most %u are supported", i,
+            return REFUSE(b, "token %u is %zu bytes long; at most %u are supported", i,
                           d->texts[i].bytes, VOCAB_MAX_TEXT_BYTES);
         sum += d->texts[i].bytes;
     }
     /* A token's bytes are at most as long as its text, except U+FFFD for the unknown one. */
     if (2 * sum + 3 > UINT32_MAX)
-        return refuse(b, "the vocabulary's texts are %llu bytes together; too large",
+        return REFUSE(b, "the vocabulary's texts are %llu bytes together; too large",
                       (unsigned long long)sum);
     for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
         if (d->roles[i] >= (int64_t)d->n_tokens)
-            return refuse(b, "the vocabulary names token %lld as a special one but has %u tokens",
+            return REFUSE(b, "the vocabulary names token %lld as a special one but has %u tokens",
                           (long long)d->roles[i], d->n_tokens);
     }
     *ret_text_bytes = sum;
@@ -263,6 +256,8 @@ static size_t decode_spm(struct vocab_string text, char *out)
     return n;
 }
 
+static const char replacement[3] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
+
 /* out[0, return): what token id stands for. At most as long as its text, or 3. */
 static size_t decode_token(const struct build *b, uint32_t id, char *out)
 {
@@ -278,8 +273,8 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
         break;
     case VOCAB_TYPE_UNKNOWN:
         if (id == b->header->roles[VOCAB_UNK]) {
-            memcpy(out, "\xef\xbf\xbd", 3);
-            return 3;
+            memcpy(out, replacement, sizeof replacement);
+            return sizeof replacement;
         }
         break;
     case VOCAB_TYPE_NORMAL:
@@ -515,7 +510,7 @@ static int build_block(struct build *b, struct vocab_header *h)
     if (rc != 0)
         return rc;
     if (h->model == VOCAB_MODEL_BPE && b->desc->n_merges == 0)
-        return refuse(b, "the vocabulary is of byte-level BPE but has no merges");
+        return REFUSE(b, "the vocabulary is of byte-level BPE but has no merges");
     b->types = calloc(b->desc->n_tokens, 1);
     b->ends = calloc(b->desc->n_tokens, 1);
     if (b->types == NULL || b->ends == NULL)

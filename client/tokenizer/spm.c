@@ -6,7 +6,7 @@
 
 #include "client/tokenizer/utf8.h"
 
-#define SPACE "\xe2\x96\x81" /* U+2581 is written for a space */
+static const char space[3] = {'\xe2', '\x96', '\x81'}; /* U+2581 is written for a space */
 
 /* The token of a text that SentencePiece may make: never a control token, whose text may well stand
  * in a document, nor a byte token's name. */
@@ -47,13 +47,13 @@ static size_t escape_spaces(const char *text, size_t bytes, bool prefix, char *o
 {
     size_t n = 0;
     if (prefix) {
-        memcpy(out, SPACE, 3);
-        n = 3;
+        memcpy(out, space, sizeof space);
+        n = sizeof space;
     }
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == ' ') {
-            memcpy(out + n, SPACE, 3);
-            n += 3;
+            memcpy(out + n, space, sizeof space);
+            n += sizeof space;
         } else {
             out[n++] = text[i];
         }
