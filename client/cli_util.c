@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUSY_TRIES = 20, BUSY_PAUSE_MS = 5 };
-
 int cli_fail(int code, const char *format, ...)
 {
     char line[1024];
@@ -81,14 +79,7 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
     char err[512];
-    int rc;
-    /* A run that has just ended may hold the named slot until the daemon has noticed. */
-    for (int tries = 0;; tries++) {
-        rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);
-        if (rc != -EBUSY || !options.slot_name || tries == BUSY_TRIES || cli_stop_requested())
-            break;
-        (void)poll(NULL, 0, BUSY_PAUSE_MS);
-    }
+    int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);
     if (rc && cli_stop_requested())
         return CLI_INTERRUPTED;
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
