@@ -16,15 +16,17 @@
 #endif
 
 /* Ordering, by label:
- * J1  caller, after filling the job: store-release `ticket`    pairs with J2
- * J2  claimer: acquire CAS on `ticket`                         a claim sees the job it belongs to
- * D1  claimer, after its chunk: fetch_add acq_rel `done`       pairs with D2
- * D2  caller: load-acquire `done`                              the caller sees every chunk's result
- * W1  worker going to sleep: announce in `sleepers`, seq_cst fence, look at `ticket` again, then wait
- *     on `wake`'s value read before                            pairs with W2
- * W2  caller after J1: seq_cst fence, look at `sleepers`; bump and wake `wake`
- * The same pair puts the caller to sleep for the last chunks: it announces in `caller_waits` and
- * looks at `done` again (W1), the claimer of the last chunk fences and looks (W2). */
+ * J1  caller, after filling the job: store `ticket`           pairs with J2
+ * J2  claimer: acquire CAS on `ticket`                        a claim sees the job it belongs to
+ * D1  claimer, after its chunk: fetch_add `done`              pairs with D2
+ * D2  caller: load-acquire `done`                             the caller sees every chunk's result
+ * W1  worker going to sleep: announce in `sleepers`, look at `ticket` and `stop` again, then wait on
+ *     the value `wake` had before                             pairs with W2
+ * W2  caller after J1: look at `sleepers`; bump and wake `wake`
+ * C1  caller going to sleep: announce in `caller_waits`, look at `done` again, wait on it
+ * C2  claimer of the last chunk after D1: look at `caller_waits`; wake `done`
+ * W1 and W2, C1 and C2 are seq_cst on both sides (J1 and D1 too, for that): of two that announce and
+ * then look, one sees the other. Operations rather than fences, which TSan does not know. */
 struct pool {
     /* High half: number of the job. Low half: chunks not yet claimed. A claim is a CAS of the whole
      * word, so a claimer that was preempted for long can only claim from the job it looked at. */
@@ -91,19 +93,15 @@ static void work(struct pool *pool, uint32_t worker) {
             continue; /* J2 */
         uint32_t n = pool->n_chunks;
         pool->run(pool->arg, n - unclaimed(ticket), worker);
-        uint32_t done = atomic_fetch_add_explicit(&pool->done, 1, memory_order_acq_rel) + 1; /* D1 */
-        if (done == n && worker != 0) {
-            atomic_thread_fence(memory_order_seq_cst); /* W2 */
-            if (atomic_load_explicit(&pool->caller_waits, memory_order_relaxed))
-                futex_wake(&pool->done, 1);
-        }
+        uint32_t done = atomic_fetch_add(&pool->done, 1) + 1; /* D1 */
+        if (done == n && worker != 0 && atomic_load(&pool->caller_waits)) /* C2 */
+            futex_wake(&pool->done, 1);
         ticket = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     }
 }
 
 static bool has_work(struct pool *pool) {
-    return unclaimed(atomic_load_explicit(&pool->ticket, memory_order_relaxed)) > 0 ||
-           atomic_load_explicit(&pool->stop, memory_order_relaxed);
+    return unclaimed(atomic_load(&pool->ticket)) > 0 || atomic_load(&pool->stop);
 }
 
 static void wait_for_work(struct pool *pool) {
@@ -113,8 +111,7 @@ static void wait_for_work(struct pool *pool) {
         relax();
     }
     uint32_t wake = atomic_load_explicit(&pool->wake, memory_order_acquire);
-    atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* W1 */
+    atomic_fetch_add(&pool->sleepers, 1); /* W1 */
     if (!has_work(pool))
         futex_wait(&pool->wake, wake);
     atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
@@ -132,15 +129,14 @@ static void *worker_main(void *arg) {
 }
 
 static void wake_sleepers(struct pool *pool, uint32_t n) {
-    atomic_thread_fence(memory_order_seq_cst); /* W2 */
-    if (atomic_load_explicit(&pool->sleepers, memory_order_relaxed) > 0) {
+    if (atomic_load(&pool->sleepers) > 0) { /* W2 */
         atomic_fetch_add_explicit(&pool->wake, 1, memory_order_release);
         futex_wake(&pool->wake, n > INT_MAX ? INT_MAX : (int)n);
     }
 }
 
 static bool all_done(struct pool *pool, uint32_t *ret_done) {
-    *ret_done = atomic_load_explicit(&pool->done, memory_order_acquire); /* D2 */
+    *ret_done = atomic_load(&pool->done); /* D2 */
     return *ret_done == pool->n_chunks;
 }
 
@@ -151,8 +147,7 @@ static void wait_for_others(struct pool *pool) {
             return;
         relax();
     }
-    atomic_store_explicit(&pool->caller_waits, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* W1 */
+    atomic_store(&pool->caller_waits, 1); /* C1 */
     while (!all_done(pool, &done))
         futex_wait(&pool->done, done);
     atomic_store_explicit(&pool->caller_waits, 0, memory_order_relaxed);
@@ -169,7 +164,7 @@ void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks) 
     pool->n_chunks = n_chunks;
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
     uint64_t job = (atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> 32) + 1;
-    atomic_store_explicit(&pool->ticket, job << 32 | n_chunks, memory_order_release); /* J1 */
+    atomic_store(&pool->ticket, job << 32 | n_chunks); /* J1 */
     uint32_t others = pool->threads - 1;
     wake_sleepers(pool, n_chunks - 1 < others ? n_chunks - 1 : others);
     work(pool, 0);
@@ -214,7 +209,7 @@ int pool_open(uint32_t threads, struct pool **ret_pool) {
 void pool_close(struct pool *pool) {
     if (!pool)
         return;
-    atomic_store_explicit(&pool->stop, 1, memory_order_release);
+    atomic_store(&pool->stop, 1);
     atomic_fetch_add_explicit(&pool->wake, 1, memory_order_release);
     futex_wake(&pool->wake, INT_MAX);
     for (uint32_t i = 1; i < pool->threads; i++)

@@ -140,7 +140,7 @@ static void report(struct bench *b, const char *work, double tok_s, uint32_t thr
     struct backend_info info;
     backend_cpu.describe(b->backend, &info);
     double bytes = (double)b->model->tensor_bytes;
-    printf("{\"bench\":\"cpu\",\"work\":\"%s\",\"model\":\"%s\",\"type\":\"%s\",\"isa\":\"%s\","
+    printf("{\"bench\":\"cpu\",\"what\":\"%s\",\"model\":\"%s\",\"type\":\"%s\",\"isa\":\"%s\","
            "\"threads\":%u,\"slots\":%u,\"prompt\":%u,\"tokens\":%u,\"tok_s\":%.1f,"
            "\"weight_bytes\":%.0f",
            work, strrchr(b->o->path, '/') ? strrchr(b->o->path, '/') + 1 : b->o->path,

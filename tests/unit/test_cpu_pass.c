@@ -127,10 +127,10 @@ START_TEST(odd_shapes_give_the_same_bits) {
     shape.seed = 200 + (uint64_t)_i;
     shape.scale = 1;
     struct expected e;
-    expected_open(&e, &shape, "ref", 270);
+    expected_open(&e, &shape, "ref", _i == 1 ? 270 : 50); /* 270: two splits of attention */
     for (int i = 1; i < 3; i++) {
         if (has_isa(isas[i])) {
-            check_engine(&e, isas[i], 1 + (uint32_t)i, 100, 3);
+            check_engine(&e, isas[i], 1 + (uint32_t)i, 40, 3);
             check_engine(&e, isas[i], 1, 1, 4);
         }
     }
@@ -144,11 +144,11 @@ START_TEST(threads_never_change_a_bit) {
                                .n_head_kv = 2, .n_vocab = 2000, .n_context = 512,
                                .type = types[_i], .seed = 300, .scale = 1};
     struct expected e;
-    expected_open(&e, &shape, NULL, TOKENS);
+    expected_open(&e, &shape, NULL, 96);
     for (uint32_t threads = 2; threads <= 4; threads++)
-        check_engine(&e, has_isa("avx2") ? "avx2" : "ref", threads, 64, threads);
+        check_engine(&e, has_isa("avx2") ? "avx2" : "ref", threads, 48, threads);
     if (has_isa("avx512"))
-        check_engine(&e, "avx512", 3, 1, 9);
+        check_engine(&e, "avx512", 3, 7, 9);
     expected_close(&e);
 }
 END_TEST
