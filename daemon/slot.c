@@ -109,7 +109,7 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
     enum yield_class lowest = YIELD_NEVER;
 
     for (uint32_t i = 0; i < n_slots; i++)
-        if (slots[i].active && !slots[i].request->batch &&
+        if (slots[i].active && !slots[i].paused && !slots[i].request->batch &&
             (!oldest || slots[i].request->serial < oldest->request->serial))
             oldest = &slots[i];
 

@@ -67,7 +67,8 @@ void slot_trim(struct slot *slot, struct pages *pool);
 
 /* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then paused
  * ones; then batch, then interactive requests that began after it, the newest first. Never a slot of this
- * pass, never the oldest active interactive one. NULL: nobody, `needy` waits. */
+ * pass, never the oldest interactive one that could go on (one that is paused for want of event room
+ * cannot: its reader would decide over everybody's pages). NULL: nobody, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 #endif
