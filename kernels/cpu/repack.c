@@ -39,41 +39,53 @@ static size_t quants_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_scal
     return begin + (size_t)in * quants;
 }
 
-static void pack_floats(const struct cpu_matrix *m, uint8_t *to, const uint8_t *row, uint32_t lane) {
-    uint32_t bytes = value_bytes(m->file.type);
-    for (uint32_t i = 0; i < m->file.cols; i++) {
-        size_t at = ((size_t)i * CPU_LANES + lane) * bytes;
-        memcpy(to + at, row + (size_t)i * bytes, bytes);
+/* Output lanes are the inner loop: memory is written in order, from 16 rows read in order. */
+static void pack_f32(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes) {
+    for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 4) {
+        for (uint32_t lane = 0; lane < lanes; lane++)
+            memcpy(to + lane * 4, rows + lane * m->file.row_bytes + (size_t)i * 4, 4);
     }
 }
 
-static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *row, uint32_t lane) {
-    uint32_t bytes = quant_find(m->file.type)->block_bytes;
-    uint32_t quads = bytes == 34 ? 8 : 4;
-    uint8_t flip = m->file.type == QUANT_Q8_0 ? 0x80 : 0;
-    for (uint32_t b = 0; b < m->file.cols / CPU_BLOCK; b++, row += bytes) {
+static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
+                      uint32_t lanes) {
+    for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 2) {
+        for (uint32_t lane = 0; lane < lanes; lane++)
+            memcpy(to + lane * 2, rows + lane * m->file.row_bytes + (size_t)i * 2, 2);
+    }
+}
+
+static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
+                        uint32_t lanes) {
+    uint32_t bytes = value_bytes(m->file.type);
+    uint32_t quads = block_quants(m->file.type) / (CPU_LANES * 4);
+    uint32_t flip = m->file.type == QUANT_Q8_0 ? 0x80808080u : 0;
+    for (uint32_t b = 0; b < m->file.cols / CPU_BLOCK; b++) {
         size_t scales, quants = quants_at(m, b, &scales);
-        memcpy(to + scales + 2 * lane, row, 2);
-        for (uint32_t j = 0; j < quads; j++) {
-            uint8_t *four = to + quants + (j * CPU_LANES + lane) * 4;
-            for (uint32_t c = 0; c < 4; c++)
-                four[c] = row[2 + 4 * j + c] ^ flip;
+        for (uint32_t lane = 0; lane < lanes; lane++) {
+            const uint8_t *block = rows + lane * m->file.row_bytes + (size_t)b * bytes;
+            memcpy(to + scales + 2 * lane, block, 2);
+            for (uint32_t j = 0; j < quads; j++) {
+                uint32_t four;
+                memcpy(&four, block + 2 + 4 * j, 4);
+                four ^= flip;
+                memcpy(to + quants + (j * CPU_LANES + lane) * 4, &four, 4);
+            }
         }
     }
 }
 
 void repack_group(const struct cpu_matrix *m, uint32_t group) {
     uint8_t *to = m->packed + group * m->group_bytes;
-    for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
-        uint32_t row = group * CPU_LANES + lane;
-        if (row >= m->file.rows)
-            break;
-        const uint8_t *from = m->file.data + row * m->file.row_bytes;
-        if (is_quantized(m->file.type))
-            pack_blocks(m, to, from, lane);
-        else
-            pack_floats(m, to, from, lane);
-    }
+    const uint8_t *rows = m->file.data + (uint64_t)group * CPU_LANES * m->file.row_bytes;
+    uint32_t left = m->file.rows - group * CPU_LANES;
+    uint32_t lanes = left < CPU_LANES ? left : CPU_LANES;
+    if (is_quantized(m->file.type))
+        pack_blocks(m, to, rows, lanes);
+    else if (m->file.type == QUANT_F32)
+        pack_f32(m, to, rows, lanes);
+    else
+        pack_half(m, to, rows, lanes);
 }
 
 static void unpack_blocks(const struct cpu_matrix *m, const uint8_t *from, uint32_t lane, float *x) {
