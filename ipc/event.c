@@ -72,6 +72,21 @@ static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
     return (uint32_t)space >= cells + reserve ? 0 : -EAGAIN;
 }
 
+/* Fills the header in place. A local cell copied over would cost more than the whole rest: its
+ * narrow stores cannot be forwarded to the copy's wide loads. */
+static struct event_cell *event_prep(struct ring_writer *w, uint32_t generation, uint32_t position,
+                                     enum event_kind kind, size_t bytes)
+{
+    struct event_cell *cell = ring_prep(w);
+
+    cell->generation = generation;
+    cell->position = position;
+    cell->kind = (uint8_t)kind;
+    cell->flags = 0;
+    cell->bytes = (uint16_t)bytes;
+    return cell;
+}
+
 int event_put_tokens(struct ring_writer *w, uint32_t generation, uint32_t position,
                      const uint32_t *tokens, uint32_t n)
 {
@@ -81,20 +96,26 @@ int event_put_tokens(struct ring_writer *w, uint32_t generation, uint32_t positi
         return r;
     for (uint32_t done = 0; done < n;) {
         uint32_t here = n - done < EVENT_TOKENS_MAX ? n - done : EVENT_TOKENS_MAX;
-        struct event_cell cell = {.generation = generation,
-                                  .position = position + done,
-                                  .kind = EVENT_TOKENS,
-                                  .bytes = (uint16_t)(here * 4)};
+        struct event_cell *cell =
+            event_prep(w, generation, position + done, EVENT_TOKENS, here * sizeof(*tokens));
+        uint32_t *to = (uint32_t *)(void *)cell->payload;
 
-        memcpy(cell.payload, tokens + done, here * sizeof(*tokens));
-        ring_push(w, &cell);
+        for (uint32_t i = 0; i < here; i++)
+            to[i] = tokens[done + i];
+        ring_publish(w);
         done += here;
     }
     return 0;
 }
 
+/* What a run's cells have in common. */
+struct event_place {
+    uint32_t generation, position;
+    enum event_kind kind;
+};
+
 /* Publishes `bytes` at `payload` as one run, keeping `reserve` cells free behind it. */
-static int event_put_run(struct ring_writer *w, struct event_cell *cell, const void *payload,
+static int event_put_run(struct ring_writer *w, struct event_place place, const void *payload,
                          size_t bytes, uint32_t reserve)
 {
     uint32_t cells = event_cells(bytes);
@@ -105,12 +126,11 @@ static int event_put_run(struct ring_writer *w, struct event_cell *cell, const v
         return r;
     for (uint32_t i = 0; i < cells; i++) {
         size_t here = bytes < EVENT_BYTES ? bytes : EVENT_BYTES;
+        struct event_cell *cell = event_prep(w, place.generation, place.position, place.kind, here);
 
-        memset(cell->payload, 0, sizeof(cell->payload));
-        memcpy(cell->payload, from, here);
-        cell->bytes = (uint16_t)here;
         cell->flags = i + 1 < cells ? EVENT_MORE : 0;
-        ring_push(w, cell);
+        memcpy(cell->payload, from, here);
+        ring_publish(w);
         from += here;
         bytes -= here;
     }
@@ -121,41 +141,45 @@ int event_put_logprob(struct ring_writer *w, uint32_t generation, uint32_t posit
                       const struct event_logprob *head, const struct event_top *top)
 {
     uint8_t record[sizeof(*head) + EVENT_TOP_MAX * sizeof(*top)];
-    struct event_cell cell = {
-        .generation = generation, .position = position, .kind = EVENT_LOGPROBS};
+    struct event_place place = {generation, position, EVENT_LOGPROBS};
 
     assert(head->n_top <= EVENT_TOP_MAX);
     memcpy(record, head, sizeof(*head));
     if (head->n_top > 0)
         memcpy(record + sizeof(*head), top, head->n_top * sizeof(*top));
-    return event_put_run(w, &cell, record, sizeof(*head) + head->n_top * sizeof(*top),
+    return event_put_run(w, place, record, sizeof(*head) + head->n_top * sizeof(*top),
                          EVENT_RUN_CELLS);
 }
 
 int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length,
                    const struct event_done *done)
 {
-    struct event_cell cell = {.generation = generation, .position = length, .kind = EVENT_DONE};
+    struct event_place place = {generation, length, EVENT_DONE};
     size_t text = strnlen(done->text, sizeof(done->text));
 
-    return event_put_run(w, &cell, done, offsetof(struct event_done, text) + text, 0);
+    return event_put_run(w, place, done, offsetof(struct event_done, text) + text, 0);
 }
 
 int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
 {
-    struct event_cell cell = {.generation = generation, .kind = EVENT_NOP};
+    int r = event_claim(w, 1, EVENT_RUN_CELLS);
 
-    return event_put_run(w, &cell, &cookie, sizeof(cookie), EVENT_RUN_CELLS);
+    if (r < 0)
+        return r;
+    memcpy(event_prep(w, generation, 0, EVENT_NOP, sizeof(cookie))->payload, &cookie,
+           sizeof(cookie));
+    ring_publish(w);
+    return 0;
 }
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
+/* The cells of a run but the last are full: so each is copied whole to a place known beforehand. */
 int event_next(const struct ring_reader *r, struct event_run *run)
 {
     struct event_cell cell;
     uint32_t ahead = 0;
 
-    run->bytes = 0;
     do {
         int n = ahead == 0 ? ring_peek(r, &cell) : ring_peek_ahead(r, ahead, &cell);
 
@@ -166,14 +190,15 @@ int event_next(const struct ring_reader *r, struct event_run *run)
             run->position = cell.position;
             run->kind = cell.kind;
         }
-        if (cell.bytes > EVENT_BYTES || ahead == EVENT_RUN_CELLS || cell.kind != run->kind ||
-            cell.generation != run->generation)
+        if (ahead == EVENT_RUN_CELLS || cell.bytes > EVENT_BYTES ||
+            ((cell.flags & EVENT_MORE) != 0 && cell.bytes != EVENT_BYTES) ||
+            cell.kind != run->kind || cell.generation != run->generation)
             return -EPROTO;
-        memcpy(run->payload + run->bytes, cell.payload, cell.bytes);
-        run->bytes += cell.bytes;
+        memcpy(run->payload + ahead * EVENT_BYTES, cell.payload, EVENT_BYTES);
         ahead++;
     } while (cell.flags & EVENT_MORE);
     run->cells = ahead;
+    run->bytes = (ahead - 1) * EVENT_BYTES + cell.bytes;
     return 1;
 }
 

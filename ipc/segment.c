@@ -35,7 +35,8 @@ static int cells_valid(uint32_t cells, uint32_t least)
     return cells >= least && cells <= LIMIT_CELLS_MAX && (cells & (cells - 1)) == 0;
 }
 
-int segment_plan(const struct ipc_limits *l, struct segment_plan *p, char *err, size_t err_bytes)
+int segment_plan(const struct ipc_limits *l, uint32_t shift, struct segment_plan *p, char *err,
+                 size_t err_bytes)
 {
     if (l->slots < 1 || l->slots > LIMIT_SLOTS_MAX)
         return ipc_fail(err, err_bytes, -EINVAL, "%u slots are outside 1..%u", l->slots,
@@ -55,13 +56,19 @@ int segment_plan(const struct ipc_limits *l, struct segment_plan *p, char *err, 
                         "%u parameter bytes: not a multiple of %u in %u..%u", l->params_bytes,
                         IPC_LINE, LIMIT_PARAMS_MIN, LIMIT_PARAMS_MAX);
 
-    p->up_slots = sizeof(struct up_head);
+    if (shift % IPC_STRIDE != 0 || shift >= IPC_PAGE)
+        return ipc_fail(err, err_bytes, -EINVAL, "a shift of %u: not a multiple of %u below %u",
+                        shift, IPC_STRIDE, IPC_PAGE);
+
+    p->up_head = shift;
+    p->up_slots = p->up_head + sizeof(struct up_head);
     p->up_submit = p->up_slots + (uint64_t)l->slots * sizeof(struct up_slot);
     p->up_params = p->up_submit + (uint64_t)l->submit_cells * IPC_LINE;
     p->up_arenas = round_up(p->up_params + (uint64_t)l->slots * l->params_bytes, IPC_PAGE);
     p->arena_bytes = round_up((uint64_t)l->context * sizeof(uint32_t), IPC_PAGE);
     p->up_bytes = p->up_arenas + l->slots * p->arena_bytes;
-    p->down_slots = sizeof(struct down_head);
+    p->down_head = IPC_STRIDE + shift;
+    p->down_slots = p->down_head + sizeof(struct down_head);
     p->down_events = p->down_slots + (uint64_t)l->slots * sizeof(struct down_slot);
     p->down_bytes =
         round_up(p->down_events + (uint64_t)l->slots * l->event_cells * IPC_LINE, IPC_PAGE);
@@ -115,12 +122,21 @@ out_close:
     return r;
 }
 
+/* A different one for each of 32 clients in a row. */
+static uint32_t next_shift(void)
+{
+    static _Atomic uint32_t opened;
+
+    return atomic_fetch_add(&opened, 1) * IPC_STRIDE % IPC_PAGE;
+}
+
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes)
 {
+    uint32_t shift = next_shift();
     struct segment_plan plan;
-    uint8_t *up = NULL, *down = NULL;
+    uint8_t *up, *down;
     int up_fd, down_fd;
-    int r = segment_plan(limits, &plan, err, err_bytes);
+    int r = segment_plan(limits, shift, &plan, err, err_bytes);
 
     if (r < 0)
         return r;
@@ -148,10 +164,8 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
         segment_close(s);
         return ipc_fail(err, err_bytes, r, "too many clients for the memory guard");
     }
-    struct down_head *head = segment_down_head(s);
-    head->magic = DOWN_MAGIC;
-    head->version = IPC_VERSION;
-    head->limits = *limits;
+    *segment_down_about(s) = (struct down_about){
+        .magic = DOWN_MAGIC, .version = IPC_VERSION, .limits = *limits, .shift = shift};
     /* The words and rings that are polled; arenas and parameters come when they are used. It is an
      * optimisation only: kernels before 5.14 refuse. */
     madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_READ);
@@ -295,17 +309,33 @@ static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_bas
     return 0;
 }
 
+/* The shift is the daemon's choice and told in the segment itself, whose size depends on it: so
+ * first a look at its first page. */
+static int read_shift(int down_fd, const struct ipc_limits *limits, uint32_t *ret_shift)
+{
+    struct down_about about;
+
+    if (pread(down_fd, &about, sizeof(about), 0) != (ssize_t)sizeof(about) ||
+        about.magic != DOWN_MAGIC || about.version != IPC_VERSION ||
+        memcmp(&about.limits, limits, sizeof(*limits)) != 0)
+        return -EPROTO;
+    *ret_shift = about.shift;
+    return 0;
+}
+
 int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limits *limits,
                 char *err, size_t err_bytes)
 {
     struct segment_plan plan;
-    const struct down_head *head;
     uint8_t *up = NULL, *down = NULL;
-    int r = segment_plan(limits, &plan, err, err_bytes);
+    uint32_t shift;
+    int r = read_shift(down_fd, limits, &shift);
 
     if (r < 0)
-        return r;
-    r = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);
+        return ipc_fail(err, err_bytes, r, "the down segment does not say what the handshake said");
+    r = segment_plan(limits, shift, &plan, err, err_bytes);
+    if (r == 0)
+        r = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);
     if (r == 0)
         r = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
     if (r < 0)
@@ -320,13 +350,6 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     }
     *s = (struct segment){
         .limits = *limits, .plan = plan, .up = up, .down = down, .up_fd = -1, .down_fd = -1};
-    head = segment_down_head(s);
-    if (head->magic != DOWN_MAGIC || head->version != IPC_VERSION ||
-        memcmp(&head->limits, limits, sizeof(*limits)) != 0) {
-        segment_close(s);
-        return ipc_fail(err, err_bytes, -EPROTO,
-                        "the down segment does not say what the handshake said");
-    }
     madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_WRITE);
     return 0;
 }

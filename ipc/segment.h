@@ -29,11 +29,11 @@
 
 #include "ipc/ring.h"
 
-/* Where things lie, from the limits alone; both sides compute it. Bytes from the start of the
+/* Where things lie, from limits and shift alone; both sides compute it. Bytes from the start of the
  * segment. */
 struct segment_plan {
-    uint64_t up_slots, up_submit, up_params, up_arenas, up_bytes;
-    uint64_t down_slots, down_events, down_bytes;
+    uint64_t up_head, up_slots, up_submit, up_params, up_arenas, up_bytes;
+    uint64_t down_head, down_slots, down_events, down_bytes;
     uint64_t arena_bytes; /* distance of arenas: context * 4 rounded up to a page */
 };
 
@@ -47,9 +47,9 @@ struct segment {
     _Atomic uint32_t broken; /* set by the guard; read by segment_broken() */
 };
 
-/* Returns 0, or -EINVAL with one line when a limit is outside layout.h's bounds. */
-int segment_plan(const struct ipc_limits *limits, struct segment_plan *ret_plan, char *err,
-                 size_t err_bytes);
+/* Returns 0, or -EINVAL with one line when a limit or the shift is outside layout.h's bounds. */
+int segment_plan(const struct ipc_limits *limits, uint32_t shift, struct segment_plan *ret_plan,
+                 char *err, size_t err_bytes);
 
 /* ---- daemon ---------------------------------------------------------------------------------- */
 
@@ -62,8 +62,8 @@ int segment_guard_init(void);
 int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken);
 void segment_guard_remove(const void *base);
 
-/* Makes both memfds, maps, fills in down_head, seals, guards. `s` must not move afterwards. Returns
- * 0 or -errno. */
+/* Makes both memfds, maps, fills in down_about, seals, guards; chooses a shift unlike that of the
+ * clients before. `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
 void segment_close_fds(struct segment *s);
 
@@ -89,7 +89,7 @@ int segment_copy_in(const struct segment *s, void *to, const void *from, size_t 
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-/* Checks seals and sizes of both, maps them (MADV_DONTFORK), checks down_head against `limits`.
+/* Checks seals and sizes of both, maps them (MADV_DONTFORK), checks down_about against `limits`.
  * Takes neither fd. Returns 0 or -errno with one line. */
 int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limits *limits,
                 char *err, size_t err_bytes);
@@ -117,7 +117,7 @@ void segment_event_reader(const struct segment *s, uint32_t slot,
 /* PRECOND of all: slot < limits.slots. */
 static inline struct up_head *segment_up_head(const struct segment *s)
 {
-    return (struct up_head *)(void *)s->up;
+    return (struct up_head *)(void *)(s->up + s->plan.up_head);
 }
 
 static inline struct up_slot *segment_up_slot(const struct segment *s, uint32_t slot)
@@ -125,9 +125,14 @@ static inline struct up_slot *segment_up_slot(const struct segment *s, uint32_t 
     return (struct up_slot *)(void *)(s->up + s->plan.up_slots) + slot;
 }
 
+static inline struct down_about *segment_down_about(const struct segment *s)
+{
+    return (struct down_about *)(void *)s->down;
+}
+
 static inline struct down_head *segment_down_head(const struct segment *s)
 {
-    return (struct down_head *)(void *)s->down;
+    return (struct down_head *)(void *)(s->down + s->plan.down_head);
 }
 
 static inline struct down_slot *segment_down_slot(const struct segment *s, uint32_t slot)

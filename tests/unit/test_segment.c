@@ -42,19 +42,23 @@ START_TEST(areas_neither_overlap_nor_leave_the_segment)
         {3, 1025, 16, 64, 320},
         {256, 1u << 22, 65536, 65536, 1u << 22},
     };
+    static const uint32_t shifts[] = {0, 128, 3968, 2048, 1024};
 
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
         const struct ipc_limits *l = &many[i];
         struct segment_plan p;
 
-        ck_assert_int_eq(segment_plan(l, &p, err, sizeof(err)), 0);
-        ck_assert_uint_ge(p.up_slots, sizeof(struct up_head));
+        ck_assert_int_eq(segment_plan(l, shifts[i], &p, err, sizeof(err)), 0);
+        ck_assert_uint_eq(p.up_head, shifts[i]);
+        ck_assert_uint_ge(p.down_head, shifts[i] + sizeof(struct down_about));
+        ck_assert_uint_eq(p.down_head % 128, 0);
+        ck_assert_uint_ge(p.up_slots, p.up_head + sizeof(struct up_head));
         ck_assert_uint_ge(p.up_submit, p.up_slots + l->slots * sizeof(struct up_slot));
         ck_assert_uint_ge(p.up_params, p.up_submit + (uint64_t)l->submit_cells * 64);
         ck_assert_uint_ge(p.up_arenas, p.up_params + (uint64_t)l->slots * l->params_bytes);
         ck_assert_uint_ge(p.arena_bytes, (uint64_t)l->context * 4);
         ck_assert_uint_ge(p.up_bytes, p.up_arenas + l->slots * p.arena_bytes);
-        ck_assert_uint_ge(p.down_slots, sizeof(struct down_head));
+        ck_assert_uint_ge(p.down_slots, p.down_head + sizeof(struct down_head));
         ck_assert_uint_ge(p.down_events, p.down_slots + l->slots * sizeof(struct down_slot));
         ck_assert_uint_ge(p.down_bytes, p.down_events + (uint64_t)l->slots * l->event_cells * 64);
         ck_assert_uint_eq((p.up_submit | p.up_params | p.down_events) % 64, 0);
@@ -75,14 +79,17 @@ START_TEST(limits_out_of_bounds_are_refused)
         {1, 100, 16, 64, 0},           {1, 100, 16, 64, 192},
         {1, 100, 16, 64, 1000},        {1, 100, 16, 64, (1u << 22) + 64},
     };
+    static const uint32_t bad_shifts[] = {1, 64, 4096, UINT32_MAX};
     struct segment_plan p;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         err[0] = 0;
-        ck_assert_int_eq(segment_plan(&bad[i], &p, err, sizeof(err)), -EINVAL);
+        ck_assert_int_eq(segment_plan(&bad[i], 0, &p, err, sizeof(err)), -EINVAL);
         ck_assert_uint_gt(strlen(err), 0);
         ck_assert_int_eq(segment_open(&d, &bad[i], err, sizeof(err)), -EINVAL);
     }
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_int_eq(segment_plan(&limits, bad_shifts[i], &p, err, sizeof(err)), -EINVAL);
 }
 END_TEST
 
@@ -217,7 +224,7 @@ START_TEST(down_cannot_be_written_by_a_client)
         ck_assert_ptr_eq(base, MAP_FAILED);
         close(again);
     }
-    segment_down_head(&d)->magic++; /* the daemon still can */
+    segment_down_about(&d)->magic++; /* the daemon still can */
 }
 END_TEST
 
@@ -261,8 +268,10 @@ START_TEST(a_client_checks_what_it_is_handed)
     ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &wrong, err, sizeof(err)), -EPROTO);
     wrong = limits;
     wrong.slots = 0;
-    ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &wrong, err, sizeof(err)), -EINVAL);
-    segment_down_head(&d)->limits.context++; /* sizes agree, the words do not */
+    ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &wrong, err, sizeof(err)), -EPROTO);
+    segment_down_about(&d)->shift = 64;
+    ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &limits, err, sizeof(err)), -EINVAL);
+    segment_down_about(&d)->magic++;
     ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &limits, err, sizeof(err)), -EPROTO);
     close(bare);
     close(null);
@@ -375,6 +384,21 @@ START_TEST(the_guards_table_fills_and_empties)
 }
 END_TEST
 
+START_TEST(neighbours_lie_differently_in_their_pages)
+{
+    struct segment s[32];
+    uint32_t seen = 0;
+
+    for (int i = 0; i < 32; i++) {
+        ck_assert_int_eq(segment_open(&s[i], &limits, err, sizeof(err)), 0);
+        seen |= 1u << s[i].plan.up_head / 128;
+    }
+    ck_assert_uint_eq(seen, UINT32_MAX);
+    for (int i = 0; i < 32; i++)
+        segment_close(&s[i]);
+}
+END_TEST
+
 START_TEST(opening_and_closing_leaves_no_descriptor)
 {
     int before = dup(0), after;
@@ -406,6 +430,7 @@ int main(void)
     tcase_add_test(plan, areas_neither_overlap_nor_leave_the_segment);
     tcase_add_test(plan, limits_out_of_bounds_are_refused);
     tcase_add_test(plan, blobs_are_shared_read_only);
+    tcase_add_test(plan, neighbours_lie_differently_in_their_pages);
     tcase_add_test(plan, opening_and_closing_leaves_no_descriptor);
     suite_add_tcase(s, plan);
     tcase_add_checked_fixture(pair, setup, teardown);
