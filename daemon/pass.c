@@ -44,6 +44,7 @@ static void pass_pause(struct engine *engine, struct slot *slot, bool pause)
     slot->paused = pause;
     engine->n_paused += pause ? 1 : UINT32_MAX;
     if (pause) {
+        engine->fence_due = true; /* a step that does nothing else is no idle one: the gauges follow */
         counters_add(engine->options.ctl, COUNTER_STALLS, 1);
         answer_progress(slot, DOWN_PAUSED);
     }
