@@ -24,14 +24,20 @@ static uint32_t or_default(uint32_t value, uint32_t fallback)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void open_vocab(struct rig *rig)
+/* The same for every rig, and therefore built once a process. */
+static struct vocab rig_vocab;
+
+static void open_vocab(void)
 {
+    static void *block;
     struct vocab_string texts[FAKE_VOCAB];
     char names[FAKE_VOCAB][8] = {"<unk>", "<s>", "</s>"}, err[200];
     int32_t types[FAKE_VOCAB] = {VOCAB_TYPE_UNKNOWN, VOCAB_TYPE_CONTROL, VOCAB_TYPE_CONTROL};
     struct vocab_desc desc;
     size_t bytes;
 
+    if (block)
+        return;
     for (uint32_t i = FAKE_BYTES; i < FAKE_VOCAB; i++) {
         snprintf(names[i], sizeof(names[i]), "<0x%02X>", (i - FAKE_BYTES) & 0xff);
         types[i] = VOCAB_TYPE_BYTE;
@@ -44,11 +50,11 @@ static void open_vocab(struct rig *rig)
     desc.texts = texts;
     desc.types = types;
     desc.roles[VOCAB_EOS] = FAKE_END;
-    int rc = vocab_build(&desc, &rig->vocab_block, &bytes, err, sizeof(err));
+    int rc = vocab_build(&desc, &block, &bytes, err, sizeof(err));
     RIG_CHECK(rc == 0, "%s", err);
-    rc = vocab_open(rig->vocab_block, bytes, &rig->resident.vocab, err, sizeof(err));
+    rc = vocab_open(block, bytes, &rig_vocab, err, sizeof(err));
     RIG_CHECK(rc == 0, "%s", err);
-    RIG_CHECK(vocab_is_end(&rig->resident.vocab, FAKE_END), "the end token");
+    RIG_CHECK(vocab_is_end(&rig_vocab, FAKE_END), "the end token");
 }
 
 static void open_engine(struct rig *rig)
@@ -76,6 +82,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     struct rig_desc d = desc ? *desc : none;
 
     memset(rig, 0, sizeof(*rig));
+    clock_ns = 0;
     d.slots = or_default(d.slots, 8);
     d.clients = or_default(d.clients, 8);
     d.context = or_default(d.context, 512);
@@ -92,7 +99,8 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     rig->resident.ops = &fake_ops;
     rig->resident.backend = fake_backend(&rig->fake);
     fake_ops.describe(rig->resident.backend, &rig->resident.info);
-    open_vocab(rig);
+    open_vocab();
+    rig->resident.vocab = rig_vocab;
     rig->ctl = aligned_alloc(IPC_PAGE, IPC_PAGE);
     RIG_CHECK(rig->ctl, "no memory");
     memset(rig->ctl, 0, sizeof(*rig->ctl));
@@ -108,7 +116,6 @@ void rig_close(struct rig *rig)
     mailbox_fini(&rig->inbox);
     mailbox_fini(&rig->outbox);
     free(rig->ctl);
-    free(rig->vocab_block);
     fake_fini(&rig->fake);
 }
 

@@ -46,7 +46,6 @@ struct rig {
     struct fake fake;
     struct model model;
     struct resident resident;
-    void *vocab_block;
     struct ctl *ctl;
     struct mailbox inbox, outbox;
     struct engine *engine;
