@@ -28,9 +28,10 @@ PAD, BOS, EOS, PRE, SUF, MID = range(6)
 N_VOCAB = 4096
 HELDOUT = 5  # of 256 files
 # Tests, tables, generated text, and third-party code under other licences.
-SKIP = re.compile(r"(^|/)(tests?|testing|idle_test|_vendor|_vendored|vendored?|vendor|_distutils|thirdparty|"
-                  r"typeshed|third_party|encodings|pydoc_data|turtledemo|lib2to3|site-packages|locale|"
-                  r"lexers|styles|ext_data|certifi)/|(^|/)(test_|_test)|_pb2|mysql/reserved|unistring")
+SKIP = re.compile(r"(^|/)(tests?|testing|idle_test|_vendor|_vendored|vendored?|vendor|_distutils|"
+                  r"thirdparty|typeshed|third_party|encodings|pydoc_data|turtledemo|lib2to3|"
+                  r"site-packages|locale|lexers|styles|ext_data|certifi)/|(^|/)(test_|_test)|_pb2|"
+                  r"mysql/reserved|unistring")
 
 
 def texts_of(stdlib, wheels):
@@ -50,7 +51,9 @@ def good(text):
     lines = text.splitlines()
     if not 200 < len(text) < 150_000 or len(text) / len(lines) > 60 or max(map(len, lines)) > 400:
         return False
-    if sum(c.isdigit() for c in text) > 0.12 * len(text) or sum(c > "\x7f" for c in text) > 0.05 * len(text):
+    if sum(c.isdigit() for c in text) > 0.12 * len(text):
+        return False
+    if sum(c > "\x7f" for c in text) > 0.05 * len(text):
         return False
     try:
         ast.parse(text)
@@ -75,7 +78,8 @@ def collect(stdlib, wheels, names):
         hashes.add(digest)
         (heldout if digest[0] < HELDOUT else train).append((source, path, text))
     kept = ([], [])
-    for docs, out in ((heldout, kept[0]), (train, kept[1])):  # held out first: no copy of it is trained on
+    # Held out first: no copy of it is trained on.
+    for docs, out in ((heldout, kept[0]), (train, kept[1])):
         for doc in docs:
             lines = {hash(line) for line in doc[2].splitlines() if len(line.strip()) >= 20}
             if not lines or len(lines & lines_seen) <= 0.5 * len(lines):
@@ -176,7 +180,8 @@ def main():
     sizes = {}
     for source, _, text in train:
         sizes[source] = sizes.get(source, 0) + len(text)
-    print(f"train {len(train)} files, {sum(sizes.values())} characters; held out {len(heldout)} files")
+    print(f"train {len(train)} files, {sum(sizes.values())} characters; "
+          f"held out {len(heldout)} files")
     print(sorted(sizes.items(), key=lambda item: -item[1]))
     out = pathlib.Path(args.out)
     (out / "heldout.json").write_text(json.dumps(heldout))

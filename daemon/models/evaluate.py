@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The numbers of README.md, from an exported GGUF and the held-out files.
 
-  evaluate.py --data OUT --gguf hearth-code-5m-f16.gguf [--infilling HumanEval-SingleLineInfilling.jsonl.gz]
+  evaluate.py --data OUT --gguf hearth-code-5m-f16.gguf [--infilling SingleLineInfilling.jsonl.gz]
 """
 import argparse
 import ast
@@ -42,13 +42,14 @@ class Evaluation:
         """Up to n greedy ids behind prompt, until done(ids)."""
         ids, past, new = [], [[] for _ in self.model.blk], prompt
         while len(ids) < n and not done(ids):
-            ids.append(int(self.model(torch.tensor([new]), past)[0, -1].argmax()))
+            logits = self.model(torch.tensor([new]), past)[0, -1]
+            ids.append(int(logits.argmax()))
             new = ids[-1:]
         return ids
 
     def bits_per_byte(self):
-        """Every held-out file cut into windows of BOS + WINDOW ids, no window sees the one before it."""
-        bits, n_bytes, n_tokens = 0.0, 0, 0
+        """Every held-out file in windows of BOS + WINDOW ids; none sees the one before it."""
+        nats, n_bytes, n_tokens = 0.0, 0, 0
         for _, _, text in self.heldout:
             ids = self.encode(text)
             n_bytes += len(text.encode())
@@ -56,43 +57,45 @@ class Evaluation:
             for at in range(0, len(ids), WINDOW):
                 window = torch.tensor([[BOS] + ids[at:at + WINDOW]])
                 logits = self.model(window[:, :-1])
-                bits += F.cross_entropy(logits[0], window[0, 1:], reduction="sum").item() / math.log(2)
-        return bits / n_bytes, bits * math.log(2) / n_tokens, n_bytes
+                nats += F.cross_entropy(logits[0], window[0, 1:], reduction="sum").item()
+        return nats / math.log(2) / n_bytes, nats / n_tokens, n_bytes
+
+    def heads(self):
+        """Signature and docstring of the held-out files' functions at column 0."""
+        for _, _, text in self.heldout:
+            lines = text.splitlines(keepends=True)
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef) and node.col_offset == 0 \
+                        and ast.get_docstring(node) and len(node.body) > 1:
+                    yield "".join(lines[node.lineno - 1:node.body[0].end_lineno])
 
     def parsing(self, n):
         """Complete the body of n held-out functions; how many does ast.parse accept?
 
-        The prompt is the signature and the docstring, dedented; the answer ends where a line starts at
-        column 0, or, after 160 tokens, with its last whole line.
+        The answer ends where a line starts at column 0, or, after 160 tokens, with its last
+        whole line. An empty one does not count.
         """
-        rng, cases = random.Random(3), []
-        for _, _, text in self.heldout:
-            for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.FunctionDef) and node.col_offset == 0 and ast.get_docstring(node) \
-                        and len(node.body) > 1:
-                    cases.append("\n".join(text.splitlines()[node.lineno - 1:node.body[0].end_lineno]) + "\n")
-        rng.shuffle(cases)
+        def done(ids):
+            return EOS in ids or any(line[:1].strip() for line in self.decode(ids).splitlines())
+        prompts = list(self.heads())
+        random.Random(3).shuffle(prompts)
         accepted, shown = 0, []
-        for prompt in cases[:n]:
-            def done(ids):
-                tail = self.decode(ids)
-                return EOS in ids or any(line[:1].strip() for line in tail.splitlines())
+        for prompt in prompts[:n]:
             ids = self.greedy([BOS] + self.encode(prompt), 160, done)
-            lines = self.decode([i for i in ids if i != EOS]).splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n") or EOS in ids]
+            text = self.decode([i for i in ids if i != EOS])
             body = []
-            for line in whole:
-                if line[:1].strip():
+            for line in text.splitlines(keepends=True):
+                if line[:1].strip() or not (line.endswith("\n") or EOS in ids):
                     break
                 body.append(line)
-            code = prompt + "".join(body)
-            shown.append(code)
+            body = "".join(body)
+            shown.append(prompt + body)
             try:
-                ast.parse(code)
-                accepted += bool("".join(body).strip())
+                ast.parse(prompt + body)
+                accepted += bool(body.strip())
             except (SyntaxError, ValueError):
                 pass
-        return accepted, len(cases[:n]), shown
+        return accepted, len(shown), shown
 
     def line(self, prefix, suffix, order):
         """One line filled in greedily: the first line of the answer."""
@@ -114,12 +117,13 @@ class Evaluation:
             if len(line) < 8 or line[0] in "#\"'" or i == 0 or i == len(lines) - 1:
                 continue
             indent = lines[i][:len(lines[i]) - len(lines[i].lstrip())]
-            cases.append(("".join(lines[max(0, i - 60):i]) + indent, line, "\n" + "".join(lines[i + 1:i + 40])))
+            before, after = "".join(lines[max(0, i - 60):i]), "".join(lines[i + 1:i + 40])
+            cases.append((before + indent, line, "\n" + after))
         return cases
 
     def exact_match(self, cases, orders=("suffix first", "prefix first", "none")):
-        return {order: sum(self.line(prefix, suffix, order) == line.strip() for prefix, line, suffix in cases)
-                for order in orders}
+        return {order: sum(self.line(prefix, suffix, order) == line.strip()
+                           for prefix, line, suffix in cases) for order in orders}
 
 
 def main():
@@ -147,7 +151,8 @@ def main():
             with gzip.open(args.infilling, "rt") as file:
                 tasks = [json.loads(line) for line in file][::4]
             cases = [(t["prompt"], t["canonical_solution"], t["suffix"]) for t in tasks]
-            print(f"exact line, {len(cases)} of HumanEval's single lines:", evaluation.exact_match(cases))
+            print(f"exact line, {len(cases)} of HumanEval's single lines:",
+                  evaluation.exact_match(cases))
 
 
 if __name__ == "__main__":

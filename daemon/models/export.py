@@ -43,7 +43,8 @@ def main():
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("gpt-2")
     w.add_token_list(tokens)
-    w.add_token_types([gguf.TokenType.CONTROL if t in SPECIALS else gguf.TokenType.NORMAL for t in tokens])
+    w.add_token_types([gguf.TokenType.CONTROL if token in SPECIALS else gguf.TokenType.NORMAL
+                       for token in tokens])
     w.add_token_merges([" ".join(pair) for pair in bpe["merges"]])
     w.add_bos_token_id(BOS)
     w.add_eos_token_id(EOS)

@@ -1,9 +1,13 @@
-"""The bundled model: llama architecture, tied embeddings, rotary pairs (2i, 2i + 1) as GGUF's llama has them."""
+"""The bundled model: llama architecture, tied embeddings.
+
+Rotary pairs are neighbours, (2i, 2i + 1), as GGUF's llama has them.
+"""
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-CONFIG = dict(vocab=4096, dim=256, ffn=768, layers=6, heads=8, kv_heads=4, eps=1e-5, rope_base=10000.0)
+CONFIG = dict(vocab=4096, dim=256, ffn=768, layers=6, heads=8, kv_heads=4, eps=1e-5,
+              rope_base=10000.0)
 
 
 def rope_tables(length, head_dim, base):
@@ -21,9 +25,9 @@ def rotate(x, cos, sin):
 
 
 def attention(q, k, v, block=128):
-    """Causal attention, [batch, heads, length, head_dim], in blocks of queries; k may have a past before q.
+    """Causal attention, [batch, heads, length, head_dim]; k may have a past before q.
 
-    Faster here than torch's own for CPUs: the blocks skip most of what the mask hides.
+    In blocks of queries, which skip most of what the mask hides: faster than torch's own here.
     """
     length, past = q.shape[2], k.shape[2] - q.shape[2]
     q = q * q.shape[-1] ** -0.5
@@ -91,7 +95,7 @@ class Model(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, ids, past=None):
-        """Logits behind every id. past: None, or one list a block (empty at first) that is grown by ids."""
+        """Logits behind every id. past: None, or a list for each block, empty at first."""
         x = self.token_embd(ids)
         begin = past[0][0].shape[1] if past and past[0] else 0
         cos, sin = (table[begin:begin + ids.shape[1]] for table in (self.cos, self.sin))

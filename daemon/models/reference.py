@@ -3,7 +3,7 @@
 
   reference.py --data OUT --gguf hearth-code-5m-f16.gguf --to reference.json
 
-The pass reads nothing but the GGUF; train.py's torch model, given the file's weights, must agree with it.
+The pass reads nothing but the GGUF; the torch model, given the file's weights, must agree with it.
 """
 import argparse
 import hashlib
@@ -31,7 +31,8 @@ class Float64:
         def field(key):
             return reader.get_field("llama." + key).contents()
         self.layers, self.heads = field("block_count"), field("attention.head_count")
-        self.kv_heads, self.eps = field("attention.head_count_kv"), field("attention.layer_norm_rms_epsilon")
+        self.kv_heads = field("attention.head_count_kv")
+        self.eps = field("attention.layer_norm_rms_epsilon")
         self.rope_dim, self.base = field("rope.dimension_count"), field("rope.freq_base")
         self.w = {t.name: t.data.astype(np.float64).reshape([int(n) for n in t.shape[::-1]])
                   for t in reader.tensors}
@@ -59,7 +60,8 @@ class Float64:
             h = self.norm(x, b + "attn_norm.weight")
             position = len(self.k[i])
             q = self.rotate((w[b + "attn_q.weight"] @ h).reshape(self.heads, -1), position)
-            self.k[i].append(self.rotate((w[b + "attn_k.weight"] @ h).reshape(self.kv_heads, -1), position))
+            k = (w[b + "attn_k.weight"] @ h).reshape(self.kv_heads, -1)
+            self.k[i].append(self.rotate(k, position))
             self.v[i].append((w[b + "attn_v.weight"] @ h).reshape(self.kv_heads, -1))
             k, v = np.array(self.k[i]), np.array(self.v[i])
             out = []
@@ -71,12 +73,13 @@ class Float64:
             x = x + w[b + "attn_output.weight"] @ np.concatenate(out)
             h = self.norm(x, b + "ffn_norm.weight")
             gate = w[b + "ffn_gate.weight"] @ h
-            x = x + w[b + "ffn_down.weight"] @ (gate / (1 + np.exp(-gate)) * (w[b + "ffn_up.weight"] @ h))
+            gate = gate / (1 + np.exp(-gate))
+            x = x + w[b + "ffn_down.weight"] @ (gate * (w[b + "ffn_up.weight"] @ h))
         return w["token_embd.weight"] @ self.norm(x, "output_norm.weight")
 
 
 def greedy(path, prompt):
-    """The ids picked behind prompt, the gap of each to the second best, and the logits of every step."""
+    """The ids picked behind prompt, each one's gap to the second best, and every step's logits."""
     model = Float64(path)
     logits = [model.step(token) for token in prompt]
     ids, gaps = [], []
@@ -111,10 +114,12 @@ def main():
         with torch.no_grad():
             other = torch_model(torch.tensor([prompt + ids]))[0].numpy()
         difference = np.abs(other - logits).max()
-        print(f"{name}: largest difference to torch {difference:.2e} of {np.abs(logits).max():.1f}, "
-              f"smallest gap {min(gaps):.1e}\n{tokenizer.decode(ids, skip_special_tokens=False)}\n")
+        print(f"{name}: largest difference to torch {difference:.2e} of "
+              f"{np.abs(logits).max():.1f}, smallest gap {min(gaps):.1e}")
+        print(tokenizer.decode(ids, skip_special_tokens=False), "\n")
         assert difference < 1e-3
-        runs.append({"name": name, "prompt": prompt, "ids": ids, "gaps": [round(g, 6) for g in gaps]})
+        runs.append({"name": name, "prompt": prompt, "ids": ids,
+                     "gaps": [round(gap, 6) for gap in gaps]})
     digest = hashlib.sha256(pathlib.Path(args.gguf).read_bytes()).hexdigest()
     text = json.dumps({"sha256": digest, "runs": runs}, indent=1)
     pathlib.Path(args.to).write_text(text + "\n")

@@ -4,8 +4,9 @@
   train.py --data OUT --stop 14:50 [--resume]
 
 Warm up, hold, and decay linearly towards the wall-clock time --stop (UTC). The process may be
-stopped (SIGSTOP) and continued at any time: the decay takes at least MIN_DECAY steps whatever the clock says.
-SIGTERM ends it with a checkpoint. OMP_WAIT_POLICY=passive keeps it quick on a machine that has other work.
+stopped (SIGSTOP) and continued at any time: the decay takes at least MIN_DECAY steps whatever the
+clock says. SIGTERM ends it with a checkpoint. OMP_WAIT_POLICY=passive keeps it quick on a machine
+that has other work.
 """
 import argparse
 import datetime
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from corpus import EOS, MID, PAD
 from model import CONFIG, Model
 
 BATCH_TOKENS = 4096
@@ -25,7 +27,6 @@ WARMUP = 40
 MIN_DECAY = 60
 LR_MUON, LR_ADAM, WEIGHT_DECAY = 0.016, 0.0025, 0.02
 EMA = 0.98
-PAD = 0
 
 
 def orthogonalized(g):
@@ -108,7 +109,8 @@ def main():
         model.load_state_dict(c["model"])
         muon.load_state_dict(c["muon"])
         adam.load_state_dict(c["adam"])
-        ema, step, tokens, short.next, long.next = c["ema"], c["step"], c["tokens"], c["short"], c["long"]
+        ema, step, tokens, factor = c["ema"], c["step"], c["tokens"], c["factor"]
+        short.next, long.next = c["short"], c["long"]
     forward = torch.compile(model)
 
     ended = []
@@ -128,7 +130,10 @@ def main():
         for part in rows.split(4096 // (rows.shape[1] - 1)):
             with torch.autocast("cpu", torch.bfloat16):
                 logits = forward(part[:, :-1])
-            loss = F.cross_entropy(logits.float().flatten(0, 1), part[:, 1:].flatten(), ignore_index=PAD)
+            targets = part[:, 1:]
+            given = (targets <= MID) & (targets != EOS)  # never to be generated: never a target
+            loss = F.cross_entropy(logits.float().flatten(0, 1),
+                                   targets.masked_fill(given, PAD).flatten(), ignore_index=PAD)
             (loss * len(part) / len(rows)).backward()
             losses.append(loss.item())
         muon.step()
@@ -140,12 +145,13 @@ def main():
         step, tokens = step + 1, tokens + rows[:, 1:].numel()
         if step % 10 == 0:
             now = time.time()
-            print(f"step {step} tokens {tokens} loss {sum(losses) / len(losses):.4f} lr {factor:.3f} "
-                  f"{10 * BATCH_TOKENS / (now - logged):.0f} tokens/s", flush=True)
+            print(f"step {step} tokens {tokens} loss {sum(losses) / len(losses):.4f} "
+                  f"lr {factor:.3f} {10 * BATCH_TOKENS / (now - logged):.0f} tokens/s", flush=True)
             logged, losses = now, []
         if time.time() - saved > 240 or factor <= 0 or ended:
-            save(path, dict(model=model.state_dict(), ema=ema, muon=muon.state_dict(), adam=adam.state_dict(),
-                            step=step, tokens=tokens, short=short.next, long=long.next))
+            save(path, dict(model=model.state_dict(), ema=ema, muon=muon.state_dict(),
+                            adam=adam.state_dict(), step=step, tokens=tokens, factor=factor,
+                            short=short.next, long=long.next))
             saved = time.time()
 
 
