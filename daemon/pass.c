@@ -57,7 +57,7 @@ static uint32_t pass_candidates(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
         struct slot *slot = &engine->slots[i];
-        if (!slot->active)
+        if (!slot->active || slot->waiting)
             continue;
         int room = event_room(engine_events(slot));
         if (room < 0) {
@@ -138,8 +138,9 @@ static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t tak
     return n_rows;
 }
 
-/* Fills engine->rows and engine->order [n_sequences]. Returns the number of rows. */
-static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
+/* One try: fills engine->rows and engine->order [*ret_sequences]. Returns the number of rows; slots that were
+ * given rows but found no pages are marked as waiting, *ret_planned counts them as well. */
+static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_t *ret_planned)
 {
     uint32_t n = pass_candidates(engine), n_order = 0, n_rows = 0, n_sequences = 0;
     struct plan_limits limits = {
@@ -147,7 +148,7 @@ static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
         .picks = engine->options.resident->limits.picks,
     };
 
-    *ret_sequences = 0;
+    *ret_sequences = *ret_planned = 0;
     if (plan_pass(engine->plan, n, &limits, engine->turn++) == 0)
         return 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -166,6 +167,21 @@ static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
         engine->order[n_sequences++] = slot;
     }
     *ret_sequences = n_sequences;
+    *ret_planned = n_order;
+    return n_rows;
+}
+
+/* Plans until there are rows: when all that were planned wait for pages, the others get their turn in this
+ * step, or a step would find nothing to do although somebody could go on. */
+static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
+{
+    uint32_t n_rows, planned;
+
+    for (uint32_t i = 0; i < engine->options.n_slots; i++)
+        engine->slots[i].waiting = false;
+    do
+        n_rows = pass_try(engine, ret_sequences, &planned);
+    while (n_rows == 0 && planned > 0);
     return n_rows;
 }
 
