@@ -212,8 +212,10 @@ uint32_t engine_step(struct engine *engine)
         engine->now_ns = engine->options.now_ns();
         work += pass_step(engine);
     }
-    if (engine->fence_due)
+    if (engine->fence_due) { /* also when all there was to do was to end something */
         engine_wake_all(engine);
+        work++;
+    }
     if (work) {
         bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->step_ns);
         engine_gauges(engine);

@@ -1,6 +1,9 @@
 /* harness.c - see harness.h. */
 #include "tests/e2e/harness.h"
 
+#include "kernels/quant_types.h"
+#include "tests/unit/tiny_model.h"
+
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +95,20 @@ static void wait_until_ready(struct harness *d)
     }
     show_log(d);
     ck_abort_msg("hearthd did not start: %s", err);
+}
+
+const char *harness_tiny_model(void)
+{
+    static char path[512];
+    char mine[600];
+    const char *build = getenv("BUILD");
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+
+    snprintf(path, sizeof path, "%s/tests/tiny-q8_0.gguf", build ? build : "build");
+    snprintf(mine, sizeof mine, "%s.%ld", path, (long)getpid()); /* tests may run side by side */
+    ck_assert_int_eq(tiny_model_write(&shape, mine), 0);
+    ck_assert_int_eq(rename(mine, path), 0);
+    return path;
 }
 
 void harness_start(struct harness *d, const char *model, const char *const *arguments)

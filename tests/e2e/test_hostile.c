@@ -162,7 +162,7 @@ START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
     pid_t pid;
     int status;
 
-    harness_start(&daemon_, harness_model(), NULL);
+    harness_start(&daemon_, harness_tiny_model(), NULL);
     fds = harness_counter(&daemon_, "fds_open");
     for (int c = 0; c < WELL_BEHAVED; c++)
         good[c] = harness_connect(&daemon_, 1, NULL);
@@ -186,7 +186,7 @@ START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
         hearth_close(good[c]);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
     ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "fds_open", fds), fds);
+    ck_assert_int_le(harness_wait_counter(&daemon_, "fds_open", fds), fds);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 END_TEST
@@ -198,7 +198,7 @@ START_TEST(garbage_handshakes_are_refused_and_leave_nothing)
     uint8_t message[300];
     int64_t fds;
 
-    harness_start(&daemon_, harness_model(), NULL);
+    harness_start(&daemon_, harness_tiny_model(), NULL);
     fds = harness_counter(&daemon_, "fds_open");
     for (int i = 0; i < 300; i++) {
         char err[256];
@@ -217,7 +217,7 @@ START_TEST(garbage_handshakes_are_refused_and_leave_nothing)
         send(fd, message, n, MSG_NOSIGNAL);
         close(fd);
     }
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "fds_open", fds), fds);
+    ck_assert_int_le(harness_wait_counter(&daemon_, "fds_open", fds), fds);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_uint_ne(good_answer(h, 1), 0);
@@ -233,16 +233,16 @@ START_TEST(a_reader_that_stops_reading_loses_nothing)
     uint32_t token = 1;
     uint64_t alone;
 
-    harness_start(&daemon_, harness_model(), NULL);
+    harness_start(&daemon_, harness_tiny_model(), NULL);
     struct hearth *slow = harness_connect(&daemon_, 1, NULL), *quick = harness_connect(&daemon_, 1, NULL);
     alone = good_answer(quick, 3);
     hearth_request_init(&request, sizeof(request));
     request.tokens = &token;
     request.n_tokens = 1;
-    request.max_tokens = 200;
-    request.logprobs = 20; /* four cells a token: the ring fills */
+    request.max_tokens = 450;
+    request.logprobs = 20; /* four cells a token: more than the ring holds */
     ck_assert_int_eq(hearth_submit(slow, 0, &request), 0);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 0), 0);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
     for (int i = 0; i < 20; i++)
         ck_assert_uint_eq(good_answer(quick, 3), alone);
 
@@ -253,7 +253,7 @@ START_TEST(a_reader_that_stops_reading_loses_nothing)
         reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
     }
     ck_assert_uint_eq(reason, HEARTH_LENGTH);
-    ck_assert_uint_eq(n, 200);
+    ck_assert_uint_eq(n, 450);
     hearth_close(slow);
     hearth_close(quick);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
@@ -265,7 +265,7 @@ START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
 {
     struct hearth *clients[IDLE_CLIENTS];
 
-    harness_start(&daemon_, harness_model(), NULL);
+    harness_start(&daemon_, harness_tiny_model(), NULL);
     for (int i = 0; i < IDLE_CLIENTS; i++) {
         clients[i] = harness_connect(&daemon_, 1, NULL);
         if (i % 8 == 0)
@@ -291,12 +291,12 @@ START_TEST(a_stopping_daemon_ends_every_answer)
     struct hearth_request request;
     uint32_t token = 1;
 
-    harness_start(&daemon_, harness_model(), NULL);
+    harness_start(&daemon_, harness_tiny_model(), NULL);
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     hearth_request_init(&request, sizeof(request));
     request.tokens = &token;
     request.n_tokens = 1;
-    request.max_tokens = 200;
+    request.max_tokens = 450;
     request.logprobs = 20; /* cannot finish before it is read */
     ck_assert_int_eq(hearth_submit(h, 0, &request), 0);
     ck_assert_int_eq(hearth_next(h, 0, &event, 30000), 1);
@@ -311,10 +311,6 @@ END_TEST
 
 int main(void)
 {
-    if (!harness_model()) {
-        puts("skip: no model: neither HEARTH_TESTDATA nor the bundled one is there");
-        return 0;
-    }
     Suite *suite = suite_create("hostile");
     TCase *tcase = tcase_create("hostile");
     tcase_set_timeout(tcase, 300);

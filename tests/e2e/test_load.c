@@ -91,7 +91,7 @@ static int same(const struct answer *a, const struct answer *b)
 }
 
 /* A client process: random requests on one connection, some cancelled, some superseded by the next. */
-static void client_process(uint32_t seed, const struct answer *alone)
+static void client_process(uint32_t seed, int rounds, const struct answer *alone)
 {
     struct hearth *h = NULL;
     char err[256];
@@ -101,7 +101,7 @@ static void client_process(uint32_t seed, const struct answer *alone)
         fprintf(stderr, "connect: %s\n", err);
         _exit(2);
     }
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint32_t number = next_random(&state) % KINDS, dice = next_random(&state) % 10;
         struct answer answer;
         if (dice == 0) { /* superseded at once by the next round's request */
@@ -133,17 +133,6 @@ static void get_alone(struct answer *alone)
     hearth_close(h);
 }
 
-static void check_nothing_left(int64_t fds)
-{
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "slots_active"), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "fds_open", fds), fds);
-    ck_assert_int_eq(harness_counter(&daemon_, "protocol_errors"), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "rescans_found"), 0);
-}
-
 static void sleep_ms(long ms)
 {
     struct timespec t = {.tv_nsec = ms * 1000000};
@@ -151,21 +140,47 @@ static void sleep_ms(long ms)
     nanosleep(&t, NULL);
 }
 
+/* Descriptors of a daemon at rest: the least of some looks, as the last look may still be on its way out. */
+static int64_t count_fds(void)
+{
+    int64_t least = harness_counter(&daemon_, "fds_open");
+
+    for (int i = 0; i < 5; i++) {
+        sleep_ms(20);
+        int64_t now = harness_counter(&daemon_, "fds_open");
+        least = now < least ? now : least;
+    }
+    return least;
+}
+
+static void check_nothing_left(int64_t fds)
+{
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_counter(&daemon_, "slots_active"), 0);
+    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
+    for (int i = 0; i < 50 && count_fds() != fds; i++)
+        sleep_ms(20);
+    ck_assert_int_eq(count_fds(), fds);
+    ck_assert_int_eq(harness_counter(&daemon_, "protocol_errors"), 0);
+    ck_assert_int_eq(harness_counter(&daemon_, "rescans_found"), 0);
+}
+
 /* 32 processes; every fourth is killed in the middle of what it does. */
-static void run_load(const char *const *arguments)
+static void run_load(int rounds, const char *const *arguments)
 {
     struct answer alone[KINDS];
     pid_t pids[CLIENTS];
     int64_t fds;
     uint32_t state = 4711;
 
-    harness_start(&daemon_, harness_model(), arguments);
-    fds = harness_counter(&daemon_, "fds_open");
+    harness_start(&daemon_, harness_tiny_model(), arguments);
+    fds = count_fds();
     get_alone(alone);
     for (uint32_t i = 0; i < CLIENTS; i++) {
         pids[i] = fork();
         if (pids[i] == 0)
-            client_process(1000 + i, alone);
+            client_process(1000 + i, rounds, alone);
     }
     for (uint32_t i = 0; i < CLIENTS; i += 4) {
         sleep_ms((long)(next_random(&state) % 20));
@@ -184,29 +199,25 @@ static void run_load(const char *const *arguments)
 
 START_TEST(answers_under_load_are_the_ones_got_alone)
 {
-    run_load(NULL);
+    run_load(ROUNDS, NULL);
 }
 END_TEST
 
 /* Few pages: slots lose theirs all the time. */
 START_TEST(page_pressure_changes_no_answer)
 {
-    run_load((const char *const[]){"--context", "288", "--kv-bytes", "2M", "--rows", "48", NULL});
+    run_load(ROUNDS, (const char *const[]){"--context", "288", "--kv-bytes", "2M", "--rows", "48", NULL});
 }
 END_TEST
 
 START_TEST(epoll_and_plain_kernels_give_the_same_answers)
 {
-    run_load((const char *const[]){"--event-loop", "epoll", "--isa", "ref", "--threads", "1", NULL});
+    run_load(ROUNDS / 3, (const char *const[]){"--event-loop", "epoll", "--isa", "ref", "--threads", "1", NULL});
 }
 END_TEST
 
 int main(void)
 {
-    if (!harness_model()) {
-        puts("skip: no model: neither HEARTH_TESTDATA nor the bundled one is there");
-        return 0;
-    }
     Suite *suite = suite_create("load");
     TCase *tcase = tcase_create("load");
     tcase_set_timeout(tcase, 600);
