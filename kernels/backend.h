@@ -1,13 +1,16 @@
 /* The pass contract: what the daemon asks of a device, and nothing else.
  *
- * A backend computes passes. A pass is a list of rows of any sequences; a row is one token at one position: it writes
- * the KV of that position and attends over [0, position] of its own sequence. In a canonical pass the bits of a row
- * depend on its token, its position and the canonical KV before it alone (kernels/NUMERICS.md): not on the other rows,
- * their order, the chunking, the page ids or the number of threads.
+ * A backend computes passes. A pass is a list of rows of any sequences; a row is one token at one
+ * position: it writes the KV of that position and attends over [0, position] of its own sequence.
+ * In a canonical pass the bits of a row depend on its token, its position and the canonical KV
+ * before it alone (kernels/NUMERICS.md): not on the other rows, their order, the chunking, the page
+ * ids or the number of threads.
  *
- * Threads: one thread at a time calls start, finish and release_page of an instance; two instances are independent.
- * Owns: the repacked weights, the KV memory and all scratch, allocated by open from the limits. The daemon owns the
- * page *ids* (0 .. limits.pages - 1) and says with every pass which page holds which positions.
+ * Threads: one thread at a time calls start, finish and release_page of an instance; two instances
+ * are independent.
+ * Owns: the repacked weights, the KV memory and all scratch, allocated by open from the limits. The
+ * daemon owns the page *ids* (0 .. limits.pages - 1) and says with every pass which page holds
+ * which positions.
  * Never: allocates in a pass, prints, exits, keeps global state. */
 #ifndef HEARTH_KERNELS_BACKEND_H
 #define HEARTH_KERNELS_BACKEND_H
@@ -23,7 +26,8 @@ struct backend; /* opaque: one opened instance */
 /* Positions of one KV page; kernels/kv.h has the layout inside. */
 enum { BACKEND_PAGE_POSITIONS = 32 };
 
-/* What a row wants back; 0 for a row that only fills KV. Log-probabilities are asked in pick_params. */
+/* What a row wants back; 0 for a row that only fills KV. Log-probabilities are asked in
+ * pick_params. */
 enum {
     ROW_PICK = 1,   /* results[i].pick by the sequence's pick_params */
     ROW_LOGITS = 4, /* results[i].logits, a buffer of the caller, [n_vocab] */
@@ -31,7 +35,7 @@ enum {
 
 enum pass_kind {
     PASS_CANONICAL, /* NUMERICS.md to the letter */
-    PASS_FAST,      /* any numerics; its KV and picks are proposals. On the CPU it is the canonical pass */
+    PASS_FAST,      /* any numerics; its KV and picks are proposals. On the CPU: canonical too */
 };
 
 struct row {
@@ -41,25 +45,26 @@ struct row {
     uint32_t wants;    /* ROW_* */
 };
 
-/* One sequence of a pass. Its rows come in ascending consecutive positions (other sequences' rows may lie between);
- * a sequence appears under one index only, so no two rows of a pass write the same page and position. */
+/* One sequence of a pass. Its rows come in ascending consecutive positions (other sequences' rows
+ * may lie between); a sequence appears under one index only, so no two rows of a pass write the
+ * same page and position. */
 struct pass_sequence {
-    const uint32_t *pages;          /* [last position / 32 + 1] page ids */
-    const uint32_t *tokens;         /* [last position + 1] the sequence, drafts of the window included;
-                                     * read for rows with ROW_PICK only */
-    uint32_t prompt_length;         /* tokens from here on are answer (penalties) */
+    const uint32_t *pages;  /* [last position / 32 + 1] page ids */
+    const uint32_t *tokens; /* [last position + 1] the sequence, drafts of the window included;
+                             * read for rows with ROW_PICK only */
+    uint32_t prompt_length; /* tokens from here on are answer (penalties) */
     const struct pick_params *pick; /* read for rows with ROW_PICK only */
 };
 
-/* Per row. A poisoned row has a residual that is not finite after a layer, or queries, keys or values that are not
- * finite or overflow the KV type: from that layer on it writes no KV, it picks nothing, and later rows of its sequence
- * in this pass are poisoned with it. Rows of other sequences keep their bits. The KV of its position, and behind it,
- * is not canonical. */
+/* Per row. A poisoned row has a residual that is not finite after a layer, or queries, keys or
+ * values that are not finite or overflow the KV type: from that layer on it writes no KV, it picks
+ * nothing, and later rows of its sequence in this pass are poisoned with it. Rows of other
+ * sequences keep their bits. The KV of its position, and behind it, is not canonical. */
 struct row_result {
-    int32_t status;    /* 0, -EDOM: poisoned, or what pick_token said: -EDOM, -EINVAL */
-    uint32_t layer;    /* poisoned only: the first bad layer; n_layers: the logits themselves */
-    struct pick pick;  /* with ROW_PICK and status 0; the picked token has position row.position + 1 */
-    float *logits;     /* in: where to put them, [n_vocab]; used with ROW_LOGITS only, else may be NULL */
+    int32_t status;   /* 0, -EDOM: poisoned, or what pick_token said: -EDOM, -EINVAL */
+    uint32_t layer;   /* poisoned only: the first bad layer; n_layers: the logits themselves */
+    struct pick pick; /* with ROW_PICK and status 0: the token of position row.position + 1 */
+    float *logits;    /* in: where to put them, [n_vocab]; with ROW_LOGITS only, else may be NULL */
 };
 
 struct pass {
@@ -68,7 +73,7 @@ struct pass {
     const struct row *rows;
     const struct pass_sequence *sequences;
     struct row_result *results; /* [n_rows] */
-    uint32_t n_sequences; /* at most limits.rows */
+    uint32_t n_sequences;       /* at most limits.rows */
 };
 
 /* Everything that open allocates follows from these. */
@@ -76,43 +81,45 @@ struct backend_limits {
     uint32_t rows;    /* most rows of one pass */
     uint32_t picks;   /* most rows with wants of one pass */
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
-    uint32_t context; /* positions are below this; also bounds attention scratch and the rope tables */
+    uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
-    const char *isa;  /* NULL: the best of this machine; "ref", "avx2", "avx512" force one (tests) */
+    const char *isa;  /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
 };
 
 /* What describe says. Texts live as long as the instance. */
 struct backend_info {
-    const char *name;      /* "cpu" */
-    const char *isa;       /* "ref", "avx2", "avx512" */
-    const char *numerics;  /* the numerics id, e.g. "portable-1" */
+    const char *name;     /* "cpu" */
+    const char *isa;      /* "ref", "avx2", "avx512" */
+    const char *numerics; /* the numerics id, e.g. "portable-1" */
     uint32_t threads;
-    size_t weight_bytes;   /* repacked weights and tables resident in this instance */
-    size_t scratch_bytes;  /* activations, logits, pick scratch */
-    size_t page_bytes;     /* memory of one KV page, all layers */
-    size_t kv_bytes;       /* page_bytes * limits.pages: reserved, committed as used */
+    size_t weight_bytes;  /* repacked weights and tables resident in this instance */
+    size_t scratch_bytes; /* activations, logits, pick scratch */
+    size_t page_bytes;    /* memory of one KV page, all layers */
+    size_t kv_bytes;      /* page_bytes * limits.pages: reserved, committed as used */
 };
 
 struct backend_ops {
     const char *name;
 
-    /* Is the device there? Returns 0, or -ENODEV with one line in err. Never aborts, never prints. */
+    /* Is the device there? Returns 0, or -ENODEV with one line in err. Never aborts or prints. */
     int (*probe)(char *err, size_t err_bytes);
 
-    /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL limits, -ENOTSUP a model or an isa that this
-     * backend cannot run, -ENOMEM. */
-    int (*open)(const struct model *model, const struct backend_limits *limits, struct backend **ret_backend,
-                char *err, size_t err_bytes);
+    /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL limits, -ENOTSUP a model
+     * or an isa that this backend cannot run, -ENOMEM. */
+    int (*open)(const struct model *model, const struct backend_limits *limits,
+                struct backend **ret_backend, char *err, size_t err_bytes);
 
-    /* Begins a pass; the pass and all it points to stay untouched until finish returns. Returns 0, or -EINVAL for a
-     * pass outside the limits, which then computes nothing (error() says what). One pass at a time. */
+    /* Begins a pass; the pass and all it points to stay untouched until finish returns. Returns 0,
+     * or -EINVAL for a pass outside the limits, which then computes nothing (error() says what).
+     * One pass at a time. */
     int (*start)(struct backend *backend, const struct pass *pass);
 
-    /* Waits for the pass begun by start. Returns 0 with every result filled, or -EIO: the instance is broken. */
+    /* Waits for the pass begun by start. Returns 0 with every result filled, or -EIO: the instance
+     * is broken. */
     int (*finish)(struct backend *backend);
 
-    /* Optional (may be NULL): the page holds nothing wanted; its memory may go back to the system until it is written
-     * again from its first position on. Never between start and finish. */
+    /* Optional (may be NULL): the page holds nothing wanted; its memory may go back to the system
+     * until it is written again from its first position on. Never between start and finish. */
     void (*release_page)(struct backend *backend, uint32_t page);
 
     void (*describe)(const struct backend *backend, struct backend_info *ret_info);

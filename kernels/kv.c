@@ -6,7 +6,8 @@
 _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page size");
 
 void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_kv,
-                     uint32_t head_dim, bool f32) {
+                     uint32_t head_dim, bool f32)
+{
     kv->n_layer = n_layer;
     kv->n_head_kv = n_head_kv;
     kv->head_dim = head_dim;
@@ -17,7 +18,8 @@ void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_k
 }
 
 /* Whoever keeps weights in F32 wants its exactness, and f16 KV is what would cost most of it. */
-static bool all_f32(const struct model *model) {
+static bool all_f32(const struct model *model)
+{
     for (uint32_t l = 0; l < model->n_layer; l++) {
         for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++) {
             const struct model_tensor *tensor = &model->layers[l].tensor[t];
@@ -28,6 +30,7 @@ static bool all_f32(const struct model *model) {
     return true;
 }
 
-void kv_geometry_init(struct kv_geometry *kv, const struct model *model) {
+void kv_geometry_init(struct kv_geometry *kv, const struct model *model)
+{
     kv_geometry_set(kv, model->n_layer, model->n_head_kv, model->head_dim, all_f32(model));
 }

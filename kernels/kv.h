@@ -1,16 +1,16 @@
 /*
  * kv: where a key or a value of a position lies inside a KV page.
  *
- * A page holds 32 consecutive positions of one sequence for all layers, in f16, or in f32 for a model
- * whose layer matrices are all F32:
+ * A page holds 32 consecutive positions of one sequence for all layers, in f16, or in f32 for a
+ * model whose layer matrices are all F32:
  *
  *     page   [n_layer] layers
  *     layer  K: [n_head_kv][head_dim][32]   then   V: [n_head_kv][32][head_dim]
  *
  * In K the 32 positions of one dimension lie together, so that lanes are positions when scores are
  * computed; in V the dimensions of one position do, so that lanes are dimensions in the weighted
- * sum (NUMERICS.md, "KV" and "Attention"). Every block starts on a multiple of 64 bytes of the page.
- * Pure arithmetic, any thread.
+ * sum (NUMERICS.md, "KV" and "Attention"). Every block starts on a multiple of 64 bytes of the
+ * page. Pure arithmetic, any thread.
  */
 #ifndef HEARTH_KERNELS_KV_H
 #define HEARTH_KERNELS_KV_H
@@ -41,17 +41,20 @@ void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_k
                      uint32_t head_dim, bool f32);
 
 /* Bytes from the start of a page to K of (layer, head), [head_dim][32]. */
-static inline size_t kv_k_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head) {
+static inline size_t kv_k_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head)
+{
     return layer * kv->layer_bytes + head * kv->head_bytes;
 }
 
 /* Bytes from the start of a page to V of (layer, head), [32][head_dim]. */
-static inline size_t kv_v_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head) {
+static inline size_t kv_v_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head)
+{
     return layer * kv->layer_bytes + (kv->n_head_kv + head) * kv->head_bytes;
 }
 
 /* Pages that hold positions [0, n_positions). */
-static inline uint32_t kv_pages(uint32_t n_positions) {
+static inline uint32_t kv_pages(uint32_t n_positions)
+{
     return n_positions / KV_PAGE_POSITIONS + (n_positions % KV_PAGE_POSITIONS != 0);
 }
 

@@ -16,9 +16,9 @@ struct arena {
     struct chunk *chunks; /* the first one has room for small pieces */
 };
 
-static struct chunk *map_chunk(size_t bytes) {
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static struct chunk *map_chunk(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     if (bytes >= HUGE_BYTES)
@@ -29,9 +29,13 @@ static struct chunk *map_chunk(size_t bytes) {
     return chunk;
 }
 
-struct arena *arena_open(void) { return calloc(1, sizeof(struct arena)); }
+struct arena *arena_open(void)
+{
+    return calloc(1, sizeof(struct arena));
+}
 
-void arena_close(struct arena *arena) {
+void arena_close(struct arena *arena)
+{
     if (!arena)
         return;
     while (arena->chunks) {
@@ -42,7 +46,8 @@ void arena_close(struct arena *arena) {
     free(arena);
 }
 
-void *arena_alloc(struct arena *arena, size_t bytes) {
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
     if (bytes > SIZE_MAX / 2)
         return NULL;
     bytes = (bytes + 63) / 64 * 64;

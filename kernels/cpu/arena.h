@@ -9,7 +9,7 @@
 
 struct arena;
 
-struct arena *arena_open(void); /* NULL: no memory */
+struct arena *arena_open(void);        /* NULL: no memory */
 void arena_close(struct arena *arena); /* NULL is fine */
 
 /* Returns zeroed memory, or NULL. bytes may be 0. */

@@ -25,12 +25,14 @@ static const struct cpu_isa *const isas[] = {
     &cpu_isa_ref,
 };
 
-static int cpu_probe(char *err, size_t err_bytes) {
+static int cpu_probe(char *err, size_t err_bytes)
+{
     (void)err, (void)err_bytes;
     return 0;
 }
 
-static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes) {
+static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes)
+{
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         if (name && strcmp(name, isas[i]->name) != 0)
             continue;
@@ -39,10 +41,12 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
             return 0;
         }
     }
-    return fail(err, err_bytes, -ENOTSUP, "this processor cannot run the instruction set \"%s\"", name);
+    return fail(err, err_bytes, -ENOTSUP, "this processor cannot run the instruction set \"%s\"",
+                name);
 }
 
-static int check_model(const struct model *m, char *err, size_t err_bytes) {
+static int check_model(const struct model *m, char *err, size_t err_bytes)
+{
     if (m->rope != MODEL_ROPE_ADJACENT || m->layers[0].tensor[MODEL_ATTN_Q_BIAS].data ||
         m->layers[0].tensor[MODEL_ATTN_Q_NORM].data)
         return fail(err, err_bytes, -ENOTSUP, "the CPU backend does not run architecture %s yet",
@@ -50,7 +54,8 @@ static int check_model(const struct model *m, char *err, size_t err_bytes) {
     return 0;
 }
 
-static int check_limits(const struct backend_limits *l, char *err, size_t err_bytes) {
+static int check_limits(const struct backend_limits *l, char *err, size_t err_bytes)
+{
     if (l->rows == 0 || l->picks == 0 || l->pages == 0 || l->context == 0 ||
         l->context > MODEL_MAX_CONTEXT || l->rows > (1u << 20) || l->picks > l->rows)
         return fail(err, err_bytes, -EINVAL,
@@ -60,14 +65,16 @@ static int check_limits(const struct backend_limits *l, char *err, size_t err_by
     return 0;
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------
+ */
 
 struct repack_job {
     const struct cpu_matrix *matrix;
     uint32_t per_chunk;
 };
 
-static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker) {
+static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker)
+{
     (void)worker;
     const struct repack_job *job = arg;
     uint32_t begin = chunk * job->per_chunk;
@@ -75,7 +82,8 @@ static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker) {
         repack_group(job->matrix, g);
 }
 
-static int load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m) {
+static int load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
+{
     repack_init(m, file);
     if (!b->isa->packed)
         return 0;
@@ -89,7 +97,8 @@ static int load_matrix(struct backend *b, const struct model_tensor *file, struc
 }
 
 /* Copies a norm's weights: the file's may lie on any address. */
-static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret) {
+static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
+{
     float *copy = arena_alloc(b->arena, file->bytes);
     if (!copy)
         return -ENOMEM;
@@ -99,15 +108,16 @@ static int load_vector(struct backend *b, const struct model_tensor *file, const
     return 0;
 }
 
-static int load_layer(struct backend *b, uint32_t index) {
+static int load_layer(struct backend *b, uint32_t index)
+{
     struct cpu_layer *l = &b->layers[index];
     const struct model_tensor *t = b->model->layers[index].tensor;
     const struct {
         enum model_layer_tensor tensor;
         struct cpu_matrix *matrix;
     } matrices[] = {
-        {MODEL_ATTN_Q, &l->q},           {MODEL_ATTN_K, &l->k},     {MODEL_ATTN_V, &l->v},
-        {MODEL_ATTN_OUTPUT, &l->o},      {MODEL_FFN_GATE, &l->gate}, {MODEL_FFN_UP, &l->up},
+        {MODEL_ATTN_Q, &l->q},      {MODEL_ATTN_K, &l->k},      {MODEL_ATTN_V, &l->v},
+        {MODEL_ATTN_OUTPUT, &l->o}, {MODEL_FFN_GATE, &l->gate}, {MODEL_FFN_UP, &l->up},
         {MODEL_FFN_DOWN, &l->down},
     };
     int rc = 0;
@@ -118,7 +128,8 @@ static int load_layer(struct backend *b, uint32_t index) {
     return rc ? rc : load_vector(b, &t[MODEL_FFN_NORM], &l->ffn_norm);
 }
 
-static int load_weights(struct backend *b) {
+static int load_weights(struct backend *b)
+{
     const struct model *m = b->model;
     b->layers = arena_alloc(b->arena, m->n_layer * sizeof b->layers[0]);
     if (!b->layers)
@@ -145,10 +156,12 @@ static int load_weights(struct backend *b) {
     return 0;
 }
 
-/* ---- scratch ---------------------------------------------------------------------------------- */
+/* ---- scratch ----------------------------------------------------------------------------------
+ */
 
 /* Returns zeroed memory for count items; sets *failed instead of returning NULL to every caller. */
-static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed) {
+static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed)
+{
     void *memory = arena_alloc(b->arena, count * bytes);
     *failed |= !memory;
     b->scratch_bytes += count * bytes;
@@ -156,7 +169,8 @@ static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed
 }
 
 static void input_scratch(struct backend *b, struct cpu_input *x, size_t rows, uint32_t stride,
-                          bool *failed) {
+                          bool *failed)
+{
     /* Blocks of 32 may not divide a stride padded to 16. */
     stride = (stride + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
     x->stride = stride;
@@ -166,9 +180,13 @@ static void input_scratch(struct backend *b, struct cpu_input *x, size_t rows, u
     x->sum = scratch(b, rows * stride / CPU_BLOCK, sizeof(int32_t), failed);
 }
 
-static uint32_t padded(uint32_t n) { return (n + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK; }
+static uint32_t padded(uint32_t n)
+{
+    return (n + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
+}
 
-static void row_scratch(struct backend *b, bool *failed) {
+static void row_scratch(struct backend *b, bool *failed)
+{
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     size_t rows = b->limits.rows, picks = b->limits.picks;
@@ -193,7 +211,8 @@ static void row_scratch(struct backend *b, bool *failed) {
     input_scratch(b, &u->head, picks, u->embd, failed);
 }
 
-static int open_scratch(struct backend *b) {
+static int open_scratch(struct backend *b)
+{
     struct cpu_buffers *u = &b->buffers;
     size_t rows = b->limits.rows, threads = b->limits.threads;
     bool failed = false;
@@ -221,7 +240,8 @@ static int open_scratch(struct backend *b) {
 
 /* KV is reserved in full and committed by the first write to a page; what nobody uses costs
  * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
-static int open_kv(struct backend *b) {
+static int open_kv(struct backend *b)
+{
     kv_geometry_init(&b->kv, b->model);
     snprintf(b->numerics, sizeof b->numerics, "%s%s", model_numerics_id(b->model),
              b->kv.f32 ? "-kvf32" : "");
@@ -236,9 +256,11 @@ static int open_kv(struct backend *b) {
     return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------
+ */
 
-static void cpu_close(struct backend *b) {
+static void cpu_close(struct backend *b)
+{
     if (!b)
         return;
     for (uint32_t i = 0; b->buffers.pick && i < b->limits.threads; i++)
@@ -250,7 +272,8 @@ static void cpu_close(struct backend *b) {
     free(b);
 }
 
-static int open_parts(struct backend *b, char *err, size_t err_bytes) {
+static int open_parts(struct backend *b, char *err, size_t err_bytes)
+{
     int rc = pool_open(b->limits.threads, &b->pool);
     if (rc)
         return fail(err, err_bytes, rc, "cannot start %u threads: %s", b->limits.threads,
@@ -270,7 +293,8 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes) {
 }
 
 static int cpu_open(const struct model *model, const struct backend_limits *limits,
-                    struct backend **ret_backend, char *err, size_t err_bytes) {
+                    struct backend **ret_backend, char *err, size_t err_bytes)
+{
     const struct cpu_isa *isa = NULL;
     int rc = check_limits(limits, err, err_bytes);
     if (!rc)
@@ -297,7 +321,8 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
 }
 
 /* The CPU has nothing to overlap with: start does the pass, finish has nothing left to wait for. */
-static int cpu_start(struct backend *b, const struct pass *pass) {
+static int cpu_start(struct backend *b, const struct pass *pass)
+{
     int rc = cpu_pass_check(b, pass);
     if (rc)
         return rc;
@@ -305,12 +330,14 @@ static int cpu_start(struct backend *b, const struct pass *pass) {
     return 0;
 }
 
-static int cpu_finish(struct backend *b) {
+static int cpu_finish(struct backend *b)
+{
     (void)b;
     return 0;
 }
 
-static void cpu_release_page(struct backend *b, uint32_t page) {
+static void cpu_release_page(struct backend *b, uint32_t page)
+{
     const uintptr_t unit = 4096;
     uintptr_t begin = (uintptr_t)(b->kv_memory + page * b->kv.page_bytes);
     uintptr_t first = (begin + unit - 1) / unit * unit;
@@ -319,7 +346,8 @@ static void cpu_release_page(struct backend *b, uint32_t page) {
         madvise(b->kv_memory + (first - (uintptr_t)b->kv_memory), last - first, MADV_DONTNEED);
 }
 
-static void cpu_describe(const struct backend *b, struct backend_info *ret_info) {
+static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
+{
     *ret_info = (struct backend_info){
         .name = "cpu",
         .isa = b->isa->name,
@@ -332,7 +360,10 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
     };
 }
 
-static const char *cpu_error(const struct backend *b) { return b->error; }
+static const char *cpu_error(const struct backend *b)
+{
+    return b->error;
+}
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",

@@ -3,12 +3,14 @@
  * eight pairs of raw nibbles at most 30,480, so nothing saturates and the integer sum is exact. */
 #include "kernels/cpu/simd_tile.h"
 
-ALWAYS_INLINE __m256i load_32(const uint8_t *p) {
+ALWAYS_INLINE __m256i load_32(const uint8_t *p)
+{
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
 /* Four activations in every lane. */
-ALWAYS_INLINE __m256i four(const int8_t *q) {
+ALWAYS_INLINE __m256i four(const int8_t *q)
+{
     int32_t v;
     memcpy(&v, q, sizeof v);
     return _mm256_set1_epi32(v);
@@ -16,7 +18,8 @@ ALWAYS_INLINE __m256i four(const int8_t *q) {
 
 /* isum [rows][vectors] of one block; q is the block's first row. */
 ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m256i *isum,
-                              int vectors, int rows) {
+                              int vectors, int rows)
+{
     const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8(-128);
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
@@ -38,7 +41,8 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
 }
 
 ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q,
-                              const int32_t *start, __m256i *isum, int vectors, int rows) {
+                              const int32_t *start, __m256i *isum, int vectors, int rows)
+{
     const __m256i ones = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
@@ -69,7 +73,8 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     }
 }
 
-ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows) {
+ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
+{
     const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
     const int vectors = groups * PARTS;
@@ -99,7 +104,8 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
 }
 
 #define BLOCK_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t) {                                   \
+    static void type##_##groups##x##rows(const struct tile *t)                                     \
+    {                                                                                              \
         block_tile(t, QUANT_##type, groups, rows);                                                 \
     }
 TILE_SHAPES(BLOCK_TILE, Q8_0)

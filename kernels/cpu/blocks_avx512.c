@@ -3,12 +3,14 @@
  * times the block's sum of activations, so the integer sum is exact. */
 #include "kernels/cpu/simd_tile.h"
 
-ALWAYS_INLINE __m512i load_64(const uint8_t *p) {
+ALWAYS_INLINE __m512i load_64(const uint8_t *p)
+{
     return _mm512_loadu_si512((const void *)p);
 }
 
 /* Four activations in every lane. */
-ALWAYS_INLINE __m512i four(const int8_t *q) {
+ALWAYS_INLINE __m512i four(const int8_t *q)
+{
     int32_t v;
     memcpy(&v, q, sizeof v);
     return _mm512_set1_epi32(v);
@@ -16,7 +18,8 @@ ALWAYS_INLINE __m512i four(const int8_t *q) {
 
 /* isum [rows][groups] of one block of Q8_0. */
 ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
-                              int groups, int rows) {
+                              int groups, int rows)
+{
     UNROLL
     for (int j = 0; j < 8; j++) {
         UNROLL
@@ -25,14 +28,15 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
             __m512i w = load_64(at + j * 64);
             UNROLL
             for (int r = 0; r < rows; r++)
-                isum[r * groups + g] = _mm512_dpbusd_epi32(
-                    isum[r * groups + g], w, four(q + (size_t)r * t->stride + 4 * j));
+                isum[r * groups + g] = _mm512_dpbusd_epi32(isum[r * groups + g], w,
+                                                           four(q + (size_t)r * t->stride + 4 * j));
         }
     }
 }
 
 ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
-                              int groups, int rows) {
+                              int groups, int rows)
+{
     const __m512i nibble = _mm512_set1_epi8(15);
     UNROLL
     for (int j = 0; j < 4; j++) {
@@ -52,7 +56,8 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     }
 }
 
-ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows) {
+ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
+{
     const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
     const int32_t offset = type == QUANT_Q8_0 ? -128 : -8;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
@@ -75,8 +80,8 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
             block_q4_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
         UNROLL
         for (int g = 0; g < groups; g++) {
-            vf scale = v_load_f16(t->w + (size_t)g * t->group_bytes + t->n * quants +
-                                  b * REPACK_SCALES);
+            vf scale =
+                v_load_f16(t->w + (size_t)g * t->group_bytes + t->n * quants + b * REPACK_SCALES);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
@@ -89,7 +94,8 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
 }
 
 #define BLOCK_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t) {                                   \
+    static void type##_##groups##x##rows(const struct tile *t)                                     \
+    {                                                                                              \
         block_tile(t, QUANT_##type, groups, rows);                                                 \
     }
 TILE_SHAPES(BLOCK_TILE, Q8_0)

@@ -21,11 +21,11 @@
 struct pool;
 
 enum {
-    CPU_LANES = 16,     /* output rows of a group; buffers of outputs are padded to it */
-    CPU_SEGMENT = 256,  /* inputs of one chain of a product */
-    CPU_BLOCK = 32,     /* inputs of a quantized block */
-    CPU_SPLIT = 256,    /* positions of an attention split */
-    CPU_QUERIES = 8,    /* most queries (row, head) that attention takes together */
+    CPU_LANES = 16,    /* output rows of a group; buffers of outputs are padded to it */
+    CPU_SEGMENT = 256, /* inputs of one chain of a product */
+    CPU_BLOCK = 32,    /* inputs of a quantized block */
+    CPU_SPLIT = 256,   /* positions of an attention split */
+    CPU_QUERIES = 8,   /* most queries (row, head) that attention takes together */
     CPU_MAX_HEAD = MODEL_MAX_HEAD_DIM,
 };
 
@@ -40,11 +40,11 @@ struct cpu_matrix {
 
 /* Activations of some rows, as float and, where a quantized matrix reads them, as blocks. */
 struct cpu_input {
-    float *f;       /* [rows][stride] */
+    float *f; /* [rows][stride] */
     uint32_t stride;
-    int8_t *q;      /* [rows][stride] */
-    float *d;       /* [rows][stride / 32] scale of a block */
-    int32_t *sum;   /* [rows][stride / 32] sum of a block's q */
+    int8_t *q;    /* [rows][stride] */
+    float *d;     /* [rows][stride / 32] scale of a block */
+    int32_t *sum; /* [rows][stride / 32] sum of a block's q */
 };
 
 /* One product: rows [row0, row1) of the input, groups [group0, group1) of the matrix.
@@ -62,8 +62,8 @@ struct cpu_product {
 /* Up to CPU_QUERIES queries of one sequence and one KV head. */
 struct cpu_attend {
     const struct kv_geometry *kv;
-    const uint8_t *memory;   /* page 0 */
-    const uint32_t *pages;   /* of the sequence */
+    const uint8_t *memory; /* page 0 */
+    const uint32_t *pages; /* of the sequence */
     uint32_t layer, head_kv;
     float scale;
     uint32_t n;
@@ -123,23 +123,23 @@ struct cpu_layer {
 
 /* Buffers of one pass, rows = limits.rows, every stride padded to 16. */
 struct cpu_buffers {
-    float *x, *h;                    /* [rows][embd] residual: before and inside a layer */
-    struct cpu_input norm;           /* [rows][embd] norm output */
-    float *q, *k, *v;                /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
-    struct cpu_input attention;      /* [rows][heads * head_dim] */
-    float *gate, *up;                /* [rows][ff] */
-    struct cpu_input ffn;            /* [rows][ff] silu(gate) * up */
-    struct cpu_input head;           /* [picks][embd] norm of the rows with wants */
-    float *logits;                   /* [picks][vocab] */
-    float *cs, *sn;                  /* [rows][rope_dim] rotation of a row */
-    uint8_t *bad;                    /* [rows] an operation found the row not finite */
-    uint32_t *poisoned;              /* [rows] layer, or CPU_SOUND */
-    uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_SOUND */
-    uint32_t *next_position;         /* [rows] by sequence index, check of a pass */
-    uint32_t *wanted;                /* [picks] row of a pick */
-    uint32_t *tile;                  /* [rows + 1] first row of an attention tile */
-    float *attend_scratch;           /* [threads][CPU_ATTEND_SCRATCH] */
-    struct pick_scratch **pick;      /* [threads] */
+    float *x, *h;               /* [rows][embd] residual: before and inside a layer */
+    struct cpu_input norm;      /* [rows][embd] norm output */
+    float *q, *k, *v;           /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
+    struct cpu_input attention; /* [rows][heads * head_dim] */
+    float *gate, *up;           /* [rows][ff] */
+    struct cpu_input ffn;       /* [rows][ff] silu(gate) * up */
+    struct cpu_input head;      /* [picks][embd] norm of the rows with wants */
+    float *logits;              /* [picks][vocab] */
+    float *cs, *sn;             /* [rows][rope_dim] rotation of a row */
+    uint8_t *bad;               /* [rows] an operation found the row not finite */
+    uint32_t *poisoned;         /* [rows] layer, or CPU_SOUND */
+    uint32_t *first_poisoned;   /* [rows] by sequence index: a row, or CPU_SOUND */
+    uint32_t *next_position;    /* [rows] by sequence index, check of a pass */
+    uint32_t *wanted;           /* [picks] row of a pick */
+    uint32_t *tile;             /* [rows + 1] first row of an attention tile */
+    float *attend_scratch;      /* [threads][CPU_ATTEND_SCRATCH] */
+    struct pick_scratch **pick; /* [threads] */
     uint32_t embd, heads, heads_kv, ff, vocab; /* the strides */
 };
 
@@ -154,17 +154,17 @@ struct backend {
     uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved;
     struct cpu_layer *layers;
-    const float *output_norm; /* [n_embd] */
+    const float *output_norm;    /* [n_embd] */
     struct cpu_matrix embedding; /* packed only when tied */
     struct cpu_matrix head;      /* shares embedding.packed when tied */
     float *rope;                 /* tables, rope.h */
     struct cpu_buffers buffers;
-    struct arena *arena;         /* owns every buffer and every repacked weight */
+    struct arena *arena; /* owns every buffer and every repacked weight */
     size_t weight_bytes, scratch_bytes;
-    float scale;                 /* 1 / sqrt(head_dim) */
+    float scale; /* 1 / sqrt(head_dim) */
     uint32_t n_wanted, n_tiles, tile_rows;
     const struct pass *pass;
-    char numerics[32];           /* the id, with the KV type */
+    char numerics[32]; /* the id, with the KV type */
     char error[192];
 };
 

@@ -7,16 +7,19 @@
 #include <cpuid.h>
 
 /* By hand: clang 14 does not know the name "f16c". */
-static bool has_f16c(void) {
+static bool has_f16c(void)
+{
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
 
-static bool has_avx2(void) {
+static bool has_avx2(void)
+{
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
-static bool has_avx512(void) {
+static bool has_avx512(void)
+{
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");

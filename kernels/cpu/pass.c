@@ -1,5 +1,5 @@
-/* One pass over all layers: which operation runs on which rows, how it is shared out, and which rows
- * are poisoned. The order of operations is that of NUMERICS.md, "One pass". */
+/* One pass over all layers: which operation runs on which rows, how it is shared out, and which
+ * rows are poisoned. The order of operations is that of NUMERICS.md, "One pass". */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,10 +11,18 @@
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
 
-/* Below this much work a chunk costs more to hand over than to compute. Never changes a bit. */
-enum { CHUNK_MACS = 1 << 18, CHUNK_VALUES = 1 << 14, CHUNKS_PER_THREAD = 8 };
+/* Below this much work a chunk costs more to hand over than to compute, and a product more to share
+ * out than to finish: waking a thread takes tens of microseconds, and where the machine is busy a
+ * worker that lost its core holds its chunk for milliseconds. Never changes a bit. */
+enum {
+    CHUNK_MACS = 1 << 18,
+    SHARED_MACS = 3 << 18,
+    CHUNK_VALUES = 1 << 14,
+    CHUNKS_PER_THREAD = 8,
+};
 
-/* ---- sharing out ------------------------------------------------------------------------------ */
+/* ---- sharing out ------------------------------------------------------------------------------
+ */
 
 /* Items (rows, tiles) in equal chunks. */
 struct items {
@@ -23,7 +31,8 @@ struct items {
     uint32_t layer, n, per_chunk;
 };
 
-static void run_items(void *arg, uint32_t chunk, uint32_t worker) {
+static void run_items(void *arg, uint32_t chunk, uint32_t worker)
+{
     const struct items *items = arg;
     uint32_t begin = chunk * items->per_chunk;
     uint32_t end = items->n - begin < items->per_chunk ? items->n : begin + items->per_chunk;
@@ -32,7 +41,8 @@ static void run_items(void *arg, uint32_t chunk, uint32_t worker) {
 }
 
 /* Runs items 0 .. n - 1; `values` is the work of one. */
-static void share_items(struct items items, uint64_t values) {
+static void share_items(struct items items, uint64_t values)
+{
     uint32_t threads = pool_threads(items.b->pool);
     if (items.n == 0)
         return;
@@ -47,7 +57,8 @@ static void share_items(struct items items, uint64_t values) {
 }
 
 static void each_row(struct backend *b, uint32_t layer, uint64_t values,
-                     void (*run)(struct backend *, uint32_t, uint32_t, uint32_t)) {
+                     void (*run)(struct backend *, uint32_t, uint32_t, uint32_t))
+{
     share_items((struct items){b, run, layer, b->pass->n_rows, 0}, values);
 }
 
@@ -59,7 +70,8 @@ struct products {
     uint32_t end[3];       /* chunk after the part's last */
 };
 
-static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker) {
+static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker)
+{
     (void)worker;
     const struct products *job = arg;
     uint32_t i = 0;
@@ -68,42 +80,60 @@ static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker) {
     struct cpu_product part = job->part[i];
     uint32_t groups = part.group1;
     part.group0 = (chunk - (i > 0 ? job->end[i - 1] : 0)) * job->per_chunk[i];
-    part.group1 = groups - part.group0 < job->per_chunk[i] ? groups
-                                                           : part.group0 + job->per_chunk[i];
+    part.group1 =
+        groups - part.group0 < job->per_chunk[i] ? groups : part.group0 + job->per_chunk[i];
     job->isa->product(&part);
 }
 
 static struct cpu_product product(const struct cpu_matrix *matrix, const struct cpu_input *x,
-                                  uint32_t n_rows, float *y, uint32_t stride) {
-    return (struct cpu_product){.matrix = matrix, .x = x, .y = y, .stride = stride,
-                                .row1 = n_rows, .group1 = matrix->groups};
+                                  uint32_t n_rows, float *y, uint32_t stride)
+{
+    return (struct cpu_product){.matrix = matrix,
+                                .x = x,
+                                .y = y,
+                                .stride = stride,
+                                .row1 = n_rows,
+                                .group1 = matrix->groups};
 }
 
-static void multiply(struct backend *b, struct products *job, uint32_t n) {
+/* Multiply-adds of one group of a product. */
+static uint64_t group_macs(const struct cpu_product *part)
+{
+    return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
+}
+
+static void multiply(struct backend *b, struct products *job, uint32_t n)
+{
     uint32_t threads = pool_threads(b->pool), chunks = 0;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += group_macs(&job->part[i]) * job->part[i].group1;
+    if (threads == 1 || total < SHARED_MACS) {
+        for (uint32_t i = 0; i < n; i++)
+            b->isa->product(&job->part[i]);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         const struct cpu_product *part = &job->part[i];
-        uint32_t groups = part->group1, per = groups;
-        if (threads > 1) {
-            uint64_t macs = (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
-            uint64_t least = (CHUNK_MACS + macs - 1) / macs;
-            uint64_t even = groups / (threads * CHUNKS_PER_THREAD);
-            uint64_t want = ((least > even ? least : even) + 3) / 4 * 4;
-            per = want < groups ? (uint32_t)want : groups;
-        }
+        uint64_t least = CHUNK_MACS / group_macs(part) + 1;
+        uint64_t even = part->group1 / (threads * CHUNKS_PER_THREAD);
+        uint64_t want = ((least > even ? least : even) + 3) / 4 * 4;
+        uint32_t per = want < part->group1 ? (uint32_t)want : part->group1;
         job->per_chunk[i] = per;
-        chunks += (groups + per - 1) / per;
+        chunks += (part->group1 + per - 1) / per;
         job->end[i] = chunks;
     }
     job->isa = b->isa;
     pool_run(b->pool, run_product_chunk, job, chunks);
 }
 
-/* ---- poisoned rows ---------------------------------------------------------------------------- */
+/* ---- poisoned rows ----------------------------------------------------------------------------
+ */
 
 /* Rows marked bad, and later rows of their sequences, are poisoned at this layer; their residual
  * becomes 0, so that what is still computed for them stays tame. */
-static void poison_bad(struct backend *b, uint32_t layer) {
+static void poison_bad(struct backend *b, uint32_t layer)
+{
     struct cpu_buffers *u = &b->buffers;
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         uint32_t *first = &u->first_poisoned[b->pass->rows[r].sequence];
@@ -116,18 +146,22 @@ static void poison_bad(struct backend *b, uint32_t layer) {
     }
 }
 
-/* ---- operations on a row ---------------------------------------------------------------------- */
+/* ---- operations on a row ----------------------------------------------------------------------
+ */
 
-static void quantize(const struct backend *b, const struct cpu_input *x, uint32_t row, uint32_t n) {
+static void quantize(const struct backend *b, const struct cpu_input *x, uint32_t row, uint32_t n)
+{
     size_t at = (size_t)row * x->stride;
     b->isa->quantize(x->f + at, n, x->q + at, x->d + at / CPU_BLOCK, x->sum + at / CPU_BLOCK);
 }
 
-static bool quantized(const struct cpu_matrix *m) {
+static bool quantized(const struct cpu_matrix *m)
+{
     return m->file.type == QUANT_Q8_0 || m->file.type == QUANT_Q4_0;
 }
 
-static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)layer, (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct row *row = &b->pass->rows[r];
@@ -140,7 +174,8 @@ static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wo
     rope_row(b->rope, n, row->position, u->cs + (size_t)r * n, u->sn + (size_t)r * n);
 }
 
-static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct cpu_layer *l = &b->layers[layer];
@@ -151,12 +186,14 @@ static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_
         quantize(b, &u->norm, r, n);
 }
 
-static uint8_t *page_of(const struct backend *b, const struct row *row) {
+static uint8_t *page_of(const struct backend *b, const struct row *row)
+{
     const uint32_t *pages = b->pass->sequences[row->sequence].pages;
     return b->kv_memory + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes;
 }
 
-static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
@@ -173,12 +210,14 @@ static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t w
         b->isa->append(&b->kv, page_of(b, row), layer, row->position % KV_PAGE_POSITIONS, k, v);
 }
 
-static void attention_out_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void attention_out_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)layer, (void)worker;
     quantize(b, &b->buffers.attention, r, b->model->n_head * b->model->head_dim);
 }
 
-static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct cpu_layer *l = &b->layers[layer];
@@ -189,7 +228,8 @@ static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t
         quantize(b, &u->norm, r, n);
 }
 
-static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     uint32_t n = b->model->n_ff;
@@ -199,16 +239,19 @@ static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wor
         quantize(b, &u->ffn, r, n);
 }
 
-static void end_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker) {
+static void end_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+{
     (void)layer, (void)worker;
     struct cpu_buffers *u = &b->buffers;
     u->bad[r] = !b->isa->finite(u->x + (size_t)r * u->embd, b->model->n_embd);
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------
+ */
 
 /* A tile is a run of rows of one sequence; with the heads of one KV head it is one item. */
-static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker) {
+static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker)
+{
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     uint32_t tile = item / m->n_head_kv, head_kv = item % m->n_head_kv;
@@ -238,7 +281,8 @@ static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32
         b->isa->attend(&a);
 }
 
-static void find_tiles(struct backend *b) {
+static void find_tiles(struct backend *b)
+{
     const struct pass *pass = b->pass;
     uint32_t *tile = b->buffers.tile, n = 0;
     for (uint32_t r = 0; r < pass->n_rows; r++) {
@@ -250,7 +294,8 @@ static void find_tiles(struct backend *b) {
     b->n_tiles = n;
 }
 
-static void attend(struct backend *b, uint32_t layer) {
+static void attend(struct backend *b, uint32_t layer)
+{
     const struct model *m = b->model;
     uint64_t positions = 0;
     for (uint32_t r = 0; r < b->pass->n_rows; r++)
@@ -260,9 +305,11 @@ static void attend(struct backend *b, uint32_t layer) {
     share_items((struct items){b, attend_item, layer, n, 0}, values);
 }
 
-/* ---- layers and head -------------------------------------------------------------------------- */
+/* ---- layers and head --------------------------------------------------------------------------
+ */
 
-static void run_layer(struct backend *b, uint32_t layer) {
+static void run_layer(struct backend *b, uint32_t layer)
+{
     const struct cpu_layer *l = &b->layers[layer];
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
@@ -295,7 +342,8 @@ static void run_layer(struct backend *b, uint32_t layer) {
     poison_bad(b, layer);
 }
 
-static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker) {
+static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker)
+{
     (void)layer, (void)worker;
     struct cpu_buffers *u = &b->buffers;
     uint32_t n = b->model->n_embd;
@@ -305,7 +353,8 @@ static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_
         quantize(b, &u->head, i, n);
 }
 
-static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker) {
+static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker)
+{
     struct cpu_buffers *u = &b->buffers;
     uint32_t r = u->wanted[i], n_vocab = b->model->n_vocab;
     const struct row *row = &b->pass->rows[r];
@@ -326,7 +375,8 @@ static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t wor
                                     s->prompt_length, u->pick[worker], &result->pick);
 }
 
-static void run_head(struct backend *b) {
+static void run_head(struct backend *b)
+{
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     uint32_t n = b->n_wanted;
@@ -339,9 +389,11 @@ static void run_head(struct backend *b) {
     share_items((struct items){b, pick_row, m->n_layer, n, 0}, m->n_vocab);
 }
 
-/* ---- a pass ----------------------------------------------------------------------------------- */
+/* ---- a pass -----------------------------------------------------------------------------------
+ */
 
-static void begin_pass(struct backend *b) {
+static void begin_pass(struct backend *b)
+{
     const struct pass *pass = b->pass;
     struct cpu_buffers *u = &b->buffers;
     b->n_wanted = 0;
@@ -357,7 +409,8 @@ static void begin_pass(struct backend *b) {
     find_tiles(b);
 }
 
-static void report_poison(struct backend *b) {
+static void report_poison(struct backend *b)
+{
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         struct row_result *result = &b->pass->results[r];
         uint32_t layer = b->buffers.poisoned[r];
@@ -366,7 +419,8 @@ static void report_poison(struct backend *b) {
     }
 }
 
-void cpu_pass_run(struct backend *b, const struct pass *pass) {
+void cpu_pass_run(struct backend *b, const struct pass *pass)
+{
     uint32_t mode = pool_float_mode();
     b->pass = pass;
     begin_pass(b);
@@ -379,14 +433,16 @@ void cpu_pass_run(struct backend *b, const struct pass *pass) {
     pool_float_restore(mode);
 }
 
-static int refuse(struct backend *b, const char *what, uint32_t row) {
+static int refuse(struct backend *b, const char *what, uint32_t row)
+{
     snprintf(b->error, sizeof b->error, "pass refused: row %u: %s", row, what);
     return -EINVAL;
 }
 
 /* Pages [begin, end) of a sequence. */
 static bool pages_exist(const struct backend *b, const uint32_t *pages, uint32_t begin,
-                        uint32_t end) {
+                        uint32_t end)
+{
     for (uint32_t i = begin; i < end; i++) {
         if (pages[i] >= b->limits.pages)
             return false;
@@ -394,7 +450,8 @@ static bool pages_exist(const struct backend *b, const uint32_t *pages, uint32_t
     return true;
 }
 
-static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uint32_t *n_wanted) {
+static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uint32_t *n_wanted)
+{
     const struct row *row = &pass->rows[r];
     if (row->sequence >= pass->n_sequences)
         return refuse(b, "its sequence is not in the pass", r);
@@ -419,7 +476,8 @@ static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uin
     return 0;
 }
 
-int cpu_pass_check(struct backend *b, const struct pass *pass) {
+int cpu_pass_check(struct backend *b, const struct pass *pass)
+{
     uint32_t n_wanted = 0;
     if (pass->n_rows == 0 || pass->n_rows > b->limits.rows || pass->n_sequences > b->limits.rows)
         return refuse(b, "the pass has no rows, or more rows or sequences than the limit",

@@ -1,6 +1,5 @@
 #include "kernels/cpu/pool.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -16,17 +15,18 @@
 #endif
 
 /* Ordering, by label:
- * J1  caller, after filling the job: store `ticket`           pairs with J2
- * J2  claimer: acquire CAS on `ticket`                        a claim sees the job it belongs to
- * D1  claimer, after its chunk: fetch_add `done`              pairs with D2
- * D2  caller: load-acquire `done`                             the caller sees every chunk's result
- * W1  worker going to sleep: announce in `sleepers`, look at `ticket` and `stop` again, then wait on
- *     the value `wake` had before                             pairs with W2
- * W2  caller after J1: look at `sleepers`; bump and wake `wake`
- * C1  caller going to sleep: announce in `caller_waits`, look at `done` again, wait on it
- * C2  claimer of the last chunk after D1: look at `caller_waits`; wake `done`
- * W1 and W2, C1 and C2 are seq_cst on both sides (J1 and D1 too, for that): of two that announce and
- * then look, one sees the other. Operations rather than fences, which TSan does not know. */
+ *   J1  caller, after filling the job: store `ticket`
+ *   J2  claimer: CAS of `ticket`; pairs with J1: a claim sees the job it belongs to
+ *   D1  claimer, after its chunk: fetch_add `done`
+ *   D2  caller: load `done`; pairs with D1: the caller sees every chunk's result
+ *   W1  worker going to sleep: announce in `sleepers`, look at `ticket` and `stop` again, then
+ *       wait on the value that `wake` had before
+ *   W2  caller after J1: look at `sleepers`; bump and wake `wake`
+ *   C1  caller going to sleep: announce in `caller_waits`, look at `done` again, wait on it
+ *   C2  claimer of the last chunk after D1: look at `caller_waits`; wake `done`
+ *
+ * W1 and W2, C1 and C2 are seq_cst on both sides, and J1 and D1 too: of two that announce and then
+ * look, one sees the other. Operations rather than fences, which TSan does not know. */
 struct pool {
     /* High half: number of the job. Low half: chunks not yet claimed. A claim is a CAS of the whole
      * word, so a claimer that was preempted for long can only claim from the job it looked at. */
@@ -50,21 +50,25 @@ struct pool {
 
 enum { SPINS = 2000 }; /* pauses before sleeping: 20 to 80 us */
 
-static void relax(void) {
+static void relax(void)
+{
 #if defined(__x86_64__)
     _mm_pause();
 #endif
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
+static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+{
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void futex_wake(_Atomic uint32_t *word, int n) {
+static void futex_wake(_Atomic uint32_t *word, int n)
+{
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-uint32_t pool_float_mode(void) {
+uint32_t pool_float_mode(void)
+{
 #if defined(__x86_64__)
     uint32_t mode = _mm_getcsr();
     _mm_setcsr(0x1f80); /* all exceptions masked, nearest even, no FTZ, no DAZ */
@@ -74,7 +78,8 @@ uint32_t pool_float_mode(void) {
 #endif
 }
 
-void pool_float_restore(uint32_t mode) {
+void pool_float_restore(uint32_t mode)
+{
 #if defined(__x86_64__)
     _mm_setcsr(mode);
 #else
@@ -82,10 +87,14 @@ void pool_float_restore(uint32_t mode) {
 #endif
 }
 
-static uint32_t unclaimed(uint64_t ticket) { return (uint32_t)ticket; }
+static uint32_t unclaimed(uint64_t ticket)
+{
+    return (uint32_t)ticket;
+}
 
 /* Claims and runs chunks until none is left. */
-static void work(struct pool *pool, uint32_t worker) {
+static void work(struct pool *pool, uint32_t worker)
+{
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     while (unclaimed(ticket) > 0) {
         if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - 1,
@@ -93,18 +102,20 @@ static void work(struct pool *pool, uint32_t worker) {
             continue; /* J2 */
         uint32_t n = pool->n_chunks;
         pool->run(pool->arg, n - unclaimed(ticket), worker);
-        uint32_t done = atomic_fetch_add(&pool->done, 1) + 1; /* D1 */
+        uint32_t done = atomic_fetch_add(&pool->done, 1) + 1;             /* D1 */
         if (done == n && worker != 0 && atomic_load(&pool->caller_waits)) /* C2 */
             futex_wake(&pool->done, 1);
         ticket = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     }
 }
 
-static bool has_work(struct pool *pool) {
+static bool has_work(struct pool *pool)
+{
     return unclaimed(atomic_load(&pool->ticket)) > 0 || atomic_load(&pool->stop);
 }
 
-static void wait_for_work(struct pool *pool) {
+static void wait_for_work(struct pool *pool)
+{
     for (int i = 0; i < SPINS; i++) {
         if (has_work(pool))
             return;
@@ -117,7 +128,8 @@ static void wait_for_work(struct pool *pool) {
     atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
 }
 
-static void *worker_main(void *arg) {
+static void *worker_main(void *arg)
+{
     struct worker *worker = arg;
     struct pool *pool = worker->pool;
     pool_float_mode();
@@ -128,19 +140,22 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-static void wake_sleepers(struct pool *pool, uint32_t n) {
+static void wake_sleepers(struct pool *pool, uint32_t n)
+{
     if (atomic_load(&pool->sleepers) > 0) { /* W2 */
         atomic_fetch_add_explicit(&pool->wake, 1, memory_order_release);
         futex_wake(&pool->wake, n > INT_MAX ? INT_MAX : (int)n);
     }
 }
 
-static bool all_done(struct pool *pool, uint32_t *ret_done) {
+static bool all_done(struct pool *pool, uint32_t *ret_done)
+{
     *ret_done = atomic_load(&pool->done); /* D2 */
     return *ret_done == pool->n_chunks;
 }
 
-static void wait_for_others(struct pool *pool) {
+static void wait_for_others(struct pool *pool)
+{
     uint32_t done;
     for (int i = 0; i < SPINS; i++) {
         if (all_done(pool, &done))
@@ -153,7 +168,8 @@ static void wait_for_others(struct pool *pool) {
     atomic_store_explicit(&pool->caller_waits, 0, memory_order_relaxed);
 }
 
-void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks) {
+void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks)
+{
     if (n_chunks <= 1 || pool->threads == 1) {
         for (uint32_t i = 0; i < n_chunks; i++)
             run(arg, i, 0);
@@ -171,9 +187,13 @@ void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks) 
     wait_for_others(pool);
 }
 
-uint32_t pool_threads(const struct pool *pool) { return pool->threads; }
+uint32_t pool_threads(const struct pool *pool)
+{
+    return pool->threads;
+}
 
-static int start_worker(struct pool *pool, uint32_t index) {
+static int start_worker(struct pool *pool, uint32_t index)
+{
     struct worker *worker = &pool->workers[index - 1];
     worker->pool = pool;
     worker->index = index;
@@ -186,7 +206,8 @@ static int start_worker(struct pool *pool, uint32_t index) {
     return -rc;
 }
 
-int pool_open(uint32_t threads, struct pool **ret_pool) {
+int pool_open(uint32_t threads, struct pool **ret_pool)
+{
     if (threads == 0 || threads > 1024)
         return -EINVAL;
     size_t bytes = sizeof(struct pool) + (threads - 1) * sizeof(struct worker);
@@ -206,7 +227,8 @@ int pool_open(uint32_t threads, struct pool **ret_pool) {
     return 0;
 }
 
-void pool_close(struct pool *pool) {
+void pool_close(struct pool *pool)
+{
     if (!pool)
         return;
     atomic_store(&pool->stop, 1);

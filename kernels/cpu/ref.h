@@ -1,8 +1,8 @@
 /*
  * ref: the reference operations, split over ref_ops.c, ref_product.c and ref_attend.c. Plain C in
- * the order of kernels/NUMERICS.md, one statement per line of the page; slow on purpose. Any thread,
- * owns nothing. Other files reach them through cpu_isa_ref; SIMD files also use single ones where
- * there is nothing to gain.
+ * the order of kernels/NUMERICS.md, one statement per line of the page; slow on purpose. Any
+ * thread, owns nothing. Other files reach them through cpu_isa_ref; SIMD files also use single ones
+ * where there is nothing to gain.
  */
 #ifndef HEARTH_KERNELS_CPU_REF_H
 #define HEARTH_KERNELS_CPU_REF_H

@@ -6,27 +6,32 @@
 #include "kernels/num.h"
 
 /* Value i of the K or V of a page and head, exact. */
-static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i) {
+static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i)
+{
     if (a->kv->f32)
         return ((const float *)(const void *)values)[i];
     return num_f32_from_f16(((const uint16_t *)(const void *)values)[i]);
 }
 
-static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t) {
+static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
+{
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
 }
 
-static float key(const struct cpu_attend *a, uint32_t t, uint32_t d) {
+static float key(const struct cpu_attend *a, uint32_t t, uint32_t d)
+{
     return value(a, page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv),
                  d * KV_PAGE_POSITIONS + t % KV_PAGE_POSITIONS);
 }
 
-static float val(const struct cpu_attend *a, uint32_t t, uint32_t d) {
+static float val(const struct cpu_attend *a, uint32_t t, uint32_t d)
+{
     return value(a, page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv),
                  t % KV_PAGE_POSITIONS * a->kv->head_dim + d);
 }
 
-static float score(const struct cpu_attend *a, const float *q, uint32_t t) {
+static float score(const struct cpu_attend *a, const float *q, uint32_t t)
+{
     float acc = 0.0f;
     for (uint32_t d = 0; d < a->kv->head_dim; d++)
         acc = fmaf(q[d], key(a, t, d), acc);
@@ -35,7 +40,8 @@ static float score(const struct cpu_attend *a, const float *q, uint32_t t) {
 
 /* One split, positions [begin, end): its m, l and o [head_dim]. e [256] is scratch. */
 static void split(const struct cpu_attend *a, const float *q, uint32_t begin, uint32_t end,
-                  float *e, float *ret_m, float *ret_l, float *o) {
+                  float *e, float *ret_m, float *ret_l, float *o)
+{
     float m = -INFINITY;
     for (uint32_t t = begin; t < end; t++) {
         e[t - begin] = score(a, q, t);
@@ -58,7 +64,8 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
     *ret_l = l[0];
 }
 
-static void query(const struct cpu_attend *a, uint32_t i) {
+static void query(const struct cpu_attend *a, uint32_t i)
+{
     uint32_t n = a->position[i] + 1, head_dim = a->kv->head_dim;
     float *scores = a->scratch, *o = scores + CPU_SPLIT, *part = o + CPU_MAX_HEAD;
     float big_m, big_l, m, l;
@@ -79,7 +86,8 @@ static void query(const struct cpu_attend *a, uint32_t i) {
         a->out[i][d] = o[d] * r;
 }
 
-void ref_attend(const struct cpu_attend *a) {
+void ref_attend(const struct cpu_attend *a)
+{
     for (uint32_t i = 0; i < a->n; i++)
         query(a, i);
 }

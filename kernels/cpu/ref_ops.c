@@ -1,4 +1,5 @@
-/* NUMERICS.md, "RMSNorm", "Activations of a quantized matrix", "Rotary embedding", "KV", "One pass". */
+/* NUMERICS.md, "RMSNorm", "Activations of a quantized matrix", "Rotary embedding", "KV", "One
+ * pass". */
 #include "kernels/cpu/ref.h"
 
 #include <math.h>
@@ -6,7 +7,8 @@
 
 #include "kernels/num.h"
 
-void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y) {
+void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
+{
     float s[128] = {0};
     for (uint32_t i = 0; i < n; i++)
         s[i % 128] = fmaf(x[i], x[i], s[i % 128]);
@@ -21,7 +23,8 @@ void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y) {
 }
 
 /* rint of a value clamped to -127 .. 127; a NaN, whose block is not finite anyway, gives -127. */
-static int8_t round_clamped(float v) {
+static int8_t round_clamped(float v)
+{
     if (v >= 127.0f)
         return 127;
     if (!(v > -127.0f))
@@ -30,7 +33,8 @@ static int8_t round_clamped(float v) {
     return (int8_t)(t - 0x1.8p+23f);
 }
 
-static void quantize_block(const float *x, int8_t *q, float *d, int32_t *sum) {
+static void quantize_block(const float *x, int8_t *q, float *d, int32_t *sum)
+{
     uint32_t m = 0;
     for (int i = 0; i < CPU_BLOCK; i++) {
         uint32_t magnitude = num_bits(x[i]) & 0x7fffffffu;
@@ -51,12 +55,14 @@ static void quantize_block(const float *x, int8_t *q, float *d, int32_t *sum) {
     }
 }
 
-void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum) {
+void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum)
+{
     for (uint32_t b = 0; b < n / CPU_BLOCK; b++)
         quantize_block(x + b * CPU_BLOCK, q + b * CPU_BLOCK, d + b, sum + b);
 }
 
-void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn) {
+void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn)
+{
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         for (uint32_t i = 0; i < head_dim; i += 2) {
             float a = x[i], b = x[i + 1], c = cs[i], s = sn[i + 1];
@@ -66,14 +72,16 @@ void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, co
     }
 }
 
-bool ref_finite(const float *x, uint32_t n) {
+bool ref_finite(const float *x, uint32_t n)
+{
     bool all = true;
     for (uint32_t i = 0; i < n; i++)
         all &= (num_bits(x[i]) & 0x7fffffffu) < 0x7f800000u;
     return all;
 }
 
-bool ref_fits_f16(const float *x, uint32_t n) {
+bool ref_fits_f16(const float *x, uint32_t n)
+{
     bool all = true;
     for (uint32_t i = 0; i < n; i++)
         all &= (num_bits(x[i]) & 0x7fffffffu) < 0x477ff000u; /* 65520 rounds to infinity */
@@ -81,7 +89,8 @@ bool ref_fits_f16(const float *x, uint32_t n) {
 }
 
 /* Value i of K or V, rounded to the KV's type. */
-static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, float x) {
+static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, float x)
+{
     if (kv->f32)
         ((float *)(void *)values)[i] = x;
     else
@@ -89,7 +98,8 @@ static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, flo
 }
 
 void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                const float *k, const float *v) {
+                const float *k, const float *v)
+{
     for (uint32_t h = 0; h < kv->n_head_kv; h++) {
         uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
         for (uint32_t d = 0; d < kv->head_dim; d++) {
@@ -99,18 +109,23 @@ void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uin
     }
 }
 
-void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m) {
+void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m)
+{
     for (uint32_t i = 0; i < n; i++)
         m[i] = num_silu(g[i]) * u[i];
 }
 
-bool ref_canonical_logits(float *x, uint32_t n) {
+bool ref_canonical_logits(float *x, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++)
         x[i] = x[i] + 0.0f;
     return ref_finite(x, n);
 }
 
-static bool always(void) { return true; }
+static bool always(void)
+{
+    return true;
+}
 
 const struct cpu_isa cpu_isa_ref = {
     .name = "ref",

@@ -9,13 +9,15 @@
 /* A block of Q8_0: f16 scale, 32 int8. Of Q4_0: f16 scale, 16 bytes of nibbles. */
 enum { Q8_0_BYTES = 34, Q4_0_BYTES = 18 };
 
-static float load_f16(const uint8_t *p) {
+static float load_f16(const uint8_t *p)
+{
     uint16_t h;
     memcpy(&h, p, sizeof h);
     return num_f32_from_f16(h);
 }
 
-static float float_weight(uint32_t type, const uint8_t *row, uint32_t i) {
+static float float_weight(uint32_t type, const uint8_t *row, uint32_t i)
+{
     uint16_t h;
     float f;
     switch (type) {
@@ -31,21 +33,27 @@ static float float_weight(uint32_t type, const uint8_t *row, uint32_t i) {
 }
 
 /* Integer weight i (0..31) of block b, and the scale of the block. */
-static int32_t block_weight(uint32_t type, const uint8_t *row, uint32_t b, uint32_t i) {
+static int32_t block_weight(uint32_t type, const uint8_t *row, uint32_t b, uint32_t i)
+{
     if (type == QUANT_Q8_0)
         return (int8_t)row[(size_t)b * Q8_0_BYTES + 2 + i];
     uint8_t byte = row[(size_t)b * Q4_0_BYTES + 2 + i % 16];
     return (i < 16 ? byte & 15 : byte >> 4) - 8;
 }
 
-static float block_scale(uint32_t type, const uint8_t *row, uint32_t b) {
+static float block_scale(uint32_t type, const uint8_t *row, uint32_t b)
+{
     return load_f16(row + (size_t)b * (type == QUANT_Q8_0 ? Q8_0_BYTES : Q4_0_BYTES));
 }
 
-static bool quantized(uint32_t type) { return type == QUANT_Q8_0 || type == QUANT_Q4_0; }
+static bool quantized(uint32_t type)
+{
+    return type == QUANT_Q8_0 || type == QUANT_Q4_0;
+}
 
 static float float_segment(uint32_t type, const uint8_t *row, const float *x, uint32_t begin,
-                           uint32_t end) {
+                           uint32_t end)
+{
     float acc = 0.0f;
     for (uint32_t i = begin; i < end; i++)
         acc = fmaf(float_weight(type, row, i), x[i], acc);
@@ -53,7 +61,8 @@ static float float_segment(uint32_t type, const uint8_t *row, const float *x, ui
 }
 
 static float block_segment(uint32_t type, const uint8_t *row, const int8_t *q, const float *d,
-                           uint32_t begin, uint32_t end) {
+                           uint32_t begin, uint32_t end)
+{
     float acc = 0.0f;
     for (uint32_t b = begin / CPU_BLOCK; b < end / CPU_BLOCK; b++) {
         int32_t isum = 0;
@@ -64,7 +73,8 @@ static float block_segment(uint32_t type, const uint8_t *row, const int8_t *q, c
     return acc;
 }
 
-static float output(const struct cpu_product *p, uint32_t r, uint32_t o) {
+static float output(const struct cpu_product *p, uint32_t r, uint32_t o)
+{
     const struct model_tensor *t = &p->matrix->file;
     const struct cpu_input *x = p->x;
     const uint8_t *row = t->data + o * t->row_bytes;
@@ -72,9 +82,9 @@ static float output(const struct cpu_product *p, uint32_t r, uint32_t o) {
     float y = 0.0f;
     for (uint32_t begin = 0; begin < t->cols; begin += CPU_SEGMENT) {
         uint32_t end = t->cols - begin < CPU_SEGMENT ? t->cols : begin + CPU_SEGMENT;
-        float seg = quantized(t->type) ? block_segment(t->type, row, x->q + at,
-                                                       x->d + at / CPU_BLOCK, begin, end)
-                                       : float_segment(t->type, row, x->f + at, begin, end);
+        float seg = quantized(t->type)
+                        ? block_segment(t->type, row, x->q + at, x->d + at / CPU_BLOCK, begin, end)
+                        : float_segment(t->type, row, x->f + at, begin, end);
         y = begin == 0 ? seg : y + seg;
     }
     if (p->residual)
@@ -82,7 +92,8 @@ static float output(const struct cpu_product *p, uint32_t r, uint32_t o) {
     return y;
 }
 
-void ref_product(const struct cpu_product *p) {
+void ref_product(const struct cpu_product *p)
+{
     uint32_t end = p->group1 * CPU_LANES;
     for (uint32_t r = p->row0; r < p->row1; r++) {
         for (uint32_t o = p->group0 * CPU_LANES; o < end; o++)
@@ -90,7 +101,8 @@ void ref_product(const struct cpu_product *p) {
     }
 }
 
-void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x) {
+void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x)
+{
     const uint8_t *data = t->data + row * t->row_bytes;
     for (uint32_t i = 0; i < t->cols; i++) {
         if (quantized(t->type))

@@ -6,15 +6,23 @@
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 
-static bool is_quantized(uint32_t type) { return quant_find(type)->quantized; }
+static bool is_quantized(uint32_t type)
+{
+    return quant_find(type)->quantized;
+}
 
-static uint32_t value_bytes(uint32_t type) { return quant_find(type)->block_bytes; }
+static uint32_t value_bytes(uint32_t type)
+{
+    return quant_find(type)->block_bytes;
+}
 
-static uint32_t block_quants(uint32_t type) {
+static uint32_t block_quants(uint32_t type)
+{
     return type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
 }
 
-void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file) {
+void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file)
+{
     matrix->file = *file;
     matrix->packed = NULL;
     matrix->groups = (file->rows + CPU_LANES - 1) / CPU_LANES;
@@ -24,12 +32,14 @@ void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file) {
     matrix->group_bytes = (bytes + 63) / 64 * 64;
 }
 
-size_t repack_bytes(const struct cpu_matrix *matrix) {
+size_t repack_bytes(const struct cpu_matrix *matrix)
+{
     return matrix->groups * matrix->group_bytes;
 }
 
 /* Where the quants of block b and its scales lie in a group. */
-static size_t quants_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_scales) {
+static size_t quants_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_scales)
+{
     uint32_t blocks = m->file.cols / CPU_BLOCK, quants = block_quants(m->file.type);
     uint32_t segment = b / SEGMENT_BLOCKS, in = b % SEGMENT_BLOCKS;
     uint32_t left = blocks - segment * SEGMENT_BLOCKS;
@@ -40,15 +50,16 @@ static size_t quants_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_scal
 }
 
 /* Output lanes are the inner loop: memory is written in order, from 16 rows read in order. */
-static void pack_f32(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes) {
+static void pack_f32(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes)
+{
     for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 4) {
         for (uint32_t lane = 0; lane < lanes; lane++)
             memcpy(to + lane * 4, rows + lane * m->file.row_bytes + (size_t)i * 4, 4);
     }
 }
 
-static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
-                      uint32_t lanes) {
+static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes)
+{
     for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 2) {
         for (uint32_t lane = 0; lane < lanes; lane++)
             memcpy(to + lane * 2, rows + lane * m->file.row_bytes + (size_t)i * 2, 2);
@@ -56,7 +67,8 @@ static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *ro
 }
 
 static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
-                        uint32_t lanes) {
+                        uint32_t lanes)
+{
     uint32_t bytes = value_bytes(m->file.type);
     uint32_t quads = block_quants(m->file.type) / (CPU_LANES * 4);
     uint32_t flip = m->file.type == QUANT_Q8_0 ? 0x80808080u : 0;
@@ -75,7 +87,8 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *
     }
 }
 
-void repack_group(const struct cpu_matrix *m, uint32_t group) {
+void repack_group(const struct cpu_matrix *m, uint32_t group)
+{
     uint8_t *to = m->packed + group * m->group_bytes;
     const uint8_t *rows = m->file.data + (uint64_t)group * CPU_LANES * m->file.row_bytes;
     uint32_t left = m->file.rows - group * CPU_LANES;
@@ -88,7 +101,8 @@ void repack_group(const struct cpu_matrix *m, uint32_t group) {
         pack_half(m, to, rows, lanes);
 }
 
-static void unpack_blocks(const struct cpu_matrix *m, const uint8_t *from, uint32_t lane, float *x) {
+static void unpack_blocks(const struct cpu_matrix *m, const uint8_t *from, uint32_t lane, float *x)
+{
     for (uint32_t i = 0; i < m->file.cols; i++) {
         size_t scales, quants = quants_at(m, i / CPU_BLOCK, &scales);
         uint32_t k = i % CPU_BLOCK;
@@ -105,7 +119,8 @@ static void unpack_blocks(const struct cpu_matrix *m, const uint8_t *from, uint3
     }
 }
 
-void repack_row(const struct cpu_matrix *m, uint32_t row, float *x) {
+void repack_row(const struct cpu_matrix *m, uint32_t row, float *x)
+{
     const uint8_t *from = m->packed + row / CPU_LANES * m->group_bytes;
     uint32_t lane = row % CPU_LANES;
     if (is_quantized(m->file.type)) {

@@ -10,12 +10,14 @@
 #define HALF_PI_LO 0x1.3198a2e037073p-69
 
 /* Nearest integer of |x| < 2^51, ties to even, by the rounding of one addition. */
-static double nearest(double x) {
+static double nearest(double x)
+{
     return (x + 0x1.8p+52) - 0x1.8p+52;
 }
 
 /* ln x for a normal positive f32: x = 2^e m, m in [2/3, 4/3), ln m = 2 atanh((m-1)/(m+1)). */
-static double ln(float x) {
+static double ln(float x)
+{
     double m = x, e = 0.0;
     while (m >= 4.0 / 3.0) {
         m = m * 0.5;
@@ -32,7 +34,8 @@ static double ln(float x) {
 }
 
 /* e^x, |x| < 700: x = n ln 2 + r, Taylor series of r to r^17. */
-static double exponential(double x) {
+static double exponential(double x)
+{
     double n = nearest(x / LN2_HI);
     double r = fma(n, -LN2_LO, fma(n, -LN2_HI, x)), sum = 1.0;
     for (int k = 17; k >= 1; k--)
@@ -44,7 +47,8 @@ static double exponential(double x) {
 }
 
 /* cos and sin of 0 <= a < 2^25: quarter turns off, Taylor series to r^19. */
-static void turn(double a, float *ret_cos, float *ret_sin) {
+static void turn(double a, float *ret_cos, float *ret_sin)
+{
     double n = nearest(a / (HALF_PI_HI + HALF_PI_MID));
     double r = fma(n, -HALF_PI_LO, fma(n, -HALF_PI_MID, fma(n, -HALF_PI_HI, a)));
     double rr = r * r, c = 1.0, s = 1.0;
@@ -54,21 +58,38 @@ static void turn(double a, float *ret_cos, float *ret_sin) {
     }
     s = s * r;
     switch ((int64_t)n & 3) {
-    case 0: *ret_cos = (float)c; *ret_sin = (float)s; break;
-    case 1: *ret_cos = (float)-s; *ret_sin = (float)c; break;
-    case 2: *ret_cos = (float)-c; *ret_sin = (float)-s; break;
-    default: *ret_cos = (float)s; *ret_sin = (float)-c; break;
+    case 0:
+        *ret_cos = (float)c;
+        *ret_sin = (float)s;
+        break;
+    case 1:
+        *ret_cos = (float)-s;
+        *ret_sin = (float)c;
+        break;
+    case 2:
+        *ret_cos = (float)-c;
+        *ret_sin = (float)-s;
+        break;
+    default:
+        *ret_cos = (float)s;
+        *ret_sin = (float)-c;
+        break;
     }
 }
 
-static uint32_t high_entries(uint32_t context) { return context / ROPE_LOW + 1; }
+static uint32_t high_entries(uint32_t context)
+{
+    return context / ROPE_LOW + 1;
+}
 
-size_t rope_table_floats(uint32_t rope_dim, uint32_t context) {
+size_t rope_table_floats(uint32_t rope_dim, uint32_t context)
+{
     return (size_t)rope_dim * (ROPE_LOW + high_entries(context));
 }
 
 /* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base) {
+void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base)
+{
     double ln_base = ln(base);
     for (uint32_t i = 0; i < rope_dim / 2; i++) {
         double theta = exponential(-(double)(2 * i) / (double)rope_dim * ln_base);
@@ -80,7 +101,8 @@ void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base) {
     }
 }
 
-void rope_row(const float *table, uint32_t rope_dim, uint32_t position, float *cs, float *sn) {
+void rope_row(const float *table, uint32_t rope_dim, uint32_t position, float *cs, float *sn)
+{
     const float *low = table + (size_t)(position % ROPE_LOW) * rope_dim;
     const float *high = table + ((size_t)ROPE_LOW + position / ROPE_LOW) * rope_dim;
     for (uint32_t i = 0; i < rope_dim; i += 2) {

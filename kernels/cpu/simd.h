@@ -25,18 +25,18 @@
 
 /* A tile: some groups of 16 outputs by some rows of the input, over one segment of it. */
 struct tile {
-    const uint8_t *w;      /* the segment in the first group */
-    size_t group_bytes;    /* from a group to the next */
-    const float *x;        /* float types: [rows][stride] from the segment's first input */
-    const int8_t *q;       /* quantized types: the same as blocks */
-    const float *d;        /* [rows][stride / 32] */
-    const int32_t *sum;    /* [rows][stride / 32] */
+    const uint8_t *w;   /* the segment in the first group */
+    size_t group_bytes; /* from a group to the next */
+    const float *x;     /* float types: [rows][stride] from the segment's first input */
+    const int8_t *q;    /* quantized types: the same as blocks */
+    const float *d;     /* [rows][stride / 32] */
+    const int32_t *sum; /* [rows][stride / 32] */
     size_t stride;
     uint32_t n;            /* inputs of the segment, or blocks */
     float *y;              /* [rows][y_stride], from the first group's first output */
     const float *residual; /* like y; only with the last segment, else NULL */
     size_t y_stride;
-    bool first;            /* the first segment: y is set, not added to */
+    bool first; /* the first segment: y is set, not added to */
 };
 
 typedef void tile_run(const struct tile *tile);
@@ -45,8 +45,8 @@ enum { TILE_ROWS = 6 };
 
 /* The tiles of a type: run[i][r - 1] does 1 << i groups by r rows; NULL where there is none. */
 struct tile_set {
-    uint32_t max_rows;           /* most rows of a tile */
-    uint32_t groups[TILE_ROWS];  /* by rows - 1: log2 of the groups that fill the registers best */
+    uint32_t max_rows;          /* most rows of a tile */
+    uint32_t groups[TILE_ROWS]; /* by rows - 1: log2 of the groups that fill the registers best */
     tile_run *run[3][TILE_ROWS];
 };
 

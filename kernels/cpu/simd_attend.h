@@ -26,18 +26,21 @@ struct running {
     float m[CPU_QUERIES], l[CPU_QUERIES];
 };
 
-static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t) {
+static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
+{
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
 }
 
 /* VEC values of K or V from value i on. */
-ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, bool f32) {
+ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, bool f32)
+{
     return f32 ? v_load((const float *)(const void *)values + i) : v_load_f16(values + 2 * i);
 }
 
 /* Scores of a page for queries [i, i + n) into e[slot..]. */
 ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct query *query,
-                              uint32_t i, uint32_t slot, int n, bool f32) {
+                              uint32_t i, uint32_t slot, int n, bool f32)
+{
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
     for (int j = 0; j < n * PAGE_VECTORS; j++)
@@ -68,7 +71,8 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
 
 /* Scores of positions [begin, end), whole pages, for queries from `first` on. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct query *query, uint32_t first,
-                         uint32_t begin, uint32_t end, bool f32) {
+                         uint32_t begin, uint32_t end, bool f32)
+{
     for (uint32_t t = begin; t < end; t += KV_PAGE_POSITIONS) {
         const uint8_t *k = page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv);
         uint32_t i = first;
@@ -84,7 +88,8 @@ ALWAYS_INLINE void score(const struct cpu_attend *a, struct query *query, uint32
 }
 
 /* e [n] scores -> weights exp(s - m); returns m and l. Lanes past n weigh 0. */
-static float soften(float *e, uint32_t n, float *ret_l) {
+static float soften(float *e, uint32_t n, float *ret_l)
+{
     uint32_t i = 0, pages = (n + KV_PAGE_POSITIONS - 1) / KV_PAGE_POSITIONS;
     vf m = v_set1(-__builtin_inff());
     for (; i + VEC <= n; i += VEC)
@@ -117,7 +122,8 @@ static float soften(float *e, uint32_t n, float *ret_l) {
 /* o += e * V over positions [t, end) of a split that begins at `begin`, for `n` queries and `width`
  * vectors of dimensions from d on. */
 ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                            uint32_t t, uint32_t end, uint32_t d, int n, int width, bool f32) {
+                            uint32_t t, uint32_t end, uint32_t d, int n, int width, bool f32)
+{
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
@@ -148,7 +154,8 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uin
 
 /* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                               uint32_t t, uint32_t end, int n, bool f32) {
+                               uint32_t t, uint32_t end, int n, bool f32)
+{
     uint32_t d = 0, head_dim = a->kv->head_dim;
     for (; d + 3 * VEC < head_dim; d += 4 * VEC)
         sum_part(a, query, begin, t, end, d, n, 4, f32);
@@ -161,7 +168,8 @@ ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct query *query, 
 /* Weighted sums of a split for queries from `first` on, query i over its own `terms[i]` positions:
  * the positions that all have in common first, then each one's rest. */
 ALWAYS_INLINE void sum(const struct cpu_attend *a, struct query *query, uint32_t first,
-                       uint32_t begin, const uint32_t *terms, bool f32) {
+                       uint32_t begin, const uint32_t *terms, bool f32)
+{
     uint32_t common = begin + terms[first], i = first; /* positions ascend: the first has least */
     for (uint32_t j = first; j < a->n; j++)
         memset(query[j].part, 0, sizeof query[j].part);
@@ -180,7 +188,8 @@ ALWAYS_INLINE void sum(const struct cpu_attend *a, struct query *query, uint32_t
 }
 
 static void merge(struct query *query, struct running *run, uint32_t i, float m, float l,
-                  uint32_t head_dim) {
+                  uint32_t head_dim)
+{
     float max = run->m[i] > m ? run->m[i] : m;
     float ea = num_exp(run->m[i] - max);
     float eb = num_exp(m - max);
@@ -193,7 +202,8 @@ static void merge(struct query *query, struct running *run, uint32_t i, float m,
 }
 
 ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
-                                struct running *run, uint32_t begin, bool f32) {
+                                struct running *run, uint32_t begin, bool f32)
+{
     uint32_t terms[CPU_QUERIES] = {0}, first = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t n = a->position[i] + 1;
@@ -217,17 +227,20 @@ ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
     }
 }
 
-static void splits_f16(const struct cpu_attend *a, struct query *query, struct running *run) {
+static void splits_f16(const struct cpu_attend *a, struct query *query, struct running *run)
+{
     for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
         attend_split(a, query, run, begin, false);
 }
 
-static void splits_f32(const struct cpu_attend *a, struct query *query, struct running *run) {
+static void splits_f32(const struct cpu_attend *a, struct query *query, struct running *run)
+{
     for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
         attend_split(a, query, run, begin, true);
 }
 
-void SIMD(simd_attend)(const struct cpu_attend *a) {
+void SIMD(simd_attend)(const struct cpu_attend *a)
+{
     struct query *query = (struct query *)(void *)a->scratch;
     struct running run;
     if (a->kv->f32)

@@ -9,7 +9,8 @@
 
 enum { NORM_VECTORS = 128 / VEC };
 
-static float sum_of_squares(const float *x, uint32_t n) {
+static float sum_of_squares(const float *x, uint32_t n)
+{
     vf s[NORM_VECTORS];
     UNROLL
     for (int j = 0; j < NORM_VECTORS; j++)
@@ -44,7 +45,8 @@ static float sum_of_squares(const float *x, uint32_t n) {
 #endif
 }
 
-void SIMD(simd_norm)(const float *x, const float *w, uint32_t n, float eps, float *y) {
+void SIMD(simd_norm)(const float *x, const float *w, uint32_t n, float eps, float *y)
+{
     float mean = sum_of_squares(x, n) / (float)n;
     vf r = v_set1(1.0f / sqrtf(mean + eps));
     uint32_t i = 0;
@@ -57,7 +59,8 @@ void SIMD(simd_norm)(const float *x, const float *w, uint32_t n, float eps, floa
 }
 
 /* q [32] = rint(x * f) clamped, returns their sum. */
-static int32_t round_block(const float *x, float f, int8_t *q) {
+static int32_t round_block(const float *x, float f, int8_t *q)
+{
 #if defined(__AVX512F__)
     __m512i low = _mm512_set1_epi32(-127), high = _mm512_set1_epi32(127), sum = vi_zero();
     for (int i = 0; i < 32; i += 16) {
@@ -74,7 +77,8 @@ static int32_t round_block(const float *x, float f, int8_t *q) {
         v[i] = _mm256_min_epi32(_mm256_max_epi32(v[i], low), high);
     }
     /* The packs work on halves of 128 bits: the permutation puts the dwords back in order. */
-    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)q, bytes);
     __m256i sum = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
@@ -84,7 +88,8 @@ static int32_t round_block(const float *x, float f, int8_t *q) {
 #endif
 }
 
-void SIMD(simd_quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum) {
+void SIMD(simd_quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum)
+{
     for (uint32_t b = 0; b < n / CPU_BLOCK; b++, x += CPU_BLOCK, q += CPU_BLOCK) {
         vi m = vi_zero();
         UNROLL
@@ -103,7 +108,8 @@ void SIMD(simd_quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_
 }
 
 void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                       const float *sn) {
+                       const float *sn)
+{
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         uint32_t i = 0;
         for (; i + 8 <= head_dim; i += 8) {
@@ -119,7 +125,8 @@ void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float 
     }
 }
 
-static uint32_t largest_magnitude(const float *x, uint32_t n) {
+static uint32_t largest_magnitude(const float *x, uint32_t n)
+{
     vi m = vi_zero();
     uint32_t i = 0;
     for (; i + VEC <= n; i += VEC)
@@ -129,16 +136,19 @@ static uint32_t largest_magnitude(const float *x, uint32_t n) {
     return vi_reduce_max(m);
 }
 
-bool SIMD(simd_finite)(const float *x, uint32_t n) {
+bool SIMD(simd_finite)(const float *x, uint32_t n)
+{
     return largest_magnitude(x, n) < 0x7f800000u;
 }
 
-bool SIMD(simd_fits_f16)(const float *x, uint32_t n) {
+bool SIMD(simd_fits_f16)(const float *x, uint32_t n)
+{
     return largest_magnitude(x, n) < 0x477ff000u; /* 65520 rounds to infinity */
 }
 
 static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                       const float *k, const float *v) {
+                       const float *k, const float *v)
+{
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
         float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
         float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
@@ -149,7 +159,8 @@ static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t lay
 }
 
 void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                       const float *k, const float *v) {
+                       const float *k, const float *v)
+{
     if (kv->f32) {
         append_f32(kv, page, layer, slot, k, v);
         return;
@@ -174,11 +185,13 @@ void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t lay
     }
 }
 
-ALWAYS_INLINE vf silu_mul(vf g, vf u) {
+ALWAYS_INLINE vf silu_mul(vf g, vf u)
+{
     return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(g)))), u);
 }
 
-void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m) {
+void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m)
+{
     uint32_t i = 0;
     for (; i + VEC <= n; i += VEC)
         v_store(m + i, silu_mul(v_load(g + i), v_load(u + i)));
@@ -186,7 +199,8 @@ void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m) {
         v_store_part(m + i, silu_mul(v_load_part(g + i, n - i), v_load_part(u + i, n - i)), n - i);
 }
 
-bool SIMD(simd_canonical_logits)(float *x, uint32_t n) {
+bool SIMD(simd_canonical_logits)(float *x, uint32_t n)
+{
     vi m = vi_zero();
     uint32_t i = 0;
     for (; i + VEC <= n; i += VEC) {

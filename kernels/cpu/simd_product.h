@@ -9,7 +9,8 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simd_tile.h"
 
-ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i) {
+ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i)
+{
     switch (type) {
     case QUANT_F32:
         return v_load((const float *)(const void *)w + i);
@@ -20,7 +21,8 @@ ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i) {
     }
 }
 
-ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, int rows) {
+ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, int rows)
+{
     vf acc[MAX_ACC];
     const int vectors = groups * PARTS;
     UNROLL
@@ -45,7 +47,8 @@ ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, i
 }
 
 #define FLOAT_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t) {                                   \
+    static void type##_##groups##x##rows(const struct tile *t)                                     \
+    {                                                                                              \
         float_tile(t, QUANT_##type, groups, rows);                                                 \
     }
 #define FLOAT_TILES(type)                                                                          \
@@ -56,7 +59,8 @@ FLOAT_TILES(F32);
 FLOAT_TILES(F16);
 FLOAT_TILES(BF16);
 
-static const struct tile_set *tiles_of(uint32_t type) {
+static const struct tile_set *tiles_of(uint32_t type)
+{
     switch (type) {
     case QUANT_F32:
         return &tiles_F32;
@@ -73,7 +77,8 @@ static const struct tile_set *tiles_of(uint32_t type) {
 
 /* Rows [row0, row1) of one segment, in tiles of at most max_rows. */
 static void run_rows(const struct cpu_product *p, const struct tile_set *set, struct tile tile,
-                     size_t input, uint32_t groups_log, uint32_t max_rows) {
+                     size_t input, uint32_t groups_log, uint32_t max_rows)
+{
     const struct cpu_input *x = p->x;
     const float *residual = tile.residual;
     float *y = tile.y;
@@ -92,7 +97,8 @@ static void run_rows(const struct cpu_product *p, const struct tile_set *set, st
 
 /* 1 << groups_log groups from `group` on, all segments. */
 static void run_groups(const struct cpu_product *p, const struct tile_set *set, uint32_t group,
-                       uint32_t groups_log, uint32_t max_rows) {
+                       uint32_t groups_log, uint32_t max_rows)
+{
     const struct cpu_matrix *m = p->matrix;
     uint32_t cols = m->file.cols;
     bool blocks = quant_find(m->file.type)->quantized;
@@ -115,7 +121,8 @@ static void run_groups(const struct cpu_product *p, const struct tile_set *set, 
     }
 }
 
-void SIMD(simd_product)(const struct cpu_product *p) {
+void SIMD(simd_product)(const struct cpu_product *p)
+{
     const struct tile_set *set = tiles_of(p->matrix->file.type);
     uint32_t n = p->row1 - p->row0;
     uint32_t tiles = (n + set->max_rows - 1) / set->max_rows;

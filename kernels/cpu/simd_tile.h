@@ -15,7 +15,8 @@ enum {
 };
 
 /* Bytes of a whole segment in a group. */
-ALWAYS_INLINE size_t segment_size(uint32_t type) {
+ALWAYS_INLINE size_t segment_size(uint32_t type)
+{
     switch (type) {
     case QUANT_F32:
         return (size_t)CPU_SEGMENT * CPU_LANES * 4;
@@ -29,7 +30,8 @@ ALWAYS_INLINE size_t segment_size(uint32_t type) {
 }
 
 /* y = seg, or y = y + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
-ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows) {
+ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
+{
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
@@ -45,12 +47,14 @@ ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int ro
     }
 }
 
-/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. */
+/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two.
+ */
 #if defined(__AVX512F__)
 #define TILE_SHAPES(shape, type)                                                                   \
     shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 1, 5)      \
-    shape(type, 1, 6) shape(type, 2, 1) shape(type, 2, 2) shape(type, 2, 3) shape(type, 2, 4)      \
-    shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 1) shape(type, 4, 2) shape(type, 4, 3)
+        shape(type, 1, 6) shape(type, 2, 1) shape(type, 2, 2) shape(type, 2, 3) shape(type, 2, 4)  \
+            shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 1) shape(type, 4, 2)                \
+                shape(type, 4, 3)
 #define TILE_SET(type)                                                                             \
     {                                                                                              \
         .max_rows = 6, .groups = {2, 2, 2, 1, 1, 1},                                               \
@@ -61,11 +65,12 @@ ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int ro
 #else
 #define TILE_SHAPES(shape, type)                                                                   \
     shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 2, 1)      \
-    shape(type, 2, 2) shape(type, 4, 1)
+        shape(type, 2, 2) shape(type, 4, 1)
 #define TILE_SET(type)                                                                             \
     {                                                                                              \
         .max_rows = 4, .groups = {2, 1, 0, 0},                                                     \
-        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4}, {type##_2x1, type##_2x2},        \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4},                                  \
+                {type##_2x1, type##_2x2},                                                          \
                 {type##_4x1}},                                                                     \
     }
 #endif

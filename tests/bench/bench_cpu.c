@@ -1,10 +1,11 @@
 /* bench_cpu: tokens per second of the CPU backend in process, as JSON lines.
  *
- *   bench_cpu MODEL.gguf [-p PROMPT] [-n TOKENS] [-b SLOTS] [-t THREADS,THREADS..] [-i ISA] [-r RUNS]
+ *   bench_cpu MODEL.gguf [-p PROMPT] [-n TOKENS] [-b SLOTS] [-t THREADS,THREADS..] [-i ISA] [-r
+ * RUNS]
  *
  * For every number of threads: prefill of PROMPT tokens in one pass, and decoding of TOKENS picks
- * behind a prompt of PROMPT tokens, SLOTS sequences together. The median of RUNS runs. Beside it the
- * rate at which one plain pass of the same threads reads a buffer as large as the weights. */
+ * behind a prompt of PROMPT tokens, SLOTS sequences together. The median of RUNS runs. Beside it
+ * the rate at which one plain pass of the same threads reads a buffer as large as the weights. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,69 +28,80 @@ struct options {
     uint32_t threads[8], n_threads;
 };
 
-static double seconds(void) {
+static double seconds(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void die(const char *what, const char *why) {
+static void die(const char *what, const char *why)
+{
     fprintf(stderr, "bench_cpu: %s: %s\n", what, why);
     exit(1);
 }
 
-static int ascending(const void *a, const void *b) {
+static int ascending(const void *a, const void *b)
+{
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *x, uint32_t n) {
+static double median(double *x, uint32_t n)
+{
     qsort(x, n, sizeof *x, ascending);
     return x[n / 2];
 }
 
-/* ---- reading a buffer ------------------------------------------------------------------------- */
+/* ---- reading a buffer -------------------------------------------------------------------------
+ */
+
+/* Eight words: the compiler makes of it what registers the machine has. */
+typedef uint64_t wide __attribute__((vector_size(64)));
 
 struct reading {
-    const uint64_t *words;
-    size_t n; /* words of a chunk */
-    uint64_t sum[64];
+    const wide *data;
+    size_t n; /* of a chunk */
+    wide sum[64];
 };
 
-static void read_chunk(void *arg, uint32_t chunk, uint32_t worker) {
+static void read_chunk(void *arg, uint32_t chunk, uint32_t worker)
+{
     struct reading *r = arg;
-    const uint64_t *w = r->words + chunk * r->n;
-    uint64_t s[8] = {0};
-    for (size_t i = 0; i + 8 <= r->n; i += 8) {
-        for (int j = 0; j < 8; j++)
-            s[j] += w[i + (size_t)j];
+    const wide *data = r->data + chunk * r->n;
+    wide a = {0}, b = {0};
+    for (size_t i = 0; i + 2 <= r->n; i += 2) {
+        a += data[i];
+        b += data[i + 1];
     }
-    for (int j = 0; j < 8; j++)
-        r->sum[worker % 64] += s[j];
+    r->sum[worker % 64] += a + b;
 }
 
-static double read_gb_s(size_t bytes, uint32_t threads) {
+static double read_gb_s(size_t bytes, uint32_t threads)
+{
     struct pool *pool;
-    struct reading r = {.n = bytes / 8 / 64};
-    uint64_t *words = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!words || pool_open(threads, &pool))
+    struct reading r = {.n = bytes / sizeof(wide) / 64};
+    wide *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    int repeats = 1 + (int)((1u << 26) / (bytes + 1));
+    if (!data || pool_open(threads, &pool))
         die("reading", "no memory");
-    memset(words, 1, bytes);
-    r.words = words;
+    memset(data, 1, bytes);
+    r.data = data;
     double best = 1e9;
     for (int i = 0; i < 7; i++) {
         double begin = seconds();
-        for (int k = 0; k < 1 + (1 << 24) / (int)(bytes / 16 + 1); k++)
+        for (int k = 0; k < repeats; k++)
             pool_run(pool, read_chunk, &r, 64);
-        double per = (seconds() - begin) / (1 + (1 << 24) / (int)(bytes / 16 + 1));
+        double per = (seconds() - begin) / repeats;
         best = per < best ? per : best;
     }
     pool_close(pool);
-    free(words);
+    free(data);
     return (double)bytes / best / 1e9;
 }
 
-/* ---- passes ----------------------------------------------------------------------------------- */
+/* ---- passes -----------------------------------------------------------------------------------
+ */
 
 struct bench {
     const struct options *o;
@@ -103,7 +115,8 @@ struct bench {
     struct row_result *results;
 };
 
-static void run(struct bench *b, uint32_t n_rows, uint32_t n_sequences) {
+static void run(struct bench *b, uint32_t n_rows, uint32_t n_sequences)
+{
     struct pass pass = {PASS_CANONICAL, n_rows, b->rows, b->sequences, b->results, n_sequences};
     if (backend_cpu.start(b->backend, &pass) || backend_cpu.finish(b->backend))
         die("pass", backend_cpu.error(b->backend));
@@ -113,7 +126,8 @@ static void run(struct bench *b, uint32_t n_rows, uint32_t n_sequences) {
     }
 }
 
-static double prefill(struct bench *b, uint32_t slot) {
+static double prefill(struct bench *b, uint32_t slot)
+{
     for (uint32_t i = 0; i < b->o->prompt; i++)
         b->rows[i] = (struct row){slot, i, b->tokens[slot * b->length + i], 0};
     b->rows[b->o->prompt - 1].wants = ROW_PICK;
@@ -123,7 +137,8 @@ static double prefill(struct bench *b, uint32_t slot) {
     return seconds() - begin;
 }
 
-static double decode(struct bench *b) {
+static double decode(struct bench *b)
+{
     double begin = seconds();
     for (uint32_t i = 0; i < b->o->tokens; i++) {
         uint32_t position = b->o->prompt + i;
@@ -136,7 +151,8 @@ static double decode(struct bench *b) {
     return seconds() - begin;
 }
 
-static void report(struct bench *b, const char *work, double tok_s, uint32_t threads) {
+static void report(struct bench *b, const char *work, double tok_s, uint32_t threads)
+{
     struct backend_info info;
     backend_cpu.describe(b->backend, &info);
     double bytes = (double)b->model->tensor_bytes;
@@ -155,11 +171,16 @@ static void report(struct bench *b, const char *work, double tok_s, uint32_t thr
     fflush(stdout);
 }
 
-static void measure(struct bench *b, uint32_t threads) {
+static void measure(struct bench *b, uint32_t threads)
+{
     const struct options *o = b->o;
     uint32_t rows = o->prompt > o->slots ? o->prompt : o->slots;
-    struct backend_limits limits = {.rows = rows, .picks = o->slots, .pages = o->slots * b->per_slot,
-                                    .context = b->length, .threads = threads, .isa = o->isa};
+    struct backend_limits limits = {.rows = rows,
+                                    .picks = o->slots,
+                                    .pages = o->slots * b->per_slot,
+                                    .context = b->length,
+                                    .threads = threads,
+                                    .isa = o->isa};
     char err[256];
     if (backend_cpu.open(b->model, &limits, &b->backend, err, sizeof err))
         die("open", err);
@@ -179,7 +200,8 @@ static void measure(struct bench *b, uint32_t threads) {
     backend_cpu.close(b->backend);
 }
 
-static void prepare(struct bench *b) {
+static void prepare(struct bench *b)
+{
     const struct options *o = b->o;
     b->length = o->prompt + o->tokens + 1;
     b->per_slot = kv_pages(b->length);
@@ -202,24 +224,36 @@ static void prepare(struct bench *b) {
                                                  b->tokens + s * b->length, o->prompt, &b->params};
 }
 
-static void parse(int argc, char **argv, struct options *o) {
-    *o = (struct options){.prompt = 16, .tokens = 128, .slots = 1, .runs = 5, .threads = {1, 2},
-                          .n_threads = 2};
+static void parse(int argc, char **argv, struct options *o)
+{
+    *o = (struct options){
+        .prompt = 16, .tokens = 128, .slots = 1, .runs = 5, .threads = {1, 2}, .n_threads = 2};
     int c;
     while ((c = getopt(argc, argv, "p:n:b:t:i:r:")) != -1) {
         uint32_t value = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         switch (c) {
-        case 'p': o->prompt = value; break;
-        case 'n': o->tokens = value; break;
-        case 'b': o->slots = value; break;
-        case 'r': o->runs = value; break;
-        case 'i': o->isa = optarg; break;
+        case 'p':
+            o->prompt = value;
+            break;
+        case 'n':
+            o->tokens = value;
+            break;
+        case 'b':
+            o->slots = value;
+            break;
+        case 'r':
+            o->runs = value;
+            break;
+        case 'i':
+            o->isa = optarg;
+            break;
         case 't':
             o->n_threads = 0;
             for (char *t = strtok(optarg, ","); t && o->n_threads < 8; t = strtok(NULL, ","))
                 o->threads[o->n_threads++] = (uint32_t)strtoul(t, NULL, 10);
             break;
-        default: exit(64);
+        default:
+            exit(64);
         }
     }
     if (optind >= argc || !o->prompt || !o->tokens || !o->slots || o->slots > MAX_SLOTS ||
@@ -229,7 +263,8 @@ static void parse(int argc, char **argv, struct options *o) {
     o->path = argv[optind];
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     struct options o;
     struct gguf *gguf;
     struct model *model;

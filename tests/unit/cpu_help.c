@@ -8,21 +8,24 @@
 
 #include "kernels/num.h"
 
-uint64_t help_random(uint64_t *state) {
+uint64_t help_random(uint64_t *state)
+{
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
 }
 
-float help_normal(uint64_t *state) {
+float help_normal(uint64_t *state)
+{
     float sum = 0;
     for (int i = 0; i < 4; i++)
         sum += (float)(help_random(state) >> 40) * 0x1p-24f - 0.5f;
     return sum * 1.7320508f;
 }
 
-static float one(uint64_t *state, enum help_kind kind) {
+static float one(uint64_t *state, enum help_kind kind)
+{
     uint64_t r = help_random(state);
     float x = help_normal(state);
     switch (kind) {
@@ -41,12 +44,14 @@ static float one(uint64_t *state, enum help_kind kind) {
     }
 }
 
-void help_fill(uint64_t *state, enum help_kind kind, float *x, size_t n) {
+void help_fill(uint64_t *state, enum help_kind kind, float *x, size_t n)
+{
     for (size_t i = 0; i < n; i++)
         x[i] = one(state, kind);
 }
 
-void *help_memory(size_t bytes) {
+void *help_memory(size_t bytes)
+{
     bytes = (bytes + 127) / 64 * 64;
     void *memory = aligned_alloc(64, bytes);
     ck_assert_ptr_nonnull(memory);
@@ -54,7 +59,8 @@ void *help_memory(size_t bytes) {
     return memory;
 }
 
-int help_isas(const struct cpu_isa *isas[2]) {
+int help_isas(const struct cpu_isa *isas[2])
+{
     int n = 0;
 #if defined(__x86_64__)
     if (cpu_isa_avx2.usable())
@@ -67,7 +73,8 @@ int help_isas(const struct cpu_isa *isas[2]) {
     return n;
 }
 
-size_t help_differs(const float *a, const float *b, size_t n) {
+size_t help_differs(const float *a, const float *b, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         if (num_bits(a[i]) != num_bits(b[i]))
             return i;
@@ -75,36 +82,44 @@ size_t help_differs(const float *a, const float *b, size_t n) {
     return n;
 }
 
-static void open_model(struct help_model *m, int rc, const char *err) {
+static void open_model(struct help_model *m, int rc, const char *err)
+{
     char text[256] = "";
     ck_assert_msg(rc == 0, "%s", err);
     rc = model_open(m->gguf, &m->model, text, sizeof text);
     ck_assert_msg(rc == 0, "%s", text);
 }
 
-void help_model_tiny(struct help_model *m, const struct tiny_model *shape) {
+void help_model_tiny(struct help_model *m, const struct tiny_model *shape)
+{
     size_t bytes;
     char err[256] = "";
     m->file = tiny_model_file(shape, &bytes);
     open_model(m, gguf_open_memory(m->file, bytes, &m->gguf, err, sizeof err), err);
 }
 
-void help_model_file(struct help_model *m, const char *path) {
+void help_model_file(struct help_model *m, const char *path)
+{
     char err[256] = "";
     m->file = NULL;
     open_model(m, gguf_open(path, &m->gguf, err, sizeof err), err);
 }
 
-void help_model_close(struct help_model *m) {
+void help_model_close(struct help_model *m)
+{
     model_close(m->model);
     gguf_close(m->gguf);
     free(m->file);
 }
 
 struct backend *help_backend(const struct help_model *m, const char *isa, uint32_t threads,
-                             uint32_t rows, uint32_t pages) {
-    struct backend_limits limits = {.rows = rows, .picks = rows, .pages = pages,
-                                    .context = m->model->n_context, .threads = threads,
+                             uint32_t rows, uint32_t pages)
+{
+    struct backend_limits limits = {.rows = rows,
+                                    .picks = rows,
+                                    .pages = pages,
+                                    .context = m->model->n_context,
+                                    .threads = threads,
                                     .isa = isa};
     struct backend *b;
     char err[256] = "";
@@ -113,7 +128,8 @@ struct backend *help_backend(const struct help_model *m, const char *isa, uint32
     return b;
 }
 
-const char *help_testdata(const char *name) {
+const char *help_testdata(const char *name)
+{
     static char path[4096];
     const char *folder = getenv("HEARTH_TESTDATA");
     if (!folder || !folder[0])
@@ -122,14 +138,16 @@ const char *help_testdata(const char *name) {
     return path;
 }
 
-void help_pass(struct backend *b, const struct pass *pass) {
+void help_pass(struct backend *b, const struct pass *pass)
+{
     int rc = backend_cpu.start(b, pass);
     ck_assert_msg(rc == 0, "%s", backend_cpu.error(b));
     ck_assert_int_eq(backend_cpu.finish(b), 0);
 }
 
 void help_logits(struct backend *b, const struct model *m, const uint32_t *tokens, uint32_t n,
-                 uint32_t chunk, const uint32_t *pages, float *logits) {
+                 uint32_t chunk, const uint32_t *pages, float *logits)
+{
     struct pass_sequence sequence = {.pages = pages};
     struct row *rows = calloc(n, sizeof *rows);
     struct row_result *results = calloc(n, sizeof *results);

@@ -14,7 +14,8 @@
 #include "kernels/model.h"
 #include "tests/unit/tiny_model.h"
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------
+ */
 
 uint64_t help_random(uint64_t *state);
 float help_normal(uint64_t *state); /* about -3.5 .. 3.5 */
@@ -39,7 +40,8 @@ int help_isas(const struct cpu_isa *isas[2]);
 /* Index of the first float whose bits differ, or n. */
 size_t help_differs(const float *a, const float *b, size_t n);
 
-/* ---- a model with a backend ------------------------------------------------------------------- */
+/* ---- a model with a backend -------------------------------------------------------------------
+ */
 
 struct help_model {
     uint8_t *file; /* NULL when it was opened from a path */

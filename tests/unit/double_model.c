@@ -23,14 +23,16 @@ struct double_model {
     double *x, *norm, *q, *out, *gate, *up, *logits;
 };
 
-static double *numbers(size_t n) {
+static double *numbers(size_t n)
+{
     double *p = calloc(n, sizeof *p);
     if (!p)
         abort();
     return p;
 }
 
-static struct weights load(const struct model_tensor *t) {
+static struct weights load(const struct model_tensor *t)
+{
     struct weights w = {NULL, t->rows, t->cols};
     if (!t->data)
         return w;
@@ -45,7 +47,8 @@ static struct weights load(const struct model_tensor *t) {
     return w;
 }
 
-struct double_model *double_model_open(const struct model *m, uint32_t context, bool kv_f16) {
+struct double_model *double_model_open(const struct model *m, uint32_t context, bool kv_f16)
+{
     struct double_model *d = calloc(1, sizeof *d);
     size_t kv = (size_t)m->n_head_kv * m->head_dim, q = (size_t)m->n_head * m->head_dim;
     if (!d)
@@ -74,7 +77,8 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     return d;
 }
 
-void double_model_close(struct double_model *d) {
+void double_model_close(struct double_model *d)
+{
     for (uint32_t l = 0; l < d->m->n_layer; l++) {
         for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             free(d->layers[l][t].w);
@@ -88,7 +92,8 @@ void double_model_close(struct double_model *d) {
     free(d);
 }
 
-static void multiply(const struct weights *w, const double *x, double *y) {
+static void multiply(const struct weights *w, const double *x, double *y)
+{
     for (uint32_t r = 0; r < w->rows; r++) {
         double sum = 0;
         for (uint32_t c = 0; c < w->cols; c++)
@@ -98,7 +103,8 @@ static void multiply(const struct weights *w, const double *x, double *y) {
 }
 
 static void rmsnorm(const struct double_model *d, const struct weights *w, const double *x,
-                    double *y) {
+                    double *y)
+{
     double sum = 0;
     for (uint32_t i = 0; i < w->cols; i++)
         sum += x[i] * x[i];
@@ -107,7 +113,8 @@ static void rmsnorm(const struct double_model *d, const struct weights *w, const
         y[i] = x[i] * r * w->w[i];
 }
 
-static void rotate(const struct model *m, double *x, uint32_t heads, uint32_t position) {
+static void rotate(const struct model *m, double *x, uint32_t heads, uint32_t position)
+{
     for (uint32_t h = 0; h < heads; h++, x += m->head_dim) {
         for (uint32_t i = 0; i < m->head_dim; i += 2) {
             double a = position * pow((double)m->rope_base, -(double)i / m->head_dim);
@@ -118,7 +125,8 @@ static void rotate(const struct model *m, double *x, uint32_t heads, uint32_t po
     }
 }
 
-static void attend(struct double_model *d, const double *keys, const double *values) {
+static void attend(struct double_model *d, const double *keys, const double *values)
+{
     const struct model *m = d->m;
     size_t kv = (size_t)m->n_head_kv * m->head_dim;
     double *e = numbers(d->position + 1);
@@ -146,12 +154,14 @@ static void attend(struct double_model *d, const double *keys, const double *val
     free(e);
 }
 
-static void add(double *x, const double *y, uint32_t n) {
+static void add(double *x, const double *y, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++)
         x[i] += y[i];
 }
 
-static void run_layer(struct double_model *d, uint32_t l) {
+static void run_layer(struct double_model *d, uint32_t l)
+{
     const struct model *m = d->m;
     const struct weights *w = d->layers[l];
     size_t kv = (size_t)m->n_head_kv * m->head_dim;
@@ -178,7 +188,8 @@ static void run_layer(struct double_model *d, uint32_t l) {
     add(d->x, d->norm, m->n_embd);
 }
 
-const double *double_model_step(struct double_model *d, uint32_t token) {
+const double *double_model_step(struct double_model *d, uint32_t token)
+{
     const struct weights *embedding = &d->global[MODEL_TOKEN_EMBD];
     memcpy(d->x, embedding->w + (size_t)token * embedding->cols, embedding->cols * sizeof *d->x);
     for (uint32_t l = 0; l < d->m->n_layer; l++)

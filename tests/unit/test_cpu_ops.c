@@ -9,12 +9,13 @@
 #include "kernels/num.h"
 #include "tests/unit/cpu_help.h"
 
-static const uint32_t sizes[] = {1,  2,  7,  8,   9,   15,  16,  17,  31,  32,  33,  63,  64, 65,
-                                 96, 100, 127, 128, 129, 172, 255, 256, 288, 576, 1000, 2048};
+static const uint32_t sizes[] = {1,  2,  7,   8,   9,   15,  16,  17,  31,  32,  33,  63,   64,
+                                 65, 96, 100, 127, 128, 129, 172, 255, 256, 288, 576, 1000, 2048};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = 2048 };
 
 /* Memory that ends right behind the array, so that a sanitizer sees what runs over. */
-static float *exact(const float *x, size_t n) {
+static float *exact(const float *x, size_t n)
+{
     float *copy = malloc(n * sizeof(float));
     ck_assert_ptr_nonnull(copy);
     if (x)
@@ -35,16 +36,19 @@ static float *exact(const float *x, size_t n) {
                       (double)(a)[at_ < (n) ? at_ : 0]);                                           \
     } while (0)
 
-START_TEST(norm_equals_reference) {
+START_TEST(norm_equals_reference)
+{
     uint64_t seed = 1;
     float x[MOST], w[MOST];
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (int kind = 0; kind < HELP_KINDS; kind++) {
             for (int s = 0; s < N_SIZES; s++) {
                 uint32_t n = sizes[s];
                 help_fill(&seed, (enum help_kind)kind, x, n);
                 help_fill(&seed, HELP_NORMAL, w, n);
-                float *xe = exact(x, n), *we = exact(w, n), *a = exact(NULL, n), *b = exact(NULL, n);
+                float *xe = exact(x, n), *we = exact(w, n), *a = exact(NULL, n),
+                      *b = exact(NULL, n);
                 float eps = s % 2 ? 1e-5f : 1e-30f;
                 ref_norm(xe, we, n, eps, a);
                 isa->norm(xe, we, n, eps, b);
@@ -56,12 +60,14 @@ START_TEST(norm_equals_reference) {
 }
 END_TEST
 
-START_TEST(quantize_equals_reference) {
+START_TEST(quantize_equals_reference)
+{
     uint64_t seed = 2;
     float x[MOST], d[2][MOST / 32];
     int8_t q[2][MOST];
     int32_t sum[2][MOST / 32];
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (int round = 0; round < 40; round++) {
             int kind = round % HELP_KINDS;
             uint32_t n = 32 * (1 + (uint32_t)round);
@@ -77,7 +83,8 @@ START_TEST(quantize_equals_reference) {
 END_TEST
 
 /* Halves round to even, and the ends of the range are reached, not passed. */
-START_TEST(quantize_rounds_to_even_and_clamps) {
+START_TEST(quantize_rounds_to_even_and_clamps)
+{
     const struct cpu_isa *isas[3] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
@@ -94,7 +101,8 @@ START_TEST(quantize_rounds_to_even_and_clamps) {
 }
 END_TEST
 
-START_TEST(quantize_never_loses_a_value_that_is_not_finite) {
+START_TEST(quantize_never_loses_a_value_that_is_not_finite)
+{
     const struct cpu_isa *isas[3] = {&cpu_isa_ref};
     const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
     int n = 1 + help_isas(isas + 1);
@@ -111,11 +119,13 @@ START_TEST(quantize_never_loses_a_value_that_is_not_finite) {
 }
 END_TEST
 
-START_TEST(rotate_equals_reference) {
+START_TEST(rotate_equals_reference)
+{
     uint64_t seed = 3;
     const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 24, 32, 64, 80, 128, 256};
     float x[1024], cs[256], sn[256], table[256 * 260];
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             uint32_t dim = dims[s], n = 4 * dim;
             rope_build(table, dim, 512, 10000);
@@ -134,7 +144,8 @@ START_TEST(rotate_equals_reference) {
 END_TEST
 
 /* The tables are right to the last bits of f32, at any position. */
-START_TEST(rope_is_accurate) {
+START_TEST(rope_is_accurate)
+{
     const uint32_t positions[] = {0, 1, 2, 255, 256, 257, 511, 4095, 32767, 131071};
     const float bases[] = {10000.0f, 500000.0f, 1000000.0f, 1.0f, 123.456f};
     enum { DIM = 64, CONTEXT = 131072 };
@@ -156,7 +167,8 @@ START_TEST(rope_is_accurate) {
 }
 END_TEST
 
-START_TEST(limits_are_seen_in_every_lane) {
+START_TEST(limits_are_seen_in_every_lane)
+{
     const struct cpu_isa *isas[3] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
@@ -179,7 +191,8 @@ START_TEST(limits_are_seen_in_every_lane) {
 }
 END_TEST
 
-START_TEST(canonical_logits_have_no_negative_zero) {
+START_TEST(canonical_logits_have_no_negative_zero)
+{
     const struct cpu_isa *isas[3] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
@@ -193,10 +206,12 @@ START_TEST(canonical_logits_have_no_negative_zero) {
 }
 END_TEST
 
-START_TEST(silu_equals_reference) {
+START_TEST(silu_equals_reference)
+{
     uint64_t seed = 4;
     float g[MOST], u[MOST];
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (int kind = 0; kind < HELP_KINDS; kind++) {
             for (int s = 0; s < N_SIZES; s++) {
                 uint32_t n = sizes[s];
@@ -204,7 +219,8 @@ START_TEST(silu_equals_reference) {
                 help_fill(&seed, s % 2 ? HELP_NORMAL : (enum help_kind)kind, u, n);
                 for (uint32_t i = 0; i < n; i += 5)
                     g[i] = g[i] * 40.0f; /* both ends of exp */
-                float *ge = exact(g, n), *ue = exact(u, n), *a = exact(NULL, n), *b = exact(NULL, n);
+                float *ge = exact(g, n), *ue = exact(u, n), *a = exact(NULL, n),
+                      *b = exact(NULL, n);
                 ref_silu_mul(ge, ue, n, a);
                 isa->silu_mul(ge, ue, n, b);
                 ASSERT_SAME(a, b, n, isa, kind);
@@ -215,7 +231,8 @@ START_TEST(silu_equals_reference) {
 }
 END_TEST
 
-/* ---- KV and attention ------------------------------------------------------------------------- */
+/* ---- KV and attention -------------------------------------------------------------------------
+ */
 
 struct cache {
     struct kv_geometry kv;
@@ -223,17 +240,20 @@ struct cache {
     uint32_t pages[64];
 };
 
-static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, bool f32) {
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, bool f32)
+{
     kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, f32);
     c->memory = help_memory(64 * c->kv.page_bytes + 64);
     for (uint32_t i = 0; i < 64; i++)
         c->pages[i] = (i * 37 + 5) % 64; /* any order */
 }
 
-START_TEST(append_equals_reference) {
+START_TEST(append_equals_reference)
+{
     uint64_t seed = 5;
     const uint32_t dims[] = {2, 6, 8, 12, 16, 20, 64, 128};
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             struct cache a, b;
             cache_open(&a, 3, dims[s], _i);
@@ -254,7 +274,8 @@ START_TEST(append_equals_reference) {
 }
 END_TEST
 
-static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size) {
+static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size)
+{
     float k[256 * 4], v[256 * 4];
     uint32_t n = c->kv.n_head_kv * c->kv.head_dim;
     for (uint32_t t = 0; t < positions; t++) {
@@ -263,20 +284,27 @@ static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, floa
             help_fill(seed, HELP_NORMAL, v, n);
             for (uint32_t i = 0; i < n; i++)
                 k[i] = k[i] * size;
-            ref_append(&c->kv, c->memory + c->pages[t / 32] * c->kv.page_bytes, layer, t % 32, k, v);
+            ref_append(&c->kv, c->memory + c->pages[t / 32] * c->kv.page_bytes, layer, t % 32, k,
+                       v);
         }
     }
 }
 
 static void attend_both(const struct cpu_isa *isa, struct cache *c, uint64_t *seed, uint32_t n,
-                        const uint32_t *positions) {
+                        const uint32_t *positions)
+{
     uint32_t dim = c->kv.head_dim;
     float *q = exact(NULL, n * dim), *a = exact(NULL, n * dim), *b = exact(NULL, n * dim);
     float *scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float));
     help_fill(seed, HELP_NORMAL, q, n * dim);
-    struct cpu_attend job = {.kv = &c->kv, .memory = c->memory, .pages = c->pages, .layer = 1,
-                             .head_kv = c->kv.n_head_kv - 1, .scale = 1.0f / sqrtf((float)dim),
-                             .n = n, .scratch = scratch};
+    struct cpu_attend job = {.kv = &c->kv,
+                             .memory = c->memory,
+                             .pages = c->pages,
+                             .layer = 1,
+                             .head_kv = c->kv.n_head_kv - 1,
+                             .scale = 1.0f / sqrtf((float)dim),
+                             .n = n,
+                             .scratch = scratch};
     for (uint32_t i = 0; i < n; i++) {
         job.position[i] = positions[i];
         job.q[i] = q + i * dim;
@@ -296,17 +324,20 @@ static void attend_both(const struct cpu_isa *isa, struct cache *c, uint64_t *se
 }
 
 /* Positions around page and split borders, queries at one position or at several. */
-START_TEST(attention_equals_reference) {
+START_TEST(attention_equals_reference)
+{
     uint64_t seed = 6;
     const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
     const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             struct cache c;
             cache_open(&c, 2, dims[s], _i);
             fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
             for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
-                uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
+                uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES],
+                         up[CPU_QUERIES];
                 for (uint32_t i = 0; i < n; i++) {
                     same[i] = bases[p];
                     up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
@@ -321,9 +352,11 @@ START_TEST(attention_equals_reference) {
 END_TEST
 
 /* One position holds nearly all weight: exp of the others is 0 or tiny. */
-START_TEST(attention_equals_reference_when_peaked) {
+START_TEST(attention_equals_reference_when_peaked)
+{
     uint64_t seed = 7;
-    FOR_ISAS(isa) {
+    FOR_ISAS(isa)
+    {
         struct cache c;
         cache_open(&c, 1, 64, _i);
         fill_cache(&c, &seed, 640, 60.0f);
@@ -334,7 +367,8 @@ START_TEST(attention_equals_reference_when_peaked) {
 }
 END_TEST
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("cpu_ops");
     TCase *rows = tcase_create("rows"), *kv = tcase_create("kv");
     tcase_add_test(rows, norm_equals_reference);

@@ -1,5 +1,5 @@
-/* The pass contract on the CPU: a row's bits depend on its token, its position and the KV before it,
- * and on nothing else; poisoned rows stay alone; bad passes are refused. */
+/* The pass contract on the CPU: a row's bits depend on its token, its position and the KV before
+ * it, and on nothing else; poisoned rows stay alone; bad passes are refused. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,8 @@ enum { TOKENS = 300, PAGES = 64 };
 
 static const char *const isas[] = {"ref", "avx2", "avx512"};
 
-static bool has_isa(const char *name) {
+static bool has_isa(const char *name)
+{
     const struct cpu_isa *have[2];
     int n = help_isas(have);
     for (int i = 0; i < n; i++) {
@@ -25,12 +26,14 @@ static bool has_isa(const char *name) {
     return strcmp(name, "ref") == 0;
 }
 
-static void random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n) {
+static void random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++)
         tokens[i] = (uint32_t)(help_random(&seed) % m->n_vocab);
 }
 
-static void page_ids(uint64_t seed, uint32_t *pages) {
+static void page_ids(uint64_t seed, uint32_t *pages)
+{
     for (uint32_t i = 0; i < PAGES; i++)
         pages[i] = i;
     for (uint32_t i = PAGES - 1; i > 0 && seed > 0; i--) {
@@ -49,7 +52,8 @@ struct expected {
 };
 
 static void expected_open(struct expected *e, const struct tiny_model *shape, const char *isa,
-                          uint32_t n) {
+                          uint32_t n)
+{
     help_model_tiny(&e->m, shape);
     random_tokens(shape->seed, e->m.model, e->tokens, n);
     page_ids(0, e->pages);
@@ -60,12 +64,14 @@ static void expected_open(struct expected *e, const struct tiny_model *shape, co
     backend_cpu.close(b);
 }
 
-static void expected_close(struct expected *e) {
+static void expected_close(struct expected *e)
+{
     help_model_close(&e->m);
     free(e->logits);
 }
 
-static void expect_same(const struct expected *e, const float *got, const char *what) {
+static void expect_same(const struct expected *e, const float *got, const char *what)
+{
     size_t n = (size_t)e->n * e->m.model->n_vocab, at = help_differs(e->logits, got, n);
     ck_assert_msg(at == n, "%s: row %zu differs at token %zu: %a for %a", what,
                   at / e->m.model->n_vocab, at % e->m.model->n_vocab, (double)got[at],
@@ -73,7 +79,8 @@ static void expect_same(const struct expected *e, const float *got, const char *
 }
 
 static void check_engine(const struct expected *e, const char *isa, uint32_t threads,
-                         uint32_t chunk, uint64_t page_seed) {
+                         uint32_t chunk, uint64_t page_seed)
+{
     uint32_t pages[PAGES];
     char what[128];
     float *got = help_memory((size_t)e->n * e->m.model->n_vocab * sizeof(float));
@@ -86,12 +93,13 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
     free(got);
 }
 
-static const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                 TINY_MIXED};
+static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16,
+                                 QUANT_Q8_0, QUANT_Q4_0, TINY_MIXED};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
 /* The reference computes all rows at once; everything else must agree with it. */
-START_TEST(every_engine_and_chunking_gives_the_same_bits) {
+START_TEST(every_engine_and_chunking_gives_the_same_bits)
+{
     struct tiny_model shape = tiny_model_default(types[_i]);
     struct expected e;
     shape.untied = _i % 2;
@@ -110,15 +118,32 @@ START_TEST(every_engine_and_chunking_gives_the_same_bits) {
 END_TEST
 
 /* Sizes that fill no register, no group and no block; head sizes of all kinds; several splits. */
-START_TEST(odd_shapes_give_the_same_bits) {
+START_TEST(odd_shapes_give_the_same_bits)
+{
     const struct tiny_model shapes[] = {
         {.n_layer = 1, .n_embd = 36, .n_ff = 50, .n_head = 6, .n_head_kv = 3, .n_vocab = 261},
         {.n_layer = 2, .n_embd = 40, .n_ff = 33, .n_head = 2, .n_head_kv = 1, .n_vocab = 300},
-        {.n_layer = 1, .n_embd = 64, .n_ff = 172, .n_head = 12, .n_head_kv = 1, .head_dim = 24,
+        {.n_layer = 1,
+         .n_embd = 64,
+         .n_ff = 172,
+         .n_head = 12,
+         .n_head_kv = 1,
+         .head_dim = 24,
          .n_vocab = 277},
-        {.n_layer = 1, .n_embd = 288, .n_ff = 520, .n_head = 3, .n_head_kv = 3, .head_dim = 80,
-         .n_vocab = 259, .untied = true},
-        {.n_layer = 1, .n_embd = 32, .n_ff = 544, .n_head = 7, .n_head_kv = 7, .head_dim = 2,
+        {.n_layer = 1,
+         .n_embd = 288,
+         .n_ff = 520,
+         .n_head = 3,
+         .n_head_kv = 3,
+         .head_dim = 80,
+         .n_vocab = 259,
+         .untied = true},
+        {.n_layer = 1,
+         .n_embd = 32,
+         .n_ff = 544,
+         .n_head = 7,
+         .n_head_kv = 7,
+         .head_dim = 2,
          .n_vocab = 1000},
     };
     struct tiny_model shape = shapes[_i];
@@ -139,10 +164,18 @@ START_TEST(odd_shapes_give_the_same_bits) {
 END_TEST
 
 /* Big enough that products, rows and attention are really shared out. */
-START_TEST(threads_never_change_a_bit) {
-    struct tiny_model shape = {.n_layer = 2, .n_embd = 256, .n_ff = 768, .n_head = 8,
-                               .n_head_kv = 2, .n_vocab = 2000, .n_context = 512,
-                               .type = types[_i], .seed = 300, .scale = 1};
+START_TEST(threads_never_change_a_bit)
+{
+    struct tiny_model shape = {.n_layer = 2,
+                               .n_embd = 256,
+                               .n_ff = 768,
+                               .n_head = 8,
+                               .n_head_kv = 2,
+                               .n_vocab = 2000,
+                               .n_context = 512,
+                               .type = types[_i],
+                               .seed = 300,
+                               .scale = 1};
     struct expected e;
     expected_open(&e, &shape, NULL, 96);
     for (uint32_t threads = 2; threads <= 4; threads++)
@@ -153,7 +186,8 @@ START_TEST(threads_never_change_a_bit) {
 }
 END_TEST
 
-/* ---- rows of several sequences ---------------------------------------------------------------- */
+/* ---- rows of several sequences ----------------------------------------------------------------
+ */
 
 enum { OTHERS = 3 };
 
@@ -166,14 +200,16 @@ struct mixed {
 
 /* Adds `count` rows of sequence s from `position` on. */
 static void add_rows(struct mixed *x, uint32_t s, const uint32_t *tokens, uint32_t position,
-                     uint32_t count, uint32_t wants) {
+                     uint32_t count, uint32_t wants)
+{
     for (uint32_t i = 0; i < count; i++)
         x->rows[x->n++] = (struct row){s, position + i, tokens[position + i], wants};
 }
 
 /* The sequence is watched while others decode and prefill around it in the same passes, before,
  * after and between its rows. */
-START_TEST(other_sequences_never_change_a_bit) {
+START_TEST(other_sequences_never_change_a_bit)
+{
     struct tiny_model shape = tiny_model_default(types[_i]);
     struct expected e;
     expected_open(&e, &shape, NULL, 90);
@@ -219,7 +255,8 @@ START_TEST(other_sequences_never_change_a_bit) {
 END_TEST
 
 /* Rows of two sequences lie alternately in the pass. */
-START_TEST(interleaved_rows_give_the_same_bits) {
+START_TEST(interleaved_rows_give_the_same_bits)
+{
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct expected e;
     expected_open(&e, &shape, NULL, 64);
@@ -244,7 +281,8 @@ START_TEST(interleaved_rows_give_the_same_bits) {
 END_TEST
 
 /* Verification writes positions again, with other tokens before: only the last writing counts. */
-START_TEST(rewritten_positions_leave_no_trace) {
+START_TEST(rewritten_positions_leave_no_trace)
+{
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct expected e;
     expected_open(&e, &shape, NULL, 80);
@@ -272,7 +310,8 @@ START_TEST(rewritten_positions_leave_no_trace) {
 }
 END_TEST
 
-START_TEST(two_instances_do_not_disturb_each_other) {
+START_TEST(two_instances_do_not_disturb_each_other)
+{
     struct tiny_model one = tiny_model_default(QUANT_Q4_0), two = tiny_model_default(QUANT_F32);
     struct expected a, b;
     two.n_layer = 3;
@@ -295,7 +334,8 @@ START_TEST(two_instances_do_not_disturb_each_other) {
 }
 END_TEST
 
-START_TEST(a_released_page_can_be_used_again) {
+START_TEST(a_released_page_can_be_used_again)
+{
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct expected e;
     expected_open(&e, &shape, NULL, 80);
@@ -313,9 +353,11 @@ START_TEST(a_released_page_can_be_used_again) {
 }
 END_TEST
 
-/* ---- picks ------------------------------------------------------------------------------------ */
+/* ---- picks ------------------------------------------------------------------------------------
+ */
 
-START_TEST(a_pick_is_that_of_its_logits) {
+START_TEST(a_pick_is_that_of_its_logits)
+{
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct expected e;
     expected_open(&e, &shape, NULL, 40);
@@ -345,10 +387,12 @@ START_TEST(a_pick_is_that_of_its_logits) {
 }
 END_TEST
 
-/* ---- poison ----------------------------------------------------------------------------------- */
+/* ---- poison -----------------------------------------------------------------------------------
+ */
 
 /* Replaces the embedding row of a token in an F32 model. */
-static void set_embedding(struct help_model *m, uint32_t token, float value) {
+static void set_embedding(struct help_model *m, uint32_t token, float value)
+{
     const struct model_tensor *t = &m->model->global[MODEL_TOKEN_EMBD];
     float *row = (float *)(void *)(m->file + (t->data - m->file) + token * t->row_bytes);
     for (uint32_t i = 0; i < t->cols; i++)
@@ -356,7 +400,8 @@ static void set_embedding(struct help_model *m, uint32_t token, float value) {
 }
 
 /* Scales K of a layer, so that an ordinary row overflows there. F32 and BF16. */
-static void scale_keys(struct help_model *m, uint32_t layer, float factor) {
+static void scale_keys(struct help_model *m, uint32_t layer, float factor)
+{
     const struct model_tensor *t = &m->model->layers[layer].tensor[MODEL_ATTN_K];
     uint8_t *w = m->file + (t->data - m->file);
     for (uint64_t at = 0; at < t->bytes; at += t->type == QUANT_F32 ? 4 : 2) {
@@ -371,7 +416,8 @@ static void scale_keys(struct help_model *m, uint32_t layer, float factor) {
 }
 
 /* Two sequences; token 5 in the first one is poisoned at row 20 of 40. */
-static void check_poison(struct help_model *m, const char *isa, uint32_t threads, float bad) {
+static void check_poison(struct help_model *m, const char *isa, uint32_t threads, float bad)
+{
     struct backend *b = help_backend(m, isa, threads, 128, PAGES);
     uint32_t tokens[2][40], pages[PAGES], n_vocab = m->model->n_vocab;
     float *clean = help_memory((size_t)40 * n_vocab * sizeof(float));
@@ -400,8 +446,9 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     help_pass(b, &pass);
     for (uint32_t r = 0; r < x.n; r++) {
         bool poisoned = x.rows[r].sequence == 0 && x.rows[r].position >= 20;
-        ck_assert_msg(x.results[r].status == (poisoned ? -EDOM : 0), "%s: row %u status %d layer %u", isa, r,
-                      x.results[r].status, x.results[r].layer);
+        ck_assert_msg(x.results[r].status == (poisoned ? -EDOM : 0),
+                      "%s: row %u status %d layer %u", isa, r, x.results[r].status,
+                      x.results[r].layer);
         const float *want = clean + (size_t)x.rows[r].position * n_vocab;
         if (!poisoned)
             ck_assert_uint_eq(help_differs(want, got + (size_t)r * n_vocab, n_vocab), n_vocab);
@@ -416,7 +463,8 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     free(got);
 }
 
-START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone) {
+START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone)
+{
     const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         if (!has_isa(isas[i]))
@@ -434,7 +482,8 @@ START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone) {
 END_TEST
 
 /* F16 KV ends at 65504; F32 KV of an F32 model where f32 does. */
-START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence) {
+START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence)
+{
     for (int i = 0; i < 3; i++) {
         if (!has_isa(isas[i]))
             continue;
@@ -462,7 +511,8 @@ START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence) {
 END_TEST
 
 /* Weights of every type with infinite scales: all rows are poisoned, nothing crashes. */
-START_TEST(weights_that_are_not_finite_poison_every_row) {
+START_TEST(weights_that_are_not_finite_poison_every_row)
+{
     for (int i = 0; i < 3; i++) {
         if (!has_isa(isas[i]))
             continue;
@@ -492,9 +542,11 @@ START_TEST(weights_that_are_not_finite_poison_every_row) {
 }
 END_TEST
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
 
-START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing) {
+START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing)
+{
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct help_model m;
     help_model_tiny(&m, &shape);
@@ -502,8 +554,8 @@ START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing) {
     uint32_t pages[PAGES], tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     page_ids(0, pages);
     const struct row good[2] = {{0, 0, 1, 0}, {0, 1, 2, 0}};
-    const struct row bad[] = {{1, 1, 2, 0},   {0, 512, 2, 0},        {0, 1, 320, 0}, {0, 2, 2, 0},
-                              {0, 0, 2, 0},   {0, 1, 2, ROW_PICK},   {0, 1, 2, ROW_LOGITS}};
+    const struct row bad[] = {{1, 1, 2, 0}, {0, 512, 2, 0},      {0, 1, 320, 0},       {0, 2, 2, 0},
+                              {0, 0, 2, 0}, {0, 1, 2, ROW_PICK}, {0, 1, 2, ROW_LOGITS}};
     struct row rows[8];
     struct row_result results[8] = {{0}};
     struct pass_sequence sequence = {.pages = pages, .tokens = tokens};
@@ -532,12 +584,13 @@ START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing) {
 }
 END_TEST
 
-START_TEST(open_refuses_with_one_line) {
+START_TEST(open_refuses_with_one_line)
+{
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct help_model m;
     help_model_tiny(&m, &shape);
-    const struct backend_limits good = {.rows = 4, .picks = 2, .pages = 4, .context = 64,
-                                        .threads = 1};
+    const struct backend_limits good = {
+        .rows = 4, .picks = 2, .pages = 4, .context = 64, .threads = 1};
     struct backend *b;
     char err[256];
     struct backend_limits l[7];
@@ -571,7 +624,8 @@ START_TEST(open_refuses_with_one_line) {
 }
 END_TEST
 
-static TCase *contract(void) {
+static TCase *contract(void)
+{
     TCase *tcase = tcase_create("contract");
     tcase_add_loop_test(tcase, every_engine_and_chunking_gives_the_same_bits, 0, N_TYPES);
     tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 5);
@@ -585,7 +639,8 @@ static TCase *contract(void) {
     return tcase;
 }
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("cpu_pass");
     TCase *same = contract(), *bad = tcase_create("bad");
     tcase_add_test(bad, a_residual_that_is_not_finite_poisons_its_row_alone);

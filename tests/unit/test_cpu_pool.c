@@ -13,19 +13,21 @@
 enum { MOST = 500 };
 
 struct job {
-    uint32_t runs[MOST];   /* plain on purpose: one writer each, seen by the caller afterwards */
+    uint32_t runs[MOST]; /* plain on purpose: one writer each, seen by the caller afterwards */
     uint32_t threads;
     _Atomic uint32_t strange;
 };
 
-static void count(void *arg, uint32_t chunk, uint32_t worker) {
+static void count(void *arg, uint32_t chunk, uint32_t worker)
+{
     struct job *job = arg;
     if (worker >= job->threads)
         job->strange++;
     job->runs[chunk]++;
 }
 
-START_TEST(every_chunk_runs_once) {
+START_TEST(every_chunk_runs_once)
+{
     struct pool *pool;
     uint32_t threads = (uint32_t)_i;
     ck_assert_int_eq(pool_open(threads, &pool), 0);
@@ -46,14 +48,16 @@ START_TEST(every_chunk_runs_once) {
 }
 END_TEST
 
-static void slow(void *arg, uint32_t chunk, uint32_t worker) {
+static void slow(void *arg, uint32_t chunk, uint32_t worker)
+{
     (void)worker;
     if (chunk % 2)
         usleep(3000); /* longer than the caller spins: it sleeps, and is woken */
     count(arg, chunk, 0);
 }
 
-START_TEST(the_caller_sleeps_for_a_slow_worker_and_wakes) {
+START_TEST(the_caller_sleeps_for_a_slow_worker_and_wakes)
+{
     struct pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
     struct job job = {.threads = 1};
@@ -66,14 +70,16 @@ START_TEST(the_caller_sleeps_for_a_slow_worker_and_wakes) {
 }
 END_TEST
 
-static double cpu_seconds(void) {
+static double cpu_seconds(void)
+{
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-START_TEST(an_idle_pool_uses_no_cpu) {
+START_TEST(an_idle_pool_uses_no_cpu)
+{
     struct pool *pool;
     ck_assert_int_eq(pool_open(4, &pool), 0);
     struct job job = {.threads = 4};
@@ -86,7 +92,8 @@ START_TEST(an_idle_pool_uses_no_cpu) {
 }
 END_TEST
 
-START_TEST(two_pools_are_independent) {
+START_TEST(two_pools_are_independent)
+{
     struct pool *a, *b;
     ck_assert_int_eq(pool_open(2, &a), 0);
     ck_assert_int_eq(pool_open(3, &b), 0);
@@ -102,7 +109,8 @@ START_TEST(two_pools_are_independent) {
 }
 END_TEST
 
-START_TEST(opens_and_closes_at_any_time) {
+START_TEST(opens_and_closes_at_any_time)
+{
     for (uint32_t i = 0; i < 50; i++) {
         struct pool *pool;
         ck_assert_int_eq(pool_open(1 + i % 4, &pool), 0);
@@ -117,7 +125,8 @@ START_TEST(opens_and_closes_at_any_time) {
 }
 END_TEST
 
-static void halve_denormal(void *arg, uint32_t chunk, uint32_t worker) {
+static void halve_denormal(void *arg, uint32_t chunk, uint32_t worker)
+{
     (void)worker;
     volatile float least = 0x1p-126f;
     float *out = arg;
@@ -125,7 +134,8 @@ static void halve_denormal(void *arg, uint32_t chunk, uint32_t worker) {
     usleep(100);
 }
 
-START_TEST(denormals_are_kept_whatever_the_caller_had) {
+START_TEST(denormals_are_kept_whatever_the_caller_had)
+{
     struct pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
     float out[16] = {0};
@@ -146,7 +156,8 @@ START_TEST(denormals_are_kept_whatever_the_caller_had) {
 }
 END_TEST
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("cpu_pool");
     TCase *tcase = tcase_create("pool");
     tcase_add_loop_test(tcase, every_chunk_runs_once, 1, 5);

@@ -23,7 +23,8 @@ struct problem {
 
 /* Weights of the kind asked for, as bytes of the type. Blocks get scales of every size, f16
  * denormals and negative ones too, and every integer, -128 included. */
-static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind) {
+static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
+{
     const struct model_tensor *t = &p->matrix.file;
     const struct quant_info *info = quant_find(t->type);
     float *row = help_memory(t->cols * sizeof(float));
@@ -49,12 +50,17 @@ static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
 }
 
 static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint32_t cols,
-                         uint32_t outputs, enum help_kind kind) {
+                         uint32_t outputs, enum help_kind kind)
+{
     const struct quant_info *info = quant_find(type);
     uint64_t row_bytes = (uint64_t)cols / info->block * info->block_bytes;
     p->file = help_memory(outputs * row_bytes);
-    struct model_tensor file = {.data = p->file, .type = type, .rows = outputs, .cols = cols,
-                                .row_bytes = row_bytes, .bytes = outputs * row_bytes};
+    struct model_tensor file = {.data = p->file,
+                                .type = type,
+                                .rows = outputs,
+                                .cols = cols,
+                                .row_bytes = row_bytes,
+                                .bytes = outputs * row_bytes};
     repack_init(&p->matrix, &file);
     fill_weights(p, seed, kind);
     p->matrix.packed = help_memory(repack_bytes(&p->matrix));
@@ -80,22 +86,30 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
     help_fill(seed, HELP_NORMAL, p->residual, outs);
 }
 
-static void problem_close(struct problem *p) {
-    void *parts[] = {p->file, p->matrix.packed, p->x.f, p->x.q, p->x.d, p->x.sum, p->residual,
-                     p->want, p->got};
+static void problem_close(struct problem *p)
+{
+    void *parts[] = {p->file,  p->matrix.packed, p->x.f,  p->x.q, p->x.d,
+                     p->x.sum, p->residual,      p->want, p->got};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         free(parts[i]);
 }
 
 static struct cpu_product job_of(const struct problem *p, float *y, uint32_t row0, uint32_t row1,
-                                 bool residual) {
-    return (struct cpu_product){.matrix = &p->matrix, .x = &p->x, .y = y,
-                                .residual = residual ? p->residual : NULL, .stride = p->stride,
-                                .row0 = row0, .row1 = row1, .group1 = p->matrix.groups};
+                                 bool residual)
+{
+    return (struct cpu_product){.matrix = &p->matrix,
+                                .x = &p->x,
+                                .y = y,
+                                .residual = residual ? p->residual : NULL,
+                                .stride = p->stride,
+                                .row0 = row0,
+                                .row1 = row1,
+                                .group1 = p->matrix.groups};
 }
 
 static void check_rows(const struct problem *p, const struct cpu_isa *isa, uint32_t row0,
-                       uint32_t row1) {
+                       uint32_t row1)
+{
     const struct model_tensor *t = &p->matrix.file;
     for (uint32_t r = row0; r < row1; r++) {
         const float *want = p->want + (size_t)r * p->stride, *got = p->got + (size_t)r * p->stride;
@@ -106,7 +120,8 @@ static void check_rows(const struct problem *p, const struct cpu_isa *isa, uint3
     }
 }
 
-static void check_problem(struct problem *p, const struct cpu_isa *isa, bool residual) {
+static void check_problem(struct problem *p, const struct cpu_isa *isa, bool residual)
+{
     struct cpu_product job = job_of(p, p->want, 0, p->rows, residual);
     ref_product(&job);
     const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 31, 64};
@@ -128,8 +143,9 @@ static void check_problem(struct problem *p, const struct cpu_isa *isa, bool res
     check_rows(p, isa, 0, 10);
 }
 
-START_TEST(product_equals_reference) {
-    const uint32_t shapes[][2] = {{64, 64}, {172, 64}, {64, 172}, {1, 1}, {7, 33}, {255, 16},
+START_TEST(product_equals_reference)
+{
+    const uint32_t shapes[][2] = {{64, 64},  {172, 64}, {64, 172},  {1, 1},   {7, 33},   {255, 16},
                                   {256, 17}, {257, 40}, {512, 100}, {545, 5}, {800, 130}};
     uint32_t type = types[_i];
     uint64_t seed = 10 + (uint64_t)_i;
@@ -149,7 +165,8 @@ START_TEST(product_equals_reference) {
 END_TEST
 
 /* Largest integers of a block: 32 * 128 * 127, where a saturating kernel would show. */
-START_TEST(product_does_not_saturate) {
+START_TEST(product_does_not_saturate)
+{
     uint64_t seed = 20;
     const struct cpu_isa *isas[2];
     int n_isas = help_isas(isas);
@@ -159,8 +176,8 @@ START_TEST(product_does_not_saturate) {
             problem_open(&p, &seed, types[t], 512, 32, HELP_NORMAL);
             const struct quant_info *info = quant_find(types[t]);
             for (uint64_t at = 0; at < p.matrix.file.bytes; at += info->block_bytes)
-                memset(p.file + at + 2, types[t] == QUANT_Q8_0 ? (sign & 1 ? 0x80 : 0x7f)
-                                                              : (sign & 1 ? 0x00 : 0xff),
+                memset(p.file + at + 2,
+                       types[t] == QUANT_Q8_0 ? (sign & 1 ? 0x80 : 0x7f) : (sign & 1 ? 0x00 : 0xff),
                        info->block_bytes - 2);
             memset(p.matrix.packed, 0, repack_bytes(&p.matrix));
             for (uint32_t g = 0; g < p.matrix.groups; g++)
@@ -178,7 +195,8 @@ START_TEST(product_does_not_saturate) {
 END_TEST
 
 /* What the page says, computed here by hand: segments of 256, then the residual. */
-START_TEST(reference_sums_in_segments) {
+START_TEST(reference_sums_in_segments)
+{
     uint64_t seed = 30;
     struct problem p;
     problem_open(&p, &seed, QUANT_F32, 600, 3, HELP_NORMAL);
@@ -199,7 +217,8 @@ START_TEST(reference_sums_in_segments) {
 }
 END_TEST
 
-START_TEST(reference_multiplies_blocks) {
+START_TEST(reference_multiplies_blocks)
+{
     uint64_t seed = 31;
     for (int t = 3; t < N_TYPES; t++) {
         struct problem p;
@@ -212,8 +231,9 @@ START_TEST(reference_multiplies_blocks) {
             ref_matrix_row(&p.matrix.file, o, row);
             for (uint32_t b = 0; b < 2; b++) {
                 uint16_t half;
-                memcpy(&half, p.file + o * p.matrix.file.row_bytes +
-                                  b * quant_find(types[t])->block_bytes, 2);
+                memcpy(&half,
+                       p.file + o * p.matrix.file.row_bytes + b * quant_find(types[t])->block_bytes,
+                       2);
                 float scale = num_f32_from_f16(half);
                 int isum = 0;
                 for (uint32_t i = 0; i < 32; i++)
@@ -227,7 +247,8 @@ START_TEST(reference_multiplies_blocks) {
 }
 END_TEST
 
-START_TEST(a_packed_row_is_the_row_of_the_file) {
+START_TEST(a_packed_row_is_the_row_of_the_file)
+{
     uint64_t seed = 40 + (uint64_t)_i;
     struct problem p;
     problem_open(&p, &seed, types[_i], 288, 37, HELP_WIDE);
@@ -241,7 +262,8 @@ START_TEST(a_packed_row_is_the_row_of_the_file) {
 }
 END_TEST
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("cpu_product");
     TCase *tcase = tcase_create("product");
     tcase_add_loop_test(tcase, product_equals_reference, 0, N_TYPES);

@@ -13,14 +13,17 @@
 
 enum { PAGES = 32, MOST = 512 };
 
-static bool verbose(void) {
+static bool verbose(void)
+{
     const char *v = getenv("CK_VERBOSITY");
     return v && strcmp(v, "verbose") == 0;
 }
 
-/* Greedy: tokens[0, n_prompt) given, filled up to n; one pass for the prompt, then one per token. */
+/* Greedy: tokens[0, n_prompt) given, filled up to n; one pass for the prompt, then one per token.
+ */
 static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens, uint32_t n_prompt,
-                   uint32_t n) {
+                   uint32_t n)
+{
     struct backend *b = help_backend(m, isa, 1, MOST, PAGES);
     uint32_t pages[PAGES], position = 0;
     struct pick_params params;
@@ -44,17 +47,20 @@ static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens
     backend_cpu.close(b);
 }
 
-static double largest_difference(const float *a, const double *b, uint32_t n) {
+static double largest_difference(const float *a, const double *b, uint32_t n)
+{
     double most = 0;
     for (uint32_t i = 0; i < n; i++)
         most = fmax(most, fabs((double)a[i] - b[i]));
     return most;
 }
 
-/* ---- without data ----------------------------------------------------------------------------- */
+/* ---- without data -----------------------------------------------------------------------------
+ */
 
 static double run_double(const struct help_model *m, const uint32_t *tokens, uint32_t n,
-                         bool kv_f16, const float *logits) {
+                         bool kv_f16, const float *logits)
+{
     struct double_model *d = double_model_open(m->model, n, kv_f16);
     uint32_t n_vocab = m->model->n_vocab;
     double most = 0;
@@ -66,7 +72,8 @@ static double run_double(const struct help_model *m, const uint32_t *tokens, uin
 }
 
 /* F32, with its KV in f32, stays as close as f32 can; f16 KV and int8 activations cost more. */
-START_TEST(logits_are_close_to_double_precision) {
+START_TEST(logits_are_close_to_double_precision)
+{
     const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
     const double bound[] = {1e-4, 0.04, 0.04, 1.0, 1.0}, bound_f16[] = {1, 5e-3, 5e-3, 1, 1};
     struct tiny_model shape = tiny_model_default(types[_i]);
@@ -95,7 +102,8 @@ START_TEST(logits_are_close_to_double_precision) {
 }
 END_TEST
 
-/* ---- with data -------------------------------------------------------------------------------- */
+/* ---- with data --------------------------------------------------------------------------------
+ */
 
 struct reference {
     const char *name, *model;
@@ -108,7 +116,8 @@ static const struct reference references[] = {
 };
 enum { N_REFERENCES = sizeof references / sizeof references[0] };
 
-static uint32_t load_ids(const char *name, uint32_t *ids, uint32_t *ret_prompt) {
+static uint32_t load_ids(const char *name, uint32_t *ids, uint32_t *ret_prompt)
+{
     char file[128];
     json_error_t error;
     snprintf(file, sizeof file, "reference/%s.json", name);
@@ -124,13 +133,15 @@ static uint32_t load_ids(const char *name, uint32_t *ids, uint32_t *ret_prompt) 
     return n;
 }
 
-static void open_reference_model(struct help_model *m, const char *name) {
+static void open_reference_model(struct help_model *m, const char *name)
+{
     char file[128];
     snprintf(file, sizeof file, "models/%s.gguf", name);
     help_model_file(m, help_testdata(file));
 }
 
-START_TEST(greedy_ids_are_those_of_the_reference) {
+START_TEST(greedy_ids_are_those_of_the_reference)
+{
     const char *const isas[] = {NULL, "avx2", "ref"};
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
     struct help_model m;
@@ -150,7 +161,8 @@ START_TEST(greedy_ids_are_those_of_the_reference) {
 }
 END_TEST
 
-START_TEST(logits_are_those_of_the_reference) {
+START_TEST(logits_are_those_of_the_reference)
+{
     uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
     struct help_model m;
     char file[128];
@@ -182,7 +194,8 @@ END_TEST
 
 /* The largest logit of a double-precision run of the model after tokens[0, n), and its lead. */
 static uint32_t best_after(const struct help_model *m, const uint32_t *tokens, uint32_t n,
-                           double *ret_gap) {
+                           double *ret_gap)
+{
     struct double_model *d = double_model_open(m->model, n, false);
     const double *logits = NULL;
     uint32_t best = 0;
@@ -218,7 +231,8 @@ enum { N_ROUNDED = sizeof rounded / sizeof rounded[0] };
 
 /* The same ids as F32, or the first other one where this file's numbers say so: a run of it in
  * double precision picks it too, or its two best are close. */
-START_TEST(other_types_differ_only_where_it_is_close) {
+START_TEST(other_types_differ_only_where_it_is_close)
+{
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(rounded[_i].reference, ids, &n_prompt);
     struct help_model m;
     open_reference_model(&m, rounded[_i].file);
@@ -232,7 +246,9 @@ START_TEST(other_types_differ_only_where_it_is_close) {
     if (verbose())
         printf("%s, %s: %u of %u ids as F32, then a gap of %.2e, double picks %s\n",
                rounded[_i].file, rounded[_i].reference, at, n, gap,
-               at == n ? "-" : best == got[at] ? "the same" : "another");
+               at == n           ? "-"
+               : best == got[at] ? "the same"
+                                 : "another");
     ck_assert_msg(at == n || best == got[at] || gap < rounded[_i].gap,
                   "%s, %s: id %u is %u, not %u, and the gap is %g", rounded[_i].file,
                   rounded[_i].reference, at, got[at], ids[at], gap);
@@ -241,7 +257,8 @@ START_TEST(other_types_differ_only_where_it_is_close) {
 END_TEST
 
 /* Too coarse for a model this small, but it runs. */
-START_TEST(q4_0_runs) {
+START_TEST(q4_0_runs)
+{
     const char *const files[] = {"stories260K-ff192-q4_0", "babyllama105-q4_0"};
     struct help_model m;
     uint32_t tokens[100] = {1};
@@ -251,7 +268,8 @@ START_TEST(q4_0_runs) {
 }
 END_TEST
 
-int main(void) {
+int main(void)
+{
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
     tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 5);

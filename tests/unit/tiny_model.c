@@ -6,7 +6,8 @@
 #include "kernels/num.h"
 #include "tests/unit/gguf_writer.h"
 
-static uint64_t next(uint64_t *state) {
+static uint64_t next(uint64_t *state)
+{
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -14,26 +15,31 @@ static uint64_t next(uint64_t *state) {
 }
 
 /* Roughly normal, variance 1: the sum of four uniform numbers. */
-static float normal(uint64_t *state) {
+static float normal(uint64_t *state)
+{
     float sum = 0;
     for (int i = 0; i < 4; i++)
         sum += (float)(next(state) >> 40) * 0x1p-24f - 0.5f;
     return sum * 1.7320508f;
 }
 
-/* ---- types ------------------------------------------------------------------------------------ */
+/* ---- types ------------------------------------------------------------------------------------
+ */
 
-static uint16_t bf16(float x) {
+static uint16_t bf16(float x)
+{
     uint32_t bits = num_bits(x);
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-static int clamp_round(float x, int low, int high) {
+static int clamp_round(float x, int low, int high)
+{
     int q = (int)lrintf(x);
     return q < low ? low : q > high ? high : q;
 }
 
-static size_t encode_block(uint32_t type, const float *x, uint8_t *out) {
+static size_t encode_block(uint32_t type, const float *x, uint8_t *out)
+{
     float most = 0;
     for (int i = 0; i < 32; i++)
         most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
@@ -49,7 +55,8 @@ static size_t encode_block(uint32_t type, const float *x, uint8_t *out) {
     return q8 ? 34 : 18;
 }
 
-size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out) {
+size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
+{
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : bf16(x[i]);
@@ -66,7 +73,8 @@ size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out) {
     return at;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
 
 struct builder {
     struct gw w;
@@ -76,7 +84,8 @@ struct builder {
 };
 
 static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t cols, uint32_t rows,
-                   float center, float spread) {
+                   float center, float spread)
+{
     uint64_t ne[2] = {cols, rows};
     size_t n = (size_t)cols * (rows > 0 ? rows : 1);
     float *x = malloc(n * sizeof *x);
@@ -92,18 +101,20 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
     free(bytes);
 }
 
-static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows,
-                   float spread) {
+static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
+{
     static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32, QUANT_Q4_0, QUANT_BF16, QUANT_F16};
     uint32_t type = b->shape->type == TINY_MIXED ? mix[b->n_matrices++ % 5] : b->shape->type;
     tensor(b, name, type, cols, rows, 0, spread * b->shape->scale);
 }
 
-static void vector(struct builder *b, const char *name, uint32_t n) {
+static void vector(struct builder *b, const char *name, uint32_t n)
+{
     tensor(b, name, QUANT_F32, n, 0, 1, 0.1f);
 }
 
-static void layer(struct builder *b, uint32_t index) {
+static void layer(struct builder *b, uint32_t index)
+{
     const struct tiny_model *s = b->shape;
     uint32_t head_dim = s->head_dim ? s->head_dim : s->n_embd / s->n_head;
     uint32_t q = head_dim * s->n_head, kv = head_dim * s->n_head_kv;
@@ -122,12 +133,14 @@ static void layer(struct builder *b, uint32_t index) {
 #undef NAME
 }
 
-/* ---- keys ------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------
+ */
 
 /* U+2581, a space in SPM's pieces. */
 #define SPACE "\xe2\x96\x81"
 
-static void token_text(uint32_t id, char *text, size_t bytes) {
+static void token_text(uint32_t id, char *text, size_t bytes)
+{
     static const char *const special[] = {"<unk>", "<s>", "</s>"};
     static const char *const pieces[] = {SPACE,     SPACE "the", SPACE "a", "th",  "he", "in",
                                          SPACE "t", "er",        SPACE "s", "the", "an", "re"};
@@ -144,7 +157,8 @@ static void token_text(uint32_t id, char *text, size_t bytes) {
         snprintf(text, bytes, SPACE "w%u", id);
 }
 
-static void vocabulary(struct gw *w, uint32_t n) {
+static void vocabulary(struct gw *w, uint32_t n)
+{
     float *scores = calloc(n, sizeof *scores);
     int32_t *types = calloc(n, sizeof *types);
     char text[32];
@@ -167,7 +181,8 @@ static void vocabulary(struct gw *w, uint32_t n) {
     free(types);
 }
 
-static void keys(struct gw *w, const struct tiny_model *s) {
+static void keys(struct gw *w, const struct tiny_model *s)
+{
     gw_key_string(w, "general.architecture", "llama");
     gw_key_string(w, "general.name", "tiny");
     gw_key_u32(w, "llama.context_length", s->n_context);
@@ -184,13 +199,22 @@ static void keys(struct gw *w, const struct tiny_model *s) {
     }
 }
 
-struct tiny_model tiny_model_default(uint32_t type) {
-    return (struct tiny_model){.n_layer = 2, .n_embd = 64, .n_ff = 96, .n_head = 4, .n_head_kv = 2,
-                               .n_vocab = 320, .n_context = 512, .type = type, .seed = 1,
+struct tiny_model tiny_model_default(uint32_t type)
+{
+    return (struct tiny_model){.n_layer = 2,
+                               .n_embd = 64,
+                               .n_ff = 96,
+                               .n_head = 4,
+                               .n_head_kv = 2,
+                               .n_vocab = 320,
+                               .n_context = 512,
+                               .type = type,
+                               .seed = 1,
                                .scale = 1};
 }
 
-uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes) {
+uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
+{
     struct builder b = {.shape = shape, .random = shape->seed};
     gw_init(&b.w);
     keys(&b.w, shape);
@@ -204,7 +228,8 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes) {
     return gw_finish(&b.w, ret_bytes, NULL);
 }
 
-int tiny_model_write(const struct tiny_model *shape, const char *path) {
+int tiny_model_write(const struct tiny_model *shape, const char *path)
+{
     size_t bytes;
     uint8_t *file = tiny_model_file(shape, &bytes);
     FILE *out = fopen(path, "wb");

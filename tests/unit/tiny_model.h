@@ -1,8 +1,8 @@
 /*
  * tiny_model: small random models of architecture llama as GGUF files in memory or on disk, of any
- * type and shape, with a vocabulary that tokenizes anything: <unk>, <s>, </s>, 256 byte tokens, then
- * letters and pieces (SPM). The same seed and shape give the same real numbers whatever the type,
- * rounded to it, so types can be compared. For tests only; memory that runs out aborts.
+ * type and shape, with a vocabulary that tokenizes anything: <unk>, <s>, </s>, 256 byte tokens,
+ * then letters and pieces (SPM). The same seed and shape give the same real numbers whatever the
+ * type, rounded to it, so types can be compared. For tests only; memory that runs out aborts.
  */
 #ifndef HEARTH_TESTS_UNIT_TINY_MODEL_H
 #define HEARTH_TESTS_UNIT_TINY_MODEL_H
@@ -17,13 +17,13 @@ enum { TINY_MIN_VOCAB = 259 };
 
 struct tiny_model {
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
-    uint32_t head_dim;  /* 0: n_embd / n_head */
-    uint32_t n_vocab;   /* at least TINY_MIN_VOCAB */
+    uint32_t head_dim; /* 0: n_embd / n_head */
+    uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
-    uint32_t type;      /* quant_type of the matrices, or TINY_MIXED */
-    bool untied;        /* with output.weight */
+    uint32_t type; /* quant_type of the matrices, or TINY_MIXED */
+    bool untied;   /* with output.weight */
     uint64_t seed;
-    float scale;        /* factor of all weights but norms; 1 is tame */
+    float scale; /* factor of all weights but norms; 1 is tame */
 };
 
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512: takes every type. */
