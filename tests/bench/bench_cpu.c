@@ -1,13 +1,14 @@
 /* bench_cpu: tokens per second of the CPU backend in process, as JSON lines.
  *
- *   bench_cpu MODEL.gguf [-p PROMPT] [-n TOKENS] [-b SLOTS] [-t THREADS,THREADS..] [-i ISA] [-r
- * RUNS]
+ *   bench_cpu MODEL.gguf [-p PROMPT] [-n TOKENS] [-b SLOTS] [-t THREADS,THREADS..] [-i ISA]
+ *             [-r RUNS]
  *
  * For every number of threads: prefill of PROMPT tokens in one pass, and decoding of TOKENS picks
- * behind a prompt of PROMPT tokens, SLOTS sequences together. The median of RUNS runs. Beside it
- * the rate at which one plain pass of the same threads reads a buffer as large as the weights. */
-#include <inttypes.h>
-#include <pthread.h>
+ * behind a prompt of PROMPT tokens, SLOTS sequences together. The median of at least RUNS runs and
+ * a second of them (99 at most). Beside it the rate at which one plain pass of the same threads
+ * reads a buffer as large as the weights. */
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,18 +186,20 @@ static void measure(struct bench *b, uint32_t threads)
     if (backend_cpu.open(b->model, &limits, &b->backend, err, sizeof err))
         die("open", err);
     double prefills[MAX_RUNS], decodes[MAX_RUNS];
-    for (uint32_t r = 0; r <= o->runs; r++) {
+    double begin = seconds();
+    uint32_t n = 0;
+    for (bool warm = false; n < o->runs || (seconds() - begin < 1.0 && n < MAX_RUNS); warm = true) {
         double spent = 0;
         for (uint32_t s = 0; s < o->slots; s++)
             spent += prefill(b, s);
         double decoding = decode(b);
-        if (r > 0) { /* the first one warms up */
-            prefills[r - 1] = o->prompt * o->slots / spent;
-            decodes[r - 1] = o->tokens * o->slots / decoding;
+        if (warm) {
+            prefills[n] = o->prompt * o->slots / spent;
+            decodes[n++] = o->tokens * o->slots / decoding;
         }
     }
-    report(b, "prefill", median(prefills, o->runs), threads);
-    report(b, "decode", median(decodes, o->runs), threads);
+    report(b, "prefill", median(prefills, n), threads);
+    report(b, "decode", median(decodes, n), threads);
     backend_cpu.close(b->backend);
 }
 
