@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ECHOES = 20000, SLEEPS = 2000, RUNS = 60, REPEATS = 5 };
+enum { ECHOES = 20000, SLEEPS = 2000, RUNS = 60, REPEATS = 5, IDLE_US = 100 };
 
 extern char **environ;
 
@@ -118,6 +118,8 @@ static double floor_us(uint32_t rounds, int sleeps)
     if (bench_samples_open(&samples, rounds) < 0 || pthread_create(&thread, NULL, pair_answer, &pair) != 0)
         fail("no memory");
     for (uint32_t i = 0; i < rounds; i++) {
+        if (sleeps)
+            usleep(IDLE_US); /* as long as the echo below idles: a core that rests wakes slower */
         uint64_t start = bench_ticks();
         pair_set(&pair, &pair.there, i + 1);
         pair_wait(&pair, &pair.back, i);
@@ -219,7 +221,7 @@ static void bench_echo(const char *model, int sleeps)
         raw_echo(&raw, sleeps);
     for (uint32_t i = 0; i < n * REPEATS; i++) {
         if (sleeps)
-            usleep(100); /* both fall asleep */
+            usleep(IDLE_US); /* both fall asleep */
         uint64_t start = bench_ticks();
         raw_echo(&raw, sleeps);
         bench_add(&samples, bench_ticks() - start);
