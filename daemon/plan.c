@@ -61,21 +61,27 @@ static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t
     }
 }
 
+/* The eighth that batch keeps; of a single one interactive requests are first. */
+static uint32_t plan_kept(uint32_t limit)
+{
+    return limit / 8 ? limit / 8 : limit > 1;
+}
+
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits, uint32_t turn)
 {
-    uint32_t kept = 0;
-    struct plan_left left = {.picks = limits->picks};
+    struct plan_left kept = {0}, left;
 
     for (uint32_t i = 0; i < n; i++) {
         slots[i].take = 0;
         if (slots[i].batch)
-            kept = limits->rows / 8 ? limits->rows / 8 : 1;
+            kept = (struct plan_left){plan_kept(limits->rows), plan_kept(limits->picks)};
     }
     if (n == 0)
         return 0;
-    left.rows = limits->rows > kept ? limits->rows - kept : 0;
+    left = (struct plan_left){limits->rows - kept.rows, limits->picks - kept.picks};
     plan_class(slots, n, false, turn, &left);
-    left.rows += limits->rows > kept ? kept : limits->rows;
+    left.rows += kept.rows;
+    left.picks += kept.picks;
     plan_class(slots, n, true, turn, &left);
     plan_class(slots, n, false, turn, &left);
     return limits->rows - left.rows;

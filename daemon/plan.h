@@ -3,7 +3,7 @@
  *
  * Engine thread. The rules, in order:
  *  - a pass has at most `rows` rows and `picks` rows that want something back;
- *  - interactive before batch, but batch keeps at least 1/8 of the rows while it has work;
+ *  - interactive before batch, but batch keeps at least 1/8 of rows and picks while it has work;
  *  - inside a class, slots that decode (one row, or one verification window) before prefills;
  *  - prefills of a class share what is left evenly, and never in crumbs below PLAN_CHUNK_MIN;
  *  - who comes first rotates from pass to pass, so nobody starves.
