@@ -1,0 +1,265 @@
+/*
+ * Sharing out the rows of a pass: the rules of plan.h one by one, then thousands of random crowds in which
+ * the rules must hold in every pass and everybody must come to an end.
+ */
+#include "daemon/plan.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { CROWD = 40 };
+
+static struct plan_slot slots[CROWD];
+static uint64_t state;
+
+static uint32_t random_below(uint32_t n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % n;
+}
+
+/* What must hold of every plan. Returns the rows. */
+static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_t turn)
+{
+    uint32_t rows = plan_pass(slots, n, limits, turn), sum = 0, picks = 0, batch = 0;
+    uint32_t widest = 1, interactive_left = 0;
+    bool fine = true;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plan_slot *slot = &slots[i];
+        uint32_t before = slot->rows > slot->window ? slot->rows - slot->window : 0;
+        /* all of the window with its pick, or none of it */
+        fine &= slot->take == slot->rows || slot->take <= before;
+        sum += slot->take;
+        picks += slot->take == slot->rows ? slot->window : 0;
+        if (slot->batch)
+            batch += slot->take;
+        else
+            interactive_left += slot->rows - slot->take;
+        widest = slot->window > widest ? slot->window : widest;
+    }
+    ck_assert(fine);
+    ck_assert_uint_eq(sum, rows);
+    ck_assert_uint_le(rows, limits->rows);
+    ck_assert_uint_le(picks, limits->picks);
+    /* While interactive requests want more, batch has its share and no more; but for the rows into which
+     * none of their windows fits. */
+    uint32_t share = limits->rows / 8 ? limits->rows / 8 : 1;
+    if (interactive_left > 0 && picks + widest <= limits->picks - limits->picks / 8)
+        ck_assert_uint_lt(batch, share + widest);
+    return rows;
+}
+
+/* ---- the rules ------------------------------------------------------------------------------- */
+
+START_TEST(nobody_needs_nothing)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+
+    ck_assert_uint_eq(plan_pass(slots, 0, &limits, 0), 0);
+}
+END_TEST
+
+START_TEST(one_prefill_gets_all_rows)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+
+    slots[0] = (struct plan_slot){.rows = 100, .window = 1};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+    slots[0] = (struct plan_slot){.rows = 64, .window = 1};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+    slots[0] = (struct plan_slot){.rows = 100, .window = 1, .batch = true};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+}
+END_TEST
+
+START_TEST(who_decodes_goes_before_who_prefills)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        for (uint32_t i = 0; i < 8; i++)
+            slots[i] = (struct plan_slot){.rows = i < 4 ? 500 : 1, .window = 1};
+        ck_assert_uint_eq(check_plan(8, &limits, turn), 64);
+        for (uint32_t i = 4; i < 8; i++)
+            ck_assert_uint_eq(slots[i].take, 1);
+    }
+}
+END_TEST
+
+START_TEST(prefills_share_and_never_in_crumbs)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+
+    for (uint32_t i = 0; i < 2; i++)
+        slots[i] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 32);
+    ck_assert_uint_eq(slots[1].take, 32);
+    for (uint32_t i = 0; i < 20; i++)
+        slots[i] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(20, &limits, 3);
+    for (uint32_t i = 0; i < 20; i++)
+        ck_assert(slots[i].take == 0 || slots[i].take >= PLAN_CHUNK_MIN);
+    ck_assert_uint_eq(slots[3].take, PLAN_CHUNK_MIN);
+    /* What a short one leaves over goes to the others. */
+    slots[0] = (struct plan_slot){.rows = 20, .window = 1};
+    slots[1] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 20);
+    ck_assert_uint_eq(slots[1].take, 44);
+}
+END_TEST
+
+START_TEST(batch_keeps_an_eighth_and_gets_what_is_left)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    slots[1] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 56);
+    ck_assert_uint_eq(slots[1].take, 8);
+    slots[0].rows = 10;
+    check_plan(2, &limits, 1);
+    ck_assert_uint_eq(slots[0].take, 10);
+    ck_assert_uint_eq(slots[1].take, 54);
+    slots[0].rows = 500;
+    slots[1].rows = 3;
+    check_plan(2, &limits, 1); /* and gives back what it does not need */
+    ck_assert_uint_eq(slots[0].take, 61);
+    ck_assert_uint_eq(slots[1].take, 3);
+}
+END_TEST
+
+/* Interactive requests that decode take every pick they can get: batch still comes to its own. */
+START_TEST(batch_decodes_beside_a_crowd_that_takes_all_picks)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16};
+    uint32_t taken = 0;
+
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        for (uint32_t i = 0; i < CROWD; i++)
+            slots[i] = (struct plan_slot){.rows = 1, .window = 1, .batch = i == 7};
+        check_plan(CROWD, &limits, turn);
+        taken += slots[7].take;
+    }
+    ck_assert_uint_eq(taken, 100);
+}
+END_TEST
+
+START_TEST(a_window_comes_whole_or_not_at_all)
+{
+    for (uint32_t window = 1; window <= 9; window++)
+        for (uint32_t picks = 1; picks <= 9; picks++)
+            for (uint32_t rows = 1; rows <= 40; rows++)
+                for (uint32_t budget = 1; budget <= 40; budget += 3) {
+                    struct plan_limits limits = {.rows = budget, .picks = picks};
+                    slots[0] = (struct plan_slot){.rows = rows > window ? rows : window, .window = window};
+                    uint32_t before = slots[0].rows - window;
+                    uint32_t got = check_plan(1, &limits, 0);
+                    bool fits = slots[0].rows <= budget && window <= picks;
+                    ck_assert_uint_eq(got, fits ? slots[0].rows : before < budget ? before : budget);
+                }
+}
+END_TEST
+
+START_TEST(rotation_is_fair)
+{
+    struct plan_limits limits = {.rows = 16, .picks = 4};
+    uint32_t got[10] = {0};
+
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        for (uint32_t i = 0; i < 10; i++)
+            slots[i] = (struct plan_slot){.rows = 1, .window = 1};
+        ck_assert_uint_eq(check_plan(10, &limits, turn), 4);
+        for (uint32_t i = 0; i < 10; i++)
+            got[i] += slots[i].take;
+    }
+    for (uint32_t i = 0; i < 10; i++)
+        ck_assert_uint_eq(got[i], 40);
+}
+END_TEST
+
+/* ---- crowds ---------------------------------------------------------------------------------- */
+
+/* Everybody prefills and then decodes some windows; new ones take the places of those that ended. With
+ * rows for at least one chunk nobody waits longer than the whole crowd needs. */
+static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t window_max)
+{
+    uint32_t windows[CROWD], waits[CROWD] = {0}, finished = 0, bound = 60 + 30 * n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i] = (struct plan_slot){.window = 1 + random_below(window_max), .batch = random_below(3) == 0};
+        slots[i].rows = slots[i].window + random_below(300);
+        windows[i] = 1 + random_below(10);
+    }
+    for (uint32_t turn = random_below(1000), pass = 0; finished < 3 * n; turn++, pass++) {
+        ck_assert_uint_lt(pass, 200000);
+        ck_assert_uint_gt(check_plan(n, limits, turn), 0);
+        for (uint32_t i = 0; i < n; i++) {
+            struct plan_slot *slot = &slots[i];
+            waits[i] = slot->take ? 0 : waits[i] + 1;
+            if (waits[i] >= bound)
+                ck_abort_msg("slot %u of %u waited %u passes", i, n, waits[i]);
+            bool picked = slot->take == slot->rows;
+            slot->rows -= slot->take;
+            if (picked && --windows[i] > 0) {
+                slot->window = 1 + random_below(window_max);
+                slot->rows = slot->window;
+            } else if (picked) {
+                finished++;
+                slot->window = 1 + random_below(window_max);
+                slot->batch = random_below(3) == 0;
+                slot->rows = slot->window + random_below(300);
+                windows[i] = 1 + random_below(10);
+            }
+        }
+    }
+}
+
+START_TEST(every_crowd_comes_to_an_end)
+{
+    state = (uint64_t)_i + 1;
+    for (int crowd = 0; crowd < 12; crowd++) {
+        struct plan_limits limits = {.rows = 8 + random_below(300)};
+        limits.picks = 8 + random_below(limits.rows);
+        run_crowd(1 + random_below(CROWD), &limits, 1);
+    }
+}
+END_TEST
+
+/* Windows of a batch request must fit its eighth, or a crowd could keep them out for ever. */
+START_TEST(every_crowd_with_drafts_comes_to_an_end)
+{
+    state = (uint64_t)_i + 100;
+    for (int crowd = 0; crowd < 12; crowd++) {
+        struct plan_limits limits = {.rows = 128 + random_below(300)};
+        limits.picks = 64 + random_below(limits.rows);
+        run_crowd(1 + random_below(CROWD), &limits, 8);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *t = tcase_create("plan");
+
+    tcase_add_test(t, nobody_needs_nothing);
+    tcase_add_test(t, one_prefill_gets_all_rows);
+    tcase_add_test(t, who_decodes_goes_before_who_prefills);
+    tcase_add_test(t, prefills_share_and_never_in_crumbs);
+    tcase_add_test(t, batch_keeps_an_eighth_and_gets_what_is_left);
+    tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_picks);
+    tcase_add_test(t, a_window_comes_whole_or_not_at_all);
+    tcase_add_test(t, rotation_is_fair);
+    tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 4);
+    tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 4);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
