@@ -356,7 +356,7 @@ static void control_status(struct control *control, struct client *client)
     static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
     struct status_facts facts = {
         .resident = control->options.resident,
-        .socket = control->options.config->socket ? control->options.config->socket : "",
+        .socket = control->options.config->socket,
         .loop = loop_name(control->loop),
         .uptime_ns = control->options.now_ns() - control->start_ns,
     };

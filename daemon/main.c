@@ -22,6 +22,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -96,13 +98,27 @@ static void raise_file_limit(void)
     }
 }
 
+/* The path of a socket that the service manager passed, for the log and `hearth status`. */
+static int take_path(struct daemon *daemon)
+{
+    struct sockaddr_un address = {0};
+    socklen_t bytes = sizeof(address) - 1; /* a terminating zero is left in any case */
+
+    free(daemon->config.socket);
+    daemon->config.socket = NULL;
+    if (getsockname(daemon->listen_fd, (struct sockaddr *)&address, &bytes) < 0)
+        return -errno;
+    daemon->config.socket = strdup(address.sun_path);
+    return daemon->config.socket ? 0 : -ENOMEM;
+}
+
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char path[HELLO_PATH_BYTES];
 
     daemon->listen_fd = notify_listen_fd();
     if (daemon->listen_fd >= 0)
-        return 0;
+        return take_path(daemon);
     if (!daemon->config.socket) {
         int rc = hello_socket_path(path, err, err_bytes);
         if (rc < 0)
@@ -170,7 +186,7 @@ static void log_ready(const struct daemon *daemon)
     if (resident->limits.context > resident->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
                     resident->limits.context, resident->model->n_context);
-    log_info("ready at %s", daemon->config.socket ? daemon->config.socket : "the socket we were given");
+    log_info("ready at %s", daemon->config.socket);
 }
 
 static int serve(struct daemon *daemon, char *err, size_t err_bytes)

@@ -194,7 +194,8 @@ bool pass_stops(const struct engine *engine, struct request *request, uint32_t t
         if (params->stop_tokens[i] == token)
             return true;
     const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
-    return bytes && stop_feed(&request->stop, bytes, n_bytes);
+    /* Control tokens are no text: clients do not print them, so no stop text spans them. */
+    return bytes && !vocab_is_control(engine->vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
 }
 
 /* What follows from one accepted token: does the answer end with it? 0: it goes on. */

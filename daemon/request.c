@@ -20,11 +20,3 @@ void request_fini(struct request *request)
     request->block = NULL;
     request->bias = NULL;
 }
-
-bool request_stops(struct request *request, const struct vocab *vocab, uint32_t token)
-{
-    uint32_t n_bytes;
-    const char *bytes = vocab_bytes(vocab, token, &n_bytes);
-
-    return bytes && !vocab_is_control(vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
-}

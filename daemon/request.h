@@ -9,7 +9,6 @@
 
 #include "daemon/stop.h"
 #include "ipc/params.h"
-#include "ipc/vocab.h"
 #include "kernels/pick.h"
 
 #include <stdbool.h>
@@ -40,9 +39,5 @@ struct request {
 /* Takes memory for parameter blocks of `params_bytes`. Returns 0 or -ENOMEM; fini in any case. */
 int request_init(struct request *request, uint32_t params_bytes);
 void request_fini(struct request *request);
-
-/* Feeds one accepted token of the answer to the stop matcher. Returns true when a stop text ends with it.
- * Control tokens are no text: clients do not print them. */
-bool request_stops(struct request *request, const struct vocab *vocab, uint32_t token);
 
 #endif
