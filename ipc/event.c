@@ -72,38 +72,22 @@ static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
     return (uint32_t)space >= cells + reserve ? 0 : -EAGAIN;
 }
 
-/* Fills the header in place. A local cell copied over would cost more than the whole rest: its
- * narrow stores cannot be forwarded to the copy's wide loads. */
-static struct event_cell *event_prep(struct ring_writer *w, uint32_t generation, uint32_t position,
-                                     enum event_kind kind, size_t bytes)
-{
-    struct event_cell *cell = ring_prep(w);
-
-    cell->generation = generation;
-    cell->position = position;
-    cell->kind = (uint8_t)kind;
-    cell->flags = 0;
-    cell->bytes = (uint16_t)bytes;
-    return cell;
-}
-
-int event_put_tokens(struct ring_writer *w, uint32_t generation, uint32_t position,
-                     const uint32_t *tokens, uint32_t n)
+int event_put_many(struct ring_writer *w, uint32_t generation, uint32_t position,
+                   const uint32_t *tokens, uint32_t n)
 {
     int r = event_claim(w, (n + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX, EVENT_RUN_CELLS);
 
     if (r < 0)
         return r;
-    for (uint32_t done = 0; done < n;) {
-        uint32_t here = n - done < EVENT_TOKENS_MAX ? n - done : EVENT_TOKENS_MAX;
-        struct event_cell *cell =
-            event_prep(w, generation, position + done, EVENT_TOKENS, here * sizeof(*tokens));
-        uint32_t *to = (uint32_t *)(void *)cell->payload;
+    while (n > 0) {
+        uint32_t here = n < EVENT_TOKENS_MAX ? n : EVENT_TOKENS_MAX;
+        uint32_t bytes = here * (uint32_t)sizeof(*tokens);
 
-        for (uint32_t i = 0; i < here; i++)
-            to[i] = tokens[done + i];
+        memcpy(event_prep(w, generation, position, EVENT_TOKENS, 0, bytes), tokens, bytes);
         ring_publish(w);
-        done += here;
+        tokens += here;
+        position += here;
+        n -= here;
     }
     return 0;
 }
@@ -126,10 +110,10 @@ static int event_put_run(struct ring_writer *w, struct event_place place, const 
         return r;
     for (uint32_t i = 0; i < cells; i++) {
         size_t here = bytes < EVENT_BYTES ? bytes : EVENT_BYTES;
-        struct event_cell *cell = event_prep(w, place.generation, place.position, place.kind, here);
+        uint32_t flags = i + 1 < cells ? EVENT_MORE : 0;
 
-        cell->flags = i + 1 < cells ? EVENT_MORE : 0;
-        memcpy(cell->payload, from, here);
+        memcpy(event_prep(w, place.generation, place.position, place.kind, flags, (uint32_t)here),
+               from, here);
         ring_publish(w);
         from += here;
         bytes -= here;
@@ -166,8 +150,7 @@ int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
 
     if (r < 0)
         return r;
-    memcpy(event_prep(w, generation, 0, EVENT_NOP, sizeof(cookie))->payload, &cookie,
-           sizeof(cookie));
+    memcpy(event_prep(w, generation, 0, EVENT_NOP, 0, sizeof(cookie)), &cookie, sizeof(cookie));
     ring_publish(w);
     return 0;
 }

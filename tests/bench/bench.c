@@ -85,17 +85,22 @@ static void print_number(const char *name, double value)
         printf(",\"%s\":%.4g", name, value);
 }
 
+/* Is p50 within its target, in microseconds or as a multiple of the floor? */
+static int p50_met(const struct bench_row *r)
+{
+    return (r->target_p50_us != 0 && r->p50_us <= r->target_p50_us) ||
+           (r->target_x_floor != 0 && r->p50_us <= r->target_x_floor * r->floor_us);
+}
+
 /* Is every target that the row has met? -1 when it has none. */
 static int row_met(const struct bench_row *r)
 {
     int met = -1;
 
-    if (r->target_p50_us != 0)
-        met = r->p50_us <= r->target_p50_us;
+    if (r->target_p50_us != 0 || r->target_x_floor != 0)
+        met = p50_met(r);
     if (r->target_p99_us != 0)
         met = met != 0 && r->p99_us <= r->target_p99_us;
-    if (r->target_x_floor != 0)
-        met = met != 0 && r->p50_us <= r->target_x_floor * r->floor_us;
     if (r->target_m_per_s != 0)
         met = met != 0 && r->m_per_s >= r->target_m_per_s;
     return met;
