@@ -23,8 +23,9 @@
 
 #include "ipc/ring.h"
 
-#define BELL_LOOK_NS 250000000u /* longest single sleep of a client; then it looks at the socket   \
-                                 */
+#define BELL_LOOK_NS                                                                               \
+    250000000u /* longest single sleep of a client; then it looks at the socket                    \
+                */
 
 /* ---- client rings for the daemon ------------------------------------------------------------- */
 
@@ -42,8 +43,9 @@ int bell_ring(const struct ctl *ctl, int bell_fd);
 void bell_daemon_sleep(struct ctl *ctl);
 void bell_daemon_awake(struct ctl *ctl);
 
-/* Daemon's engine thread, once a step: one more step, and how long a decode step takes now (0:
- * unknown). */
+/* Daemon's engine thread, once a step, after publishing and waking (the clients read this line:
+ * stores to it would hold up those behind them by 0.1 us): one more step, and how long a decode
+ * step takes now (0: unknown). */
 void bell_daemon_pulse(struct ctl *ctl, uint64_t now_ns, uint64_t step_ns);
 
 /* ---- daemon wakes a client ------------------------------------------------------------------- */

@@ -146,7 +146,8 @@ static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
     return 1;
 }
 
-/* Gives the next `cells` cells back to the writer (R2). */
+/* Gives the next `cells` cells back to the writer (R2). Who answers a cell answers first: the
+ * writer may be looking at this word, and a store to it would hold up the answer behind it. */
 void ring_release(struct ring_reader *r, uint32_t cells);
 
 /* G1. Makes every request of the slot with another generation void, before its arena is touched. */

@@ -82,6 +82,7 @@ struct job {
     struct bench_samples samples;
     int clients;
     uint64_t rounds;
+    uint64_t period_us; /* 0: as fast as it goes */
 };
 
 /* A pause of 0.2 to 1 us, so that the other side is back at its first look. */
@@ -89,6 +90,21 @@ static void breathe(uint64_t i)
 {
     uint64_t until = bench_ticks() + (uint64_t)((double)(200 + i * 37 % 800) / bench_tick_ns());
 
+    while (bench_ticks() < until)
+        bench_pause();
+}
+
+/* Between two events: a breath, or the period +-1 %, at work meanwhile, as a daemon in a pass is.
+ */
+static void idle(const struct job *j, uint64_t i)
+{
+    uint64_t ns = j->period_us * (990 + i * 7 % 21);
+    uint64_t until = bench_ticks() + (uint64_t)((double)ns / bench_tick_ns());
+
+    if (j->period_us == 0) {
+        breathe(i);
+        return;
+    }
     while (bench_ticks() < until)
         bench_pause();
 }
@@ -103,7 +119,7 @@ static void *line_writer(void *arg)
 
     bench_pin(1);
     for (uint64_t i = 0; i < j->rounds; i++) {
-        breathe(i);
+        idle(j, i);
         store(&ping, bench_ticks());
         while (load(&pong) != i + 1)
             bench_pause();
@@ -198,18 +214,6 @@ static void call_futex(void *arg)
     }
 }
 
-static double floor_us(void *(*other)(void *), void (*daemon)(void *), uint64_t rounds)
-{
-    struct job j = {.rounds = rounds};
-    double us;
-
-    bench_samples_open(&j.samples, rounds);
-    beside(other, &j, daemon);
-    us = bench_percentile_us(&j.samples, 50);
-    bench_samples_close(&j.samples);
-    return us;
-}
-
 /* ---- submit seen by a spinning daemon
  * ------------------------------------------------------------ */
 
@@ -256,10 +260,10 @@ static int client_ready(const void *arg)
     return ring_ready(&((const struct client *)arg)->events_in);
 }
 
-/* `period_us` 0: spins; else waits as the library does, by prediction. */
+/* Without a period the client spins; with one it waits as the library does, by prediction. */
 struct event_job {
     struct job job;
-    uint64_t period_us, guard_us;
+    uint64_t guard_us;
     double cpu_share;
 };
 
@@ -275,7 +279,7 @@ static void *event_client(void *arg)
         struct bell_patience p = {.spin_ns = 1000000000u};
         struct event_run run;
 
-        if (j->period_us != 0 && expect != 0)
+        if (j->job.period_us != 0 && expect != 0)
             p = (struct bell_patience){.expect_ns = expect,
                                        .guard_ns = (uint32_t)j->guard_us * 1000u};
         if (bell_wait(&e->sleeper, client_ready, e, &p) != 0 ||
@@ -300,21 +304,13 @@ static void event_daemon(void *arg)
     struct event_job *j = arg;
 
     for (uint64_t i = 0; i < j->job.rounds; i++) {
-        if (j->period_us == 0) {
-            breathe(i);
-        } else { /* +-1 % around the period, at work meanwhile, as a daemon in a pass is */
-            uint64_t ns = j->period_us * (990 + i * 7 % 21);
-            uint64_t until = bench_ticks() + (uint64_t)((double)ns / bench_tick_ns());
-
-            while (bench_ticks() < until)
-                bench_pause();
-        }
-        bell_daemon_pulse(ctl, bell_now_ns(), j->period_us * 1000u);
+        idle(&j->job, i);
         if (event_put_nop(&events_out[0], 1, bench_ticks()) != 0)
             abort();
         bell_fence();
         if (bell_due(&wakers[0]) == BELL_FUTEX)
             bell_wake(wakers[0].wake);
+        bell_daemon_pulse(ctl, bell_now_ns(), j->job.period_us * 1000u);
         while (load(&pong) != i + 1)
             bench_pause();
     }
@@ -610,27 +606,32 @@ static void submit_rows(void)
             SAMPLES, submit_client, submit_daemon, line_writer, line_reader);
 }
 
-static void event_row(const char *what, uint64_t period_us, uint64_t guard_us, int samples)
+static void event_row(const char *what, uint64_t period_us, int samples)
 {
-    struct event_job j = {.period_us = period_us, .guard_us = guard_us};
     struct bench_row r = {.bench = "ipc",
                           .what = what,
                           .target_p50_us = 0.35,
                           .target_p99_us = 7,
                           .target_x_floor = 0.35 / 0.2};
+    struct event_job j = {.job = {.period_us = period_us, .rounds = (uint64_t)samples},
+                          .guard_us = 200};
+    struct job f = j.job;
     char note[64];
 
     if (!wanted(what))
         return;
-    j.job.rounds = (uint64_t)samples;
     bench_samples_open(&j.job.samples, (size_t)samples * ROUNDS);
-    for (int i = 0; i < ROUNDS; i++)
+    bench_samples_open(&f.samples, (size_t)samples * ROUNDS);
+    for (int i = 0; i < ROUNDS; i++) {
+        beside(line_writer, &f, line_reader);
         beside(event_client, &j, event_daemon);
+    }
     snprintf(note, sizeof(note), "client used %.1f %% of a core", 100 * j.cpu_share);
     r.note = note;
-    r.floor_us = floor_us(line_writer, line_reader, SAMPLES);
+    r.floor_us = bench_percentile_us(&f.samples, 50);
     bench_print_samples(r, &j.job.samples);
     bench_samples_close(&j.job.samples);
+    bench_samples_close(&f.samples);
 }
 
 static void stream_row(const char *what, uint32_t batch, double target)
@@ -713,8 +714,8 @@ int main(int argc, char **argv)
         return 71;
     }
     submit_rows();
-    event_row("event_seen_spinning", 0, 0, SAMPLES);
-    event_row("event_seen_predicted_5ms", 5000, 200, 100);
+    event_row("event_seen_spinning", 0, SAMPLES);
+    event_row("event_seen_predicted_5ms", 5000, 100);
     row(noop, SAMPLES, noop_client_spinning, noop_daemon_spinning, echo_lines, call_lines);
     row(asleep, 1000, noop_client_sleeping, noop_daemon_sleeping, echo_futex, call_futex);
     stream_row("tokens_one_ring", 12, 100);
