@@ -208,8 +208,10 @@ int resident_open_backend(struct resident *resident, const struct config *config
     rc = choose_pages(resident, config, err, err_bytes);
     if (rc == 0)
         rc = resident->ops->open(resident->model, limits, &resident->backend, err, err_bytes);
-    if (rc == 0)
+    if (rc == 0) {
         resident->ops->describe(resident->backend, &resident->info);
+        gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
+    }
     return rc;
 }
 

@@ -421,6 +421,12 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
     return 0;
 }
 
+void gguf_drop_pages(const struct gguf *gguf)
+{
+    if (gguf->mapping)
+        madvise(gguf->mapping, gguf->bytes, MADV_DONTNEED);
+}
+
 void gguf_close(struct gguf *gguf)
 {
     if (!gguf)

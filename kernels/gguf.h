@@ -107,6 +107,11 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
                      size_t err_bytes);
 
+/* Gives the memory of a mapped file back: after a backend has repacked the weights the same bytes
+ * would be resident twice. Views stay valid; what is touched again is read from the file again.
+ * Does nothing for gguf_open_memory. */
+void gguf_drop_pages(const struct gguf *gguf);
+
 void gguf_close(struct gguf *gguf); /* NULL is fine */
 
 static inline uint32_t gguf_version(const struct gguf *gguf) /* 2 or 3 */

@@ -17,20 +17,7 @@ void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_k
     kv->page_bytes = n_layer * kv->layer_bytes;
 }
 
-/* Whoever keeps weights in F32 wants its exactness, and f16 KV is what would cost most of it. */
-static bool all_f32(const struct model *model)
-{
-    for (uint32_t l = 0; l < model->n_layer; l++) {
-        for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++) {
-            const struct model_tensor *tensor = &model->layers[l].tensor[t];
-            if (tensor->data && tensor->type != QUANT_F32)
-                return false;
-        }
-    }
-    return true;
-}
-
 void kv_geometry_init(struct kv_geometry *kv, const struct model *model)
 {
-    kv_geometry_set(kv, model->n_layer, model->n_head_kv, model->head_dim, all_f32(model));
+    kv_geometry_set(kv, model->n_layer, model->n_head_kv, model->head_dim, model_kv_f32(model));
 }

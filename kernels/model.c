@@ -449,9 +449,22 @@ bool model_portable(const struct model *model)
     return true;
 }
 
+bool model_kv_f32(const struct model *model)
+{
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
+            const struct model_tensor *t = &model->layers[layer].tensor[i];
+            if (t->data && t->type != QUANT_F32)
+                return false;
+        }
+    return true;
+}
+
 const char *model_numerics_id(const struct model *model)
 {
-    return model_portable(model) ? "portable-1" : "cpu-float-1";
+    if (model_portable(model))
+        return "portable-1";
+    return model_kv_f32(model) ? "cpu-float-1-kvf32" : "cpu-float-1";
 }
 
 const char *model_type_name(const struct model *model)

@@ -116,8 +116,12 @@ void model_close(struct model *model); /* NULL is fine */
  */
 bool model_portable(const struct model *model);
 
-/* "portable-1", or "cpu-float-1" for float layers, both with KV in f16; other KV types get a suffix
- * when they come. */
+/* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Whoever keeps
+ * weights in F32 wants its exactness, and f16 KV is what would cost most of it (NUMERICS.md). */
+bool model_kv_f32(const struct model *model);
+
+/* "portable-1" for quantized layers, "cpu-float-1" for float ones, both with KV in f16;
+ * "cpu-float-1-kvf32" with KV in f32. Static text. */
 const char *model_numerics_id(const struct model *model);
 
 /* The type most of the layers' matrix bytes have: "Q4_0". Static text. */

@@ -243,8 +243,6 @@ static int open_scratch(struct backend *b)
 static int open_kv(struct backend *b)
 {
     kv_geometry_init(&b->kv, b->model);
-    snprintf(b->numerics, sizeof b->numerics, "%s%s", model_numerics_id(b->model),
-             b->kv.f32 ? "-kvf32" : "");
     b->kv_reserved = b->limits.pages * b->kv.page_bytes + 64;
     if (b->kv.page_bytes > (SIZE_MAX / 2) / b->limits.pages)
         return -ENOMEM;
@@ -351,7 +349,7 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
     *ret_info = (struct backend_info){
         .name = "cpu",
         .isa = b->isa->name,
-        .numerics = b->numerics,
+        .numerics = model_numerics_id(b->model),
         .threads = b->limits.threads,
         .weight_bytes = b->weight_bytes,
         .scratch_bytes = b->scratch_bytes,

@@ -164,7 +164,6 @@ struct backend {
     float scale; /* 1 / sqrt(head_dim) */
     uint32_t n_wanted, n_tiles, tile_rows;
     const struct pass *pass;
-    char numerics[32]; /* the id, with the KV type */
     char error[192];
 };
 

@@ -61,7 +61,9 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert_str_eq(model_type_name(m), quant_name(TYPES[i]));
         bool quantized = TYPES[i] == QUANT_Q8_0 || TYPES[i] == QUANT_Q4_0;
         ck_assert(model_portable(m) == quantized);
-        ck_assert_str_eq(model_numerics_id(m), quantized ? "portable-1" : "cpu-float-1");
+        ck_assert_str_eq(model_numerics_id(m), quantized                ? "portable-1"
+                                               : TYPES[i] == QUANT_F32 ? "cpu-float-1-kvf32"
+                                                                       : "cpu-float-1");
         close_opened(&o);
     }
 }
