@@ -162,9 +162,9 @@ $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
 
 .PHONY: deps-build deps-check deps-fuzz
 deps-build:
-	@tests/tools/deps.sh gcc pkg-config liburing-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev
 deps-check:
-	@tests/tools/deps.sh gcc pkg-config liburing-dev check libjansson-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev
 deps-fuzz:
 	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev
 
