@@ -32,12 +32,16 @@ static void listen_make_directory(const char *path)
     mkdir(directory, 0700); /* there already, or bind says why it cannot be */
 }
 
-/* Does somebody answer at this address? */
+/* Does somebody answer at this address? -ENOTSOCK: something else lies there, which is not ours to remove
+ * (connect would say -ECONNREFUSED for it, too). */
 static int listen_probe(const struct sockaddr_un *address)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    int rc;
+    struct stat st;
+    int fd, rc;
 
+    if (lstat(address->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return -ENOTSOCK;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     rc = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
@@ -59,6 +63,7 @@ int listen_open(const char *path, char *err, size_t err_bytes)
     struct sockaddr_un address;
     int rc = listen_address(path, &address);
     int fd = rc < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int probe = 0;
 
     if (rc == 0 && fd < 0)
         rc = -errno;
@@ -66,7 +71,9 @@ int listen_open(const char *path, char *err, size_t err_bytes)
         listen_make_directory(path);
         rc = listen_bind(fd, &address);
     }
-    if (rc == -EADDRINUSE && listen_probe(&address) == -ECONNREFUSED) {
+    if (rc == -EADDRINUSE)
+        probe = listen_probe(&address);
+    if (probe == -ECONNREFUSED) {
         unlink(path);
         rc = listen_bind(fd, &address);
     }
@@ -76,7 +83,12 @@ int listen_open(const char *path, char *err, size_t err_bytes)
         return fd;
     if (fd >= 0)
         close(fd);
-    if (rc == -EADDRINUSE)
+    if (probe == -ENOTSOCK)
+        snprintf(err, err_bytes, "%s is there and is no socket: give another --socket", path);
+    else if (rc == -ENAMETOOLONG)
+        snprintf(err, err_bytes, "a socket's path takes at most %zu bytes: give a shorter --socket than %s",
+                 sizeof(address.sun_path) - 1, path);
+    else if (rc == -EADDRINUSE)
         snprintf(err, err_bytes, "a daemon already listens at %s: stop it, or give another --socket", path);
     else
         snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path, strerror(-rc));
