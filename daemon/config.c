@@ -218,6 +218,8 @@ static int parse_file(struct config *config, const struct given *given, FILE *fi
         snprintf(where, sizeof(where), "%s:%d", path, number);
         rc = parse_line(config, given, line, where, err, err_bytes);
     }
+    if (rc == 0 && ferror(file)) /* a folder, for instance */
+        rc = config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path, strerror(errno));
     free(line);
     return rc;
 }
