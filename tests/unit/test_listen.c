@@ -1,0 +1,160 @@
+/* The socket in the file system: made for its owner, a dead one replaced, nothing else ever touched. */
+#include "daemon/listen.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char directory[] = "/tmp/hearth-listen-XXXXXX", path[100], err[300];
+
+static void setup(void)
+{
+    strcpy(directory + strlen(directory) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/run/h.sock", directory);
+    *err = 0;
+}
+
+static void teardown(void)
+{
+    char name[100];
+
+    unlink(path);
+    snprintf(name, sizeof(name), "%s/run", directory);
+    rmdir(name);
+    rmdir(directory);
+}
+
+static int try_connect(int type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, path);
+    int rc = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+START_TEST(a_listener_is_its_owners_alone)
+{
+    struct stat st;
+    mode_t mask = umask(0);
+    int fd = listen_open(path, err, sizeof(err));
+
+    ck_assert_msg(fd >= 0, "%s", err);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert(S_ISSOCK(st.st_mode));
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+    ck_assert_int_eq(umask(mask), 0); /* put back as it was */
+    snprintf(path, sizeof(path), "%s/run", directory);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0700);
+    ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    snprintf(path, sizeof(path), "%s/run/h.sock", directory);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_live_daemon_is_not_pushed_away)
+{
+    int first = listen_open(path, err, sizeof(err));
+
+    ck_assert_int_ge(first, 0);
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_ptr_nonnull(strstr(err, path));
+    ck_assert_ptr_nonnull(strstr(err, "--socket"));
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(first);
+}
+END_TEST
+
+START_TEST(a_dead_daemons_socket_is_replaced)
+{
+    int first = listen_open(path, err, sizeof(err));
+
+    close(first); /* as after kill -9: the file stays */
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), -ECONNREFUSED);
+    int second = listen_open(path, err, sizeof(err));
+    ck_assert_msg(second >= 0, "%s", err);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(second);
+}
+END_TEST
+
+START_TEST(a_file_that_is_no_socket_is_never_removed)
+{
+    struct stat st;
+    int fd;
+
+    close(listen_open(path, err, sizeof(err))); /* makes the folder */
+    unlink(path);
+    fd = open(path, O_CREAT | O_WRONLY, 0600);
+    ck_assert_int_eq(write(fd, "mine", 4), 4);
+    close(fd);
+    ck_assert_int_lt(listen_open(path, err, sizeof(err)), 0);
+    ck_assert_ptr_nonnull(strstr(err, path));
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq(st.st_size, 4);
+}
+END_TEST
+
+START_TEST(another_programs_socket_is_left_alone)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    close(listen_open(path, err, sizeof(err)));
+    unlink(path);
+    strcpy(address.sun_path, path);
+    ck_assert_int_eq(bind(other, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(listen(other, 1), 0);
+    ck_assert_int_lt(listen_open(path, err, sizeof(err)), 0);
+    ck_assert_int_eq(try_connect(SOCK_STREAM), 0);
+    close(other);
+}
+END_TEST
+
+START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
+{
+    char longer[300];
+
+    memset(longer, 'x', sizeof(longer));
+    longer[0] = '/';
+    longer[sizeof(longer) - 1] = 0;
+    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
+    ck_assert_ptr_nonnull(strstr(err, "--socket"));
+    snprintf(longer, sizeof(longer), "%s/a/b/c/h.sock", directory); /* only the last folder is made */
+    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(err, longer));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("listen");
+    TCase *t = tcase_create("listen");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_listener_is_its_owners_alone);
+    tcase_add_test(t, a_live_daemon_is_not_pushed_away);
+    tcase_add_test(t, a_dead_daemons_socket_is_replaced);
+    tcase_add_test(t, a_file_that_is_no_socket_is_never_removed);
+    tcase_add_test(t, another_programs_socket_is_left_alone);
+    tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
