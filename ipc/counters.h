@@ -12,7 +12,7 @@
 
 /* X(NAME, name, KIND, "help") */
 #define COUNTERS_ENGINE(X)                                                                         \
-    X(SLOTS_USED, slots_used, GAUGE, "slots held by clients")                   \
+    X(SLOTS_USED, slots_used, GAUGE, "slots held by clients")                                      \
     X(SLOTS_ACTIVE, slots_active, GAUGE, "slots with a request that runs")                         \
     X(SLOTS_WAITING, slots_waiting, GAUGE, "slots with a request that waits for rows or pages")    \
     X(SLOTS_PAUSED, slots_paused, GAUGE, "slots whose reader has left no room for events")         \

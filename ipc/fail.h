@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Writes the line to err[err_bytes] (nothing when that is 0) and returns `code`. */
-__attribute__((format(printf, 4, 5))) static inline int ipc_fail(char *err, size_t err_bytes,
-                                                                 int code, const char *format, ...)
+/* Writes the line to err[err_bytes]; nothing when that is 0. */
+__attribute__((format(printf, 3, 4))) static inline void ipc_line(char *err, size_t err_bytes,
+                                                                  const char *format, ...)
 {
     int saved = errno;
     va_list args;
@@ -23,7 +23,9 @@ __attribute__((format(printf, 4, 5))) static inline int ipc_fail(char *err, size
         vsnprintf(err, err_bytes, format, args);
     va_end(args);
     errno = saved;
-    return code;
 }
+
+/* The same, and its value is `code`. A macro, so that a static analyser sees that it is. */
+#define ipc_fail(err, err_bytes, code, ...) (ipc_line(err, err_bytes, __VA_ARGS__), (code))
 
 #endif

@@ -93,9 +93,8 @@ int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome 
     if (r < 0)
         return r;
     memcpy(ret, message, sizeof(*ret));
-    bool fds_fit = ret->limits.slots == 0
-                       ? ret->n_fds == HELLO_FDS_SHARED
-                       : ret->n_fds == HELLO_FDS || ret->n_fds == HELLO_FDS - 1;
+    bool fds_fit = ret->limits.slots == 0 ? ret->n_fds == HELLO_FDS_SHARED
+                                          : ret->n_fds == HELLO_FDS || ret->n_fds == HELLO_FDS - 1;
     if (!fds_fit || ret->n_vocab == 0 || ret->vocab_bytes == 0 ||
         !text_valid(ret->numerics, sizeof(ret->numerics), 0x20) ||
         !text_valid(ret->model, sizeof(ret->model), 0x20) ||
@@ -202,7 +201,7 @@ int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds,
         struct cmsghdr align;
         char bytes[CMSG_SPACE(HELLO_FDS * sizeof(int))];
     } control = {0};
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes};
+    struct iovec iov = {.iov_base = (void *)message, .iov_len = bytes};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     ssize_t n;
 
@@ -234,7 +233,7 @@ int hello_send_status(int socket_fd, const char *text, size_t bytes)
 {
     struct hello_head h = head_of(HELLO_STATUS, sizeof(h) + bytes);
     struct iovec iov[2] = {{.iov_base = &h, .iov_len = sizeof(h)},
-                           {.iov_base = (void *)(uintptr_t)text, .iov_len = bytes}};
+                           {.iov_base = (void *)text, .iov_len = bytes}};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
 
     if (bytes > HELLO_STATUS_MAX - sizeof(h))

@@ -82,7 +82,7 @@ enum hello_fd {
 struct hello_welcome {
     struct hello_head head;
     struct ipc_limits limits; /* slots granted: at most the slots wanted */
-    uint32_t n_fds; /* HELLO_FDS, or one less; HELLO_FDS_SHARED without slots */
+    uint32_t n_fds;           /* HELLO_FDS, or one less; HELLO_FDS_SHARED without slots */
     uint32_t n_vocab;
     uint32_t daemon_pid;
     uint64_t vocab_bytes;

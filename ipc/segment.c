@@ -77,6 +77,14 @@ int segment_plan(const struct ipc_limits *l, uint32_t shift, struct segment_plan
 
 /* ---- daemon ---------------------------------------------------------------------------------- */
 
+/* Negative for certain: callers tell success by the sign. */
+static int last_error(void)
+{
+    int e = errno;
+
+    return e > 0 ? -e : -EIO;
+}
+
 /* Returns a memfd of `bytes` zeroes, not sealed yet, or -errno. */
 static int memfd_open(const char *name, uint64_t bytes)
 {
@@ -86,10 +94,10 @@ static int memfd_open(const char *name, uint64_t bytes)
     if (fd < 0 && errno == EINVAL) /* before 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return -errno;
+        return last_error();
     if (ftruncate(fd, (off_t)bytes) == 0)
         return fd;
-    r = -errno;
+    r = last_error();
     close(fd);
     return r;
 }
@@ -105,11 +113,11 @@ static int memfd_share(const char *name, uint64_t bytes, int prot, int seals, ui
         return fd;
     base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        r = -errno;
+        r = last_error();
         goto out_close;
     }
     if (fcntl(fd, F_ADD_SEALS, seals) < 0) {
-        r = -errno;
+        r = last_error();
         goto out_unmap;
     }
     *ret_base = base;

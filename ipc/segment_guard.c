@@ -42,7 +42,7 @@ static void guard_on_sigbus(int sig, siginfo_t *info, void *context)
     int saved = errno;
     uintptr_t address = (uintptr_t)info->si_addr;
     struct guard_range *g = info->si_code > 0 ? guard_find(address) : NULL;
-    void *page = (void *)(address & ~(uintptr_t)(IPC_PAGE - 1));
+    void *page = (uint8_t *)info->si_addr - address % IPC_PAGE;
 
     (void)context;
     if (g != NULL && mmap(page, IPC_PAGE, PROT_READ | PROT_WRITE,
