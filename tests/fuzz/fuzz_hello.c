@@ -39,7 +39,8 @@ static void check_hello(const uint8_t *message, size_t bytes)
     check_line(code, line);
     if (code != 0)
         return;
-    must(bytes == sizeof(h) && h.slots >= 1 && h.slots <= LIMIT_SLOTS_MAX);
+    must(bytes == sizeof(h) && h.slots <= LIMIT_SLOTS_MAX);
+    must(h.slots > 0 || (h.name[0] == 0 && h.flags == 0));
     must(memchr(h.name, 0, sizeof(h.name)) != NULL);
     for (const char *c = h.name; *c != 0; c++)
         must(*c > 0x20 && *c < 0x7f);
