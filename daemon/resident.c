@@ -112,7 +112,7 @@ int resident_open_file(struct resident *resident, const struct config *config, c
 
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->model, line);
-    return rc;
+    return rc == -EINVAL ? -EBADMSG : rc; /* -EINVAL is for options; a folder is no model */
 }
 
 int resident_open_model(struct resident *resident, const struct config *config, char *err,
