@@ -36,13 +36,18 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* JSON string contents: quotes and backslashes escaped. `to` is cut to fit. */
+/* JSON string contents: quotes, backslashes and control characters escaped. `to` is cut to fit. */
 static const char *escape(const char *from, char *to, size_t to_bytes)
 {
     size_t n = 0;
 
-    for (; *from && n + 2 < to_bytes; from++) {
-        if (*from == '"' || *from == '\\')
+    for (; *from && n + sizeof("\\u0000") <= to_bytes; from++) {
+        unsigned char byte = (unsigned char)*from;
+        if (byte < 0x20) {
+            n += (size_t)snprintf(to + n, to_bytes - n, "\\u%04x", byte);
+            continue;
+        }
+        if (byte == '"' || byte == '\\')
             to[n++] = '\\';
         to[n++] = *from;
     }
