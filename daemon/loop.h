@@ -46,7 +46,8 @@ int loop_add_poll(struct loop *loop, int fd, short events, uint64_t cookie);
 void loop_remove(struct loop *loop, int fd, uint64_t cookie);
 
 /* Waits up to `timeout_ns` (0: look only; < 0: for ever) and fills up to `capacity` events. Returns their
- * number, 0 on timeout or signal, -errno when the loop itself failed. */
+ * number; 0 on timeout, on a signal, or early for nothing (a removal came to its end); -errno when the loop
+ * itself failed. */
 int loop_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *events, size_t capacity);
 
 #endif
