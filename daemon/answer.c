@@ -20,21 +20,23 @@ uint32_t answer_room_needed(const struct slot *slot)
 static int answer_logprob(struct slot *slot, uint32_t position, const struct pick *pick)
 {
     struct event_top top[EVENT_TOP_MAX];
-    struct event_logprob head = {.token = pick->token, .logprob = pick->logprob, .n_top = pick->n_top};
+    struct event_logprob head = {
+        .token = pick->token, .logprob = pick->logprob, .n_top = pick->n_top};
 
     for (uint32_t i = 0; i < pick->n_top; i++)
         top[i] = (struct event_top){.token = pick->top[i].id, .logprob = pick->top[i].logprob};
     return event_put_logprob(engine_events(slot), slot->request->generation, position, &head, top);
 }
 
-void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from, const struct pick *const *picks)
+void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
+                   const struct pick *const *picks)
 {
     uint32_t n = slot->spec.accepted - from;
     int rc = 0;
 
     if (!slot->request->pick.logprobs)
-        rc = event_put_tokens(engine_events(slot), slot->request->generation, from, slot->tokens + from,
-                              n);
+        rc = event_put_tokens(engine_events(slot), slot->request->generation, from,
+                              slot->tokens + from, n);
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
             rc = answer_logprob(slot, from + i, picks[i]);
@@ -55,8 +57,8 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
-/* Parameters as they came, then lengths, then the prompt: what the answer is a function of, besides the
- * model. */
+/* Parameters as they came, then lengths, then the prompt: what the answer is a function of, besides
+ * the model. */
 static void answer_hash_request(const struct slot *slot, uint8_t ret[16])
 {
     const struct request *request = slot->request;
@@ -78,8 +80,9 @@ static uint64_t span_ns(uint64_t from, uint64_t to)
     return from && to > from ? to - from : 0;
 }
 
-static void answer_fill(const struct engine *engine, const struct slot *slot, enum done_reason reason,
-                        int error, const char *text, struct event_done *done)
+static void answer_fill(const struct engine *engine, const struct slot *slot,
+                        enum done_reason reason, int error, const char *text,
+                        struct event_done *done)
 {
     const struct request *request = slot->request;
     const struct resident *resident = engine->options.resident;
@@ -109,7 +112,8 @@ static void answer_fill(const struct engine *engine, const struct slot *slot, en
     snprintf(done->text, sizeof(done->text), "%s", text);
 }
 
-static void answer_count(struct engine *engine, enum done_reason reason, const struct request *request)
+static void answer_count(struct engine *engine, enum done_reason reason,
+                         const struct request *request)
 {
     struct ctl *ctl = engine->options.ctl;
 
@@ -141,7 +145,8 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     answer_progress(slot, DOWN_IDLE);
     engine->fence_due = true;
     /* The reserve kept room for this; a failure means that the reader broke its own ring. */
-    int rc = event_put_done(engine_events(slot), slot->request->generation, slot->spec.accepted, &done);
+    int rc =
+        event_put_done(engine_events(slot), slot->request->generation, slot->spec.accepted, &done);
     if (rc < 0)
         engine_close_client(engine, slot->client, -EPROTO);
 }
@@ -163,7 +168,8 @@ int answer_refuse(struct engine *engine, struct client *client, const struct sub
     if (rc == 0) {
         engine->fence_due = true;
         counters_add(engine->options.ctl,
-                     reason == DONE_ERROR ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED, 1);
+                     reason == DONE_ERROR ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
+                     1);
     }
     return rc;
 }

@@ -1,9 +1,9 @@
 /*
  * client: one connected process, as both daemon threads know it.
  *
- * The control thread makes it, and frees it when the engine thread has answered MAIL_DETACHED. Between
- * MAIL_ATTACH and MAIL_DETACHED the fields under "engine" are the engine thread's alone; the others do not
- * change. Only the control thread closes descriptors and unmaps.
+ * The control thread makes it, and frees it when the engine thread has answered MAIL_DETACHED.
+ * Between MAIL_ATTACH and MAIL_DETACHED the fields under "engine" are the engine thread's alone;
+ * the others do not change. Only the control thread closes descriptors and unmaps.
  */
 #ifndef HEARTH_DAEMON_CLIENT_H
 #define HEARTH_DAEMON_CLIENT_H
@@ -32,9 +32,10 @@ struct client {
     int socket_fd;
     int pid_fd;           /* of the process that did the handshake, or -1 */
     uint64_t deadline_ns; /* GREETING: closed when no HELLO came by then */
-    struct hello hello;   /* GREETING: what it asked for, while it waits for a client that is leaving */
+    struct hello
+        hello; /* GREETING: what it asked for, while it waits for a client that is leaving */
     bool waiting;
-    struct client *next;  /* in the control thread's list */
+    struct client *next; /* in the control thread's list */
 
     /* constant after the handshake */
     pid_t pid;

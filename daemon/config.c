@@ -20,13 +20,13 @@ struct option_desc {
 };
 
 static const struct option_desc options[] = {
-#define DESC_TEXT(field, name, metavar, help)                                                         \
+#define DESC_TEXT(field, name, metavar, help)                                                      \
     {name, OPTION_TEXT, offsetof(struct config, field), 0, 0, 0, metavar, help},
-#define DESC_NUMBER(field, name, def, min, max, metavar, help)                                        \
+#define DESC_NUMBER(field, name, def, min, max, metavar, help)                                     \
     {name, OPTION_NUMBER, offsetof(struct config, field), def, min, max, metavar, help},
-#define DESC_CHOICE(field, name, def, choices, help)                                                  \
+#define DESC_CHOICE(field, name, def, choices, help)                                               \
     {name, OPTION_CHOICE, offsetof(struct config, field), def, 0, 0, choices, help},
-#define DESC_FLAG(field, name, help)                                                                  \
+#define DESC_FLAG(field, name, help)                                                               \
     {name, OPTION_FLAG, offsetof(struct config, field), 0, 0, 1, NULL, help},
     HEARTHD_OPTIONS(DESC_TEXT, DESC_NUMBER, DESC_CHOICE, DESC_FLAG)};
 
@@ -63,7 +63,8 @@ static const struct option_desc *option_find(const char *name, size_t n_bytes)
     return NULL;
 }
 
-/* A decimal number with an optional K, M or G. Returns false for anything else, overflow included. */
+/* A decimal number with an optional K, M or G. Returns false for anything else, overflow included.
+ */
 static bool parse_number(const char *text, uint64_t *ret)
 {
     char *end;
@@ -116,9 +117,9 @@ static int option_set(struct config *config, const struct option_desc *option, c
         return *(char **)field ? 0 : -ENOMEM;
     case OPTION_NUMBER:
         if (!parse_number(text, &number) || number < option->min || number > option->max)
-            return config_fail(err, err_bytes, -EINVAL, "%s is '%s': give a number from %llu to %llu",
-                               option->name, text, (unsigned long long)option->min,
-                               (unsigned long long)option->max);
+            return config_fail(err, err_bytes, -EINVAL,
+                               "%s is '%s': give a number from %llu to %llu", option->name, text,
+                               (unsigned long long)option->min, (unsigned long long)option->max);
         *(uint64_t *)field = number;
         return 0;
     case OPTION_CHOICE:
@@ -181,8 +182,8 @@ static char *trim(char *text)
 }
 
 /* One line of the file: `name = value`, `# comment`, or nothing. */
-static int parse_line(struct config *config, const struct given *given, char *line, const char *where,
-                      char *err, size_t err_bytes)
+static int parse_line(struct config *config, const struct given *given, char *line,
+                      const char *where, char *err, size_t err_bytes)
 {
     char detail[256];
     char *equals;
@@ -197,8 +198,8 @@ static int parse_line(struct config *config, const struct given *given, char *li
     char *name = trim(line), *value = trim(equals + 1);
     const struct option_desc *option = option_find(name, strlen(name));
     if (!option || !strcmp(name, "config"))
-        return config_fail(err, err_bytes, -EINVAL, "%s: no option is called '%s': see hearthd --help",
-                           where, name);
+        return config_fail(err, err_bytes, -EINVAL,
+                           "%s: no option is called '%s': see hearthd --help", where, name);
     if (given->option[option - options])
         return 0;
     if (option_set(config, option, value, detail, sizeof(detail)) < 0)
@@ -206,8 +207,8 @@ static int parse_line(struct config *config, const struct given *given, char *li
     return 0;
 }
 
-static int parse_file(struct config *config, const struct given *given, FILE *file, const char *path,
-                      char *err, size_t err_bytes)
+static int parse_file(struct config *config, const struct given *given, FILE *file,
+                      const char *path, char *err, size_t err_bytes)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -219,14 +220,15 @@ static int parse_file(struct config *config, const struct given *given, FILE *fi
         rc = parse_line(config, given, line, where, err, err_bytes);
     }
     if (rc == 0 && ferror(file)) /* a folder, for instance */
-        rc = config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path, strerror(errno));
+        rc = config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path,
+                         strerror(errno));
     free(line);
     return rc;
 }
 
 /* Opens the configuration file that applies; *ret is NULL where there is none. */
-static int open_file(const struct config *config, FILE **ret, char *path, size_t path_bytes, char *err,
-                     size_t err_bytes)
+static int open_file(const struct config *config, FILE **ret, char *path, size_t path_bytes,
+                     char *err, size_t err_bytes)
 {
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 
@@ -316,7 +318,8 @@ void config_help(FILE *out)
         fputc('\n', out);
     }
     fputs("\nThe same names are keys of the configuration file, `name = value` a line:\n"
-          "$XDG_CONFIG_HOME/hearth/hearthd.conf, else /etc/hearth/hearthd.conf. Numbers take K, M, G.\n",
+          "$XDG_CONFIG_HOME/hearth/hearthd.conf, else /etc/hearth/hearthd.conf. Numbers take K, M, "
+          "G.\n",
           out);
 }
 

@@ -1,10 +1,11 @@
 /*
- * config: hearthd's options. One table makes the command line, the configuration file, --help, the range
- * checks and the start-up dump; names are the same everywhere (`--kv-bytes 2G`, `kv-bytes = 2G`).
+ * config: hearthd's options. One table makes the command line, the configuration file, --help, the
+ * range checks and the start-up dump; names are the same everywhere (`--kv-bytes 2G`, `kv-bytes =
+ * 2G`).
  *
  * Main thread, at start. Precedence: command line, then --config FILE, or the first that exists of
- * $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config without it) and /etc/hearth/hearthd.conf; then defaults.
- * Owns its strings until config_fini.
+ * $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config without it) and /etc/hearth/hearthd.conf; then
+ * defaults. Owns its strings until config_fini.
  */
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
@@ -14,34 +15,34 @@
 #include <stdio.h>
 
 /* TEXT(field, name, metavar, help)
- * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G (powers of 1024)
- * CHOICE(field, name, default, "a|b|c", help): the field is the index
- * FLAG(field, name, help): present or not; in a file, `name = yes` */
-#define HEARTHD_OPTIONS(TEXT, NUMBER, CHOICE, FLAG)                                                   \
-    TEXT(model, "model", "FILE", "the GGUF model to serve (needed)")                                  \
-    TEXT(socket, "socket", "PATH",                                                                    \
-         "listen here (default: $HEARTH_SOCKET, $XDG_RUNTIME_DIR/hearth/hearth.sock, "                \
-         "/run/hearth/hearth.sock)")                                                                  \
-    TEXT(config, "config", "FILE", "read this configuration file, and no other")                      \
-    CHOICE(device, "device", 0, "auto|cpu|cuda", "where the model runs")                              \
-    CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native needs a GPU")    \
-    NUMBER(context, "context", 0, 0, 1 << 24, "N", "positions of a slot (0: the model's own)")        \
-    NUMBER(slots, "slots", 64, 1, 1024, "N", "slots in all: sequences served at once")                \
-    NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")             \
-    NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")        \
-    NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                        \
-    NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                     \
-    NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                               \
-           "memory for KV pages (0: what the slots need, at most a quarter of the memory)")           \
-    NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                                  \
-    NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")     \
-    NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping")    \
-    CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how the daemon waits")                \
-    CHOICE(isa, "isa", 0, "auto|ref|avx2|avx512", "CPU kernels (same answers, other speed)")          \
-    CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, as a safety net")         \
-    CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "how much to say on stderr")        \
-    FLAG(check, "check", "load the model, say what it is, and exit")                                  \
-    FLAG(version, "version", "print the version and exit")                                            \
+ * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G (powers of
+ * 1024) CHOICE(field, name, default, "a|b|c", help): the field is the index FLAG(field, name,
+ * help): present or not; in a file, `name = yes` */
+#define HEARTHD_OPTIONS(TEXT, NUMBER, CHOICE, FLAG)                                                \
+    TEXT(model, "model", "FILE", "the GGUF model to serve (needed)")                               \
+    TEXT(socket, "socket", "PATH",                                                                 \
+         "listen here (default: $HEARTH_SOCKET, $XDG_RUNTIME_DIR/hearth/hearth.sock, "             \
+         "/run/hearth/hearth.sock)")                                                               \
+    TEXT(config, "config", "FILE", "read this configuration file, and no other")                   \
+    CHOICE(device, "device", 0, "auto|cpu|cuda", "where the model runs")                           \
+    CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native needs a GPU") \
+    NUMBER(context, "context", 0, 0, 1 << 24, "N", "positions of a slot (0: the model's own)")     \
+    NUMBER(slots, "slots", 64, 1, 1024, "N", "slots in all: sequences served at once")             \
+    NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \
+    NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")     \
+    NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
+    NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                  \
+    NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
+           "memory for KV pages (0: what the slots need, at most a quarter of the memory)")        \
+    NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                               \
+    NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")  \
+    NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping") \
+    CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how the daemon waits")             \
+    CHOICE(isa, "isa", 0, "auto|ref|avx2|avx512", "CPU kernels (same answers, other speed)")       \
+    CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, as a safety net")      \
+    CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "how much to say on stderr")     \
+    FLAG(check, "check", "load the model, say what it is, and exit")                               \
+    FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")
 
 struct config {
@@ -56,8 +57,8 @@ struct config {
 #undef CONFIG_FLAG
 };
 
-/* Reads the command line and the file. Returns 0; or -EINVAL (usage), -ENOENT (no such file), -ENOMEM,
- * with one line in err. --help, --version skip the file. Call config_fini in any case. */
+/* Reads the command line and the file. Returns 0; or -EINVAL (usage), -ENOENT (no such file),
+ * -ENOMEM, with one line in err. --help, --version skip the file. Call config_fini in any case. */
 int config_load(struct config *config, int argc, char **argv, char *err, size_t err_bytes);
 void config_fini(struct config *config);
 

@@ -1,4 +1,5 @@
-/* Clients in and out. One list of clients, a state each (client.h); every event is handled to the end. */
+/* Clients in and out. One list of clients, a state each (client.h); every event is handled to the
+ * end. */
 #include "daemon/control.h"
 
 #include "daemon/client.h"
@@ -37,7 +38,7 @@ struct control {
     uint32_t n_greeting;
     uint32_t slots_free;
     uint64_t start_ns;
-    uint64_t watchdog_ns;    /* 0: nobody watches */
+    uint64_t watchdog_ns; /* 0: nobody watches */
     uint64_t watchdog_due_ns;
     uint64_t heartbeat; /* the engine's, as of the last watchdog */
     bool stopping;
@@ -55,7 +56,8 @@ static void control_post(struct control *control, enum mail_kind kind, struct cl
     mailbox_ring(control->options.outbox);
 }
 
-/* ---- a client's life --------------------------------------------------------------------------- */
+/* ---- a client's life ---------------------------------------------------------------------------
+ */
 
 static void control_gauges(struct control *control)
 {
@@ -123,7 +125,8 @@ static void control_accept(struct control *control, int fd)
         log_warning("accepting a client failed: %s: raise the limit of open files", strerror(-fd));
         return;
     }
-    client = control->n_clients < control->options.config->clients + 64 ? calloc(1, sizeof(*client)) : NULL;
+    client = control->n_clients < control->options.config->clients + 64 ? calloc(1, sizeof(*client))
+                                                                        : NULL;
     if (!client || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0) {
         hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
         close(fd);
@@ -144,7 +147,8 @@ static void control_accept(struct control *control, int fd)
         control_free(control, client);
 }
 
-/* ---- the handshake ----------------------------------------------------------------------------- */
+/* ---- the handshake -----------------------------------------------------------------------------
+ */
 
 static uint32_t control_user_slots(const struct control *control, uid_t uid)
 {
@@ -173,29 +177,36 @@ static bool control_leaving(const struct control *control)
     return false;
 }
 
-/* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line. */
+/* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
+ */
 static int control_admit(const struct control *control, const struct client *client,
-                         const struct hello *hello, uint32_t *ret_slots, char *line, size_t line_bytes)
+                         const struct hello *hello, uint32_t *ret_slots, char *line,
+                         size_t line_bytes)
 {
     const struct config *config = control->options.config;
-    uint32_t wanted = hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
+    uint32_t wanted =
+        hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
 
     if (control->stopping) {
         snprintf(line, line_bytes, "the daemon is stopping: try again when it is back");
         return -EBUSY;
     }
     if (hello->name[0] && control_name_held(control, client->uid, hello->name)) {
-        snprintf(line, line_bytes, "slot %s is in use by another client: try again, or use another name",
+        snprintf(line, line_bytes,
+                 "slot %s is in use by another client: try again, or use another name",
                  hello->name);
         return -EBUSY;
     }
-    if (control->n_clients - control->n_greeting >= config->clients || wanted > control->slots_free) {
+    if (control->n_clients - control->n_greeting >= config->clients ||
+        wanted > control->slots_free) {
         snprintf(line, line_bytes, "no slot is free (%llu in all): try again, or raise --slots",
                  (unsigned long long)config->slots);
         return -EBUSY;
     }
-    if (config->user_slots && control_user_slots(control, client->uid) + wanted > config->user_slots) {
-        snprintf(line, line_bytes, "this user holds all of its %llu slots: try again, or raise --user-slots",
+    if (config->user_slots &&
+        control_user_slots(control, client->uid) + wanted > config->user_slots) {
+        snprintf(line, line_bytes,
+                 "this user holds all of its %llu slots: try again, or raise --user-slots",
                  (unsigned long long)config->user_slots);
         return -EBUSY;
     }
@@ -214,7 +225,8 @@ static struct ipc_limits control_limits(const struct control *control, uint32_t 
     };
 }
 
-/* Makes everything the client will share with us. On failure what was made stays for control_free. */
+/* Makes everything the client will share with us. On failure what was made stays for control_free.
+ */
 static int control_equip(struct control *control, struct client *client, const struct hello *hello,
                          uint32_t n_slots, int *ret_notify, char *line, size_t line_bytes)
 {
@@ -267,7 +279,8 @@ static int control_welcome(struct control *control, struct client *client, int n
     return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);
 }
 
-/* The process that did the handshake: its exit counts as hang-up even when a child keeps the socket. */
+/* The process that did the handshake: its exit counts as hang-up even when a child keeps the
+ * socket. */
 static void control_watch_process(struct control *control, struct client *client)
 {
 #ifdef SYS_pidfd_open
@@ -283,7 +296,8 @@ static void control_watch_process(struct control *control, struct client *client
 #endif
 }
 
-static void control_refuse(struct control *control, struct client *client, int code, const char *line)
+static void control_refuse(struct control *control, struct client *client, int code,
+                           const char *line)
 {
     hello_send_refuse(client->socket_fd, code, line);
     counters_add(control->options.ctl, COUNTER_CONNECTS_REFUSED, 1);
@@ -330,7 +344,8 @@ static void control_greet(struct control *control, struct client *client)
         control_drop(control, client);
 }
 
-static void control_hello(struct control *control, struct client *client, const void *message, size_t bytes)
+static void control_hello(struct control *control, struct client *client, const void *message,
+                          size_t bytes)
 {
     char line[HELLO_LINE_BYTES] = "";
     int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));
@@ -373,7 +388,8 @@ static void control_read(struct control *control, struct client *client)
     uint8_t message[512];
 
     while (client->state != CLIENT_DETACHING) {
-        int n = hello_recv(client->socket_fd, message, sizeof(message), NULL, 0, NULL, MSG_DONTWAIT);
+        int n =
+            hello_recv(client->socket_fd, message, sizeof(message), NULL, 0, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             return;
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
@@ -389,7 +405,8 @@ static void control_read(struct control *control, struct client *client)
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------
+ */
 
 static void control_wake(struct control *control, const struct mail *mail)
 {
@@ -414,7 +431,8 @@ static void control_mail(struct control *control)
         case MAIL_CLOSE:
             log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
                         (long)mail.clients[0]->uid,
-                        mail.error == -EFAULT ? "its shared memory failed" : "it broke the protocol");
+                        mail.error == -EFAULT ? "its shared memory failed"
+                                              : "it broke the protocol");
             control_drop(control, mail.clients[0]);
             break;
         case MAIL_STOPPED:
@@ -468,7 +486,8 @@ static void control_event(struct control *control, const struct loop_event *even
     }
 }
 
-/* ---- time -------------------------------------------------------------------------------------- */
+/* ---- time --------------------------------------------------------------------------------------
+ */
 
 static void control_expire(struct control *control, uint64_t now)
 {
@@ -481,7 +500,8 @@ static void control_expire(struct control *control, uint64_t now)
     }
 }
 
-/* Tells the service manager that we live, unless the engine is awake and has not turned since last time. */
+/* Tells the service manager that we live, unless the engine is awake and has not turned since last
+ * time. */
 static void control_watchdog(struct control *control, uint64_t now)
 {
     struct ctl *ctl = control->options.ctl;
@@ -505,7 +525,8 @@ static int64_t control_timeout(struct control *control)
         control_expire(control, now);
     if (control->watchdog_ns)
         due = control->watchdog_due_ns;
-    for (const struct client *client = control->clients; client && control->n_greeting; client = client->next)
+    for (const struct client *client = control->clients; client && control->n_greeting;
+         client = client->next)
         if (client->state == CLIENT_GREETING && client->deadline_ns < due)
             due = client->deadline_ns;
     if (due == UINT64_MAX)
@@ -513,7 +534,8 @@ static int64_t control_timeout(struct control *control)
     return due > now ? (int64_t)(due - now) : 0;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------------------------------
+ */
 
 static int control_open(struct control *control)
 {

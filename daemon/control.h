@@ -1,10 +1,10 @@
 /*
- * control: the thread that lets clients in and out: listen, handshake, client death, signals, the watchdog,
- * status, and the wake-ups that the engine thread hands over.
+ * control: the thread that lets clients in and out: listen, handshake, client death, signals, the
+ * watchdog, status, and the wake-ups that the engine thread hands over.
  *
- * It is the main thread. It owns the listening socket, every client's descriptors and mappings (the engine
- * thread borrows them between MAIL_ATTACH and MAIL_DETACHED), and the count of free slots. It never touches
- * a slot, a page or a ring.
+ * It is the main thread. It owns the listening socket, every client's descriptors and mappings (the
+ * engine thread borrows them between MAIL_ATTACH and MAIL_DETACHED), and the count of free slots.
+ * It never touches a slot, a page or a ring.
  */
 #ifndef HEARTH_DAEMON_CONTROL_H
 #define HEARTH_DAEMON_CONTROL_H
@@ -20,9 +20,9 @@ struct control_options {
     const struct resident *resident;
     struct ctl *ctl;
     int ctl_fd;
-    int vocab_fd;  /* the sealed vocabulary, handed to every client */
-    int listen_fd; /* non-blocking */
-    int signal_fd; /* SIGTERM, SIGINT */
+    int vocab_fd;           /* the sealed vocabulary, handed to every client */
+    int listen_fd;          /* non-blocking */
+    int signal_fd;          /* SIGTERM, SIGINT */
     struct mailbox *inbox;  /* from the engine */
     struct mailbox *outbox; /* to the engine */
     enum loop_backend loop;
@@ -30,8 +30,9 @@ struct control_options {
     uint64_t (*now_ns)(void);
 };
 
-/* Serves until SIGTERM or SIGINT, or until the engine stops by itself; then lets the engine end every answer
- * and closes every client. Returns 0, or -errno when the loop cannot be had or the engine failed. */
+/* Serves until SIGTERM or SIGINT, or until the engine stops by itself; then lets the engine end
+ * every answer and closes every client. Returns 0, or -errno when the loop cannot be had or the
+ * engine failed. */
 int control_run(const struct control_options *options);
 
 #endif

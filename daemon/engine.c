@@ -10,9 +10,11 @@
 static const uint64_t RESCAN_NS = 1000000000;
 static const uint64_t RESCAN_GRACE_NS = 2000000;
 
-/* ---- clients ---------------------------------------------------------------------------------- */
+/* ---- clients ----------------------------------------------------------------------------------
+ */
 
-static void engine_post(struct engine *engine, enum mail_kind kind, struct client *client, int error)
+static void engine_post(struct engine *engine, enum mail_kind kind, struct client *client,
+                        int error)
 {
     struct mail mail = {.kind = (uint16_t)kind, .error = error, .clients = {client}};
     bool posted = mailbox_post(engine->options.outbox, &mail);
@@ -28,15 +30,18 @@ void engine_close_client(struct engine *engine, struct client *client, int error
     if (client->closing)
         return;
     client->closing = true;
-    counters_add(engine->options.ctl, error == -EFAULT ? COUNTER_SIGBUS : COUNTER_PROTOCOL_ERRORS, 1);
+    counters_add(engine->options.ctl, error == -EFAULT ? COUNTER_SIGBUS : COUNTER_PROTOCOL_ERRORS,
+                 1);
     for (uint32_t i = 0; i < client->n_slots; i++)
         if (client->slots[i]->active)
             answer_end(engine, client->slots[i], DONE_ERROR, error, "");
     engine_post(engine, MAIL_CLOSE, client, error);
 }
 
-/* A slot for the client: its own parked one, else a free one, else the parked one unused the longest. */
-static struct slot *engine_find_slot(struct engine *engine, const struct client *client, const char *name)
+/* A slot for the client: its own parked one, else a free one, else the parked one unused the
+ * longest. */
+static struct slot *engine_find_slot(struct engine *engine, const struct client *client,
+                                     const char *name)
 {
     struct slot *parked = NULL, *free_slot = NULL;
 
@@ -63,8 +68,8 @@ static void engine_attach(struct engine *engine, struct client *client)
     const struct segment *segment = &client->segment;
 
     segment_submit_reader(segment, &client->submit);
-    bell_waker_init(&client->waker, &segment_up_head(segment)->waiting, &segment_down_head(segment)->wake,
-                    client->notify_fd);
+    bell_waker_init(&client->waker, &segment_up_head(segment)->waiting,
+                    &segment_down_head(segment)->wake, client->notify_fd);
     for (uint32_t i = 0; i < client->n_slots; i++) {
         const char *name = i == 0 ? client->name : "";
         struct slot *slot = engine_find_slot(engine, client, name);
@@ -77,8 +82,8 @@ static void engine_attach(struct engine *engine, struct client *client)
         segment_event_writer(segment, i, &client->events[i]);
     }
     engine->clients[engine->n_clients++] = client;
-    client->bell_polled =
-        engine->loop && loop_add_poll(engine->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
+    client->bell_polled = engine->loop && loop_add_poll(engine->loop, client->bell_fd, POLLIN,
+                                                        (uintptr_t)client) == 0;
 }
 
 static void engine_detach(struct engine *engine, struct client *client)
@@ -125,7 +130,8 @@ static uint32_t engine_mail(struct engine *engine)
     return taken;
 }
 
-/* ---- waking ----------------------------------------------------------------------------------- */
+/* ---- waking -----------------------------------------------------------------------------------
+ */
 
 static void engine_wake(struct engine *engine, const struct engine_due *due)
 {
@@ -133,9 +139,9 @@ static void engine_wake(struct engine *engine, const struct engine_due *due)
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
 }
 
-/* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide how often
- * they are woken: the place of each client's MAIL_CLOSE and MAIL_DETACHED, and of MAIL_STOPPED, is not for
- * wakes. */
+/* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide
+ * how often they are woken: the place of each client's MAIL_CLOSE and MAIL_DETACHED, and of
+ * MAIL_STOPPED, is not for wakes. */
 static uint32_t engine_hand_off(struct engine *engine, const struct engine_due *due, uint32_t n)
 {
     struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
@@ -152,8 +158,9 @@ static uint32_t engine_hand_off(struct engine *engine, const struct engine_due *
     return mail.n_wakes;
 }
 
-/* S2, once a step: wakes whoever sleeps. While passes follow each other the control thread makes the system
- * calls, at one ring of its bell a step; a single sleeper costs no more than that ring would. */
+/* S2, once a step: wakes whoever sleeps. While passes follow each other the control thread makes
+ * the system calls, at one ring of its bell a step; a single sleeper costs no more than that ring
+ * would. */
 static void engine_wake_all(struct engine *engine)
 {
     uint32_t n = 0, done = 0;
@@ -174,7 +181,8 @@ static void engine_wake_all(struct engine *engine)
         engine_wake(engine, &engine->due[done]);
 }
 
-/* ---- the step --------------------------------------------------------------------------------- */
+/* ---- the step ---------------------------------------------------------------------------------
+ */
 
 static void engine_gauges(struct engine *engine)
 {
@@ -191,8 +199,9 @@ static void engine_gauges(struct engine *engine)
     counters_set(ctl, COUNTER_SLOTS_PAUSED, engine->n_paused);
     counters_set(ctl, COUNTER_PAGES_TOTAL, engine->pool.total);
     counters_set(ctl, COUNTER_PAGES_FREE, engine->pool.n_free);
-    counters_set(ctl, COUNTER_KV_BYTES, (uint64_t)(engine->pool.total - engine->pool.n_free) *
-                                            engine->options.resident->info.page_bytes);
+    counters_set(ctl, COUNTER_KV_BYTES,
+                 (uint64_t)(engine->pool.total - engine->pool.n_free) *
+                     engine->options.resident->info.page_bytes);
 }
 
 uint32_t engine_step(struct engine *engine)
@@ -236,19 +245,22 @@ bool engine_look(const struct engine *engine)
     return false;
 }
 
-/* ---- sleeping --------------------------------------------------------------------------------- */
+/* ---- sleeping ---------------------------------------------------------------------------------
+ */
 
-/* A bell that rings on and on for nothing is not listened to any more: that client is served by scan. */
+/* A bell that rings on and on for nothing is not listened to any more: that client is served by
+ * scan. */
 static void engine_idle_ring(struct engine *engine, struct client *client)
 {
-    if (ring_ready(&client->submit) || ++client->idle_rings < IDLE_RINGS_MAX || !client->bell_polled)
+    if (ring_ready(&client->submit) || ++client->idle_rings < IDLE_RINGS_MAX ||
+        !client->bell_polled)
         return;
     loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
     client->bell_polled = false;
 }
 
-/* The clock ran out: look at everything. Work that no bell announces within a moment was missed, which must
- * never happen; it is served all the same. */
+/* The clock ran out: look at everything. Work that no bell announces within a moment was missed,
+ * which must never happen; it is served all the same. */
 static void engine_rescan(struct engine *engine)
 {
     struct loop_event event;
@@ -326,7 +338,8 @@ const char *engine_loop_name(const struct engine *engine)
     return engine->loop ? loop_name(engine->loop) : "";
 }
 
-/* ---- making it -------------------------------------------------------------------------------- */
+/* ---- making it --------------------------------------------------------------------------------
+ */
 
 static int engine_alloc_slots(struct engine *engine)
 {
@@ -361,9 +374,10 @@ static int engine_alloc(struct engine *engine)
     engine->picks = calloc(n_rows, sizeof(*engine->picks));
     engine->arena = calloc(limits->context, sizeof(*engine->arena));
     engine->block = calloc(1, options->params_bytes);
-    if (!engine->clients || !engine->due || !engine->plan || !engine->candidates || !engine->order ||
-        !engine->sequences || !engine->rows || !engine->results || !engine->picks || !engine->arena ||
-        !engine->block || pages_init(&engine->pool, limits->pages) < 0)
+    if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
+        !engine->order || !engine->sequences || !engine->rows || !engine->results ||
+        !engine->picks || !engine->arena || !engine->block ||
+        pages_init(&engine->pool, limits->pages) < 0)
         return -ENOMEM;
     return engine_alloc_slots(engine);
 }

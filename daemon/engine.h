@@ -3,9 +3,9 @@
  *
  *     ingest -> plan one pass -> run it -> verify: accept or roll back -> publish -> wake
  *
- * engine_run is the thread; engine_step is one turn of it, bounded, with the clock injected, so that tests
- * step it by hand. The control thread talks to it only through the two mailboxes. Nothing on the normal path
- * allocates or logs.
+ * engine_run is the thread; engine_step is one turn of it, bounded, with the clock injected, so
+ * that tests step it by hand. The control thread talks to it only through the two mailboxes.
+ * Nothing on the normal path allocates or logs.
  */
 #ifndef HEARTH_DAEMON_ENGINE_H
 #define HEARTH_DAEMON_ENGINE_H
@@ -37,8 +37,8 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
                 size_t err_bytes);
 void engine_close(struct engine *engine);
 
-/* Runs until MAIL_STOP. Returns 0, or -errno when the loop cannot be had or the backend broke; in any case
- * MAIL_STOPPED was posted. */
+/* Runs until MAIL_STOP. Returns 0, or -errno when the loop cannot be had or the backend broke; in
+ * any case MAIL_STOPPED was posted. */
 int engine_run(struct engine *engine);
 
 /* One turn. Returns the work done: 0 when there was nothing to do. */

@@ -1,6 +1,7 @@
 /*
- * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go; ingest.c: from
- * submit cells to requests; pass.c: plan, run, verify; answer.c: events, ends, receipts.
+ * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go;
+ * ingest.c: from submit cells to requests; pass.c: plan, run, verify; answer.c: events, ends,
+ * receipts.
  */
 #ifndef HEARTH_DAEMON_ENGINE_IMPL_H
 #define HEARTH_DAEMON_ENGINE_IMPL_H
@@ -12,8 +13,9 @@
 #include "ipc/counters.h"
 
 enum {
-    INGEST_CELLS = 16,    /* most cells of one client in one step: bounded work */
-    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled any more */
+    INGEST_CELLS = 16, /* most cells of one client in one step: bounded work */
+    IDLE_RINGS_MAX =
+        1000 /* bells in a row for nothing; then that client's bell is not polled any more */
 };
 
 /* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
@@ -34,31 +36,31 @@ struct engine {
     struct client **clients; /* [n_clients], unordered */
     uint32_t n_clients;
     struct engine_due *due; /* [n_clients] of this step */
-    uint32_t n_active;  /* slots with a request */
-    uint32_t n_paused;  /* of these, paused */
-    uint64_t serial;    /* of the last request */
+    uint32_t n_active;      /* slots with a request */
+    uint32_t n_paused;      /* of these, paused */
+    uint64_t serial;        /* of the last request */
     bool stopping;
     int failed; /* 0, or why the backend cannot go on */
 
     /* one pass, allocated once from the limits */
-    struct plan_slot *plan;    /* [n_slots] */
-    struct slot **candidates;  /* [n_slots] in plan's order */
-    struct slot **order;       /* [n_slots] those with rows, in order of their right to pages */
-    struct row *rows;          /* [limits.rows] */
+    struct plan_slot *plan;     /* [n_slots] */
+    struct slot **candidates;   /* [n_slots] in plan's order */
+    struct slot **order;        /* [n_slots] those with rows, in order of their right to pages */
+    struct row *rows;           /* [limits.rows] */
     struct row_result *results; /* [limits.rows] */
     struct pass_sequence *sequences; /* [n_slots] */
-    const struct pick **picks; /* [limits.rows] of one slot's window */
+    const struct pick **picks;       /* [limits.rows] of one slot's window */
     uint32_t turn;
 
     /* ingest's private copies, before they are believed */
-    uint32_t *arena;  /* [context] */
-    uint8_t *block;   /* [params_bytes] */
+    uint32_t *arena; /* [context] */
+    uint8_t *block;  /* [params_bytes] */
 
-    uint64_t now_ns;      /* of this step */
+    uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
-    uint64_t row_ns;      /* smoothed cost of one row in a large pass */
-    uint64_t step_ns;     /* smoothed time between passes that pick */
-    bool fence_due;       /* something was published or freed in this step */
+    uint64_t row_ns;  /* smoothed cost of one row in a large pass */
+    uint64_t step_ns; /* smoothed time between passes that pick */
+    bool fence_due;   /* something was published or freed in this step */
 };
 
 /* ---- ingest.c ---- */
@@ -68,29 +70,31 @@ uint32_t ingest_client(struct engine *engine, struct client *client);
 
 /* ---- pass.c ---- */
 
-/* Ends what was voided, plans and runs one pass, accepts and publishes. Returns the rows computed. */
+/* Ends what was voided, plans and runs one pass, accepts and publishes. Returns the rows computed.
+ */
 uint32_t pass_step(struct engine *engine);
 
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
 
-/* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop token, or
- * does a stop text end in its bytes? */
+/* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop
+ * token, or does a stop text end in its bytes? */
 bool pass_stops(const struct engine *engine, struct request *request, uint32_t token);
 
 /* ---- answer.c ---- */
 
-/* Publishes tokens [from, accepted) of the slot, with log-probabilities from `picks` [accepted - from] where
- * they were asked for. Room was made sure of before the pass. */
-void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from, const struct pick *const *picks);
+/* Publishes tokens [from, accepted) of the slot, with log-probabilities from `picks` [accepted -
+ * from] where they were asked for. Room was made sure of before the pass. */
+void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
+                   const struct pick *const *picks);
 
 /* Ends the slot's request: counts, publishes EVENT_DONE, lets the slot rest with what is canonical.
  * `error` and `text` go with DONE_ERROR, else 0 and "". */
 void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
                 const char *text);
 
-/* Tells a client that a request never became one. Returns 0, or -EAGAIN when there is no room: the cell
- * stays unread. */
+/* Tells a client that a request never became one. Returns 0, or -EAGAIN when there is no room: the
+ * cell stays unread. */
 int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
                   enum done_reason reason, int error, const char *text);
 

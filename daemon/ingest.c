@@ -1,6 +1,6 @@
 /*
- * From a submit cell to a request. Everything is copied once, the copy is checked, the copy is used; a copy
- * that a newer request tore is thrown away (G2). Nothing here believes the client.
+ * From a submit cell to a request. Everything is copied once, the copy is checked, the copy is
+ * used; a copy that a newer request tore is thrown away (G2). Nothing here believes the client.
  */
 #include "daemon/engine_impl.h"
 
@@ -18,8 +18,8 @@ struct incoming {
     char line[LINE_BYTES];
 };
 
-/* Copies arena [valid, length) and the parameter block. Returns 0; -EFAULT: the client's memory failed;
- * -ESTALE: a newer request was there before the copy was whole. */
+/* Copies arena [valid, length) and the parameter block. Returns 0; -EFAULT: the client's memory
+ * failed; -ESTALE: a newer request was there before the copy was whole. */
 static int ingest_copy(struct engine *engine, struct client *client, struct incoming *in)
 {
     const struct submit_cell *cell = &in->cell;
@@ -27,9 +27,11 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
     const uint8_t *block = segment_params(&client->segment, cell->slot);
     const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
     size_t tokens = (size_t)(cell->length - in->valid) * sizeof(*arena);
-    size_t params = (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
+    size_t params =
+        (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
 
-    if (segment_copy_in(&client->segment, engine->arena + in->valid, arena + in->valid, tokens) < 0 ||
+    if (segment_copy_in(&client->segment, engine->arena + in->valid, arena + in->valid, tokens) <
+            0 ||
         segment_copy_in(&client->segment, engine->block, block, params) < 0)
         return -EFAULT;
     return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
@@ -52,8 +54,9 @@ static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
     for (uint32_t i = in->valid; i < in->cell.length; i++) {
         if (engine->arena[i] < engine->n_vocab)
             continue;
-        snprintf(in->line, sizeof(in->line), "token id %u at position %u is out of range: the model has %u",
-                 engine->arena[i], i, engine->n_vocab);
+        snprintf(in->line, sizeof(in->line),
+                 "token id %u at position %u is out of range: the model has %u", engine->arena[i],
+                 i, engine->n_vocab);
         return -ERANGE;
     }
     return 0;
@@ -67,7 +70,8 @@ static int ingest_check_size(const struct engine *engine, struct incoming *in, u
     if (pages <= engine->pool.total)
         return 0;
     snprintf(in->line, sizeof(in->line),
-             "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise --kv-bytes",
+             "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise "
+             "--kv-bytes",
              pages, engine->pool.total);
     return -ENOMEM;
 }
@@ -117,14 +121,16 @@ static void ingest_stops(struct request *request)
     const char *bytes = (const char *)p->stop_texts;
 
     for (uint32_t i = 0; i < p->n_stop_texts; i++) {
-        request->stop_texts[i] = (struct stop_text){.bytes = bytes, .n_bytes = p->stop_text_lengths[i]};
+        request->stop_texts[i] =
+            (struct stop_text){.bytes = bytes, .n_bytes = p->stop_text_lengths[i]};
         bytes += p->stop_text_lengths[i];
     }
     stop_init(&request->stop, request->stop_texts, p->n_stop_texts);
 }
 
-/* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why that part
- * is the whole answer already (or the prompt fills the context), 0 when there is more to come. */
+/* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why
+ * that part is the whole answer already (or the prompt fills the context), 0 when there is more to
+ * come. */
 static enum done_reason ingest_replay(const struct engine *engine, struct slot *slot)
 {
     struct request *request = slot->request;
@@ -190,8 +196,8 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
         answer_end(engine, slot, reason, 0, "");
 }
 
-/* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must stay
- * unread, another -errno when the client is to be closed. */
+/* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must
+ * stay unread, another -errno when the client is to be closed. */
 static int ingest_request(struct engine *engine, struct client *client, struct incoming *in)
 {
     uint32_t limit = ingest_limit(engine, &in->cell);

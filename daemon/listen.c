@@ -32,8 +32,8 @@ static void listen_make_directory(const char *path)
     mkdir(directory, 0700); /* there already, or bind says why it cannot be */
 }
 
-/* Does somebody answer at this address? -ENOTSOCK: something else lies there, which is not ours to remove
- * (connect would say -ECONNREFUSED for it, too). */
+/* Does somebody answer at this address? -ENOTSOCK: something else lies there, which is not ours to
+ * remove (connect would say -ECONNREFUSED for it, too). */
 static int listen_probe(const struct sockaddr_un *address)
 {
     struct stat st;
@@ -86,11 +86,14 @@ int listen_open(const char *path, char *err, size_t err_bytes)
     if (probe == -ENOTSOCK)
         snprintf(err, err_bytes, "%s is there and is no socket: give another --socket", path);
     else if (rc == -ENAMETOOLONG)
-        snprintf(err, err_bytes, "a socket's path takes at most %zu bytes: give a shorter --socket than %s",
+        snprintf(err, err_bytes,
+                 "a socket's path takes at most %zu bytes: give a shorter --socket than %s",
                  sizeof(address.sun_path) - 1, path);
     else if (rc == -EADDRINUSE)
-        snprintf(err, err_bytes, "a daemon already listens at %s: stop it, or give another --socket", path);
+        snprintf(err, err_bytes,
+                 "a daemon already listens at %s: stop it, or give another --socket", path);
     else
-        snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path, strerror(-rc));
+        snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path,
+                 strerror(-rc));
     return rc;
 }

@@ -1,8 +1,8 @@
 /*
  * log: lines on stderr. Any thread; a line is one write(2), so lines never mix.
  *
- * Under systemd (JOURNAL_STREAM) a line begins with its priority, `<6>`, which the journal takes off.
- * Nothing is logged on the step loop's normal path.
+ * Under systemd (JOURNAL_STREAM) a line begins with its priority, `<6>`, which the journal takes
+ * off. Nothing is logged on the step loop's normal path.
  */
 #ifndef HEARTH_DAEMON_LOG_H
 #define HEARTH_DAEMON_LOG_H

@@ -24,7 +24,8 @@ static int epoll_arm(struct loop *loop, uint32_t slot)
     struct epoll_loop *epoll = loop->backend;
     struct loop_entry *entry = &loop->entries[slot];
     struct epoll_event event = {
-        .events = (entry->accept ? (uint32_t)EPOLLIN : (uint32_t)(unsigned short)entry->events | EPOLLET),
+        .events =
+            (entry->accept ? (uint32_t)EPOLLIN : (uint32_t)(unsigned short)entry->events | EPOLLET),
         .data.u64 = loop_tag(loop, slot),
     };
 

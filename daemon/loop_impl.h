@@ -1,8 +1,8 @@
 /*
  * loop_impl: what loop.c shares with its two backends. Not for anybody else.
  *
- * A registration is addressed in the kernel by a tag: its index and a generation that grows with every
- * reuse, so that a late completion of a removed registration finds nobody.
+ * A registration is addressed in the kernel by a tag: its index and a generation that grows with
+ * every reuse, so that a late completion of a removed registration finds nobody.
  */
 #ifndef HEARTH_DAEMON_LOOP_IMPL_H
 #define HEARTH_DAEMON_LOOP_IMPL_H

@@ -1,9 +1,9 @@
 /*
  * The loop on io_uring. One blocking call covers everything a thread waits for.
  *
- * Fallbacks, each probed by trying: DEFER_TASKRUN|SINGLE_ISSUER (6.1), else COOP_TASKRUN (5.19), else
- * plain; multishot accept (5.19), else one accept at a time. Without EXT_ARG timeouts (5.11) or with the
- * whole interface forbidden, loop_open takes epoll.
+ * Fallbacks, each probed by trying: DEFER_TASKRUN|SINGLE_ISSUER (6.1), else COOP_TASKRUN (5.19),
+ * else plain; multishot accept (5.19), else one accept at a time. Without EXT_ARG timeouts (5.11)
+ * or with the whole interface forbidden, loop_open takes epoll.
  */
 #include "daemon/loop_impl.h"
 
@@ -56,7 +56,8 @@ static void uring_disarm(struct loop *loop, uint32_t slot)
     else
         io_uring_prep_poll_remove(sqe, loop_tag(loop, slot));
     io_uring_sqe_set_data64(sqe, TAG_NOBODY);
-    /* Now, not at the next wait: the caller closes the descriptor, and a poll holds a reference to it. */
+    /* Now, not at the next wait: the caller closes the descriptor, and a poll holds a reference to
+     * it. */
     io_uring_submit(loop->backend);
 }
 
@@ -90,8 +91,10 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
     };
     struct io_uring_cqe *cqe;
     size_t filled = 0;
-    /* A zero timeout still asks for one completion: only then does DEFER_TASKRUN run what is due. */
-    int rc = io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
+    /* A zero timeout still asks for one completion: only then does DEFER_TASKRUN run what is due.
+     */
+    int rc =
+        io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 
     if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN)
         return rc;

@@ -1,10 +1,10 @@
 /*
  * mailbox: messages between the control thread and the engine thread, one direction each.
  *
- * A ring of ipc/ring.h in private memory and an eventfd that the reader's loop polls. One thread posts, one
- * takes. It cannot overflow: a client has at most one message of each kind on its way (the capacity is
- * checked at start), and wakes, which have no such bound, are posted only while mailbox_room leaves place
- * for those; else the engine thread wakes by itself.
+ * A ring of ipc/ring.h in private memory and an eventfd that the reader's loop polls. One thread
+ * posts, one takes. It cannot overflow: a client has at most one message of each kind on its way
+ * (the capacity is checked at start), and wakes, which have no such bound, are posted only while
+ * mailbox_room leaves place for those; else the engine thread wakes by itself.
  */
 #ifndef HEARTH_DAEMON_MAILBOX_H
 #define HEARTH_DAEMON_MAILBOX_H
@@ -32,15 +32,15 @@ struct mail {
     uint32_t seq; /* the ring's */
     uint16_t kind;
     uint16_t n_wakes;
-    int32_t error; /* MAIL_CLOSE: -errno */
-    uint32_t ways; /* MAIL_WAKE: bit i is the enum bell_way of clients[i] */
+    int32_t error;                      /* MAIL_CLOSE: -errno */
+    uint32_t ways;                      /* MAIL_WAKE: bit i is the enum bell_way of clients[i] */
     struct client *clients[MAIL_WAKES]; /* MAIL_WAKE: [n_wakes]; others: the one at 0 */
 };
 _Static_assert(sizeof(struct mail) <= IPC_LINE, "a message is one cell");
 
 struct mailbox {
     struct ring_cell *cells;
-    struct ring_writer writer; /* the posting thread's */
+    struct ring_writer writer;                      /* the posting thread's */
     _Alignas(IPC_STRIDE) struct ring_reader reader; /* the taking thread's */
     _Alignas(IPC_STRIDE) _Atomic uint32_t progress;
     int event_fd; /* poll it, never read it */

@@ -1,6 +1,7 @@
 /*
- * hearthd: reads its options, loads the model, starts the engine thread, and serves as the control thread.
- * Every failure is one line on stderr and an exit code of sysexits(3), as the README lists them.
+ * hearthd: reads its options, loads the model, starts the engine thread, and serves as the control
+ * thread. Every failure is one line on stderr and an exit code of sysexits(3), as the README lists
+ * them.
  */
 #include "daemon/config.h"
 #include "daemon/control.h"
@@ -72,7 +73,8 @@ static void log_option(const char *text)
     log_debug("option %s", text);
 }
 
-/* Nothing more than a sign: SIGTERM and SIGINT are read by the control thread, SIGPIPE is an errno. */
+/* Nothing more than a sign: SIGTERM and SIGINT are read by the control thread, SIGPIPE is an errno.
+ */
 static int open_signals(void)
 {
     sigset_t set;
@@ -180,9 +182,9 @@ static void log_ready(const struct daemon *daemon)
     model_describe(resident->model, text, sizeof(text));
     log_info("%s: %s", resident->name, text);
     log_info("on %s (%s, %u threads), numerics %s, %u KV pages of %zu KiB, context %u, %llu slots",
-             resident->info.name, resident->info.isa, resident->info.threads, resident->info.numerics,
-             resident->limits.pages, resident->info.page_bytes / 1024, resident->limits.context,
-             (unsigned long long)daemon->config.slots);
+             resident->info.name, resident->info.isa, resident->info.threads,
+             resident->info.numerics, resident->limits.pages, resident->info.page_bytes / 1024,
+             resident->limits.context, (unsigned long long)daemon->config.slots);
     if (resident->limits.context > resident->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
                     resident->limits.context, resident->model->n_context);
@@ -310,7 +312,8 @@ int main(int argc, char **argv)
     } else if (rc == 0) {
         log_init((enum log_level)daemon.config.log_level);
         config_dump(&daemon.config, log_option);
-        rc = daemon.config.check ? check_model(&daemon, err, sizeof(err)) : start(&daemon, err, sizeof(err));
+        rc = daemon.config.check ? check_model(&daemon, err, sizeof(err))
+                                 : start(&daemon, err, sizeof(err));
     }
     if (rc < 0)
         log_error("%s", *err ? err : strerror(-rc));

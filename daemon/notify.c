@@ -57,7 +57,8 @@ int notify_listen_fd(void)
 {
     const char *count = getenv("LISTEN_FDS");
 
-    if (!count || strtol(count, NULL, 10) < 1 || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+    if (!count || strtol(count, NULL, 10) < 1 || !getenv("LISTEN_PID") ||
+        !meant_for_us("LISTEN_PID"))
         return -1;
     if (fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0)
         return -1;

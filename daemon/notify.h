@@ -1,17 +1,18 @@
 /*
- * notify: tells the service manager how we are (sd_notify(3)'s protocol: a datagram to $NOTIFY_SOCKET), and
- * takes over a listening socket that it opened ($LISTEN_FDS, sd_listen_fds(3)).
+ * notify: tells the service manager how we are (sd_notify(3)'s protocol: a datagram to
+ * $NOTIFY_SOCKET), and takes over a listening socket that it opened ($LISTEN_FDS,
+ * sd_listen_fds(3)).
  *
- * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the protocol is
- * one sendto(2), and libsystemd would be the daemon's largest dependency.
+ * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the
+ * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency.
  */
 #ifndef HEARTH_DAEMON_NOTIFY_H
 #define HEARTH_DAEMON_NOTIFY_H
 
 #include <stdint.h>
 
-/* Sends e.g. "READY=1\nSTATUS=serving". Returns 0, also without a service manager; -errno when it was
- * there and could not be told. */
+/* Sends e.g. "READY=1\nSTATUS=serving". Returns 0, also without a service manager; -errno when it
+ * was there and could not be told. */
 int notify_send(const char *state);
 
 /* How often WATCHDOG=1 is expected, 0: never. Half of $WATCHDOG_USEC, as the manual recommends. */

@@ -1,4 +1,5 @@
-/* A stack of free pages: the last one returned is handed out first, while it is still in the cache. */
+/* A stack of free pages: the last one returned is handed out first, while it is still in the cache.
+ */
 #include "daemon/pages.h"
 
 #include <assert.h>

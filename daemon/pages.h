@@ -1,5 +1,6 @@
 /*
- * pages: which KV pages are free. A page is an id below the pool's size; its memory is the backend's.
+ * pages: which KV pages are free. A page is an id below the pool's size; its memory is the
+ * backend's.
  *
  * Engine thread only. A page has one owner at a time (a slot); sharing comes with the prefix cache.
  */

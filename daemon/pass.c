@@ -1,7 +1,7 @@
 /*
- * One pass: end what was voided, choose rows, make sure of pages, run, and take what came out through the
- * speculation record. A pass mixes prefill chunks, windows and single rows of any slots; nobody waits for
- * somebody else's.
+ * One pass: end what was voided, choose rows, make sure of pages, run, and take what came out
+ * through the speculation record. A pass mixes prefill chunks, windows and single rows of any
+ * slots; nobody waits for somebody else's.
  */
 #include "daemon/engine_impl.h"
 
@@ -44,13 +44,15 @@ static void pass_pause(struct engine *engine, struct slot *slot, bool pause)
     slot->paused = pause;
     engine->n_paused += pause ? 1 : UINT32_MAX;
     if (pause) {
-        engine->fence_due = true; /* a step that does nothing else is no idle one: the gauges follow */
+        engine->fence_due =
+            true; /* a step that does nothing else is no idle one: the gauges follow */
         counters_add(engine->options.ctl, COUNTER_STALLS, 1);
         answer_progress(slot, DOWN_PAUSED);
     }
 }
 
-/* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only it. */
+/* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only
+ * it. */
 static uint32_t pass_candidates(struct engine *engine)
 {
     uint32_t n = 0;
@@ -77,7 +79,8 @@ static uint32_t pass_candidates(struct engine *engine)
     return n;
 }
 
-/* Rows that fit the time budget, by what rows cost lately; a floor keeps decoding going meanwhile. */
+/* Rows that fit the time budget, by what rows cost lately; a floor keeps decoding going meanwhile.
+ */
 static uint32_t pass_row_budget(const struct engine *engine)
 {
     uint32_t most = engine->options.resident->limits.rows;
@@ -112,9 +115,10 @@ static bool pass_pages(struct engine *engine, struct slot *slot, uint32_t n_posi
     return true;
 }
 
-/* Puts the slot's next `take` rows into the pass. Only a pass that reaches the end of the sequence picks. */
-static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t take, uint32_t sequence,
-                          uint32_t n_rows)
+/* Puts the slot's next `take` rows into the pass. Only a pass that reaches the end of the sequence
+ * picks. */
+static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t take,
+                          uint32_t sequence, uint32_t n_rows)
 {
     const struct spec *spec = &slot->spec;
     bool picks = take == spec_rows(spec);
@@ -138,8 +142,9 @@ static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t tak
     return n_rows;
 }
 
-/* One try: fills engine->rows and engine->order [*ret_sequences]. Returns the number of rows; slots that were
- * given rows but found no pages are marked as waiting, *ret_planned counts them as well. */
+/* One try: fills engine->rows and engine->order [*ret_sequences]. Returns the number of rows; slots
+ * that were given rows but found no pages are marked as waiting, *ret_planned counts them as well.
+ */
 static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_t *ret_planned)
 {
     uint32_t n = pass_candidates(engine), n_order = 0, n_rows = 0, n_sequences = 0;
@@ -171,8 +176,8 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
     return n_rows;
 }
 
-/* Plans until there are rows: when all that were planned wait for pages, the others get their turn in this
- * step, or a step would find nothing to do although somebody could go on. */
+/* Plans until there are rows: when all that were planned wait for pages, the others get their turn
+ * in this step, or a step would find nothing to do although somebody could go on. */
 static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
 {
     uint32_t n_rows, planned;
@@ -195,7 +200,8 @@ bool pass_stops(const struct engine *engine, struct request *request, uint32_t t
             return true;
     const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
     /* Control tokens are no text: clients do not print them, so no stop text spans them. */
-    return bytes && !vocab_is_control(engine->vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
+    return bytes && !vocab_is_control(engine->vocab, token) &&
+           stop_feed(&request->stop, bytes, n_bytes);
 }
 
 /* What follows from one accepted token: does the answer end with it? 0: it goes on. */
@@ -244,10 +250,12 @@ static void pass_poisoned(struct engine *engine, struct slot *slot, const struct
     char text[160];
 
     if (result->layer < engine->options.resident->model->n_layer)
-        snprintf(text, sizeof(text), "layer %u gave a value that is not finite: the model cannot continue",
+        snprintf(text, sizeof(text),
+                 "layer %u gave a value that is not finite: the model cannot continue",
                  result->layer);
     else
-        snprintf(text, sizeof(text), "the logits hold a value that is not finite: the model cannot continue");
+        snprintf(text, sizeof(text),
+                 "the logits hold a value that is not finite: the model cannot continue");
     spec_rollback(&slot->spec);
     answer_end(engine, slot, DONE_ERROR, -EDOM, text);
 }

@@ -11,8 +11,8 @@ static bool decodes(const struct plan_slot *slot)
     return slot->rows <= slot->window;
 }
 
-/* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not fit,
- * the rows before the window are computed and the window waits for the next pass. */
+/* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not
+ * fit, the rows before the window are computed and the window waits for the next pass. */
 static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
 {
     uint32_t missing = slot->rows - slot->take;
@@ -67,7 +67,8 @@ static uint32_t plan_kept(uint32_t limit)
     return limit / 8 ? limit / 8 : limit > 1;
 }
 
-uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits, uint32_t turn)
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
+                   uint32_t turn)
 {
     struct plan_left kept = {0}, left;
 

@@ -29,8 +29,9 @@ struct plan_limits {
     uint32_t picks; /* at least 1 */
 };
 
-/* Fills `take` of each slot. `turn` grows by one each pass and rotates who is first. Returns the rows
- * planned; 0 only when n is 0, or when no window fits into the limits. */
-uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits, uint32_t turn);
+/* Fills `take` of each slot. `turn` grows by one each pass and rotates who is first. Returns the
+ * rows planned; 0 only when n is 0, or when no window fits into the limits. */
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
+                   uint32_t turn);
 
 #endif

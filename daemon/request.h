@@ -1,8 +1,8 @@
 /*
  * request: what a client asked of a slot, and the account of its answer.
  *
- * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and its
- * hash goes into the receipt. Filled by ingest.c, counted by engine.c, reported by answer.c.
+ * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and
+ * its hash goes into the receipt. Filled by ingest.c, counted by engine.c, reported by answer.c.
  */
 #ifndef HEARTH_DAEMON_REQUEST_H
 #define HEARTH_DAEMON_REQUEST_H
@@ -22,9 +22,9 @@ struct request {
     uint32_t limit;         /* the sequence ends at this length: max_tokens and the context */
     bool batch;
 
-    uint8_t *block;        /* [limits.params_bytes] the private copy of the parameter block */
-    uint32_t block_bytes;  /* used */
-    struct params params;  /* decoded; points into block */
+    uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
+    uint32_t block_bytes; /* used */
+    struct params params; /* decoded; points into block */
     struct pick_params pick;
     struct pick_bias *bias; /* [PARAMS_BIAS_MAX] */
     struct stop stop;

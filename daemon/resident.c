@@ -88,7 +88,8 @@ static int open_vocab(struct resident *resident, char *err, size_t err_bytes)
     rc = build_vocab(resident, &file, err, err_bytes);
     gguf_vocab_close(&file);
     if (rc == 0)
-        rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab, err, err_bytes);
+        rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab, err,
+                        err_bytes);
     return rc == -EINVAL ? -ENOTSUP : rc;
 }
 
@@ -105,7 +106,8 @@ static void take_name(struct resident *resident, const char *path)
             *c = '?';
 }
 
-int resident_open_file(struct resident *resident, const struct config *config, char *err, size_t err_bytes)
+int resident_open_file(struct resident *resident, const struct config *config, char *err,
+                       size_t err_bytes)
 {
     char line[512];
     int rc = gguf_open(config->model, &resident->gguf, line, sizeof(line));
@@ -143,8 +145,8 @@ static uint32_t core_count(void)
     return (uint32_t)CPU_COUNT(&cores);
 }
 
-/* Pages: what all slots need at most, within a quarter of the memory or --kv-bytes; never less than one
- * whole context, so that every request that fits the context can run. */
+/* Pages: what all slots need at most, within a quarter of the memory or --kv-bytes; never less than
+ * one whole context, so that every request that fits the context can run. */
 static int choose_pages(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes)
 {

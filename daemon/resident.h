@@ -1,8 +1,9 @@
 /*
- * resident: what the daemon keeps warm: the mapped model, its backend with weights and KV, the vocabulary.
+ * resident: what the daemon keeps warm: the mapped model, its backend with weights and KV, the
+ * vocabulary.
  *
- * Opened once by the main thread, before any client; afterwards constant, except for the backend, which the
- * engine thread alone calls. Owns everything it points to.
+ * Opened once by the main thread, before any client; afterwards constant, except for the backend,
+ * which the engine thread alone calls. Owns everything it points to.
  */
 #ifndef HEARTH_DAEMON_RESIDENT_H
 #define HEARTH_DAEMON_RESIDENT_H
@@ -29,16 +30,18 @@ struct resident {
     struct backend_limits limits;
 };
 
-/* Maps and parses the GGUF file. Returns 0, or with one line -ENOENT/-EACCES/... (the file), -EBADMSG (its
- * contents), -ENOMEM. */
-int resident_open_file(struct resident *resident, const struct config *config, char *err, size_t err_bytes);
+/* Maps and parses the GGUF file. Returns 0, or with one line -ENOENT/-EACCES/... (the file),
+ * -EBADMSG (its contents), -ENOMEM. */
+int resident_open_file(struct resident *resident, const struct config *config, char *err,
+                       size_t err_bytes);
 
-/* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a model that
- * hearth can run, the line says why. */
+/* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a
+ * model that hearth can run, the line says why. */
 int resident_open_model(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes);
 
-/* Opens the backend on the model: weights repacked, KV reserved. -ENODEV for a device that is not there. */
+/* Opens the backend on the model: weights repacked, KV reserved. -ENODEV for a device that is not
+ * there. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
 

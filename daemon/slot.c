@@ -87,7 +87,8 @@ void slot_trim(struct slot *slot, struct pages *pool)
 /* The order of giving way; the lowest class goes first. */
 enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
 
-static enum yield_class yields(const struct slot *slot, const struct slot *needy, const struct slot *oldest)
+static enum yield_class yields(const struct slot *slot, const struct slot *needy,
+                               const struct slot *oldest)
 {
     if (slot == needy || slot == oldest || slot->planned || slot->n_pages == 0)
         return YIELD_NEVER;
@@ -97,7 +98,8 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
         return YIELD_PAUSED;
     if (slot->request->batch && !needy->request->batch)
         return YIELD_BATCH;
-    if (slot->request->batch == needy->request->batch && slot->request->serial > needy->request->serial)
+    if (slot->request->batch == needy->request->batch &&
+        slot->request->serial > needy->request->serial)
         return slot->request->batch ? YIELD_BATCH : YIELD_INTERACTIVE;
     return YIELD_NEVER;
 }

@@ -1,8 +1,10 @@
 /*
- * slot: one sequence of a client: its tokens, its speculation record, its KV pages, its running request.
+ * slot: one sequence of a client: its tokens, its speculation record, its KV pages, its running
+ * request.
  *
- * Engine thread only. A slot owns its token array (reserved for the whole context, committed as used) and
- * the pages in its table. Tokens stay when pages are taken back: they are computed again when needed.
+ * Engine thread only. A slot owns its token array (reserved for the whole context, committed as
+ * used) and the pages in its table. Tokens stay when pages are taken back: they are computed again
+ * when needed.
  *
  *   free     no client                          tokens nothing
  *   parked   no client, has a name: it waits for the next client of the same user that asks for it
@@ -42,9 +44,9 @@ struct slot {
 
     struct request *request; /* never NULL: one per slot, reused */
     bool active;
-    bool paused;  /* its reader leaves no room for an answer */
-    bool waiting; /* found no pages in the last pass, and nobody to take them from */
-    bool planned; /* has rows in the pass being built: its pages are in use */
+    bool paused;   /* its reader leaves no room for an answer */
+    bool waiting;  /* found no pages in the last pass, and nobody to take them from */
+    bool planned;  /* has rows in the pass being built: its pages are in use */
     uint32_t take; /* rows in that pass */
 };
 
@@ -58,17 +60,19 @@ void slot_evict(struct slot *slot, struct pages *pool);
 /* Forgets everything: tokens, name, pages. */
 void slot_clear(struct slot *slot, struct pages *pool, uint32_t context);
 
-/* Makes pages for positions [0, n_positions). Returns false when the pool is empty; what was taken so far
- * is kept. */
+/* Makes pages for positions [0, n_positions). Returns false when the pool is empty; what was taken
+ * so far is kept. */
 bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions);
 
-/* Gives back pages behind the last position that can still be read: after a shorter request began. */
+/* Gives back pages behind the last position that can still be read: after a shorter request began.
+ */
 void slot_trim(struct slot *slot, struct pages *pool);
 
-/* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then paused
- * ones; then batch, then interactive requests that began after it, the newest first. Never a slot of this
- * pass, never the oldest interactive one that could go on (one that is paused for want of event room
- * cannot: its reader would decide over everybody's pages). NULL: nobody, `needy` waits. */
+/* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then
+ * paused ones; then batch, then interactive requests that began after it, the newest first. Never a
+ * slot of this pass, never the oldest interactive one that could go on (one that is paused for want
+ * of event room cannot: its reader would decide over everybody's pages). NULL: nobody, `needy`
+ * waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 #endif

@@ -40,7 +40,8 @@ bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick)
 {
     bool agreed = spec->drafted > 0 && tokens[spec->accepted] == pick;
 
-    /* The row that gave the pick stands on accepted tokens only: its KV is canonical from now on. */
+    /* The row that gave the pick stands on accepted tokens only: its KV is canonical from now on.
+     */
     spec->canonical = spec->accepted;
     tokens[spec->accepted] = pick;
     spec->accepted++;

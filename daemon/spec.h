@@ -1,8 +1,9 @@
 /*
  * spec: the speculation record of one slot, and the only code that changes it.
  *
- * Pure: no I/O, no clock, no kernel, no allocation. The engine thread calls it; the caller owns the record
- * and the token array. Positions are absolute; a sequence is tokens[0 .. accepted + drafted).
+ * Pure: no I/O, no clock, no kernel, no allocation. The engine thread calls it; the caller owns the
+ * record and the token array. Positions are absolute; a sequence is tokens[0 .. accepted +
+ * drafted).
  *
  *              canonical      accepted         accepted + drafted
  *                  v              v                    v
@@ -26,8 +27,8 @@
  *   KV        P+3 (T3 has it, T4 not)          P+2 (T2 has it, T3 not; P+3 held T3', dropped)
  *
  * With proposer `none` drafted is 0 and a verification is one row that gives one token. Rollback is
- * arithmetic: nothing is copied. Source: DESIGN section 5; LLM-42 (arXiv 2601.17768), which this differs
- * from by the bonus token T4.
+ * arithmetic: nothing is copied. Source: DESIGN section 5; LLM-42 (arXiv 2601.17768), which this
+ * differs from by the bonus token T4.
  */
 #ifndef HEARTH_DAEMON_SPEC_H
 #define HEARTH_DAEMON_SPEC_H
@@ -44,11 +45,12 @@ struct spec {
 /* What the record holds must be true at any time: canonical < accepted (or both 0). */
 bool spec_valid(const struct spec *spec);
 
-/* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from before. Keeps
- * at most n_tokens - 1: the last token's row is computed to get the first pick. */
+/* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from
+ * before. Keeps at most n_tokens - 1: the last token's row is computed to get the first pick. */
 void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept);
 
-/* Rows that must be computed before the next pick: positions [canonical, accepted + drafted). At least 1. */
+/* Rows that must be computed before the next pick: positions [canonical, accepted + drafted). At
+ * least 1. */
 uint32_t spec_rows(const struct spec *spec);
 
 /* A canonical pass computed `n_rows` prefill rows from `canonical` on: less than spec_rows. */
@@ -57,17 +59,18 @@ void spec_prefilled(struct spec *spec, uint32_t n_rows);
 /* Appends one drafted token to `tokens` [accepted + drafted]. */
 void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token);
 
-/* Takes the pick of the row at position accepted - 1, computed by a canonical pass that also covered
- * every position before it. Writes it to tokens[accepted]. Returns true when it equals the draft that stood
- * there (the pick of the next row counts as well), false when the window ends here: with no draft left, or
- * rolled back. */
+/* Takes the pick of the row at position accepted - 1, computed by a canonical pass that also
+ * covered every position before it. Writes it to tokens[accepted]. Returns true when it equals the
+ * draft that stood there (the pick of the next row counts as well), false when the window ends
+ * here: with no draft left, or rolled back. */
 bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick);
 
-/* Drops all drafts: the answer ended inside the window, was cancelled or superseded. Returns how many. */
+/* Drops all drafts: the answer ended inside the window, was cancelled or superseded. Returns how
+ * many. */
 uint32_t spec_rollback(struct spec *spec);
 
-/* The last accepted token is taken out of the sequence: an end-of-sequence token is a reason, not a token
- * of the answer. */
+/* The last accepted token is taken out of the sequence: an end-of-sequence token is a reason, not a
+ * token of the answer. */
 void spec_drop_last(struct spec *spec);
 
 /* KV of positions >= n_positions is gone (pages taken back). Tokens stay. */

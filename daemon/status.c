@@ -65,16 +65,17 @@ int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, s
     counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes());
     counters_set(ctl, COUNTER_UPTIME_S, facts->uptime_ns / 1000000000);
     model_fingerprint_text(resident->fingerprint, fingerprint);
-    n = snprintf(text, text_bytes,
-                 "{\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
-                 "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",\"isa\":\"%s\","
-                 "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"page_bytes\":%zu,\"loop\":\"%s\",",
-                 HEARTH_VERSION, (long)getpid(), escape(facts->socket, socket_path, sizeof(socket_path)),
-                 escape(resident->name, name, sizeof(name)), resident->model->arch,
-                 model_type_name(resident->model), fingerprint, resident->info.numerics,
-                 resident->info.name, resident->info.isa, resident->info.threads,
-                 resident->limits.context, resident->info.weight_bytes, resident->info.page_bytes,
-                 facts->loop);
+    n = snprintf(
+        text, text_bytes,
+        "{\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
+        "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",\"isa\":\"%"
+        "s\","
+        "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"page_bytes\":%zu,\"loop\":\"%s\",",
+        HEARTH_VERSION, (long)getpid(), escape(facts->socket, socket_path, sizeof(socket_path)),
+        escape(resident->name, name, sizeof(name)), resident->model->arch,
+        model_type_name(resident->model), fingerprint, resident->info.numerics, resident->info.name,
+        resident->info.isa, resident->info.threads, resident->limits.context,
+        resident->info.weight_bytes, resident->info.page_bytes, facts->loop);
     if (n < 0 || (size_t)n >= text_bytes)
         return -ENOSPC;
     more = counters_json(ctl, text + n, text_bytes - (size_t)n);

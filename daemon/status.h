@@ -1,7 +1,9 @@
 /*
- * status: the text that answers `hearth status`: what the daemon is, and every counter, as one JSON object.
+ * status: the text that answers `hearth status`: what the daemon is, and every counter, as one JSON
+ * object.
  *
- * Control thread. Pure but for the two gauges it refreshes first: open descriptors and resident memory.
+ * Control thread. Pure but for the two gauges it refreshes first: open descriptors and resident
+ * memory.
  */
 #ifndef HEARTH_DAEMON_STATUS_H
 #define HEARTH_DAEMON_STATUS_H

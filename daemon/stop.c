@@ -1,4 +1,5 @@
-/* Stop texts over a stream of bytes. Texts are few and short: a plain comparison at every end position. */
+/* Stop texts over a stream of bytes. Texts are few and short: a plain comparison at every end
+ * position. */
 #include "daemon/stop.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
  * stop: does the answer end here? Stop texts are matched over the bytes of accepted tokens.
  *
- * Pure state of one request, owned by its slot, used by the engine thread. The matcher keeps the last
- * bytes of the answer, at most the longest stop text less one, so a text that spans tokens is found. Only
- * accepted tokens are fed, so nothing is ever rolled back here.
+ * Pure state of one request, owned by its slot, used by the engine thread. The matcher keeps the
+ * last bytes of the answer, at most the longest stop text less one, so a text that spans tokens is
+ * found. Only accepted tokens are fed, so nothing is ever rolled back here.
  */
 #ifndef HEARTH_DAEMON_STOP_H
 #define HEARTH_DAEMON_STOP_H
@@ -29,8 +29,8 @@ struct stop {
 
 void stop_init(struct stop *stop, const struct stop_text *texts, size_t n_texts);
 
-/* Appends the bytes of one accepted token. Returns true when a stop text ends within them; the answer
- * then ends with this token. */
+/* Appends the bytes of one accepted token. Returns true when a stop text ends within them; the
+ * answer then ends with this token. */
 bool stop_feed(struct stop *stop, const char *bytes, size_t n_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* bench_daemon: what a client sees of a real hearthd: echoes through the rings, tokens a second, and a
- * whole `hearth run` from process start to exit. Floors are measured beside, in the same run.
+/* bench_daemon: what a client sees of a real hearthd: echoes through the rings, tokens a second,
+ * and a whole `hearth run` from process start to exit. Floors are measured beside, in the same run.
  *
  *   bench_daemon BIN_FOLDER NOOP_PROGRAM MODEL...
  */
@@ -38,14 +38,15 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* ---- a daemon of our own ----------------------------------------------------------------------- */
+/* ---- a daemon of our own -----------------------------------------------------------------------
+ */
 
 static void start_daemon(const char *model, const char *linger_us, const char *threads)
 {
     char program[4096];
-    char *arguments[] = {program,       "--model",    (char *)model,     "--socket",  socket_path,
-                         "--linger-us", (char *)linger_us, "--threads", (char *)threads,
-                         "--log-level", "error",      NULL};
+    char *arguments[] = {program,         "--model",     (char *)model,     "--socket",
+                         socket_path,     "--linger-us", (char *)linger_us, "--threads",
+                         (char *)threads, "--log-level", "error",           NULL};
 
     snprintf(program, sizeof(program), "%s/hearthd", bin_folder);
     if (posix_spawn(&daemon_pid, program, NULL, NULL, arguments, environ) != 0)
@@ -65,7 +66,8 @@ static void stop_daemon(void)
     daemon_pid = 0;
 }
 
-/* ---- floors ------------------------------------------------------------------------------------- */
+/* ---- floors -------------------------------------------------------------------------------------
+ */
 
 /* Two threads and one word each; plain spinning, or a futex. */
 struct pair {
@@ -115,7 +117,8 @@ static double floor_us(uint32_t rounds, int sleeps)
     pthread_t thread;
 
     pair = (struct pair){.rounds = rounds, .sleeps = sleeps};
-    if (bench_samples_open(&samples, rounds) < 0 || pthread_create(&thread, NULL, pair_answer, &pair) != 0)
+    if (bench_samples_open(&samples, rounds) < 0 ||
+        pthread_create(&thread, NULL, pair_answer, &pair) != 0)
         fail("no memory");
     for (uint32_t i = 0; i < rounds; i++) {
         if (sleeps)
@@ -131,7 +134,8 @@ static double floor_us(uint32_t rounds, int sleeps)
     return us;
 }
 
-/* ---- echoes: SUBMIT_NOP through a client's own rings ---------------------------------------------- */
+/* ---- echoes: SUBMIT_NOP through a client's own rings
+ * ---------------------------------------------- */
 
 struct raw {
     int socket_fd;
@@ -153,9 +157,10 @@ static void raw_open(struct raw *raw)
     if (raw->socket_fd < 0 || hello_prep_hello(&hello, 1, 0, NULL) < 0 ||
         hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) < 0 ||
         hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0 ||
-        segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN], &welcome.limits, err,
-                    sizeof(err)) < 0 ||
-        segment_map_sealed(raw->fds[HELLO_FD_CTL], sizeof(struct ctl), &raw->ctl, err, sizeof(err)) < 0)
+        segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN], &welcome.limits,
+                    err, sizeof(err)) < 0 ||
+        segment_map_sealed(raw->fds[HELLO_FD_CTL], sizeof(struct ctl), &raw->ctl, err,
+                           sizeof(err)) < 0)
         fail("handshake failed");
     segment_submit_writer(&raw->segment, &raw->submit);
     segment_event_reader(&raw->segment, 0, &raw->events);
@@ -232,7 +237,8 @@ static void bench_echo(const char *model, int sleeps)
     stop_daemon();
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------- */
+/* ---- tokens
+ * -------------------------------------------------------------------------------------- */
 
 static int compare_double(const void *a, const void *b)
 {
@@ -283,7 +289,8 @@ static void bench_tokens(const char *model, const char *threads)
         for (uint32_t i = 0; i < n; i++) /* another prompt each time: nothing of it is warm */
             prompt[i] = (i * 7919u + (uint32_t)repeat * 104729u + 11) % (info.n_vocab - 8) + 4;
         struct hearth_result r = ask(h, 0, prompt, n, 1);
-        prefill[repeat] = (double)(rows = r.prompt_tokens - r.cached_tokens) * 1e9 / (double)r.prefill_ns;
+        prefill[repeat] =
+            (double)(rows = r.prompt_tokens - r.cached_tokens) * 1e9 / (double)r.prefill_ns;
         r = ask(h, 0, prompt, 4, answer);
         tokens = r.output_tokens;
         decode[repeat] = (double)(tokens - 1) * 1e9 / (double)r.decode_ns;
@@ -301,7 +308,8 @@ static void bench_tokens(const char *model, const char *threads)
     stop_daemon();
 }
 
-/* ---- processes ------------------------------------------------------------------------------------- */
+/* ---- processes
+ * ------------------------------------------------------------------------------------- */
 
 static uint64_t run_program(char *const *arguments)
 {
@@ -325,7 +333,8 @@ static uint64_t run_program(char *const *arguments)
 static void bench_process(const char *model)
 {
     char program[4096];
-    char *run[] = {program, "run", "--socket", socket_path, "--tokens", "1", "--max-tokens", "1", NULL};
+    char *run[] = {program, "run",          "--socket", socket_path, "--tokens",
+                   "1",     "--max-tokens", "1",        NULL};
     char *noop[] = {(char *)noop_program, NULL};
     struct bench_samples runs, floors;
 

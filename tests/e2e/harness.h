@@ -28,7 +28,8 @@ const char *harness_data(const char *name);
 /* A model to talk to: stories260K of the test data, else the bundled one, else NULL. */
 const char *harness_model(void);
 
-/* A small random model (Q8_0), made once into the build folder: for tests that care about load, not text. */
+/* A small random model (Q8_0), made once into the build folder: for tests that care about load, not
+ * text. */
 const char *harness_tiny_model(void);
 
 /* Starts hearthd --model MODEL --socket ... with more arguments (NULL-ended, or NULL) and waits

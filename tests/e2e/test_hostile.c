@@ -1,4 +1,5 @@
-/* Clients that write garbage, punch holes or ring for nothing harm themselves alone; idle ones cost nothing. */
+/* Clients that write garbage, punch holes or ring for nothing harm themselves alone; idle ones cost
+ * nothing. */
 #include "tests/e2e/harness.h"
 
 #include "ipc/bell.h"
@@ -47,8 +48,8 @@ static int raw_open(struct raw_client *raw)
         return -1;
     if (hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0)
         return -1;
-    return segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN], &welcome.limits, err,
-                       sizeof(err));
+    return segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN],
+                       &welcome.limits, err, sizeof(err));
 }
 
 static void raw_close(struct raw_client *raw)
@@ -185,7 +186,8 @@ START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
     for (int c = 0; c < WELL_BEHAVED; c++)
         hearth_close(good[c]);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
+    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"),
+                     harness_counter(&daemon_, "pages_total"));
     ck_assert_int_le(harness_wait_counter(&daemon_, "fds_open", fds), fds);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
@@ -234,7 +236,8 @@ START_TEST(a_reader_that_stops_reading_loses_nothing)
     uint64_t alone;
 
     harness_start(&daemon_, harness_tiny_model(), NULL);
-    struct hearth *slow = harness_connect(&daemon_, 1, NULL), *quick = harness_connect(&daemon_, 1, NULL);
+    struct hearth *slow = harness_connect(&daemon_, 1, NULL),
+                  *quick = harness_connect(&daemon_, 1, NULL);
     alone = good_answer(quick, 3);
     hearth_request_init(&request, sizeof(request));
     request.tokens = &token;
@@ -272,9 +275,11 @@ START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
             ck_assert_uint_ne(good_answer(clients[i], 1), 0);
     }
     sleep_us(300000);
-    int64_t before = harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
+    int64_t before =
+        harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
     sleep_us(IDLE_SECONDS * 1000000L);
-    int64_t after = harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
+    int64_t after =
+        harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
     /* Each look at the counters is a connection, so the looking itself wakes the control thread. */
     int64_t looks = 4 * 3;
     ck_assert_int_le(after - before, 2 * IDLE_SECONDS + looks);

@@ -1,4 +1,5 @@
-/* Many clients at once: whatever the company, the answer is the one got alone, and nothing is left over. */
+/* Many clients at once: whatever the company, the answer is the one got alone, and nothing is left
+ * over. */
 #include "tests/e2e/harness.h"
 
 #include <check.h>
@@ -87,10 +88,12 @@ static void ask(struct hearth *h, uint32_t number, int cancel_after, struct answ
 
 static int same(const struct answer *a, const struct answer *b)
 {
-    return a->n == b->n && a->reason == b->reason && !memcmp(a->ids, b->ids, a->n * sizeof(*a->ids));
+    return a->n == b->n && a->reason == b->reason &&
+           !memcmp(a->ids, b->ids, a->n * sizeof(*a->ids));
 }
 
-/* A client process: random requests on one connection, some cancelled, some superseded by the next. */
+/* A client process: random requests on one connection, some cancelled, some superseded by the next.
+ */
 static void client_process(uint32_t seed, int rounds, const struct answer *alone)
 {
     struct hearth *h = NULL;
@@ -113,7 +116,8 @@ static void client_process(uint32_t seed, int rounds, const struct answer *alone
         }
         ask(h, number, dice == 1 ? 0 : dice == 2 ? 2 : -1, &answer);
         if (answer.reason != HEARTH_CANCELLED && !same(&answer, &alone[number])) {
-            fprintf(stderr, "seed %u round %d kind %u: another answer than alone\n", seed, round, number);
+            fprintf(stderr, "seed %u round %d kind %u: another answer than alone\n", seed, round,
+                    number);
             _exit(1);
         }
     }
@@ -140,7 +144,8 @@ static void sleep_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Descriptors of a daemon at rest: the least of some looks, as the last look may still be on its way out. */
+/* Descriptors of a daemon at rest: the least of some looks, as the last look may still be on its
+ * way out. */
 static int64_t count_fds(void)
 {
     int64_t least = harness_counter(&daemon_, "fds_open");
@@ -158,7 +163,8 @@ static void check_nothing_left(int64_t fds)
     ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
     ck_assert_int_eq(harness_counter(&daemon_, "slots_active"), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"), harness_counter(&daemon_, "pages_total"));
+    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"),
+                     harness_counter(&daemon_, "pages_total"));
     for (int i = 0; i < 50 && count_fds() != fds; i++)
         sleep_ms(20);
     ck_assert_int_eq(count_fds(), fds);
@@ -191,7 +197,8 @@ static void run_load(int rounds, const char *const *arguments)
         ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
         if (i % 4 == 0)
             continue; /* killed, or done before the signal came */
-        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "client %u: status %x", i, status);
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "client %u: status %x", i,
+                      status);
     }
     check_nothing_left(fds);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
@@ -206,13 +213,15 @@ END_TEST
 /* Few pages: slots lose theirs all the time. */
 START_TEST(page_pressure_changes_no_answer)
 {
-    run_load(ROUNDS, (const char *const[]){"--context", "288", "--kv-bytes", "2M", "--rows", "48", NULL});
+    run_load(ROUNDS,
+             (const char *const[]){"--context", "288", "--kv-bytes", "2M", "--rows", "48", NULL});
 }
 END_TEST
 
 START_TEST(epoll_and_plain_kernels_give_the_same_answers)
 {
-    run_load(ROUNDS / 3, (const char *const[]){"--event-loop", "epoll", "--isa", "ref", "--threads", "1", NULL});
+    run_load(ROUNDS / 3, (const char *const[]){"--event-loop", "epoll", "--isa", "ref", "--threads",
+                                               "1", NULL});
 }
 END_TEST
 
