@@ -69,7 +69,9 @@ static void open_engine(struct rig *rig)
         .n_clients = rig->desc.clients,
         .params_bytes = RIG_PARAMS_BYTES,
         .pass_ns = 1000000000,
-        .now_ns = rig_now,
+        .linger_ns = rig->desc.linger_ns,
+        .loop = rig->desc.loop,
+        .now_ns = rig->desc.threaded ? bell_now_ns : rig_now,
     };
     int rc = engine_open(&rig->engine, &options, err, sizeof(err));
 
@@ -121,11 +123,12 @@ void rig_close(struct rig *rig)
 
 /* ---- the control thread's part --------------------------------------------------------------- */
 
-static void rig_post(struct rig *rig, enum mail_kind kind, struct client *client)
+void rig_post(struct rig *rig, enum mail_kind kind, struct client *client)
 {
     struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
 
     RIG_CHECK(mailbox_post(&rig->inbox, &mail), "the mailbox is full");
+    mailbox_ring(&rig->inbox);
 }
 
 uint32_t rig_mail(struct rig *rig)
@@ -144,7 +147,7 @@ uint32_t rig_mail(struct rig *rig)
     return detached;
 }
 
-void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name)
+void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name)
 {
     struct ipc_limits limits = {.slots = n_slots,
                                 .context = rig->desc.context,
@@ -153,6 +156,7 @@ void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t u
                                 .params_bytes = RIG_PARAMS_BYTES};
     struct client *client = calloc(1, sizeof(*client));
     char err[200] = "";
+    int notify[2] = {-1, -1};
 
     memset(c, 0, sizeof(*c));
     RIG_CHECK(client && n_slots <= RIG_SLOTS, "no memory");
@@ -162,16 +166,40 @@ void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t u
               "%s", err);
     segment_close_fds(&client->segment);
     client->state = CLIENT_ATTACHED;
-    client->bell_fd = client->notify_fd = client->socket_fd = client->pid_fd = -1;
+    client->socket_fd = client->pid_fd = -1;
+    client->bell_fd = rig->desc.threaded ? bell_open() : -1;
+    if (rig->desc.threaded)
+        RIG_CHECK(bell_notify_open(notify) == 0, "no socketpair");
+    client->notify_fd = notify[0];
+    c->notify_fd = notify[1];
     client->uid = uid;
     client->n_slots = n_slots;
     snprintf(client->name, sizeof(client->name), "%s", name);
     c->client = client;
     c->n_slots = n_slots;
+    c->threaded = rig->desc.threaded;
     segment_submit_writer(&c->segment, &c->submit);
     for (uint32_t i = 0; i < n_slots; i++)
         segment_event_reader(&c->segment, i, &c->slots[i].events);
-    rig_post(rig, MAIL_ATTACH, client);
+}
+
+void rig_strip(struct rig_client *c)
+{
+    segment_close(&c->client->segment);
+    segment_close(&c->segment);
+    if (c->threaded) {
+        close(c->client->bell_fd);
+        close(c->client->notify_fd);
+        close(c->notify_fd);
+    }
+    free(c->client);
+    c->client = NULL;
+}
+
+void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name)
+{
+    rig_equip(rig, c, n_slots, uid, name);
+    rig_post(rig, MAIL_ATTACH, c->client);
     engine_step(rig->engine);
 }
 
@@ -181,10 +209,7 @@ void rig_detach(struct rig *rig, struct rig_client *c)
     rig_post(rig, MAIL_DETACH, c->client);
     engine_step(rig->engine);
     RIG_CHECK(rig_mail(rig) == 1, "a detached client is let go in the same step");
-    segment_close(&c->client->segment);
-    segment_close(&c->segment);
-    free(c->client);
-    c->client = NULL;
+    rig_strip(c);
 }
 
 uint32_t rig_run(struct rig *rig, uint32_t most)
@@ -207,7 +232,8 @@ static void rig_generation(struct rig_client *c, uint32_t slot)
 
     s->generation++;
     ring_generation_start(&segment_up_slot(&c->segment, slot)->generation, s->generation);
-    s->fence = c->client->events[slot].next;
+    if (!c->threaded)
+        s->fence = c->client->events[slot].next;
 }
 
 void rig_cancel(struct rig_client *c, uint32_t slot)
@@ -325,7 +351,7 @@ uint32_t rig_read(struct rig_client *c, uint32_t slot, uint32_t most)
     while (taken < most && (rc = event_next(&s->events, &run)) > 0) {
         const uint32_t *tokens;
         uint32_t n = event_tokens(&run, &tokens);
-        bool late = (int32_t)(s->events.next - s->fence) >= 0;
+        bool late = !c->threaded && (int32_t)(s->events.next - s->fence) >= 0;
 
         if (run.kind == EVENT_TOKENS || run.kind == EVENT_LOGPROBS)
             RIG_CHECK(!late || run.generation == s->generation,

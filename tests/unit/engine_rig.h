@@ -39,6 +39,9 @@ struct rig_desc {
     uint32_t rows;    /* [64] of a pass */
     uint32_t picks;   /* [16] */
     uint32_t mail;    /* [64] cells of a mailbox */
+    bool threaded;    /* engine_run on a thread of its own: the real clock, real bells */
+    enum loop_backend loop; /* of that thread */
+    uint64_t linger_ns;     /* ditto */
 };
 
 struct rig {
@@ -90,6 +93,8 @@ struct rig_slot {
 
 struct rig_client {
     struct client *client;  /* the daemon's */
+    bool threaded; /* what the engine thread owns is not looked at */
+    int notify_fd; /* threaded: our end of the socketpair; else -1 */
     struct segment segment; /* our mapping */
     struct ring_writer submit;
     uint32_t n_slots;
@@ -99,6 +104,13 @@ struct rig_client {
 /* Aborts where the machine cannot give what is needed. */
 void rig_open(struct rig *rig, const struct rig_desc *desc);
 void rig_close(struct rig *rig);
+
+/* Makes a client that the engine does not know yet, and takes its memory away again. */
+void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name);
+void rig_strip(struct rig_client *c);
+
+/* A message to the engine, as the control thread sends it. */
+void rig_post(struct rig *rig, enum mail_kind kind, struct client *client);
 
 /* Attaches a client (one step) and takes it away again: a step that must answer MAIL_DETACHED. */
 void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name);

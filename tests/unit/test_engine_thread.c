@@ -1,0 +1,239 @@
+/*
+ * The engine on its own thread, with real sleeping: every request rings only when the engine says that it
+ * sleeps, every answer wakes only who said that it waits, nobody rescans. A lost wake-up hangs a test here.
+ * On both loops, with and without a linger. Clients are threads; so is the control thread's part.
+ */
+#include "ipc/bell.h"
+#include "tests/unit/engine_rig.h"
+
+#include <check.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { CLIENTS = 3, REQUESTS = 60, PATIENCE_S = 20 };
+
+struct user {
+    struct rig_client client;
+    pthread_t thread;
+    uint32_t number;
+    _Atomic uint32_t detached;
+};
+
+static struct rig rig;
+static struct user users[CLIENTS];
+static pthread_t engine_thread, control_thread;
+static int engine_rc;
+
+static void *run_engine(void *arg)
+{
+    (void)arg;
+    engine_rc = engine_run(rig.engine);
+    return NULL;
+}
+
+static struct user *user_of(const struct client *client)
+{
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        if (users[i].client.client == client)
+            return &users[i];
+    return NULL;
+}
+
+/* Delivers wakes until MAIL_STOPPED. */
+static void *run_control(void *arg)
+{
+    struct pollfd p = {.fd = rig.outbox.event_fd, .events = POLLIN};
+    bool stopped = false;
+    struct mail mail;
+
+    (void)arg;
+    while (!stopped) {
+        uint64_t count;
+        poll(&p, 1, -1);
+        if (read(rig.outbox.event_fd, &count, sizeof(count)) < 0)
+            continue;
+        while (mailbox_take(&rig.outbox, &mail)) {
+            for (uint32_t i = 0; mail.kind == MAIL_WAKE && i < mail.n_wakes; i++)
+                client_wake(mail.clients[i], (int)(mail.ways >> i & 1));
+            if (mail.kind == MAIL_DETACHED)
+                atomic_store(&user_of(mail.clients[0])->detached, 1);
+            stopped |= mail.kind == MAIL_STOPPED;
+            RIG_CHECK(mail.kind != MAIL_CLOSE, "a client was closed: %d", mail.error);
+        }
+    }
+    return NULL;
+}
+
+static int event_ready(const void *arg)
+{
+    return ring_ready(&((const struct rig_client *)arg)->slots[0].events);
+}
+
+/* Every other user waits on the futex, as a blocking program does; bell_wait looks by itself now and then.
+ * The others wait as an event loop does, for the socket alone: without its wake nothing helps them. */
+static void wait_for_event(struct user *user, struct bell_sleeper *sleeper)
+{
+    struct bell_patience patience = {.deadline_ns = bell_now_ns() + PATIENCE_S * 1000000000ull};
+    struct pollfd p = {.fd = sleeper->notify_fd, .events = POLLIN};
+
+    if (user->number % 2) {
+        RIG_CHECK(bell_wait(sleeper, event_ready, &user->client, &patience) == 0, "user %u waits in vain",
+                  user->number);
+    } else if (bell_arm(sleeper, event_ready, &user->client)) {
+        RIG_CHECK(poll(&p, 1, PATIENCE_S * 1000) == 1, "user %u was not woken", user->number);
+        bell_drain(sleeper);
+    }
+}
+
+static void *run_user(void *arg)
+{
+    struct user *user = arg;
+    struct rig_client *c = &user->client;
+    struct rig_slot *s = &c->slots[0];
+    struct bell_sleeper sleeper;
+    uint32_t prompt[RIG_TOKENS];
+    uint64_t state = user->number;
+
+    rig_tokens(prompt, RIG_TOKENS, user->number);
+    bell_sleeper_init(&sleeper, &segment_down_head(&c->segment)->wake, &segment_up_head(&c->segment)->waiting,
+                      -1, c->notify_fd);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        struct rig_request request = {
+            .tokens = prompt, .n = 1 + (uint32_t)(state >> 40) % 100, .max_tokens = 1 + (uint32_t)(state >> 50) % 30};
+        bool cancel = i % 5 == 4;
+        uint32_t generation = rig_submit(c, 0, &request);
+        bell_ring(rig.ctl, c->client->bell_fd);
+        while (s->last.generation != generation) {
+            wait_for_event(user, &sleeper);
+            rig_read(c, 0, UINT32_MAX);
+            bell_ring(rig.ctl, c->client->bell_fd); /* freed cells: S2 */
+            if (cancel && s->generation == generation && s->last.generation != generation) {
+                rig_cancel(c, 0);
+                bell_ring(rig.ctl, c->client->bell_fd);
+            }
+        }
+        RIG_CHECK(s->last.reason == DONE_CANCELLED || rig_same(&rig, &request, &s->last), "user %u, request %u",
+                  user->number, i);
+        if (i % 7 == 0)
+            usleep(1000); /* long enough for the engine to go to sleep */
+    }
+    return NULL;
+}
+
+static void start(enum loop_backend backend, uint64_t linger_ns)
+{
+    struct rig_desc desc = {.threaded = true, .loop = backend, .linger_ns = linger_ns, .pages = 20};
+
+    rig_open(&rig, &desc);
+    ck_assert_int_eq(pthread_create(&engine_thread, NULL, run_engine, NULL), 0);
+    ck_assert_int_eq(pthread_create(&control_thread, NULL, run_control, NULL), 0);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        users[i].number = i;
+        atomic_store(&users[i].detached, 0);
+        rig_equip(&rig, &users[i].client, 1, 1000, "");
+        rig_post(&rig, MAIL_ATTACH, users[i].client.client);
+    }
+}
+
+static void stop(void)
+{
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_post(&rig, MAIL_DETACH, users[i].client.client);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        for (int wait = 0; !atomic_load(&users[i].detached); wait++) {
+            ck_assert_int_lt(wait, 20000);
+            usleep(1000);
+        }
+    rig_post(&rig, MAIL_STOP, NULL);
+    pthread_join(engine_thread, NULL);
+    pthread_join(control_thread, NULL);
+    ck_assert_int_eq(engine_rc, 0);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_strip(&users[i].client);
+    rig_check(&rig);
+    ck_assert_uint_eq(rig.engine->pool.n_free, rig.engine->pool.total);
+    rig_close(&rig);
+}
+
+static const struct {
+    enum loop_backend loop;
+    uint64_t linger_ns;
+} cases[] = {{LOOP_EPOLL, 0}, {LOOP_EPOLL, 200000}, {LOOP_URING, 0}, {LOOP_URING, 200000}};
+
+START_TEST(no_wake_is_lost_in_either_direction)
+{
+    start(cases[_i].loop, cases[_i].linger_ns);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        ck_assert_int_eq(pthread_create(&users[i].thread, NULL, run_user, &users[i]), 0);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        pthread_join(users[i].thread, NULL);
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS), 0);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_RESCANS), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(an_idle_engine_sleeps)
+{
+    start(cases[_i].loop, cases[_i].linger_ns);
+    for (int i = 0; i < 1000 && !atomic_load(&rig.ctl->sleeping); i++)
+        usleep(1000);
+    ck_assert_uint_eq(atomic_load(&rig.ctl->sleeping), 1);
+    uint64_t wakeups = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
+    usleep(100000);
+    ck_assert_uint_le(counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) - wakeups, 1);
+    stop();
+}
+END_TEST
+
+/* A bell that rings on and on and announces nothing is not listened to any more, and its client is still
+ * served: here by the rings of another. */
+START_TEST(a_bell_that_rings_for_nothing_is_not_heard_for_ever)
+{
+    uint64_t one = 1;
+    int rings = 0, unheard = 0;
+
+    start(LOOP_AUTO, 0);
+    for (; rings < 20 * IDLE_RINGS_MAX && unheard < 20; rings++) {
+        uint64_t before = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
+        ck_assert_int_eq(write(users[0].client.client->bell_fd, &one, sizeof(one)), sizeof(one));
+        for (int k = 0; k < 200 && counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) == before; k++)
+            usleep(10);
+        unheard = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) == before ? unheard + 1 : 0;
+    }
+    ck_assert_int_eq(unheard, 20);
+    ck_assert_int_ge(rings, IDLE_RINGS_MAX);
+    ck_assert_int_eq(pthread_create(&users[1].thread, NULL, run_user, &users[1]), 0);
+    pthread_join(users[1].thread, NULL);
+    stop();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine_thread");
+    TCase *t = tcase_create("thread");
+    struct loop *loop;
+    int n = 4;
+
+    if (loop_open(&loop, LOOP_URING) < 0) {
+        fprintf(stderr, "skip: this system refuses io_uring\n");
+        n = 2;
+    } else {
+        loop_close(loop);
+    }
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, no_wake_is_lost_in_either_direction, 0, n);
+    tcase_add_loop_test(t, an_idle_engine_sleeps, 0, n);
+    tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_for_ever);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
