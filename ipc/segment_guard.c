@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define GUARD_RANGES 4096u /* two for each of 1,024 clients, and as many again */
 
@@ -23,6 +24,7 @@ static _Atomic uint32_t guard_used; /* ranges [0, guard_used) may be in use */
 static pthread_mutex_t guard_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction guard_previous;
 static int guard_installed;
+static size_t guard_page_bytes; /* the kernel's, which is larger than IPC_PAGE on some machines */
 
 static struct guard_range *guard_find(uintptr_t address)
 {
@@ -42,10 +44,10 @@ static void guard_on_sigbus(int sig, siginfo_t *info, void *context)
     int saved = errno;
     uintptr_t address = (uintptr_t)info->si_addr;
     struct guard_range *g = info->si_code > 0 ? guard_find(address) : NULL;
-    void *page = (uint8_t *)info->si_addr - address % IPC_PAGE;
+    void *page = (uint8_t *)info->si_addr - address % guard_page_bytes;
 
     (void)context;
-    if (g != NULL && mmap(page, IPC_PAGE, PROT_READ | PROT_WRITE,
+    if (g != NULL && mmap(page, guard_page_bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
         atomic_store(atomic_load(&g->broken), 1);
     } else {
@@ -65,6 +67,7 @@ int segment_guard_init(void)
 
     pthread_mutex_lock(&guard_lock);
     sigemptyset(&action.sa_mask);
+    guard_page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (!guard_installed && sigaction(SIGBUS, &action, &guard_previous) < 0)
         r = -errno;
     guard_installed |= r == 0;
