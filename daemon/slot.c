@@ -87,10 +87,9 @@ void slot_trim(struct slot *slot, struct pages *pool)
 /* The order of giving way; the lowest class goes first. */
 enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
 
-static enum yield_class yields(const struct slot *slot, const struct slot *needy,
-                               const struct slot *oldest)
+static enum yield_class yields(const struct slot *slot, const struct slot *needy)
 {
-    if (slot == needy || slot == oldest || slot->planned || slot->n_pages == 0)
+    if (slot == needy || slot->planned || slot->n_pages == 0)
         return YIELD_NEVER;
     if (!slot->active)
         return YIELD_IDLE;
@@ -106,18 +105,12 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
 
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
 {
-    const struct slot *oldest = NULL;
     struct slot *victim = NULL;
     enum yield_class lowest = YIELD_NEVER;
 
-    for (uint32_t i = 0; i < n_slots; i++)
-        if (slots[i].active && !slots[i].paused && !slots[i].request->batch &&
-            (!oldest || slots[i].request->serial < oldest->request->serial))
-            oldest = &slots[i];
-
     for (uint32_t i = 0; i < n_slots; i++) {
         struct slot *slot = &slots[i];
-        enum yield_class class = yields(slot, needy, oldest);
+        enum yield_class class = yields(slot, needy);
         bool newer = victim && slot->last_used > victim->last_used;
         if (class > lowest || class == YIELD_NEVER)
             continue;

@@ -69,10 +69,10 @@ bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions);
 void slot_trim(struct slot *slot, struct pages *pool);
 
 /* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then
- * paused ones; then batch, then interactive requests that began after it, the newest first. Never a
- * slot of this pass, never the oldest interactive one that could go on (one that is paused for want
- * of event room cannot: its reader would decide over everybody's pages). NULL: nobody, `needy`
- * waits. */
+ * paused ones (old ones too, or a reader that stops would decide over everybody's pages); then batch,
+ * then interactive requests that began after it, the newest first. Never a slot of this pass. So
+ * nobody takes from the oldest interactive request that can go on, and it gets all that it needs: the
+ * pool progresses. NULL: nobody, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 #endif
