@@ -289,6 +289,23 @@ START_TEST(a_small_keep_costs_no_rows)
 }
 END_TEST
 
+/* What a client says it kept is the daemon's copy, whatever the arena holds by now. */
+START_TEST(what_is_kept_is_not_read_again)
+{
+    struct rig_request request = {.tokens = prompt, .n = 100, .max_tokens = 3};
+
+    rig_ask(&rig, &a, 0, &request);
+    struct submit_cell cell = rig_prepare(&a, 0, &request);
+    ck_assert_uint_eq(cell.keep, 100);
+    memset(segment_arena(&a.segment, 0), 0xff, 100 * sizeof(uint32_t));
+    rig_push(&a, &cell);
+    rig_run(&rig, 10);
+    rig_read_all(&a);
+    ck_assert(rig_same(&rig, &request, &a.slots[0].last));
+    memcpy(segment_arena(&a.segment, 0), prompt, 100 * sizeof(uint32_t));
+}
+END_TEST
+
 START_TEST(a_shorter_prompt_gives_pages_back)
 {
     struct rig_request request = {.tokens = prompt, .n = 320, .max_tokens = 1};
@@ -536,6 +553,7 @@ int main(void)
     tcase_add_test(t, a_changed_token_is_where_the_prefix_breaks);
     tcase_add_test(t, an_answer_taken_into_the_prompt_is_warm);
     tcase_add_test(t, a_small_keep_costs_no_rows);
+    tcase_add_test(t, what_is_kept_is_not_read_again);
     tcase_add_test(t, a_shorter_prompt_gives_pages_back);
     tcase_add_test(t, eos_is_a_reason_and_no_token);
     tcase_add_test(t, a_stop_token_ends_the_answer_and_belongs_to_it);

@@ -365,6 +365,25 @@ START_TEST(a_named_slot_is_warm_for_its_user_alone)
 }
 END_TEST
 
+/* A new client's arena is a new one: what it says it kept there was never read. */
+START_TEST(a_named_slot_believes_no_keep_of_a_new_client)
+{
+    struct rig_request request = {.tokens = prompt, .n = 100, .max_tokens = 4};
+    struct rig_client c;
+
+    cached_as(7, "editor", 100);
+    prompt[30] = prompt[30] == FAKE_BYTES + '?' ? FAKE_BYTES + '!' : FAKE_BYTES + '?';
+    rig_attach(&rig, &c, 1, 7, "editor");
+    struct submit_cell cell = rig_prepare(&c, 0, &request);
+    cell.keep = 100;
+    rig_push(&c, &cell);
+    finish(&c);
+    ck_assert(rig_same(&rig, &request, &c.slots[0].last));
+    ck_assert_uint_eq(c.slots[0].last.done.cached, 30);
+    rig_detach(&rig, &c);
+}
+END_TEST
+
 /* More names than slots: the one unused the longest makes place, and everything goes on. */
 START_TEST(parked_slots_give_way_the_longest_unused_first)
 {
@@ -414,6 +433,7 @@ int main(void)
     tcase_add_loop_test(t, a_detach_frees_everything_in_its_step, 0, 12);
     tcase_add_test(t, slots_are_used_again_without_a_trace);
     tcase_add_test(t, a_named_slot_is_warm_for_its_user_alone);
+    tcase_add_test(t, a_named_slot_believes_no_keep_of_a_new_client);
     tcase_add_test(t, parked_slots_give_way_the_longest_unused_first);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
