@@ -61,13 +61,13 @@ class Evaluation:
         return nats / math.log(2) / n_bytes, nats / n_tokens, n_bytes
 
     def heads(self):
-        """Signature and docstring of the held-out files' functions at column 0."""
+        """Signature and docstring, up to its last quote, of the held-out functions at column 0."""
         for _, _, text in self.heldout:
             lines = text.splitlines(keepends=True)
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef) and node.col_offset == 0 \
                         and ast.get_docstring(node) and len(node.body) > 1:
-                    yield "".join(lines[node.lineno - 1:node.body[0].end_lineno])
+                    yield "".join(lines[node.lineno - 1:node.body[0].end_lineno]).rstrip()
 
     def parsing(self, n):
         """Complete the body of n held-out functions; how many does ast.parse accept?
@@ -98,13 +98,19 @@ class Evaluation:
         return accepted, len(shown), shown
 
     def line(self, prefix, suffix, order):
-        """One line filled in greedily: the first line of the answer."""
-        prefix, suffix = self.encode(prefix)[-256:], self.encode(suffix)[:160]
-        prompt = {"none": [BOS] + prefix,
-                  "prefix first": [BOS, PRE] + prefix + [SUF] + suffix + [MID],
-                  "suffix first": [BOS, SUF] + suffix + [PRE] + prefix + [MID]}[order]
-        ids = self.greedy(prompt, 40, lambda ids: EOS in ids or "\n" in self.decode(ids))
-        return self.decode([i for i in ids if i != EOS]).split("\n")[0].strip()
+        """One line filled in greedily: the first line of the answer that is not blank.
+
+        Without the suffix the prompt is plain text and ends before the white space: there, a line
+        break and the indentation behind it are one token.
+        """
+        if order == "none":
+            prompt = [BOS] + self.encode(prefix.rstrip())[-256:]
+        else:
+            before, behind = [PRE] + self.encode(prefix)[-256:], [SUF] + self.encode(suffix)[:160]
+            parts = before + behind if order == "prefix first" else behind + before
+            prompt = [BOS] + parts + [MID]
+        ids = self.greedy(prompt, 40, lambda ids: EOS in ids or "\n" in self.decode(ids).lstrip())
+        return self.decode([i for i in ids if i != EOS]).lstrip().split("\n")[0].rstrip()
 
     def heldout_lines(self, n):
         """Lines of held-out files: (before, line, after), cut behind the line's indentation."""
