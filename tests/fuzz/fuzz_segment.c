@@ -1,16 +1,18 @@
 /*
- * Fuzzes the daemon's reading of a client's segment: an engine stepped by hand, a hostile client that
- * writes what the input says wherever it likes in its `up`, and a good client whose answers must stay
- * those it gets alone. Slots, pages and rings are small, so that pressure and full rings are common.
+ * Fuzzes the daemon's reading of a client's segment: an engine stepped by hand, a hostile client
+ * that writes what the input says wherever it likes in its `up`, and a good client whose answers
+ * must stay those it gets alone. Slots, pages and rings are small, so that pressure and full rings
+ * are common.
  *
  * The input is a list of operations, a byte each and what it takes from the bytes behind: words and
  * ranges anywhere, cells with plausible fields, parameter blocks with one spoilt byte, generations,
  * progress, tickets, new attaches; the good client asks, reads, cancels and stops reading; steps.
  *
- * It aborts on: a broken promise to the good client, a pass that breaks the backend's contract, a page
- * lost or owned twice, a good client closed, a second close, an answer that never ends.
+ * It aborts on: a broken promise to the good client, a pass that breaks the backend's contract, a
+ * page lost or owned twice, a good client closed, a second close, an answer that never ends.
  */
-/* The helpers' sources, not their objects: fuzz targets are linked with the folders' objects alone. */
+/* The helpers' sources, not their objects: fuzz targets are linked with the folders' objects alone.
+ */
 #include "tests/unit/engine_rig.c"
 #include "tests/unit/fake_backend.c"
 
@@ -96,8 +98,8 @@ static void step(uint32_t n)
 static uint32_t *place(void)
 {
     const struct segment_plan *plan = &f.bad.segment.plan;
-    const uint64_t starts[] = {0, plan->up_slots, plan->up_submit, plan->up_params, plan->up_arenas,
-                               plan->up_bytes};
+    const uint64_t starts[] = {
+        0, plan->up_slots, plan->up_submit, plan->up_params, plan->up_arenas, plan->up_bytes};
     uint32_t part = take(1) % 5;
     uint64_t words = (starts[part + 1] - starts[part]) / 4;
 
@@ -121,7 +123,8 @@ static void bad_range(void)
 
 static void bad_push(struct submit_cell *cell)
 {
-    struct ring_cell *cells = (struct ring_cell *)(void *)(f.bad.segment.up + f.bad.segment.plan.up_submit);
+    struct ring_cell *cells =
+        (struct ring_cell *)(void *)(f.bad.segment.up + f.bad.segment.plan.up_submit);
 
     cell->seq = ++f.n_cells;
     memcpy(&cells[(f.n_cells - 1) % SUBMIT_CELLS], cell, sizeof(*cell));
@@ -139,7 +142,8 @@ static void bad_cell(void)
     params.seed = take(1) % 4;
     params.logprobs_on = params.seed == 1;
     params.logprobs = params.seed == 1 ? 20 : 0;
-    int used = params_encode(&params, segment_params(&f.bad.segment, slot), RIG_PARAMS_BYTES, err, sizeof(err));
+    int used = params_encode(&params, segment_params(&f.bad.segment, slot), RIG_PARAMS_BYTES, err,
+                             sizeof(err));
     struct submit_cell cell = {
         .opcode = take(1) % 8 ? SUBMIT_REQUEST : SUBMIT_NOP,
         .slot = (uint16_t)slot,
@@ -171,7 +175,8 @@ static void bad_read(void)
 {
     uint32_t slot = take(1) % BAD_SLOTS;
 
-    atomic_store(&segment_up_slot(&f.bad.segment, slot)->events, f.bad.client->events[slot].next - take(1) % 4);
+    atomic_store(&segment_up_slot(&f.bad.segment, slot)->events,
+                 f.bad.client->events[slot].next - take(1) % 4);
 }
 
 static void bad_attach(void)
@@ -186,17 +191,38 @@ static void operate(void)
     switch (take(1) % 16) {
     case 0:
     case 1:
-    case 2: step(1 + take(1) % 4); break;
+    case 2:
+        step(1 + take(1) % 4);
+        break;
     case 3:
-    case 4: bad_cell(); break;
-    case 5: bad_word(); break;
-    case 6: bad_range(); break;
-    case 7: bad_tokens(); break;
-    case 8: bad_read(); break;
-    case 9: ring_generation_start(&segment_up_slot(&f.bad.segment, take(1) % BAD_SLOTS)->generation, take(1) % 4); break;
-    case 10: atomic_store(&segment_up_head(&f.bad.segment)->waiting, take(1)); break;
-    case 11: good_ask(); break;
-    case 12: good_read(take(1) % 8); break;
+    case 4:
+        bad_cell();
+        break;
+    case 5:
+        bad_word();
+        break;
+    case 6:
+        bad_range();
+        break;
+    case 7:
+        bad_tokens();
+        break;
+    case 8:
+        bad_read();
+        break;
+    case 9:
+        ring_generation_start(&segment_up_slot(&f.bad.segment, take(1) % BAD_SLOTS)->generation,
+                              take(1) % 4);
+        break;
+    case 10:
+        atomic_store(&segment_up_head(&f.bad.segment)->waiting, take(1));
+        break;
+    case 11:
+        good_ask();
+        break;
+    case 12:
+        good_read(take(1) % 8);
+        break;
     case 13:
         if (take(1) % 4 == 0 && f.generation) {
             rig_cancel(&f.good, 0);

@@ -96,7 +96,8 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     rig->resident.limits = (struct backend_limits){
         .rows = d.rows, .picks = d.picks, .pages = d.pages, .context = d.context, .threads = 1};
     RIG_CHECK(fake_init(&rig->fake, &rig->resident.limits) == 0, "no memory");
-    rig->model = (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};
+    rig->model =
+        (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};
     rig->resident.model = &rig->model;
     rig->resident.ops = &fake_ops;
     rig->resident.backend = fake_backend(&rig->fake);
@@ -196,7 +197,8 @@ void rig_strip(struct rig_client *c)
     c->client = NULL;
 }
 
-void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name)
+void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid,
+                const char *name)
 {
     rig_equip(rig, c, n_slots, uid, name);
     rig_post(rig, MAIL_ATTACH, c->client);
@@ -241,7 +243,8 @@ void rig_cancel(struct rig_client *c, uint32_t slot)
     rig_generation(c, slot);
 }
 
-struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot, const struct rig_request *request)
+struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot,
+                               const struct rig_request *request)
 {
     struct rig_slot *s = &c->slots[slot];
     uint32_t *arena = segment_arena(&c->segment, slot);
@@ -450,10 +453,12 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
     }
 }
 
-bool rig_same(const struct rig *rig, const struct rig_request *request, const struct rig_answer *got)
+bool rig_same(const struct rig *rig, const struct rig_request *request,
+              const struct rig_answer *got)
 {
     struct rig_answer want;
-    uint32_t same = 0, known = request->n - (request->prompt_length ? request->prompt_length : request->n);
+    uint32_t same = 0,
+             known = request->n - (request->prompt_length ? request->prompt_length : request->n);
 
     rig_alone(rig, request, &want);
     while (same < want.n && same < got->n && want.tokens[same] == got->tokens[same])
@@ -461,7 +466,9 @@ bool rig_same(const struct rig *rig, const struct rig_request *request, const st
     if (same == want.n && same == got->n && want.reason == got->reason &&
         got->done.output == known + want.n)
         return true;
-    fprintf(stderr, "answer of %u tokens, reason %d (counted %u), alone %u tokens, reason %d; equal up to %u: %s\n",
+    fprintf(stderr,
+            "answer of %u tokens, reason %d (counted %u), alone %u tokens, reason %d; equal up to "
+            "%u: %s\n",
             got->n, got->reason, got->done.output, want.n, want.reason, same, got->done.text);
     return false;
 }
@@ -483,14 +490,16 @@ void rig_check(const struct rig *rig)
         RIG_CHECK(spec_valid(&slot->spec), "slot %u", i);
         RIG_CHECK(kv_pages(slot->spec.canonical) <= slot->n_pages, "slot %u lost pages", i);
         RIG_CHECK(!slot->active || slot->client, "slot %u runs for nobody", i);
-        RIG_CHECK(slot->client || slot->name[0] || slot->n_pages == 0, "slot %u is free, with pages", i);
+        RIG_CHECK(slot->client || slot->name[0] || slot->n_pages == 0,
+                  "slot %u is free, with pages", i);
         active += slot->active;
         paused += slot->active && slot->paused;
     }
     for (uint32_t i = 0; i < engine->pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->n_active && paused == engine->n_paused,
-              "%u active of %u, %u paused of %u", active, engine->n_active, paused, engine->n_paused);
+              "%u active of %u, %u paused of %u", active, engine->n_active, paused,
+              engine->n_paused);
 }
 
 void rig_tokens(uint32_t *tokens, uint32_t n, uint64_t seed)

@@ -1,14 +1,15 @@
 /*
  * engine_rig: an engine stepped by hand, with the fake device, and clients that watch it.
  *
- * One thread is all three: the engine (engine_step), the control thread (its two mailboxes) and every
- * client, whose segments are real ones, mapped twice. The clock is a counter. A client here checks
- * what it reads: cells of one answer are consecutive, nothing of an older request is published after
- * the store that made it void, every request has one end. What it sees is kept in struct rig_slot.
+ * One thread is all three: the engine (engine_step), the control thread (its two mailboxes) and
+ * every client, whose segments are real ones, mapped twice. The clock is a counter. A client here
+ * checks what it reads: cells of one answer are consecutive, nothing of an older request is
+ * published after the store that made it void, every request has one end. What it sees is kept in
+ * struct rig_slot.
  *
  * rig_alone() says what an answer must be: computed from the tokens and the parameters alone, by
- * code that shares nothing with the daemon. A broken promise aborts the process with one line, so the
- * rig serves unit tests and fuzz targets alike.
+ * code that shares nothing with the daemon. A broken promise aborts the process with one line, so
+ * the rig serves unit tests and fuzz targets alike.
  */
 #ifndef HEARTH_TESTS_UNIT_ENGINE_RIG_H
 #define HEARTH_TESTS_UNIT_ENGINE_RIG_H
@@ -32,14 +33,14 @@ enum { RIG_SLOTS = 4, RIG_TOKENS = 1024, RIG_ENDS = 512, RIG_PARAMS_BYTES = 4096
 
 /* 0: the default in brackets. */
 struct rig_desc {
-    uint32_t slots;   /* [8] */
-    uint32_t clients; /* [8] */
-    uint32_t context; /* [512] */
-    uint32_t pages;   /* [what all slots need] */
-    uint32_t rows;    /* [64] of a pass */
-    uint32_t picks;   /* [16] */
-    uint32_t mail;    /* [64] cells of a mailbox */
-    bool threaded;    /* engine_run on a thread of its own: the real clock, real bells */
+    uint32_t slots;         /* [8] */
+    uint32_t clients;       /* [8] */
+    uint32_t context;       /* [512] */
+    uint32_t pages;         /* [what all slots need] */
+    uint32_t rows;          /* [64] of a pass */
+    uint32_t picks;         /* [16] */
+    uint32_t mail;          /* [64] cells of a mailbox */
+    bool threaded;          /* engine_run on a thread of its own: the real clock, real bells */
     enum loop_backend loop; /* of that thread */
     uint64_t linger_ns;     /* ditto */
 };
@@ -85,16 +86,16 @@ struct rig_slot {
     uint32_t n_ends;
     uint32_t n_nops, n_logprobs;
     uint64_t cookie;
-    struct rig_answer now;  /* what is being read */
-    struct rig_answer last; /* the last one that ended */
+    struct rig_answer now;    /* what is being read */
+    struct rig_answer last;   /* the last one that ended */
     uint32_t ended[RIG_ENDS]; /* generations in order of their ends, the first RIG_ENDS */
     enum done_reason reasons[RIG_ENDS];
 };
 
 struct rig_client {
     struct client *client;  /* the daemon's */
-    bool threaded; /* what the engine thread owns is not looked at */
-    int notify_fd; /* threaded: our end of the socketpair; else -1 */
+    bool threaded;          /* what the engine thread owns is not looked at */
+    int notify_fd;          /* threaded: our end of the socketpair; else -1 */
     struct segment segment; /* our mapping */
     struct ring_writer submit;
     uint32_t n_slots;
@@ -106,14 +107,16 @@ void rig_open(struct rig *rig, const struct rig_desc *desc);
 void rig_close(struct rig *rig);
 
 /* Makes a client that the engine does not know yet, and takes its memory away again. */
-void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name);
+void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid,
+               const char *name);
 void rig_strip(struct rig_client *c);
 
 /* A message to the engine, as the control thread sends it. */
 void rig_post(struct rig *rig, enum mail_kind kind, struct client *client);
 
 /* Attaches a client (one step) and takes it away again: a step that must answer MAIL_DETACHED. */
-void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid, const char *name);
+void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid,
+                const char *name);
 void rig_detach(struct rig *rig, struct rig_client *c);
 
 /* Steps until a step finds nothing to do. Returns the steps; more than `most` abort. */
@@ -126,7 +129,8 @@ uint32_t rig_mail(struct rig *rig);
 uint32_t rig_submit(struct rig_client *c, uint32_t slot, const struct rig_request *request);
 
 /* The cell of a request, for tests that spoil it: everything is written but the cell. */
-struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot, const struct rig_request *request);
+struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot,
+                               const struct rig_request *request);
 void rig_push(struct rig_client *c, const struct submit_cell *cell);
 
 /* A new generation and nothing else. */
@@ -144,9 +148,11 @@ const struct rig_answer *rig_ask(struct rig *rig, struct rig_client *c, uint32_t
 void rig_alone(const struct rig *rig, const struct rig_request *request, struct rig_answer *ret);
 
 /* Is `got` what rig_alone says (tokens, their number, reason)? Says on stderr where not. */
-bool rig_same(const struct rig *rig, const struct rig_request *request, const struct rig_answer *got);
+bool rig_same(const struct rig *rig, const struct rig_request *request,
+              const struct rig_answer *got);
 
-/* Every page is in the pool or in exactly one slot's table, and nothing runs more than it should. */
+/* Every page is in the pool or in exactly one slot's table, and nothing runs more than it should.
+ */
 void rig_check(const struct rig *rig);
 
 /* Fills tokens [n] with bytes from a sequence that `seed` chooses. */

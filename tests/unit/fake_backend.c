@@ -29,8 +29,8 @@ static struct fake *fake_of(struct backend *backend)
 
 int fake_init(struct fake *fake, const struct backend_limits *limits)
 {
-    *fake = (struct fake){
-        .limits = *limits, .end_at = FAKE_NEVER, .poison = FAKE_NEVER, .error = ""};
+    *fake =
+        (struct fake){.limits = *limits, .end_at = FAKE_NEVER, .poison = FAKE_NEVER, .error = ""};
     fake->kv = calloc((size_t)limits->pages * PAGE, sizeof(*fake->kv));
     fake->owner = calloc(limits->pages, sizeof(*fake->owner));
     return fake->kv && fake->owner ? 0 : -ENOMEM;

@@ -1,5 +1,6 @@
 /*
- * fake_backend: a device whose answers are a pure function of the tokens, and a judge of its caller.
+ * fake_backend: a device whose answers are a pure function of the tokens, and a judge of its
+ * caller.
  *
  * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
  * [0, p] as it finds it in the pages it was given, so a page that was lost, shared or reused too
@@ -15,8 +16,8 @@
 
 enum {
     FAKE_ROWS_MAX = 4096,
-    FAKE_END = 2,       /* the end-of-sequence token */
-    FAKE_BYTES = 3,     /* the token of byte b is FAKE_BYTES + b */
+    FAKE_END = 2,   /* the end-of-sequence token */
+    FAKE_BYTES = 3, /* the token of byte b is FAKE_BYTES + b */
     FAKE_VOCAB = 259,
     FAKE_LAYERS = 2,
     FAKE_NEVER = 0xffffffff
@@ -35,10 +36,10 @@ struct fake {
 
     /* what the engine asked for */
     uint32_t n_passes;
-    uint64_t n_rows, n_picks;                /* of all passes */
-    uint32_t last_rows, last_sequences;      /* of the last */
+    uint64_t n_rows, n_picks;           /* of all passes */
+    uint32_t last_rows, last_sequences; /* of the last */
     uint32_t last_picks;
-    struct row last[FAKE_ROWS_MAX];          /* [last_rows] */
+    struct row last[FAKE_ROWS_MAX]; /* [last_rows] */
 
     uint32_t *kv;    /* [pages * 32] token + 1; 0: zeroed, nothing there */
     uint64_t *owner; /* [pages] n_passes << 32 | sequence: who used the page last */

@@ -1,4 +1,5 @@
-/* Options: the command line, the file, which of them wins, and one clear line for everything else. */
+/* Options: the command line, the file, which of them wins, and one clear line for everything else.
+ */
 #include "daemon/config.h"
 
 #include <check.h>
@@ -122,8 +123,18 @@ END_TEST
 
 START_TEST(numbers_out_of_range_are_refused_with_the_range)
 {
-    static const char *const bad[] = {"0",  "1025",   "-1",  "x",   "3x", "",   "1e3", "0x10",
-                                      "3KK", "99999999999999999999", "18446744073709551615G", "+3"};
+    static const char *const bad[] = {"0",
+                                      "1025",
+                                      "-1",
+                                      "x",
+                                      "3x",
+                                      "",
+                                      "1e3",
+                                      "0x10",
+                                      "3KK",
+                                      "99999999999999999999",
+                                      "18446744073709551615G",
+                                      "+3"};
     char line[100];
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -164,7 +175,8 @@ END_TEST
 
 START_TEST(the_file_sets_what_the_command_line_does_not)
 {
-    write_file("# a comment\n\n  slots = 7  \nmodel=/a b/c.gguf\ndevice = cpu\ncheck = yes\n\tkv-bytes\t=\t2G");
+    write_file("# a comment\n\n  slots = 7  \nmodel=/a b/c.gguf\ndevice = cpu\ncheck = "
+               "yes\n\tkv-bytes\t=\t2G");
     ck_assert_int_eq(load("--slots 9"), 0);
     ck_assert_uint_eq(config.slots, 9);
     ck_assert_str_eq(config.model, "/a b/c.gguf");
@@ -176,8 +188,9 @@ END_TEST
 
 START_TEST(a_wrong_line_is_named_by_file_and_number)
 {
-    static const char *const bad[] = {"nonsense\n", "slots = x\n", "slots =\n", "nothing = 3\n",
-                                      "config = /x\n", "= 3\n", "device = gpu\n", "model =\n"};
+    static const char *const bad[] = {"nonsense\n",     "slots = x\n",   "slots =\n",
+                                      "nothing = 3\n",  "config = /x\n", "= 3\n",
+                                      "device = gpu\n", "model =\n"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         char text[100];

@@ -1,7 +1,8 @@
 /*
- * Clients that change their minds or do not read: newer requests, cancels, full event rings, detaching,
- * names. Whatever happens: one end for every request, nothing of an old one after its successor's store
- * (the rig checks both while it reads), and everybody else's answer is the one they get alone.
+ * Clients that change their minds or do not read: newer requests, cancels, full event rings,
+ * detaching, names. Whatever happens: one end for every request, nothing of an old one after its
+ * successor's store (the rig checks both while it reads), and everybody else's answer is the one
+ * they get alone.
  */
 #include "ipc/params.h"
 #include "tests/unit/engine_rig.h"
@@ -58,7 +59,8 @@ static void teardown(void)
 
 /* ---- newer requests and cancels -------------------------------------------------------------- */
 
-/* _i steps after its submit a request is made void: not consumed yet, in its prefill (0-4), decoding. */
+/* _i steps after its submit a request is made void: not consumed yet, in its prefill (0-4),
+ * decoding. */
 START_TEST(a_cancel_ends_within_one_step)
 {
     struct rig_request request = {.tokens = prompt, .n = 200, .max_tokens = 100};
@@ -121,7 +123,8 @@ START_TEST(typing_faster_than_the_model)
         rig_read_all(&a);
         rig_read_all(&b);
     }
-    ck_assert_uint_lt(rig.fake.n_rows - rows, 40 * 4); /* new tokens and the neighbour, no prefill */
+    ck_assert_uint_lt(rig.fake.n_rows - rows,
+                      40 * 4); /* new tokens and the neighbour, no prefill */
     finish(&a);
     ck_assert(rig_same(&rig, &request, &a.slots[0].last));
 }
@@ -216,7 +219,7 @@ START_TEST(a_full_event_ring_pauses_its_slot_alone)
     ck_assert_uint_eq(segment_down_slot(&a.segment, 0)->state, DOWN_PAUSED);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_PAUSED), 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_STALLS), 1);
-    ck_assert_uint_eq(b.slots[0].n_ends, 1); /* the neighbour went on to its end */
+    ck_assert_uint_eq(b.slots[0].n_ends, 1);       /* the neighbour went on to its end */
     ck_assert_uint_eq(engine_step(rig.engine), 0); /* and nobody spins for a reader */
     ck_assert(!engine_look(rig.engine));
     rig_read(&a, 0, 1);
@@ -241,7 +244,8 @@ START_TEST(a_pause_shows_in_the_gauges_at_once)
 }
 END_TEST
 
-/* A cell at a time with many steps between: always at the limit, nothing lost, logprobs included. */
+/* A cell at a time with many steps between: always at the limit, nothing lost, logprobs included.
+ */
 START_TEST(a_slow_reader_loses_nothing)
 {
     struct params p;
@@ -293,7 +297,8 @@ START_TEST(a_cell_without_room_for_its_end_stays_unread)
         rig_push(&a, &nop);
         engine_step(rig.engine);
     }
-    ck_assert_uint_eq(atomic_load(&segment_down_head(&a.segment)->submitted), 56); /* 64 less the reserve */
+    ck_assert_uint_eq(atomic_load(&segment_down_head(&a.segment)->submitted),
+                      56); /* 64 less the reserve */
     rig_submit(&a, 0, &request);
     engine_step(rig.engine);
     ck_assert_uint_eq(a.slots[0].n_ends, 0);

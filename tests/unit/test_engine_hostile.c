@@ -1,6 +1,6 @@
 /*
- * The engine against clients that write nonsense: a wrong field is told to its client, a wrong ring or
- * word closes that client, and the other client's answer is the one it gets alone, every time.
+ * The engine against clients that write nonsense: a wrong field is told to its client, a wrong ring
+ * or word closes that client, and the other client's answer is the one it gets alone, every time.
  */
 #include "ipc/params.h"
 #include "tests/unit/engine_rig.h"
@@ -78,9 +78,8 @@ static void closed(int error)
     for (uint32_t i = 0; i < bad.n_slots; i++)
         ck_assert(!bad.client->slots[i]->active);
     ck_assert(good.client->slots[0]->active);
-    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_PROTOCOL_ERRORS) +
-                          counters_get(rig.ctl, COUNTER_SIGBUS),
-                      1);
+    ck_assert_uint_eq(
+        counters_get(rig.ctl, COUNTER_PROTOCOL_ERRORS) + counters_get(rig.ctl, COUNTER_SIGBUS), 1);
 }
 
 static struct submit_cell cell_of(uint32_t slot)
@@ -127,19 +126,48 @@ START_TEST(every_wrong_field_of_a_cell_is_refused)
         struct submit_cell cell = cell_of(0);
         int error = -EINVAL;
         switch (i) {
-        case 0: cell.priority = 2; break;
-        case 1: cell.flags = 2; break;
-        case 2: cell.zero = 1; break;
-        case 3: cell.zeroes[0] = 1; break;
-        case 4: cell.zeroes[1] = UINT64_MAX; break;
-        case 5: cell.length = 0; break;
-        case 6: cell.length = rig.desc.context + 1; error = -E2BIG; break;
-        case 7: cell.length = UINT32_MAX; error = -E2BIG; break;
-        case 8: cell.keep = 101; break;
-        case 9: cell.prompt_length = 0; break;
-        case 10: cell.prompt_length = 101; break;
-        case 11: cell.max_tokens = 0; break;
-        case 12: cell.opcode = 9; error = -ENOSYS; break;
+        case 0:
+            cell.priority = 2;
+            break;
+        case 1:
+            cell.flags = 2;
+            break;
+        case 2:
+            cell.zero = 1;
+            break;
+        case 3:
+            cell.zeroes[0] = 1;
+            break;
+        case 4:
+            cell.zeroes[1] = UINT64_MAX;
+            break;
+        case 5:
+            cell.length = 0;
+            break;
+        case 6:
+            cell.length = rig.desc.context + 1;
+            error = -E2BIG;
+            break;
+        case 7:
+            cell.length = UINT32_MAX;
+            error = -E2BIG;
+            break;
+        case 8:
+            cell.keep = 101;
+            break;
+        case 9:
+            cell.prompt_length = 0;
+            break;
+        case 10:
+            cell.prompt_length = 101;
+            break;
+        case 11:
+            cell.max_tokens = 0;
+            break;
+        case 12:
+            cell.opcode = 9;
+            error = -ENOSYS;
+            break;
         }
         refused(&cell, error);
     }
@@ -170,14 +198,30 @@ START_TEST(parameters_that_make_no_sense_are_refused)
         struct submit_cell cell = cell_of(0);
         struct params_head *head = (struct params_head *)(void *)segment_params(&bad.segment, 0);
         switch (i) {
-        case 0: head->temperature = NAN; break;
-        case 1: head->top_p = INFINITY; break;
-        case 2: head->magic = 0; break;
-        case 3: head->repeat_penalty = 0; break;
-        case 4: head->n_bias = 1; break;
-        case 5: head->n_stop_texts = UINT32_MAX; break;
-        case 6: head->order[0] = 77; break;
-        case 7: head->bytes += 4; break;
+        case 0:
+            head->temperature = NAN;
+            break;
+        case 1:
+            head->top_p = INFINITY;
+            break;
+        case 2:
+            head->magic = 0;
+            break;
+        case 3:
+            head->repeat_penalty = 0;
+            break;
+        case 4:
+            head->n_bias = 1;
+            break;
+        case 5:
+            head->n_stop_texts = UINT32_MAX;
+            break;
+        case 6:
+            head->order[0] = 77;
+            break;
+        case 7:
+            head->bytes += 4;
+            break;
         }
         refused(&cell, -EINVAL);
     }
@@ -257,7 +301,8 @@ END_TEST
 START_TEST(a_wrong_sequence_number_closes_the_client)
 {
     static const uint32_t numbers[] = {2, 77, UINT32_MAX, 17};
-    struct ring_cell *cells = (struct ring_cell *)(void *)(bad.segment.up + bad.segment.plan.up_submit);
+    struct ring_cell *cells =
+        (struct ring_cell *)(void *)(bad.segment.up + bad.segment.plan.up_submit);
 
     atomic_store(&cells[0].seq, numbers[_i]);
     closed(-EPROTO);
@@ -328,8 +373,8 @@ START_TEST(garbage_everywhere_disturbs_nobody)
 }
 END_TEST
 
-/* Tickets that change all the time make wakes for the control thread. When it does not get to them, the
- * mailbox keeps room for the messages that must not be lost. */
+/* Tickets that change all the time make wakes for the control thread. When it does not get to them,
+ * the mailbox keeps room for the messages that must not be lost. */
 START_TEST(wakes_never_fill_the_mailbox)
 {
     struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};

@@ -1,7 +1,7 @@
 /*
- * More requests than KV pages. Pages move from idle, paused, batch and newer requests to those with more
- * right to them; no answer changes by it, the oldest interactive request that can go on loses nothing, and
- * everything ends.
+ * More requests than KV pages. Pages move from idle, paused, batch and newer requests to those with
+ * more right to them; no answer changes by it, the oldest interactive request that can go on loses
+ * nothing, and everything ends.
  */
 #include "ipc/params.h"
 #include "kernels/kv.h"
@@ -195,8 +195,8 @@ START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
 }
 END_TEST
 
-/* Nobody is starved, and nobody computes the same prefix without end: the rows of a crowd under pressure
- * stay within a few times of what each alone needs. */
+/* Nobody is starved, and nobody computes the same prefix without end: the rows of a crowd under
+ * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
 {
     uint64_t alone = CLIENTS * (100 + 59);

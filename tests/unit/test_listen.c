@@ -1,4 +1,5 @@
-/* The socket in the file system: made for its owner, a dead one replaced, nothing else ever touched. */
+/* The socket in the file system: made for its owner, a dead one replaced, nothing else ever
+ * touched. */
 #include "daemon/listen.h"
 
 #include <check.h>
@@ -133,7 +134,8 @@ START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
     longer[sizeof(longer) - 1] = 0;
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
-    snprintf(longer, sizeof(longer), "%s/a/b/c/h.sock", directory); /* only the last folder is made */
+    snprintf(longer, sizeof(longer), "%s/a/b/c/h.sock",
+             directory); /* only the last folder is made */
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, longer));
 }

@@ -1,6 +1,6 @@
 /*
- * Waiting for descriptors: every test runs on io_uring and on epoll, which must mean the same. Where the
- * system refuses io_uring its half says so and is left out.
+ * Waiting for descriptors: every test runs on io_uring and on epoll, which must mean the same.
+ * Where the system refuses io_uring its half says so and is left out.
  */
 #include "daemon/loop.h"
 
@@ -42,8 +42,8 @@ static void ring(int fd)
     ck_assert_int_eq(write(fd, &one, sizeof(one)), sizeof(one));
 }
 
-/* Collects events until `n` came; gives up after 20 waits of 100 ms that found nothing (one may end early,
- * see loop.h). */
+/* Collects events until `n` came; gives up after 20 waits of 100 ms that found nothing (one may end
+ * early, see loop.h). */
 static int collect(struct loop_event *ret, int n)
 {
     int have = 0;
@@ -63,7 +63,8 @@ static int make_listener(struct sockaddr_un *address, socklen_t *bytes)
     socklen_t size = sizeof(*address);
 
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)address, sizeof(sa_family_t)), 0); /* a name of the kernel's */
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)address, sizeof(sa_family_t)),
+                     0); /* a name of the kernel's */
     ck_assert_int_eq(listen(fd, 64), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)address, &size), 0);
     *bytes = size;
@@ -186,7 +187,8 @@ START_TEST(each_message_on_a_socket_is_an_event)
     int pair[2];
     char byte = 'x';
 
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+                     0);
     open_loop(_i);
     ck_assert_int_eq(loop_add_poll(loop, pair[0], POLLIN, 5), 0);
     for (int i = 0; i < 10; i++) {
@@ -221,7 +223,8 @@ START_TEST(what_was_removed_is_silent)
 }
 END_TEST
 
-/* The place of a removed registration is used again at once: a late event of the old one finds nobody. */
+/* The place of a removed registration is used again at once: a late event of the old one finds
+ * nobody. */
 START_TEST(a_place_used_again_is_another)
 {
     open_loop(_i);
@@ -241,7 +244,8 @@ START_TEST(a_place_used_again_is_another)
 }
 END_TEST
 
-/* The loop holds on to no file behind its owner's back: a peer sees its end, within a turn or two. */
+/* The loop holds on to no file behind its owner's back: a peer sees its end, within a turn or two.
+ */
 START_TEST(a_closed_descriptor_is_free_after_its_removal)
 {
     int pair[2];
@@ -267,7 +271,8 @@ START_TEST(the_table_has_an_end_and_recovers)
     uint32_t n = 0;
 
     open_loop(_i);
-    if (backends[_i] == LOOP_EPOLL) { /* one registration a descriptor: few descriptors, so few rounds */
+    if (backends[_i] ==
+        LOOP_EPOLL) { /* one registration a descriptor: few descriptors, so few rounds */
         ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 1), 0);
         ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 2), -EEXIST);
         for (uint32_t i = 0; i < 8; i++) {

@@ -1,6 +1,6 @@
 /*
- * Sharing out the rows of a pass: the rules of plan.h one by one, then thousands of random crowds in which
- * the rules must hold in every pass and everybody must come to an end.
+ * Sharing out the rows of a pass: the rules of plan.h one by one, then thousands of random crowds
+ * in which the rules must hold in every pass and everybody must come to an end.
  */
 #include "daemon/plan.h"
 
@@ -42,8 +42,8 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
     ck_assert_uint_eq(sum, rows);
     ck_assert_uint_le(rows, limits->rows);
     ck_assert_uint_le(picks, limits->picks);
-    /* While interactive requests want more, batch has its share and no more; but for the rows into which
-     * none of their windows fits. */
+    /* While interactive requests want more, batch has its share and no more; but for the rows into
+     * which none of their windows fits. */
     uint32_t share = limits->rows / 8 ? limits->rows / 8 : 1;
     if (interactive_left > 0 && picks + widest <= limits->picks - limits->picks / 8)
         ck_assert_uint_lt(batch, share + widest);
@@ -155,11 +155,14 @@ START_TEST(a_window_comes_whole_or_not_at_all)
             for (uint32_t rows = 1; rows <= 40; rows++)
                 for (uint32_t budget = 1; budget <= 40; budget += 3) {
                     struct plan_limits limits = {.rows = budget, .picks = picks};
-                    slots[0] = (struct plan_slot){.rows = rows > window ? rows : window, .window = window};
+                    slots[0] =
+                        (struct plan_slot){.rows = rows > window ? rows : window, .window = window};
                     uint32_t before = slots[0].rows - window;
                     uint32_t got = check_plan(1, &limits, 0);
                     bool fits = slots[0].rows <= budget && window <= picks;
-                    ck_assert_uint_eq(got, fits ? slots[0].rows : before < budget ? before : budget);
+                    ck_assert_uint_eq(got, fits              ? slots[0].rows
+                                           : before < budget ? before
+                                                             : budget);
                 }
 }
 END_TEST
@@ -183,14 +186,15 @@ END_TEST
 
 /* ---- crowds ---------------------------------------------------------------------------------- */
 
-/* Everybody prefills and then decodes some windows; new ones take the places of those that ended. With
- * rows for at least one chunk nobody waits longer than the whole crowd needs. */
+/* Everybody prefills and then decodes some windows; new ones take the places of those that ended.
+ * With rows for at least one chunk nobody waits longer than the whole crowd needs. */
 static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t window_max)
 {
     uint32_t windows[CROWD], waits[CROWD] = {0}, finished = 0, bound = 60 + 30 * n;
 
     for (uint32_t i = 0; i < n; i++) {
-        slots[i] = (struct plan_slot){.window = 1 + random_below(window_max), .batch = random_below(3) == 0};
+        slots[i] = (struct plan_slot){.window = 1 + random_below(window_max),
+                                      .batch = random_below(3) == 0};
         slots[i].rows = slots[i].window + random_below(300);
         windows[i] = 1 + random_below(10);
     }

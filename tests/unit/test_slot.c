@@ -52,7 +52,8 @@ static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct slot *victim = slot_victim(slots, SLOTS, &slots[needy]);
         ck_assert_ptr_nonnull(victim);
-        ck_assert_msg(victim == &slots[order[i]], "victim %u is slot %td, not %u", i, victim - slots, order[i]);
+        ck_assert_msg(victim == &slots[order[i]], "victim %u is slot %td, not %u", i,
+                      victim - slots, order[i]);
         slot_evict(victim, &pool);
     }
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[needy]));

@@ -1,7 +1,8 @@
 /*
- * The speculation record, exhaustively: every window of 0 to 8 drafts, every place of the first mismatch,
- * every place inside a window where the answer may end. The verifier of these tests is the array `truth`:
- * the pick for position p is truth[p], as a canonical pass over accepted tokens gives it.
+ * The speculation record, exhaustively: every window of 0 to 8 drafts, every place of the first
+ * mismatch, every place inside a window where the answer may end. The verifier of these tests is
+ * the array `truth`: the pick for position p is truth[p], as a canonical pass over accepted tokens
+ * gives it.
  */
 #include "daemon/spec.h"
 
@@ -83,7 +84,7 @@ START_TEST(all_drafts_accepted_gives_the_bonus_token)
     ck_assert_uint_eq(spec.drafted, 0);
     ck_assert(!spec_accept(&spec, tokens, truth[P + 4])); /* T4: nobody drafted it */
     check_accepted();
-    ck_assert_uint_eq(spec.accepted, P + 5); /* ..T0 T1 T2 T3 T4 */
+    ck_assert_uint_eq(spec.accepted, P + 5);  /* ..T0 T1 T2 T3 T4 */
     ck_assert_uint_eq(spec.canonical, P + 4); /* KV up to P+3: T3 has it, T4 not */
     ck_assert_uint_eq(spec.drafted, 0);
 }
@@ -125,7 +126,8 @@ START_TEST(a_window_accepts_one_more_than_agreed)
 }
 END_TEST
 
-/* The answer ends with the k-th accepted token (a stop, a limit): later ones of the window are dropped. */
+/* The answer ends with the k-th accepted token (a stop, a limit): later ones of the window are
+ * dropped. */
 START_TEST(an_end_inside_a_window_drops_the_rest)
 {
     for (uint32_t drafts = 0; drafts <= WINDOW_MAX; drafts++)
@@ -145,7 +147,8 @@ START_TEST(an_end_inside_a_window_drops_the_rest)
 }
 END_TEST
 
-/* Eos is the k-th accepted token: it is taken out again, and its KV (if it had a row) does not count. */
+/* Eos is the k-th accepted token: it is taken out again, and its KV (if it had a row) does not
+ * count. */
 START_TEST(an_eos_inside_a_window_leaves_the_sequence)
 {
     for (uint32_t drafts = 0; drafts <= WINDOW_MAX; drafts++)
@@ -288,7 +291,8 @@ int main(void)
     tcase_add_checked_fixture(mistakes, setup, NULL);
     tcase_add_test_raise_signal(mistakes, prefill_never_reaches_the_last_token, SIGABRT);
     tcase_add_test_raise_signal(mistakes, an_empty_request_is_no_request, SIGABRT);
-    tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_behind_it, SIGABRT);
+    tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_behind_it,
+                                SIGABRT);
     suite_add_tcase(suite, t);
     suite_add_tcase(suite, mistakes);
     SRunner *runner = srunner_create(suite);

@@ -1,4 +1,5 @@
-/* The status object: valid JSON whatever the names hold, every counter in it, and nothing beyond its buffer. */
+/* The status object: valid JSON whatever the names hold, every counter in it, and nothing beyond
+ * its buffer. */
 #include "daemon/status.h"
 
 #include "ipc/counters.h"
@@ -24,11 +25,17 @@ static void setup(void)
     resident = (struct resident){
         .model = &model,
         .name = "a \"quoted\" \\ name",
-        .info = {.name = "cpu", .isa = "ref", .numerics = "portable-1", .threads = 3, .weight_bytes = 12345},
+        .info = {.name = "cpu",
+                 .isa = "ref",
+                 .numerics = "portable-1",
+                 .threads = 3,
+                 .weight_bytes = 12345},
         .limits = {.context = 4096},
     };
-    facts = (struct status_facts){
-        .resident = &resident, .socket = "/run/hearth/\"h\".sock", .loop = "epoll", .uptime_ns = 61500000000};
+    facts = (struct status_facts){.resident = &resident,
+                                  .socket = "/run/hearth/\"h\".sock",
+                                  .loop = "epoll",
+                                  .uptime_ns = 61500000000};
 }
 
 static void teardown(void)

@@ -21,7 +21,8 @@ static size_t first_end(const char *bytes, size_t n, const struct stop_text *tex
     return n + 1;
 }
 
-/* Feeds `bytes` in pieces of `piece`; returns how many were fed when it stopped; n + 1: it did not. */
+/* Feeds `bytes` in pieces of `piece`; returns how many were fed when it stopped; n + 1: it did not.
+ */
 static size_t feed(const char *bytes, size_t n, size_t piece)
 {
     for (size_t at = 0; at < n; at += piece) {
@@ -32,13 +33,15 @@ static size_t feed(const char *bytes, size_t n, size_t piece)
     return n + 1;
 }
 
-static void same_as_defined(const char *bytes, size_t n, const struct stop_text *texts, size_t n_texts)
+static void same_as_defined(const char *bytes, size_t n, const struct stop_text *texts,
+                            size_t n_texts)
 {
     size_t end = first_end(bytes, n, texts, n_texts);
 
     for (size_t piece = 1; piece <= 7; piece++) {
         stop_init(&stop, texts, n_texts);
-        size_t whole = (end + piece - 1) / piece * piece; /* the end of the token that completes it */
+        size_t whole =
+            (end + piece - 1) / piece * piece; /* the end of the token that completes it */
         size_t want = end > n ? n + 1 : whole < n ? whole : n;
         ck_assert_uint_eq(feed(bytes, n, piece), want);
     }
