@@ -105,11 +105,13 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
         .decode_ns = span_ns(request->first_pick_ns, engine->now_ns),
     };
     memcpy(done->model, resident->fingerprint, sizeof(done->model));
+    snprintf(done->numerics, sizeof(done->numerics), "%s", resident->info.numerics);
+    snprintf(done->text, sizeof(done->text), "%s", text);
+    if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
+        return; /* nothing to vouch for, and a prompt may be long */
     answer_hash_request(slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
             done->output_hash);
-    snprintf(done->numerics, sizeof(done->numerics), "%s", resident->info.numerics);
-    snprintf(done->text, sizeof(done->text), "%s", text);
 }
 
 static void answer_count(struct engine *engine, enum done_reason reason,

@@ -51,7 +51,9 @@ struct client {
     struct bell_waker waker;
     struct slot *slots[CLIENT_SLOTS_MAX];
     struct ring_writer events[CLIENT_SLOTS_MAX];
-    uint32_t idle_rings; /* bells in a row that announced nothing */
+    uint32_t idle_rings;   /* bells in a row that announced nothing */
+    uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
+    uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
     bool closing; /* MAIL_CLOSE is on its way: its rings are not looked at any more */
 };

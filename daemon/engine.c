@@ -63,6 +63,14 @@ static struct slot *engine_find_slot(struct engine *engine, const struct client 
     return parked;
 }
 
+void engine_listen(struct engine *engine, struct client *client)
+{
+    client->idle_rings = 0;
+    if (!client->bell_polled && engine->loop)
+        client->bell_polled =
+            loop_add_poll(engine->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
+}
+
 static void engine_attach(struct engine *engine, struct client *client)
 {
     const struct segment *segment = &client->segment;
@@ -82,8 +90,7 @@ static void engine_attach(struct engine *engine, struct client *client)
         segment_event_writer(segment, i, &client->events[i]);
     }
     engine->clients[engine->n_clients++] = client;
-    client->bell_polled = engine->loop && loop_add_poll(engine->loop, client->bell_fd, POLLIN,
-                                                        (uintptr_t)client) == 0;
+    engine_listen(engine, client);
 }
 
 static void engine_detach(struct engine *engine, struct client *client)
@@ -212,7 +219,7 @@ uint32_t engine_step(struct engine *engine)
         work += engine_mail(engine);
     for (uint32_t i = 0; i < engine->n_clients; i++) {
         struct client *client = engine->clients[i];
-        if (client->closing || !ring_ready(&client->submit))
+        if (!ingest_ready(client))
             continue;
         engine->now_ns = engine->options.now_ns();
         work += ingest_client(engine, client);
@@ -237,7 +244,7 @@ bool engine_look(const struct engine *engine)
     if (mailbox_ready(engine->options.inbox))
         return true;
     for (uint32_t i = 0; i < engine->n_clients; i++)
-        if (!engine->clients[i]->closing && ring_ready(&engine->clients[i]->submit))
+        if (ingest_ready(engine->clients[i]))
             return true;
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++)
         if (engine->slots[i].active && pass_runnable(&engine->slots[i]))
@@ -248,12 +255,21 @@ bool engine_look(const struct engine *engine)
 /* ---- sleeping ---------------------------------------------------------------------------------
  */
 
+/* Does the client wait for an answer? Then it also rings for the events it has read. */
+static bool engine_client_active(const struct client *client)
+{
+    for (uint32_t i = 0; i < client->n_slots; i++)
+        if (client->slots[i]->active)
+            return true;
+    return false;
+}
+
 /* A bell that rings on and on for nothing is not listened to any more: that client is served by
  * scan. */
 static void engine_idle_ring(struct engine *engine, struct client *client)
 {
-    if (ring_ready(&client->submit) || ++client->idle_rings < IDLE_RINGS_MAX ||
-        !client->bell_polled)
+    if (ingest_ready(client) || engine_client_active(client) || !client->bell_polled ||
+        ++client->idle_rings < IDLE_RINGS_MAX)
         return;
     loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
     client->bell_polled = false;
@@ -295,17 +311,28 @@ static int engine_sleep(struct engine *engine)
     return n < 0 ? n : 0;
 }
 
+static int engine_loop_look(struct engine *engine)
+{
+    struct loop_event events[64];
+    int n = loop_wait(engine->loop, 0, events, 64); /* what they announce is seen by the next step */
+
+    return n < 0 ? n : 0;
+}
+
 /* Turns steps until it is told to stop. Spins for the linger after the last work, then sleeps. */
 static int engine_turn(struct engine *engine)
 {
     uint64_t worked_ns = engine->options.now_ns();
-    uint32_t idle = 0;
+    uint32_t idle = 0, busy = 0;
     int rc = 0;
 
     while (!engine->stopping && !engine->failed && rc == 0) {
         if (engine_step(engine)) {
             worked_ns = engine->now_ns;
             idle = 0;
+            /* A loop that is never asked keeps the remains of bells that were removed. */
+            if (++busy % BUSY_STEPS == 0)
+                rc = engine_loop_look(engine);
             continue;
         }
         if (++idle % 16 != 0)

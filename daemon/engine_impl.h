@@ -13,9 +13,10 @@
 #include "ipc/counters.h"
 
 enum {
-    INGEST_CELLS = 16, /* most cells of one client in one step: bounded work */
-    IDLE_RINGS_MAX =
-        1000 /* bells in a row for nothing; then that client's bell is not polled any more */
+    INGEST_CELLS = 16,       /* most cells of one client in one step: bounded work ... */
+    INGEST_TOKENS = 1 << 16, /* ... and no further cell once this many tokens were looked at */
+    BUSY_STEPS = 4096,       /* steps in a row after which the loop is looked at, too */
+    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled */
 };
 
 /* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
@@ -65,6 +66,9 @@ struct engine {
 
 /* ---- ingest.c ---- */
 
+/* Is there a submit cell that could be taken now, or a reason to close the client? */
+bool ingest_ready(struct client *client);
+
 /* Takes this client's submit cells. Returns how many were consumed. */
 uint32_t ingest_client(struct engine *engine, struct client *client);
 
@@ -108,6 +112,9 @@ void answer_progress(struct slot *slot, enum down_state state);
 
 /* This client broke the protocol: it is not looked at any more, and the control thread is told. */
 void engine_close_client(struct engine *engine, struct client *client, int error);
+
+/* The client had something to say: its bell counts (again). */
+void engine_listen(struct engine *engine, struct client *client);
 
 static inline struct ring_writer *engine_events(struct slot *slot)
 {

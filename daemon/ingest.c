@@ -15,6 +15,7 @@ struct incoming {
     struct submit_cell cell;
     struct slot *slot;
     uint32_t valid; /* arena [0, valid) is what the slot has */
+    uint32_t need;  /* free event cells without which the cell stays unread */
     char line[LINE_BYTES];
 };
 
@@ -128,6 +129,22 @@ static void ingest_stops(struct request *request)
     stop_init(&request->stop, request->stop_texts, p->n_stop_texts);
 }
 
+/* Where the tokens begin that a stop text of the answer to come can still reach back to; at least the
+ * last one. Bounded by the longest stop text, however much of the answer there is already. */
+static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
+{
+    const struct request *request = slot->request;
+    uint32_t from = request->length;
+    size_t reach = 0;
+
+    while (from > request->prompt_length && (from == request->length || reach < request->stop.longest)) {
+        uint32_t n_bytes = 0;
+        vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes);
+        reach += n_bytes ? n_bytes : 1; /* an empty token is a step, too */
+    }
+    return from;
+}
+
 /* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why
  * that part is the whole answer already (or the prompt fills the context), 0 when there is more to
  * come. */
@@ -136,7 +153,7 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
     struct request *request = slot->request;
     bool stopped = false;
 
-    for (uint32_t i = request->prompt_length; i < request->length && !stopped; i++)
+    for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
         stopped = pass_stops(engine, request, slot->tokens[i]);
     if (stopped)
         return DONE_STOP;
@@ -150,8 +167,13 @@ static int ingest_params(struct engine *engine, struct incoming *in)
 
     memcpy(request->block, engine->block, in->cell.params_bytes);
     request->block_bytes = in->cell.params_bytes;
-    return params_decode(request->block, request->block_bytes, engine->n_vocab, &request->params,
-                         in->line, sizeof(in->line));
+    int rc = params_decode(request->block, request->block_bytes, engine->n_vocab, &request->params,
+                           in->line, sizeof(in->line));
+    if (rc == 0 && request->params.grammar_bytes > 0) {
+        snprintf(in->line, sizeof(in->line), "grammars are not supported yet: ask without one");
+        rc = -ENOSYS;
+    }
+    return rc;
 }
 
 static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
@@ -230,6 +252,7 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     if (cell->slot >= client->n_slots)
         return -EPROTO;
     struct ring_writer *events = &client->events[cell->slot];
+    in->need = EVENT_RUN_CELLS + 1;
     if (cell->opcode == SUBMIT_NOP) {
         int rc = event_put_nop(events, cell->generation, cell->cookie);
         if (rc == 0)
@@ -245,7 +268,8 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     int room = ring_space(events);
     if (room < 0)
         return room;
-    if ((uint32_t)room < (slot->active ? 2u : 1u) * EVENT_RUN_CELLS)
+    in->need = (slot->active ? 2u : 1u) * EVENT_RUN_CELLS;
+    if ((uint32_t)room < in->need)
         return -EAGAIN;
     in->slot = slot;
     slot->same = slot->same < cell->keep ? slot->same : cell->keep;
@@ -257,12 +281,32 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     return ingest_request(engine, client, in);
 }
 
+bool ingest_ready(struct client *client)
+{
+    if (client->closing)
+        return false;
+    if (segment_broken(&client->segment))
+        return true;
+    if (!ring_ready(&client->submit))
+        return false;
+    if (client->blocked_need == 0)
+        return true;
+    int room = ring_space(&client->events[client->blocked_slot]);
+    return room < 0 || (uint32_t)room >= client->blocked_need;
+}
+
 uint32_t ingest_client(struct engine *engine, struct client *client)
 {
     struct incoming in;
     uint32_t taken = 0;
+    uint64_t tokens = 0;
 
-    while (taken < INGEST_CELLS) {
+    client->blocked_need = 0;
+    if (segment_broken(&client->segment)) {
+        engine_close_client(engine, client, -EFAULT);
+        return 1;
+    }
+    while (taken < INGEST_CELLS && tokens < INGEST_TOKENS) {
         int rc = ring_peek(&client->submit, &in.cell);
         if (rc == 0)
             break;
@@ -272,17 +316,21 @@ uint32_t ingest_client(struct engine *engine, struct client *client)
         }
         if (rc == 0 && segment_broken(&client->segment))
             rc = -EFAULT;
-        if (rc == -EAGAIN)
+        if (rc == -EAGAIN) {
+            client->blocked_need = in.need;
+            client->blocked_slot = in.cell.slot;
             break;
+        }
         if (rc < 0) {
             engine_close_client(engine, client, rc);
             break;
         }
         ring_release(&client->submit, 1);
         engine->fence_due = true;
+        tokens += in.cell.length;
         taken++;
     }
     if (taken)
-        client->idle_rings = 0;
+        engine_listen(engine, client);
     return taken;
 }

@@ -165,6 +165,8 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
         qsort(engine->order, n_order, sizeof(*engine->order), pass_precedes);
     for (uint32_t i = 0; i < n_order; i++) {
         struct slot *slot = engine->order[i];
+        if (!slot->active)
+            continue; /* its client was closed because of another slot */
         slot->waiting = !pass_pages(engine, slot, slot->spec.canonical + slot->take);
         if (slot->waiting)
             continue;
@@ -240,7 +242,7 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
     spec_rollback(&slot->spec);
     if (slot->spec.accepted > from)
         answer_tokens(engine, slot, from, picks);
-    if (reason)
+    if (reason && slot->active) /* a client that was closed meanwhile had its end */
         answer_end(engine, slot, reason, 0, "");
 }
 
