@@ -1,8 +1,7 @@
 /* Clients in and out. One list of clients, a state each (client.h); every event is handled to the
  * end. */
-#include "daemon/control.h"
+#include "daemon/control_impl.h"
 
-#include "daemon/client.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/status.h"
@@ -16,12 +15,9 @@
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
-    EVENT_CELLS = 1024,  /* of each slot's event ring */
-    SUBMIT_CELLS = 256,  /* of each client's submit ring */
     EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
 };
 
@@ -30,23 +26,7 @@ static const uint64_t GREETING_NS = 5000000000; /* a connection says hello withi
 /* Cookies of what is no client; clients are their own address. */
 enum { COOKIE_LISTEN = 1, COOKIE_SIGNAL, COOKIE_MAIL };
 
-struct control {
-    struct control_options options;
-    struct loop *loop;
-    struct client *clients; /* list */
-    uint32_t n_clients;     /* in the list, in any state */
-    uint32_t n_greeting;
-    uint32_t slots_free;
-    uint64_t start_ns;
-    uint64_t watchdog_ns; /* 0: nobody watches */
-    uint64_t watchdog_due_ns;
-    uint64_t heartbeat; /* the engine's, as of the last watchdog */
-    bool stopping;
-    bool stopped;
-    int error;
-};
-
-static void control_post(struct control *control, enum mail_kind kind, struct client *client)
+void control_post(struct control *control, enum mail_kind kind, struct client *client)
 {
     struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
     bool posted = mailbox_post(control->options.outbox, &mail);
@@ -59,7 +39,7 @@ static void control_post(struct control *control, enum mail_kind kind, struct cl
 /* ---- a client's life ---------------------------------------------------------------------------
  */
 
-static void control_gauges(struct control *control)
+void control_gauges(struct control *control)
 {
     uint32_t attached = 0;
 
@@ -78,7 +58,7 @@ static void control_unlink(struct control *control, struct client *client)
     control->n_clients--;
 }
 
-static void control_free(struct control *control, struct client *client)
+void control_free(struct control *control, struct client *client)
 {
     control_unlink(control, client);
     if (client->state == CLIENT_GREETING) {
@@ -101,8 +81,7 @@ static void control_free(struct control *control, struct client *client)
     control_gauges(control);
 }
 
-/* The client is gone, or has to go. What the engine borrows comes back with MAIL_DETACHED. */
-static void control_drop(struct control *control, struct client *client)
+void control_drop(struct control *control, struct client *client)
 {
     if (client->state == CLIENT_GREETING || client->state == CLIENT_LOOKING) {
         control_free(control, client);
@@ -147,225 +126,6 @@ static void control_accept(struct control *control, int fd)
         control_free(control, client);
 }
 
-/* ---- the handshake -----------------------------------------------------------------------------
- */
-
-static uint32_t control_user_slots(const struct control *control, uid_t uid)
-{
-    uint32_t n = 0;
-
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->uid == uid)
-            n += client->n_slots;
-    return n;
-}
-
-static bool control_name_held(const struct control *control, uid_t uid, const char *name)
-{
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->n_slots > 0 && client->uid == uid && !strcmp(client->name, name))
-            return true;
-    return false;
-}
-
-/* Somebody is on the way out: what is taken now will be free in a moment. */
-static bool control_leaving(const struct control *control)
-{
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->state == CLIENT_DETACHING)
-            return true;
-    return false;
-}
-
-/* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
- */
-static int control_admit(const struct control *control, const struct client *client,
-                         const struct hello *hello, uint32_t *ret_slots, char *line,
-                         size_t line_bytes)
-{
-    const struct config *config = control->options.config;
-    uint32_t wanted =
-        hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
-
-    if (control->stopping) {
-        snprintf(line, line_bytes, "the daemon is stopping: try again when it is back");
-        return -EBUSY;
-    }
-    if (hello->name[0] && control_name_held(control, client->uid, hello->name)) {
-        snprintf(line, line_bytes,
-                 "slot %s is in use by another client: try again, or use another name",
-                 hello->name);
-        return -EBUSY;
-    }
-    if (control->n_clients - control->n_greeting >= config->clients ||
-        wanted > control->slots_free) {
-        snprintf(line, line_bytes, "no slot is free (%llu in all): try again, or raise --slots",
-                 (unsigned long long)config->slots);
-        return -EBUSY;
-    }
-    if (config->user_slots &&
-        control_user_slots(control, client->uid) + wanted > config->user_slots) {
-        snprintf(line, line_bytes,
-                 "this user holds all of its %llu slots: try again, or raise --user-slots",
-                 (unsigned long long)config->user_slots);
-        return -EBUSY;
-    }
-    *ret_slots = wanted;
-    return 0;
-}
-
-static struct ipc_limits control_limits(const struct control *control, uint32_t n_slots)
-{
-    return (struct ipc_limits){
-        .slots = n_slots,
-        .context = control->options.resident->limits.context,
-        .submit_cells = SUBMIT_CELLS,
-        .event_cells = EVENT_CELLS,
-        .params_bytes = control->options.params_bytes,
-    };
-}
-
-/* Makes everything the client will share with us. On failure what was made stays for control_free.
- */
-static int control_equip(struct control *control, struct client *client, const struct hello *hello,
-                         uint32_t n_slots, int *ret_notify, char *line, size_t line_bytes)
-{
-    struct ipc_limits limits = control_limits(control, n_slots);
-    int notify[2] = {-1, -1};
-    int rc = segment_open(&client->segment, &limits, line, line_bytes);
-
-    *ret_notify = -1;
-    if (rc < 0)
-        return rc;
-    client->bell_fd = bell_open();
-    rc = client->bell_fd < 0 ? client->bell_fd : 0;
-    if (rc == 0 && (hello->flags & HELLO_NOTIFY))
-        rc = bell_notify_open(notify);
-    if (rc < 0) {
-        snprintf(line, line_bytes, "the daemon is out of file descriptors: try again later");
-        segment_close(&client->segment);
-        return rc;
-    }
-    client->notify_fd = notify[0];
-    *ret_notify = notify[1];
-    return 0;
-}
-
-static int control_welcome(struct control *control, struct client *client, int notify_fd)
-{
-    const struct resident *resident = control->options.resident;
-    struct hello_welcome welcome = {
-        .limits = client->segment.limits,
-        .n_fds = client->n_slots == 0 ? HELLO_FDS_SHARED
-                 : notify_fd >= 0     ? HELLO_FDS
-                                      : HELLO_FDS - 1,
-        .n_vocab = resident->model->n_vocab,
-        .daemon_pid = (uint32_t)getpid(),
-        .vocab_bytes = resident->vocab_bytes,
-    };
-    int fds[HELLO_FDS];
-
-    fds[HELLO_FD_UP] = client->segment.up_fd;
-    fds[HELLO_FD_DOWN] = client->segment.down_fd;
-    fds[HELLO_FD_CTL] = control->options.ctl_fd;
-    fds[HELLO_FD_BELL] = client->bell_fd;
-    fds[HELLO_FD_VOCAB] = control->options.vocab_fd;
-    fds[HELLO_FD_NOTIFY] = notify_fd;
-    memcpy(welcome.fingerprint, resident->fingerprint, sizeof(welcome.fingerprint));
-    snprintf(welcome.numerics, sizeof(welcome.numerics), "%s", resident->info.numerics);
-    snprintf(welcome.model, sizeof(welcome.model), "%s", resident->name);
-    snprintf(welcome.daemon, sizeof(welcome.daemon), "hearthd " HEARTH_VERSION);
-    hello_prep_welcome(&welcome);
-    return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);
-}
-
-/* The process that did the handshake: its exit counts as hang-up even when a child keeps the
- * socket. */
-static void control_watch_process(struct control *control, struct client *client)
-{
-#ifdef SYS_pidfd_open
-    client->pid_fd = (int)syscall(SYS_pidfd_open, client->pid, 0);
-    if (client->pid_fd >= 0 &&
-        loop_add_poll(control->loop, client->pid_fd, POLLIN, (uintptr_t)client) < 0) {
-        close(client->pid_fd);
-        client->pid_fd = -1;
-    }
-#else
-    (void)control;
-    (void)client;
-#endif
-}
-
-static void control_refuse(struct control *control, struct client *client, int code,
-                           const char *line)
-{
-    hello_send_refuse(client->socket_fd, code, line);
-    counters_add(control->options.ctl, COUNTER_CONNECTS_REFUSED, 1);
-    control_free(control, client);
-}
-
-/* Lets the client in, or refuses it, or lets it wait for one that is leaving. */
-static void control_greet(struct control *control, struct client *client)
-{
-    char line[HELLO_LINE_BYTES] = "";
-    const struct hello *hello = &client->hello;
-    uint32_t n_slots = 0;
-    int notify_fd = -1;
-    int rc = control_admit(control, client, hello, &n_slots, line, sizeof(line));
-
-    client->waiting = rc == -EBUSY && !control->stopping && control_leaving(control);
-    if (client->waiting)
-        return;
-    if (rc == 0 && n_slots > 0)
-        rc = control_equip(control, client, hello, n_slots, &notify_fd, line, sizeof(line));
-    if (rc < 0) {
-        control_refuse(control, client, rc, line);
-        return;
-    }
-    client->n_slots = n_slots;
-    memcpy(client->name, hello->name, sizeof(client->name));
-    client->name[sizeof(client->name) - 1] = 0;
-    client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
-    control->n_greeting--;
-    control->slots_free -= n_slots;
-    control_watch_process(control, client);
-    if (n_slots == 0)
-        client->segment.limits = control_limits(control, 0);
-    rc = control_welcome(control, client, notify_fd);
-    if (n_slots > 0) {
-        segment_close_fds(&client->segment);
-        control_post(control, MAIL_ATTACH, client);
-    }
-    if (notify_fd >= 0)
-        close(notify_fd);
-    counters_add(control->options.ctl, COUNTER_CONNECTS, 1);
-    control_gauges(control);
-    if (rc < 0)
-        control_drop(control, client);
-}
-
-static void control_hello(struct control *control, struct client *client, const void *message,
-                          size_t bytes)
-{
-    char line[HELLO_LINE_BYTES] = "";
-    int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));
-
-    if (rc < 0)
-        control_refuse(control, client, rc, line);
-    else
-        control_greet(control, client);
-}
-
-/* A client has left: those who waited for its slots or its name are looked at again. */
-static void control_retry(struct control *control)
-{
-    for (struct client *client = control->clients, *next; client; client = next) {
-        next = client->next;
-        if (client->state == CLIENT_GREETING && client->waiting)
-            control_greet(control, client);
-    }
-}
-
 static void control_status(struct control *control, struct client *client)
 {
     static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
@@ -396,7 +156,7 @@ static void control_read(struct control *control, struct client *client)
         if (kind == HELLO_STATUS_ASK) {
             control_status(control, client);
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
-            control_hello(control, client, message, (size_t)n);
+            handshake_hello(control, client, message, (size_t)n);
             return; /* refused clients are gone */
         } else {
             control_drop(control, client);
@@ -426,7 +186,7 @@ static void control_mail(struct control *control)
             break;
         case MAIL_DETACHED:
             control_free(control, mail.clients[0]);
-            control_retry(control);
+            handshake_retry(control);
             break;
         case MAIL_CLOSE:
             log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
@@ -494,7 +254,7 @@ static void control_expire(struct control *control, uint64_t now)
     for (struct client *client = control->clients, *next; client; client = next) {
         next = client->next;
         if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
-            control_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
+            handshake_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
                            client->waiting ? "no slot became free: try again"
                                            : "no HELLO came: update the client library");
     }
