@@ -19,8 +19,10 @@
 
 enum {
     EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
+    ASKS_AT_ONCE = 8,    /* a client that asks for its status faster than this is dropped */
 };
 
+static const uint64_t ACCEPT_AGAIN_NS = 100000000;
 static const uint64_t GREETING_NS = 5000000000; /* a connection says hello within this time */
 
 /* Cookies of what is no client; clients are their own address. */
@@ -101,9 +103,14 @@ static void control_accept(struct control *control, int fd)
     struct client *client;
 
     if (fd < 0) {
-        log_warning("accepting a client failed: %s: raise the limit of open files", strerror(-fd));
+        if (!control->accept_failing)
+            log_warning("accepting a client failed: %s: raise the limit of open files",
+                        strerror(-fd));
+        control->accept_failing = true;
+        control->accept_at_ns = control->options.now_ns() + ACCEPT_AGAIN_NS;
         return;
     }
+    control->accept_failing = false;
     client = control->n_clients < control->options.config->clients + 64 ? calloc(1, sizeof(*client))
                                                                         : NULL;
     if (!client || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0) {
@@ -146,6 +153,7 @@ static void control_status(struct control *control, struct client *client)
 static void control_read(struct control *control, struct client *client)
 {
     uint8_t message[512];
+    int asks = 0;
 
     while (client->state != CLIENT_DETACHING) {
         int n =
@@ -153,7 +161,7 @@ static void control_read(struct control *control, struct client *client)
         if (n == -EAGAIN || n == -EINTR)
             return;
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
-        if (kind == HELLO_STATUS_ASK) {
+        if (kind == HELLO_STATUS_ASK && asks++ < ASKS_AT_ONCE) {
             control_status(control, client);
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
@@ -274,16 +282,29 @@ static void control_watchdog(struct control *control, uint64_t now)
     control->watchdog_due_ns = now + control->watchdog_ns;
 }
 
+/* Descriptors may have become free: listen again. */
+static void control_accept_again(struct control *control, uint64_t now)
+{
+    control->accept_at_ns = 0;
+    if (loop_add_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN) < 0)
+        control->accept_at_ns = now + ACCEPT_AGAIN_NS;
+}
+
 /* Until the next thing that time brings about; -1: nothing will. */
 static int64_t control_timeout(struct control *control)
 {
     uint64_t now = control->options.now_ns(), due = UINT64_MAX;
 
+    if (control->accept_at_ns && control->accept_at_ns <= now)
+        control_accept_again(control, now);
+    if (control->accept_at_ns)
+        due = control->accept_at_ns;
+
     if (control->watchdog_ns && control->watchdog_due_ns <= now)
         control_watchdog(control, now);
     if (control->n_greeting > 0)
         control_expire(control, now);
-    if (control->watchdog_ns)
+    if (control->watchdog_ns && control->watchdog_due_ns < due)
         due = control->watchdog_due_ns;
     for (const struct client *client = control->clients; client && control->n_greeting;
          client = client->next)
@@ -313,6 +334,21 @@ static int control_open(struct control *control)
     return rc;
 }
 
+/* Waits for the engine to stop, without the loop: what failed may be the loop. */
+static void control_await_engine(struct control *control)
+{
+    struct pollfd engine = {.fd = control->options.inbox->event_fd, .events = POLLIN};
+
+    if (!control->stopping)
+        control_post(control, MAIL_STOP, NULL);
+    control->stopping = true;
+    while (!control->stopped) {
+        control_mail(control);
+        if (!control->stopped)
+            poll(&engine, 1, 10); /* its count is never read, so this is a pause, too */
+    }
+}
+
 static void control_close(struct control *control)
 {
     while (control->clients) {
@@ -333,10 +369,6 @@ int control_run(const struct control_options *options)
     int rc = control_open(&control);
 
     counters_set(options->ctl, COUNTER_SLOTS_TOTAL, options->config->slots);
-    if (rc < 0) {
-        loop_close(control.loop);
-        return rc;
-    }
     while (!control.stopped && rc == 0) {
         int n = loop_wait(control.loop, control_timeout(&control), events, EVENTS_AT_ONCE);
         counters_add(options->ctl, COUNTER_CONTROL_WAKEUPS, 1);
@@ -345,6 +377,7 @@ int control_run(const struct control_options *options)
         control_mail(&control);
         rc = n < 0 ? n : 0;
     }
+    control_await_engine(&control);
     control_close(&control);
     return rc ? rc : control.error;
 }

@@ -13,6 +13,7 @@
 enum {
     EVENT_CELLS = 1024, /* of each slot's event ring */
     SUBMIT_CELLS = 256, /* of each client's submit ring */
+    SLOTLESS_MAX = 64,  /* connections without a slot that one user may hold */
 };
 
 static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
@@ -23,6 +24,29 @@ static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
         if (client->uid == uid)
             n += client->n_slots;
     return n;
+}
+
+/* Connections of this user that only look. */
+static uint32_t handshake_slotless(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (const struct client *client = control->clients; client; client = client->next)
+        n += client->state == CLIENT_LOOKING && client->uid == uid;
+    return n;
+}
+
+/* The user that stands for all who have no number here: nobody's slots may be kept for it. */
+static uid_t overflow_uid(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+    unsigned uid = 65534;
+
+    if (file && fscanf(file, "%u", &uid) != 1)
+        uid = 65534;
+    if (file)
+        fclose(file);
+    return uid;
 }
 
 static bool handshake_name_held(const struct control *control, uid_t uid, const char *name)
@@ -56,16 +80,32 @@ static int handshake_admit(const struct control *control, const struct client *c
         snprintf(line, line_bytes, "the daemon is stopping: try again when it is back");
         return -EBUSY;
     }
+    if (hello->name[0] && client->uid == overflow_uid()) {
+        snprintf(line, line_bytes,
+                 "your user is not known here (a user namespace): ask for a slot without a name");
+        return -EACCES;
+    }
+    if (hello->slots == 0 && handshake_slotless(control, client->uid) >= SLOTLESS_MAX) {
+        snprintf(line, line_bytes, "this user has %d connections without a slot: close some",
+                 SLOTLESS_MAX);
+        return -EBUSY;
+    }
     if (hello->name[0] && handshake_name_held(control, client->uid, hello->name)) {
         snprintf(line, line_bytes,
                  "slot %s is in use by another client: try again, or use another name",
                  hello->name);
         return -EBUSY;
     }
-    if (control->n_clients - control->n_greeting >= config->clients ||
-        wanted > control->slots_free) {
-        snprintf(line, line_bytes, "no slot is free (%llu in all): try again, or raise --slots",
-                 (unsigned long long)config->slots);
+    if (control->n_clients - control->n_greeting >= config->clients) {
+        snprintf(line, line_bytes,
+                 "%llu clients are connected, the most there may be: try again, or raise --clients",
+                 (unsigned long long)config->clients);
+        return -EBUSY;
+    }
+    if (wanted > control->slots_free) {
+        snprintf(line, line_bytes,
+                 "%u of %llu slots are free, %u wanted: try again, or raise --slots",
+                 control->slots_free, (unsigned long long)config->slots, wanted);
         return -EBUSY;
     }
     if (config->user_slots &&

@@ -66,10 +66,13 @@ static int epoll_wait_events(struct loop *loop, int64_t timeout_ns, struct loop_
         if (entry->accept) {
             /* Level-triggered: one connection an event, the next wait brings the next. */
             result = accept4(entry->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (result < 0 && (errno == EAGAIN || errno == EINTR))
+            if (result < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
                 continue;
-            if (result < 0)
+            if (result < 0) {
                 result = -errno;
+                epoll_disarm(loop, (uint32_t)batch[i].data.u64);
+                entry->live = false; /* loop.h: an error ends it */
+            }
         }
         events[filled++] = (struct loop_event){.cookie = entry->cookie, .result = result};
     }

@@ -73,9 +73,13 @@ static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct 
         uring_arm(loop, (uint32_t)cqe->user_data);
         return 0;
     }
-    if (!(cqe->flags & IORING_CQE_F_MORE) && cqe->res != -EBADF)
+    bool passing = cqe->res == -ECANCELED || cqe->res == -EAGAIN || cqe->res == -EINTR ||
+                   cqe->res == -ECONNABORTED;
+    if (entry->accept && cqe->res < 0 && !passing)
+        entry->live = false; /* loop.h: an error ends it */
+    else if (!(cqe->flags & IORING_CQE_F_MORE) && cqe->res != -EBADF)
         uring_arm(loop, (uint32_t)cqe->user_data);
-    if (cqe->res == -ECANCELED || cqe->res == -EAGAIN || cqe->res == -EINTR)
+    if (passing)
         return 0;
     *event = (struct loop_event){.cookie = entry->cookie, .result = cqe->res};
     return 1;
