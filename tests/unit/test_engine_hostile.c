@@ -336,6 +336,35 @@ START_TEST(memory_that_fails_closes_the_client)
 }
 END_TEST
 
+START_TEST(memory_that_fails_without_a_cell_closes_the_client)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+
+    rig_submit(&bad, 0, &request);
+    engine_step(rig.engine);
+    atomic_store(&bad.client->segment.broken, 1);
+    ck_assert(engine_look(rig.engine));
+    closed(-EFAULT);
+}
+END_TEST
+
+/* Cells that are cheap to write and dear to read: a step takes a bounded number of their tokens. */
+START_TEST(a_step_copies_a_bounded_number_of_tokens)
+{
+    struct submit_cell cell = {.opcode = SUBMIT_REQUEST, .generation = 1, .length = 1u << 30};
+    uint32_t steps = 0;
+
+    for (int i = 0; i < 8; i++)
+        rig_push(&bad, &cell);
+    for (; ring_ready(&bad.client->submit); steps++) {
+        engine_step(rig.engine);
+        rig_read_all(&good);
+        ck_assert_uint_lt(steps, 8);
+    }
+    ck_assert_uint_eq(steps, 8);
+}
+END_TEST
+
 START_TEST(a_closed_client_is_not_looked_at_any_more)
 {
     struct submit_cell cell = cell_of(0);
@@ -417,6 +446,8 @@ int main(void)
     tcase_add_loop_test(shut, a_wrong_sequence_number_closes_the_client, 0, 4);
     tcase_add_loop_test(shut, a_wild_progress_word_closes_the_client, 0, 3);
     tcase_add_test(shut, memory_that_fails_closes_the_client);
+    tcase_add_test(shut, memory_that_fails_without_a_cell_closes_the_client);
+    tcase_add_test(shut, a_step_copies_a_bounded_number_of_tokens);
     tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
     tcase_add_loop_test(shut, garbage_everywhere_disturbs_nobody, 0, 5);
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
