@@ -365,6 +365,28 @@ START_TEST(a_step_copies_a_bounded_number_of_tokens)
 }
 END_TEST
 
+/* Its cells stay unread, and nobody spins for them; once it reads, they are taken. */
+START_TEST(a_client_that_never_reads_lets_the_engine_sleep)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+    uint32_t submitted = 0;
+
+    while (!ring_ready(&bad.client->submit)) {
+        rig_submit(&bad, 0, &request);
+        for (int i = 0; i < 3; i++)
+            engine_step(rig.engine);
+        ck_assert_uint_lt(submitted++, 2000);
+    }
+    rig_run(&rig, 1000);
+    ck_assert(ring_ready(&bad.client->submit));
+    ck_assert(!engine_look(rig.engine));
+    rig_read_all(&bad);
+    ck_assert(engine_look(rig.engine));
+    rig_run(&rig, 1000);
+    ck_assert(!ring_ready(&bad.client->submit));
+}
+END_TEST
+
 START_TEST(a_closed_client_is_not_looked_at_any_more)
 {
     struct submit_cell cell = cell_of(0);
@@ -448,6 +470,7 @@ int main(void)
     tcase_add_test(shut, memory_that_fails_closes_the_client);
     tcase_add_test(shut, memory_that_fails_without_a_cell_closes_the_client);
     tcase_add_test(shut, a_step_copies_a_bounded_number_of_tokens);
+    tcase_add_test(shut, a_client_that_never_reads_lets_the_engine_sleep);
     tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
     tcase_add_loop_test(shut, garbage_everywhere_disturbs_nobody, 0, 5);
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
