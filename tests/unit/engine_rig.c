@@ -71,7 +71,9 @@ static void open_engine(struct rig *rig)
         .pass_ns = 1000000000,
         .linger_ns = rig->desc.linger_ns,
         .loop = rig->desc.loop,
-        .now_ns = rig->desc.threaded ? bell_now_ns : rig_now,
+        .now_ns = rig->desc.now_ns     ? rig->desc.now_ns
+                  : rig->desc.threaded ? bell_now_ns
+                                       : rig_now,
     };
     int rc = engine_open(&rig->engine, &options, err, sizeof(err));
 

@@ -33,16 +33,17 @@ enum { RIG_SLOTS = 4, RIG_TOKENS = 1024, RIG_ENDS = 512, RIG_PARAMS_BYTES = 4096
 
 /* 0: the default in brackets. */
 struct rig_desc {
-    uint32_t slots;         /* [8] */
-    uint32_t clients;       /* [8] */
-    uint32_t context;       /* [512] */
-    uint32_t pages;         /* [what all slots need] */
-    uint32_t rows;          /* [64] of a pass */
-    uint32_t picks;         /* [16] */
-    uint32_t mail;          /* [64] cells of a mailbox */
-    bool threaded;          /* engine_run on a thread of its own: the real clock, real bells */
-    enum loop_backend loop; /* of that thread */
-    uint64_t linger_ns;     /* ditto */
+    uint32_t slots;           /* [8] */
+    uint32_t clients;         /* [8] */
+    uint32_t context;         /* [512] */
+    uint32_t pages;           /* [what all slots need] */
+    uint32_t rows;            /* [64] of a pass */
+    uint32_t picks;           /* [16] */
+    uint32_t mail;            /* [64] cells of a mailbox */
+    bool threaded;            /* engine_run on a thread of its own: the real clock, real bells */
+    enum loop_backend loop;   /* of that thread */
+    uint64_t linger_ns;       /* ditto */
+    uint64_t (*now_ns)(void); /* NULL: a counter, or the real clock when threaded */
 };
 
 struct rig {

@@ -182,6 +182,51 @@ START_TEST(no_wake_is_lost_in_either_direction)
 }
 END_TEST
 
+/* ---- the moment before sleep ----------------------------------------------------------------- */
+
+static int clock_calls, submit_at;
+static uint32_t one_prompt[10];
+static const struct rig_request one_request = {.tokens = one_prompt, .n = 10, .max_tokens = 5};
+
+/* The engine looks at the clock when it has found nothing to do, before it announces its sleep, and
+ * again between announcing and sleeping. The client is here, inside those looks. */
+static uint64_t clock_with_a_client(void)
+{
+    static uint64_t now;
+    struct rig_client *c = &users[0].client;
+
+    if (++clock_calls == submit_at) {
+        rig_submit(c, 0, &one_request);
+        bell_ring(rig.ctl, c->client->bell_fd);
+    }
+    if (rig_read(c, 0, UINT32_MAX) && c->slots[0].n_ends == 1)
+        rig_post(&rig, MAIL_STOP, NULL);
+    return now += 1000000;
+}
+
+/* A request that comes between the last step and the sleep is seen, whether it could ring or not.
+ */
+START_TEST(a_request_in_the_moment_before_sleep_is_seen)
+{
+    struct rig_desc desc = {
+        .threaded = true, .loop = cases[_i / 3].loop, .now_ns = clock_with_a_client};
+
+    clock_calls = 0;
+    submit_at = 1 + _i % 3;
+    rig_open(&rig, &desc);
+    rig_tokens(one_prompt, 10, 1);
+    rig_equip(&rig, &users[0].client, 1, 1000, "");
+    rig_post(&rig, MAIL_ATTACH, users[0].client.client);
+    ck_assert_int_eq(engine_run(rig.engine),
+                     0); /* on this thread: if it sleeps, it sleeps for ever */
+    ck_assert(rig_same(&rig, &one_request, &users[0].client.slots[0].last));
+    engine_close(rig.engine);
+    rig.engine = NULL;
+    rig_strip(&users[0].client);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(an_idle_engine_sleeps)
 {
     start(cases[_i].loop, cases[_i].linger_ns);
@@ -231,8 +276,9 @@ int main(void)
     } else {
         loop_close(loop);
     }
-    tcase_set_timeout(t, 120);
+    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, no_wake_is_lost_in_either_direction, 0, n);
+    tcase_add_loop_test(t, a_request_in_the_moment_before_sleep_is_seen, 0, n == 4 ? 12 : 6);
     tcase_add_loop_test(t, an_idle_engine_sleeps, 0, n);
     tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_for_ever);
     suite_add_tcase(suite, t);
