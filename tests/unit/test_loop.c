@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -314,6 +315,8 @@ START_TEST(every_connection_is_an_event)
         ck_assert_uint_eq(events[i].cookie, 9);
         served[i] = events[i].result;
         ck_assert_int_ge(served[i], 0);
+        ck_assert_int_ne(fcntl(served[i], F_GETFD) & FD_CLOEXEC, 0);
+        ck_assert_int_ne(fcntl(served[i], F_GETFL) & O_NONBLOCK, 0);
         ck_assert_int_eq(send(served[i], "hi", 2, MSG_DONTWAIT), 2);
     }
     ck_assert_int_eq(loop_wait(loop, 1000000, events, EVENTS), 0);
