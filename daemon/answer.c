@@ -8,9 +8,11 @@
 
 uint32_t answer_room_needed(const struct slot *slot)
 {
-    uint32_t window = slot->spec.drafted + 1;
-    const struct request *request = slot->request;
+    return answer_room(slot->request, slot->spec.drafted + 1);
+}
 
+uint32_t answer_room(const struct request *request, uint32_t window)
+{
     if (!request->pick.logprobs)
         return (window + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX;
     return window * event_cells(sizeof(struct event_logprob) +

@@ -263,8 +263,8 @@ static void control_expire(struct control *control, uint64_t now)
         next = client->next;
         if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
             handshake_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
-                           client->waiting ? "no slot became free: try again"
-                                           : "no HELLO came: update the client library");
+                             client->waiting ? "no slot became free: try again"
+                                             : "no HELLO came: update the client library");
     }
 }
 

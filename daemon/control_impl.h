@@ -20,7 +20,7 @@ struct control {
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: nobody watches */
     uint64_t watchdog_due_ns;
-    uint64_t heartbeat; /* the engine's, as of the last watchdog */
+    uint64_t heartbeat;    /* the engine's, as of the last watchdog */
     uint64_t accept_at_ns; /* > 0: accepting failed, and is tried again then */
     bool accept_failing;   /* said so already */
     bool stopping;

@@ -314,7 +314,8 @@ static int engine_sleep(struct engine *engine)
 static int engine_loop_look(struct engine *engine)
 {
     struct loop_event events[64];
-    int n = loop_wait(engine->loop, 0, events, 64); /* what they announce is seen by the next step */
+    int n =
+        loop_wait(engine->loop, 0, events, 64); /* what they announce is seen by the next step */
 
     return n < 0 ? n : 0;
 }

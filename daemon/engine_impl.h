@@ -16,7 +16,7 @@ enum {
     INGEST_CELLS = 16,       /* most cells of one client in one step: bounded work ... */
     INGEST_TOKENS = 1 << 16, /* ... and no further cell once this many tokens were looked at */
     BUSY_STEPS = 4096,       /* steps in a row after which the loop is looked at, too */
-    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled */
+    IDLE_RINGS_MAX = 1000    /* bells in a row for nothing; then that client's bell is not polled */
 };
 
 /* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
@@ -59,9 +59,10 @@ struct engine {
 
     uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
-    uint64_t row_ns;  /* smoothed cost of one row in a large pass */
-    uint64_t step_ns; /* smoothed time between passes that pick */
-    bool fence_due;   /* something was published or freed in this step */
+    struct window_cost cost; /* of decoding passes, and of the rows of windows */
+    uint64_t row_ns;         /* smoothed cost of one row in a large pass */
+    uint64_t step_ns;        /* smoothed time between passes that pick */
+    bool fence_due;          /* something was published or freed in this step */
 };
 
 /* ---- ingest.c ---- */
@@ -102,7 +103,10 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
                   enum done_reason reason, int error, const char *text);
 
-/* Event cells that the slot's next window may need, its end not counted. */
+/* Event cells that `window` tokens may need, the answer's end not counted. */
+uint32_t answer_room(const struct request *request, uint32_t window);
+
+/* The same for the slot's next window. */
 uint32_t answer_room_needed(const struct slot *slot);
 
 /* Publishes how far a prefill has come, for people. */

@@ -69,8 +69,8 @@ static bool handshake_leaving(const struct control *control)
 /* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
  */
 static int handshake_admit(const struct control *control, const struct client *client,
-                         const struct hello *hello, uint32_t *ret_slots, char *line,
-                         size_t line_bytes)
+                           const struct hello *hello, uint32_t *ret_slots, char *line,
+                           size_t line_bytes)
 {
     const struct config *config = control->options.config;
     uint32_t wanted =
@@ -132,8 +132,9 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
 
 /* Makes everything the client will share with us. On failure what was made stays for control_free.
  */
-static int handshake_equip(struct control *control, struct client *client, const struct hello *hello,
-                         uint32_t n_slots, int *ret_notify, char *line, size_t line_bytes)
+static int handshake_equip(struct control *control, struct client *client,
+                           const struct hello *hello, uint32_t n_slots, int *ret_notify, char *line,
+                           size_t line_bytes)
 {
     struct ipc_limits limits = handshake_limits(control, n_slots);
     int notify[2] = {-1, -1};
@@ -201,8 +202,7 @@ static void handshake_watch_process(struct control *control, struct client *clie
 #endif
 }
 
-void handshake_refuse(struct control *control, struct client *client, int code,
-                           const char *line)
+void handshake_refuse(struct control *control, struct client *client, int code, const char *line)
 {
     hello_send_refuse(client->socket_fd, code, line);
     counters_add(control->options.ctl, COUNTER_CONNECTS_REFUSED, 1);
@@ -250,7 +250,7 @@ static void handshake_greet(struct control *control, struct client *client)
 }
 
 void handshake_hello(struct control *control, struct client *client, const void *message,
-                          size_t bytes)
+                     size_t bytes)
 {
     char line[HELLO_LINE_BYTES] = "";
     int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));

@@ -129,15 +129,16 @@ static void ingest_stops(struct request *request)
     stop_init(&request->stop, request->stop_texts, p->n_stop_texts);
 }
 
-/* Where the tokens begin that a stop text of the answer to come can still reach back to; at least the
- * last one. Bounded by the longest stop text, however much of the answer there is already. */
+/* Where the tokens begin that a stop text of the answer to come can still reach back to; at least
+ * the last one. Bounded by the longest stop text, however much of the answer there is already. */
 static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
 {
     const struct request *request = slot->request;
     uint32_t from = request->length;
     size_t reach = 0;
 
-    while (from > request->prompt_length && (from == request->length || reach < request->stop.longest)) {
+    while (from > request->prompt_length &&
+           (from == request->length || reach < request->stop.longest)) {
         uint32_t n_bytes = 0;
         vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes);
         reach += n_bytes ? n_bytes : 1; /* an empty token is a step, too */
@@ -205,6 +206,8 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     spec_begin(&slot->spec, cell->length,
                common < slot->spec.canonical ? common : slot->spec.canonical);
     request->cached = slot->spec.canonical;
+    proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
+                   request->params.guess, request->params.n_guess);
     slot_trim(slot, &engine->pool);
     slot->last_used = request->serial;
     slot->active = true;

@@ -37,8 +37,8 @@ const char *loop_name(const struct loop *loop);
 
 /* Accepts connections on `listen_fd` until removed; every event's result is a new CLOEXEC,
  * non-blocking descriptor owned by the caller. An event with -errno (no descriptors left) ends the
- * registration: add it again after a while, as trying at once would spin. Returns 0 or -errno (-ENOSPC: LOOP_ENTRIES are in
- * use). */
+ * registration: add it again after a while, as trying at once would spin. Returns 0 or -errno
+ * (-ENOSPC: LOOP_ENTRIES are in use). */
 int loop_add_accept(struct loop *loop, int listen_fd, uint64_t cookie);
 
 /* Watches `fd` for `events` (POLLIN, POLLRDHUP, ...) until removed. */

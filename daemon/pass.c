@@ -51,6 +51,45 @@ static void pass_pause(struct engine *engine, struct slot *slot, bool pause)
     }
 }
 
+/* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
+ * nor so many that the windows of all do not fit the picks of one pass. */
+static uint32_t pass_draft_limit(const struct engine *engine, struct slot *slot, uint32_t room)
+{
+    const struct request *request = slot->request;
+    uint32_t most =
+        request->limit - slot->spec.accepted; /* the last token needs no draft before it */
+    uint32_t decoding = engine->n_active - engine->n_paused;
+    uint32_t picks = engine->options.resident->limits.picks / (decoding ? decoding : 1);
+
+    most = most > 0 ? most - 1 : 0;
+    if (most > WINDOW_MAX)
+        most = WINDOW_MAX;
+    if (most + 1 > picks)
+        most = picks > 0 ? picks - 1 : 0;
+    while (most > 0 && answer_room(request, most + 1) > room)
+        most--;
+    return most;
+}
+
+/* Drafts for a slot that is about to decode: the first token of an answer is never held back. */
+static void pass_draft(struct engine *engine, struct slot *slot, uint32_t room)
+{
+    struct spec *spec = &slot->spec;
+    struct proposer *proposer = &slot->proposer;
+    uint32_t drafts[WINDOW_MAX];
+
+    if (spec->drafted > 0 || spec_rows(spec) != 1 || !slot->request->first_pick_ns ||
+        !proposer_active(proposer))
+        return;
+    uint32_t most = pass_draft_limit(engine, slot, room);
+    most = window_choose(&proposer->window, &engine->cost, engine->n_active - engine->n_paused,
+                         most, proposer->kind != PROPOSER_AUTO);
+    uint32_t n = most ? proposer_draft(proposer, slot->tokens, spec->accepted, most, drafts) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        spec_draft(spec, slot->tokens, drafts[i]);
+    slot->request->drafted += n;
+}
+
 /* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only
  * it. */
 static uint32_t pass_candidates(struct engine *engine)
@@ -69,6 +108,7 @@ static uint32_t pass_candidates(struct engine *engine)
         pass_pause(engine, slot, (uint32_t)room < answer_room_needed(slot));
         if (slot->paused)
             continue;
+        pass_draft(engine, slot, (uint32_t)room);
         engine->plan[n] = (struct plan_slot){
             .rows = spec_rows(&slot->spec),
             .window = slot->spec.drafted + 1,
@@ -227,6 +267,7 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
     struct request *request = slot->request;
     uint32_t from = slot->spec.accepted, n = 0;
     enum done_reason reason = 0;
+    uint32_t window = slot->spec.drafted, held = 0;
     bool agreed = true;
 
     if (!request->first_pick_ns)
@@ -235,11 +276,16 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
         uint32_t drafted = slot->spec.drafted;
         agreed = spec_accept(&slot->spec, slot->tokens, results[i].pick.token);
         request->accepted_drafts += agreed;
+        held += agreed;
         request->rollbacks += !agreed && drafted > 0;
         picks[n++] = &results[i].pick;
         reason = pass_token_ends(engine, slot, results[i].pick.token);
+        if (reason == DONE_EOS) /* it is no token of the answer, so no accepted draft either */
+            request->accepted_drafts -= agreed;
     }
     spec_rollback(&slot->spec);
+    if (window > 0)
+        window_verified(&slot->proposer.window, window, held);
     if (slot->spec.accepted > from)
         answer_tokens(engine, slot, from, picks);
     if (reason && slot->active) /* a client that was closed meanwhile had its end */
@@ -288,15 +334,27 @@ static void pass_take(struct engine *engine, struct slot *slot, const struct row
         answer_progress(slot, take == rows ? DOWN_DECODE : DOWN_PREFILL);
 }
 
+/* Is every slot of the pass decoding: one row and its drafts, no prefill? */
+static bool pass_decodes(const struct engine *engine, uint32_t n_sequences)
+{
+    for (uint32_t i = 0; i < n_sequences; i++)
+        if (engine->order[i]->take != engine->order[i]->spec.drafted + 1)
+            return false;
+    return true;
+}
+
 /* Smooths the cost of rows and the time of a step: 1/8 of each new value. */
 static uint64_t smooth(uint64_t old, uint64_t value)
 {
     return old ? old - old / 8 + value / 8 : value;
 }
 
-static void pass_measure(struct engine *engine, uint32_t n_rows)
+static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
 {
     uint64_t took = engine->now_ns - engine->pass_start_ns;
+
+    if (pass_decodes(engine, n_sequences))
+        window_measured(&engine->cost, n_sequences, n_rows, took);
 
     if (n_rows >= PLAN_CHUNK_MIN)
         engine->row_ns = smooth(engine->row_ns, took / n_rows + 1);
@@ -349,7 +407,7 @@ uint32_t pass_step(struct engine *engine)
         pass_failed(engine, rc);
         return n_rows;
     }
-    pass_measure(engine, n_rows);
+    pass_measure(engine, n_rows, n_sequences);
     pass_end_void(engine); /* nothing is published for a request that was voided meanwhile */
     for (uint32_t i = 0; i < n_sequences; i++) {
         struct slot *slot = engine->order[i];

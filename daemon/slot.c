@@ -38,6 +38,7 @@ void slot_fini(struct slot *slot, uint32_t context)
 {
     if (slot->tokens)
         munmap(slot->tokens, token_bytes(context));
+    proposer_close(&slot->proposer);
     free(slot->pages);
     free(slot->request);
     *slot = (struct slot){0};
@@ -55,6 +56,7 @@ void slot_clear(struct slot *slot, struct pages *pool, uint32_t context)
     assert(!slot->active);
     slot_evict(slot, pool);
     madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
+    proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
     slot->client = NULL;
     slot->name[0] = 0;
     slot->same = 0;

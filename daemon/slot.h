@@ -15,6 +15,7 @@
 #define HEARTH_DAEMON_SLOT_H
 
 #include "daemon/pages.h"
+#include "daemon/proposer.h"
 #include "daemon/spec.h"
 
 #include <stdbool.h>
@@ -36,6 +37,7 @@ struct slot {
     uint32_t *tokens; /* [context + 1]: accepted, then drafted */
     uint32_t same;    /* tokens [0, same) equal the client's arena as of its last cell */
     struct spec spec;
+    struct proposer proposer;
 
     uint32_t *pages; /* [n_pages_max] ids, page i holds positions 32i .. 32i + 31 */
     uint32_t n_pages;
@@ -69,10 +71,10 @@ bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions);
 void slot_trim(struct slot *slot, struct pages *pool);
 
 /* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then
- * paused ones (old ones too, or a reader that stops would decide over everybody's pages); then batch,
- * then interactive requests that began after it, the newest first. Never a slot of this pass. So
- * nobody takes from the oldest interactive request that can go on, and it gets all that it needs: the
- * pool progresses. NULL: nobody, `needy` waits. */
+ * paused ones (old ones too, or a reader that stops would decide over everybody's pages); then
+ * batch, then interactive requests that began after it, the newest first. Never a slot of this
+ * pass. So nobody takes from the oldest interactive request that can go on, and it gets all that it
+ * needs: the pool progresses. NULL: nobody, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 #endif

@@ -18,7 +18,7 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
     if (c->opcode != SUBMIT_REQUEST && c->opcode != SUBMIT_NOP)
         return ipc_fail(err, err_bytes, -ENOSYS, "unknown operation %u: is the client newer?",
                         c->opcode);
-    if (c->zero != 0 || c->zeroes[0] != 0 || c->zeroes[1] != 0)
+    if (c->zeroes[0] != 0 || c->zeroes[1] != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "reserved bytes of the request are not zero");
     if (c->opcode == SUBMIT_NOP)
         return 0;
@@ -26,6 +26,9 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
         return ipc_fail(err, err_bytes, -EINVAL, "unknown priority %u", c->priority);
     if ((c->flags & ~(uint32_t)SUBMIT_FLAGS) != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "unknown flags 0x%x", c->flags);
+    if (c->proposer >= PROPOSER_COUNT)
+        return ipc_fail(err, err_bytes, -EINVAL, "unknown proposer %u: is the client newer?",
+                        c->proposer);
     if (c->length == 0)
         return ipc_fail(err, err_bytes, -EINVAL, "the prompt is empty: it needs at least 1 token");
     if (c->length > limits->context)

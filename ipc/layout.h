@@ -131,6 +131,15 @@ enum submit_opcode {
 
 enum submit_priority { PRIORITY_INTERACTIVE = 0, PRIORITY_BATCH = 1 };
 
+/* Who drafts tokens. Never changes an answer, only how soon it is there. */
+enum submit_proposer {
+    PROPOSER_AUTO = 0, /* the daemon's choice */
+    PROPOSER_NONE = 1,
+    PROPOSER_LOOKUP = 2,
+    PROPOSER_CLIENT = 3, /* the guess in the parameter block */
+    PROPOSER_COUNT,
+};
+
 enum submit_flag {
     SUBMIT_FAST = 1u << 0, /* --deterministic no: fast tokens are good enough */
     SUBMIT_FLAGS = SUBMIT_FAST,
@@ -148,9 +157,9 @@ struct submit_cell {
     uint32_t max_tokens;    /* of the answer, those already in the arena included; >= 1 */
     uint32_t flags;         /* enum submit_flag */
     uint32_t params_bytes;  /* bytes used in the slot's parameter block */
-    uint32_t zero;          /* must be 0, as must `zeroes` */
+    uint32_t proposer;      /* enum submit_proposer */
     uint64_t cookie;        /* the client's own; comes back in EVENT_NOP */
-    uint64_t zeroes[2];
+    uint64_t zeroes[2];     /* must be 0 */
 };
 
 /* ---- event cells ----------------------------------------------------------------------------- */
@@ -312,7 +321,7 @@ LAYOUT_FIELD(submit_cell, prompt_length, 20, 4);
 LAYOUT_FIELD(submit_cell, max_tokens, 24, 4);
 LAYOUT_FIELD(submit_cell, flags, 28, 4);
 LAYOUT_FIELD(submit_cell, params_bytes, 32, 4);
-LAYOUT_FIELD(submit_cell, zero, 36, 4);
+LAYOUT_FIELD(submit_cell, proposer, 36, 4);
 LAYOUT_FIELD(submit_cell, cookie, 40, 8);
 LAYOUT_FIELD(submit_cell, zeroes, 48, 16);
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CLIENTS = 4, WINDOW_MAX = 8 };
+enum { CLIENTS = 4, TEST_WINDOW_MAX = 8 };
 
 static struct rig rig;
 static struct rig_client clients[CLIENTS];
@@ -91,7 +91,7 @@ static void check_counts(const struct event_done *done)
 {
     ck_assert_uint_le(done->accepted_drafts, done->drafted);
     ck_assert_uint_le(done->rollbacks, done->passes);
-    ck_assert_uint_le(done->accepted_drafts, done->output + 1); /* an eos may have been drafted */
+    ck_assert_uint_le(done->accepted_drafts, done->output);
 }
 
 static void all_right(void)
@@ -108,7 +108,7 @@ START_TEST(no_draft_changes_an_answer)
     for (int round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < CLIENTS; i++)
             rig_submit(&clients[i], 0, &requests[i]);
-        run_drafting(WINDOW_MAX, 2 + (uint32_t)_i % 5, false);
+        run_drafting(TEST_WINDOW_MAX, 2 + (uint32_t)_i % 5, false);
         all_right();
     }
     close_all();
@@ -122,7 +122,7 @@ START_TEST(nor_under_page_pressure)
         requests[i].batch = random_below(2);
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    run_drafting(WINDOW_MAX, 4, false);
+    run_drafting(TEST_WINDOW_MAX, 4, false);
     all_right();
     close_all();
 }
@@ -172,7 +172,7 @@ START_TEST(nor_when_the_answer_ends_inside_a_window)
         requests[i].params = _i % 3 ? &p : NULL;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    run_drafting(WINDOW_MAX, 9, false);
+    run_drafting(TEST_WINDOW_MAX, 9, false);
     all_right();
     close_all();
 }
@@ -244,7 +244,7 @@ START_TEST(a_cancel_drops_the_window)
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_submit(&clients[i], 0, &requests[i]);
     for (int step = 0; step < 60; step++) {
-        draft_all(WINDOW_MAX, 4);
+        draft_all(TEST_WINDOW_MAX, 4);
         if (random_below(5) == 0) {
             uint32_t i = random_below(CLIENTS);
             rig_submit(&clients[i], 0, &requests[i]);
@@ -254,7 +254,7 @@ START_TEST(a_cancel_drops_the_window)
         for (uint32_t i = 0; i < CLIENTS; i++)
             rig_read_all(&clients[i]);
     }
-    run_drafting(WINDOW_MAX, 4, false);
+    run_drafting(TEST_WINDOW_MAX, 4, false);
     all_right();
     close_all();
 }

@@ -133,7 +133,7 @@ START_TEST(every_wrong_field_of_a_cell_is_refused)
             cell.flags = 2;
             break;
         case 2:
-            cell.zero = 1;
+            cell.proposer = PROPOSER_COUNT;
             break;
         case 3:
             cell.zeroes[0] = 1;

@@ -284,7 +284,7 @@ START_TEST(every_bad_field_is_refused)
     REFUSED(c.slot = 0xffff, -EPROTO);
     REFUSED(c.opcode = SUBMIT_NONE, -ENOSYS);
     REFUSED(c.opcode = 200, -ENOSYS);
-    REFUSED(c.zero = 1, -EINVAL);
+    REFUSED(c.proposer = PROPOSER_COUNT, -EINVAL);
     REFUSED(c.zeroes[0] = 1, -EINVAL);
     REFUSED(c.zeroes[1] = 1, -EINVAL);
     REFUSED(c.priority = 2, -EINVAL);
