@@ -94,6 +94,11 @@ int handle_check_slot(struct hearth *h, uint32_t slot);
 /* Turns `text` into h->scratch. Returns 0 or -errno with the line kept. */
 int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags);
 
+/* Gives back the runs at the beginning of the slot's ring that are for nobody: of a superseded or
+ * cancelled request, or of one whose end was delivered. Returns whether there were any (then ring
+ * the bell), or -EPROTO. */
+int events_drop_void(struct client_slot *s);
+
 /* Moves what the rings of all slots hold to their backlogs, so that the daemon finds room. Returns
  * 0, -ENOMEM, -EPROTO. */
 int events_drain(struct hearth *h);

@@ -42,11 +42,35 @@ static void run_release(struct client_slot *s, const struct event_run *run)
         ring_release(&s->events, run->cells);
 }
 
+/* Would a run of this generation and kind be delivered to nobody? */
+static int is_void(const struct client_slot *s, uint32_t generation, uint32_t kind)
+{
+    if (s->state == CLIENT_RUNNING)
+        return generation != s->generation;
+    return s->state != CLIENT_CANCELLED || generation != s->ending || kind != EVENT_DONE;
+}
+
+int events_drop_void(struct client_slot *s)
+{
+    struct event_run run;
+    int rc, dropped = 0;
+    while ((rc = event_next(&s->events, &run)) > 0 && is_void(s, run.generation, run.kind)) {
+        ring_release(&s->events, run.cells);
+        dropped = 1;
+    }
+    return rc < 0 ? rc : dropped;
+}
+
 int events_drain(struct hearth *h)
 {
     for (uint32_t i = 0; i < h->n_slots; i++) {
         struct client_slot *s = &h->slots[i];
+        if (s->backlog_at == s->backlog_n)
+            s->backlog_at = s->backlog_n = 0;
         for (;;) {
+            int dropped = events_drop_void(s);
+            if (dropped < 0)
+                return dropped;
             if (s->backlog_n == s->backlog_room) {
                 size_t room = s->backlog_room ? 2 * s->backlog_room : 16;
                 struct event_run *more = realloc(s->backlog, room * sizeof *more);
@@ -232,13 +256,13 @@ static int take_runs(struct hearth *h, struct client_slot *s)
         }
         run_release(s, &run);
         taken = 1;
-        int is_live = s->state == CLIENT_RUNNING && run.generation == s->generation;
-        int is_end = is_live || (s->state == CLIENT_CANCELLED && run.generation == s->ending);
-        if (run.kind == EVENT_TOKENS && is_live)
+        if (is_void(s, run.generation, run.kind))
+            continue;
+        if (run.kind == EVENT_TOKENS)
             rc = take_tokens(h, s, &run);
-        else if (run.kind == EVENT_LOGPROBS && is_live)
+        else if (run.kind == EVENT_LOGPROBS)
             rc = take_logprobs(h, s, &run);
-        else if (run.kind == EVENT_DONE && is_end)
+        else if (run.kind == EVENT_DONE)
             rc = take_done(h, s, &run);
     }
     if (taken)
@@ -388,6 +412,15 @@ static int is_busy(const struct span *span)
     return 0;
 }
 
+/* Does the ring begin with a run for nobody, or is it broken? */
+static int head_is_void(const struct client_slot *s)
+{
+    struct event_cell head;
+    int n = ring_ready(&s->events) ? ring_peek(&s->events, &head) : 0;
+    return n < 0 || (n && is_void(s, head.generation, head.kind));
+}
+
+/* Is there something to do: an event of the span, or runs for nobody in any other ring? */
 static int is_ready(const void *arg)
 {
     const struct span *span = arg;
@@ -396,7 +429,28 @@ static int is_ready(const void *arg)
         if (s->state != CLIENT_IDLE && (s->backlog_at < s->backlog_n || ring_ready(&s->events)))
             return 1;
     }
+    for (uint32_t i = span->n; i < span->h->n_slots; i++)
+        if (head_is_void(span_slot(span, i)))
+            return 1;
     return 0;
+}
+
+/* Gives back what is void in the rings that the call is not about. All slots share one submit ring,
+ * and the daemon leaves a cell in it while its slot's event ring has no room: so a slot that nobody
+ * reads must not keep the others' requests from being taken. */
+static void drop_elsewhere(const struct span *span)
+{
+    struct hearth *h = span->h;
+    int dropped = 0;
+    for (uint32_t i = span->n; i < h->n_slots && !h->dead; i++) {
+        int rc = head_is_void(span_slot(span, i)) ? events_drop_void(span_slot(span, i)) : 0;
+        if (rc < 0)
+            events_daemon_gone(h, rc);
+        else
+            dropped |= rc;
+    }
+    if (dropped)
+        bell_ring(h->ctl, h->bell_fd);
 }
 
 /* Spins only while the daemon is awake, and only shortly before or after the moment when a token is
@@ -476,6 +530,7 @@ static int next_event(struct span *span, int timeout_ms)
     struct hearth *h = span->h;
     uint64_t deadline = timeout_ms > 0 ? bell_now_ns() + (uint64_t)timeout_ms * 1000000u : 0;
     for (;;) {
+        drop_elsewhere(span);
         int rc = take_any(span);
         if (rc)
             return rc;

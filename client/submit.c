@@ -217,14 +217,19 @@ static int wait_for_space(struct hearth *h)
     }
 }
 
-/* A new generation of the slot: every older request is void from here on (G1). */
-static uint32_t advance_generation(struct hearth *h, struct client_slot *s, uint32_t slot)
+/* A new generation of the slot: every older request is void from here on (G1), and its events make
+ * room, because the daemon takes no cell of a slot whose ring is full. The caller rings the bell.
+ */
+static void advance_generation(struct hearth *h, uint32_t slot, enum client_state state)
 {
+    struct client_slot *s = &h->slots[slot];
+    s->state = state;
+    s->ending = s->generation;
     s->generation++;
     if (!s->generation) /* 0 means that there never was one */
         s->generation = 1;
     ring_generation_start(&segment_up_slot(&h->segment, slot)->generation, s->generation);
-    return s->generation;
+    (void)events_drop_void(s); /* nonsense in the ring: hearth_next() finds and tells it */
 }
 
 static void publish(struct hearth *h, uint32_t slot, const struct hearth_request *r,
@@ -235,7 +240,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     uint32_t keep = 0, most = n < s->sent ? n : s->sent;
     while (keep < most && arena[keep] == tokens[keep])
         keep++;
-    uint32_t generation = advance_generation(h, s, slot);
+    advance_generation(h, slot, CLIENT_RUNNING);
     segment_copy_out(arena + keep, tokens + keep, (size_t)(n - keep) * sizeof *tokens);
     int used = params_encode(p, segment_params(&h->segment, slot), h->welcome.limits.params_bytes,
                              h->error, sizeof h->error);
@@ -244,7 +249,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
         .opcode = SUBMIT_REQUEST,
         .priority = r->priority == HEARTH_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE,
         .slot = (uint16_t)slot,
-        .generation = generation,
+        .generation = s->generation,
         .keep = keep,
         .length = n,
         .prompt_length = n,
@@ -258,7 +263,6 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     s->sent = n;
     s->prompt = n;
     s->cookie = r->cookie;
-    s->state = CLIENT_RUNNING;
     forget_events(s);
 }
 
@@ -303,9 +307,7 @@ int hearth_cancel(struct hearth *h, uint32_t slot)
     struct client_slot *s = &h->slots[slot];
     if (s->state != CLIENT_RUNNING || h->dead)
         return 0;
-    s->ending = s->generation;
-    s->state = CLIENT_CANCELLED;
-    advance_generation(h, s, slot);
+    advance_generation(h, slot, CLIENT_CANCELLED);
     bell_ring(h->ctl, h->bell_fd);
     return 0;
 }
