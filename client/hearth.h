@@ -260,10 +260,12 @@ struct hearth_event {
 HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_event **ret_event,
                            int timeout_ms);
 
-/* A descriptor for poll(), of a handle opened with HEARTH_POLLABLE: call hearth_next() with timeout
- * 0 until it returns 0; from then on the descriptor becomes readable when there is something new,
- * or when the daemon is gone. Only wait on it; do not read from it. Returns -EINVAL without the
- * flag. */
+/* A descriptor for poll(), of a handle opened with HEARTH_POLLABLE. Before each poll(), and so
+ * after whatever else was called on the handle, call hearth_next() with timeout 0 on
+ * HEARTH_ANY_SLOT (or on the one slot that the program uses) until it returns 0: from then on the
+ * descriptor becomes readable when there is something new on any slot, or when the daemon is gone.
+ * Asked about one slot of several it says nothing about what the others hold already. Only wait on
+ * the descriptor; do not read from it. Returns -EINVAL without the flag. */
 HEARTH_API int hearth_fd(struct hearth *h);
 
 /* ---- the rest -------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum {
     EVENT_TOKENS_AT_ONCE = 256,
@@ -275,6 +276,8 @@ void events_daemon_gone(struct hearth *h, int why)
     if (h->dead)
         return;
     h->dead = why;
+    if (h->notify_fd >= 0) /* an event loop must come and hear it: readable from here on */
+        (void)shutdown(h->notify_fd, SHUT_RD);
     if (why == -EPROTO)
         handle_fail(h, -ECONNRESET,
                     "the daemon at %s sent what this version does not understand: use hearth and "
@@ -534,10 +537,11 @@ static int next_event(struct span *span, int timeout_ms)
         int rc = take_any(span);
         if (rc)
             return rc;
-        if (!is_busy(span))
-            return h->dead ? handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again",
-                                         h->path)
-                           : 0;
+        int idle = !is_busy(span);
+        if (idle && h->dead)
+            return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
+        if (idle && (timeout_ms || h->notify_fd < 0))
+            return 0;
         if (timeout_ms == 0) {
             if (leave(span))
                 continue;

@@ -4,11 +4,15 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUBMIT_WAIT_NS = 100000000 }; /* a look at the rings while the submit ring is full */
+enum {
+    SUBMIT_WAIT_NS = 100000000, /* a look at the rings while the submit ring is full */
+    ARMED_WAIT_MS = 1           /* the same where the daemon may not be asked to wake us */
+};
 
 /* The request as this library's header knows it: fields that the caller's lacks have their
  * defaults. */
@@ -194,6 +198,20 @@ static int has_space(const void *arg)
     return ring_space(&copy) != 0;
 }
 
+/* Until there is space, or a look at the rings is due. While the handle is armed `waiting` holds
+ * the ticket that makes hearth_fd() readable; a wait would put its own in that place and the event
+ * loop would never hear of what comes meanwhile or later. So then the clock is all there is.
+ * Returns as bell_wait(). */
+static int sleep_for_space(struct hearth *h)
+{
+    if (h->armed) {
+        struct pollfd p = {.fd = h->socket_fd, .events = POLLRDHUP};
+        return poll(&p, 1, ARMED_WAIT_MS) == 1 ? -EPIPE : 0;
+    }
+    const struct bell_patience patience = {.deadline_ns = bell_now_ns() + SUBMIT_WAIT_NS};
+    return bell_wait(&h->sleeper, has_space, &h->submit, &patience);
+}
+
 /* Waits for a free submit cell. The daemon leaves a cell unread while the refusal of an older one
  * has no room in an event ring: so the rings are emptied meanwhile, and it always goes on. */
 static int wait_for_space(struct hearth *h)
@@ -207,8 +225,7 @@ static int wait_for_space(struct hearth *h)
             return handle_fail(h, rc, "out of memory: free some and try again");
         if (!rc) {
             bell_ring(h->ctl, h->bell_fd);
-            const struct bell_patience patience = {.deadline_ns = bell_now_ns() + SUBMIT_WAIT_NS};
-            rc = bell_wait(&h->sleeper, has_space, &h->submit, &patience);
+            rc = sleep_for_space(h);
         }
         if (rc == -EPIPE || rc == -EPROTO) {
             events_daemon_gone(h, rc);
