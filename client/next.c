@@ -407,6 +407,13 @@ static struct client_slot *span_slot(const struct span *span, uint32_t i)
     return &span->h->slots[(span->first + i) % span->h->n_slots];
 }
 
+/* Is there a whole run, or nonsense? A daemon that was killed may leave the beginning of one: that
+ * is nothing to wake for, or the wait would never come to look whether the daemon lives. */
+static int has_run(const struct client_slot *s, struct event_run *ret)
+{
+    return ring_ready(&s->events) ? event_next(&s->events, ret) : 0;
+}
+
 static int is_busy(const struct span *span)
 {
     for (uint32_t i = 0; i < span->n; i++)
@@ -418,18 +425,19 @@ static int is_busy(const struct span *span)
 /* Does the ring begin with a run for nobody, or is it broken? */
 static int head_is_void(const struct client_slot *s)
 {
-    struct event_cell head;
-    int n = ring_ready(&s->events) ? ring_peek(&s->events, &head) : 0;
-    return n < 0 || (n && is_void(s, head.generation, head.kind));
+    struct event_run run;
+    int n = has_run(s, &run);
+    return n < 0 || (n && is_void(s, run.generation, run.kind));
 }
 
 /* Is there something to do: an event of the span, or runs for nobody in any other ring? */
 static int is_ready(const void *arg)
 {
     const struct span *span = arg;
+    struct event_run run;
     for (uint32_t i = 0; i < span->n; i++) {
         const struct client_slot *s = span_slot(span, i);
-        if (s->state != CLIENT_IDLE && (s->backlog_at < s->backlog_n || ring_ready(&s->events)))
+        if (s->state != CLIENT_IDLE && (s->backlog_at < s->backlog_n || has_run(s, &run)))
             return 1;
     }
     for (uint32_t i = span->n; i < span->h->n_slots; i++)

@@ -490,6 +490,22 @@ START_TEST(a_dead_daemon_ends_every_request_after_what_it_said)
 }
 END_TEST
 
+START_TEST(half_a_run_of_a_killed_daemon_is_no_event)
+{
+    connect_with(2, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "x");
+    (void)event_prep(&fake.events[0], g, 4, EVENT_LOGPROBS, EVENT_MORE, EVENT_BYTES);
+    ring_publish(&fake.events[0]); /* and never the rest */
+    const struct hearth_event *e;
+    ck_assert_str_eq(next(0)->text, "x");
+    fake_hang_up(&fake);
+    ck_assert_int_eq(hearth_next(h, 0, &e, -1), 1);
+    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
+    ck_assert_uint_eq(e->result->n_ids, 1);
+}
+END_TEST
+
 START_TEST(a_daemon_that_writes_nonsense_is_left)
 {
     connect_with(1, 0);
@@ -551,6 +567,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, progress_of_a_long_prefill_is_told);
     tcase_add_test(t, a_full_submit_ring_is_waited_for_while_events_are_taken);
     tcase_add_test(t, a_dead_daemon_ends_every_request_after_what_it_said);
+    tcase_add_test(t, half_a_run_of_a_killed_daemon_is_no_event);
     tcase_add_test(t, a_daemon_that_writes_nonsense_is_left);
     tcase_add_test(t, a_forked_child_is_refused_and_may_close);
 }
