@@ -35,7 +35,8 @@ int cli_exit_connect(int rc);
 int cli_exit_request(int rc);
 
 /* Connects as the options say, with `slots` slots. Returns 0 or an exit code, the error already
- * told. */
+ * told. A signal that asks to stop ends the process meanwhile, and where no slot was wanted also
+ * after that: there is nothing to give back. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
 /* Bytes that grow; `failed` stays set after an allocation that was refused, so check it once. */
@@ -64,6 +65,10 @@ int cli_write(int fd, const void *data, size_t bytes);
  * is ignored: a write says EPIPE. */
 void cli_catch_signals(void);
 int cli_stop_requested(void);
+
+/* While on, the first signal (or one that came already) ends the process at once, with
+ * CLI_INTERRUPTED: for waits that no signal interrupts. */
+void cli_stop_at_once(int on);
 
 /* The exit code of a command whose result could not be written: rc is -errno of cli_write. */
 int cli_exit_output(int rc);

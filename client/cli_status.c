@@ -151,8 +151,7 @@ int cli_status(const struct cli_options *o)
         return code;
     int64_t n = hearth_status(h, json, sizeof json);
     if (n < 0)
-        code = cli_fail(n == -EINTR ? CLI_INTERRUPTED : cli_exit_connect((int)n), "%s",
-                        hearth_error(h));
+        code = cli_fail(cli_exit_connect((int)n), "%s", hearth_error(h));
     else
         code = print_status(o, json, (size_t)n < sizeof json ? (size_t)n : sizeof json - 1);
     hearth_close(h);

@@ -79,9 +79,10 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
     char err[512];
+    cli_stop_at_once(1);
     int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);
-    if (rc && cli_stop_requested())
-        return CLI_INTERRUPTED;
+    if (slots)
+        cli_stop_at_once(0);
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
 }
 
@@ -210,12 +211,21 @@ int cli_exit_output(int rc)
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_requested;
+static volatile sig_atomic_t stop_requested, stop_at_once;
 
 static void on_signal(int number)
 {
     (void)number;
+    if (stop_at_once)
+        _exit(CLI_INTERRUPTED);
     stop_requested = 1;
+}
+
+void cli_stop_at_once(int on)
+{
+    stop_at_once = on;
+    if (on && stop_requested)
+        _exit(CLI_INTERRUPTED);
 }
 
 int cli_stop_requested(void)

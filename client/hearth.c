@@ -324,8 +324,6 @@ int64_t hearth_status(struct hearth *h, char *json, size_t max)
         json[n] = 0;
     }
     free(text);
-    if (rc == -EINTR)
-        return handle_fail(h, rc, "interrupted: ask again");
     return rc >= 0
                ? rc
                : handle_fail(h, rc == -ETIMEDOUT ? rc : -ECONNRESET,

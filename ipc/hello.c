@@ -1,6 +1,7 @@
 /* hello.c: messages checked, then the socket calls. */
 #include "ipc/hello.h"
 
+#include "ipc/bell.h"
 #include "ipc/fail.h"
 
 #include <poll.h>
@@ -295,13 +296,28 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
     return (int)n;
 }
 
-/* Waits until the socket is readable or hung up. Returns 0, -ETIMEDOUT, or -EINTR. */
+/* Waits until the socket is readable or hung up, whatever signals come. timeout_ms: -1 for ever.
+ * Returns 0, -ETIMEDOUT, or -errno. */
 static int wait_readable(int socket_fd, int timeout_ms)
 {
     struct pollfd p = {.fd = socket_fd, .events = POLLIN};
-    int n = poll(&p, 1, timeout_ms);
+    uint64_t start = bell_now_ns();
+    int left = timeout_ms;
 
-    return n > 0 ? 0 : n == 0 ? -ETIMEDOUT : -errno;
+    for (;;) {
+        int n = poll(&p, 1, left);
+
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (timeout_ms < 0)
+            continue;
+        uint64_t passed = (bell_now_ns() - start) / 1000000u;
+        if (n == 0 || passed >= (uint64_t)timeout_ms)
+            return -ETIMEDOUT;
+        left = timeout_ms - (int)passed;
+    }
 }
 
 int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms,

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* Shared by all tests: started before the first of them. A long context, so that an answer can be
@@ -427,6 +429,30 @@ START_TEST(ctrl_c_ends_the_answer_and_frees_the_slot)
 }
 END_TEST
 
+/* A daemon that listens and never answers. */
+START_TEST(ctrl_c_ends_a_command_that_waits_for_the_daemon)
+{
+    static const char *const run[] = {"run", "x", NULL}, *const status[] = {"status", NULL};
+    struct harness silent = {0};
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char message[512];
+    int out, listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    snprintf(silent.socket, sizeof silent.socket, "%s/silent", d.directory);
+    memcpy(a.sun_path, silent.socket, strlen(silent.socket));
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    pid_t pid = harness_spawn(&silent, &out, _i / 2 ? status : run);
+    int connection = accept(listener, NULL, NULL);
+    ck_assert_int_gt(recv(connection, message, sizeof message, 0), 0);
+    kill(pid, _i % 2 ? SIGTERM : SIGINT);
+    ck_assert_int_eq(harness_wait(pid), 130);
+    unlink(silent.socket);
+    close(connection);
+    close(listener);
+    close(out);
+}
+END_TEST
+
 START_TEST(a_closed_stdout_ends_the_answer_and_frees_the_slot)
 {
     int fd;
@@ -496,6 +522,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);
     tcase_add_loop_test(t, ctrl_c_ends_the_answer_and_frees_the_slot, 0, 2);
+    tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 4);
     tcase_add_test(t, a_closed_stdout_ends_the_answer_and_frees_the_slot);
     tcase_add_test(t, a_killed_client_frees_the_slot);
     tcase_add_test(t, a_daemon_that_dies_is_told_in_one_line);

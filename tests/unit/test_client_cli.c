@@ -3,9 +3,12 @@
 #include "client/cli_json.c"
 #include "client/cli_options.c"
 #include "client/cli_util.c"
+#include "tests/unit/fake_daemon.h"
 
 #include <check.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 static struct cli_options o;
@@ -424,6 +427,47 @@ START_TEST(a_signal_ends_a_read)
 }
 END_TEST
 
+/* The daemon has accepted and says nothing: the wait goes on after signals, the process does not.
+ */
+START_TEST(a_signal_ends_a_handshake)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct fake_daemon fake;
+    char message[512];
+    fake_open(&fake);
+    pid_t child = fork();
+    if (child == 0) {
+        struct hearth *h;
+        o.socket = fake.path;
+        cli_catch_signals();
+        cli_connect(&o, _i < 2, &h);
+        _exit(1);
+    }
+    fake.socket_fd = accept(fake.listen_fd, NULL, NULL);
+    ck_assert_int_gt(recv(fake.socket_fd, message, sizeof message, 0), 0); /* HELLO */
+    kill(child, signals[_i % 2]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status 0x%x", status);
+    fake_close(&fake);
+}
+END_TEST
+
+START_TEST(a_signal_before_the_handshake_is_not_forgotten)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        cli_catch_signals();
+        raise(SIGINT);
+        cli_stop_at_once(1);
+        _exit(1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status 0x%x", status);
+}
+END_TEST
+
 START_TEST(codes_follow_sysexits)
 {
     ck_assert_int_eq(cli_exit_connect(-ENOENT), 69);
@@ -466,6 +510,8 @@ int main(void)
     tcase_add_test(t, a_large_write_to_a_nonblocking_pipe_arrives_whole);
     tcase_add_test(t, a_pipe_without_reader_says_so_and_does_not_kill);
     tcase_add_test(t, a_signal_ends_a_read);
+    tcase_add_loop_test(t, a_signal_ends_a_handshake, 0, 4);
+    tcase_add_test(t, a_signal_before_the_handshake_is_not_forgotten);
     tcase_add_test(t, codes_follow_sysexits);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

@@ -3,6 +3,8 @@
 
 #include <check.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -101,6 +103,83 @@ START_TEST(a_silent_daemon_is_given_up)
     hearth_options_init(&o, sizeof o);
     o.connect_timeout_ms = 20;
     ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), -ETIMEDOUT);
+}
+END_TEST
+
+/* ---- signals -----------------------------------------------------------------------------------
+ */
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static pthread_t waits; /* who is to be interrupted */
+static _Atomic int done;
+
+/* Signals without end; the first ones come before the daemon says anything. */
+static void *interrupt(void *then)
+{
+    for (int i = 0; !done; i++) {
+        usleep(2000);
+        pthread_kill(waits, SIGUSR1);
+        if (i == 10 && then)
+            ((void (*)(void))then)();
+    }
+    return NULL;
+}
+
+static pthread_t interrupt_and(void (*then)(void))
+{
+    pthread_t thread;
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART */
+    sigaction(SIGUSR1, &action, NULL);
+    waits = pthread_self();
+    ck_assert_int_eq(pthread_create(&thread, NULL, interrupt, (void *)then), 0);
+    return thread;
+}
+
+static void end_of_signals(pthread_t thread)
+{
+    done = 1;
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+
+static void start_late(void)
+{
+    fake_start(&fake);
+}
+
+static void answer_late(void)
+{
+    fake_answer_status(&fake, "{}");
+}
+
+START_TEST(signals_do_not_end_a_handshake)
+{
+    char json[8];
+    pthread_t thread = interrupt_and(start_late);
+    int rc = hearth_connect(fake.path, NULL, &h, err, sizeof err);
+    end_of_signals(thread);
+    fake_join(&fake);
+    ck_assert_msg(rc == 0, "%s", err);
+    done = 0;
+    thread = interrupt_and(answer_late);
+    int64_t n = hearth_status(h, json, sizeof json);
+    end_of_signals(thread);
+    ck_assert_int_eq(n, 2);
+}
+END_TEST
+
+START_TEST(signals_do_not_make_a_handshake_longer)
+{
+    struct hearth_options o;
+    hearth_options_init(&o, sizeof o);
+    o.connect_timeout_ms = 50;
+    pthread_t thread = interrupt_and(NULL);
+    int rc = hearth_connect(fake.path, &o, &h, err, sizeof err);
+    end_of_signals(thread);
+    ck_assert_int_eq(rc, -ETIMEDOUT);
 }
 END_TEST
 
@@ -328,6 +407,8 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_refusal_is_handed_on);
     tcase_add_test(t, somebody_else_at_the_socket_is_an_error);
     tcase_add_test(t, a_silent_daemon_is_given_up);
+    tcase_add_test(t, signals_do_not_end_a_handshake);
+    tcase_add_test(t, signals_do_not_make_a_handshake_longer);
     tcase_add_test(t, a_name_and_slots_reach_the_daemon);
     tcase_add_test(t, a_request_lies_in_arena_cell_and_parameters);
     tcase_add_test(t, keep_is_the_common_beginning_with_the_last_prompt);
