@@ -159,6 +159,7 @@ static int parse_value(const struct row *r, void *field, const char *text)
 {
     const char *bad;
     double value;
+    uint32_t choice;
     switch (r->kind) {
     case CLI_FLAG:
         *(int *)field = 1;
@@ -180,6 +181,9 @@ static int parse_value(const struct row *r, void *field, const char *text)
         return parse_u64(text, field);
     case CLI_CHOICE:
         return parse_choice(r->argument, text, field);
+    case CLI_WORD:
+        *(const char **)field = text;
+        return parse_choice(r->argument, text, &choice);
     case CLI_TEXT:
         *(const char **)field = text;
         return *text ? 0 : -EINVAL;

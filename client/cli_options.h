@@ -28,6 +28,7 @@ enum cli_kind {
     CLI_U64,    /* uint64_t */
     CLI_F32,    /* float in [least, most] */
     CLI_CHOICE, /* uint32_t: index in the list that stands as the argument's name, "a|b|c" */
+    CLI_WORD,   /* const char *: one of such a list */
     CLI_TEXT,   /* const char * */
     CLI_TEXTS,  /* struct cli_texts, may be repeated */
     CLI_IDS,    /* struct cli_ids, ID,ID,..., may be repeated */
@@ -72,8 +73,8 @@ enum cli_kind {
       "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
-    O("proposer", "NAME", CLI_CMD_RUN, CLI_TEXT, request.proposer, 0, 0,                           \
-      "who drafts tokens: auto, none (auto)")                                                      \
+    O("proposer", "auto|none", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,                      \
+      "who drafts tokens; changes only the speed (auto)")                                          \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \

@@ -355,7 +355,7 @@ START_TEST(bad_input_gets_one_line_and_its_code)
     o = HARNESS_RUN(&d, "x", "tokenize", "--model", "/dev/null");
     assert_failed(65);
     o = HARNESS_RUN(&d, NULL, "run", "--proposer", "magic", "x");
-    assert_failed(65);
+    assert_failed(64);
     o = HARNESS_RUN(&d, NULL, "run", "--slot", "a b", "x");
     assert_failed(64);
     ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
