@@ -84,6 +84,9 @@ static int run_command(const struct command *c, int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
+    if (cli_open_standard())
+        return cli_fail(CLI_SYSTEM, "stdin or stdout is closed and /dev/null cannot be opened: "
+                                    "open them");
     cli_catch_signals();
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(word, commands[i].name) == 0)

@@ -61,6 +61,10 @@ int cli_read_file(const char *path, struct cli_buffer *ret);
  * signal asks to stop; see cli_stop_requested). */
 int cli_write(int fd, const void *data, size_t bytes);
 
+/* Makes stdin, stdout and stderr be taken where the caller left one closed, or the connection would
+ * get its number and the answer be written into that. Returns 0 or -errno. */
+int cli_open_standard(void);
+
 /* Ctrl-C and SIGTERM set a flag and interrupt waits; a second one ends the process at once. SIGPIPE
  * is ignored: a write says EPIPE. */
 void cli_catch_signals(void);

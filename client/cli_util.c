@@ -174,6 +174,8 @@ int cli_read_file(const char *path, struct cli_buffer *ret)
         return CLI_INTERRUPTED;
     case -ENOMEM:
         return cli_fail(CLI_SYSTEM, "%s: out of memory: free some and try again", name);
+    case -EBADF:
+        return cli_fail(CLI_NO_INPUT, "%s is closed: give it a file or a pipe to read", name);
     default:
         return cli_fail(CLI_NO_INPUT, "%s: %s: check the path", name, strerror(-rc));
     }
@@ -205,8 +207,22 @@ int cli_exit_output(int rc)
         return CLI_OK;
     if (rc == -EPIPE || rc == -EINTR)
         return CLI_INTERRUPTED; /* whoever did it knows: not a word */
+    if (rc == -EBADF)
+        return cli_fail(CLI_SYSTEM, "stdout is closed: give the answer a place to go to");
     return cli_fail(CLI_SYSTEM, "cannot write the answer: %s: free space, or write elsewhere",
                     strerror(-rc));
+}
+
+int cli_open_standard(void)
+{
+    /* In the order of their numbers, as open() gives out the lowest. The wrong way round, so that
+     * reading and writing still fail, as they do where nothing is open; stderr has nobody to tell.
+     */
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+            return -errno;
+    return 0;
 }
 
 /* ---- signals --------------------------------------------------------------------------------- */

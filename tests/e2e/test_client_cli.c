@@ -5,6 +5,7 @@
 #include <check.h>
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,6 +363,53 @@ START_TEST(bad_input_gets_one_line_and_its_code)
 }
 END_TEST
 
+/* Runs a command line of the shell, with $HEARTH set to the program. Returns its exit code. */
+static int shell(const char *line)
+{
+    char command[512], program[PATH_MAX];
+    ck_assert_ptr_nonnull(realpath(harness_program("hearth"), program));
+    setenv("HEARTH", program, 1);
+    setenv("HEARTH_SOCKET", d.socket, 1);
+    snprintf(command, sizeof command, "cd %s && %s", d.directory, line);
+    return WEXITSTATUS(system(command));
+}
+
+/* What the shell left in a file of the daemon's directory, which goes. */
+static const char *left_in(const char *name)
+{
+    static char text[512];
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", d.directory, name);
+    FILE *f = fopen(path, "r");
+    ck_assert_ptr_nonnull(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    unlink(path);
+    return text;
+}
+
+START_TEST(closed_descriptors_are_told_and_nothing_goes_elsewhere)
+{
+    ck_assert_int_eq(shell("$HEARTH run Once 2>err >&-"), 71);
+    ck_assert_str_eq(left_in("err"),
+                     "hearth: stdout is closed: give the answer a place to go to\n");
+    ck_assert_int_eq(shell("$HEARTH status 2>err >&-"), 71);
+    ck_assert_str_eq(left_in("err"),
+                     "hearth: stdout is closed: give the answer a place to go to\n");
+    ck_assert_int_eq(shell("$HEARTH run 2>err <&-"), 66);
+    ck_assert_str_eq(left_in("err"), "hearth: stdin is closed: give it a file or a pipe to read\n");
+    ck_assert_int_eq(shell("$HEARTH run --max-tokens 4 Once 2>err >out <&-"), 0);
+    ck_assert_str_eq(left_in("err"), "");
+    ck_assert_uint_gt(strlen(left_in("out")), 3);
+    ck_assert_int_eq(shell("$HEARTH run --max-tokens 4 Once 2>&- >out <&-"), 0);
+    ck_assert_uint_gt(strlen(left_in("out")), 3);
+    ck_assert_int_eq(shell("$HEARTH run --tokens 99999999 2>&- >out"), 65);
+    ck_assert_str_eq(left_in("out"), "");
+    ck_assert_int_eq(shell("$HEARTH run Once 2>&- >&- <&-"), 71);
+    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
+}
+END_TEST
+
 START_TEST(a_prompt_beyond_the_context_is_refused)
 {
     char *ids = malloc(2 * 30001 + 1);
@@ -519,6 +567,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, tokenizing_by_daemon_and_by_file_agree_and_come_back);
     tcase_add_test(t, status_is_json_and_a_table_of_the_same);
     tcase_add_test(t, bad_input_gets_one_line_and_its_code);
+    tcase_add_test(t, closed_descriptors_are_told_and_nothing_goes_elsewhere);
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);
     tcase_add_loop_test(t, ctrl_c_ends_the_answer_and_frees_the_slot, 0, 2);
