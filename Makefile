@@ -23,7 +23,8 @@ SAN     ?=
 WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 # Canonical numerics: no contraction the code did not write (kernels/NUMERICS.md).
 CFLAGS  ?= -O2 -g
-CPPFLAGS += -I. -D_GNU_SOURCE -DHEARTH_VERSION='"$(VERSION)"'
+# FAULTS=1: the daemon takes --fault (daemon/fault.h).
+CPPFLAGS += $(if $(FAULTS),-DHEARTH_FAULTS) -I. -D_GNU_SOURCE -DHEARTH_VERSION='"$(VERSION)"'
 ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(CFLAGS) \
             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
             $(if $(findstring thread,$(SAN)),-Wno-tsan)
@@ -123,6 +124,13 @@ asan: deps-check
 tsan: deps-check
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' tests
 	@BUILD=build/tsan TSAN_OPTIONS='halt_on_error=1 second_deadlock_stack=1' tests/run.sh
+
+# The determinism suite at length, on a build with fault injection: N rounds (see the file).
+DETERMINISM_ROUNDS ?= 16
+.PHONY: determinism
+determinism: deps-check
+	@$(MAKE) --no-print-directory BUILD=build/faults FAULTS=1 all build/faults/tests/e2e/test_determinism
+	@BUILD=build/faults HEARTH_DETERMINISM=$(DETERMINISM_ROUNDS) build/faults/tests/e2e/test_determinism
 
 .PHONY: bench
 bench: deps-check

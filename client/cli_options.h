@@ -73,7 +73,7 @@ enum cli_kind {
       "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
-    O("proposer", "auto|none", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,                      \
+    O("proposer", "auto|none|lookup|client", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,        \
       "who drafts tokens; changes only the speed (auto)")                                          \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \

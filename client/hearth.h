@@ -168,9 +168,14 @@ struct hearth_request {
     const char *const *stops; /* [n_stops], at most 64, each 1 to 256 bytes and a 0 */
     uint32_t n_stops;
 
-    const char *proposer; /* who drafts tokens: "auto" (default, also NULL) or "none"; never changes
-                             the answer, only its speed */
-    uint64_t cookie;      /* comes back in every event of this request */
+    /* Who drafts tokens: "auto" (default, also NULL), "none", "lookup" (what followed the same
+     * tokens earlier in the sequence) or "client" (the guess below). Never changes the answer, only
+     * its speed. */
+    const char *proposer;
+    uint64_t cookie; /* comes back in every event of this request */
+
+    uint32_t n_guess;      /* tokens that may follow the prompt: the last completion, the file's */
+    const uint32_t *guess; /* next lines. Used by "auto" and "client"; it may be wrong anywhere */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof *request. */

@@ -27,6 +27,21 @@ static int read_request(struct hearth *h, const struct hearth_request *from,
     return 0;
 }
 
+/* The wire's number of a proposer's name; PROPOSER_COUNT: there is none. */
+static uint32_t find_proposer(const char *name)
+{
+    static const char *const names[PROPOSER_COUNT] = {[PROPOSER_AUTO] = "auto",
+                                                      [PROPOSER_NONE] = "none",
+                                                      [PROPOSER_LOOKUP] = "lookup",
+                                                      [PROPOSER_CLIENT] = "client"};
+    uint32_t i = 0;
+    if (!name)
+        return PROPOSER_AUTO;
+    while (i < PROPOSER_COUNT && strcmp(names[i], name) != 0)
+        i++;
+    return i;
+}
+
 static int check_request(struct hearth *h, const struct hearth_request *r)
 {
     if (!r->max_tokens)
@@ -41,8 +56,9 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
         return handle_fail(h, -EINVAL,
                            "penalty_last_n %d: give -1 for all, 0 for none, or a number",
                            r->penalty_last_n);
-    if (r->proposer && strcmp(r->proposer, "auto") != 0 && strcmp(r->proposer, "none") != 0)
-        return handle_fail(h, -EINVAL, "proposer '%s' is unknown: give auto or none", r->proposer);
+    if (find_proposer(r->proposer) == PROPOSER_COUNT)
+        return handle_fail(
+            h, -EINVAL, "proposer '%s' is unknown: give auto, none, lookup or client", r->proposer);
     if (r->n_stops > PARAMS_STOP_TEXTS_MAX)
         return handle_fail(h, -EINVAL, "%u stop texts: give at most %u", r->n_stops,
                            PARAMS_STOP_TEXTS_MAX);
@@ -121,6 +137,8 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
         lists->stop_lengths[i] = bytes;
         ret->stop_text_bytes += bytes;
     }
+    ret->n_guess = r->n_guess;
+    ret->guess = r->guess;
     ret->n_stop_texts = r->n_stops;
     ret->stop_text_lengths = lists->stop_lengths;
     ret->stop_texts = lists->stop_texts;
@@ -273,6 +291,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
         .max_tokens = r->max_tokens,
         .flags = r->deterministic ? 0 : SUBMIT_FAST,
         .params_bytes = (uint32_t)used,
+        .proposer = find_proposer(r->proposer),
         .cookie = r->cookie,
     };
     ring_push(&h->submit, &cell);

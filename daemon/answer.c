@@ -59,18 +59,24 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
-/* Parameters as they came, then lengths, then the prompt: what the answer is a function of, besides
- * the model. */
-static void answer_hash_request(const struct slot *slot, uint8_t ret[16])
+/* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
+ * besides the model. */
+static void answer_hash_request(const struct engine *engine, const struct slot *slot,
+                                uint8_t ret[16])
 {
     const struct request *request = slot->request;
+    struct params params = request->params;
     uint8_t parts[2][16];
+    char err[1];
     struct {
         uint8_t block[16], prompt[16];
         uint32_t prompt_length, limit;
     } whole = {.prompt_length = request->prompt_length, .limit = request->limit};
 
-    hash128(request->block, request->block_bytes, parts[0]);
+    params.n_guess = 0; /* a guess changes no answer */
+    int bytes =
+        params_encode(&params, engine->block, engine->options.params_bytes, err, sizeof(err));
+    hash128(engine->block, bytes > 0 ? (size_t)bytes : 0, parts[0]);
     hash128(slot->tokens, (size_t)request->prompt_length * sizeof(uint32_t), parts[1]);
     memcpy(whole.block, parts[0], sizeof(parts[0]));
     memcpy(whole.prompt, parts[1], sizeof(parts[1]));
@@ -111,7 +117,7 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
     snprintf(done->text, sizeof(done->text), "%s", text);
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
         return; /* nothing to vouch for, and a prompt may be long */
-    answer_hash_request(slot, done->request_hash);
+    answer_hash_request(engine, slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
             done->output_hash);
 }

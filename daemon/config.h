@@ -14,10 +14,21 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef HEARTH_FAULTS
+#define HEARTHD_FAULT_OPTION(TEXT)                                                                 \
+    TEXT(fault, "fault", "NAME=RATE,...", "inject faults (fault.h; this is a test build)")
+#else
+#define HEARTHD_FAULT_OPTION(TEXT)
+#endif
+
 /* TEXT(field, name, metavar, help)
+ *
  * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G (powers of
- * 1024) CHOICE(field, name, default, "a|b|c", help): the field is the index FLAG(field, name,
- * help): present or not; in a file, `name = yes` */
+ * 1024)
+ *
+ * CHOICE(field, name, default, "a|b|c", help): the field is the index
+ *
+ * FLAG(field, name, help): present or not; in a file, `name = yes` */
 #define HEARTHD_OPTIONS(TEXT, NUMBER, CHOICE, FLAG)                                                \
     TEXT(model, "model", "FILE", "the GGUF model to serve (needed)")                               \
     TEXT(socket, "socket", "PATH",                                                                 \
@@ -41,6 +52,7 @@
     CHOICE(isa, "isa", 0, "auto|ref|avx2|avx512", "CPU kernels (same answers, other speed)")       \
     CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, as a safety net")      \
     CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "how much to say on stderr")     \
+    HEARTHD_FAULT_OPTION(TEXT)                                                                     \
     FLAG(check, "check", "load the model, say what it is, and exit")                               \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")

@@ -6,6 +6,7 @@
 #include "daemon/config.h"
 #include "daemon/control.h"
 #include "daemon/engine.h"
+#include "daemon/fault.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
@@ -264,6 +265,10 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
         rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)
         rc = open_shared(daemon, err, err_bytes);
+#ifdef HEARTH_FAULTS
+    if (rc == 0 && daemon->config.fault)
+        rc = fault_parse(daemon->config.fault, err, err_bytes);
+#endif
     if (rc == 0)
         rc = open_engine(daemon, err, err_bytes);
     if (rc == 0)

@@ -5,10 +5,12 @@
  */
 #include "daemon/engine_impl.h"
 
+#include "daemon/fault.h"
 #include "kernels/kv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static bool pass_void(const struct slot *slot)
 {
@@ -85,8 +87,11 @@ static void pass_draft(struct engine *engine, struct slot *slot, uint32_t room)
     most = window_choose(&proposer->window, &engine->cost, engine->n_active - engine->n_paused,
                          most, proposer->kind != PROPOSER_AUTO);
     uint32_t n = most ? proposer_draft(proposer, slot->tokens, spec->accepted, most, drafts) : 0;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        if (fault_hits(FAULT_DRAFT_MISMATCH))
+            drafts[i] = (drafts[i] + 1) % engine->n_vocab;
         spec_draft(spec, slot->tokens, drafts[i]);
+    }
     slot->request->drafted += n;
 }
 
@@ -142,16 +147,26 @@ static int pass_precedes(const void *a, const void *b)
     return x->serial < y->serial ? -1 : x->serial > y->serial;
 }
 
+/* Takes somebody's pages for `slot`. False: there is nobody. */
+static bool pass_evict(struct engine *engine, struct slot *slot)
+{
+    struct slot *victim = slot_victim(engine->slots, engine->options.n_slots, slot);
+
+    if (!victim)
+        return false;
+    counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
+    slot_evict(victim, &engine->pool);
+    return true;
+}
+
 /* Pages for the slot's rows, taken from others where the pool is empty. */
 static bool pass_pages(struct engine *engine, struct slot *slot, uint32_t n_positions)
 {
-    while (!slot_reserve(slot, &engine->pool, n_positions)) {
-        struct slot *victim = slot_victim(engine->slots, engine->options.n_slots, slot);
-        if (!victim)
+    if (fault_hits(FAULT_REFUSE_PAGES))
+        pass_evict(engine, slot);
+    while (!slot_reserve(slot, &engine->pool, n_positions))
+        if (!pass_evict(engine, slot))
             return false;
-        counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
-        slot_evict(victim, &engine->pool);
-    }
     return true;
 }
 
@@ -274,12 +289,15 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
         request->first_pick_ns = engine->now_ns;
     for (uint32_t i = 0; i < n_picks && agreed && !reason; i++) {
         uint32_t drafted = slot->spec.drafted;
-        agreed = spec_accept(&slot->spec, slot->tokens, results[i].pick.token);
+        uint32_t pick = results[i].pick.token;
+        if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
+            pick = slot->tokens[slot->spec.accepted];
+        agreed = spec_accept(&slot->spec, slot->tokens, pick);
         request->accepted_drafts += agreed;
         held += agreed;
         request->rollbacks += !agreed && drafted > 0;
         picks[n++] = &results[i].pick;
-        reason = pass_token_ends(engine, slot, results[i].pick.token);
+        reason = pass_token_ends(engine, slot, pick);
         if (reason == DONE_EOS) /* it is no token of the answer, so no accepted draft either */
             request->accepted_drafts -= agreed;
     }
@@ -400,6 +418,8 @@ uint32_t pass_step(struct engine *engine)
     n_rows = pass_plan(engine, &n_sequences);
     if (n_rows == 0)
         return 0;
+    if (fault_hits(FAULT_DELAY_PASS))
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     engine->pass_start_ns = engine->options.now_ns();
     int rc = pass_run(engine, n_rows, n_sequences);
     engine->now_ns = engine->options.now_ns();
