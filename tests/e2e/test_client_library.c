@@ -208,6 +208,84 @@ START_TEST(a_slow_reader_loses_nothing)
 }
 END_TEST
 
+START_TEST(a_slot_that_is_not_read_holds_up_no_other)
+{
+    h = harness_connect(&d, 2, NULL);
+    struct hearth_request r = request("Once upon a time", 20000);
+    submit(0, &r);
+    usleep(300000); /* its ring is full by now, and stays so */
+    for (int i = 0; i < 100; i++)
+        submit(0, &r);
+    r.max_tokens = 5;
+    submit(1, &r);
+    ck_assert_uint_eq(finish(1)->output_tokens, 5);
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+    ck_assert_uint_eq(finish(0)->reason, HEARTH_CANCELLED);
+}
+END_TEST
+
+/* More requests in one turn of the loop than the submit ring holds. */
+START_TEST(an_event_loop_may_submit_more_than_fits)
+{
+    struct hearth_options o;
+    char err[256];
+    const struct hearth_event *e;
+    hearth_options_init(&o, sizeof o);
+    o.flags = HEARTH_POLLABLE;
+    o.slots = 4;
+    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof err) == 0, "%s", err);
+    struct pollfd p = {.fd = hearth_fd(h), .events = POLLIN};
+    ck_assert_int_eq(hearth_next(h, HEARTH_ANY_SLOT, &e, 0), 0);
+    for (uint32_t i = 0; i < 1500; i++) {
+        struct hearth_request r = request("Once upon a time", 20);
+        r.cookie = i;
+        submit(i % 4, &r);
+    }
+    for (int left = 4; left;) {
+        int rc = hearth_next(h, HEARTH_ANY_SLOT, &e, 0);
+        ck_assert_int_ge(rc, 0);
+        if (!rc)
+            ck_assert_int_eq(poll(&p, 1, PATIENCE_MS), 1);
+        else if (e->kind == HEARTH_DONE) {
+            left--;
+            ck_assert_uint_ge(e->cookie, 1496);
+            ck_assert_uint_eq(e->result->output_tokens, 20);
+        }
+    }
+}
+END_TEST
+
+START_TEST(two_handles_of_a_process_know_nothing_of_each_other)
+{
+    h = harness_connect(&d, 1, NULL);
+    struct hearth *other = harness_connect(&d, 2, NULL);
+    const struct hearth_event *e;
+    struct hearth_request r = request("Once upon a time", 40);
+    submit(0, &r);
+    ck_assert_int_eq(hearth_submit(other, 1, &r), 0);
+    struct hearth *const handles[] = {h, other};
+    char text[2][1024] = {"", ""};
+    int ended[2] = {0, 0};
+    for (int i = 0; !ended[0] || !ended[1]; i ^= 1) { /* in turn, as one thread does */
+        int rc = ended[i] ? 0 : hearth_next(handles[i], HEARTH_ANY_SLOT, &e, 20);
+        ck_assert_int_ge(rc, 0);
+        if (!rc)
+            continue;
+        strcat(text[i], e->text);
+        ended[i] = e->kind == HEARTH_DONE;
+    }
+    ck_assert_str_eq(text[0], text[1]);
+    /* One closed in the middle of its answer: the other goes on. */
+    submit(0, &r);
+    r.max_tokens = 20000;
+    ck_assert_int_eq(hearth_submit(other, 0, &r), 0);
+    ck_assert_int_eq(hearth_next(other, 0, &e, PATIENCE_MS), 1);
+    hearth_close(other);
+    ck_assert_uint_eq(finish(0)->output_tokens, 40);
+    ck_assert_int_eq(harness_wait_counter(&d, "clients", 1), 1);
+}
+END_TEST
+
 START_TEST(progress_of_a_long_prompt_is_told)
 {
     enum { PROMPT = 25000 };
@@ -259,6 +337,9 @@ int main(void)
     tcase_add_test(t, the_newest_request_wins);
     tcase_add_test(t, a_cancelled_request_ends_soon);
     tcase_add_test(t, a_slow_reader_loses_nothing);
+    tcase_add_test(t, a_slot_that_is_not_read_holds_up_no_other);
+    tcase_add_test(t, an_event_loop_may_submit_more_than_fits);
+    tcase_add_test(t, two_handles_of_a_process_know_nothing_of_each_other);
     tcase_add_test(t, progress_of_a_long_prompt_is_told);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
