@@ -74,7 +74,7 @@ enum cli_kind {
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
     O("proposer", "auto|none|lookup|client", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,        \
-      "who drafts tokens; changes only the speed (auto)")                                          \
+      "who drafts tokens; only a matter of speed")                                          \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \
