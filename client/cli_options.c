@@ -100,7 +100,7 @@ int cli_ids_parse(struct cli_ids *ids, const char *text, size_t bytes, const cha
     }
 }
 
-static int parse_bias(struct cli_biases *b, const char *text)
+static int parse_bias(const struct row *r, struct cli_biases *b, const char *text)
 {
     char *end;
     errno = 0;
@@ -109,7 +109,8 @@ static int parse_bias(struct cli_biases *b, const char *text)
         return -EINVAL;
     const char *number = end + 1;
     double value = strtod(number, &end);
-    if (end == number || *end || isnan(value) || (isinf(value) && value > 0))
+    int in_range = (isinf(value) && value < 0) || (value >= r->least && value <= r->most);
+    if (end == number || *end || !in_range)
         return -EINVAL;
     void *items = b->items;
     int rc = grow(&items, b->n, sizeof *b->items);
@@ -188,14 +189,18 @@ static int parse_value(const struct row *r, void *field, const char *text)
         *(const char **)field = text;
         return *text ? 0 : -EINVAL;
     case CLI_TEXTS:
-        return *text ? texts_add(field, text) : -EINVAL;
+        value = (double)strlen(text);
+        if (value < r->least || value > r->most ||
+            ((const struct cli_texts *)field)->n == CLI_TEXTS_MAX)
+            return -EINVAL;
+        return texts_add(field, text);
     case CLI_IDS:
         ((struct cli_ids *)field)->given = 1;
         if (strcmp(text, "-") == 0)
             return 0;
         return *text ? cli_ids_parse(field, text, strlen(text), &bad) : -EINVAL;
     case CLI_BIAS:
-        return parse_bias(field, text);
+        return parse_bias(r, field, text);
     }
     return -EINVAL;
 }
@@ -214,6 +219,14 @@ static int tell_bad_value(const struct row *r, const char *text, char *err, size
         break;
     case CLI_U64:
         snprintf(err, err_bytes, "--%s %s: give a whole number from 0 to 2^64 - 1", r->name, text);
+        break;
+    case CLI_TEXTS:
+        snprintf(err, err_bytes, "--%s '%.40s': give %.0f to %.0f bytes, and %d of them at most",
+                 r->name, text, r->least, r->most, CLI_TEXTS_MAX);
+        break;
+    case CLI_BIAS:
+        snprintf(err, err_bytes, "--%s '%s': give %s, the value from %.0f to %.0f, or -inf",
+                 r->name, text, r->argument, r->least, r->most);
         break;
     default:
         snprintf(err, err_bytes, "--%s '%s': give %s", r->name, text, r->argument);

@@ -30,10 +30,12 @@ enum cli_kind {
     CLI_CHOICE, /* uint32_t: index in the list that stands as the argument's name, "a|b|c" */
     CLI_WORD,   /* const char *: one of such a list */
     CLI_TEXT,   /* const char * */
-    CLI_TEXTS,  /* struct cli_texts, may be repeated */
+    CLI_TEXTS,  /* struct cli_texts of [least, most] bytes, may be repeated CLI_TEXTS_MAX times */
     CLI_IDS,    /* struct cli_ids, ID,ID,..., may be repeated */
-    CLI_BIAS    /* struct cli_biases, ID=VALUE, may be repeated */
+    CLI_BIAS    /* struct cli_biases, ID=VALUE in [least, most] or -inf, may be repeated */
 };
+
+enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
 
 /* O(name, argument, commands, kind, field, least, most, help) */
 #define CLI_OPTIONS(O)                                                                             \
@@ -60,11 +62,11 @@ enum cli_kind {
       "subtract F from each recent token (0)")                                                     \
     O("penalty-last-n", "N", CLI_CMD_RUN, CLI_I32, request.penalty_last_n, -1, 1 << 30,            \
       "how many tokens are recent; -1 all, 0 none (64)")                                           \
-    O("logit-bias", "ID=V", CLI_CMD_RUN, CLI_BIAS, bias, 0, 0,                                     \
+    O("logit-bias", "ID=V", CLI_CMD_RUN, CLI_BIAS, bias, -10000, 10000,                            \
       "add V to a logit, -inf forbids; repeatable")                                                \
     O("seed", "S", CLI_CMD_RUN, CLI_U64, request.seed, 0, 0,                                       \
       "chooses among answers, temperature above 0 (0)")                                            \
-    O("stop", "TEXT", CLI_CMD_RUN, CLI_TEXTS, stops, 0, 0, "end before TEXT; repeatable")          \
+    O("stop", "TEXT", CLI_CMD_RUN, CLI_TEXTS, stops, 1, 256, "end before TEXT; repeatable")        \
     O("stop-token", "ID", CLI_CMD_RUN, CLI_IDS, stop_tokens, 0, 0,                                 \
       "end at this token; repeatable")                                                             \
     O("logprobs", "N", CLI_CMD_RUN, CLI_I32, request.logprobs, 0, 20,                              \
@@ -74,7 +76,7 @@ enum cli_kind {
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
     O("proposer", "auto|none|lookup|client", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,        \
-      "who drafts tokens; only a matter of speed")                                          \
+      "who drafts tokens; only a matter of speed")                                                 \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \

@@ -169,12 +169,14 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
 {
     struct hello hello;
     uint32_t flags = o->flags & HEARTH_POLLABLE ? HELLO_NOTIFY : 0;
+    if (o->slots > LIMIT_SLOTS_MAX) {
+        snprintf(err, err_bytes, "%u slots: ask for at most %u", o->slots, LIMIT_SLOTS_MAX);
+        return -EINVAL;
+    }
     if (hello_prep_hello(&hello, o->slots, flags, o->slot_name)) {
         snprintf(err, err_bytes,
-                 "slot name '%s', %u slots: give a name of 1 to %u printable ASCII characters "
-                 "without blanks, "
-                 "and at most %u slots",
-                 o->slot_name ? o->slot_name : "", o->slots, HELLO_NAME_BYTES - 1, LIMIT_SLOTS_MAX);
+                 "slot name '%s': give 1 to %u printable ASCII characters without blanks",
+                 o->slot_name, HELLO_NAME_BYTES - 1);
         return -EINVAL;
     }
     int rc = hello_send(h->socket_fd, &hello, sizeof hello, NULL, 0);

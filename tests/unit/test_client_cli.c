@@ -103,6 +103,7 @@ START_TEST(options_that_repeat_add_up)
 }
 END_TEST
 
+#define TEN "1234567890"
 static char *const bad_words[][3] = {
     {"--max-tokens", "0"},
     {"--max-tokens", "1.5"},
@@ -131,6 +132,8 @@ static char *const bad_words[][3] = {
     {"--proposer", "auto|none"},
     {"--proposer", ""},
     {"--stop", ""},
+    {"--stop", TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+                   TEN TEN TEN TEN "1234567"},
     {"--tokens", "1,,2"},
     {"--tokens", "1,"},
     {"--tokens", "-1"},
@@ -140,6 +143,8 @@ static char *const bad_words[][3] = {
     {"--logit-bias", "7"},
     {"--logit-bias", "7=nan"},
     {"--logit-bias", "7=inf"},
+    {"--logit-bias", "7=10001"},
+    {"--logit-bias", "7=-1e5"},
     {"--logit-bias", "=1"},
     {"--logit-bias", "7=1x"},
     {"--logit-bias", "-7=1"},
@@ -160,6 +165,22 @@ START_TEST(a_value_that_makes_no_sense_is_refused_with_its_name)
     ck_assert_msg(strncmp(err, bad_words[_i][0], name) == 0 ||
                       strncmp(err, "unknown option ", 15) == 0,
                   "error for %s: '%s'", bad_words[_i][0], err);
+}
+END_TEST
+
+START_TEST(as_many_stops_as_a_request_takes)
+{
+    char *words[4 + 2 * CLI_TEXTS_MAX] = {0};
+    for (int i = 0; i < CLI_TEXTS_MAX; i++) {
+        words[2 * i] = "--stop";
+        words[2 * i + 1] = "x";
+    }
+    ck_assert_int_eq(parse(words), 0);
+    cli_options_fini(&o);
+    words[2 * CLI_TEXTS_MAX] = "--stop";
+    words[2 * CLI_TEXTS_MAX + 1] = "y";
+    ck_assert_int_eq(parse(words), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err, "64 of them at most"));
 }
 END_TEST
 
@@ -497,6 +518,7 @@ int main(void)
     tcase_add_test(t, options_that_repeat_add_up);
     tcase_add_loop_test(t, a_value_that_makes_no_sense_is_refused_with_its_name, 0,
                         (int)(sizeof bad_words / sizeof bad_words[0]));
+    tcase_add_test(t, as_many_stops_as_a_request_takes);
     tcase_add_test(t, a_double_dash_ends_the_options);
     tcase_add_test(t, a_command_takes_only_its_own_options);
     tcase_add_test(t, help_names_every_option_once_and_fits_a_terminal);

@@ -197,7 +197,12 @@ START_TEST(a_name_and_slots_reach_the_daemon)
     o.slot_name = "with blank";
     struct hearth *other;
     ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof err), -EINVAL);
-    ck_assert_ptr_nonnull(strstr(err, "with blank"));
+    ck_assert_str_eq(err, "slot name 'with blank': give 1 to 63 printable ASCII characters without "
+                          "blanks");
+    o.slots = 257;
+    o.slot_name = NULL;
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof err), -EINVAL);
+    ck_assert_str_eq(err, "257 slots: ask for at most 256");
 }
 END_TEST
 
