@@ -78,11 +78,13 @@ static void make_request(uint32_t kind, uint32_t *state, uint32_t *tokens, struc
     /* What may not matter. */
     r->proposer = proposers[next_random(state) % 4];
     r->priority = next_random(state) % 4 ? HEARTH_INTERACTIVE : HEARTH_BATCH;
-    /* A guess that is right, or somebody else's. */
-    const struct outcome *other = &shared->want[(kind + (next_random(state) % 3 == 0)) % KINDS];
-    if (other->n > 0 && next_random(state) % 2) {
-        r->guess = other->guess;
-        r->n_guess = other->n < GUESSES ? other->n : GUESSES;
+    if (shared->want[kind].n > 0 && next_random(state) % 2) {
+        static uint32_t guess[GUESSES];
+        r->n_guess = shared->want[kind].n < GUESSES ? shared->want[kind].n : GUESSES;
+        memcpy(guess, shared->want[kind].guess, sizeof(guess));
+        if (next_random(state) % 2) /* wrong in one place */
+            guess[next_random(state) % r->n_guess] = next_random(state) % n_vocab;
+        r->guess = guess;
     }
 }
 
@@ -134,7 +136,7 @@ static bool ask(struct hearth *h, uint32_t kind, uint32_t *state, struct outcome
 /* A client: random requests on a cold, a warm or a named slot; now and then one is given up. */
 static void client_process(uint32_t seed, uint32_t requests)
 {
-    uint32_t state = seed;
+    uint32_t state = (seed ^ seed >> 7) * 2654435761u; /* neighbouring seeds are no neighbours */
     struct hearth *h = NULL;
     char err[256], name[16];
 
