@@ -492,6 +492,20 @@ START_TEST(a_signal_before_the_handshake_is_not_forgotten)
 }
 END_TEST
 
+START_TEST(an_error_is_one_line_whatever_it_repeats)
+{
+    int fds[2], old = dup(STDERR_FILENO);
+    ck_assert_int_eq(pipe(fds), 0);
+    dup2(fds[1], STDERR_FILENO);
+    int code = cli_fail(CLI_USAGE, "unknown '%s'", "a\nb\x1b[2J\x7f \xc3\xa9");
+    dup2(old, STDERR_FILENO);
+    close(fds[1]);
+    ck_assert_int_eq(code, 64);
+    ck_assert_int_eq(cli_read_all(fds[0], &out), 0);
+    ck_assert_str_eq(printed(), "hearth: unknown 'a?b?[2J? \xc3\xa9'\n");
+}
+END_TEST
+
 START_TEST(codes_follow_sysexits)
 {
     ck_assert_int_eq(cli_exit_connect(-ENOENT), 69);
@@ -537,6 +551,7 @@ int main(void)
     tcase_add_test(t, a_signal_ends_a_read);
     tcase_add_loop_test(t, a_signal_ends_a_handshake, 0, 4);
     tcase_add_test(t, a_signal_before_the_handshake_is_not_forgotten);
+    tcase_add_test(t, an_error_is_one_line_whatever_it_repeats);
     tcase_add_test(t, codes_follow_sysexits);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
