@@ -158,6 +158,8 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
         stopped = pass_stops(engine, request, slot->tokens[i]);
     if (stopped)
         return DONE_STOP;
+    if (request->prewarm)
+        return 0;
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
@@ -195,6 +197,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->length = cell->length;
     request->limit = limit;
     request->batch = cell->priority == PRIORITY_BATCH;
+    request->prewarm = cell->max_tokens == 0;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->submitted_ns = engine->now_ns;

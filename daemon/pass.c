@@ -346,7 +346,9 @@ static void pass_take(struct engine *engine, struct slot *slot, const struct row
         return;
     }
     spec_prefilled(&slot->spec, before);
-    if (take == rows)
+    if (take == rows && request->prewarm) /* the last row's pick is not wanted */
+        answer_end(engine, slot, DONE_LENGTH, 0, "");
+    else if (take == rows)
         pass_accept(engine, slot, results + before, window);
     if (slot->active)
         answer_progress(slot, take == rows ? DOWN_DECODE : DOWN_PREFILL);

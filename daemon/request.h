@@ -21,6 +21,7 @@ struct request {
     uint32_t length;        /* tokens that came with the request, >= prompt_length when resumed */
     uint32_t limit;         /* the sequence ends at this length: max_tokens and the context */
     bool batch;
+    bool prewarm; /* max_tokens is 0: compute the prompt, and that is all */
 
     uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
     uint32_t block_bytes; /* used */

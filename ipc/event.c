@@ -41,8 +41,6 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
     if (c->prompt_length == 0 || c->prompt_length > c->length)
         return ipc_fail(err, err_bytes, -EINVAL, "prompt length %u is outside 1..%u",
                         c->prompt_length, c->length);
-    if (c->max_tokens == 0)
-        return ipc_fail(err, err_bytes, -EINVAL, "max_tokens is 0: it must be at least 1");
     if (c->params_bytes > limits->params_bytes)
         return ipc_fail(err, err_bytes, -E2BIG,
                         "%u bytes of parameters do not fit %u: fewer biases, stops or guesses",

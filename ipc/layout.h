@@ -154,12 +154,12 @@ struct submit_cell {
     uint32_t keep;          /* P: arena [0, P) is unchanged since this slot's previous cell */
     uint32_t length;        /* N: tokens [0, N) are the complete sequence */
     uint32_t prompt_length; /* of the original request, <= N; the rest is answer already */
-    uint32_t max_tokens;    /* of the answer, those already in the arena included; >= 1 */
-    uint32_t flags;         /* enum submit_flag */
-    uint32_t params_bytes;  /* bytes used in the slot's parameter block */
-    uint32_t proposer;      /* enum submit_proposer */
-    uint64_t cookie;        /* the client's own; comes back in EVENT_NOP */
-    uint64_t zeroes[2];     /* must be 0 */
+    uint32_t max_tokens;   /* of the answer, those already in the arena included; 0: only prefill */
+    uint32_t flags;        /* enum submit_flag */
+    uint32_t params_bytes; /* bytes used in the slot's parameter block */
+    uint32_t proposer;     /* enum submit_proposer */
+    uint64_t cookie;       /* the client's own; comes back in EVENT_NOP */
+    uint64_t zeroes[2];    /* must be 0 */
 };
 
 /* ---- event cells ----------------------------------------------------------------------------- */

@@ -241,6 +241,23 @@ START_TEST(the_same_prompt_again_computes_one_row)
 }
 END_TEST
 
+/* Pre-warming: the prompt is computed, nothing is said, and the next request finds it warm. */
+START_TEST(a_request_for_no_tokens_warms_the_slot)
+{
+    struct rig_request warm = {.tokens = prompt, .n = 150, .max_tokens = 0};
+    struct rig_request request = {.tokens = prompt, .n = 150, .max_tokens = 7};
+    const struct rig_answer *answer = rig_ask(&rig, &a, 0, &warm);
+
+    ck_assert_uint_eq(answer->n, 0);
+    ck_assert_uint_eq(answer->reason, DONE_LENGTH);
+    ck_assert_uint_eq(answer->done.output, 0);
+    ck_assert_uint_ge(answer->done.passes, 3);
+    answer = rig_ask(&rig, &a, 0, &request);
+    ck_assert(rig_same(&rig, &request, answer));
+    ck_assert_uint_eq(answer->done.cached, 149);
+}
+END_TEST
+
 START_TEST(a_changed_token_is_where_the_prefix_breaks)
 {
     struct rig_request request = {.tokens = prompt, .n = 200, .max_tokens = 1};
@@ -550,6 +567,7 @@ int main(void)
     tcase_add_test(t, batch_goes_on_beside_interactive);
     tcase_add_test(t, appending_computes_only_the_new_tokens);
     tcase_add_test(t, the_same_prompt_again_computes_one_row);
+    tcase_add_test(t, a_request_for_no_tokens_warms_the_slot);
     tcase_add_test(t, a_changed_token_is_where_the_prefix_breaks);
     tcase_add_test(t, an_answer_taken_into_the_prompt_is_warm);
     tcase_add_test(t, a_small_keep_costs_no_rows);
