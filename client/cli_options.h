@@ -42,8 +42,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
     O("file", "FILE", CLI_CMD_RUN, CLI_TEXT, file, 0, 0, "read the prompt from FILE")              \
     O("tokens", "ID,ID,...", CLI_CMD_RUN, CLI_IDS, tokens, 0, 0,                                   \
       "prompt as token ids, as given; - reads stdin")                                              \
-    O("max-tokens", "N", CLI_CMD_RUN, CLI_U32, request.max_tokens, 1, 1 << 30,                     \
-      "most tokens of the answer (256)")                                                           \
+    O("max-tokens", "N", CLI_CMD_RUN, CLI_U32, request.max_tokens, 0, 1 << 30,                     \
+      "most tokens of the answer; 0: only warm (256)")                                             \
     O("temperature", "T", CLI_CMD_RUN, CLI_F32, request.temperature, 0, 100,                       \
       "0: always the most likely token (0)")                                                       \
     O("top-k", "K", CLI_CMD_RUN, CLI_U32, request.top_k, 0, 1 << 30,                               \
@@ -77,6 +77,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "batch lets others go first (interactive)")                                                  \
     O("proposer", "auto|none|lookup|client", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,        \
       "who drafts tokens; only a matter of speed")                                                 \
+    O("guess", "TEXT", CLI_CMD_RUN, CLI_TEXT, guess, 0, 0,                                         \
+      "what the answer may be: drafts for the proposer")                                           \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \
@@ -108,7 +110,7 @@ struct cli_options {
     struct cli_ids tokens, stop_tokens;
     struct cli_texts stops, words; /* words: the arguments that are no options */
     struct cli_biases bias;
-    const char *file, *slot, *model, *socket;
+    const char *file, *slot, *guess, *model, *socket;
     int special, json;
     int help;
 };

@@ -188,6 +188,26 @@ static int stream(struct run *r)
     }
 }
 
+/* The guess as tokens, [*ret_n], to be freed. Returns an exit code. */
+static int read_guess(struct run *r, uint32_t **ret_guess, uint32_t *ret_n)
+{
+    const char *text = r->options->guess;
+    if (!text)
+        return CLI_OK;
+    size_t room = strlen(text) + 1; /* a token is at least a byte */
+    uint32_t *guess = malloc(room * sizeof *guess);
+    if (!guess)
+        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+    int64_t n = hearth_tokenize(r->hearth, text, room - 1, 0, guess, room);
+    if (n < 0 || (size_t)n > room) {
+        free(guess);
+        return cli_fail(CLI_BAD_INPUT, "the guess: %s", hearth_error(r->hearth));
+    }
+    *ret_guess = guess;
+    *ret_n = (uint32_t)n;
+    return CLI_OK;
+}
+
 int cli_run(const struct cli_options *o)
 {
     if (o->request.logprobs >= 0 && !o->json)
@@ -196,8 +216,11 @@ int cli_run(const struct cli_options *o)
     struct cli_buffer text = {0};
     struct run r = {.options = o, .ends_line = 1};
     int code = read_prompt(o, &ids, &text);
+    uint32_t *guess = NULL, n_guess = 0;
     if (!code)
         code = cli_connect(o, 1, &r.hearth);
+    if (!code)
+        code = read_guess(&r, &guess, &n_guess);
     if (!code) {
         struct hearth_request request = o->request;
         request.tokens = o->tokens.given ? ids.items : NULL;
@@ -210,12 +233,15 @@ int cli_run(const struct cli_options *o)
         request.n_stop_tokens = o->stop_tokens.n;
         request.stops = o->stops.items;
         request.n_stops = o->stops.n;
+        request.guess = guess;
+        request.n_guess = n_guess;
         r.is_terminal = isatty(STDOUT_FILENO);
         r.shows_progress = isatty(STDERR_FILENO);
         int rc = hearth_submit(r.hearth, 0, &request);
         code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(r.hearth)) : stream(&r);
     }
     hearth_close(r.hearth);
+    free(guess);
     cli_buffer_fini(&r.line);
     cli_buffer_fini(&text);
     if (ids.items != o->tokens.items)

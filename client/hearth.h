@@ -141,7 +141,8 @@ struct hearth_request {
     size_t text_bytes;
     uint32_t text_flags; /* enum hearth_text_flags for `text`; default HEARTH_ADD_BOS */
 
-    uint32_t max_tokens;    /* default 256; prompt + answer end at the context in any case */
+    uint32_t max_tokens;    /* default 256; prompt + answer end at the context in any case. 0: the
+                               prompt is computed, so that the next request finds it warm */
     uint32_t priority;      /* enum hearth_priority; default HEARTH_INTERACTIVE */
     uint32_t deterministic; /* default 1: the same request gives the same tokens, always */
     int32_t logprobs; /* -1 (default) none, 0 of each token, 1-20 also of that many alternatives */

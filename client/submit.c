@@ -44,8 +44,6 @@ static uint32_t find_proposer(const char *name)
 
 static int check_request(struct hearth *h, const struct hearth_request *r)
 {
-    if (!r->max_tokens)
-        return handle_fail(h, -EINVAL, "max_tokens is 0: ask for at least one token");
     if (r->priority > HEARTH_BATCH)
         return handle_fail(h, -EINVAL, "priority %u: give HEARTH_INTERACTIVE or HEARTH_BATCH",
                            r->priority);

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, STOP_MS = 10000, RUN_MS = 20000 };
+enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 10000, RUN_MS = 20000 };
 
 static uint64_t now_ms(void)
 {
@@ -182,7 +182,7 @@ int64_t harness_counter(const struct harness *d, const char *name)
 int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t value)
 {
     int64_t last = -1;
-    for (uint64_t start = now_ms(); now_ms() - start < 5000; usleep(5000)) {
+    for (uint64_t start = now_ms(); now_ms() - start < COUNTER_MS; usleep(5000)) {
         last = harness_counter(d, name);
         if (last == value)
             break;

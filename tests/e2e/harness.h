@@ -45,7 +45,7 @@ void harness_kill(struct harness *d);
 /* A counter of hearth_status(), -1 when there is none of that name. */
 int64_t harness_counter(const struct harness *d, const char *name);
 
-/* Waits up to 5 s until the counter has this value. Returns its last value. */
+/* Waits up to a minute (sanitizers are slow) until the counter has this value. Returns its last value. */
 int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t value);
 
 /* Connects with `slots` slots. */

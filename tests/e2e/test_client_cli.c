@@ -333,7 +333,7 @@ START_TEST(bad_input_gets_one_line_and_its_code)
 {
     o = HARNESS_RUN(&d, NULL, "run", "--tokens", "99999999", "--max-tokens", "1");
     assert_failed(65);
-    o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "0", "x");
+    o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "-1", "x");
     assert_failed(64);
     o = HARNESS_RUN(&d, NULL, "run", "--nope", "x");
     assert_failed(64);
