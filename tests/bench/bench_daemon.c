@@ -213,7 +213,8 @@ static void bench_echo(const char *model, int sleeps)
         .clients = 1,
         .target_p50_us = sleeps ? 0 : 0.5,
         .target_p99_us = sleeps ? 0 : 1,
-        .target_x_floor = sleeps ? 1.2 : 0,
+        .target_x_floor =
+            sleeps ? 1.2 : 0.5 / 0.30, /* the target over the floor it was set beside */
         .note = "through a real hearthd",
     };
 
@@ -271,6 +272,47 @@ static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t 
             return *event->result;
     fail(hearth_error(h));
     return (struct hearth_result){0};
+}
+
+/* Text that repeats: what drafting saves. Both sides in one run, taken in turns. */
+static void bench_repeat(const char *model)
+{
+    static const char text[] = "def get_name(self):\n    return self._name\n\n"
+                               "def get_path(self):\n    return self._path\n\n"
+                               "def get_size(self):\n    return self._size\n\n";
+    double none[REPEATS], with[REPEATS], passes = 0;
+    const struct hearth_event *event;
+    struct hearth *h;
+    char err[256];
+
+    start_daemon(model, "200", "1");
+    if (hearth_connect(socket_path, NULL, &h, err, sizeof(err)) < 0)
+        fail(err);
+    for (int i = 0; i < 2 * REPEATS; i++) {
+        struct hearth_request request;
+        hearth_request_init(&request, sizeof(request));
+        request.text = text;
+        request.text_bytes = sizeof(text) - 1;
+        request.max_tokens = 200;
+        request.proposer = i % 2 ? "auto" : "none";
+        if (hearth_submit(h, 0, &request) < 0)
+            fail(hearth_error(h));
+        while (hearth_next(h, 0, &event, 60000) > 0 && event->kind != HEARTH_DONE)
+            ;
+        double tok_s =
+            (double)(event->result->output_tokens - 1) * 1e9 / (double)event->result->decode_ns;
+        (i % 2 ? with : none)[i / 2] = tok_s;
+        passes = (double)event->result->passes;
+    }
+    const char *name = strrchr(model, '/') ? strrchr(model, '/') + 1 : model;
+    double plain = median(none, REPEATS), drafted = median(with, REPEATS);
+    printf("{\"bench\":\"speculation\",\"what\":\"auto_on_repetitive_text\",\"model\":\"%s\","
+           "\"threads\":1,"
+           "\"tokens\":200,\"passes\":%.0f,\"none_tok_s\":%.0f,\"tok_s\":%.0f,\"x_none\":%.2f}\n",
+           name, passes, plain, drafted, drafted / plain);
+    fflush(stdout);
+    hearth_close(h);
+    stop_daemon();
 }
 
 static void bench_tokens(const char *model, const char *threads)
@@ -378,6 +420,7 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         bench_tokens(argv[i], "1");
         bench_tokens(argv[i], "2");
+        bench_repeat(argv[i]);
     }
     rmdir(folder);
     return 0;
