@@ -149,8 +149,8 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     engine->n_active--;
     if (slot->paused)
         engine->n_paused--;
-    slot->paused = slot->waiting = false;
-    slot_trim(slot, &engine->pool);
+    slot->paused = slot->waiting = slot->starved = slot->follows = false;
+    slot_trim(slot, &engine->prefix);
     answer_count(engine, reason, slot->request);
     answer_progress(slot, DOWN_IDLE);
     engine->fence_due = true;

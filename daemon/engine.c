@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const uint64_t RESCAN_NS = 1000000000;
 static const uint64_t RESCAN_GRACE_NS = 2000000;
@@ -59,7 +60,7 @@ static struct slot *engine_find_slot(struct engine *engine, const struct client 
     if (free_slot)
         return free_slot;
     assert(parked); /* the control thread admits no more clients than there are slots */
-    slot_clear(parked, &engine->pool, engine->context);
+    slot_clear(parked, &engine->prefix, engine->context);
     return parked;
 }
 
@@ -101,7 +102,7 @@ static void engine_detach(struct engine *engine, struct client *client)
             answer_end(engine, slot, DONE_CANCELLED, 0, "");
         slot->client = NULL;
         if (!slot->name[0])
-            slot_clear(slot, &engine->pool, engine->context);
+            slot_clear(slot, &engine->prefix, engine->context);
     }
     if (client->bell_polled)
         loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
@@ -198,16 +199,18 @@ static void engine_gauges(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         used += engine->slots[i].client != NULL;
-        waiting += engine->slots[i].active && engine->slots[i].waiting;
+        waiting += engine->slots[i].active &&
+                   (engine->slots[i].waiting || engine->slots[i].follows);
     }
     counters_set(ctl, COUNTER_SLOTS_WAITING, waiting);
     counters_set(ctl, COUNTER_SLOTS_USED, used);
     counters_set(ctl, COUNTER_SLOTS_ACTIVE, engine->n_active);
     counters_set(ctl, COUNTER_SLOTS_PAUSED, engine->n_paused);
     counters_set(ctl, COUNTER_PAGES_TOTAL, engine->pool.total);
-    counters_set(ctl, COUNTER_PAGES_FREE, engine->pool.n_free);
+    counters_set(ctl, COUNTER_PAGES_FREE, prefix_spare(&engine->prefix));
+    counters_set(ctl, COUNTER_PAGES_CACHED, engine->prefix.n_idle);
     counters_set(ctl, COUNTER_KV_BYTES,
-                 (uint64_t)(engine->pool.total - engine->pool.n_free) *
+                 (uint64_t)(engine->pool.total - prefix_spare(&engine->prefix)) *
                      engine->options.resident->info.page_bytes);
 }
 
@@ -385,6 +388,20 @@ static int engine_alloc_slots(struct engine *engine)
     return rc;
 }
 
+/* What KV depends on besides its tokens: pages of another model or numerics are never found. */
+static int engine_alloc_prefix(struct engine *engine)
+{
+    const struct resident *resident = engine->options.resident;
+    struct {
+        uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
+        char numerics[64];
+    } seed = {0};
+
+    memcpy(seed.fingerprint, resident->fingerprint, sizeof(seed.fingerprint));
+    snprintf(seed.numerics, sizeof(seed.numerics), "%s", resident->info.numerics);
+    return prefix_init(&engine->prefix, &engine->pool, &seed, sizeof(seed));
+}
+
 static int engine_alloc(struct engine *engine)
 {
     const struct engine_options *options = &engine->options;
@@ -405,7 +422,7 @@ static int engine_alloc(struct engine *engine)
     if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
         !engine->order || !engine->sequences || !engine->rows || !engine->results ||
         !engine->picks || !engine->arena || !engine->block ||
-        pages_init(&engine->pool, limits->pages) < 0)
+        pages_init(&engine->pool, limits->pages) < 0 || engine_alloc_prefix(engine) < 0)
         return -ENOMEM;
     return engine_alloc_slots(engine);
 }
@@ -441,6 +458,7 @@ void engine_close(struct engine *engine)
             request_fini(engine->slots[i].request);
         slot_fini(&engine->slots[i], engine->context);
     }
+    prefix_fini(&engine->prefix);
     pages_fini(&engine->pool);
     loop_close(engine->loop);
     free(engine->slots);

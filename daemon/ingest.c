@@ -208,13 +208,14 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
 
     spec_begin(&slot->spec, cell->length,
                common < slot->spec.canonical ? common : slot->spec.canonical);
-    request->cached = slot->spec.canonical;
     proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
                    request->params.guess, request->params.n_guess);
-    slot_trim(slot, &engine->pool);
+    slot_adopt(slot, &engine->prefix);
+    slot_trim(slot, &engine->prefix);
+    request->cached = request->reached = slot->spec.canonical;
     slot->last_used = request->serial;
     slot->active = true;
-    slot->paused = false;
+    slot->paused = slot->follows = false;
     engine->n_active++;
     counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);
     counters_add(engine->options.ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);

@@ -2,7 +2,8 @@
  * pages: which KV pages are free. A page is an id below the pool's size; its memory is the
  * backend's.
  *
- * Engine thread only. A page has one owner at a time (a slot); sharing comes with the prefix cache.
+ * Engine thread only. A page that is not free has one owner (a slot), or is in the prefix cache,
+ * which counts the slots that share it: slots get their pages there (prefix_take).
  */
 #ifndef HEARTH_DAEMON_PAGES_H
 #define HEARTH_DAEMON_PAGES_H

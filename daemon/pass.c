@@ -95,6 +95,21 @@ static void pass_draft(struct engine *engine, struct slot *slot, uint32_t room)
     slot->request->drafted += n;
 }
 
+/* Pages that another slot has computed meanwhile. What this request computed once and lost is no
+ * gain. */
+static void pass_adopt(struct engine *engine, struct slot *slot)
+{
+    struct request *request = slot->request;
+
+    if (slot_adopt(slot, &engine->prefix) == 0 || slot->spec.canonical <= request->reached)
+        return;
+    uint32_t gained = slot->spec.canonical - request->reached;
+    request->reached = slot->spec.canonical;
+    request->cached += gained;
+    counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, gained);
+    answer_progress(slot, DOWN_PREFILL);
+}
+
 /* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only
  * it. */
 static uint32_t pass_candidates(struct engine *engine)
@@ -113,6 +128,7 @@ static uint32_t pass_candidates(struct engine *engine)
         pass_pause(engine, slot, (uint32_t)room < answer_room_needed(slot));
         if (slot->paused)
             continue;
+        pass_adopt(engine, slot);
         pass_draft(engine, slot, (uint32_t)room);
         engine->plan[n] = (struct plan_slot){
             .rows = spec_rows(&slot->spec),
@@ -122,6 +138,55 @@ static uint32_t pass_candidates(struct engine *engine)
         engine->candidates[n++] = slot;
     }
     return n;
+}
+
+/* Of two slots that compute the same page, does `a` come before `b`? Who has more of it, then who
+ * began before: a strict order, so that nobody waits for who waits for him. */
+static bool pass_ahead(const struct slot *a, const struct slot *b)
+{
+    if (a->spec.canonical != b->spec.canonical)
+        return a->spec.canonical > b->spec.canonical;
+    return a->request->serial < b->request->serial;
+}
+
+/* Which candidate computes the page that candidate `i` needs next: the foremost of those that do,
+ * itself included. One that found no room for pages is not relied on. */
+static uint32_t pass_leader(const struct engine *engine, uint32_t n, uint32_t i)
+{
+    const struct slot *slot = engine->candidates[i];
+    uint32_t leader = i;
+
+    for (uint32_t k = 0; k < n && slot_fills_page(slot); k++) {
+        const struct slot *other = engine->candidates[k];
+        if (other->active && !other->starved &&
+            pass_ahead(other, engine->candidates[leader]) &&
+            slot_fills_page(other) && slot_same_page(slot, other))
+            leader = k;
+    }
+    return leader;
+}
+
+/* Takes slots out of the plan whose next page another one computes; they lend that one their
+ * priority. They are looked at again before every pass: when the other one ends, pauses or loses
+ * its pages, the next one in order goes on. Returns the number of candidates left. */
+static uint32_t pass_follow(struct engine *engine, uint32_t n)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = engine->candidates[i];
+        uint32_t leader = pass_leader(engine, n, i);
+        slot->follows = leader != i;
+        if (slot->follows && !slot->request->batch)
+            engine->plan[leader].batch = false;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (engine->candidates[i]->follows)
+            continue;
+        engine->plan[left] = engine->plan[i];
+        engine->candidates[left++] = engine->candidates[i];
+    }
+    return left;
 }
 
 /* Rows that fit the time budget, by what rows cost lately; a floor keeps decoding going meanwhile.
@@ -155,7 +220,7 @@ static bool pass_evict(struct engine *engine, struct slot *slot)
     if (!victim)
         return false;
     counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
-    slot_evict(victim, &engine->pool);
+    slot_evict(victim, &engine->prefix);
     return true;
 }
 
@@ -164,7 +229,7 @@ static bool pass_pages(struct engine *engine, struct slot *slot, uint32_t n_posi
 {
     if (fault_hits(FAULT_REFUSE_PAGES))
         pass_evict(engine, slot);
-    while (!slot_reserve(slot, &engine->pool, n_positions))
+    while (!slot_reserve(slot, &engine->prefix, n_positions))
         if (!pass_evict(engine, slot))
             return false;
     return true;
@@ -202,7 +267,8 @@ static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t tak
  */
 static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_t *ret_planned)
 {
-    uint32_t n = pass_candidates(engine), n_order = 0, n_rows = 0, n_sequences = 0;
+    uint32_t n = pass_follow(engine, pass_candidates(engine));
+    uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
     struct plan_limits limits = {
         .rows = pass_row_budget(engine),
         .picks = engine->options.resident->limits.picks,
@@ -239,8 +305,10 @@ static uint32_t pass_plan(struct engine *engine, uint32_t *ret_sequences)
 {
     uint32_t n_rows, planned;
 
-    for (uint32_t i = 0; i < engine->options.n_slots; i++)
-        engine->slots[i].waiting = false;
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        engine->slots[i].starved = engine->slots[i].waiting;
+        engine->slots[i].waiting = engine->slots[i].follows = false;
+    }
     do
         n_rows = pass_try(engine, ret_sequences, &planned);
     while (n_rows == 0 && planned > 0);
@@ -434,8 +502,12 @@ uint32_t pass_step(struct engine *engine)
     for (uint32_t i = 0; i < n_sequences; i++) {
         struct slot *slot = engine->order[i];
         uint32_t take = slot->take;
-        if (slot->active)
+        if (slot->active) {
             pass_take(engine, slot, engine->results + row);
+            slot_publish(slot, &engine->prefix);
+            if (slot->request->reached < slot->spec.canonical)
+                slot->request->reached = slot->spec.canonical;
+        }
         slot->planned = false;
         row += take;
     }

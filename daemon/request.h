@@ -33,6 +33,7 @@ struct request {
 
     /* The account (DESIGN section 8 defines the names). */
     uint32_t cached, prefix_break, passes;
+    uint32_t reached; /* the furthest that `canonical` came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
     uint64_t submitted_ns, first_row_ns, first_pick_ns;
 };

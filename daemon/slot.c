@@ -44,17 +44,30 @@ void slot_fini(struct slot *slot, uint32_t context)
     *slot = (struct slot){0};
 }
 
-void slot_evict(struct slot *slot, struct pages *pool)
+/* Keeps the first `n_pages` pages. The last one goes first, as the cache wants it. */
+static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pages)
 {
-    while (slot->n_pages > 0)
-        pages_return(pool, slot->pages[--slot->n_pages]);
+    while (slot->n_pages > n_pages) {
+        uint32_t page = slot->pages[--slot->n_pages];
+        if (slot->n_pages >= slot->n_shared) {
+            pages_return(prefix->pool, page);
+        } else {
+            prefix_release(prefix, page);
+            slot->n_shared--;
+        }
+    }
+}
+
+void slot_evict(struct slot *slot, struct prefix *prefix)
+{
+    slot_shrink(slot, prefix, 0);
     spec_evict(&slot->spec, 0);
 }
 
-void slot_clear(struct slot *slot, struct pages *pool, uint32_t context)
+void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
 {
     assert(!slot->active);
-    slot_evict(slot, pool);
+    slot_evict(slot, prefix);
     madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
     proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
     slot->client = NULL;
@@ -64,13 +77,13 @@ void slot_clear(struct slot *slot, struct pages *pool, uint32_t context)
     slot->spec = (struct spec){0};
 }
 
-bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions)
+bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions)
 {
     uint32_t wanted = kv_pages(n_positions);
 
     assert(wanted <= slot->n_pages_max);
     while (slot->n_pages < wanted) {
-        uint32_t page = pages_take(pool);
+        uint32_t page = prefix_take(prefix);
         if (page == PAGE_NONE)
             return false;
         slot->pages[slot->n_pages++] = page;
@@ -78,13 +91,84 @@ bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions)
     return true;
 }
 
-void slot_trim(struct slot *slot, struct pages *pool)
+void slot_trim(struct slot *slot, struct prefix *prefix)
 {
-    uint32_t wanted = kv_pages(slot->spec.canonical);
-
-    while (slot->n_pages > wanted)
-        pages_return(pool, slot->pages[--slot->n_pages]);
+    slot_shrink(slot, prefix, kv_pages(slot->spec.canonical));
+    if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
+        return;
+    if (prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
+        slot->n_shared--;
+    } else {
+        slot_shrink(slot, prefix, slot->n_pages - 1);
+        spec_evict(&slot->spec, slot->n_pages * KV_PAGE_POSITIONS);
+    }
 }
+
+/* ---- sharing --------------------------------------------------------------------------------- */
+
+/* The page before page `i`. */
+static uint32_t slot_parent(const struct slot *slot, uint32_t i)
+{
+    return i > 0 ? slot->pages[i - 1] : PAGE_NONE;
+}
+
+/* Has the slot a row to compute behind page `i`? The last accepted token's row gives the pick, so
+ * it is computed in any case. */
+static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
+{
+    return (uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted;
+}
+
+uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t before = slot->spec.canonical;
+
+    for (uint32_t i = before / KV_PAGE_POSITIONS; i <= slot->n_shared; i++) {
+        uint32_t page = PAGE_NONE;
+        if (slot_goes_beyond(slot, i))
+            page = prefix_find(prefix, slot->uid, slot_parent(slot, i),
+                               slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+        if (page == PAGE_NONE)
+            break;
+        slot_shrink(slot, prefix, i); /* a part of this page, computed by itself */
+        prefix_hold(prefix, page);
+        slot->pages[slot->n_pages++] = page;
+        slot->n_shared++;
+        spec_prefilled(&slot->spec, (i + 1) * KV_PAGE_POSITIONS - slot->spec.canonical);
+    }
+    return slot->spec.canonical - before;
+}
+
+void slot_publish(struct slot *slot, struct prefix *prefix)
+{
+    if (!prefix_shares(slot->uid))
+        return;
+    for (uint32_t i = slot->n_shared; i < slot->spec.canonical / KV_PAGE_POSITIONS; i++) {
+        slot->pages[i] = prefix_publish(prefix, slot->uid, slot_parent(slot, i), slot->pages[i],
+                                        slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+        slot->n_shared++;
+    }
+}
+
+bool slot_fills_page(const struct slot *slot)
+{
+    return prefix_shares(slot->uid) &&
+           slot_goes_beyond(slot, slot->spec.canonical / KV_PAGE_POSITIONS);
+}
+
+bool slot_same_page(const struct slot *slot, const struct slot *other)
+{
+    uint32_t i = slot->n_shared;
+
+    /* The same parent is the same prefix: equal pages are one page in the cache. */
+    return slot->uid == other->uid && other->n_shared == i &&
+           slot_parent(slot, i) == slot_parent(other, i) &&
+           !memcmp(slot->tokens + (size_t)i * KV_PAGE_POSITIONS,
+                   other->tokens + (size_t)i * KV_PAGE_POSITIONS,
+                   KV_PAGE_POSITIONS * sizeof(*slot->tokens));
+}
+
+/* ---- giving way ------------------------------------------------------------------------------ */
 
 /* The order of giving way; the lowest class goes first. */
 enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };

@@ -6,6 +6,12 @@
  * used) and the pages in its table. Tokens stay when pages are taken back: they are computed again
  * when needed.
  *
+ *   pages   [ shared: in the prefix cache, read only | its own ]
+ *                                                    ^ n_shared
+ *
+ * A page is shared as soon as it lies wholly below `canonical`: drafts never get there. Rows are
+ * written from `canonical` on, so only into pages of its own.
+ *
  *   free     no client                          tokens nothing
  *   parked   no client, has a name: it waits for the next client of the same user that asks for it
  *   held     a client, no request               pages kept: the next request starts warm
@@ -14,7 +20,7 @@
 #ifndef HEARTH_DAEMON_SLOT_H
 #define HEARTH_DAEMON_SLOT_H
 
-#include "daemon/pages.h"
+#include "daemon/prefix.h"
 #include "daemon/proposer.h"
 #include "daemon/spec.h"
 
@@ -41,6 +47,7 @@ struct slot {
 
     uint32_t *pages; /* [n_pages_max] ids, page i holds positions 32i .. 32i + 31 */
     uint32_t n_pages;
+    uint32_t n_shared; /* pages [0, n_shared) are held in the prefix cache */
     uint32_t n_pages_max;
     uint64_t last_used; /* serial of its last request: the smallest goes first under pressure */
 
@@ -48,6 +55,8 @@ struct slot {
     bool active;
     bool paused;   /* its reader leaves no room for an answer */
     bool waiting;  /* found no pages in the last pass, and nobody to take them from */
+    bool starved;  /* ... and in the one before: nobody relies on it to compute a page */
+    bool follows;  /* another slot computes the page that it needs next */
     bool planned;  /* has rows in the pass being built: its pages are in use */
     uint32_t take; /* rows in that pass */
 };
@@ -56,19 +65,33 @@ struct slot {
 int slot_init(struct slot *slot, uint32_t context);
 void slot_fini(struct slot *slot, uint32_t context);
 
-/* Gives all pages back to the pool. Tokens stay. */
-void slot_evict(struct slot *slot, struct pages *pool);
+/* Lets go of all pages. Tokens stay. */
+void slot_evict(struct slot *slot, struct prefix *prefix);
 
-/* Forgets everything: tokens, name, pages. */
-void slot_clear(struct slot *slot, struct pages *pool, uint32_t context);
+/* Forgets everything: tokens, name, pages. What was shared stays in the cache. */
+void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context);
 
-/* Makes pages for positions [0, n_positions). Returns false when the pool is empty; what was taken
- * so far is kept. */
-bool slot_reserve(struct slot *slot, struct pages *pool, uint32_t n_positions);
+/* Makes pages for positions [0, n_positions). Returns false when there are none; what was taken so
+ * far is kept. */
+bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions);
 
-/* Gives back pages behind the last position that can still be read: after a shorter request began.
- */
-void slot_trim(struct slot *slot, struct pages *pool);
+/* Lets go of pages behind the last position that can still be read, after a shorter request began,
+ * and makes the page that the next row goes to its own: where others share it, what the slot kept
+ * of it is computed again. */
+void slot_trim(struct slot *slot, struct prefix *prefix);
+
+/* Extends what is canonical by cached pages, as far as they match the slot's accepted tokens but
+ * the last. Returns the number of positions gained. */
+uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
+
+/* Shares the slot's pages that have come to lie wholly below `canonical`. */
+void slot_publish(struct slot *slot, struct prefix *prefix);
+
+/* Are the slot's next rows in a page that it will compute as a whole, and could share or adopt? */
+bool slot_fills_page(const struct slot *slot);
+
+/* Do both compute the same page next: the same user, the same tokens up to its end? */
+bool slot_same_page(const struct slot *slot, const struct slot *other);
 
 /* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then
  * paused ones (old ones too, or a reader that stops would decide over everybody's pages); then

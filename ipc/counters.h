@@ -17,7 +17,8 @@
     X(SLOTS_WAITING, slots_waiting, GAUGE, "slots with a request that waits for rows or pages")    \
     X(SLOTS_PAUSED, slots_paused, GAUGE, "slots whose reader has left no room for events")         \
     X(PAGES_TOTAL, pages_total, GAUGE, "KV pages of the pool")                                     \
-    X(PAGES_FREE, pages_free, GAUGE, "KV pages that nothing uses")                                 \
+    X(PAGES_FREE, pages_free, GAUGE, "KV pages that no slot uses, cached ones too")                \
+    X(PAGES_CACHED, pages_cached, GAUGE, "of these, pages kept warm for later requests")           \
     X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
     X(PASSES, passes, COUNTER, "passes run")                                                       \
     X(ROWS, rows, COUNTER, "rows computed")                                                        \

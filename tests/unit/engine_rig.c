@@ -475,10 +475,64 @@ bool rig_same(const struct rig *rig, const struct rig_request *request,
     return false;
 }
 
+/* A slot's pages: first those in the cache, which hold its tokens, user's and position's, then its
+ * own. Counts the holders of the former. */
+static void check_slot_pages(const struct engine *engine, const struct slot *slot, uint8_t *seen,
+                             uint32_t *held)
+{
+    uint32_t full = slot->spec.canonical / KV_PAGE_POSITIONS;
+
+    RIG_CHECK(slot->n_shared == (prefix_shares(slot->uid) ? full : 0),
+              "%u pages are shared, %u are canonical", slot->n_shared, full);
+    for (uint32_t k = 0; k < slot->n_pages; k++) {
+        uint32_t id = slot->pages[k];
+        const struct prefix_page *page = &engine->prefix.pages[id];
+        if (k >= slot->n_shared) {
+            RIG_CHECK(seen[id]++ == 0, "page %u has two owners", id);
+            continue;
+        }
+        held[id]++;
+        RIG_CHECK(page->cached && page->uid == slot->uid, "page %u is not for this slot", id);
+        RIG_CHECK(page->parent == (k ? slot->pages[k - 1] : PAGE_NONE), "page %u's parent", id);
+        RIG_CHECK(!memcmp(page->tokens, slot->tokens + k * KV_PAGE_POSITIONS, sizeof(page->tokens)),
+                  "page %u holds other tokens", id);
+    }
+}
+
+/* The cache: what it says of its pages is what slots hold, and what the device's memory has. */
+static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *held)
+{
+    const struct prefix *prefix = &rig->engine->prefix;
+    uint32_t cached = 0, idle = 0, listed = 0;
+
+    for (uint32_t i = 0; i < rig->engine->pool.total; i++) {
+        const struct prefix_page *page = &prefix->pages[i];
+        RIG_CHECK(held[i] == (page->cached ? page->held : 0), "page %u is held by %u", i, held[i]);
+        if (!page->cached)
+            continue;
+        cached++;
+        idle += page->held == 0;
+        seen[i]++;
+        RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == i,
+                  "page %u is not found", i);
+        for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
+            RIG_CHECK(rig->fake.kv[i * PREFIX_TOKENS + k] == page->tokens[k] + 1,
+                      "page %u was written to", i);
+        if (page->parent != PAGE_NONE)
+            RIG_CHECK(prefix->pages[page->parent].cached, "page %u lost its parent", i);
+    }
+    for (uint32_t i = prefix->oldest; i != PAGE_NONE; i = prefix->pages[i].newer)
+        RIG_CHECK(prefix->pages[i].held == 0 && ++listed <= cached, "the list of idle pages");
+    RIG_CHECK(cached == prefix->n_cached && idle == prefix->n_idle && listed == idle,
+              "%u cached of %u, %u idle of %u, %u in the list", cached, prefix->n_cached, idle,
+              prefix->n_idle, listed);
+}
+
 void rig_check(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
     uint8_t seen[4096] = {0};
+    uint32_t held[4096] = {0};
     uint32_t active = 0, paused = 0;
 
     RIG_CHECK(engine->pool.total <= sizeof(seen), "a rig has at most 4096 pages");
@@ -486,9 +540,7 @@ void rig_check(const struct rig *rig)
         RIG_CHECK(seen[engine->pool.free[i]]++ == 0, "page %u is free twice", engine->pool.free[i]);
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         const struct slot *slot = &engine->slots[i];
-        for (uint32_t k = 0; k < slot->n_pages; k++)
-            RIG_CHECK(seen[slot->pages[k]]++ == 0, "page %u of slot %u has two owners",
-                      slot->pages[k], i);
+        check_slot_pages(engine, slot, seen, held);
         RIG_CHECK(spec_valid(&slot->spec), "slot %u", i);
         RIG_CHECK(kv_pages(slot->spec.canonical) <= slot->n_pages, "slot %u lost pages", i);
         RIG_CHECK(!slot->active || slot->client, "slot %u runs for nobody", i);
@@ -497,6 +549,7 @@ void rig_check(const struct rig *rig)
         active += slot->active;
         paused += slot->active && slot->paused;
     }
+    check_cache(rig, seen, held);
     for (uint32_t i = 0; i < engine->pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->n_active && paused == engine->n_paused,

@@ -152,8 +152,8 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
 bool rig_same(const struct rig *rig, const struct rig_request *request,
               const struct rig_answer *got);
 
-/* Every page is in the pool or in exactly one slot's table, and nothing runs more than it should.
- */
+/* Every page is free, or in exactly one slot's table, or in the cache, which counts its holders and
+ * holds what it says; and nothing runs more than it should. */
 void rig_check(const struct rig *rig);
 
 /* Fills tokens [n] with bytes from a sequence that `seed` chooses. */

@@ -70,17 +70,19 @@ uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, 
 
 /* ---- the contract ---------------------------------------------------------------------------- */
 
-/* A sequence's pages are its own: nobody else in this pass has them. */
-static void check_pages(struct fake *fake, uint32_t sequence, uint32_t last_position)
+/* Pages that a sequence writes in this pass are its own: nobody else has them. Those before may be
+ * read by others, too. */
+static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t last)
 {
     const uint32_t *pages = fake->pass->sequences[sequence].pages;
-    uint64_t mine = (uint64_t)fake->n_passes << 32 | sequence;
+    uint64_t pass = (uint64_t)fake->n_passes << 32;
 
-    for (uint32_t i = 0; i <= last_position / PAGE; i++) {
+    for (uint32_t i = 0; i <= last / PAGE; i++) {
         FAKE_CHECK(pages[i] < fake->limits.pages);
         uint64_t owner = fake->owner[pages[i]];
-        FAKE_CHECK(owner >> 32 != fake->n_passes || owner == mine);
-        fake->owner[pages[i]] = mine;
+        uint64_t use = i < first / PAGE ? pass | FAKE_READERS : pass | sequence;
+        FAKE_CHECK(owner >> 32 != fake->n_passes || (owner == use && i < first / PAGE));
+        fake->owner[pages[i]] = use;
     }
 }
 
@@ -98,8 +100,10 @@ static void check_row(struct fake *fake, uint32_t i)
         FAKE_CHECK(row->position == row[-1].position + 1);
     else /* the engine hands out each sequence's rows together, in order */
         FAKE_CHECK(row->sequence == (i > 0 ? row[-1].sequence + 1 : 0));
+    if (i == 0 || row->sequence != row[-1].sequence)
+        fake->first = row->position;
     if (i + 1 == pass->n_rows || row[1].sequence != row->sequence)
-        check_pages(fake, row->sequence, row->position);
+        check_pages(fake, row->sequence, fake->first, row->position);
     if (row->wants & ROW_PICK) {
         fake->last_picks++;
         FAKE_CHECK(sequence->tokens[row->position] == row->token);

@@ -3,8 +3,8 @@
  * caller.
  *
  * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
- * [0, p] as it finds it in the pages it was given, so a page that was lost, shared or reused too
- * early gives another token than fake_next() of the same sequence. A pass that breaks the contract
+ * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
+ * reused too early gives another token than fake_next() of the same sequence. A pass that breaks the contract
  * of kernels/backend.h aborts the process with one line. For tests only; one thread.
  */
 #ifndef HEARTH_TESTS_UNIT_FAKE_BACKEND_H
@@ -20,7 +20,8 @@ enum {
     FAKE_BYTES = 3, /* the token of byte b is FAKE_BYTES + b */
     FAKE_VOCAB = 259,
     FAKE_LAYERS = 2,
-    FAKE_NEVER = 0xffffffff
+    FAKE_NEVER = 0xffffffff,
+    FAKE_READERS = 0x7fffffff /* no sequence: the page is only read, by any of them */
 };
 
 struct fake {
@@ -43,6 +44,7 @@ struct fake {
 
     uint32_t *kv;    /* [pages * 32] token + 1; 0: zeroed, nothing there */
     uint64_t *owner; /* [pages] n_passes << 32 | sequence: who used the page last */
+    uint32_t first;  /* position of the first row of the sequence being checked */
     const struct pass *pass;
     const char *error;
 };

@@ -42,7 +42,7 @@ static void close_all(void)
 {
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_detach(&rig, &clients[i]);
-    ck_assert_uint_eq(rig.engine->pool.n_free, rig.engine->pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
     rig_close(&rig);
 }
 

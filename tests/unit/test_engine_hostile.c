@@ -40,7 +40,7 @@ static void teardown(void)
     ck_assert(rig_same(&rig, &fine, rig_ask(&rig, &good, 0, &fine)));
     rig_detach(&rig, &good);
     rig_check(&rig);
-    ck_assert_uint_eq(rig.engine->pool.n_free, rig.engine->pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
     rig_close(&rig);
 }
 

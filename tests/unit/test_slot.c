@@ -12,10 +12,12 @@ enum { CONTEXT = 200, SLOTS = 6, PAGES = 20 };
 
 static struct slot slots[SLOTS];
 static struct pages pool;
+static struct prefix prefix;
 
 static void setup(void)
 {
     ck_assert_int_eq(pages_init(&pool, PAGES), 0);
+    ck_assert_int_eq(prefix_init(&prefix, &pool, "", 0), 0);
     for (uint32_t i = 0; i < SLOTS; i++) {
         ck_assert_int_eq(slot_init(&slots[i], CONTEXT), 0);
         ck_assert_int_eq(request_init(slots[i].request, 256), 0);
@@ -28,6 +30,7 @@ static void teardown(void)
         request_fini(slots[i].request);
         slot_fini(&slots[i], CONTEXT);
     }
+    prefix_fini(&prefix);
     pages_fini(&pool);
 }
 
@@ -37,13 +40,13 @@ static void make_active(uint32_t i, uint64_t serial, bool batch)
     slots[i].active = true;
     slots[i].request->serial = slots[i].last_used = serial;
     slots[i].request->batch = batch;
-    ck_assert(slot_reserve(&slots[i], &pool, 40));
+    ck_assert(slot_reserve(&slots[i], &prefix, 40));
 }
 
 static void make_idle(uint32_t i, uint64_t last_used)
 {
     slots[i].last_used = last_used;
-    ck_assert(slot_reserve(&slots[i], &pool, 40));
+    ck_assert(slot_reserve(&slots[i], &prefix, 40));
 }
 
 /* Everybody who gives way to `needy`, in this order; then nobody. */
@@ -54,7 +57,7 @@ static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
         ck_assert_ptr_nonnull(victim);
         ck_assert_msg(victim == &slots[order[i]], "victim %u is slot %td, not %u", i,
                       victim - slots, order[i]);
-        slot_evict(victim, &pool);
+        slot_evict(victim, &prefix);
     }
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[needy]));
 }
@@ -68,33 +71,33 @@ static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
 START_TEST(a_page_for_every_32_positions)
 {
     for (uint32_t n = 0; n <= CONTEXT; n++) {
-        ck_assert(slot_reserve(&slots[0], &pool, n));
+        ck_assert(slot_reserve(&slots[0], &prefix, n));
         ck_assert_uint_eq(slots[0].n_pages, (n + 31) / 32);
         ck_assert_uint_eq(pool.n_free, PAGES - slots[0].n_pages);
     }
-    ck_assert(slot_reserve(&slots[0], &pool, 1)); /* never gives any back */
+    ck_assert(slot_reserve(&slots[0], &prefix, 1)); /* never gives any back */
     ck_assert_uint_eq(slots[0].n_pages, 7);
 }
 END_TEST
 
 START_TEST(an_empty_pool_leaves_what_was_taken)
 {
-    ck_assert(slot_reserve(&slots[0], &pool, 200));
-    ck_assert(slot_reserve(&slots[1], &pool, 200));
-    ck_assert(!slot_reserve(&slots[2], &pool, 200));
+    ck_assert(slot_reserve(&slots[0], &prefix, 200));
+    ck_assert(slot_reserve(&slots[1], &prefix, 200));
+    ck_assert(!slot_reserve(&slots[2], &prefix, 200));
     ck_assert_uint_eq(slots[2].n_pages, PAGES - 14);
     ck_assert_uint_eq(pool.n_free, 0);
-    slot_evict(&slots[0], &pool);
-    ck_assert(slot_reserve(&slots[2], &pool, 200));
+    slot_evict(&slots[0], &prefix);
+    ck_assert(slot_reserve(&slots[2], &prefix, 200));
 }
 END_TEST
 
 START_TEST(trim_keeps_what_is_canonical)
 {
     for (uint32_t canonical = 0; canonical < CONTEXT; canonical += 7) {
-        ck_assert(slot_reserve(&slots[0], &pool, CONTEXT));
+        ck_assert(slot_reserve(&slots[0], &prefix, CONTEXT));
         slots[0].spec = (struct spec){.accepted = CONTEXT, .canonical = canonical};
-        slot_trim(&slots[0], &pool);
+        slot_trim(&slots[0], &prefix);
         ck_assert_uint_eq(slots[0].n_pages, (canonical + 31) / 32);
     }
 }
@@ -102,10 +105,10 @@ END_TEST
 
 START_TEST(evict_takes_pages_and_leaves_tokens)
 {
-    ck_assert(slot_reserve(&slots[0], &pool, 100));
+    ck_assert(slot_reserve(&slots[0], &prefix, 100));
     slots[0].spec = (struct spec){.accepted = 100, .canonical = 99};
     slots[0].tokens[50] = 4711;
-    slot_evict(&slots[0], &pool);
+    slot_evict(&slots[0], &prefix);
     ck_assert_uint_eq(pool.n_free, PAGES);
     ck_assert_uint_eq(slots[0].spec.canonical, 0);
     ck_assert_uint_eq(slots[0].spec.accepted, 100);
@@ -115,13 +118,13 @@ END_TEST
 
 START_TEST(clear_leaves_nothing_of_the_owner)
 {
-    ck_assert(slot_reserve(&slots[0], &pool, 100));
+    ck_assert(slot_reserve(&slots[0], &prefix, 100));
     slots[0].spec = (struct spec){.accepted = 100, .canonical = 99};
     slots[0].same = 100;
     for (uint32_t i = 0; i <= CONTEXT; i++)
         slots[0].tokens[i] = 4711;
     slots[0].name[0] = 'x';
-    slot_clear(&slots[0], &pool, CONTEXT);
+    slot_clear(&slots[0], &prefix, CONTEXT);
     ck_assert_uint_eq(pool.n_free, PAGES);
     for (uint32_t i = 0; i <= CONTEXT; i++)
         ck_assert_uint_eq(slots[0].tokens[i], 0);
@@ -134,13 +137,13 @@ END_TEST
 START_TEST(clearing_a_running_slot_is_our_mistake)
 {
     slots[0].active = true;
-    slot_clear(&slots[0], &pool, CONTEXT);
+    slot_clear(&slots[0], &prefix, CONTEXT);
 }
 END_TEST
 
 START_TEST(more_than_the_context_is_our_mistake)
 {
-    slot_reserve(&slots[0], &pool, CONTEXT + 32);
+    slot_reserve(&slots[0], &prefix, CONTEXT + 32);
 }
 END_TEST
 
