@@ -399,7 +399,7 @@ START_TEST(random_use_keeps_every_promise)
         } else if (table->n > 0 && prefix_withdraw(&prefix, table->pages[table->n - 1])) {
             pages_return(&pool, table->pages[--table->n]);
         }
-        if (i % 8 == 0)
+        if (i % 2 == 0)
             check_tables();
     }
     for (uint32_t t = 0; t < TABLES; t++)
@@ -435,7 +435,7 @@ int main(void)
     tcase_add_test(t, what_is_taken_back_leaves_no_tokens);
     tcase_add_test(t, a_page_that_one_alone_holds_becomes_its_own_again);
     tcase_add_test(t, a_page_that_others_hold_stays);
-    tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 9);
+    tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
