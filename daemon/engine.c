@@ -199,8 +199,8 @@ static void engine_gauges(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         used += engine->slots[i].client != NULL;
-        waiting += engine->slots[i].active &&
-                   (engine->slots[i].waiting || engine->slots[i].follows);
+        waiting +=
+            engine->slots[i].active && (engine->slots[i].waiting || engine->slots[i].follows);
     }
     counters_set(ctl, COUNTER_SLOTS_WAITING, waiting);
     counters_set(ctl, COUNTER_SLOTS_USED, used);

@@ -34,7 +34,7 @@ struct engine {
 
     struct slot *slots; /* [options.n_slots] */
     struct pages pool;
-    struct prefix prefix; /* over the pool */
+    struct prefix prefix;    /* over the pool */
     struct client **clients; /* [n_clients], unordered */
     uint32_t n_clients;
     struct engine_due *due; /* [n_clients] of this step */

@@ -158,8 +158,7 @@ static uint32_t pass_leader(const struct engine *engine, uint32_t n, uint32_t i)
 
     for (uint32_t k = 0; k < n && slot_fills_page(slot); k++) {
         const struct slot *other = engine->candidates[k];
-        if (other->active && !other->starved &&
-            pass_ahead(other, engine->candidates[leader]) &&
+        if (other->active && !other->starved && pass_ahead(other, engine->candidates[leader]) &&
             slot_fills_page(other) && slot_same_page(slot, other))
             leader = k;
     }

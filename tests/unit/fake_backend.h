@@ -4,8 +4,8 @@
  *
  * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
  * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
- * reused too early gives another token than fake_next() of the same sequence. A pass that breaks the contract
- * of kernels/backend.h aborts the process with one line. For tests only; one thread.
+ * reused too early gives another token than fake_next() of the same sequence. A pass that breaks
+ * the contract of kernels/backend.h aborts the process with one line. For tests only; one thread.
  */
 #ifndef HEARTH_TESTS_UNIT_FAKE_BACKEND_H
 #define HEARTH_TESTS_UNIT_FAKE_BACKEND_H

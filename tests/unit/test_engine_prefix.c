@@ -202,10 +202,12 @@ START_TEST(users_compute_for_themselves_at_once_too)
 
     open_with(0, 64);
     write_prompts(200, 200);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         rig_attach(&rig, &clients[i], 1, i < 2 ? USER + i : PREFIX_NOBODY, "");
+    for (uint32_t i = 0; i < 4; i++)
         rig_submit(&clients[i], 0, &requests[i]);
-    }
+    step();
+    ck_assert_uint_eq(rig.fake.last_sequences, 4); /* nobody waits for another user */
     run_all(200);
     all_right(4);
     ck_assert_uint_eq(rig.fake.n_rows, 4 * alone);
@@ -436,6 +438,38 @@ START_TEST(who_waits_takes_over)
     trunk += manner == 1 ? 60 + 7 : manner >= 3 ? 410 - 384 + 7 : 0;
     ck_assert_msg(rig.fake.n_rows <= trunk, "%llu rows, not %llu",
                   (unsigned long long)rig.fake.n_rows, (unsigned long long)trunk);
+    teardown();
+}
+END_TEST
+
+/* A batch request is ahead, but finds no pages while another user decodes; an interactive request
+ * for the same trunk has a right to its pages, and does not wait for it. */
+START_TEST(nobody_waits_for_one_that_finds_no_pages)
+{
+    open_with(21, 64);
+    write_prompts(400, 400);
+    rig_tokens(tokens[2], RIG_TOKENS, 77);
+    requests[0].batch = true;
+    requests[2].n = 300;
+    requests[2].max_tokens = 60;
+    for (uint32_t i = 0; i < 3; i++)
+        rig_attach(&rig, &clients[i], 1, USER + i / 2, "");
+    const struct slot *first = clients[0].client->slots[0], *second = clients[1].client->slots[0];
+    rig_submit(&clients[2], 0, &requests[2]);
+    for (uint32_t i = 0; i < 6; i++)
+        step();
+    rig_submit(&clients[0], 0, &requests[0]);
+    for (uint32_t i = 0; i < 20 && !first->waiting; i++)
+        step();
+    ck_assert(first->waiting);
+    uint32_t canonical = first->spec.canonical;
+    rig_submit(&clients[1], 0, &requests[1]);
+    step();
+    step();
+    ck_assert(clients[2].client->slots[0]->active);
+    ck_assert_uint_gt(second->spec.canonical, canonical);
+    run_all(500);
+    all_right(3);
     teardown();
 }
 END_TEST
@@ -695,6 +729,7 @@ int main(void)
     tcase_add_test(t, who_waits_is_not_planned);
     tcase_add_test(t, who_waits_lends_its_priority);
     tcase_add_loop_test(t, who_waits_takes_over, 0, 50);
+    tcase_add_test(t, nobody_waits_for_one_that_finds_no_pages);
     tcase_add_loop_test(t, eviction_in_the_middle_changes_nothing, 0, 8);
     tcase_add_test(t, idle_cached_pages_go_before_any_slots);
     tcase_add_loop_test(t, speculation_never_reaches_the_cache, 0, 24);

@@ -135,8 +135,8 @@ START_TEST(equal_hashes_are_told_apart)
     publish_chain(BOB, PAGE_NONE, 1, 8, bob);
     publish_chain(ALICE, alice[2], 20, 8, branch);
     for (uint32_t i = 0; i < 8; i++) {
-        ck_assert_uint_eq(
-            prefix_find(&prefix, ALICE, i ? alice[i - 1] : PAGE_NONE, text(1 + i)), alice[i]);
+        ck_assert_uint_eq(prefix_find(&prefix, ALICE, i ? alice[i - 1] : PAGE_NONE, text(1 + i)),
+                          alice[i]);
         ck_assert_uint_eq(prefix_find(&prefix, BOB, i ? bob[i - 1] : PAGE_NONE, text(1 + i)),
                           bob[i]);
         ck_assert_uint_eq(prefix_find(&prefix, ALICE, i ? branch[i - 1] : alice[2], text(20 + i)),

@@ -147,6 +147,96 @@ START_TEST(more_than_the_context_is_our_mistake)
 }
 END_TEST
 
+/* ---- sharing --------------------------------------------------------------------------------- */
+
+/* Slot i with `canonical` of 200 tokens that are the same for all slots up to `trunk`. */
+static void make_canonical(uint32_t i, uint32_t trunk, uint32_t canonical)
+{
+    slots[i].uid = 1000;
+    for (uint32_t k = 0; k < CONTEXT; k++)
+        slots[i].tokens[k] = k < trunk ? k : 1000 * (i + 1) + k;
+    slots[i].spec = (struct spec){.accepted = CONTEXT, .canonical = canonical};
+    ck_assert(slot_reserve(&slots[i], &prefix, canonical));
+}
+
+START_TEST(whole_canonical_pages_are_published)
+{
+    for (uint32_t canonical = 0; canonical < CONTEXT; canonical += 13) {
+        make_canonical(0, CONTEXT, canonical);
+        slots[0].spec.drafted = 40; /* these are not canonical */
+        slot_publish(&slots[0], &prefix);
+        ck_assert_uint_eq(slots[0].n_shared, canonical / 32);
+        ck_assert_uint_eq(prefix.n_cached, canonical / 32);
+    }
+}
+END_TEST
+
+START_TEST(the_overflow_user_publishes_nothing)
+{
+    make_canonical(0, CONTEXT, 150);
+    slots[0].uid = PREFIX_NOBODY;
+    slot_publish(&slots[0], &prefix);
+    ck_assert_uint_eq(slots[0].n_shared + prefix.n_cached, 0);
+    ck_assert_uint_eq(slot_adopt(&slots[0], &prefix), 0);
+    ck_assert(!slot_fills_page(&slots[0]));
+}
+END_TEST
+
+START_TEST(adopting_goes_as_far_as_the_tokens_agree)
+{
+    make_canonical(0, CONTEXT, 170);
+    slot_publish(&slots[0], &prefix);
+    for (uint32_t trunk = 0; trunk <= CONTEXT; trunk += 9) {
+        make_canonical(1, trunk, 20); /* a page of its own, in the way */
+        uint32_t whole = trunk / 32 < 5 ? trunk / 32 : 5;
+        uint32_t gained = slot_adopt(&slots[1], &prefix);
+        ck_assert_uint_eq(gained, whole ? whole * 32 - 20 : 0);
+        ck_assert_uint_eq(slots[1].n_pages, whole ? whole : 1);
+        ck_assert_mem_eq(slots[1].pages, slots[0].pages, whole * sizeof(uint32_t));
+        slot_evict(&slots[1], &prefix);
+    }
+    ck_assert_uint_eq(prefix_spare(&prefix), PAGES - slots[0].n_pages);
+}
+END_TEST
+
+START_TEST(two_that_computed_the_same_keep_one_copy)
+{
+    make_canonical(0, 100, 150);
+    make_canonical(1, 100, 150);
+    slot_publish(&slots[0], &prefix);
+    ck_assert(!slot_same_page(&slots[0], &slots[1]));
+    slot_publish(&slots[1], &prefix);
+    ck_assert_mem_eq(slots[0].pages, slots[1].pages, 3 * sizeof(uint32_t));
+    ck_assert_uint_ne(slots[0].pages[3], slots[1].pages[3]);
+    ck_assert_uint_eq(pool.n_free, PAGES - 7);
+    slot_clear(&slots[0], &prefix, CONTEXT);
+    slot_clear(&slots[1], &prefix, CONTEXT); /* what was shared stays, idle */
+    ck_assert_uint_eq(prefix.n_idle, 5);
+    ck_assert_uint_eq(prefix_spare(&prefix), PAGES);
+}
+END_TEST
+
+/* Before the next row: a page that others hold is left to them, one held alone becomes its own. */
+START_TEST(the_next_row_goes_to_a_page_of_its_own)
+{
+    make_canonical(0, CONTEXT, 150);
+    make_canonical(1, CONTEXT, 80);
+    slot_publish(&slots[0], &prefix);
+    slot_publish(&slots[1], &prefix); /* holds the first two as well */
+    slots[0].spec.canonical = 77;
+    slot_trim(&slots[0], &prefix);
+    ck_assert_uint_eq(slots[0].spec.canonical, 77);
+    ck_assert_uint_eq(slots[0].n_shared, 2);
+    ck_assert_uint_eq(slots[0].n_pages, 3);
+    slots[0].spec.canonical = 50;
+    slot_trim(&slots[0], &prefix);
+    ck_assert_uint_eq(slots[0].spec.canonical, 32);
+    ck_assert_uint_eq(slots[0].n_shared, 1);
+    ck_assert_uint_eq(slots[0].n_pages, 1);
+    ck_assert_uint_eq(prefix.n_cached, 2);
+}
+END_TEST
+
 /* ---- who gives way --------------------------------------------------------------------------- */
 
 START_TEST(who_has_nothing_gives_nothing)
@@ -237,6 +327,11 @@ int main(void)
     tcase_add_test(t, clear_leaves_nothing_of_the_owner);
     tcase_add_test_raise_signal(t, clearing_a_running_slot_is_our_mistake, SIGABRT);
     tcase_add_test_raise_signal(t, more_than_the_context_is_our_mistake, SIGABRT);
+    tcase_add_test(t, whole_canonical_pages_are_published);
+    tcase_add_test(t, the_overflow_user_publishes_nothing);
+    tcase_add_test(t, adopting_goes_as_far_as_the_tokens_agree);
+    tcase_add_test(t, two_that_computed_the_same_keep_one_copy);
+    tcase_add_test(t, the_next_row_goes_to_a_page_of_its_own);
     tcase_add_test(t, who_has_nothing_gives_nothing);
     tcase_add_test(t, idle_slots_first_the_longest_unused_before);
     tcase_add_test(t, then_paused_then_batch_then_newer_interactive);
