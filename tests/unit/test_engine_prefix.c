@@ -159,6 +159,22 @@ START_TEST(answers_are_shared_as_well_as_prompts)
 }
 END_TEST
 
+START_TEST(a_request_for_no_tokens_warms_other_processes_as_well)
+{
+    open_with(0, 64);
+    write_prompts(300, 310);
+    requests[0].max_tokens = 0;
+    rig_attach(&rig, &clients[0], 1, USER, "");
+    rig_ask(&rig, &clients[0], 0, &requests[0]);
+    rig_detach(&rig, &clients[0]);
+    rig_attach(&rig, &clients[1], 1, USER, "");
+    const struct rig_answer *answer = rig_ask(&rig, &clients[1], 0, &requests[1]);
+    ck_assert(rig_same(&rig, &requests[1], answer));
+    ck_assert_uint_eq(answer->done.cached, 288);
+    teardown();
+}
+END_TEST
+
 /* The user's own partial page gives way to a whole one of the cache. */
 START_TEST(a_cached_page_replaces_a_partial_one)
 {
@@ -603,7 +619,7 @@ static void random_prompt(uint32_t i)
         rig_tokens(tokens[i] + trunk, RIG_TOKENS - trunk, 2000 + random_below(3));
     requests[i] = (struct rig_request){.tokens = tokens[i],
                                        .n = n,
-                                       .max_tokens = 1 + random_below(40),
+                                       .max_tokens = random_below(40),
                                        .batch = random_below(3) == 0};
 }
 
@@ -718,6 +734,7 @@ int main(void)
     tcase_add_loop_test(t, a_second_process_computes_only_the_tail, 0, 2);
     tcase_add_loop_test(t, the_last_row_of_a_prompt_is_always_computed, 94, 100);
     tcase_add_test(t, answers_are_shared_as_well_as_prompts);
+    tcase_add_test(t, a_request_for_no_tokens_warms_other_processes_as_well);
     tcase_add_test(t, a_cached_page_replaces_a_partial_one);
     tcase_add_test(t, users_compute_for_themselves);
     tcase_add_test(t, users_compute_for_themselves_at_once_too);
