@@ -285,8 +285,8 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
         qsort(engine->order, n_order, sizeof(*engine->order), pass_precedes);
     for (uint32_t i = 0; i < n_order; i++) {
         struct slot *slot = engine->order[i];
-        if (!slot->active)
-            continue; /* its client was closed because of another slot */
+        if (!slot->active || slot->take == 0)
+            continue; /* its client was closed because of another slot; it gave way to one */
         slot->waiting = !pass_pages(engine, slot, slot->spec.canonical + slot->take);
         if (slot->waiting)
             continue;

@@ -62,6 +62,7 @@ void slot_evict(struct slot *slot, struct prefix *prefix)
 {
     slot_shrink(slot, prefix, 0);
     spec_evict(&slot->spec, 0);
+    slot->take = 0; /* what was planned for it began at a position that is lost */
 }
 
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)

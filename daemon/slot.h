@@ -58,7 +58,7 @@ struct slot {
     bool starved;  /* ... and in the one before: nobody relies on it to compute a page */
     bool follows;  /* another slot computes the page that it needs next */
     bool planned;  /* has rows in the pass being built: its pages are in use */
-    uint32_t take; /* rows in that pass */
+    uint32_t take; /* rows in that pass; 0 when it gave way meanwhile */
 };
 
 /* Takes memory for a context of `context` tokens. Returns 0 or -ENOMEM. */

@@ -260,6 +260,52 @@ START_TEST(a_cancel_drops_the_window)
 }
 END_TEST
 
+/* A short answer's window is planned; then an interactive request takes its page for the same pass,
+ * and a long one's, so that some are left: it has no rows in that pass, for they began elsewhere.
+ */
+START_TEST(a_planned_window_may_lose_its_pages)
+{
+    struct rig_desc desc = {.slots = CLIENTS, .context = 256, .pages = 6, .rows = 200};
+
+    rig_open(&rig, &desc);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_attach(&rig, &clients[i], 1, 1000, "");
+    rig_tokens(tokens[0], RIG_TOKENS, 0);
+    rig_tokens(tokens[1], RIG_TOKENS, 1);
+    requests[0] = (struct rig_request){
+        .tokens = tokens[0], .n = 1 + (uint32_t)_i, .max_tokens = 60, .batch = true};
+    requests[1] = (struct rig_request){.tokens = tokens[1], .n = 80, .max_tokens = 4};
+    rig_tokens(tokens[2], RIG_TOKENS, 2);
+    requests[2] =
+        (struct rig_request){.tokens = tokens[2], .n = 100, .max_tokens = 20, .batch = true};
+    struct slot *slot = clients[0].client->slots[0];
+    rig_submit(&clients[2], 0, &requests[2]);
+    engine_step(rig.engine);
+    rig_submit(&clients[0], 0, &requests[0]);
+    while (slot->spec.accepted < 4 + (uint32_t)_i)
+        engine_step(rig.engine);
+    ck_assert_uint_eq(rig.engine->pool.n_free, 1);
+    for (uint32_t i = 0; i < 5; i++)
+        spec_draft(&slot->spec, slot->tokens, FAKE_BYTES + 'Z');
+    slot->request->drafted += 5;
+    rig_submit(&clients[1], 0, &requests[1]);
+    engine_step(rig.engine);
+    rig_check(&rig);
+    ck_assert_uint_eq(slot->spec.canonical, 0);
+    ck_assert_uint_eq(rig.fake.last_rows, 80);
+    for (uint32_t i = 0; i < 200 && rig.engine->n_active > 0; i++) {
+        engine_step(rig.engine);
+        rig_check(&rig);
+        rig_read_all(&clients[0]);
+        rig_read_all(&clients[1]);
+        rig_read_all(&clients[2]);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert(rig_same(&rig, &requests[i], &clients[i].slots[0].last));
+    close_all();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_drafts");
@@ -272,6 +318,7 @@ int main(void)
     tcase_add_loop_test(t, right_drafts_save_passes, 0, 9);
     tcase_add_test(t, wrong_drafts_cost_nothing_but_rows);
     tcase_add_loop_test(t, a_cancel_drops_the_window, 0, 10);
+    tcase_add_loop_test(t, a_planned_window_may_lose_its_pages, 0, 6);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
