@@ -475,6 +475,18 @@ bool rig_same(const struct rig *rig, const struct rig_request *request,
     return false;
 }
 
+/* A page of the cache as its slot sees it. */
+static void check_shared_page(const struct engine *engine, const struct slot *slot, uint32_t i)
+{
+    uint32_t id = slot->pages[i];
+    const struct prefix_page *page = &engine->prefix.pages[id];
+
+    RIG_CHECK(page->cached && page->uid == slot->uid, "page %u is not for this slot", id);
+    RIG_CHECK(page->parent == (i ? slot->pages[i - 1] : PAGE_NONE), "page %u's parent", id);
+    RIG_CHECK(!memcmp(page->tokens, slot->tokens + (size_t)i * PREFIX_TOKENS, sizeof(page->tokens)),
+              "page %u holds other tokens", id);
+}
+
 /* A slot's pages: first those in the cache, which hold its tokens, user's and position's, then its
  * own. Counts the holders of the former. */
 static void check_slot_pages(const struct engine *engine, const struct slot *slot, uint8_t *seen,
@@ -484,19 +496,30 @@ static void check_slot_pages(const struct engine *engine, const struct slot *slo
 
     RIG_CHECK(slot->n_shared == (prefix_shares(slot->uid) ? full : 0),
               "%u pages are shared, %u are canonical", slot->n_shared, full);
-    for (uint32_t k = 0; k < slot->n_pages; k++) {
-        uint32_t id = slot->pages[k];
-        const struct prefix_page *page = &engine->prefix.pages[id];
-        if (k >= slot->n_shared) {
+    for (uint32_t i = 0; i < slot->n_pages; i++) {
+        uint32_t id = slot->pages[i];
+        if (i < slot->n_shared) {
+            held[id]++;
+            check_shared_page(engine, slot, i);
+        } else {
             RIG_CHECK(seen[id]++ == 0, "page %u has two owners", id);
-            continue;
         }
-        held[id]++;
-        RIG_CHECK(page->cached && page->uid == slot->uid, "page %u is not for this slot", id);
-        RIG_CHECK(page->parent == (k ? slot->pages[k - 1] : PAGE_NONE), "page %u's parent", id);
-        RIG_CHECK(!memcmp(page->tokens, slot->tokens + k * KV_PAGE_POSITIONS, sizeof(page->tokens)),
-                  "page %u holds other tokens", id);
     }
+}
+
+/* A page of the cache as the device sees it. */
+static void check_cached_page(const struct rig *rig, uint32_t id)
+{
+    const struct prefix *prefix = &rig->engine->prefix;
+    const struct prefix_page *page = &prefix->pages[id];
+
+    RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == id,
+              "page %u is not found", id);
+    for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
+        RIG_CHECK(rig->fake.kv[id * PREFIX_TOKENS + k] == page->tokens[k] + 1,
+                  "page %u was written to", id);
+    RIG_CHECK(page->parent == PAGE_NONE || prefix->pages[page->parent].cached,
+              "page %u lost its parent", id);
 }
 
 /* The cache: what it says of its pages is what slots hold, and what the device's memory has. */
@@ -513,13 +536,7 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
         cached++;
         idle += page->held == 0;
         seen[i]++;
-        RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == i,
-                  "page %u is not found", i);
-        for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
-            RIG_CHECK(rig->fake.kv[i * PREFIX_TOKENS + k] == page->tokens[k] + 1,
-                      "page %u was written to", i);
-        if (page->parent != PAGE_NONE)
-            RIG_CHECK(prefix->pages[page->parent].cached, "page %u lost its parent", i);
+        check_cached_page(rig, i);
     }
     for (uint32_t i = prefix->oldest; i != PAGE_NONE; i = prefix->pages[i].newer)
         RIG_CHECK(prefix->pages[i].held == 0 && ++listed <= cached, "the list of idle pages");
