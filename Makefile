@@ -180,23 +180,25 @@ deps-fuzz:
 
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include \
-	           $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
-	           $(DESTDIR)$(LIBDIR)/systemd/system $(DESTDIR)$(LIBDIR)/systemd/user \
-	           $(DESTDIR)$(PREFIX)/share/hearth
-	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth $(DESTDIR)$(BINDIR)
-	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)
-	ln -sf libhearth.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)
-	ln -sf libhearth.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhearth.so
-	install -m 644 client/hearth.h $(DESTDIR)$(PREFIX)/include/hearth.h
+	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(PREFIX)/include" \
+	           "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/man/man8" \
+	           "$(DESTDIR)$(LIBDIR)/systemd/system" "$(DESTDIR)$(LIBDIR)/systemd/user" \
+	           "$(DESTDIR)$(PREFIX)/share/hearth"
+	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth "$(DESTDIR)$(BINDIR)"
+	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)"
+	ln -sf libhearth.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)"
+	ln -sf libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so"
+	install -m 644 client/hearth.h "$(DESTDIR)$(PREFIX)/include/hearth.h"
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' client/hearth.pc.in \
-	    > $(DESTDIR)$(LIBDIR)/pkgconfig/hearth.pc
-	install -m 644 client/hearth.1 $(DESTDIR)$(PREFIX)/share/man/man1/hearth.1
-	install -m 644 daemon/hearthd.8 $(DESTDIR)$(PREFIX)/share/man/man8/hearthd.8
-	install -m 644 daemon/models/hearth-code-5m-f16.gguf $(DESTDIR)$(PREFIX)/share/hearth/
+	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/hearth.pc"
+	install -m 644 client/hearth.1 "$(DESTDIR)$(PREFIX)/share/man/man1/hearth.1"
+	install -m 644 daemon/hearthd.8 "$(DESTDIR)$(PREFIX)/share/man/man8/hearthd.8"
+	install -m 644 daemon/models/hearth-code-5m-f16.gguf "$(DESTDIR)$(PREFIX)/share/hearth/"
 	for scope in system user; do for unit in systemd/$$scope/*; do \
 	    sed -e 's|@BINDIR@|$(BINDIR)|g' -e 's|@PREFIX@|$(PREFIX)|g' $$unit \
-	        > $(DESTDIR)$(LIBDIR)/systemd/$$scope/$$(basename $$unit); done; done
+	        > "$(DESTDIR)$(LIBDIR)/systemd/$$scope/$$(basename $$unit)"; done; done
+	@# A new library in the system's own folders is found only after this.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 .PHONY: clean
 clean:

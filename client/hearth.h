@@ -4,15 +4,17 @@
  * a time), the daemon's vocabulary, and two pieces of shared memory. Requests and tokens travel
  * through that memory; a call enters the kernel only to sleep, or to wake a daemon that sleeps.
  *
- * Errors    Calls return 0 (or a count) on success and -errno on failure; hearth_error() then holds
- * one line for people. The library prints nothing, installs no signal handler, never exits. Threads
- * One thread at a time per handle; different handles are independent of each other. Fork      A
- * handle belongs to the process that opened it. After fork() every call on it in the child fails
- * with -EPERM (hearth_close() only closes descriptors); the parent notices nothing. Ownership
- * Whatever you pass in is read during the call and not kept. Whatever an event points to stays
- *           valid until the next call on the same handle.
+ * Errors    Calls return 0 (or a count) on success and -errno on failure; hearth_error() then
+ *           holds one line for people. The library prints nothing, installs no signal handler,
+ *           never exits.
+ * Threads   One thread at a time per handle; different handles are independent of each other.
+ * Fork      A handle belongs to the process that opened it. After fork() every call on it in the
+ *           child fails with -EPERM (hearth_close() only closes descriptors); the parent notices
+ *           nothing.
+ * Ownership Whatever you pass in is read during the call and not kept. Whatever an event points to
+ *           stays valid until the next call on the same handle.
  * Growth    Structures that you fill in start with `size`; set them up with their _init() function
- * and a program built against an older header goes on working with a newer library.
+ *           and a program built against an older header goes on working with a newer library.
  *
  *   struct hearth *h;
  *   char err[256];

@@ -63,7 +63,7 @@ static const struct option_desc *option_find(const char *name, size_t n_bytes)
     return NULL;
 }
 
-/* A decimal number with an optional K, M or G. Returns false for anything else, overflow included.
+/* A decimal number with an optional K, M, G or T. Returns false for anything else, overflow included.
  */
 static bool parse_number(const char *text, uint64_t *ret)
 {
@@ -76,8 +76,10 @@ static bool parse_number(const char *text, uint64_t *ret)
     unsigned long long value = strtoull(text, &end, 10);
     if (errno)
         return false;
-    if (*end && strchr("KkMmGg", *end)) {
-        shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20 : 30;
+    static const char suffixes[] = "KkMmGgTt";
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    if (suffix) {
+        shift = 10 * ((unsigned)(suffix - suffixes) / 2 + 1);
         end++;
     }
     if (*end || value > UINT64_MAX >> shift)

@@ -23,8 +23,8 @@
 
 /* TEXT(field, name, metavar, help)
  *
- * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G (powers of
- * 1024)
+ * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G, T
+ * (powers of 1024)
  *
  * CHOICE(field, name, default, "a|b|c", help): the field is the index
  *

@@ -45,8 +45,9 @@ void control_gauges(struct control *control)
 {
     uint32_t attached = 0;
 
+    /* Those that are leaving still hold their slots: they count until the engine has let go. */
     for (struct client *client = control->clients; client; client = client->next)
-        attached += client->state == CLIENT_ATTACHED;
+        attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;
     counters_set(control->options.ctl, COUNTER_CLIENTS, attached);
 }
 

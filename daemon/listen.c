@@ -97,3 +97,12 @@ int listen_open(const char *path, char *err, size_t err_bytes)
                  strerror(-rc));
     return rc;
 }
+
+void listen_close(const char *path, int listen_fd)
+{
+    struct sockaddr_un address;
+
+    close(listen_fd);
+    if (listen_address(path, &address) == 0 && listen_probe(&address) == -ECONNREFUSED)
+        unlink(path);
+}

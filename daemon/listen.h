@@ -14,4 +14,8 @@
  * when another daemon answers there, or another -errno. */
 int listen_open(const char *path, char *err, size_t err_bytes);
 
+/* Closes the listening descriptor and removes the socket at `path`, unless somebody answers there
+ * still: then another daemon has taken the name since. */
+void listen_close(const char *path, int listen_fd);
+
 #endif

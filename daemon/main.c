@@ -132,7 +132,10 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
     }
     daemon->listen_fd = listen_open(daemon->config.socket, err, err_bytes);
     daemon->own_socket = daemon->listen_fd >= 0;
-    return daemon->listen_fd < 0 ? daemon->listen_fd : 0;
+    if (daemon->listen_fd >= 0)
+        return 0;
+    /* Whatever the reason: the system refuses the socket, no input file is missing. */
+    return daemon->listen_fd == -EADDRINUSE ? -EADDRINUSE : -EIO;
 }
 
 static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
@@ -281,8 +284,8 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 static void finish(struct daemon *daemon)
 {
     if (daemon->own_socket)
-        unlink(daemon->config.socket);
-    if (daemon->listen_fd >= 0)
+        listen_close(daemon->config.socket, daemon->listen_fd);
+    else if (daemon->listen_fd >= 0)
         close(daemon->listen_fd);
     engine_close(daemon->engine);
     mailbox_fini(&daemon->to_engine);
@@ -320,6 +323,9 @@ int main(int argc, char **argv)
         rc = daemon.config.check ? check_model(&daemon, err, sizeof(err))
                                  : start(&daemon, err, sizeof(err));
     }
+    for (char *c = err; *c; c++) /* words of files end up on terminals */
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
     if (rc < 0)
         log_error("%s", *err ? err : strerror(-rc));
     finish(&daemon);

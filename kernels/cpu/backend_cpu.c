@@ -279,7 +279,7 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     b->arena = arena_open();
     rc = b->arena ? open_kv(b) : -ENOMEM;
     if (rc)
-        return fail(err, err_bytes, rc, "no memory for %u KV pages of %zu bytes: ask for fewer",
+        return fail(err, err_bytes, rc, "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
                     b->limits.pages, b->kv.page_bytes);
     rc = load_weights(b);
     if (!rc)

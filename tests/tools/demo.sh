@@ -28,14 +28,18 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-echo "demo: hearth run --max-tokens 120 \"def fibonacci(n): ...\""
+echo "demo: hearth run --slot demo --max-tokens 120 \"def fibonacci(n): ...\""
 echo "----------------------------------------------------------------"
 printf '%s' "$prompt"
-"$bin/hearth" run --max-tokens 120 "$prompt"
+"$bin/hearth" run --slot demo --max-tokens 120 "$prompt"
 echo
 echo "----------------------------------------------------------------"
-echo "demo: the same question again, as numbers (cached_tokens, tokens and times from the daemon):"
-"$bin/hearth" run --max-tokens 120 --json "$prompt" | tail -n 1 | cut -c1-400
+echo "demo: the same again from a new process: the prompt is warm, the answer has the same receipt"
+for _ in 1 2; do
+    "$bin/hearth" run --slot demo --max-tokens 120 --json "$prompt" | tail -n 1 |
+        sed -e 's/"ids":\[[^]]*\],//' -e 's/^{"event":"done",//' -e 's/}$//' | tr ',' '\n' |
+        grep -E 'cached_tokens|output_tokens|passes|accepted_drafts|_ms|receipt' | paste -sd' '
+done
 "$bin/hearth" status | grep -E '^(model|isa|threads|output_tokens|requests_finished|kv_bytes|rss_bytes) '
 echo "demo: stopping the daemon"
 kill "$daemon"
