@@ -21,7 +21,14 @@ static void escape(struct cli_buffer *b, unsigned char c)
     cli_buffer_add(b, code, 6);
 }
 
-void json_text(struct cli_buffer *b, const char *text, size_t bytes)
+/* Bytes that are no UTF-8: told apart from every character by half of a pair, \udc80 to \udcff. */
+static void escape_raw(struct cli_buffer *b, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        cli_buffer_format(b, "\\udc%02x", (unsigned char)text[i]);
+}
+
+static void add_string(struct cli_buffer *b, const char *text, size_t bytes, int keeps_bytes)
 {
     cli_buffer_add(b, "\"", 1);
     size_t plain = 0; /* text[plain, i) needs no change and is not added yet */
@@ -34,15 +41,28 @@ void json_text(struct cli_buffer *b, const char *text, size_t bytes)
             continue;
         }
         cli_buffer_add(b, text + plain, i - plain);
+        size_t step = n > 0 ? 1 : n < 0 ? (size_t)-n : bytes - i;
         if (n > 0)
             escape(b, c);
+        else if (keeps_bytes)
+            escape_raw(b, text + i, step);
         else
             cli_buffer_text(b, "\\ufffd");
-        i += n > 0 ? 1 : n < 0 ? (size_t)-n : bytes - i;
+        i += step;
         plain = i;
     }
     cli_buffer_add(b, text + plain, bytes - plain);
     cli_buffer_add(b, "\"", 1);
+}
+
+void json_text(struct cli_buffer *b, const char *text, size_t bytes)
+{
+    add_string(b, text, bytes, 0);
+}
+
+void json_bytes(struct cli_buffer *b, const char *text, size_t bytes)
+{
+    add_string(b, text, bytes, 1);
 }
 
 /* Decimal digits without stdio: ids are most of what is printed. */

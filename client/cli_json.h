@@ -9,6 +9,8 @@
 #include "client/cli.h"
 
 void json_text(struct cli_buffer *b, const char *text, size_t bytes);
+void json_bytes(struct cli_buffer *b, const char *text,
+                size_t bytes); /* as json_text, but what is no UTF-8 stays: \udc80 to \udcff */
 void json_ids(struct cli_buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */
 void json_number(struct cli_buffer *b, double value);
 
