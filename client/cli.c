@@ -24,6 +24,10 @@ static const struct command commands[] = {
     {"detokenize", CLI_CMD_DETOKENIZE, cli_detokenize, "[options] <IDS",
      "a JSON array of ids on stdin to its bytes",
      "Without --model the daemon's vocabulary is used.\n"},
+    {"replay", CLI_CMD_REPLAY, cli_replay, "[options] FILE...",
+     "ask again what run --record recorded, and compare",
+     "Says `equal`, or the first token that differs (exit code 1). Another model, other\n"
+     "numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
 };
@@ -72,7 +76,7 @@ static int run_command(const struct command *c, int argc, char **argv)
         code = cli_fail(CLI_USAGE, "%s", err);
     else if (o.help)
         code = command_help(c);
-    else if (c->id != CLI_CMD_RUN && o.words.n)
+    else if (!(c->id & (CLI_CMD_RUN | CLI_CMD_REPLAY)) && o.words.n)
         code = cli_fail(CLI_USAGE, "%s '%s': it takes no argument, see hearth %s --help", c->name,
                         o.words.items[0], c->name);
     else

@@ -1,10 +1,10 @@
 /* cli.h - what the files of the `hearth` command share.
  *
  * A process runs one command in one thread: main (cli.c) parses the options and calls one of
- * cli_run, cli_tokenize, cli_detokenize, cli_status, whose result is the exit code (sysexits).
- * Errors are one line on stderr, `hearth: what: what to do`; stdout carries results only. Start-up
- * is part of the product (a shell helper runs this once a keystroke): no locale, no stdio on
- * stdout, nothing allocated that a command does not need.
+ * cli_run, cli_replay, cli_tokenize, cli_detokenize, cli_status, whose result is the exit code
+ * (sysexits). Errors are one line on stderr, `hearth: what: what to do`; stdout carries results
+ * only. Start-up is part of the product (a shell helper runs this once a keystroke): no locale, no
+ * stdio on stdout, nothing allocated that a command does not need.
  */
 #ifndef HEARTH_CLIENT_CLI_H
 #define HEARTH_CLIENT_CLI_H
@@ -18,6 +18,7 @@
 
 enum cli_exit {
     CLI_OK = 0,
+    CLI_DIFFERS = 1,      /* a replayed answer is not the recorded one */
     CLI_USAGE = 64,       /* an option or argument that makes no sense */
     CLI_BAD_INPUT = 65,   /* a token id out of range, a prompt too long, a malformed model */
     CLI_NO_INPUT = 66,    /* no such file */
@@ -78,6 +79,7 @@ void cli_stop_at_once(int on);
 int cli_exit_output(int rc);
 
 int cli_run(const struct cli_options *o);
+int cli_replay(const struct cli_options *o);
 int cli_tokenize(const struct cli_options *o);
 int cli_detokenize(const struct cli_options *o);
 int cli_status(const struct cli_options *o);

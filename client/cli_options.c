@@ -24,8 +24,7 @@ static const struct row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-/* Makes room for one more item in an array of n; capacities are powers of two. */
-static int grow(void **items, uint32_t n, size_t item_bytes)
+int cli_grow(void **items, uint32_t n, size_t item_bytes)
 {
     if (n && (n & (n - 1)))
         return 0;
@@ -41,7 +40,7 @@ static int grow(void **items, uint32_t n, size_t item_bytes)
 static int texts_add(struct cli_texts *t, const char *text)
 {
     void *items = t->items;
-    int rc = grow(&items, t->n, sizeof *t->items);
+    int rc = cli_grow(&items, t->n, sizeof *t->items);
     t->items = items;
     if (!rc)
         t->items[t->n++] = text;
@@ -51,7 +50,7 @@ static int texts_add(struct cli_texts *t, const char *text)
 static int ids_add(struct cli_ids *l, uint32_t id)
 {
     void *items = l->items;
-    int rc = grow(&items, l->n, sizeof *l->items);
+    int rc = cli_grow(&items, l->n, sizeof *l->items);
     l->items = items;
     if (!rc)
         l->items[l->n++] = id;
@@ -113,7 +112,7 @@ static int parse_bias(const struct row *r, struct cli_biases *b, const char *tex
     if (end == number || *end || !in_range)
         return -EINVAL;
     void *items = b->items;
-    int rc = grow(&items, b->n, sizeof *b->items);
+    int rc = cli_grow(&items, b->n, sizeof *b->items);
     b->items = items;
     if (!rc)
         b->items[b->n++] = (struct hearth_bias){.token = (uint32_t)id, .value = (float)value};

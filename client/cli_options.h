@@ -16,10 +16,11 @@ enum cli_command {
     CLI_CMD_RUN = 1,
     CLI_CMD_TOKENIZE = 2,
     CLI_CMD_DETOKENIZE = 4,
-    CLI_CMD_STATUS = 8
+    CLI_CMD_STATUS = 8,
+    CLI_CMD_REPLAY = 16
 };
 #define CLI_CMD_TEXT (CLI_CMD_TOKENIZE | CLI_CMD_DETOKENIZE)
-#define CLI_CMD_ALL 15
+#define CLI_CMD_ALL 31
 
 enum cli_kind {
     CLI_FLAG,   /* int, takes no value */
@@ -75,8 +76,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
-    O("proposer", "auto|none|lookup|client", CLI_CMD_RUN, CLI_WORD, request.proposer, 0, 0,        \
-      "who drafts tokens; only a matter of speed")                                                 \
+    O("proposer", "auto|none|lookup|client", CLI_CMD_RUN | CLI_CMD_REPLAY, CLI_WORD,               \
+      request.proposer, 0, 0, "who drafts tokens; only a matter of speed")                         \
     O("guess", "TEXT", CLI_CMD_RUN, CLI_TEXT, guess, 0, 0,                                         \
       "what the answer may be: drafts for the proposer")                                           \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
@@ -85,7 +86,9 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "take the vocabulary of a GGUF file, no daemon")                                             \
     O("special", "", CLI_CMD_TEXT, CLI_FLAG, special, 0, 0,                                        \
       "texts of special tokens mean these tokens")                                                 \
-    O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS, CLI_FLAG, json, 0, 0,                              \
+    O("record", "FILE", CLI_CMD_RUN, CLI_TEXT, record, 0, 0,                                       \
+      "write what hearth replay needs into FILE")                                                  \
+    O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS | CLI_CMD_REPLAY, CLI_FLAG, json, 0, 0,             \
       "print JSON, an object a line")                                                              \
     O("socket", "PATH", CLI_CMD_ALL, CLI_TEXT, socket, 0, 0,                                       \
       "where hearthd listens ($HEARTH_SOCKET)")
@@ -110,7 +113,7 @@ struct cli_options {
     struct cli_ids tokens, stop_tokens;
     struct cli_texts stops, words; /* words: the arguments that are no options */
     struct cli_biases bias;
-    const char *file, *slot, *guess, *model, *socket;
+    const char *file, *slot, *guess, *record, *model, *socket;
     int special, json;
     int help;
 };
@@ -126,6 +129,10 @@ void cli_options_fini(struct cli_options *o);
 /* Reads ids separated by commas or blanks, brackets around them allowed, and appends them. Returns
  * 0, -EINVAL (*ret_bad then points at what is no id) or -ENOMEM. Empty text adds nothing. */
 int cli_ids_parse(struct cli_ids *ids, const char *text, size_t bytes, const char **ret_bad);
+
+/* Makes room for one more item in an array that this made, of n items: its capacities are powers of
+ * two. Returns 0 or -ENOMEM. */
+int cli_grow(void **items, uint32_t n, size_t item_bytes);
 
 /* Writes the lines of --help for a command's options. Returns the length of the whole text. */
 size_t cli_options_help(uint32_t command, char *text, size_t max);

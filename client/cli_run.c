@@ -6,6 +6,7 @@
  */
 #include "client/cli.h"
 #include "client/cli_json.h"
+#include "client/cli_record.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,11 +23,12 @@ enum {
 struct run {
     const struct cli_options *options;
     struct hearth *hearth;
-    struct cli_buffer line; /* one JSON event */
-    int is_terminal;        /* stdout */
-    int shows_progress;     /* stderr is a terminal */
-    int progress_shown;     /* a progress line stands there now */
-    int ends_line;          /* the text so far ends with a newline, or there is none */
+    const struct hearth_request *request; /* what was submitted */
+    struct cli_buffer line;               /* one JSON event */
+    int is_terminal;                      /* stdout */
+    int shows_progress;                   /* stderr is a terminal */
+    int progress_shown;                   /* a progress line stands there now */
+    int ends_line; /* the text so far ends with a newline, or there is none */
 };
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
@@ -148,9 +150,10 @@ static int finish(struct run *r, const struct hearth_result *result)
         (void)cli_write(STDOUT_FILENO, "\n", 1);
     if (result->reason == HEARTH_ERROR)
         return cli_fail(cli_exit_request(result->error), "%s", result->error_text);
-    return result->reason == HEARTH_CANCELLED || result->reason == HEARTH_SUPERSEDED
-               ? CLI_INTERRUPTED
-               : CLI_OK;
+    if (result->reason == HEARTH_CANCELLED || result->reason == HEARTH_SUPERSEDED)
+        return CLI_INTERRUPTED;
+    const char *record = r->options->record;
+    return record ? record_save(record, r->hearth, r->request, result) : CLI_OK;
 }
 
 static int stream(struct run *r)
@@ -188,24 +191,58 @@ static int stream(struct run *r)
     }
 }
 
-/* The guess as tokens, [*ret_n], to be freed. Returns an exit code. */
-static int read_guess(struct run *r, uint32_t **ret_guess, uint32_t *ret_n)
+/* Tokens of `text`, [*ret_n], to be freed. `what` it is, for the error. Returns an exit code. */
+static int read_tokens(struct run *r, const char *what, const char *text, size_t bytes,
+                       uint32_t flags, uint32_t **ret_tokens, uint32_t *ret_n)
 {
-    const char *text = r->options->guess;
-    if (!text)
-        return CLI_OK;
-    size_t room = strlen(text) + 1; /* a token is at least a byte */
-    uint32_t *guess = malloc(room * sizeof *guess);
-    if (!guess)
+    size_t room = bytes + 2; /* a token is at least a byte; begin-of-sequence, a space before */
+    uint32_t *tokens = malloc(room * sizeof *tokens);
+    if (!tokens)
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
-    int64_t n = hearth_tokenize(r->hearth, text, room - 1, 0, guess, room);
+    int64_t n = hearth_tokenize(r->hearth, text, bytes, flags, tokens, room);
     if (n < 0 || (size_t)n > room) {
-        free(guess);
-        return cli_fail(CLI_BAD_INPUT, "the guess: %s", hearth_error(r->hearth));
+        free(tokens);
+        return cli_fail(CLI_BAD_INPUT, "%s: %s", what, hearth_error(r->hearth));
     }
-    *ret_guess = guess;
+    *ret_tokens = tokens;
     *ret_n = (uint32_t)n;
     return CLI_OK;
+}
+
+/* Puts the texts that are to be tokens, and were none, into *q: the guess, and a prompt that is to
+ * be recorded. Both are the caller's to free. */
+static int tokenize_request(struct run *r, struct hearth_request *q, uint32_t **ret_guess,
+                            uint32_t **ret_prompt)
+{
+    const char *guess = r->options->guess;
+    int code = CLI_OK;
+    if (guess)
+        code = read_tokens(r, "the guess", guess, strlen(guess), 0, ret_guess, &q->n_guess);
+    q->guess = *ret_guess;
+    if (!code && r->options->record && !q->tokens) {
+        code = read_tokens(r, "the prompt", q->text ? q->text : "", q->text_bytes, q->text_flags,
+                           ret_prompt, &q->n_tokens);
+        q->tokens = *ret_prompt;
+    }
+    return code;
+}
+
+/* The request as the options have it, its texts still texts. */
+static struct hearth_request make_request(const struct cli_options *o, const struct cli_ids *ids,
+                                          const struct cli_buffer *text)
+{
+    struct hearth_request request = o->request;
+    request.tokens = o->tokens.given ? ids->items : NULL;
+    request.n_tokens = ids->n;
+    request.text = text->data;
+    request.text_bytes = text->bytes;
+    request.bias = o->bias.items;
+    request.n_bias = o->bias.n;
+    request.stop_tokens = o->stop_tokens.items;
+    request.n_stop_tokens = o->stop_tokens.n;
+    request.stops = o->stops.items;
+    request.n_stops = o->stops.n;
+    return request;
 }
 
 int cli_run(const struct cli_options *o)
@@ -215,32 +252,24 @@ int cli_run(const struct cli_options *o)
     struct cli_ids ids = o->tokens;
     struct cli_buffer text = {0};
     struct run r = {.options = o, .ends_line = 1};
-    int code = read_prompt(o, &ids, &text);
-    uint32_t *guess = NULL, n_guess = 0;
+    uint32_t *guess = NULL, *prompt = NULL;
+    int code = o->record ? record_check_path(o->record) : CLI_OK;
+    if (!code)
+        code = read_prompt(o, &ids, &text);
+    struct hearth_request request = make_request(o, &ids, &text);
     if (!code)
         code = cli_connect(o, 1, &r.hearth);
     if (!code)
-        code = read_guess(&r, &guess, &n_guess);
+        code = tokenize_request(&r, &request, &guess, &prompt);
     if (!code) {
-        struct hearth_request request = o->request;
-        request.tokens = o->tokens.given ? ids.items : NULL;
-        request.n_tokens = ids.n;
-        request.text = text.data;
-        request.text_bytes = text.bytes;
-        request.bias = o->bias.items;
-        request.n_bias = o->bias.n;
-        request.stop_tokens = o->stop_tokens.items;
-        request.n_stop_tokens = o->stop_tokens.n;
-        request.stops = o->stops.items;
-        request.n_stops = o->stops.n;
-        request.guess = guess;
-        request.n_guess = n_guess;
+        r.request = &request;
         r.is_terminal = isatty(STDOUT_FILENO);
         r.shows_progress = isatty(STDERR_FILENO);
         int rc = hearth_submit(r.hearth, 0, &request);
         code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(r.hearth)) : stream(&r);
     }
     hearth_close(r.hearth);
+    free(prompt);
     free(guess);
     cli_buffer_fini(&r.line);
     cli_buffer_fini(&text);
