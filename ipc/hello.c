@@ -174,7 +174,7 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes)
     return 0;
 }
 
-int hello_connect(const char *path, char *err, size_t err_bytes)
+static int connect_type(const char *path, int type, char *err, size_t err_bytes)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd, r;
@@ -182,7 +182,7 @@ int hello_connect(const char *path, char *err, size_t err_bytes)
     if (strlen(path) >= sizeof(a.sun_path))
         return ipc_fail(err, err_bytes, -ENAMETOOLONG, "the socket's path is too long: %s", path);
     memcpy(a.sun_path, path, strlen(path));
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | type, 0);
     if (fd < 0)
         return ipc_fail(err, err_bytes, -errno, "no socket: %s", strerror(errno));
     do
@@ -194,6 +194,16 @@ int hello_connect(const char *path, char *err, size_t err_bytes)
     close(fd);
     return ipc_fail(err, err_bytes, r, "no daemon at %s (%s): start hearthd, or set HEARTH_SOCKET",
                     path, strerror(-r));
+}
+
+int hello_connect(const char *path, char *err, size_t err_bytes)
+{
+    return connect_type(path, 0, err, err_bytes);
+}
+
+int hello_connect_now(const char *path, char *err, size_t err_bytes)
+{
+    return connect_type(path, SOCK_NONBLOCK, err, err_bytes);
 }
 
 int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds, uint32_t n_fds)

@@ -155,6 +155,9 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes);
 /* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
 int hello_connect(const char *path, char *err, size_t err_bytes);
 
+/* The same without ever waiting (a daemon that does not accept: -EAGAIN), and so is its socket. */
+int hello_connect_now(const char *path, char *err, size_t err_bytes);
+
 /* Sends one packet, with descriptors if n_fds > 0; MSG_DONTWAIT | MSG_NOSIGNAL. Returns 0 or
  * -errno. */
 int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds, uint32_t n_fds);
