@@ -276,6 +276,7 @@ int cli_options_parse(struct cli_options *o, uint32_t command, int argc, char **
 {
     memset(o, 0, sizeof *o);
     o->command = command;
+    o->resume_ms = 30000;
     hearth_request_init(&o->request, sizeof o->request);
     int only_words = 0;
     for (int i = 0; i < argc; i++) {

@@ -82,6 +82,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "what the answer may be: drafts for the proposer")                                           \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \
       "the same request gives the same answer (yes)")                                              \
+    O("resume-ms", "N", CLI_CMD_RUN, CLI_I32, resume_ms, 0, 1 << 30,                               \
+      "wait N ms for a daemon that went away (30000)")                                             \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \
       "take the vocabulary of a GGUF file, no daemon")                                             \
     O("special", "", CLI_CMD_TEXT, CLI_FLAG, special, 0, 0,                                        \
@@ -114,6 +116,7 @@ struct cli_options {
     struct cli_texts stops, words; /* words: the arguments that are no options */
     struct cli_biases bias;
     const char *file, *slot, *guess, *record, *model, *socket;
+    int32_t resume_ms;
     int special, json;
     int help;
 };

@@ -29,6 +29,8 @@ struct run {
     int shows_progress;                   /* stderr is a terminal */
     int progress_shown;                   /* a progress line stands there now */
     int ends_line; /* the text so far ends with a newline, or there is none */
+    int is_away;      /* the daemon is gone, and that was told */
+    uint32_t resumes; /* how often it came back, as told */
 };
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
@@ -156,11 +158,29 @@ static int finish(struct run *r, const struct hearth_result *result)
     return record ? record_save(record, r->hearth, r->request, result) : CLI_OK;
 }
 
+/* The answer goes on whatever happens to the daemon; why it takes longer is for stderr. */
+static void tell_resume(struct run *r)
+{
+    struct hearth_info info = {.size = sizeof info};
+    if (hearth_info(r->hearth, &info))
+        return;
+    int is_back = info.resumes != r->resumes;
+    if ((is_back || info.is_away) && !r->is_away) {
+        clear_progress(r);
+        (void)cli_fail(CLI_OK, "the daemon is gone, waiting for it");
+    }
+    if (is_back)
+        (void)cli_fail(CLI_OK, "the daemon is back, going on");
+    r->is_away = info.is_away != 0 && !is_back;
+    r->resumes = info.resumes;
+}
+
 static int stream(struct run *r)
 {
     for (;;) {
         const struct hearth_event *e;
         int rc = hearth_next(r->hearth, 0, &e, LOOK_MS);
+        tell_resume(r);
         if (rc < 0 && rc != -EINTR) {
             clear_progress(r);
             return cli_fail(cli_exit_request(rc), "%s", hearth_error(r->hearth));

@@ -81,6 +81,7 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     hearth_options_init(&options, sizeof options);
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
+    options.resume_ms = o->resume_ms;
     char err[512];
     cli_stop_at_once(1);
     int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);

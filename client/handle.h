@@ -30,6 +30,9 @@ struct client_slot {
     uint32_t prompt;     /* tokens of the running request's prompt */
     enum client_state state;
     uint64_t cookie;
+    struct submit_cell cell; /* what was said of the running request, to say it again */
+    int resubmit;            /* resume: the cell is still to be published */
+    const char *lost; /* the request ended with its daemon, and why; "" cancelled, NULL: it did not */
 
     uint32_t *stop_tokens; /* [n_stop_tokens], a copy: their text is cut away */
     uint32_t n_stop_tokens;
@@ -55,8 +58,22 @@ struct client_slot {
     char receipt[160];
 };
 
+/* Whether, and how long, another daemon is waited for when this one is gone (resume.c). */
+struct client_resume {
+    int32_t ms;           /* 0: not at all */
+    int away;             /* the daemon is gone, and waited for */
+    int pending;          /* there are slots whose `resubmit` is set */
+    int fd;               /* a handshake under way, -1 none */
+    uint32_t times;       /* how often it came back */
+    uint64_t deadline_ns; /* until then */
+    uint64_t tried_ns;    /* when the last connection was tried */
+};
+
 struct hearth {
     int socket_fd, bell_fd, notify_fd; /* -1: none */
+    int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
+    struct hello hello;    /* what was asked for */
+    struct client_resume resume;
     uint32_t n_slots;
     struct client_slot *slots; /* [n_slots] */
     struct segment segment;
@@ -103,8 +120,24 @@ int events_drop_void(struct client_slot *s);
  * 0, -ENOMEM, -EPROTO. */
 int events_drain(struct hearth *h);
 
-/* The daemon is gone (-EPIPE) or wrote nonsense (-EPROTO): every running request will end with an
- * error, after what its ring still holds. */
-void events_daemon_gone(struct hearth *h, int why);
+/* Is this the end that a daemon gives a request when it is stopped, and is the request one to go on
+ * with at the next daemon? */
+int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
+                       const struct event_run *run);
+
+/* The daemon is gone (-EPIPE): it is waited for, or, where that is off, as next. It wrote nonsense
+ * (-EPROTO): every running request will end with an error, after what its ring still holds. */
+void resume_daemon_gone(struct hearth *h, int why);
+
+/* While h->resume.away: looks whether the daemon is back, at most every 50 ms, and where timeout_ms
+ * is not 0 sleeps until the next look or deadline_ns (0: none). Returns 1: look at the slots again;
+ * 0: the time is up; -EINTR. */
+int resume_wait(struct hearth *h, int timeout_ms, uint64_t deadline_ns);
+
+/* Publishes the cells of resumed requests as far as there is room. */
+void resume_push(struct hearth *h);
+
+/* hearth_fd() becomes readable when `fd` does, instead of `old` (-1: none). Returns 0 or -errno. */
+int resume_watch(struct hearth *h, int old, int fd);
 
 #endif

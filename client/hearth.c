@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -52,7 +53,8 @@ static void fill(void *to, const void *from, size_t to_bytes, size_t from_bytes)
 
 void hearth_options_init(struct hearth_options *options, size_t size)
 {
-    const struct hearth_options defaults = {.slots = 1, .connect_timeout_ms = 30000};
+    const struct hearth_options defaults = {
+        .slots = 1, .connect_timeout_ms = 30000, .resume_ms = 30000};
     fill(options, &defaults, size, sizeof defaults);
 }
 
@@ -78,7 +80,7 @@ static struct hearth *handle_open(void)
     struct hearth *h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
-    h->socket_fd = h->bell_fd = h->notify_fd = -1;
+    h->socket_fd = h->bell_fd = h->notify_fd = h->poll_fd = h->timer_fd = h->resume.fd = -1;
     token_list_init(&h->scratch);
     void *page = mmap(NULL, IPC_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
@@ -167,19 +169,18 @@ static int open_slots(struct hearth *h, char *err, size_t err_bytes)
 static int shake_hands(struct hearth *h, const struct hearth_options *o, char *err,
                        size_t err_bytes)
 {
-    struct hello hello;
     uint32_t flags = o->flags & HEARTH_POLLABLE ? HELLO_NOTIFY : 0;
     if (o->slots > LIMIT_SLOTS_MAX) {
         snprintf(err, err_bytes, "%u slots: ask for at most %u", o->slots, LIMIT_SLOTS_MAX);
         return -EINVAL;
     }
-    if (hello_prep_hello(&hello, o->slots, flags, o->slot_name)) {
+    if (hello_prep_hello(&h->hello, o->slots, flags, o->slot_name)) {
         snprintf(err, err_bytes,
                  "slot name '%s': give 1 to %u printable ASCII characters without blanks",
                  o->slot_name, HELLO_NAME_BYTES - 1);
         return -EINVAL;
     }
-    int rc = hello_send(h->socket_fd, &hello, sizeof hello, NULL, 0);
+    int rc = hello_send(h->socket_fd, &h->hello, sizeof h->hello, NULL, 0);
     if (rc) {
         snprintf(err, err_bytes, "the daemon at %s does not listen: %s", h->path, strerror(-rc));
         return rc;
@@ -192,6 +193,18 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
         if (fds[i] >= 0)
             close(fds[i]);
     return rc ? rc : open_slots(h, err, err_bytes);
+}
+
+/* What hearth_fd() gives: its number stays when the daemon behind it changes. */
+static int open_poll_fd(struct hearth *h, char *err, size_t err_bytes)
+{
+    if (h->notify_fd < 0)
+        return 0;
+    h->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int rc = h->poll_fd < 0 ? -errno : resume_watch(h, -1, h->notify_fd);
+    if (rc)
+        snprintf(err, err_bytes, "no descriptor to poll: %s", strerror(-rc));
+    return rc;
 }
 
 int hearth_connect(const char *path, const struct hearth_options *options, struct hearth **ret_h,
@@ -226,6 +239,9 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
         rc = connect_socket(h, err, err_bytes);
     if (!rc)
         rc = shake_hands(h, &o, err, err_bytes);
+    if (!rc)
+        rc = open_poll_fd(h, err, err_bytes);
+    h->resume.ms = o.resume_ms > 0 ? o.resume_ms : 0;
     if (rc) {
         hearth_close(h);
         return rc;
@@ -257,8 +273,9 @@ void hearth_close(struct hearth *h)
         if (h->segment.up)
             segment_close(&h->segment);
     }
-    int fds[] = {h->socket_fd, h->bell_fd, h->notify_fd};
-    for (int i = 0; i < 3; i++)
+    const int fds[] = {h->socket_fd, h->bell_fd,  h->notify_fd,
+                       h->poll_fd,   h->timer_fd, h->resume.fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     for (uint32_t i = 0; i < h->n_slots; i++)
@@ -296,6 +313,8 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
         .fingerprint = h->fingerprint,
         .server_version = h->welcome.daemon,
         .socket_path = h->path,
+        .is_away = h->resume.away != 0,
+        .resumes = h->resume.times,
     };
     fill(info, &all, info->size, sizeof all);
     return 0;
@@ -308,7 +327,7 @@ int hearth_fd(struct hearth *h)
         return rc;
     if (h->notify_fd < 0)
         return handle_fail(h, -EINVAL, "no descriptor to poll: connect with HEARTH_POLLABLE");
-    return h->notify_fd;
+    return h->poll_fd;
 }
 
 int64_t hearth_status(struct hearth *h, char *json, size_t max)

@@ -13,6 +13,9 @@
  *           nothing.
  * Ownership Whatever you pass in is read during the call and not kept. Whatever an event points to
  *           stays valid until the next call on the same handle.
+ * Resume    A daemon that dies or is stopped is waited for (hearth_options.resume_ms), and requests
+ *           go on at the next one with the same tokens, nothing doubled, nothing missing. Another
+ *           model, other numerics, or a request that is not deterministic end with HEARTH_ERROR.
  * Growth    Structures that you fill in start with `size`; set them up with their _init() function
  *           and a program built against an older header goes on working with a newer library.
  *
@@ -67,6 +70,8 @@ struct hearth_options {
                               1 to 63 printable ASCII characters without blanks */
     int32_t
         connect_timeout_ms; /* how long the daemon may take to answer; -1 for ever, default 30000 */
+    int32_t resume_ms;      /* when the daemon goes away: how long to wait for one of the same model at
+                               the same path, and go on there. Default 30000; 0: not at all */
 };
 
 /* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof *options. */
@@ -97,6 +102,8 @@ struct hearth_info {
     const char *fingerprint;    /* of the model's weights and vocabulary, in hex */
     const char *server_version; /* "" where the daemon does not say */
     const char *socket_path;    /* where this handle is connected */
+    uint32_t is_away; /* 1 while the daemon is gone and waited for (resume_ms) */
+    uint32_t resumes; /* how often that ended with a daemon */
 };
 
 /* Fills *info up to info->size. Returns 0, or -EINVAL when size is not set. */

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum {
     EVENT_TOKENS_AT_ONCE = 256,
@@ -86,7 +85,8 @@ int events_drain(struct hearth *h)
             if (!rc)
                 break;
             ring_release(&s->events, s->backlog[s->backlog_n].cells);
-            s->backlog_n++;
+            if (!events_is_shutdown(h, s, &s->backlog[s->backlog_n]))
+                s->backlog_n++;
         }
     }
     return 0;
@@ -243,6 +243,15 @@ static int take_done(struct hearth *h, struct client_slot *s, const struct event
     return end_slot(h, s);
 }
 
+int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
+                       const struct event_run *run)
+{
+    struct event_done done;
+    return h->resume.ms && s->state == CLIENT_RUNNING && run->kind == EVENT_DONE &&
+           run->generation == s->generation && !(s->cell.flags & SUBMIT_FAST) &&
+           event_done(run, &done) == 0 && done.error == -ESHUTDOWN;
+}
+
 /* Takes the slot's runs until an event is full or there is no more. Returns 0, -EPROTO or -ENOMEM.
  */
 static int take_runs(struct hearth *h, struct client_slot *s)
@@ -259,7 +268,9 @@ static int take_runs(struct hearth *h, struct client_slot *s)
         taken = 1;
         if (is_void(s, run.generation, run.kind))
             continue;
-        if (run.kind == EVENT_TOKENS)
+        if (events_is_shutdown(h, s, &run))
+            resume_daemon_gone(h, -EPIPE);
+        else if (run.kind == EVENT_TOKENS)
             rc = take_tokens(h, s, &run);
         else if (run.kind == EVENT_LOGPROBS)
             rc = take_logprobs(h, s, &run);
@@ -271,26 +282,7 @@ static int take_runs(struct hearth *h, struct client_slot *s)
     return rc;
 }
 
-void events_daemon_gone(struct hearth *h, int why)
-{
-    if (h->dead)
-        return;
-    h->dead = why;
-    if (h->notify_fd >= 0) /* an event loop must come and hear it: readable from here on */
-        (void)shutdown(h->notify_fd, SHUT_RD);
-    if (why == -EPROTO)
-        handle_fail(h, -ECONNRESET,
-                    "the daemon at %s sent what this version does not understand: use hearth and "
-                    "hearthd of the same version",
-                    h->path);
-    else
-        handle_fail(h, -ECONNRESET,
-                    "the daemon at %s went away in the middle of the answer: start it again and "
-                    "repeat",
-                    h->path);
-}
-
-/* The daemon is dead and the slot's ring is read to its end: so its request ends here. */
+/* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */
 static int end_without_daemon(struct hearth *h, struct client_slot *s)
 {
     int is_error = s->state == CLIENT_RUNNING;
@@ -300,7 +292,7 @@ static int end_without_daemon(struct hearth *h, struct client_slot *s)
     s->done.prompt = s->prompt;
     s->done.output = (uint32_t)s->ids.n;
     if (is_error)
-        snprintf(s->done.text, sizeof s->done.text, "%.240s", h->error);
+        snprintf(s->done.text, sizeof s->done.text, "%.240s", s->lost ? s->lost : h->error);
     memcpy(s->done.numerics, h->welcome.numerics, sizeof s->done.numerics);
     s->receipt[0] = 0; /* nobody vouches for a part of an answer */
     return end_slot(h, s);
@@ -379,7 +371,7 @@ static int take_event(struct hearth *h, uint32_t slot)
     if (s->state == CLIENT_IDLE)
         return 0;
     int rc = h->dead == -EPROTO ? 0 : take_runs(h, s);
-    if (!rc && h->dead && s->told == s->ids.n && s->state != CLIENT_ENDED)
+    if (!rc && (h->dead || s->lost) && s->told == s->ids.n && s->state != CLIENT_ENDED)
         rc = end_without_daemon(h, s);
     if (rc)
         return rc;
@@ -456,7 +448,7 @@ static void drop_elsewhere(const struct span *span)
     for (uint32_t i = span->n; i < h->n_slots && !h->dead; i++) {
         int rc = head_is_void(span_slot(span, i)) ? events_drop_void(span_slot(span, i)) : 0;
         if (rc < 0)
-            events_daemon_gone(h, rc);
+            resume_daemon_gone(h, rc);
         else
             dropped |= rc;
     }
@@ -504,7 +496,7 @@ static int leave(struct span *span)
 {
     struct hearth *h = span->h;
     if (!h->dead && socket_is_gone(h)) {
-        events_daemon_gone(h, -EPIPE);
+        resume_daemon_gone(h, -EPIPE);
         return 1;
     }
     if (h->notify_fd < 0)
@@ -523,7 +515,7 @@ static int take_any(struct span *span)
         uint32_t slot = (span->first + i) % h->n_slots;
         int rc = take_event(h, slot);
         if (rc == -EPROTO) {
-            events_daemon_gone(h, rc);
+            resume_daemon_gone(h, rc);
             rc = take_event(h, slot);
         }
         if (rc == -ENOMEM)
@@ -541,6 +533,7 @@ static int next_event(struct span *span, int timeout_ms)
     struct hearth *h = span->h;
     uint64_t deadline = timeout_ms > 0 ? bell_now_ns() + (uint64_t)timeout_ms * 1000000u : 0;
     for (;;) {
+        resume_push(h);
         drop_elsewhere(span);
         int rc = take_any(span);
         if (rc)
@@ -550,6 +543,12 @@ static int next_event(struct span *span, int timeout_ms)
             return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
         if (idle && (timeout_ms || h->notify_fd < 0))
             return 0;
+        if (h->resume.away) {
+            rc = resume_wait(h, timeout_ms, deadline);
+            if (rc == 1)
+                continue;
+            return rc ? handle_fail(h, rc, "interrupted by a signal: call again") : 0;
+        }
         if (timeout_ms == 0) {
             if (leave(span))
                 continue;
@@ -563,7 +562,7 @@ static int next_event(struct span *span, int timeout_ms)
         if (rc == -EINTR)
             return handle_fail(h, rc, "interrupted by a signal: call again");
         if (rc == -EPIPE)
-            events_daemon_gone(h, rc);
+            resume_daemon_gone(h, rc);
     }
 }
 

@@ -233,6 +233,8 @@ static int sleep_for_space(struct hearth *h)
 static int wait_for_space(struct hearth *h)
 {
     for (;;) {
+        if (h->resume.away)
+            return 0;
         int n = ring_space_known(&h->submit) ? 1 : ring_space(&h->submit);
         if (n > 0)
             return 0;
@@ -244,7 +246,9 @@ static int wait_for_space(struct hearth *h)
             rc = sleep_for_space(h);
         }
         if (rc == -EPIPE || rc == -EPROTO) {
-            events_daemon_gone(h, rc);
+            resume_daemon_gone(h, rc);
+            if (h->resume.away) /* it will be said to the next one */
+                return 0;
             return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
         }
     }
@@ -278,7 +282,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     int used = params_encode(p, segment_params(&h->segment, slot), h->welcome.limits.params_bytes,
                              h->error, sizeof h->error);
     assert(used > 0); /* check_params() let it pass */
-    const struct submit_cell cell = {
+    s->cell = (struct submit_cell){
         .opcode = SUBMIT_REQUEST,
         .priority = r->priority == HEARTH_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE,
         .slot = (uint16_t)slot,
@@ -292,8 +296,14 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
         .proposer = find_proposer(r->proposer),
         .cookie = r->cookie,
     };
-    ring_push(&h->submit, &cell);
-    bell_ring(h->ctl, h->bell_fd);
+    if (h->resume.away) {
+        h->resume.deadline_ns = bell_now_ns() + (uint64_t)h->resume.ms * 1000000u;
+    } else {
+        ring_push(&h->submit, &s->cell);
+        bell_ring(h->ctl, h->bell_fd);
+    }
+    s->resubmit = 0;
+    s->lost = NULL;
     s->sent = n;
     s->prompt = n;
     s->cookie = r->cookie;
@@ -342,6 +352,9 @@ int hearth_cancel(struct hearth *h, uint32_t slot)
     if (s->state != CLIENT_RUNNING || h->dead)
         return 0;
     advance_generation(h, slot, CLIENT_CANCELLED);
+    if (h->resume.away || s->resubmit) /* no daemon knows of it, so none will end it */
+        s->lost = "";
+    s->resubmit = 0;
     bell_ring(h->ctl, h->bell_fd);
     return 0;
 }
