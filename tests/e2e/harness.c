@@ -119,11 +119,16 @@ void harness_start(struct harness *d, const char *model, const char *const *argu
         snprintf(d->socket, sizeof d->socket, "%s/hearth.sock", d->directory);
         snprintf(d->log, sizeof d->log, "%s/log", d->directory);
     }
+    harness_restart(d, model, arguments);
+    wait_until_ready(d);
+}
+
+void harness_restart(struct harness *d, const char *model, const char *const *arguments)
+{
     d->pid = fork();
     ck_assert_int_ge(d->pid, 0);
     if (d->pid == 0)
         exec_daemon(d, model, arguments);
-    wait_until_ready(d);
 }
 
 /* Reaps pid within ms. Returns its wait status, -1 when it did not end. */
@@ -198,6 +203,7 @@ struct hearth *harness_connect(const struct harness *d, uint32_t slots, const ch
     hearth_options_init(&o, sizeof o);
     o.slots = slots;
     o.slot_name = slot_name;
+    o.resume_ms = 0; /* a daemon that a test stops is not to be waited for */
     int rc = hearth_connect(d->socket, &o, &h, err, sizeof err);
     ck_assert_msg(rc == 0, "%s", err);
     return h;

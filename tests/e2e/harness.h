@@ -36,6 +36,9 @@ const char *harness_tiny_model(void);
  * until it answers. */
 void harness_start(struct harness *d, const char *model, const char *const *arguments);
 
+/* The same again at the same socket after harness_kill(); does not wait for anything. */
+void harness_restart(struct harness *d, const char *model, const char *const *arguments);
+
 /* SIGTERM, and waits. Returns the exit code, -1 when it had to be killed. Removes the directory. */
 int harness_stop(struct harness *d);
 

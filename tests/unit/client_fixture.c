@@ -7,11 +7,13 @@
 struct fake_daemon fake;
 struct hearth *h;
 char err[512];
+int32_t resume_ms;
 
 void fixture_setup(void)
 {
     fake_open(&fake);
     h = NULL;
+    resume_ms = 0;
 }
 
 void fixture_teardown(void)
@@ -26,6 +28,7 @@ void connect_with(uint32_t slots, uint32_t flags)
     hearth_options_init(&o, sizeof o);
     o.slots = slots;
     o.flags = flags;
+    o.resume_ms = resume_ms;
     fake_start(&fake);
     int rc = hearth_connect(fake.path, &o, &h, err, sizeof err);
     fake_join(&fake);

@@ -12,6 +12,7 @@
 extern struct fake_daemon fake;
 extern struct hearth *h;
 extern char err[512];
+extern int32_t resume_ms; /* of connect_with(); 0 unless a test sets it */
 extern const uint32_t prompt[3];
 
 void fixture_setup(void);

@@ -62,6 +62,8 @@ void fake_open(struct fake_daemon *f)
     char err[256];
     memset(f, 0, sizeof *f);
     f->socket_fd = f->notify_fd = f->bell_fd = -1;
+    f->fingerprint = 0xab;
+    f->numerics = "portable-1";
     f->limits = (struct ipc_limits){.slots = FAKE_SLOTS,
                                     .context = FAKE_CONTEXT,
                                     .submit_cells = 8,
@@ -90,15 +92,22 @@ void fake_hang_up(struct fake_daemon *f)
     f->socket_fd = f->notify_fd = -1;
 }
 
-void fake_close(struct fake_daemon *f)
+void fake_die(struct fake_daemon *f)
 {
     fake_hang_up(f);
     if (f->segment.down)
         segment_close(&f->segment);
-    segment_ctl_close(f->ctl, f->ctl_fd);
-    close(f->vocab_fd);
+    memset(&f->segment, 0, sizeof f->segment);
     if (f->bell_fd >= 0)
         close(f->bell_fd);
+    f->bell_fd = -1;
+}
+
+void fake_close(struct fake_daemon *f)
+{
+    fake_die(f);
+    segment_ctl_close(f->ctl, f->ctl_fd);
+    close(f->vocab_fd);
     close(f->listen_fd);
     unlink(f->path);
     rmdir(f->directory);
@@ -136,10 +145,10 @@ static void welcome(struct fake_daemon *f)
                               .n_vocab = FAKE_VOCAB,
                               .daemon_pid = 4242,
                               .vocab_bytes = f->vocab_bytes,
-                              .fingerprint = {0xab, 0xcd},
-                              .numerics = "portable-1",
+                              .fingerprint = {f->fingerprint, 0xcd},
                               .model = "fake",
                               .daemon = "hearthd 9.9.9"};
+    snprintf(w.numerics, sizeof w.numerics, "%s", f->numerics);
     hello_prep_welcome(&w);
     fds[HELLO_FD_UP] = f->segment.up_fd;
     fds[HELLO_FD_DOWN] = f->segment.down_fd;

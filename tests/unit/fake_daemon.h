@@ -43,6 +43,8 @@ struct fake_daemon {
     pthread_t thread;
     int refuse; /* -errno: refuse with this code */
     const char *refuse_line;
+    uint8_t fingerprint;  /* first byte of it */
+    const char *numerics; /* id */
     int garbage; /* answer with bytes that are no message */
 };
 
@@ -56,6 +58,9 @@ void fake_join(struct fake_daemon *f);
 
 /* Closes the socket, as a daemon does that dies. */
 void fake_hang_up(struct fake_daemon *f);
+
+/* Dies: hangs up and lets go of its memory. fake_start() makes another one on the same path. */
+void fake_die(struct fake_daemon *f);
 
 /* Answers STATUS_ASK with this text; blocks. Returns 0. */
 int fake_answer_status(struct fake_daemon *f, const char *text);
