@@ -32,7 +32,8 @@ struct client_slot {
     uint64_t cookie;
     struct submit_cell cell; /* what was said of the running request, to say it again */
     int resubmit;            /* resume: the cell is still to be published */
-    const char *lost; /* the request ended with its daemon, and why; "" cancelled, NULL: it did not */
+    const char
+        *lost; /* the request ended with its daemon, and why; "" cancelled, NULL: it did not */
 
     uint32_t *stop_tokens; /* [n_stop_tokens], a copy: their text is cut away */
     uint32_t n_stop_tokens;

@@ -70,8 +70,8 @@ struct hearth_options {
                               1 to 63 printable ASCII characters without blanks */
     int32_t
         connect_timeout_ms; /* how long the daemon may take to answer; -1 for ever, default 30000 */
-    int32_t resume_ms;      /* when the daemon goes away: how long to wait for one of the same model at
-                               the same path, and go on there. Default 30000; 0: not at all */
+    int32_t resume_ms; /* when the daemon goes away: how long to wait for one of the same model at
+                          the same path, and go on there. Default 30000; 0: not at all */
 };
 
 /* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof *options. */
@@ -102,8 +102,8 @@ struct hearth_info {
     const char *fingerprint;    /* of the model's weights and vocabulary, in hex */
     const char *server_version; /* "" where the daemon does not say */
     const char *socket_path;    /* where this handle is connected */
-    uint32_t is_away; /* 1 while the daemon is gone and waited for (resume_ms) */
-    uint32_t resumes; /* how often that ended with a daemon */
+    uint32_t is_away;           /* 1 while the daemon is gone and waited for (resume_ms) */
+    uint32_t resumes;           /* how often that ended with a daemon */
 };
 
 /* Fills *info up to info->size. Returns 0, or -EINVAL when size is not set. */
@@ -194,8 +194,8 @@ HEARTH_API void hearth_request_init(struct hearth_request *request, size_t size)
 /* Starts a request on a slot of this handle. A request that still runs there is superseded: none of
  * its events is delivered any more. Does not wait for the daemon to take it. Returns 0, or without
  * any effect -EINVAL (a field out of range; hearth_error() says which), -ERANGE (a token id, or the
- * slot), -E2BIG (the prompt does not fit the context), -ECONNRESET (the daemon is gone), -EPERM
- * after fork. */
+ * slot), -E2BIG (the prompt does not fit the context), -ECONNRESET (the daemon is gone, and not
+ * or no longer waited for), -EPERM after fork. */
 HEARTH_API int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request);
 
 /* Ends the slot's request. No tokens of it are delivered after this; one HEARTH_DONE is, with
@@ -270,7 +270,8 @@ struct hearth_event {
 /* Takes the next event of a slot (or of any). timeout_ms: -1 waits without limit, 0 only looks.
  * Returns 1 with *ret_event set, valid until the next call on this handle; 0 when the time is up,
  * or when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
- * daemon is gone and every request of it has been told so (each by HEARTH_DONE with HEARTH_ERROR).
+ * daemon is gone for good and every request of it has been told so (each by HEARTH_DONE with
+ * HEARTH_ERROR).
  */
 HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_event **ret_event,
                            int timeout_ms);

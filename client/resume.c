@@ -108,7 +108,8 @@ void resume_daemon_gone(struct hearth *h, int why)
         return;
     if (why == -EPROTO)
         die(h, why,
-            "the daemon at %s sent what this version does not understand: use hearth and hearthd of "
+            "the daemon at %s sent what this version does not understand: use hearth and hearthd "
+            "of "
             "the same version",
             h->path);
     else if (h->resume.ms && h->n_slots)
@@ -176,7 +177,8 @@ static void carry(struct hearth *h, const struct segment *to, uint32_t slot)
         return;
     uint32_t *arena = segment_arena(to, slot), n = s->prompt;
     segment_copy_out(arena, segment_arena(&h->segment, slot), (size_t)n * sizeof *arena);
-    segment_copy_out(arena + n, s->ids.ids, s->ids.n * sizeof *arena);
+    if (s->ids.n)
+        segment_copy_out(arena + n, s->ids.ids, s->ids.n * sizeof *arena);
     n = add_backlog(s, arena, n + (uint32_t)s->ids.n, context);
     segment_copy_out(segment_params(to, slot), segment_params(&h->segment, slot),
                      cell->params_bytes);
@@ -241,7 +243,7 @@ static void replace(struct hearth *h, const struct hello_welcome *w, const struc
     for (uint32_t i = 0; i < h->n_slots; i++)
         carry(h, segment, i);
     segment_close(&h->segment);
-    munmap((void *)(uintptr_t)h->ctl, sizeof *h->ctl);
+    munmap((void *)h->ctl, sizeof *h->ctl);
     uint64_t vocab_bytes = h->welcome.vocab_bytes; /* of what is mapped */
     memcpy(&h->segment, segment, sizeof *segment);
     h->ctl = ctl;
@@ -280,15 +282,15 @@ static int take_over(struct hearth *h, const struct hello_welcome *w, int *fds)
     const void *ctl = NULL;
     if (w->limits.slots != h->n_slots)
         return -EBUSY; /* others were faster: one of them may leave */
-    int rc = segment_map(&segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err,
-                         sizeof err);
+    int rc =
+        segment_map(&segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err, sizeof err);
     if (rc)
         return rc;
     rc = segment_map_sealed(fds[HELLO_FD_CTL], sizeof(struct ctl), &ctl, err, sizeof err);
     if (!rc) {
         rc = events_drain(h);
         if (rc)
-            munmap((void *)(uintptr_t)ctl, sizeof(struct ctl));
+            munmap((void *)ctl, sizeof(struct ctl));
     }
     if (rc) {
         segment_close(&segment);
@@ -325,8 +327,7 @@ static void try(struct hearth *h, uint64_t now)
         h->resume.tried_ns = now;
         h->hello.slots = h->n_slots;
         h->resume.fd = hello_connect_now(h->path, err, sizeof err);
-        if (h->resume.fd >= 0 &&
-            hello_send(h->resume.fd, &h->hello, sizeof h->hello, NULL, 0) != 0)
+        if (h->resume.fd >= 0 && hello_send(h->resume.fd, &h->hello, sizeof h->hello, NULL, 0) != 0)
             close_fd(&h->resume.fd);
         else if (h->resume.fd < 0)
             h->resume.fd = -1;

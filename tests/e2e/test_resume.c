@@ -68,7 +68,8 @@ static void read_answer(struct hearth *h, uint32_t kind, struct answer *a)
         ck_assert_msg(rc == 1, "kind %u: %d %s", kind, rc, hearth_error(h));
         ck_assert(e->kind == HEARTH_PROGRESS || e->position == 1 + kind * 6 + a->n);
         ck_assert_uint_le(a->n + e->n_tokens, OUTPUT_MAX);
-        memcpy(a->ids + a->n, e->tokens, e->n_tokens * sizeof *a->ids);
+        if (e->n_tokens)
+            memcpy(a->ids + a->n, e->tokens, e->n_tokens * sizeof *a->ids);
         a->n += e->n_tokens;
         ck_assert_uint_le(a->text_bytes + e->text_bytes, sizeof a->text);
         memcpy(a->text + a->text_bytes, e->text, e->text_bytes);
@@ -156,7 +157,7 @@ START_TEST(a_daemon_that_is_killed_again_and_again_changes_no_answer)
 }
 END_TEST
 
-static const char *const long_arguments[] = {"--slots", "2", "--threads", "1",
+static const char *const long_arguments[] = {"--slots",   "2",     "--threads", "1",
                                              "--context", "20000", NULL};
 
 static void *replace_daemon(void *arg)

@@ -45,7 +45,7 @@ struct fake_daemon {
     const char *refuse_line;
     uint8_t fingerprint;  /* first byte of it */
     const char *numerics; /* id */
-    int garbage; /* answer with bytes that are no message */
+    int garbage;          /* answer with bytes that are no message */
 };
 
 /* Makes the socket in a directory of its own; limits may be changed before fake_start(). */

@@ -36,7 +36,8 @@ static uint32_t hear(uint32_t slot, int timeout_ms)
     if (e->kind == HEARTH_PROGRESS)
         return hear(slot, timeout_ms);
     ck_assert_uint_eq(e->position, 3 + n_ids);
-    memcpy(ids + n_ids, e->tokens, e->n_tokens * sizeof *ids);
+    if (e->n_tokens)
+        memcpy(ids + n_ids, e->tokens, e->n_tokens * sizeof *ids);
     n_ids += e->n_tokens;
     strcat(text, e->text);
     if (e->result) {
