@@ -28,7 +28,7 @@ struct run {
     int is_terminal;                      /* stdout */
     int shows_progress;                   /* stderr is a terminal */
     int progress_shown;                   /* a progress line stands there now */
-    int ends_line; /* the text so far ends with a newline, or there is none */
+    int ends_line;    /* the text so far ends with a newline, or there is none */
     int is_away;      /* the daemon is gone, and that was told */
     uint32_t resumes; /* how often it came back, as told */
 };
