@@ -60,6 +60,7 @@ int cli_exit_request(int rc)
     case -ENOTSUP:
     case -ENOSPC:
     case -EMSGSIZE:
+    case -EDOM: /* the model's own numbers are not finite */
         return CLI_BAD_INPUT;
     case -EBUSY:
     case -EAGAIN:

@@ -117,8 +117,8 @@ START_TEST(json_lines_carry_the_plain_text_and_the_end)
     ck_assert_int_gt(number(&a, "prompt_tokens"), 1);
     ck_assert_int_ge(number(&a, "cached_tokens"), 0);
     ck_assert_int_ge(number(&a, "passes"), 1);
-    ck_assert_int_eq(number(&a, "drafted"), number(&a, "accepted_drafts"));
-    ck_assert_int_eq(number(&a, "rollbacks"), 0);
+    ck_assert_int_ge(number(&a, "drafted"), number(&a, "accepted_drafts"));
+    ck_assert_int_le(number(&a, "rollbacks"), number(&a, "passes"));
     ck_assert(json_is_number(json_object_get(a.done, "prefill_ms")));
     ck_assert(json_is_number(json_object_get(a.done, "decode_ms")));
     ck_assert_uint_gt(strlen(word(&a, "numerics")), 3);
