@@ -1,0 +1,85 @@
+/* The bundled model says what a double-precision run of its file says (daemon/models/reference.json, made by
+ * reference.py beside it), plain and with a hole to fill. */
+#include "tests/e2e/harness.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
+static const double CLOSE = 0.02; /* f16 KV moves a logit by less: below it either token is right */
+
+static struct harness d;
+
+/* The ids of a JSON array as "1,2,3". */
+static void join(const json_t *ids, char *text, size_t text_bytes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        n += (size_t)snprintf(text + n, text_bytes - n, "%s%lld", i ? "," : "",
+                              (long long)json_integer_value(json_array_get(ids, i)));
+    ck_assert_uint_lt(n, text_bytes);
+}
+
+/* Compares up to the first place where the reference itself is undecided. Returns how many ids. */
+static size_t compare(const json_t *run, const json_t *got)
+{
+    const json_t *want = json_object_get(run, "ids"), *gaps = json_object_get(run, "gaps");
+    size_t i = 0;
+
+    while (i < json_array_size(want) && json_number_value(json_array_get(gaps, i)) > CLOSE) {
+        ck_assert_msg(json_equal(json_array_get(want, i), json_array_get(got, i)),
+                      "%s: another token at %zu", json_string_value(json_object_get(run, "name")),
+                      i);
+        i++;
+    }
+    return i;
+}
+
+START_TEST(answers_are_those_of_a_double_precision_run)
+{
+    json_error_t error;
+    json_t *reference = json_load_file("daemon/models/reference.json", 0, &error), *run;
+    char prompt[8192];
+    size_t i;
+
+    ck_assert_msg(reference != NULL, "%s", error.text);
+    harness_start(&d, model, NULL);
+    json_array_foreach(json_object_get(reference, "runs"), i, run)
+    {
+        join(json_object_get(run, "prompt"), prompt, sizeof(prompt));
+        struct harness_output o =
+            HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "64", "--json");
+        ck_assert_msg(o.code == 0, "%s", o.error);
+        char *last = strstr(o.out, "{\"event\":\"done\"");
+        ck_assert_ptr_nonnull(last);
+        json_t *done = json_loads(last, 0, &error);
+        ck_assert_msg(done != NULL, "%s", error.text);
+        size_t n = compare(run, json_object_get(done, "ids"));
+        printf("%s: %zu ids compared\n", json_string_value(json_object_get(run, "name")), n);
+        ck_assert_uint_gt(n, 2);
+        json_decref(done);
+        harness_output_fini(&o);
+    }
+    ck_assert_uint_ge(i, 2);
+    json_decref(reference);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bundled_model");
+    TCase *tcase = tcase_create("bundled_model");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, answers_are_those_of_a_double_precision_run);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
