@@ -5,9 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$PWD/${BUILD:-build}/bin
 model=daemon/models/hearth-code-5m-f16.gguf
-prompt='def fibonacci(n):
-    """Return the n-th Fibonacci number."""
-'
+prompt='import os
+
+def read_lines(path):
+    with open(path) as f:'
+ask=(run --slot demo --max-tokens 100 --temperature 0.6 --top-p 0.9 --repeat-penalty 1.1 --seed 7)
 [ -f "$model" ] || { echo "demo: $model is missing: is this a complete clone?" >&2; exit 66; }
 
 folder=$(mktemp -d)
@@ -28,15 +30,15 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-echo "demo: hearth run --slot demo --max-tokens 120 \"def fibonacci(n): ...\""
+echo "demo: hearth ${ask[*]} \"import os ...\""
 echo "----------------------------------------------------------------"
 printf '%s' "$prompt"
-"$bin/hearth" run --slot demo --max-tokens 120 "$prompt"
+"$bin/hearth" "${ask[@]}" "$prompt"
 echo
 echo "----------------------------------------------------------------"
-echo "demo: the same again from a new process: the prompt is warm, the answer has the same receipt"
+echo "demo: the same again, twice, from new processes: the prompt is warm, the receipt is the same"
 for _ in 1 2; do
-    "$bin/hearth" run --slot demo --max-tokens 120 --json "$prompt" | tail -n 1 |
+    "$bin/hearth" "${ask[@]}" --json "$prompt" | tail -n 1 |
         sed -e 's/"ids":\[[^]]*\],//' -e 's/^{"event":"done",//' -e 's/}$//' | tr ',' '\n' |
         grep -E 'cached_tokens|output_tokens|passes|accepted_drafts|_ms|receipt' | paste -sd' '
 done
