@@ -3,7 +3,7 @@
 # line, and last `N passed, N failed, N skipped` over suites. Exit 1 when one failed.
 # Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors).
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export BUILD=${BUILD:-build}
 passed=0 failed=0 skipped=0 broken=()
 logs=$BUILD/tests/logs

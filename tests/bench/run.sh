@@ -3,7 +3,7 @@
 # Ratios count, not absolute times: every row stands beside a floor measured in the same run.
 # Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead).
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 out=$build/bench.jsonl
 models=${BENCH_MODELS:-daemon/models/hearth-code-5m-f16.gguf}

@@ -2,7 +2,7 @@
 # The public header alone: clean in C99, C11 and C++, the example in it compiles and runs against the shared
 # library, and the library exports its names and no others.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

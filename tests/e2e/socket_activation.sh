@@ -2,7 +2,7 @@
 # The first client starts the daemon through the socket that the service manager holds; the daemon says READY
 # only once it can answer, and takes the answer's end with it when it is told to stop.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
 model=daemon/models/hearth-code-5m-f16.gguf
 command -v systemd-socket-activate >/dev/null || { echo "skip: systemd-socket-activate is not installed"; exit 0; }

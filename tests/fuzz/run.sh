@@ -4,7 +4,7 @@
 # from there; what it finds lies in $BUILD/fuzz/findings, and `$BUILD/fuzz/TARGET FILE` does it again.
 # A line of verdict for each target, and one for all. Exit 1 for a finding, 69 without clang.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 BUILD=${BUILD:-build}
 
 case ${1:-} in

@@ -3,7 +3,7 @@
 # nobody includes tests, and io_uring is used in daemon/ only. One exception: the CLI reads GGUF
 # vocabularies, through the leaf headers kernels/gguf.h and kernels/gguf_vocab.h.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bad=0
 refuse() { # FOLDER PATTERN WHY
     local found

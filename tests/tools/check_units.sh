@@ -2,7 +2,7 @@
 # make install puts everything in its place under DESTDIR, the pkg-config file works, and the units are
 # what systemd accepts.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

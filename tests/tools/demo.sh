@@ -2,7 +2,7 @@
 # The demo: a private daemon on the bundled model, one completion streamed through a real client, and the
 # daemon stopped again. Environment: BUILD. Leaves nothing behind.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
 model=daemon/models/hearth-code-5m-f16.gguf
 prompt='import os

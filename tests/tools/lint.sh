@@ -2,7 +2,7 @@
 # Style: clang-format must have nothing to change; clang-tidy says what it dislikes (see .clang-tidy).
 # Usage: lint.sh [FILE...]; without files, everything that git tracks.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 tests/tools/deps.sh clang-format clang-tidy || exit $?
 [ $# -gt 0 ] || mapfile -t files < <(git ls-files '*.c' '*.h')
 [ $# -eq 0 ] || files=("$@")
