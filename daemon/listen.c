@@ -2,6 +2,7 @@
 #include "daemon/listen.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -9,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 256 };
+enum { BACKLOG = 256, PROBE_MS = 500 };
 
 static int listen_address(const char *path, struct sockaddr_un *ret)
 {
@@ -32,8 +33,10 @@ static void listen_make_directory(const char *path)
     mkdir(directory, 0700); /* there already, or bind says why it cannot be */
 }
 
-/* Does somebody answer at this address? -ENOTSOCK: something else lies there, which is not ours to
- * remove (connect would say -ECONNREFUSED for it, too). */
+/* Does somebody answer at this address? A daemon that has just died may still be there for a moment, as the
+ * kernel takes its ring apart: it lets us connect, never accepts, and hangs up. A live one waits for our
+ * HELLO. -ENOTSOCK: something else lies there, which is not ours to remove (connect would say
+ * -ECONNREFUSED for it, too). Returns 0: somebody does; -ECONNREFUSED: nobody; another -errno: it cannot be told. */
 static int listen_probe(const struct sockaddr_un *address)
 {
     struct stat st;
@@ -45,6 +48,11 @@ static int listen_probe(const struct sockaddr_un *address)
     if (fd < 0)
         return -errno;
     rc = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+    if (rc == 0) {
+        struct pollfd hang_up = {.fd = fd, .events = POLLRDHUP};
+        if (poll(&hang_up, 1, PROBE_MS) > 0)
+            rc = -ECONNREFUSED;
+    }
     close(fd);
     return rc;
 }
@@ -102,6 +110,8 @@ void listen_close(const char *path, int listen_fd)
 {
     struct sockaddr_un address;
 
+    /* Refuses from now on, although the ring may hold on to the socket for a while. */
+    shutdown(listen_fd, SHUT_RDWR);
     close(listen_fd);
     if (listen_address(path, &address) == 0 && listen_probe(&address) == -ECONNREFUSED)
         unlink(path);
