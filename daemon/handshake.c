@@ -57,13 +57,20 @@ static bool handshake_name_held(const struct control *control, uid_t uid, const 
     return false;
 }
 
-/* Somebody is on the way out: what is taken now will be free in a moment. */
-static bool handshake_leaving(const struct control *control)
+/* Somebody is on the way out: what is taken now will be free in a moment. A hang-up may still wait to be
+ * read behind the HELLO of who follows, so sockets are looked at here. */
+static bool handshake_leaving(struct control *control)
 {
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->state == CLIENT_DETACHING)
-            return true;
-    return false;
+    bool leaving = false;
+
+    for (struct client *client = control->clients; client; client = client->next) {
+        struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
+        if (client->state == CLIENT_ATTACHED && poll(&hang_up, 1, 0) > 0 &&
+            (hang_up.revents & (POLLRDHUP | POLLHUP)))
+            control_drop(control, client);
+        leaving |= client->state == CLIENT_DETACHING;
+    }
+    return leaving;
 }
 
 /* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
