@@ -228,6 +228,16 @@ static int parse_file(struct config *config, const struct given *given, FILE *fi
     return rc;
 }
 
+/* Opens a file that must be there (`needed`) or may be missing, but not be unreadable: who wrote it
+ * would wonder why it counts for nothing. *ret is NULL where it is missing. */
+static int open_path(const char *path, bool needed, FILE **ret, char *err, size_t err_bytes)
+{
+    *ret = fopen(path, "re");
+    if (*ret || (!needed && (errno == ENOENT || errno == ENOTDIR)))
+        return 0;
+    return config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path, strerror(errno));
+}
+
 /* Opens the configuration file that applies; *ret is NULL where there is none. */
 static int open_file(const struct config *config, FILE **ret, char *path, size_t path_bytes,
                      char *err, size_t err_bytes)
@@ -236,10 +246,7 @@ static int open_file(const struct config *config, FILE **ret, char *path, size_t
 
     if (config->config) {
         snprintf(path, path_bytes, "%s", config->config);
-        *ret = fopen(path, "re");
-        return *ret ? 0
-                    : config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path,
-                                  strerror(errno));
+        return open_path(path, true, ret, err, err_bytes);
     }
     *ret = NULL;
     if (base && *base)
@@ -248,13 +255,11 @@ static int open_file(const struct config *config, FILE **ret, char *path, size_t
         snprintf(path, path_bytes, "%s/.config/hearth/hearthd.conf", home);
     else
         *path = 0;
-    if (*path)
-        *ret = fopen(path, "re");
-    if (!*ret) {
-        snprintf(path, path_bytes, "/etc/hearth/hearthd.conf");
-        *ret = fopen(path, "re");
-    }
-    return 0;
+    int rc = *path ? open_path(path, false, ret, err, err_bytes) : 0;
+    if (rc < 0 || *ret)
+        return rc;
+    snprintf(path, path_bytes, "/etc/hearth/hearthd.conf");
+    return open_path(path, false, ret, err, err_bytes);
 }
 
 int config_load(struct config *config, int argc, char **argv, char *err, size_t err_bytes)

@@ -229,6 +229,13 @@ START_TEST(a_folder_is_no_file)
 }
 END_TEST
 
+START_TEST(a_file_that_cannot_be_read_is_not_passed_over)
+{
+    ck_assert_int_eq(symlink("hearthd.conf", path), 0); /* to itself */
+    refused("--model m.gguf", -ENOENT, path);
+}
+END_TEST
+
 /* ---- what people read ------------------------------------------------------------------------ */
 
 START_TEST(help_names_every_option)
@@ -286,6 +293,7 @@ int main(void)
     tcase_add_test(t, a_wrong_line_is_named_by_file_and_number);
     tcase_add_test(t, config_names_another_file_which_must_exist);
     tcase_add_test(t, a_folder_is_no_file);
+    tcase_add_test(t, a_file_that_cannot_be_read_is_not_passed_over);
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, the_dump_is_a_file_that_gives_the_same);
     suite_add_tcase(suite, t);
