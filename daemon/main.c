@@ -181,6 +181,7 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
 static void log_ready(const struct daemon *daemon)
 {
     const struct resident *resident = &daemon->resident;
+    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     char text[256];
 
     model_describe(resident->model, text, sizeof(text));
@@ -192,6 +193,10 @@ static void log_ready(const struct daemon *daemon)
     if (resident->limits.context > resident->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
                     resident->limits.context, resident->model->n_context);
+    if (resident->info.weight_bytes + resident->info.kv_bytes > memory)
+        log_warning(
+            "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
+            (resident->info.weight_bytes + resident->info.kv_bytes) >> 20, memory >> 20);
     log_info("ready at %s", daemon->config.socket);
 }
 
