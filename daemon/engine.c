@@ -278,6 +278,16 @@ static void engine_idle_ring(struct engine *engine, struct client *client)
     client->bell_polled = false;
 }
 
+void engine_tidy(struct engine *engine)
+{
+    const struct resident *resident = engine->options.resident;
+    uint32_t page;
+
+    while (resident->ops->release_page && !engine_look(engine) &&
+           (page = pages_clean(&engine->pool)) != PAGE_NONE)
+        resident->ops->release_page(resident->backend, page);
+}
+
 /* The clock ran out: look at everything. Work that no bell announces within a moment was missed,
  * which must never happen; it is served all the same. */
 static void engine_rescan(struct engine *engine)
@@ -302,6 +312,8 @@ static int engine_sleep(struct engine *engine)
         return 0;
     }
     bool rescan = engine->options.rescan && engine->n_clients > 0;
+    if (engine->n_clients == 0)
+        engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = engine->options.now_ns();
     n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
     bell_daemon_awake(ctl);
@@ -309,8 +321,10 @@ static int engine_sleep(struct engine *engine)
     for (int i = 0; i < n; i++)
         if (events[i].cookie != 0)
             engine_idle_ring(engine, (struct client *)(uintptr_t)events[i].cookie);
-    if (n == 0 && rescan && engine->options.now_ns() - slept_ns >= RESCAN_NS)
+    if (n == 0 && rescan && engine->options.now_ns() - slept_ns >= RESCAN_NS) {
         engine_rescan(engine);
+        engine_tidy(engine);
+    }
     return n < 0 ? n : 0;
 }
 

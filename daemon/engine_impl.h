@@ -118,6 +118,10 @@ void answer_progress(struct slot *slot, enum down_state state);
 /* This client broke the protocol: it is not looked at any more, and the control thread is told. */
 void engine_close_client(struct engine *engine, struct client *client, int error);
 
+/* Nothing happened for a while: memory of KV pages that nobody holds goes back to the system, until
+ * there is work again. */
+void engine_tidy(struct engine *engine);
+
 /* The client had something to say: its bell counts (again). */
 void engine_listen(struct engine *engine, struct client *client);
 

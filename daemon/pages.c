@@ -12,7 +12,7 @@ int pages_init(struct pages *pages, uint32_t total)
     if (!pages->free)
         return -ENOMEM;
     pages->total = total;
-    pages->n_free = total;
+    pages->n_free = pages->n_clean = total;
     for (uint32_t i = 0; i < total; i++)
         pages->free[i] = total - 1 - i; /* low ids first */
     return 0;
@@ -26,11 +26,20 @@ void pages_fini(struct pages *pages)
 
 uint32_t pages_take(struct pages *pages)
 {
-    return pages->n_free ? pages->free[--pages->n_free] : PAGE_NONE;
+    if (pages->n_free == 0)
+        return PAGE_NONE;
+    if (pages->n_clean == pages->n_free)
+        pages->n_clean--;
+    return pages->free[--pages->n_free];
 }
 
 void pages_return(struct pages *pages, uint32_t page)
 {
     assert(page < pages->total && pages->n_free < pages->total);
     pages->free[pages->n_free++] = page;
+}
+
+uint32_t pages_clean(struct pages *pages)
+{
+    return pages->n_clean < pages->n_free ? pages->free[pages->n_clean++] : PAGE_NONE;
 }

@@ -13,6 +13,7 @@
 struct pages {
     uint32_t *free; /* [total] stack of free ids; the first n_free are valid */
     uint32_t n_free;
+    uint32_t n_clean; /* of these, from the bottom: they hold no memory */
     uint32_t total;
 };
 
@@ -25,5 +26,9 @@ void pages_fini(struct pages *pages);
 /* A free page, or PAGE_NONE: the caller then takes one back from somebody. */
 uint32_t pages_take(struct pages *pages);
 void pages_return(struct pages *pages, uint32_t page);
+
+/* A free page that may hold memory still, or PAGE_NONE. It counts as clean from now on: the caller
+ * gives its memory back to the system. */
+uint32_t pages_clean(struct pages *pages);
 
 #endif

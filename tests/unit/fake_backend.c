@@ -213,10 +213,20 @@ static const char *fake_error(const struct backend *backend)
     return ((const struct fake *)(const void *)backend)->error;
 }
 
+static void fake_release_page(struct backend *backend, uint32_t page)
+{
+    struct fake *fake = fake_of(backend);
+
+    FAKE_CHECK(!fake->pass && page < fake->limits.pages);
+    memset(fake->kv + (size_t)page * PAGE, 0, PAGE * sizeof(*fake->kv));
+    fake->n_released++;
+}
+
 const struct backend_ops fake_ops = {
     .name = "fake",
     .start = fake_start,
     .finish = fake_finish,
+    .release_page = fake_release_page,
     .describe = fake_describe,
     .error = fake_error,
 };

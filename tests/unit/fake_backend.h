@@ -37,6 +37,7 @@ struct fake {
 
     /* what the engine asked for */
     uint32_t n_passes;
+    uint32_t n_released;                /* pages given back */
     uint64_t n_rows, n_picks;           /* of all passes */
     uint32_t last_rows, last_sequences; /* of the last */
     uint32_t last_picks;

@@ -337,6 +337,27 @@ START_TEST(a_shorter_prompt_gives_pages_back)
 }
 END_TEST
 
+START_TEST(memory_of_free_pages_goes_back_once)
+{
+    struct rig_request request = {.tokens = prompt, .n = 320, .max_tokens = 1};
+    struct rig_client nobody; /* whose pages are not cached */
+
+    rig_attach(&rig, &nobody, 1, PREFIX_NOBODY, "");
+    rig_ask(&rig, &nobody, 0, &request);
+    engine_tidy(rig.engine);
+    ck_assert_uint_eq(rig.fake.n_released, 0); /* held, or never touched */
+    request.n = 33;
+    rig_ask(&rig, &nobody, 0, &request);
+    engine_tidy(rig.engine);
+    ck_assert_uint_eq(rig.fake.n_released, 8);
+    engine_tidy(rig.engine);
+    ck_assert_uint_eq(rig.fake.n_released, 8);
+    request.n = 320;
+    ck_assert(rig_same(&rig, &request, rig_ask(&rig, &nobody, 0, &request)));
+    rig_detach(&rig, &nobody);
+}
+END_TEST
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 START_TEST(eos_is_a_reason_and_no_token)
@@ -573,6 +594,7 @@ int main(void)
     tcase_add_test(t, a_small_keep_costs_no_rows);
     tcase_add_test(t, what_is_kept_is_not_read_again);
     tcase_add_test(t, a_shorter_prompt_gives_pages_back);
+    tcase_add_test(t, memory_of_free_pages_goes_back_once);
     tcase_add_test(t, eos_is_a_reason_and_no_token);
     tcase_add_test(t, a_stop_token_ends_the_answer_and_belongs_to_it);
     tcase_add_test(t, a_stop_text_is_found_across_tokens);

@@ -54,6 +54,22 @@ START_TEST(the_last_returned_is_the_next_taken)
 }
 END_TEST
 
+START_TEST(only_pages_that_were_used_are_cleaned)
+{
+    uint32_t a = pages_take(&pool), b = pages_take(&pool);
+
+    ck_assert_uint_eq(pages_clean(&pool), PAGE_NONE);
+    pages_return(&pool, a);
+    pages_return(&pool, b);
+    ck_assert_uint_eq(pages_clean(&pool), a);
+    ck_assert_uint_eq(pages_take(&pool), b);
+    ck_assert_uint_eq(pages_clean(&pool), PAGE_NONE); /* b is in use */
+    pages_return(&pool, b);
+    ck_assert_uint_eq(pages_clean(&pool), b);
+    ck_assert_uint_eq(pages_clean(&pool), PAGE_NONE);
+}
+END_TEST
+
 START_TEST(random_use_loses_nothing)
 {
     bool held[TOTAL] = {false};
@@ -99,6 +115,7 @@ int main(void)
     tcase_add_test(t, every_page_is_handed_out_once);
     tcase_add_test(t, low_ids_first_so_that_little_memory_is_touched);
     tcase_add_test(t, the_last_returned_is_the_next_taken);
+    tcase_add_test(t, only_pages_that_were_used_are_cleaned);
     tcase_add_test(t, random_use_loses_nothing);
     tcase_add_test_raise_signal(t, a_page_too_many_is_our_mistake, SIGABRT);
     tcase_add_test_raise_signal(t, a_page_that_is_none_is_our_mistake, SIGABRT);
