@@ -2,8 +2,8 @@
  * quant_types: the tensor types a GGUF file can name, with what one block of each holds.
  *
  * A row of a tensor is cut into blocks of `block` elements, `block_bytes` bytes each; a row's
- * length is a multiple of `block`. Only sizes live here: how a block is decoded belongs to the
- * backends. Called from any thread; owns nothing; never fails on a number a file can hold (find
+ * length is a multiple of `block`. Only sizes live here: what a block's bytes mean is in
+ * quant_block.h. Called from any thread; owns nothing; never fails on a number a file can hold (find
  * returns NULL).
  */
 #ifndef HEARTH_KERNELS_QUANT_TYPES_H
