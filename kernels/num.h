@@ -95,4 +95,13 @@ static inline float num_f32_from_bf16(uint16_t b)
     return num_float((uint32_t)b << 16);
 }
 
+/* binary32 to bfloat16, nearest even. Above the largest value it is inf; a NaN becomes quiet. */
+static inline uint16_t num_bf16_from_f32(float x)
+{
+    const uint32_t bits = num_bits(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((bits >> 16) | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
 #endif
