@@ -7,11 +7,17 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/num.h"
-#include "kernels/quant_types.h"
+#include "kernels/quant_block.h"
 #include "tests/unit/cpu_help.h"
 
+/* Types with a packed layout. */
 static const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
 enum { N_TYPES = sizeof types / sizeof types[0], MOST_ROWS = 64 };
+
+/* Quantized types; the reference computes all of them. */
+static const uint32_t quantized[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
+                                     QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+enum { N_QUANTIZED = sizeof quantized / sizeof quantized[0] };
 
 struct problem {
     struct cpu_matrix matrix;
@@ -21,8 +27,28 @@ struct problem {
     uint8_t *file;
 };
 
-/* Weights of the kind asked for, as bytes of the type. Blocks get scales of every size, f16
- * denormals and negative ones too, and every integer, -128 included. */
+static void put_scale(uint64_t *seed, uint8_t *to, uint32_t n)
+{
+    uint16_t half = num_f16_from_f32(ldexpf(help_normal(seed), -(int)n % 26));
+    memcpy(to, &half, 2);
+}
+
+/* Any bytes, then finite f16 numbers where the type has them, of every size, denormals and negative
+ * ones too. */
+static void fill_block(const struct quant_info *info, uint64_t *seed, uint8_t *block, uint32_t n)
+{
+    for (uint32_t i = 0; i < info->block_bytes; i++)
+        block[i] = (uint8_t)help_random(seed);
+    if (info->type == QUANT_Q6_K) {
+        put_scale(seed, block + 208, n);
+        return;
+    }
+    put_scale(seed, block, n);
+    if (info->type == QUANT_Q5_1 || info->type == QUANT_Q4_K || info->type == QUANT_Q5_K)
+        put_scale(seed, block + 2, n + 3);
+}
+
+/* Weights of the kind asked for as bytes of the type; blocks hold every integer. */
 static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
 {
     const struct model_tensor *t = &p->matrix.file;
@@ -30,16 +56,13 @@ static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
     float *row = help_memory(t->cols * sizeof(float));
     for (uint32_t r = 0; r < t->rows; r++) {
         uint8_t *to = p->file + r * t->row_bytes;
+        if (info->quantized) {
+            for (uint32_t b = 0; kind != HELP_ZERO && b < t->cols / info->block; b++)
+                fill_block(info, seed, to + b * info->block_bytes, r * 7 + b);
+            continue;
+        }
         help_fill(seed, kind, row, t->cols);
         tiny_encode(t->type, row, t->cols, to);
-        for (uint32_t b = 0; info->quantized && b < t->cols / 32; b++) {
-            uint8_t *block = to + b * info->block_bytes;
-            for (uint32_t i = 2; i < info->block_bytes && kind != HELP_ZERO; i++)
-                block[i] = (uint8_t)help_random(seed);
-            uint16_t scale = num_f16_from_f32(ldexpf(help_normal(seed), -(int)(r * 7 + b) % 26));
-            if (kind != HELP_ZERO)
-                memcpy(block, &scale, 2);
-        }
         /* f16 and bf16 weights stay finite. */
         for (uint32_t i = 0; t->type == QUANT_F16 && i < t->cols; i++) {
             if ((to[2 * i + 1] & 0x7c) == 0x7c)
@@ -63,8 +86,9 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
                                 .bytes = outputs * row_bytes};
     repack_init(&p->matrix, &file);
     fill_weights(p, seed, kind);
-    p->matrix.packed = help_memory(repack_bytes(&p->matrix));
-    for (uint32_t g = 0; g < p->matrix.groups; g++)
+    for (int t = 0; t < N_TYPES && !p->matrix.packed; t++)
+        p->matrix.packed = types[t] == type ? help_memory(repack_bytes(&p->matrix)) : NULL;
+    for (uint32_t g = 0; p->matrix.packed && g < p->matrix.groups; g++)
         repack_group(&p->matrix, g);
 
     p->rows = MOST_ROWS;
@@ -217,33 +241,61 @@ START_TEST(reference_sums_in_segments)
 }
 END_TEST
 
+/* The page's formulas, from a sub-block's numbers, computed here. */
 START_TEST(reference_multiplies_blocks)
 {
     uint64_t seed = 31;
-    for (int t = 3; t < N_TYPES; t++) {
-        struct problem p;
-        problem_open(&p, &seed, types[t], 64, 2, HELP_NORMAL);
-        struct cpu_product job = job_of(&p, p.want, 0, 1, false);
-        ref_product(&job);
-        float row[64];
-        for (uint32_t o = 0; o < 2; o++) {
-            float acc = 0;
-            ref_matrix_row(&p.matrix.file, o, row);
-            for (uint32_t b = 0; b < 2; b++) {
-                uint16_t half;
-                memcpy(&half,
-                       p.file + o * p.matrix.file.row_bytes + b * quant_find(types[t])->block_bytes,
-                       2);
-                float scale = num_f32_from_f16(half);
-                int isum = 0;
-                for (uint32_t i = 0; i < 32; i++)
-                    isum += (int)lrintf(row[b * 32 + i] / scale) * p.x.q[b * 32 + i];
-                acc = fmaf((float)isum, scale * p.x.d[b], acc);
+    struct problem p;
+    problem_open(&p, &seed, quantized[_i], 512, 2, HELP_NORMAL);
+    struct cpu_product job = job_of(&p, p.want, 0, 1, false);
+    ref_product(&job);
+    for (uint32_t o = 0; o < 2; o++) {
+        const uint8_t *row = p.file + o * p.matrix.file.row_bytes;
+        float seg[2] = {0, 0};
+        for (uint32_t b = 0; b < 16; b++) {
+            struct quant_sub w;
+            int isum[2] = {0, 0}, asum = 0;
+            quant_sub_load(quantized[_i], row, b, &w);
+            for (uint32_t i = 0; i < 32; i++) {
+                isum[i / 16] += w.q[i] * p.x.q[b * 32 + i];
+                asum += p.x.q[b * 32 + i];
             }
-            ck_assert_uint_eq(num_bits(acc), num_bits(p.want[o]));
+            float both = (float)(w.scale[0] * isum[0] + w.scale[1] * isum[1]);
+            seg[b / 8] = fmaf(both, w.d * p.x.d[b], seg[b / 8]);
+            if (w.has_min)
+                seg[b / 8] = fmaf((float)asum, -(w.min * p.x.d[b]), seg[b / 8]);
         }
-        problem_close(&p);
+        ck_assert_uint_eq(num_bits(seg[0] + seg[1]), num_bits(p.want[o]));
     }
+    problem_close(&p);
+}
+END_TEST
+
+/* And near what they stand for: the row's values times the rounded activations, in double. */
+START_TEST(reference_is_near_the_exact_product)
+{
+    uint64_t seed = 32;
+    struct problem p;
+    problem_open(&p, &seed, quantized[_i], 768, 20, HELP_NORMAL);
+    struct cpu_product job = job_of(&p, p.want, 0, 8, false);
+    ref_product(&job);
+    float row[768];
+    for (uint32_t o = 0; o < 20; o++) {
+        quant_row_values(quantized[_i], p.file + o * p.matrix.file.row_bytes, 768, row);
+        for (uint32_t r = 0; r < 8; r++) {
+            double sum = 0, size = 0;
+            for (uint32_t i = 0; i < 768; i++) {
+                size_t at = (size_t)r * p.x.stride + i;
+                double term = (double)row[i] * p.x.q[at] * (double)p.x.d[at / 32];
+                sum += term;
+                size += fabs(term);
+            }
+            double error = fabs(sum - (double)p.want[(size_t)r * p.stride + o]);
+            ck_assert_msg(error <= size * 1e-6, "%s: %g off of %g", quant_name(quantized[_i]),
+                          error, size);
+        }
+    }
+    problem_close(&p);
 }
 END_TEST
 
@@ -269,7 +321,8 @@ int main(void)
     tcase_add_loop_test(tcase, product_equals_reference, 0, N_TYPES);
     tcase_add_test(tcase, product_does_not_saturate);
     tcase_add_test(tcase, reference_sums_in_segments);
-    tcase_add_test(tcase, reference_multiplies_blocks);
+    tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, N_QUANTIZED);
+    tcase_add_loop_test(tcase, reference_is_near_the_exact_product, 0, N_QUANTIZED);
     tcase_add_loop_test(tcase, a_packed_row_is_the_row_of_the_file, 0, N_TYPES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
