@@ -198,7 +198,8 @@ void quant_row_values(uint32_t type, const uint8_t *row, uint64_t n, float *x)
         struct quant_sub s;
         quant_sub_load(type, row, index, &s);
         for (uint32_t i = 0; i < QUANT_SUB; i++) {
-            const float w = s.d * (float)s.scale[i / 16], q = (float)s.q[i];
+            const int8_t scale = s.scale[i / 16];
+            const float w = s.d * (float)scale, q = (float)s.q[i];
             x[index * QUANT_SUB + i] = s.has_min ? fmaf(w, q, -s.min) : w * q;
         }
     }

@@ -1,109 +1,35 @@
-/* quantize.h. A block is eight vectors of four floats, with the compiler's vector type: lanes and
- * order of every sum are then written here, not found by an optimizer. Fast enough to quantize a
- * model while it loads. */
+/* quantize.h: rows, plain numbers, and blocks of 32. */
 #include "kernels/quantize.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "kernels/num.h"
+#include "kernels/quantize_fit.h"
+#include "kernels/quantize_k.h"
 
 enum { BLOCK = 32, VECTORS = BLOCK / 4 };
 
-typedef float v4f __attribute__((vector_size(16)));
-typedef int32_t v4i __attribute__((vector_size(16)));
-
 static const float F16_MAX = 65504.0f;
 
-/* A block's scale as it will stand in the file, and the factor that turns values into integers. */
-struct scale {
-    uint16_t half;
-    float d, inverse; /* inverse is 0 where d is */
-};
-
-/* False where f16 cannot hold d. */
-static bool scale_of(float d, struct scale *ret)
+/* Writes a factor that was held as f16; false where f16 cannot hold it. */
+static bool put_f16(float d, uint8_t *to)
 {
-    ret->half = num_f16_from_f32(d);
-    ret->d = num_f32_from_f16(ret->half);
-    ret->inverse = ret->d == 0.0f ? 0.0f : 1.0f / ret->d;
-    return ret->d <= F16_MAX && ret->d >= -F16_MAX;
+    const uint16_t half = num_f16_from_f32(d);
+    memcpy(to, &half, sizeof half);
+    return d <= F16_MAX && d >= -F16_MAX;
 }
 
-static inline v4f choose(v4i mask, v4f yes, v4f no)
-{
-    return (v4f)((mask & (v4i)yes) | (~mask & (v4i)no));
-}
+/* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
-/* q = rint(x * inverse) clamped to low .. high, whole numbers: clamping first comes to the same. The
- * addition rounds. */
-static void round_block(const v4f *x, float inverse, float low, float high, v4f *q)
+static int write_q8_0(const float *x, uint8_t *out)
 {
-    for (int i = 0; i < VECTORS; i++) {
-        v4f v = x[i] * inverse;
-        const v4f lows = (v4f){0} + low, highs = (v4f){0} + high;
-        v = choose(v < lows, lows, v);
-        v = choose(v > highs, highs, v);
-        q[i] = (v + NUM_ROUND) - NUM_ROUND;
-    }
-}
-
-/* Eight partials (even and odd vectors), then the tree. */
-static float tree(v4f even, v4f odd)
-{
-    const v4f p = even + odd;
-    const float a = p[0] + p[2], b = p[1] + p[3];
-    return a + b;
-}
-
-static float dot(const v4f *a, const v4f *b)
-{
-    v4f even = {0}, odd = {0};
-    for (int i = 0; i < VECTORS; i += 2) {
-        even = even + a[i] * b[i];
-        odd = odd + a[i + 1] * b[i + 1];
-    }
-    return tree(even, odd);
-}
-
-static float squared_error(const v4f *x, const v4f *q, float d)
-{
-    v4f even = {0}, odd = {0};
-    for (int i = 0; i < VECTORS; i += 2) {
-        const v4f e = x[i] - q[i] * d, o = x[i + 1] - q[i + 1] * d;
-        even = even + e * e;
-        odd = odd + o * o;
-    }
-    return tree(even, odd);
-}
-
-/* The value whose magnitude is largest; the positive one where both signs have it. */
-static float extreme(const v4f *x)
-{
-    v4f high = x[0], low = x[0];
-    for (int i = 1; i < VECTORS; i++) {
-        high = choose(x[i] > high, x[i], high);
-        low = choose(x[i] < low, x[i], low);
-    }
-    float most = high[0], least = low[0];
-    for (int j = 1; j < 4; j++) {
-        most = high[j] > most ? high[j] : most;
-        least = low[j] < least ? low[j] : least;
-    }
-    return most >= -least ? most : least;
-}
-
-/* ---- one block ------------------------------------------------------------------------------- */
-
-static int write_q8_0(const v4f *x, uint8_t *out)
-{
-    struct scale s;
-    v4f q[VECTORS];
-    const float e = extreme(x);
-    if (!scale_of((e < 0 ? -e : e) / 127.0f, &s))
+    v4f v[VECTORS], q[VECTORS];
+    memcpy(v, x, sizeof v);
+    const float e = fit_extreme(v, VECTORS);
+    const float d = fit_hold_f16((e < 0 ? -e : e) / 127.0f);
+    if (!put_f16(d, out))
         return -ERANGE;
-    round_block(x, s.inverse, -127.0f, 127.0f, q);
-    memcpy(out, &s.half, 2);
+    fit_round(v, VECTORS, fit_inverse(d), 0.0f, -127.0f, 127.0f, q);
     for (int i = 0; i < VECTORS; i++) {
         const v4i bits = (v4i)(q[i] + NUM_ROUND);
         for (int j = 0; j < 4; j++)
@@ -112,45 +38,91 @@ static int write_q8_0(const v4f *x, uint8_t *out)
     return 0;
 }
 
-static void put_q4_0(uint16_t half, const v4f *q, uint8_t *out)
+/* Integers q + offset, 0 .. 31: low nibbles of weights 0 .. 15, high ones of 16 .. 31. */
+static void put_nibbles(const v4f *q, float offset, uint8_t *out)
 {
-    memcpy(out, &half, 2);
     for (int i = 0; i < VECTORS / 2; i++) {
-        /* (low + 8) + 16 * (high + 8), in the low bits of the sum's pattern */
-        const v4f byte = q[i] + q[i + VECTORS / 2] * 16.0f + 136.0f;
-        const v4i bits = (v4i)(byte + NUM_ROUND);
+        const v4i low = (v4i)(q[i] + (offset + NUM_ROUND));
+        const v4i high = (v4i)(q[i + VECTORS / 2] + (offset + NUM_ROUND));
+        const v4i both = (low & 15) | (high & 15) << 4;
         for (int j = 0; j < 4; j++)
-            out[2 + 4 * i + j] = (uint8_t)bits[j];
+            out[4 * i + j] = (uint8_t)both[j];
     }
 }
 
-static int write_q4_0(const v4f *x, uint8_t *out)
+/* Their fifth bits. */
+static void put_fifth_bits(const v4f *q, float offset, uint8_t *out)
 {
-    struct scale s0, s1;
-    v4f q0[VECTORS], q1[VECTORS];
-    if (!scale_of(extreme(x) / -8.0f, &s0))
+    memset(out, 0, BLOCK / 8);
+    for (int i = 0; i < BLOCK; i++)
+        out[i / 8] = (uint8_t)(out[i / 8] | ((int)(q[i / 4][i % 4] + offset) >> 4) << i % 8);
+}
+
+static int write_q4_0(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS], q[VECTORS];
+    memcpy(v, x, sizeof v);
+    if (!put_f16(fit_signed(v, VECTORS, -8.0f, fit_hold_f16, q), out))
         return -ERANGE;
-    round_block(x, s0.inverse, -8.0f, 7.0f, q0);
-    const float qq = dot(q0, q0);
-    if (qq == 0.0f || !scale_of(dot(x, q0) / qq, &s1)) {
-        put_q4_0(s0.half, q0, out);
-        return 0;
-    }
-    round_block(x, s1.inverse, -8.0f, 7.0f, q1);
-    if (squared_error(x, q1, s1.d) < squared_error(x, q0, s0.d))
-        put_q4_0(s1.half, q1, out);
-    else
-        put_q4_0(s0.half, q0, out);
+    put_nibbles(q, 8.0f, out + 2);
+    return 0;
+}
+
+static int write_q5_0(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS], q[VECTORS];
+    memcpy(v, x, sizeof v);
+    if (!put_f16(fit_signed(v, VECTORS, -16.0f, fit_hold_f16, q), out))
+        return -ERANGE;
+    put_fifth_bits(q, 16.0f, out + 2);
+    put_nibbles(q, 16.0f, out + 6);
+    return 0;
+}
+
+static int write_q5_1(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS];
+    struct fit_affine fit;
+    memcpy(v, x, sizeof v);
+    fit_unsigned(v, VECTORS, 31.0f, false, fit_hold_f16, &fit);
+    if (!put_f16(fit.d, out) || !put_f16(fit.m, out + 2))
+        return -ERANGE;
+    put_fifth_bits(fit.q, 0.0f, out + 4);
+    put_nibbles(fit.q, 0.0f, out + 8);
     return 0;
 }
 
 /* ---- a row ----------------------------------------------------------------------------------- */
 
+typedef int (*write_block)(const float *x, uint8_t *out);
+
+static write_block writer_of(uint32_t type)
+{
+    switch (type) {
+    case QUANT_Q8_0:
+        return write_q8_0;
+    case QUANT_Q4_0:
+        return write_q4_0;
+    case QUANT_Q5_0:
+        return write_q5_0;
+    case QUANT_Q5_1:
+        return write_q5_1;
+    case QUANT_Q4_K:
+        return quantize_q4_k;
+    case QUANT_Q5_K:
+        return quantize_q5_k;
+    case QUANT_Q6_K:
+        return quantize_q6_k;
+    default:
+        return NULL;
+    }
+}
+
 static int write_halves(uint32_t type, const float *x, uint64_t n, uint8_t *out)
 {
+    const uint16_t inf = type == QUANT_F16 ? 0x7c00u : 0x7f80u;
     for (uint64_t i = 0; i < n; i++) {
         const uint16_t h = type == QUANT_F16 ? num_f16_from_f32(x[i]) : num_bf16_from_f32(x[i]);
-        const uint16_t inf = type == QUANT_F16 ? 0x7c00u : 0x7f80u;
         if ((h & inf) == inf)
             return -ERANGE;
         memcpy(out + 2 * i, &h, 2);
@@ -174,8 +146,7 @@ static bool all_finite(const float *x, uint64_t n)
 
 bool quantize_writes(uint32_t type)
 {
-    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || type == QUANT_Q8_0 ||
-           type == QUANT_Q4_0;
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || writer_of(type);
 }
 
 int quantize_row(uint32_t type, const float *x, uint64_t n, uint8_t *out)
@@ -193,12 +164,9 @@ int quantize_row(uint32_t type, const float *x, uint64_t n, uint8_t *out)
     }
     if (!info->quantized)
         return write_halves(type, x, n, out);
+    const write_block write = writer_of(type);
     int rc = 0;
-    for (uint64_t b = 0; b < n / info->block && !rc; b++) {
-        uint8_t *block = out + b * info->block_bytes;
-        v4f at[VECTORS];
-        memcpy(at, x + b * BLOCK, sizeof at);
-        rc = type == QUANT_Q8_0 ? write_q8_0(at, block) : write_q4_0(at, block);
-    }
+    for (uint64_t b = 0; b < n / info->block && !rc; b++)
+        rc = write(x + b * info->block, out + b * info->block_bytes);
     return rc;
 }

@@ -10,19 +10,30 @@
  *
  *   Q8_0   d = amax / 127, amax the largest |x| of 32; q = clamp(rint(x * (1 / D)), -127, 127).
  *
- *   Q4_0   e = the value of the block whose |x| is largest, the positive one of two. d0 = e / -8, so that e becomes the
- *          end of -8 .. 7 that has no partner, q0 of it. d1 = the least-squares scale of q0:
- *          sum(x * q0) / sum(q0 * q0), q1 of it. Taken is the one with the smaller sum of squared
- *          errors (x - D * q)^2, (d0, q0) where they are equal.
- *          q of a scale: clamp(rint(x * (1 / D)), -8, 7). Sums of 32 terms have 8 partials (term
- *          i goes to i mod 8, ascending from +0), then stride 4, 2, 1: p[j] = p[j] + p[j + stride].
+ *   Q4_0, Q5_0   low = -8, -16; e = the value of the block whose |x| is largest, the positive one of
+ *          two. d0 = e / low, so that e becomes the end of low .. -low - 1 that has no partner, q0
+ *          the integers of D0. d1 = the least-squares scale of q0: sum(x * q0) / sum(q0 * q0), q1 of
+ *          D1. Taken is the one with the smaller sum of squared errors (x - D * q)^2, (D0, q0) where
+ *          they are equal. q of a scale: clamp(rint(x * (1 / D)), low, -low - 1).
  *
- * D = 0 (all zeros, or so small that f16 has no scale for it) gives q = 0.
+ *   Q5_1   several trials of d and m, as quantize_fit.h's fit_unsigned says, rounded to f16 before
+ *          they are compared.
+ *
+ *   Q4_K, Q5_K   the same per 32 values, in f32 and with m <= 0. D = f16(largest d / 63), Dmin of the
+ *          m alike. Then per 32 values sc = rint(d / D) and mn, or a neighbour of each, whichever
+ *          leaves the smallest squared error.
+ *
+ *   Q6_K   as Q4_0 per 16 values, low = -32, in f32. D = f16(d / -128) of the largest |d|; sc =
+ *          rint(d / D) or a neighbour, as above.
+ *
+ * D = 0 (all zeros, or so small that f16 has no scale for it) gives q = 0. Sums have eight partials
+ * (value i goes to i mod 8, ascending from +0), then stride 4, 2, 1: p[j] = p[j] + p[j + stride].
  *
  * So a row of values D * q comes back exactly where D is a normal f16 and each block holds the
- * integer that its scale is taken from: 127 or -127; -8. (Others come back as near as another scale
- * allows.) Errors: |x - D * q| is at most |D| / 2 for Q8_0, |D| for Q4_0 from d0 (where x lies
- * beyond 7 D), D a normal f16; squared errors of Q4_0 are never above those from d0.
+ * integer that its scale is taken from: 127 or -127; low; with minima 0 and the largest q; and for
+ * the K types a scale of 63 (Q6_K: -128) and, if any, a minimum of 63. Others come back as near as
+ * another scale allows. Errors: |x - D * q| is at most |D| / 2 for Q8_0, D a normal f16; squared
+ * errors of Q4_0 and Q5_0 are never above those from d0.
  *
  * Any thread; allocates nothing, owns nothing.
  */
@@ -34,7 +45,8 @@
 
 #include "kernels/quant_types.h"
 
-/* True for the types that quantize_row writes: F32, F16, BF16, Q8_0, Q4_0. */
+/* True for the types that quantize_row writes: those above. Q4_0 and Q8_0 take about 3 ns a value,
+ * types with minima ten times that. */
 bool quantize_writes(uint32_t type);
 
 /*

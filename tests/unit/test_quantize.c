@@ -13,7 +13,8 @@
 
 enum { N = 4096 };
 
-static const uint32_t blocks[] = {QUANT_Q8_0, QUANT_Q4_0};
+static const uint32_t blocks[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
+                                  QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_BLOCKS = sizeof blocks / sizeof blocks[0] };
 
 static uint64_t row_bytes(uint32_t type, uint64_t n)
@@ -37,24 +38,84 @@ static uint16_t f16_between(uint64_t *seed, uint16_t low, uint16_t high)
 
 /* ---- exact ----------------------------------------------------------------------------------- */
 
-/* Rows whose every block holds the integer that the scale is taken from come back bit by bit. */
+/* Makes a block of random bytes one that quantize.h promises to hit: normal scales, and the integers
+ * and small scales at the end of their range that everything is derived from. */
+static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
+{
+    const uint16_t d = f16_between(seed, 0x2000, 0x2bff), m = f16_between(seed, 0x2000, 0x2bff);
+    const uint16_t wide = f16_between(seed, 0x0400, 0x7bff);
+    const uint16_t sign = help_random(seed) % 2 ? 0x8000 : 0;
+    const uint16_t any = wide | (type == QUANT_Q8_0 ? 0 : sign);
+    memcpy(block + (type == QUANT_Q6_K ? 208 : 0), &any, 2);
+    switch (type) {
+    case QUANT_Q8_0:
+        for (int i = 0; i < 32; i++)
+            block[2 + i] = block[2 + i] == 0x80 ? 0 : block[2 + i];
+        block[2 + help_random(seed) % 32] = 0x81; /* -127 */
+        return;
+    case QUANT_Q4_0:
+        block[2 + help_random(seed) % 16] &= 0xf0; /* -8 */
+        return;
+    case QUANT_Q5_0: /* weight 0 is -16 */
+        block[2] &= 0xfe;
+        block[6] &= 0xf0;
+        return;
+    case QUANT_Q5_1: /* weight 0 is 0, weight 16 is 31 */
+        memcpy(block, &d, 2);
+        memcpy(block + 2, &(uint16_t){m | sign}, 2);
+        block[4] &= 0xfe;
+        block[6] |= 1;
+        block[8] = 0xf0;
+        return;
+    case QUANT_Q4_K:
+    case QUANT_Q5_K: /* in every sub-block weight 0 is 0, weight 1 the largest */
+        memcpy(block, &d, 2);
+        memcpy(block + 2, &m, 2);
+        for (int i = 0; i < 12; i++)
+            block[4 + i] |= 0x11; /* no scale is 0 */
+        block[4] |= 63;
+        block[8] |= 63;
+        for (size_t c = 0; c < 4; c++) {
+            uint8_t *quants = block + (type == QUANT_Q4_K ? 16 : 48) + 32 * c;
+            quants[0] = 0;
+            quants[1] = 0xff;
+        }
+        if (type == QUANT_Q5_K) {
+            block[16] = 0;
+            block[17] = 0xff;
+        }
+        return;
+    default: /* Q6_K: the first weight of every group is -32, one group's scale is -128 */
+        for (int half = 0; half < 2; half++) {
+            for (int i = 0; i < 64; i += 16)
+                block[64 * half + i] = 0;
+            block[128 + 32 * half] = block[128 + 32 * half + 16] = 0;
+        }
+        block[192 + help_random(seed) % 16] = 0x80;
+    }
+}
+
+/* Rows whose every block is one of those come back bit by bit. */
 START_TEST(a_row_that_the_type_can_hold_comes_back)
 {
-    const uint32_t type = blocks[_i];
-    const int low = type == QUANT_Q8_0 ? -127 : -8, high = type == QUANT_Q8_0 ? 127 : 7;
+    const struct quant_info *info = quant_find(blocks[_i]);
     uint64_t seed = 1;
     float x[N], y[N];
-    for (uint32_t i = 0; i < N; i += 32) {
-        float d = num_f32_from_f16(f16_between(&seed, 0x0400, 0x7bff)); /* normal, positive */
-        d = help_random(&seed) % 2 && type == QUANT_Q4_0 ? -d : d;
-        for (uint32_t k = 0; k < 32; k++)
-            x[i + k] = d * (float)(low + (int)(help_random(&seed) % (uint64_t)(high - low + 1)));
-        x[i + help_random(&seed) % 32] = d * (float)low;
+    uint8_t *bytes = help_memory(row_bytes(info->type, N));
+    for (int round = 0; round < 20; round++) {
+        for (uint32_t b = 0; b < N / info->block; b++) {
+            uint8_t *block = bytes + (size_t)b * info->block_bytes;
+            for (uint32_t i = 0; i < info->block_bytes; i++)
+                block[i] = (uint8_t)help_random(&seed);
+            make_reachable(info->type, &seed, block);
+        }
+        quant_row_values(info->type, bytes, N, x);
+        there_and_back(info->type, x, y, N);
+        for (uint32_t i = 0; i < N; i++)
+            ck_assert_msg(x[i] == y[i], "%s [%u] %a for %a", info->name, i, (double)y[i],
+                          (double)x[i]);
     }
-    there_and_back(type, x, y, N);
-    for (uint32_t i = 0; i < N; i++)
-        ck_assert_msg(x[i] == y[i], "%s [%u] %a for %a", quant_name(type), i, (double)y[i],
-                      (double)x[i]);
+    free(bytes);
 }
 END_TEST
 
@@ -86,27 +147,55 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The header's bound for one block: of its own scale where that is a normal f16. */
-static void check_bound(uint32_t type, const float *x, const float *y, const struct quant_sub *s)
+/* Squared error of integers in low .. -low - 1 with the extreme value on low. */
+static double error_from_extreme(const float *x, int low)
 {
-    const double d = fabs((double)s->d);
-    double squares = 0, from_extreme = 0;
+    double sum = 0;
     float most = 0;
     for (uint32_t k = 0; k < 32; k++)
         most = fabsf(x[k]) > fabsf(most) ? x[k] : most;
-    const float d0 = num_f32_from_f16(num_f16_from_f32(most / -8.0f));
+    const double d = (double)num_f32_from_f16(num_f16_from_f32(most / (float)low));
+    for (uint32_t k = 0; k < 32; k++) {
+        const double q = d == 0 ? 0 : fmax(low, fmin(-low - 1, rint((double)x[k] / d)));
+        sum += pow((double)x[k] - d * q, 2);
+    }
+    return sum;
+}
+
+/* Squared error of the range of 32 values, 0 included, in equal steps, with room for a scale and an
+ * offset rounded to f16. */
+static double error_from_range(const float *x, int high)
+{
+    double sum = 0, least = 0, most = 0;
+    for (uint32_t k = 0; k < 32; k++) {
+        least = fmin(least, (double)x[k]);
+        most = fmax(most, (double)x[k]);
+    }
+    const double d = (most - least) / high;
+    for (uint32_t k = 0; k < 32; k++) {
+        const double q = d == 0 ? 0 : rint(((double)x[k] - least) / d);
+        sum += pow((double)x[k] - (d * q + least), 2);
+    }
+    return sum + 32 * pow((most - least) * 0x1p-10, 2);
+}
+
+/* The header's bounds, for the 32 values of one sub-block. */
+static void check_bound(uint32_t type, const float *x, const float *y, const struct quant_sub *s)
+{
+    double squares = 0, most = 0, bound = INFINITY;
     for (uint32_t k = 0; k < 32; k++) {
         const double error = fabs((double)x[k] - (double)y[k]);
-        const double q = d0 == 0 ? 0 : fmax(-8, fmin(7, rint((double)x[k] / (double)d0)));
         squares += error * error;
-        from_extreme += pow((double)x[k] - (double)d0 * q, 2);
-        if (type == QUANT_Q8_0 && d >= 0x1p-14)
-            ck_assert_msg(error <= d * 0.5001, "[%u] %a for %a, scale %a", k, (double)y[k],
-                          (double)x[k], d);
+        most = fmax(most, error);
     }
-    if (type == QUANT_Q4_0)
-        ck_assert_msg(squares <= from_extreme * 1.00001 + 1e-30, "%g, with the plain scale %g",
-                      squares, from_extreme);
+    if (type == QUANT_Q8_0 && fabs((double)s->d) >= 0x1p-14)
+        ck_assert_msg(most <= fabs((double)s->d) * 0.5001, "%g of %g", most, (double)s->d);
+    if (type == QUANT_Q4_0 || type == QUANT_Q5_0)
+        bound = error_from_extreme(x, type == QUANT_Q4_0 ? -8 : -16);
+    if (type == QUANT_Q5_1 && fabs((double)s->d) >= 0x1p-14)
+        bound = error_from_range(x, 31);
+    ck_assert_msg(squares <= bound * 1.01 + 1e-30, "%s: %g, simpler %g", quant_name(type), squares,
+                  bound);
 }
 
 START_TEST(errors_stay_within_the_bounds)
@@ -134,7 +223,7 @@ END_TEST
 /* Root of the mean squared error of normal numbers, in their standard deviation. */
 START_TEST(normal_weights_lose_little)
 {
-    static const double most[] = {0.006, 0.085};
+    static const double most[] = {0.006, 0.085, 0.043, 0.035, 0.072, 0.036, 0.019};
     uint64_t seed = 4;
     float x[N], y[N];
     double sum = 0;
@@ -153,7 +242,9 @@ END_TEST
 /* Hashes of the bytes, pinned: another compiler, machine or set of flags must write them too. */
 START_TEST(bytes_are_pinned)
 {
-    static const uint64_t want[] = {0x4e8e00af5ca74b44u, 0x7fab5bc376f15207u};
+    static const uint64_t want[N_BLOCKS] = {
+        0x4e8e00af5ca74b44u, 0x7fab5bc376f15207u, 0xfa24f57e02a49db3u, 0xe8a486c1d23ac1beu,
+        0x1b2d1f70bde215bbu, 0xf1419086eb88f757u, 0xaaad06447c28233du};
     uint64_t seed = 5, hash = 0xcbf29ce484222325u;
     float x[N];
     uint8_t *bytes = help_memory(row_bytes(blocks[_i], N));
@@ -191,7 +282,8 @@ END_TEST
 
 START_TEST(what_cannot_be_written_is_refused)
 {
-    static const uint32_t all[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
+    static const uint32_t all[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
+                                   QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
     float x[256] = {0};
     uint8_t out[1024];
     for (size_t t = 0; t < sizeof all / sizeof all[0]; t++) {
