@@ -76,7 +76,7 @@ static void load_q5_1(const uint8_t *block, struct quant_sub *s)
 /* The twelve bytes with scale and minimum, six bits each, of eight sub-blocks: of the first four in
  * the low bits of bytes 0..3 and 4..7; of the others four bits in a nibble of bytes 8..11 (scale
  * low, minimum high) and two in the high bits of the byte that the sub-block four before it has. */
-static void load_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min)
+void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min)
 {
     if (sub < 4) {
         *ret_scale = packed[sub] & 63;
@@ -91,7 +91,7 @@ static void load_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, u
 static void load_q45_k(const uint8_t *block, const uint8_t *quants, int sub, struct quant_sub *s)
 {
     uint8_t scale, min;
-    load_scale_min(block + 4, sub, &scale, &min);
+    quant_scale_min(block + 4, sub, &scale, &min);
     s->has_min = true;
     s->d = load_f16(block) * (float)scale;
     s->min = load_f16(block + 2) * (float)min;
@@ -175,6 +175,15 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
     }
 }
 
+void quant_sub_values(const struct quant_sub *s, float *x)
+{
+    for (uint32_t i = 0; i < QUANT_SUB; i++) {
+        const int8_t scale = s->scale[i / 16];
+        const float w = s->d * (float)scale, q = (float)s->q[i];
+        x[i] = s->has_min ? fmaf(w, q, -s->min) : w * q;
+    }
+}
+
 float quant_float(uint32_t type, const uint8_t *row, uint64_t i)
 {
     float f;
@@ -197,10 +206,6 @@ void quant_row_values(uint32_t type, const uint8_t *row, uint64_t n, float *x)
     for (uint64_t index = 0; index < n / QUANT_SUB; index++) {
         struct quant_sub s;
         quant_sub_load(type, row, index, &s);
-        for (uint32_t i = 0; i < QUANT_SUB; i++) {
-            const int8_t scale = s.scale[i / 16];
-            const float w = s.d * (float)scale, q = (float)s.q[i];
-            x[index * QUANT_SUB + i] = s.has_min ? fmaf(w, q, -s.min) : w * q;
-        }
+        quant_sub_values(&s, x + index * QUANT_SUB);
     }
 }

@@ -34,6 +34,12 @@ bool quant_readable(uint32_t type);
 /* Weights [32 * index, 32 * index + 32) of a row of a readable type. */
 void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct quant_sub *ret);
 
+/* The values of a sub-block: x [32]. */
+void quant_sub_values(const struct quant_sub *s, float *x);
+
+/* Scale and minimum (0 .. 63) of sub-block `sub` (0 .. 7) in the twelve bytes of a Q4_K or Q5_K block. */
+void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min);
+
 /* Value i of a row of F32, F16 or BF16. */
 float quant_float(uint32_t type, const uint8_t *row, uint64_t i);
 

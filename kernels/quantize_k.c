@@ -82,7 +82,7 @@ static int fit_block(const float *x, float high, struct block_k *b)
     return 0;
 }
 
-/* d, dmin, the twelve bytes of scales and minima (quant_block.c, load_scale_min). */
+/* d, dmin, the twelve bytes of scales and minima (quant_block.c, quant_scale_min). */
 static void put_factors(const struct block_k *b, uint8_t *out)
 {
     uint8_t *packed = out + 4;

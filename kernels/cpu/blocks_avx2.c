@@ -113,3 +113,5 @@ TILE_SHAPES(BLOCK_TILE, Q4_0)
 
 const struct tile_set tiles_q8_0_avx2 = TILE_SET(Q8_0);
 const struct tile_set tiles_q4_0_avx2 = TILE_SET(Q4_0);
+
+#include "kernels/cpu/simd_blocks.h"

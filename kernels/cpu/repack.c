@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/num.h"
+#include "kernels/quant_block.h"
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 
@@ -16,19 +17,15 @@ static uint32_t value_bytes(uint32_t type)
     return quant_find(type)->block_bytes;
 }
 
-static uint32_t block_quants(uint32_t type)
-{
-    return type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
-}
-
 void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file)
 {
     matrix->file = *file;
     matrix->packed = NULL;
     matrix->groups = (file->rows + CPU_LANES - 1) / CPU_LANES;
-    size_t bytes = is_quantized(file->type)
-                       ? file->cols / CPU_BLOCK * (size_t)(block_quants(file->type) + REPACK_SCALES)
-                       : (size_t)file->cols * CPU_LANES * value_bytes(file->type);
+    size_t bytes =
+        is_quantized(file->type)
+            ? file->cols / CPU_BLOCK * (repack_integers(file->type) + repack_factors(file->type))
+            : (size_t)file->cols * CPU_LANES * value_bytes(file->type);
     matrix->group_bytes = (bytes + 63) / 64 * 64;
 }
 
@@ -37,16 +34,15 @@ size_t repack_bytes(const struct cpu_matrix *matrix)
     return matrix->groups * matrix->group_bytes;
 }
 
-/* Where the quants of block b and its scales lie in a group. */
-static size_t quants_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_scales)
+/* Where the integers of sub-block b and the factors of its segment lie in a group. */
+static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_factors)
 {
-    uint32_t blocks = m->file.cols / CPU_BLOCK, quants = block_quants(m->file.type);
-    uint32_t segment = b / SEGMENT_BLOCKS, in = b % SEGMENT_BLOCKS;
-    uint32_t left = blocks - segment * SEGMENT_BLOCKS;
+    size_t integers = repack_integers(m->file.type), factors = repack_factors(m->file.type);
+    uint32_t in = b % SEGMENT_BLOCKS, left = m->file.cols / CPU_BLOCK - (b - in);
     uint32_t n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
-    size_t begin = (size_t)segment * SEGMENT_BLOCKS * (quants + REPACK_SCALES);
-    *ret_scales = begin + (size_t)n * quants + (size_t)in * REPACK_SCALES;
-    return begin + (size_t)in * quants;
+    size_t begin = (b - in) * (integers + factors);
+    *ret_factors = begin + n * integers;
+    return begin + in * integers;
 }
 
 /* Output lanes are the inner loop: memory is written in order, from 16 rows read in order. */
@@ -66,23 +62,51 @@ static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *ro
     }
 }
 
+/* The factors of sub-block b, or, of the types with blocks of 256, of its segment. */
+static void pack_factors(uint32_t type, const uint8_t *block, uint32_t b, uint32_t lane,
+                         uint8_t *to)
+{
+    const uint32_t in = b % SEGMENT_BLOCKS;
+    uint16_t minus_min;
+    switch (type) {
+    case QUANT_Q5_1:
+        memcpy(to + in * 64 + 2 * lane, block, 2);
+        memcpy(&minus_min, block + 2, 2);
+        minus_min ^= 0x8000;
+        memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
+        return;
+    case QUANT_Q4_K:
+    case QUANT_Q5_K:
+        for (uint32_t i = 0; i < 3; i++)
+            memcpy(to + i * 64 + 4 * lane, block + 4 + 4 * i, 4);
+        memcpy(to + 192 + 2 * lane, block, 2);
+        memcpy(to + 224 + 2 * lane, block + 2, 2);
+        return;
+    case QUANT_Q6_K:
+        for (uint32_t i = 0; i < 16; i++)
+            to[i * CPU_LANES + lane] = block[192 + i];
+        memcpy(to + 256 + 2 * lane, block + 208, 2);
+        return;
+    default:
+        memcpy(to + in * 32 + 2 * lane, block, 2);
+    }
+}
+
 static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
                         uint32_t lanes)
 {
-    uint32_t bytes = value_bytes(m->file.type);
-    uint32_t quads = block_quants(m->file.type) / (CPU_LANES * 4);
-    uint32_t flip = m->file.type == QUANT_Q8_0 ? 0x80808080u : 0;
+    const struct quant_info *info = quant_find(m->file.type);
+    const uint32_t subs = info->block / CPU_BLOCK, n_words = pack_words(info->type);
     for (uint32_t b = 0; b < m->file.cols / CPU_BLOCK; b++) {
-        size_t scales, quants = quants_at(m, b, &scales);
+        size_t factors, integers = integers_at(m, b, &factors);
         for (uint32_t lane = 0; lane < lanes; lane++) {
-            const uint8_t *block = rows + lane * m->file.row_bytes + (size_t)b * bytes;
-            memcpy(to + scales + 2 * lane, block, 2);
-            for (uint32_t j = 0; j < quads; j++) {
-                uint32_t four;
-                memcpy(&four, block + 2 + 4 * j, 4);
-                four ^= flip;
-                memcpy(to + quants + (j * CPU_LANES + lane) * 4, &four, 4);
-            }
+            const uint8_t *row = rows + lane * m->file.row_bytes;
+            uint32_t words[PACK_MOST];
+            pack_sub(info->type, row, b, words);
+            for (uint32_t j = 0; j < n_words; j++)
+                memcpy(to + integers + (j * CPU_LANES + lane) * 4, &words[j], 4);
+            if (b % subs == 0)
+                pack_factors(info->type, row + b / subs * info->block_bytes, b, lane, to + factors);
         }
     }
 }
@@ -101,21 +125,56 @@ void repack_group(const struct cpu_matrix *m, uint32_t group)
         pack_half(m, to, rows, lanes);
 }
 
+static float load_f16(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return num_f32_from_f16(h);
+}
+
+/* The other way: what quant_sub_load reads in the file. */
+static void unpack_factors(uint32_t type, const uint8_t *from, uint32_t in, uint32_t lane,
+                           struct quant_sub *s)
+{
+    uint8_t packed[12], scale, min;
+    s->scale[0] = s->scale[1] = 1;
+    s->has_min = type == QUANT_Q5_1 || type == QUANT_Q4_K || type == QUANT_Q5_K;
+    s->min = 0.0f;
+    switch (type) {
+    case QUANT_Q5_1:
+        s->d = load_f16(from + (size_t)in * 64 + (size_t)2 * lane);
+        s->min = load_f16(from + (size_t)in * 64 + 32 + (size_t)2 * lane);
+        return;
+    case QUANT_Q4_K:
+    case QUANT_Q5_K:
+        for (size_t i = 0; i < 3; i++)
+            memcpy(packed + 4 * i, from + 64 * i + (size_t)4 * lane, 4);
+        quant_scale_min(packed, (int)in, &scale, &min);
+        s->d = load_f16(from + 192 + (size_t)2 * lane) * (float)scale;
+        s->min = load_f16(from + 224 + (size_t)2 * lane) * (float)min;
+        return;
+    case QUANT_Q6_K:
+        s->scale[0] = (int8_t)from[(size_t)2 * in * CPU_LANES + lane];
+        s->scale[1] = (int8_t)from[((size_t)2 * in + 1) * CPU_LANES + lane];
+        s->d = load_f16(from + 256 + (size_t)2 * lane);
+        return;
+    default:
+        s->d = load_f16(from + (size_t)in * 32 + (size_t)2 * lane);
+    }
+}
+
 static void unpack_blocks(const struct cpu_matrix *m, const uint8_t *from, uint32_t lane, float *x)
 {
-    for (uint32_t i = 0; i < m->file.cols; i++) {
-        size_t scales, quants = quants_at(m, i / CPU_BLOCK, &scales);
-        uint32_t k = i % CPU_BLOCK;
-        uint16_t scale;
-        memcpy(&scale, from + scales + 2 * lane, 2);
-        int q;
-        if (m->file.type == QUANT_Q8_0) {
-            q = from[quants + (k / 4 * CPU_LANES + lane) * 4 + k % 4] - 128;
-        } else {
-            uint8_t byte = from[quants + (k % 16 / 4 * CPU_LANES + lane) * 4 + k % 4];
-            q = (k < 16 ? byte & 15 : byte >> 4) - 8;
-        }
-        x[i] = num_f32_from_f16(scale) * (float)q;
+    const uint32_t type = m->file.type, n_words = pack_words(type);
+    for (uint32_t b = 0; b < m->file.cols / CPU_BLOCK; b++) {
+        size_t factors, integers = integers_at(m, b, &factors);
+        uint32_t words[PACK_MOST];
+        struct quant_sub s;
+        for (uint32_t j = 0; j < n_words; j++)
+            memcpy(&words[j], from + integers + (j * CPU_LANES + lane) * 4, 4);
+        pack_read(type, words, s.q);
+        unpack_factors(type, from + factors, b % SEGMENT_BLOCKS, lane, &s);
+        quant_sub_values(&s, x + (size_t)b * CPU_BLOCK);
     }
 }
 

@@ -6,11 +6,14 @@
  * does not depend on the width of a register (NUMERICS.md, "Products"):
  *
  *   F32, F16, BF16   [cols][16] values as in the file
- *   Q8_0             per segment of 8 blocks: quants [8][8][16][4] bytes q + 128 (8 times 4 inputs
- *                    of 16 rows), then scales [8][16] f16
- *   Q4_0             per segment of 8 blocks: quants [8][4][16][4] bytes, byte c holds input 4j + c
- *                    of the block in its low nibble and 16 + 4j + c in its high one, q + 8 each as
- *                    in the file; then scales [8][16] f16
+ *   quantized        per segment of 8 sub-blocks of 32 inputs: integers [8][words][16] of 32 bits
+ *                    (pack.h), then the segment's factors:
+ *
+ *     Q8_0, Q4_0, Q5_0   [8][16] f16 scales
+ *     Q5_1               [8][2][16] f16: scales, then minus the file's minima
+ *     Q4_K, Q5_K         [3][16] words (a row's twelve bytes of scales and minima), [16] f16 D, [16]
+ *                        f16 Dmin
+ *     Q6_K               [8][2][16] int8 scales, [16] f16 D, 32 bytes unused
  *
  * The last segment holds fewer blocks where cols is no multiple of 256. Groups start on a multiple
  * of 64 bytes. Pure functions, any thread.
@@ -19,12 +22,23 @@
 #define HEARTH_KERNELS_CPU_REPACK_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pack.h"
 
 enum {
     REPACK_Q8_BLOCK = 512, /* bytes of quants of a block of 16 rows */
     REPACK_Q4_BLOCK = 256,
     REPACK_SCALES = 32, /* bytes of scales of a block of 16 rows */
 };
+
+/* Bytes of integers and of factors that a quantized type has for a sub-block of 16 rows. */
+static inline size_t repack_integers(uint32_t type)
+{
+    return (size_t)pack_words(type) * CPU_LANES * 4;
+}
+static inline size_t repack_factors(uint32_t type)
+{
+    return type == QUANT_Q5_1 ? 64 : type == QUANT_Q6_K ? 40 : 32;
+}
 
 /* Sets groups and group_bytes of a matrix for `file`; packed stays NULL. */
 void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file);

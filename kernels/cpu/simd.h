@@ -21,7 +21,8 @@
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
-    extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa
+    extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
+        tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
 /* A tile: some groups of 16 outputs by some rows of the input, over one segment of it. */
 struct tile {

@@ -70,6 +70,16 @@ static const struct tile_set *tiles_of(uint32_t type)
         return &tiles_BF16;
     case QUANT_Q8_0:
         return &SIMD(tiles_q8_0);
+    case QUANT_Q5_0:
+        return &SIMD(tiles_q5_0);
+    case QUANT_Q5_1:
+        return &SIMD(tiles_q5_1);
+    case QUANT_Q4_K:
+        return &SIMD(tiles_q4_k);
+    case QUANT_Q5_K:
+        return &SIMD(tiles_q5_k);
+    case QUANT_Q6_K:
+        return &SIMD(tiles_q6_k);
     default:
         return &SIMD(tiles_q4_0);
     }

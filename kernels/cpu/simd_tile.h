@@ -20,12 +20,11 @@ ALWAYS_INLINE size_t segment_size(uint32_t type)
     switch (type) {
     case QUANT_F32:
         return (size_t)CPU_SEGMENT * CPU_LANES * 4;
-    case QUANT_Q8_0:
-        return (size_t)CPU_SEGMENT / CPU_BLOCK * (REPACK_Q8_BLOCK + REPACK_SCALES);
-    case QUANT_Q4_0:
-        return (size_t)CPU_SEGMENT / CPU_BLOCK * (REPACK_Q4_BLOCK + REPACK_SCALES);
-    default:
+    case QUANT_F16:
+    case QUANT_BF16:
         return (size_t)CPU_SEGMENT * CPU_LANES * 2;
+    default:
+        return (size_t)CPU_SEGMENT / CPU_BLOCK * (repack_integers(type) + repack_factors(type));
     }
 }
 

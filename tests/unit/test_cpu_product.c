@@ -10,11 +10,11 @@
 #include "kernels/quant_block.h"
 #include "tests/unit/cpu_help.h"
 
-/* Types with a packed layout. */
-static const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
+static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
+                                 QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_TYPES = sizeof types / sizeof types[0], MOST_ROWS = 64 };
 
-/* Quantized types; the reference computes all of them. */
+/* Of those the quantized ones. */
 static const uint32_t quantized[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
                                      QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_QUANTIZED = sizeof quantized / sizeof quantized[0] };
@@ -86,9 +86,8 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
                                 .bytes = outputs * row_bytes};
     repack_init(&p->matrix, &file);
     fill_weights(p, seed, kind);
-    for (int t = 0; t < N_TYPES && !p->matrix.packed; t++)
-        p->matrix.packed = types[t] == type ? help_memory(repack_bytes(&p->matrix)) : NULL;
-    for (uint32_t g = 0; p->matrix.packed && g < p->matrix.groups; g++)
+    p->matrix.packed = help_memory(repack_bytes(&p->matrix));
+    for (uint32_t g = 0; g < p->matrix.groups; g++)
         repack_group(&p->matrix, g);
 
     p->rows = MOST_ROWS;
@@ -177,8 +176,8 @@ START_TEST(product_equals_reference)
     int n_isas = help_isas(isas);
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         uint32_t cols = shapes[s][0];
-        if (quant_find(type)->quantized)
-            cols = (cols + 31) / 32 * 32;
+        uint32_t block = quant_find(type)->block;
+        cols = (cols + block - 1) / block * block;
         struct problem p;
         problem_open(&p, &seed, type, cols, shapes[s][1], (enum help_kind)(s % HELP_KINDS));
         for (int i = 0; i < n_isas; i++)
@@ -188,21 +187,35 @@ START_TEST(product_equals_reference)
 }
 END_TEST
 
+/* The largest or smallest integers and small scales that a block can hold; its f16 numbers stay. */
+static void fill_extreme(const struct quant_info *info, uint8_t *block, bool smallest)
+{
+    const int q8 = smallest ? 0x80 : 0x7f, other = smallest ? 0x00 : 0xff;
+    uint32_t halves =
+        info->type == QUANT_Q5_1 || info->type == QUANT_Q4_K || info->type == QUANT_Q5_K ? 4 : 2;
+    if (info->type == QUANT_Q6_K) {
+        memset(block, other, 192);
+        memset(block + 192, q8, 16);
+        return;
+    }
+    memset(block + halves, info->type == QUANT_Q8_0 ? q8 : other, info->block_bytes - halves);
+    if (halves == 4 && info->type != QUANT_Q5_1)
+        memset(block + 4, 0xff, 12);
+}
+
 /* Largest integers of a block: 32 * 128 * 127, where a saturating kernel would show. */
 START_TEST(product_does_not_saturate)
 {
     uint64_t seed = 20;
     const struct cpu_isa *isas[2];
     int n_isas = help_isas(isas);
-    for (int t = 3; t < N_TYPES; t++) {
+    for (int t = 0; t < N_QUANTIZED; t++) {
         for (int sign = 0; sign < 4; sign++) {
             struct problem p;
-            problem_open(&p, &seed, types[t], 512, 32, HELP_NORMAL);
-            const struct quant_info *info = quant_find(types[t]);
+            problem_open(&p, &seed, quantized[t], 512, 32, HELP_NORMAL);
+            const struct quant_info *info = quant_find(quantized[t]);
             for (uint64_t at = 0; at < p.matrix.file.bytes; at += info->block_bytes)
-                memset(p.file + at + 2,
-                       types[t] == QUANT_Q8_0 ? (sign & 1 ? 0x80 : 0x7f) : (sign & 1 ? 0x00 : 0xff),
-                       info->block_bytes - 2);
+                fill_extreme(info, p.file + at, sign & 1);
             memset(p.matrix.packed, 0, repack_bytes(&p.matrix));
             for (uint32_t g = 0; g < p.matrix.groups; g++)
                 repack_group(&p.matrix, g);
@@ -303,12 +316,13 @@ START_TEST(a_packed_row_is_the_row_of_the_file)
 {
     uint64_t seed = 40 + (uint64_t)_i;
     struct problem p;
-    problem_open(&p, &seed, types[_i], 288, 37, HELP_WIDE);
-    float want[288], got[288];
+    uint32_t cols = quant_find(types[_i])->block == 256 ? 512 : 288;
+    problem_open(&p, &seed, types[_i], cols, 37, HELP_WIDE);
+    float want[512], got[512];
     for (uint32_t r = 0; r < 37; r++) {
         ref_matrix_row(&p.matrix.file, r, want);
         repack_row(&p.matrix, r, got);
-        ck_assert_uint_eq(help_differs(want, got, 288), 288);
+        ck_assert_uint_eq(help_differs(want, got, cols), cols);
     }
     problem_close(&p);
 }

@@ -1,0 +1,38 @@
+/*
+ * pack: the integers of a sub-block (32 weights of one row) as the 32-bit words of a lane.
+ *
+ * A vector kernel takes four inputs of every lane at a time, from two vectors: pair j (0 .. 3) is
+ * the inputs 4j .. 4j + 3 and the inputs 16 + 4j .. 16 + 4j + 3. Byte c of a word belongs to input
+ * c of the four. Integers are unsigned: q + pack_offset.
+ *
+ *   8 bits   words 0 .. 3 the first fours of the pairs, words 4 .. 7 the second ones
+ *   4 bits   words 0 .. 3: pair j, first four in the low nibbles, second in the high ones
+ *   5 bits   as 4 bits, then one word of fifth bits: bit j of byte c of the first four of pair j, bit 4 + j
+ *            of the second
+ *   6 bits   as 4 bits, then two words of upper bits: of the first fours, and of the second ones; bits
+ *            2j and 2j + 1 of byte c belong to pair j
+ *
+ * How words lie in memory is repack.h's. Pure functions, any thread.
+ */
+#ifndef HEARTH_KERNELS_CPU_PACK_H
+#define HEARTH_KERNELS_CPU_PACK_H
+
+#include <stdint.h>
+
+#include "kernels/quant_types.h"
+
+enum { PACK_MOST = 8 }; /* words of a sub-block */
+
+/* Words of a sub-block of a quantized type: as many as its integers have bits. */
+uint32_t pack_words(uint32_t type);
+
+/* What packed integers have more than the q of NUMERICS.md: 0 to 128. */
+int32_t pack_offset(uint32_t type);
+
+/* words [pack_words] of sub-block `index` of a row as in the file. */
+void pack_sub(uint32_t type, const uint8_t *row, uint64_t index, uint32_t *words);
+
+/* q [32] of it again. */
+void pack_read(uint32_t type, const uint32_t *words, int8_t *q);
+
+#endif

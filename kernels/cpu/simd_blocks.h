@@ -1,0 +1,357 @@
+/*
+ * simd_blocks: tiles of the quantized types beyond Q8_0 and Q4_0, over vec.h: integers of 4, 5 and 6
+ * bits (pack.h), minima, and scales in two levels. Included by blocks_*.c.
+ *
+ * Integer sums are exact in every order, so they may be taken as the instruction set likes best; the
+ * float operations are those of NUMERICS.md, one by one, a lane an output.
+ */
+#include "kernels/cpu/simd_tile.h"
+
+enum { MAX_VECTORS = 4 * PARTS, SUBS = CPU_SEGMENT / CPU_BLOCK };
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+ALWAYS_INLINE vi vi_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512((const void *)p);
+}
+ALWAYS_INLINE vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+ALWAYS_INLINE vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask) /* a | (b & mask) */
+{
+    return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
+}
+ALWAYS_INLINE vf vi_float(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+ALWAYS_INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+/* VEC signed bytes as floats. */
+ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
+{
+    return vi_float(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+#else
+ALWAYS_INLINE vi vi_load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+ALWAYS_INLINE vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+ALWAYS_INLINE vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask)
+{
+    return _mm256_or_si256(a, _mm256_and_si256(b, mask));
+}
+ALWAYS_INLINE vf vi_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+ALWAYS_INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
+{
+    return vi_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+#endif
+
+/* Words shifted up by `left` bits, down where it is negative. Bits cross bytes: mask the result. */
+typedef uint32_t vu __attribute__((vector_size(VEC * 4)));
+ALWAYS_INLINE vi vi_shift(vi a, int left)
+{
+    return left >= 0 ? (vi)((vu)a << left) : (vi)((vu)a >> -left);
+}
+
+/* Four activations in every lane. */
+ALWAYS_INLINE vi four_inputs(const int8_t *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return vi_set1(v);
+}
+
+/* The two fours of pair j (pack.h) of a sub-block's words. */
+ALWAYS_INLINE void load_pair(uint32_t bits, const uint8_t *words, int j, vi *first, vi *second)
+{
+    const vi nibble = vi_set1(0x0f0f0f0f), fifth = vi_set1(0x10101010), upper = vi_set1(0x30303030);
+    const vi raw = vi_load(words + j * 64);
+    *first = vi_and(raw, nibble);
+    *second = vi_and(vi_shift(raw, -4), nibble);
+    if (bits == 5) {
+        const vi high = vi_load(words + 4 * 64);
+        *first = vi_or_and(*first, vi_shift(high, 4 - j), fifth);
+        *second = vi_or_and(*second, vi_shift(high, -j), fifth);
+    } else if (bits == 6) {
+        *first = vi_or_and(*first, vi_shift(vi_load(words + 4 * 64), 4 - 2 * j), upper);
+        *second = vi_or_and(*second, vi_shift(vi_load(words + 5 * 64), 4 - 2 * j), upper);
+    }
+}
+
+/* Adds the products of integers and activations to sums of int32. vpmaddubsw adds pairs in int16:
+ * 127 times 2 * 63 for six bits, so that two of them stay below 2^15; four of five bits do. */
+struct dot {
+#if defined(__AVX512F__)
+    vi sum;
+#else
+    vi sum, narrow;
+#endif
+};
+
+ALWAYS_INLINE void dot_begin(struct dot *dot, vi start)
+{
+    dot->sum = start;
+#if !defined(__AVX512F__)
+    dot->narrow = vi_zero();
+#endif
+}
+
+ALWAYS_INLINE void dot_add(struct dot *dot, vi w, vi a)
+{
+#if defined(__AVX512F__)
+    dot->sum = _mm512_dpbusd_epi32(dot->sum, w, a);
+#else
+    dot->narrow = _mm256_add_epi16(dot->narrow, _mm256_maddubs_epi16(w, a));
+#endif
+}
+
+/* After at most two products of six bits, four of five, eight of four, and at the end. */
+ALWAYS_INLINE void dot_widen(struct dot *dot)
+{
+#if !defined(__AVX512F__)
+    const vi ones = _mm256_set1_epi16(1);
+    dot->sum = _mm256_add_epi32(dot->sum, _mm256_madd_epi16(dot->narrow, ones));
+    dot->narrow = vi_zero();
+#else
+    (void)dot;
+#endif
+}
+
+/* ---- the layout ------------------------------------------------------------------------------ */
+
+/* Sub-block b of vector i, and the factors behind a segment's integers (repack.h). */
+ALWAYS_INLINE const uint8_t *words_at(const struct tile *t, uint32_t bits, size_t b, int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_bytes + b * bits * 64 +
+           (size_t)(i % PARTS) * VEC * 4;
+}
+
+/* `width` bytes of a lane's factor. */
+ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, uint32_t bits, size_t at, int width,
+                                        int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_bytes + (size_t)t->n * bits * 64 + at +
+           (size_t)(i % PARTS) * VEC * (size_t)width;
+}
+
+/* w = D * sc and m = Dmin * mn of a segment of Q4_K or Q5_K, for one vector: the format's twelve
+ * bytes (quant_block.c, quant_scale_min), a lane's as three words. */
+ALWAYS_INLINE void k_factors(const struct tile *t, uint32_t bits, int i, vf *w, vf *m)
+{
+    const vi u0 = vi_load(factors_at(t, bits, 0, 4, i));
+    const vi u1 = vi_load(factors_at(t, bits, 64, 4, i));
+    const vi u2 = vi_load(factors_at(t, bits, 128, 4, i));
+    const vf d = v_load_f16(factors_at(t, bits, 192, 2, i));
+    const vf dmin = v_load_f16(factors_at(t, bits, 224, 2, i));
+    const vi six = vi_set1(63), low = vi_set1(15), high = vi_set1(0x30);
+    UNROLL
+    for (int s = 0; s < 4; s++) {
+        const vi sc = vi_and(vi_shift(u0, -8 * s), six), mn = vi_and(vi_shift(u1, -8 * s), six);
+        w[s] = v_mul(d, vi_float(sc));
+        m[s] = v_mul(dmin, vi_float(mn));
+        const vi sc4 = vi_or_and(vi_and(vi_shift(u2, -8 * s), low), vi_shift(u0, -8 * s - 2), high);
+        const vi mn4 =
+            vi_or_and(vi_and(vi_shift(u2, -8 * s - 4), low), vi_shift(u1, -8 * s - 2), high);
+        w[s + 4] = v_mul(d, vi_float(sc4));
+        m[s + 4] = v_mul(dmin, vi_float(mn4));
+    }
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* isum [rows][vectors] of sub-block b, for types of one scale a sub-block. */
+ALWAYS_INLINE void sums(const struct tile *t, uint32_t bits, int offset, size_t b, struct dot *dot,
+                        int vectors, int rows)
+{
+    const int8_t *q = t->q + b * CPU_BLOCK;
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const int32_t sum = t->sum[(size_t)r * t->stride / CPU_BLOCK + b];
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            dot_begin(&dot[r * vectors + i], vi_set1(-offset * sum));
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            vi first, second;
+            load_pair(bits, words_at(t, bits, b, i), j, &first, &second);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+                dot_add(&dot[r * vectors + i], first, four_inputs(a));
+                dot_add(&dot[r * vectors + i], second, four_inputs(a + 16));
+                if (j == 3 || (bits == 5 && j == 1))
+                    dot_widen(&dot[r * vectors + i]);
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, int rows)
+{
+    const uint32_t bits = type == QUANT_Q4_K ? 4 : 5;
+    const int offset = type == QUANT_Q5_0 ? 16 : 0, vectors = groups * PARTS;
+    const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = type != QUANT_Q5_0;
+    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    vf acc[MAX_ACC], kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
+    UNROLL
+    for (int i = 0; i < vectors * rows; i++)
+        acc[i] = v_zero();
+    for (int i = 0; k && i < vectors; i++)
+        k_factors(t, bits, i, kw[i], km[i]);
+    for (size_t b = 0; b < t->n; b++) {
+        struct dot dot[MAX_ACC];
+        sums(t, bits, offset, b, dot, vectors, rows);
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const size_t at = b * (minima ? 64 : 32);
+            const vf w = k ? kw[i][b] : v_load_f16(factors_at(t, bits, at, 2, i));
+            const vf m = k        ? km[i][b]
+                         : minima ? v_load_f16(factors_at(t, bits, at + 32, 2, i))
+                                  : v_zero();
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const size_t in = (size_t)r * blocks_stride + b;
+                const vf d = v_set1(t->d[in]);
+                vf *a = &acc[r * vectors + i];
+                *a = v_fma(vi_float(dot[r * vectors + i].sum), v_mul(w, d), *a);
+                if (minima)
+                    *a = v_fnma(v_set1((float)t->sum[in]), v_mul(m, d), *a);
+            }
+        }
+    }
+    finish_tile(t, acc, groups, rows);
+}
+
+/* Minus 32 times the sums of the two halves of a row's sub-block. */
+ALWAYS_INLINE void half_starts(const int8_t *q, int32_t sum, vi *first, vi *second)
+{
+    struct dot dot;
+    const vi ones = vi_set1(0x01010101);
+    dot_begin(&dot, vi_zero());
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        dot_add(&dot, ones, four_inputs(q + (size_t)4 * (unsigned)j));
+    dot_widen(&dot);
+    *second = vi_shift(vi_sub(dot.sum, vi_set1(sum)), 5);
+    *first = vi_sub(vi_zero(), vi_shift(dot.sum, 5));
+}
+
+/* i = sc[0] * isum0 + sc[1] * isum1, below 2^24: exact in floats as well. */
+ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
+{
+    const int vectors = groups * PARTS;
+    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    vf acc[MAX_ACC], scale[MAX_VECTORS];
+    UNROLL
+    for (int i = 0; i < vectors * rows; i++)
+        acc[i] = v_zero();
+    UNROLL
+    for (int i = 0; i < vectors; i++)
+        scale[i] = v_load_f16(factors_at(t, 6, 256, 2, i));
+    for (size_t b = 0; b < t->n; b++) {
+        struct dot first[MAX_ACC], second[MAX_ACC];
+        const int8_t *q = t->q + b * CPU_BLOCK;
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            vi start[2];
+            half_starts(q + (size_t)r * t->stride, t->sum[(size_t)r * blocks_stride + b], &start[0],
+                        &start[1]);
+            UNROLL
+            for (int i = 0; i < vectors; i++) {
+                dot_begin(&first[r * vectors + i], start[0]);
+                dot_begin(&second[r * vectors + i], start[1]);
+            }
+        }
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            UNROLL
+            for (int i = 0; i < vectors; i++) {
+                vi w[2];
+                load_pair(6, words_at(t, 6, b, i), j, &w[0], &w[1]);
+                UNROLL
+                for (int r = 0; r < rows; r++) {
+                    const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+                    dot_add(&first[r * vectors + i], w[0], four_inputs(a));
+                    dot_add(&second[r * vectors + i], w[1], four_inputs(a + 16));
+                    if (j % 2 == 1) {
+                        dot_widen(&first[r * vectors + i]);
+                        dot_widen(&second[r * vectors + i]);
+                    }
+                }
+            }
+        }
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const vf sc0 = v_load_i8(factors_at(t, 6, b * 32, 1, i));
+            const vf sc1 = v_load_i8(factors_at(t, 6, b * 32 + 16, 1, i));
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const int at = r * vectors + i;
+                const vf d = v_mul(scale[i], v_set1(t->d[(size_t)r * blocks_stride + b]));
+                const vf isum =
+                    v_fma(vi_float(second[at].sum), sc1, v_mul(vi_float(first[at].sum), sc0));
+                acc[at] = v_fma(isum, d, acc[at]);
+            }
+        }
+    }
+    finish_tile(t, acc, groups, rows);
+}
+
+#define SCALED_TILE(type, groups, rows)                                                            \
+    static void type##_##groups##x##rows(const struct tile *t)                                     \
+    {                                                                                              \
+        scaled_tile(t, QUANT_##type, groups, rows);                                                \
+    }
+#define Q6_K_TILE(type, groups, rows)                                                              \
+    static void type##_##groups##x##rows(const struct tile *t)                                     \
+    {                                                                                              \
+        q6_k_tile(t, groups, rows);                                                                \
+    }
+TILE_SHAPES(SCALED_TILE, Q5_0)
+TILE_SHAPES(SCALED_TILE, Q5_1)
+TILE_SHAPES(SCALED_TILE, Q4_K)
+TILE_SHAPES(SCALED_TILE, Q5_K)
+TILE_SHAPES(Q6_K_TILE, Q6_K)
+
+const struct tile_set SIMD(tiles_q5_0) = TILE_SET(Q5_0);
+const struct tile_set SIMD(tiles_q5_1) = TILE_SET(Q5_1);
+const struct tile_set SIMD(tiles_q4_k) = TILE_SET(Q4_K);
+const struct tile_set SIMD(tiles_q5_k) = TILE_SET(Q5_K);
+const struct tile_set SIMD(tiles_q6_k) = TILE_SET(Q6_K);
