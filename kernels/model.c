@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/fail.h"
+#include "kernels/quant_block.h"
 
 /* Sizes that a shape is made of. */
 enum size { ONE, EMBD, Q_ROWS, KV_ROWS, HEAD_DIM, FF, VOCAB };
@@ -290,8 +291,7 @@ static uint32_t size_of(const struct model *m, enum size size)
 
 static bool matrix_type_valid(uint32_t type)
 {
-    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || type == QUANT_Q8_0 ||
-           type == QUANT_Q4_0;
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || quant_readable(type);
 }
 
 /* Finds the tensor `name` and makes a view of it. An absent optional one gives data NULL. */
@@ -316,7 +316,8 @@ static int view_tensor(struct loader *l, const char *name, const struct shape *s
                     info->name);
     if (!matrix_type_valid(t->type))
         return FAIL(l, -ENOTSUP,
-                    "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q4_0",
+                    "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q6_K, "
+                    "Q5_K, Q5_1, Q5_0, Q4_K, Q4_0",
                     name, info->name);
     if ((uintptr_t)t->data % (t->type == QUANT_F32 ? 4 : 2) != 0)
         return FAIL(l, -ENOTSUP,

@@ -64,9 +64,9 @@ enum model_layer_tensor {
 
 struct model_tensor {
     const uint8_t *data; /* [rows][row_bytes] in the mapping; NULL: this model has no such tensor */
-    uint32_t type;       /* quant_type: F32, F16, BF16, Q8_0 or Q4_0; vectors always F32 */
-    uint32_t rows;       /* outputs; 1 for a vector */
-    uint32_t cols;       /* inputs: a multiple of the type's block */
+    uint32_t type; /* quant_type: F32, F16, BF16 or a quant_readable one; vectors always F32 */
+    uint32_t rows; /* outputs; 1 for a vector */
+    uint32_t cols; /* inputs: a multiple of the type's block */
     uint64_t row_bytes;
     uint64_t bytes; /* rows * row_bytes */
 };

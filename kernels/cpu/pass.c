@@ -157,7 +157,7 @@ static void quantize(const struct backend *b, const struct cpu_input *x, uint32_
 
 static bool quantized(const struct cpu_matrix *m)
 {
-    return m->file.type == QUANT_Q8_0 || m->file.type == QUANT_Q4_0;
+    return quant_find(m->file.type)->quantized;
 }
 
 static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)

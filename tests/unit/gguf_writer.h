@@ -156,13 +156,22 @@ static inline void gw_block(struct gw *w, const struct quant_info *info)
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
     uint16_t scale = 0x1400; /* 2^-10 in f16, for Q8_0 */
-    if (info->type == QUANT_Q4_0)
-        scale = 0x2400;          /* 2^-6 */
+    if (info->quantized && info->type != QUANT_Q8_0)
+        scale = 0x2400;           /* 2^-6 */
+    if (info->type == QUANT_Q5_1) /* minus 2^-2 */
+        memcpy(block + 2, &(uint16_t){0xb400}, 2);
+    if (info->type == QUANT_Q4_K || info->type == QUANT_Q5_K) { /* d and dmin 2^-12 */
+        scale = 0x0c00;
+        memcpy(block + 2, &scale, 2);
+    }
+    if (info->type == QUANT_Q6_K) /* 2^-14 */
+        memcpy(block + 208, &(uint16_t){0x0400}, 2);
     if (info->type == QUANT_F16) /* sign, exponent of 2^-3 .. 2^-6, mantissa */
         scale = (uint16_t)((gw_random(w) & 0x83ff) | (9 + (gw_random(w) & 3)) << 10);
     if (info->type == QUANT_BF16)
         scale = (uint16_t)(bits >> 16);
-    memcpy(block, &scale, sizeof(scale));
+    if (info->type != QUANT_Q6_K)
+        memcpy(block, &scale, sizeof(scale));
     if (info->type == QUANT_F32)
         memcpy(block, &bits, sizeof(bits));
     gw_put(&w->data, block, info->block_bytes);
@@ -218,12 +227,13 @@ struct gw_llama {
     uint64_t seed;
 };
 
-/* The smallest that takes every type: 2 layers of width 64 with 4 heads over 2. */
+/* 2 layers with 4 heads over 2, of width 64, or 256 for types with blocks of 256. */
 static inline struct gw_llama gw_llama_small(uint32_t type)
 {
+    uint32_t unit = quant_find(type)->block == 256 ? 256 : 32;
     return (struct gw_llama){.n_layer = 2,
-                             .n_embd = 64,
-                             .n_ff = 96,
+                             .n_embd = unit == 256 ? 256 : 64,
+                             .n_ff = unit == 256 ? 512 : 96,
                              .n_head = 4,
                              .n_head_kv = 2,
                              .n_vocab = 40,

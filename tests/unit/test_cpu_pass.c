@@ -93,8 +93,8 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
     free(got);
 }
 
-static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16,
-                                 QUANT_Q8_0, QUANT_Q4_0, TINY_MIXED};
+static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16,  QUANT_Q8_0,
+                                 QUANT_Q4_0, TINY_MIXED, TINY_MIXED_K};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
 /* The reference computes all rows at once; everything else must agree with it. */

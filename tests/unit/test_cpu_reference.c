@@ -10,6 +10,7 @@
 
 #include "tests/unit/cpu_help.h"
 #include "tests/unit/double_model.h"
+#include "tests/unit/requantize.h"
 
 enum { PAGES = 32, MOST = 512 };
 
@@ -74,8 +75,10 @@ static double run_double(const struct help_model *m, const uint32_t *tokens, uin
 /* F32, with its KV in f32, stays as close as f32 can; f16 KV and int8 activations cost more. */
 START_TEST(logits_are_close_to_double_precision)
 {
-    const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
-    const double bound[] = {1e-4, 0.04, 0.04, 1.0, 1.0}, bound_f16[] = {1, 5e-3, 5e-3, 1, 1};
+    const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
+                              QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+    const double bound[] = {1e-4, 0.04, 0.04, 1, 1, 1, 1, 2, 2, 2};
+    const double bound_f16[] = {1, 5e-3, 5e-3, 1, 1, 1, 1, 2, 2, 2};
     struct tiny_model shape = tiny_model_default(types[_i]);
     struct help_model m;
     uint32_t tokens[300], pages[PAGES];
@@ -98,6 +101,79 @@ START_TEST(logits_are_close_to_double_precision)
                   quant_name(types[_i]), most, most_f16);
     backend_cpu.close(b);
     help_model_close(&m);
+    free(logits);
+}
+END_TEST
+
+/* KL divergence of softmax(b) from softmax(a). */
+static double divergence(const double *a, const float *b, uint32_t n)
+{
+    double max_a = -INFINITY, max_b = -INFINITY, sum_a = 0, sum_b = 0, kl = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        max_a = fmax(max_a, a[i]);
+        max_b = fmax(max_b, (double)b[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sum_a += exp(a[i] - max_a);
+        sum_b += exp((double)b[i] - max_b);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double log_a = a[i] - max_a - log(sum_a);
+        kl += exp(log_a) * (log_a - ((double)b[i] - max_b - log(sum_b)));
+    }
+    return kl;
+}
+
+/* Tokens of a text that the bundled model knows: a prompt and its answer. */
+static uint32_t load_text(uint32_t *tokens, uint32_t most)
+{
+    static const char *const parts[] = {"prompt", "ids"};
+    json_error_t error;
+    uint32_t n = 0;
+    json_t *root = json_load_file("daemon/models/reference.json", 0, &error);
+    ck_assert_msg(root != NULL, "%s", error.text);
+    json_t *run = json_array_get(json_object_get(root, "runs"), 0);
+    for (int p = 0; p < 2; p++) {
+        json_t *list = json_object_get(run, parts[p]);
+        for (size_t i = 0; i < json_array_size(list) && n < most; i++)
+            tokens[n++] = (uint32_t)json_integer_value(json_array_get(list, i));
+    }
+    json_decref(root);
+    return n;
+}
+
+/* A trained model in every quantized type: what the page rounds (activations to int8, KV to f16)
+ * moves its predictions little, against the same numbers in double precision. */
+START_TEST(a_quantized_model_keeps_its_predictions)
+{
+    const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
+                              QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+    uint32_t tokens[80], pages[PAGES], n = load_text(tokens, 80);
+    struct help_model plain, m;
+    size_t bytes;
+    char err[256] = "";
+    help_model_file(&plain, "daemon/models/hearth-code-5m-f16.gguf");
+    m.file = requantize_file(plain.gguf, types[_i], &bytes);
+    ck_assert_int_eq(gguf_open_memory(m.file, bytes, &m.gguf, err, sizeof err), 0);
+    ck_assert_msg(model_open(m.gguf, &m.model, err, sizeof err) == 0, "%s", err);
+    uint32_t n_vocab = m.model->n_vocab;
+    for (uint32_t i = 0; i < PAGES; i++)
+        pages[i] = i;
+    float *logits = help_memory((size_t)n * n_vocab * sizeof(float));
+    struct backend *b = help_backend(&m, NULL, 1, n, PAGES);
+    help_logits(b, m.model, tokens, n, 0, pages, logits);
+    struct double_model *d = double_model_open(m.model, n, false);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += divergence(double_model_step(d, tokens[i]), logits + (size_t)i * n_vocab, n_vocab);
+    if (verbose())
+        printf("bundled model as %s, %u tokens: mean KL divergence from double %.2e\n",
+               quant_name(types[_i]), n, sum / n);
+    ck_assert_msg(sum / n < 5e-4, "%s: %g", quant_name(types[_i]), sum / n);
+    double_model_close(d);
+    backend_cpu.close(b);
+    help_model_close(&m);
+    help_model_close(&plain);
     free(logits);
 }
 END_TEST
@@ -272,7 +348,8 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 5);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 10);
+    tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);
     if (help_testdata("")) {

@@ -38,8 +38,9 @@ static void check_opens(struct gw *w)
 
 START_TEST(a_small_llama_opens_in_every_type)
 {
-    static const uint32_t TYPES[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
-    for (size_t i = 0; i < 5; i++) {
+    static const uint32_t TYPES[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
+                                     QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+    for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++) {
         struct opened o;
         struct gw_llama spec = gw_llama_small(TYPES[i]);
         open_spec(&spec, &o);
@@ -47,21 +48,21 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert_str_eq(m->arch, "llama");
         ck_assert(gguf_string_equal(m->name, "small"));
         ck_assert_uint_eq(m->n_layer, 2);
-        ck_assert_uint_eq(m->n_embd, 64);
-        ck_assert_uint_eq(m->n_ff, 96);
+        ck_assert_uint_eq(m->n_embd, spec.n_embd);
+        ck_assert_uint_eq(m->n_ff, spec.n_ff);
         ck_assert_uint_eq(m->n_head, 4);
         ck_assert_uint_eq(m->n_head_kv, 2);
-        ck_assert_uint_eq(m->head_dim, 16);
-        ck_assert_uint_eq(m->rope_dim, 16);
+        ck_assert_uint_eq(m->head_dim, spec.n_embd / 4);
+        ck_assert_uint_eq(m->rope_dim, spec.n_embd / 4);
         ck_assert_uint_eq(m->n_vocab, 40);
         ck_assert_uint_eq(m->n_context, 128);
         ck_assert(m->rope_base == 10000.0f);
         ck_assert(m->rms_eps == 1e-5f);
         ck_assert_int_eq(m->rope, MODEL_ROPE_ADJACENT);
         ck_assert_str_eq(model_type_name(m), quant_name(TYPES[i]));
-        bool quantized = TYPES[i] == QUANT_Q8_0 || TYPES[i] == QUANT_Q4_0;
+        bool quantized = quant_find(TYPES[i])->quantized;
         ck_assert(model_portable(m) == quantized);
-        ck_assert_str_eq(model_numerics_id(m), quantized                ? "portable-1"
+        ck_assert_str_eq(model_numerics_id(m), quantized               ? "portable-1"
                                                : TYPES[i] == QUANT_F32 ? "cpu-float-1-kvf32"
                                                                        : "cpu-float-1");
         close_opened(&o);
@@ -462,9 +463,9 @@ static const struct tensor_case BAD_TENSORS[] = {
     {"output.weight", QUANT_F16, 64, 39, -EBADMSG, "must be 64 x 40"},
     {"output_norm.weight", QUANT_F16, 64, 0, -ENOTSUP, "vectors must be F32"},
     {"blk.0.ffn_norm.weight", QUANT_BF16, 64, 0, -ENOTSUP, "vectors must be F32"},
-    {"blk.0.ffn_up.weight", 6, 64, 96, -ENOTSUP,
-     "tensor blk.0.ffn_up.weight is Q5_0: not supported yet; supported: F32, F16, BF16, Q8_0, "
-     "Q4_0"},
+    {"blk.0.ffn_up.weight", 3, 64, 96, -ENOTSUP,
+     "tensor blk.0.ffn_up.weight is Q4_1: not supported yet; supported: F32, F16, BF16, Q8_0, "
+     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0"},
     {"blk.0.ffn_up.weight", 20, 64, 96, -ENOTSUP, "is IQ4_NL"},
     {"blk.0.ffn_up.weight", 24, 64, 96, -ENOTSUP, "is I8"},
     {"output.weight", 28, 64, 40, -ENOTSUP, "output.weight is F64"},

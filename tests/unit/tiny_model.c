@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/num.h"
+#include "kernels/quantize.h"
 #include "tests/unit/gguf_writer.h"
 
 static uint64_t next(uint64_t *state)
@@ -26,51 +27,17 @@ static float normal(uint64_t *state)
 /* ---- types ------------------------------------------------------------------------------------
  */
 
-static uint16_t bf16(float x)
-{
-    uint32_t bits = num_bits(x);
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-static int clamp_round(float x, int low, int high)
-{
-    int q = (int)lrintf(x);
-    return q < low ? low : q > high ? high : q;
-}
-
-static size_t encode_block(uint32_t type, const float *x, uint8_t *out)
-{
-    float most = 0;
-    for (int i = 0; i < 32; i++)
-        most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
-    bool q8 = type == QUANT_Q8_0;
-    uint16_t half = num_f16_from_f32(q8 ? fabsf(most) / 127.0f : most / -8.0f);
-    float d = num_f32_from_f16(half), f = d != 0 && isfinite(d) ? 1.0f / d : 0.0f;
-    memcpy(out, &half, 2);
-    for (int i = 0; i < 32 && q8; i++)
-        out[2 + i] = (uint8_t)clamp_round(x[i] * f, -127, 127);
-    for (int i = 0; i < 16 && !q8; i++)
-        out[2 + i] = (uint8_t)((clamp_round(x[i] * f, -8, 7) + 8) |
-                               (clamp_round(x[i + 16] * f, -8, 7) + 8) << 4);
-    return q8 ? 34 : 18;
-}
-
 size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : bf16(x[i]);
-        if (type == QUANT_F32) {
-            memcpy(out + at, &x[i], 4);
-            at += 4;
-        } else if (type == QUANT_F16 || type == QUANT_BF16) {
-            memcpy(out + at, &half, 2);
-            at += 2;
-        } else if (i % 32 == 0) {
-            at += encode_block(type, x + i, out + at);
-        }
+    const struct quant_info *info = quant_find(type);
+    for (size_t i = 0; i < n && (type == QUANT_F16 || type == QUANT_BF16); i++) {
+        /* f16 may become infinite here: some tests want that. */
+        uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : num_bf16_from_f32(x[i]);
+        memcpy(out + 2 * i, &half, 2);
     }
-    return at;
+    if (type != QUANT_F16 && type != QUANT_BF16 && quantize_row(type, x, n, out))
+        abort();
+    return n / info->block * info->block_bytes;
 }
 
 /* ---- tensors ----------------------------------------------------------------------------------
@@ -103,8 +70,14 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
 
 static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
 {
-    static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32, QUANT_Q4_0, QUANT_BF16, QUANT_F16};
-    uint32_t type = b->shape->type == TINY_MIXED ? mix[b->n_matrices++ % 5] : b->shape->type;
+    static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32,  QUANT_Q4_0, QUANT_BF16,
+                                   QUANT_F16,  QUANT_Q5_0, QUANT_Q5_1};
+    static const uint32_t mix_k[] = {QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_K, QUANT_Q8_0};
+    uint32_t type = b->shape->type, n = b->n_matrices++;
+    if (type == TINY_MIXED)
+        type = mix[n % 7];
+    else if (type == TINY_MIXED_K)
+        type = cols % 256 == 0 ? mix_k[n % 4] : QUANT_Q5_0;
     tensor(b, name, type, cols, rows, 0, spread * b->shape->scale);
 }
 
@@ -201,7 +174,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
 
 struct tiny_model tiny_model_default(uint32_t type)
 {
-    return (struct tiny_model){.n_layer = 2,
+    struct tiny_model shape = {.n_layer = 2,
                                .n_embd = 64,
                                .n_ff = 96,
                                .n_head = 4,
@@ -211,6 +184,12 @@ struct tiny_model tiny_model_default(uint32_t type)
                                .type = type,
                                .seed = 1,
                                .scale = 1};
+    bool mixed = type == TINY_MIXED || type == TINY_MIXED_K;
+    if (type == TINY_MIXED_K || (!mixed && quant_find(type)->block == 256)) {
+        shape.n_embd = 256;
+        shape.n_ff = type == TINY_MIXED_K ? 288 : 512;
+    }
+    return shape;
 }
 
 uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)

@@ -11,7 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TINY_MIXED = 1000 }; /* as a type: every matrix another one */
+/* As a type: every matrix another one, of 32 values a block at most; or the K types, with Q5_0 where
+ * rows are no multiple of 256, as files of mixed types have it. */
+enum { TINY_MIXED = 1000, TINY_MIXED_K };
 
 enum { TINY_MIN_VOCAB = 259 };
 
@@ -20,13 +22,14 @@ struct tiny_model {
     uint32_t head_dim; /* 0: n_embd / n_head */
     uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
-    uint32_t type; /* quant_type of the matrices, or TINY_MIXED */
+    uint32_t type; /* quant_type of the matrices, or TINY_MIXED, TINY_MIXED_K */
     bool untied;   /* with output.weight */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1 is tame */
 };
 
-/* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512: takes every type. */
+/* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
+ * of 256 width 256, ffn 512 (TINY_MIXED_K: 288). */
 struct tiny_model tiny_model_default(uint32_t type);
 
 /* Returns the file, aligned to 64, *ret_bytes long; free() it. */
