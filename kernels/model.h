@@ -2,7 +2,7 @@
  * model: what a GGUF file means as a transformer: hyperparameters and one view per tensor, all
  * checked.
  *
- * One table (model.c) says for each architecture which tensors it has and how its rope pairs
+ * One table (model_arch.c) says for each architecture which tensors it has and how its rope pairs
  * dimensions. After model_open every tensor that the table requires is there, with the shape the
  * hyperparameters ask for, a type that hearth computes with, whole blocks in every row, and data
  * aligned for its type; no tensor of the file is left unused. So a backend checks nothing again; an
