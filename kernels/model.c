@@ -12,7 +12,7 @@
 #include "kernels/quant_block.h"
 
 /* Sizes that a shape is made of. */
-enum size { ONE, EMBD, Q_ROWS, KV_ROWS, HEAD_DIM, FF, VOCAB };
+enum size { ONE, EMBD, Q_ROWS, KV_ROWS, HEAD_DIM, ROPE_PAIRS, FF, VOCAB };
 
 struct shape {
     const char *name; /* in a layer without "blk.N." */
@@ -24,6 +24,7 @@ static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
     [MODEL_TOKEN_EMBD] = {"token_embd.weight", VOCAB, EMBD, false},
     [MODEL_OUTPUT_NORM] = {"output_norm.weight", ONE, EMBD, false},
     [MODEL_OUTPUT] = {"output.weight", VOCAB, EMBD, true},
+    [MODEL_ROPE_FREQS] = {"rope_freqs.weight", ONE, ROPE_PAIRS, true},
 };
 
 static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
@@ -58,6 +59,8 @@ static uint32_t size_of(const struct model *m, enum size size)
         return m->n_head_kv * m->head_dim;
     case HEAD_DIM:
         return m->head_dim;
+    case ROPE_PAIRS:
+        return m->rope_dim / 2;
     case FF:
         return m->n_ff;
     case VOCAB:
@@ -159,12 +162,26 @@ static int refuse_unused(struct model_loader *l)
     return 0;
 }
 
+static int check_rope_freqs(struct model_loader *l)
+{
+    const struct model_tensor *t = &l->model->global[MODEL_ROPE_FREQS];
+    const float *divisor = (const float *)(const void *)t->data;
+    for (uint32_t i = 0; t->data && i < t->cols; i++)
+        if (!(divisor[i] >= (float)MODEL_MIN_ROPE_DIVISOR &&
+              divisor[i] <= (float)MODEL_MAX_ROPE_DIVISOR))
+            return FAIL(l, -EBADMSG, "malformed: rope_freqs.weight holds %g, must be %g to %g",
+                        (double)divisor[i], MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+    return 0;
+}
+
 static int view_tensors(struct model_loader *l)
 {
     struct model *m = l->model;
     int rc = read_vocab_size(l);
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
         rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i], &m->global[i]);
+    if (!rc)
+        rc = check_rope_freqs(l);
     if (!rc)
         rc = view_layers(l);
     if (!rc)
@@ -263,8 +280,8 @@ void model_describe(const struct model *m, char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes,
              "%s, %s, %.2f M parameters, %.1f MiB, %u layers, width %u, %u heads (%u kv) of %u, "
-             "vocabulary %u, context %u",
+             "vocabulary %u, context %u%s",
              m->arch, model_type_name(m), (double)m->n_params / 1e6,
              (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
-             m->head_dim, m->n_vocab, m->n_context);
+             m->head_dim, m->n_vocab, m->n_context, m->n_window ? " (its sliding window)" : "");
 }

@@ -33,14 +33,23 @@ enum {
 };
 
 #define MODEL_MAX_ROPE_BASE 1e12
+#define MODEL_MIN_ROPE_DIVISOR 0.5
+#define MODEL_MAX_ROPE_DIVISOR 1e6
 
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
     MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama files, whose Q and K rows were permuted for it */
     MODEL_ROPE_HALVES,   /* (i, i + head_dim / 2): qwen2, qwen3 */
+    MODEL_N_ROPE
 };
 
-enum model_global { MODEL_TOKEN_EMBD, MODEL_OUTPUT_NORM, MODEL_OUTPUT, MODEL_N_GLOBAL };
+enum model_global {
+    MODEL_TOKEN_EMBD,  /* [n_vocab][n_embd] */
+    MODEL_OUTPUT_NORM, /* [n_embd] F32 */
+    MODEL_OUTPUT,      /* [n_vocab][n_embd], optional */
+    MODEL_ROPE_FREQS,  /* [rope_dim / 2] F32, optional: divisors of rope's frequencies, llama 3 */
+    MODEL_N_GLOBAL
+};
 
 /* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
  * have rows 1. */
@@ -50,10 +59,10 @@ enum model_layer_tensor {
     MODEL_ATTN_K,      /* [n_head_kv * head_dim][n_embd] */
     MODEL_ATTN_V,      /* [n_head_kv * head_dim][n_embd] */
     MODEL_ATTN_OUTPUT, /* [n_embd][n_head * head_dim] */
-    MODEL_ATTN_Q_BIAS, /* [n_head * head_dim] F32, optional: qwen2 */
+    MODEL_ATTN_Q_BIAS, /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
     MODEL_ATTN_K_BIAS, /* [n_head_kv * head_dim] F32 */
     MODEL_ATTN_V_BIAS, /* [n_head_kv * head_dim] F32 */
-    MODEL_ATTN_Q_NORM, /* [head_dim] F32, optional: qwen3 */
+    MODEL_ATTN_Q_NORM, /* [head_dim] F32, where the architecture has it: qwen3 */
     MODEL_ATTN_K_NORM, /* [head_dim] F32 */
     MODEL_FFN_NORM,    /* [n_embd] F32 */
     MODEL_FFN_GATE,    /* [n_ff][n_embd] */
@@ -88,8 +97,10 @@ struct model {
     uint32_t head_dim;  /* even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not be n_embd */
     uint32_t rope_dim;  /* == head_dim (others are refused) */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
-    uint32_t n_context; /* positions the model was trained for */
+    uint32_t n_context; /* positions the model was trained for, at most n_window if that is set */
+    uint32_t n_window;  /* 0, or: below it attention sees all; a context beyond it is not served */
     float rope_base;    /* 1 to MODEL_MAX_ROPE_BASE; 10000 when the file does not say */
+    float rope_scale;   /* divisor of all of rope's frequencies (linear scaling), 1 without */
     float rms_eps;      /* 0 to 1 */
     enum model_rope rope;
 
@@ -155,6 +166,7 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   context N
  *   rope_base BITS
  *   rms_eps BITS
+ *   rope_scale BITS           only where it is not 1
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name

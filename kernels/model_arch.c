@@ -6,10 +6,16 @@
      HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM) | HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) |      \
      HAS(MODEL_FFN_DOWN))
 
+#define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
+#define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
+
+/* README.md, "An architecture", says what a row means and what all of them have in common. */
 static const struct model_arch ARCHS[] = {
     {"llama", MODEL_ROPE_ADJACENT, LLAMA_TENSORS},
+    {"qwen2", MODEL_ROPE_HALVES, LLAMA_TENSORS | QKV_BIAS},
+    {"qwen3", MODEL_ROPE_HALVES, LLAMA_TENSORS | QK_NORM},
 };
-#define ARCH_NAMES "llama"
+#define ARCH_NAMES "llama, qwen2, qwen3"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

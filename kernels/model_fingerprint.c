@@ -40,6 +40,8 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
     write_float(out, "rope_base", m->rope_base);
     write_float(out, "rms_eps", m->rms_eps);
+    if (m->rope_scale != 1.0f)
+        write_float(out, "rope_scale", m->rope_scale);
 }
 
 static void write_keys(FILE *out, const struct gguf *gguf)

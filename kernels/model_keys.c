@@ -133,34 +133,69 @@ static int read_heads(struct model_loader *l)
     return 0;
 }
 
+/* Linear scaling stands in one of two keys, the older one without a type; llama 3's is in a tensor,
+ * which the tensors' table asks for. Others are refused: a file must never run as what it is not. */
+static int read_rope_scaling(struct model_loader *l)
+{
+    struct model *m = l->model;
+    struct gguf_string type = {.data = "linear", .bytes = 6};
+    struct arch_key key = key_of(l, "rope.scaling.type");
+    int rc = gguf_string(l->gguf, key.name, &type);
+    bool linear = gguf_string_equal(type, "linear"), llama3 = gguf_string_equal(type, "llama3");
+    if ((rc && rc != -ENOENT) || !(linear || llama3 || gguf_string_equal(type, "none")))
+        return FAIL(l, -ENOTSUP,
+                    "rope scaling of type %.*s (%s) is not supported: hearth takes none, linear, "
+                    "and llama3 with the tensor rope_freqs.weight",
+                    GGUF_SHOW(type), key.name);
+    if (llama3 && !gguf_find_tensor(l->gguf, "rope_freqs.weight"))
+        return FAIL(l, -ENOTSUP,
+                    "rope scaling of type llama3 without the tensor rope_freqs.weight: convert "
+                    "the model again with a newer converter");
+    float factor = 1.0f, attention = 1.0f;
+    m->rope_scale = 1.0f;
+    rc = linear ? read_float(l, "rope.scale_linear", &factor) : 0;
+    if (!rc && linear)
+        rc = read_float(l, "rope.scaling.factor", &factor);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.attn_factor", &attention);
+    if (rc)
+        return rc;
+    if (attention != 1.0f)
+        return FAIL(l, -ENOTSUP, "attention scaled by %g (%s) is not supported", (double)attention,
+                    key_of(l, "rope.scaling.attn_factor").name);
+    if (linear && factor != 0.0f) /* 0: converters write it for none */
+        m->rope_scale = factor;
+    if (!(m->rope_scale >= (float)MODEL_MIN_ROPE_DIVISOR &&
+          m->rope_scale <= (float)MODEL_MAX_ROPE_DIVISOR))
+        return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g",
+                    (double)m->rope_scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+    return 0;
+}
+
+/* Up to the window's length attention in a window is attention to all, so that is the context. */
+static int read_window(struct model_loader *l)
+{
+    struct model *m = l->model;
+    uint32_t window = 0;
+    struct arch_key key = key_of(l, "attention.sliding_window");
+    int rc = gguf_u32(l->gguf, key.name, &window);
+    if (rc && rc != -ENOENT)
+        return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) that is no number", key.name);
+    if (window > 0 && window < m->n_context)
+        m->n_window = m->n_context = window;
+    return 0;
+}
+
 /* Features that would change the numbers and that hearth does not compute. */
 static int refuse_features(struct model_loader *l)
 {
     const struct gguf *g = l->gguf;
-    struct gguf_string scaling = {.data = "none", .bytes = 4};
     uint32_t count = 0;
-    float factor = 1.0f;
     bool causal = true;
-    struct arch_key key = key_of(l, "rope.scaling.type");
-    int rc = gguf_string(g, key.name, &scaling);
-    if ((rc && rc != -ENOENT) || !gguf_string_equal(scaling, "none"))
-        return FAIL(l, -ENOTSUP, "rope scaling (%s) is not supported yet", key.name);
-    if (rc == -ENOENT) {
-        (void)gguf_f32(g, key_of(l, "rope.scale_linear").name, &factor);
-        (void)gguf_f32(g, key_of(l, "rope.scaling.factor").name, &factor);
-        if (factor != 1.0f && factor != 0.0f)
-            return FAIL(l, -ENOTSUP, "rope scaling by %g is not supported yet", (double)factor);
-    }
-    if (gguf_find_tensor(g, "rope_freqs.weight"))
-        return FAIL(l, -ENOTSUP, "rope scaling (tensor rope_freqs.weight) is not supported yet");
-    key = key_of(l, "expert_count");
-    rc = gguf_u32(g, key.name, &count);
+    struct arch_key key = key_of(l, "expert_count");
+    int rc = gguf_u32(g, key.name, &count);
     if ((rc && rc != -ENOENT) || count > 0)
         return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported", key.name);
-    key = key_of(l, "attention.sliding_window");
-    rc = gguf_u32(g, key.name, &count);
-    if ((rc && rc != -ENOENT) || (count > 0 && count < l->model->n_context))
-        return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) is not supported", key.name);
     rc = gguf_bool(g, key_of(l, "attention.causal").name, &causal);
     if ((rc && rc != -ENOENT) || !causal)
         return FAIL(l, -ENOTSUP, "attention that is not causal: hearth runs text generators");
@@ -175,6 +210,10 @@ int model_read_keys(struct model_loader *l)
         rc = read_heads(l);
     if (!rc)
         rc = refuse_features(l);
+    if (!rc)
+        rc = read_rope_scaling(l);
+    if (!rc)
+        rc = read_window(l);
     m->rope_base = 10000.0f;
     m->rms_eps = NAN;
     if (!rc)

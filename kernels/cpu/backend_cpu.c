@@ -45,13 +45,16 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
                 name);
 }
 
-static int check_model(const struct model *m, char *err, size_t err_bytes)
+/* Beyond its window a model's attention forgets; the backend's does not. */
+static int check_window(const struct model *m, const struct backend_limits *l, char *err,
+                        size_t err_bytes)
 {
-    if (m->rope != MODEL_ROPE_ADJACENT || m->layers[0].tensor[MODEL_ATTN_Q_BIAS].data ||
-        m->layers[0].tensor[MODEL_ATTN_Q_NORM].data)
-        return fail(err, err_bytes, -ENOTSUP, "the CPU backend does not run architecture %s yet",
-                    m->arch);
-    return 0;
+    if (m->n_window == 0 || l->context <= m->n_window)
+        return 0;
+    return fail(err, err_bytes, -ENOTSUP,
+                "the model attends in a sliding window of %u positions: hearth serves it with a "
+                "context up to that, not %u",
+                m->n_window, l->context);
 }
 
 static int check_limits(const struct backend_limits *l, char *err, size_t err_bytes)
@@ -96,9 +99,11 @@ static int load_matrix(struct backend *b, const struct model_tensor *file, struc
     return 0;
 }
 
-/* Copies a norm's weights: the file's may lie on any address. */
+/* Copies a vector: the file's may lie on any address. One that the model lacks stays NULL. */
 static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
 {
+    if (!file->data)
+        return 0;
     float *copy = arena_alloc(b->arena, file->bytes);
     if (!copy)
         return -ENOMEM;
@@ -120,12 +125,34 @@ static int load_layer(struct backend *b, uint32_t index)
         {MODEL_ATTN_OUTPUT, &l->o}, {MODEL_FFN_GATE, &l->gate}, {MODEL_FFN_UP, &l->up},
         {MODEL_FFN_DOWN, &l->down},
     };
+    const struct {
+        enum model_layer_tensor tensor;
+        const float **vector;
+    } vectors[] = {
+        {MODEL_ATTN_NORM, &l->attn_norm}, {MODEL_FFN_NORM, &l->ffn_norm},
+        {MODEL_ATTN_Q_BIAS, &l->q_bias},  {MODEL_ATTN_K_BIAS, &l->k_bias},
+        {MODEL_ATTN_V_BIAS, &l->v_bias},  {MODEL_ATTN_Q_NORM, &l->q_norm},
+        {MODEL_ATTN_K_NORM, &l->k_norm},
+    };
     int rc = 0;
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0] && !rc; i++)
         rc = load_matrix(b, &t[matrices[i].tensor], matrices[i].matrix);
-    if (!rc)
-        rc = load_vector(b, &t[MODEL_ATTN_NORM], &l->attn_norm);
-    return rc ? rc : load_vector(b, &t[MODEL_FFN_NORM], &l->ffn_norm);
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && !rc; i++)
+        rc = load_vector(b, &t[vectors[i].tensor], vectors[i].vector);
+    return rc;
+}
+
+static int load_rope(struct backend *b)
+{
+    const struct model *m = b->model;
+    const float *divisors = (const float *)(const void *)m->global[MODEL_ROPE_FREQS].data;
+    size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
+    b->rope = arena_alloc(b->arena, floats * sizeof(float));
+    if (!b->rope)
+        return -ENOMEM;
+    rope_build(b->rope, m->rope_dim, b->limits.context, m->rope_base, m->rope_scale, divisors);
+    b->weight_bytes += floats * sizeof(float);
+    return 0;
 }
 
 static int load_weights(struct backend *b)
@@ -147,13 +174,7 @@ static int load_weights(struct backend *b)
     repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
         b->embedding.packed = b->head.packed;
-    size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
-    b->rope = arena_alloc(b->arena, floats * sizeof(float));
-    if (!b->rope)
-        return -ENOMEM;
-    rope_build(b->rope, m->rope_dim, b->limits.context, m->rope_base);
-    b->weight_bytes += floats * sizeof(float);
-    return 0;
+    return load_rope(b);
 }
 
 /* ---- scratch ----------------------------------------------------------------------------------
@@ -279,7 +300,8 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     b->arena = arena_open();
     rc = b->arena ? open_kv(b) : -ENOMEM;
     if (rc)
-        return fail(err, err_bytes, rc, "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
+        return fail(err, err_bytes, rc,
+                    "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
                     b->limits.pages, b->kv.page_bytes);
     rc = load_weights(b);
     if (!rc)
@@ -296,7 +318,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
     const struct cpu_isa *isa = NULL;
     int rc = check_limits(limits, err, err_bytes);
     if (!rc)
-        rc = check_model(model, err, err_bytes);
+        rc = check_window(model, limits, err, err_bytes);
     if (!rc)
         rc = choose_isa(limits->isa, &isa, err, err_bytes);
     if (rc)

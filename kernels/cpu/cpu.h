@@ -81,7 +81,7 @@ struct cpu_isa {
     bool packed; /* reads cpu_matrix.packed */
     bool (*usable)(void);
 
-    /* y = rmsnorm(x, w); x, w, y [n] */
+    /* y = rmsnorm(x, w); x, w, y [n]; y may be x */
     void (*norm)(const float *x, const float *w, uint32_t n, float eps, float *y);
 
     /* x [n] -> q [n], d and sum [n / 32] */
@@ -89,9 +89,13 @@ struct cpu_isa {
 
     void (*product)(const struct cpu_product *product);
 
-    /* Rotates heads of x [heads][head_dim] in place. cs [rope_dim]: c of pair i at 2i and 2i + 1;
-     * sn [rope_dim]: -s at 2i, s at 2i + 1. */
-    void (*rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
+    /* x = x + bias, [n] */
+    void (*add)(float *x, const float *bias, uint32_t n);
+
+    /* Rotates heads of x [heads][head_dim] in place, by model_rope: pairs (2i, 2i + 1), pairs
+     * (i, i + head_dim / 2). cs and sn [head_dim] are rope_row's. */
+    void (*rotate[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                                 const float *sn);
 
     /* True when all of x [n] is finite / finite and not infinite in f16. */
     bool (*finite)(const float *x, uint32_t n);
@@ -117,7 +121,9 @@ extern const struct cpu_isa cpu_isa_avx512;
 #endif
 
 struct cpu_layer {
-    const float *attn_norm, *ffn_norm; /* [n_embd] */
+    const float *attn_norm, *ffn_norm;     /* [n_embd] */
+    const float *q_bias, *k_bias, *v_bias; /* [rows of the matrix], NULL where there is none */
+    const float *q_norm, *k_norm;          /* [head_dim], NULL where there is none */
     struct cpu_matrix q, k, v, o, gate, up, down;
 };
 

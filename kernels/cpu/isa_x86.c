@@ -33,7 +33,9 @@ static bool has_avx512(void)
         .norm = simd_norm_##isa,                                                                   \
         .quantize = simd_quantize_##isa,                                                           \
         .product = simd_product_##isa,                                                             \
-        .rotate = simd_rotate_##isa,                                                               \
+        .add = simd_add_##isa,                                                                     \
+        .rotate = {[MODEL_ROPE_ADJACENT] = simd_rotate_##isa,                                      \
+                   [MODEL_ROPE_HALVES] = simd_rotate_halves_##isa},                                \
         .finite = simd_finite_##isa,                                                               \
         .fits_f16 = simd_fits_f16_##isa,                                                           \
         .append = simd_append_##isa,                                                               \

@@ -171,7 +171,8 @@ static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wo
     else
         ref_matrix_row(&b->embedding.file, row->token, x);
     uint32_t n = b->model->rope_dim;
-    rope_row(b->rope, n, row->position, u->cs + (size_t)r * n, u->sn + (size_t)r * n);
+    rope_row(b->rope, n, row->position, b->model->rope, u->cs + (size_t)r * n,
+             u->sn + (size_t)r * n);
 }
 
 static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
@@ -192,17 +193,34 @@ static uint8_t *page_of(const struct backend *b, const struct row *row)
     return b->kv_memory + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes;
 }
 
+/* What stands between the product and the rotated heads of q or k: bias, norm per head, rope. */
+static void finish_heads(const struct backend *b, float *x, uint32_t heads, const float *bias,
+                         const float *norm, uint32_t r)
+{
+    const struct model *m = b->model;
+    size_t at = (size_t)r * m->rope_dim;
+    if (bias)
+        b->isa->add(x, bias, heads * m->head_dim);
+    for (uint32_t h = 0; norm && h < heads; h++) {
+        float *head = x + (size_t)h * m->head_dim;
+        b->isa->norm(head, norm, m->head_dim, m->rms_eps, head);
+    }
+    b->isa->rotate[m->rope](x, heads, m->head_dim, b->buffers.cs + at, b->buffers.sn + at);
+}
+
 static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const float *cs = u->cs + (size_t)r * m->rope_dim, *sn = u->sn + (size_t)r * m->rope_dim;
+    const struct cpu_layer *l = &b->layers[layer];
     float *q = u->q + (size_t)r * u->heads;
     float *k = u->k + (size_t)r * u->heads_kv, *v = u->v + (size_t)r * u->heads_kv;
-    b->isa->rotate(q, m->n_head, m->head_dim, cs, sn);
-    b->isa->rotate(k, m->n_head_kv, m->head_dim, cs, sn);
     uint32_t n_kv = m->n_head_kv * m->head_dim;
+    finish_heads(b, q, m->n_head, l->q_bias, l->q_norm, r);
+    finish_heads(b, k, m->n_head_kv, l->k_bias, l->k_norm, r);
+    if (l->v_bias)
+        b->isa->add(v, l->v_bias, n_kv);
     bool (*fits)(const float *, uint32_t) = b->kv.f32 ? b->isa->finite : b->isa->fits_f16;
     u->bad[r] = !(b->isa->finite(q, m->n_head * m->head_dim) && fits(k, n_kv) && fits(v, n_kv));
     const struct row *row = &b->pass->rows[r];

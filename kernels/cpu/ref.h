@@ -12,7 +12,10 @@
 void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y);
 void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
 void ref_product(const struct cpu_product *p);
+void ref_add(float *x, const float *bias, uint32_t n);
 void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
+void ref_rotate_halves(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                       const float *sn);
 bool ref_finite(const float *x, uint32_t n);
 bool ref_fits_f16(const float *x, uint32_t n);
 void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,

@@ -61,6 +61,12 @@ void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum)
         quantize_block(x + b * CPU_BLOCK, q + b * CPU_BLOCK, d + b, sum + b);
 }
 
+void ref_add(float *x, const float *bias, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] + bias[i];
+}
+
 void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
@@ -68,6 +74,19 @@ void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, co
             float a = x[i], b = x[i + 1], c = cs[i], s = sn[i + 1];
             x[i] = fmaf(a, c, -(b * s));
             x[i + 1] = fmaf(b, c, a * s);
+        }
+    }
+}
+
+void ref_rotate_halves(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                       const float *sn)
+{
+    uint32_t half = head_dim / 2;
+    for (uint32_t h = 0; h < heads; h++, x += head_dim) {
+        for (uint32_t i = 0; i < half; i++) {
+            float a = x[i], b = x[i + half], c = cs[i], s = sn[i + half];
+            x[i] = fmaf(a, c, -(b * s));
+            x[i + half] = fmaf(b, c, a * s);
         }
     }
 }
@@ -133,7 +152,8 @@ const struct cpu_isa cpu_isa_ref = {
     .norm = ref_norm,
     .quantize = ref_quantize,
     .product = ref_product,
-    .rotate = ref_rotate,
+    .add = ref_add,
+    .rotate = {[MODEL_ROPE_ADJACENT] = ref_rotate, [MODEL_ROPE_HALVES] = ref_rotate_halves},
     .finite = ref_finite,
     .fits_f16 = ref_fits_f16,
     .append = ref_append,

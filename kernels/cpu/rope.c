@@ -46,7 +46,7 @@ static double exponential(double x)
     return sum;
 }
 
-/* cos and sin of 0 <= a < 2^25: quarter turns off, Taylor series to r^19. */
+/* cos and sin of 0 <= a < 2^27: quarter turns off, Taylor series to r^19. */
 static void turn(double a, float *ret_cos, float *ret_sin)
 {
     double n = nearest(a / (HALF_PI_HI + HALF_PI_MID));
@@ -87,12 +87,15 @@ size_t rope_table_floats(uint32_t rope_dim, uint32_t context)
     return (size_t)rope_dim * (ROPE_LOW + high_entries(context));
 }
 
-/* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base)
+/* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. The
+ * product of the divisors is exact, and a division by 1 changes nothing. */
+void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base, float scale,
+                const float *divisors)
 {
     double ln_base = ln(base);
     for (uint32_t i = 0; i < rope_dim / 2; i++) {
-        double theta = exponential(-(double)(2 * i) / (double)rope_dim * ln_base);
+        double divisor = (double)scale * (divisors ? (double)divisors[i] : 1.0);
+        double theta = exponential(-(double)(2 * i) / (double)rope_dim * ln_base) / divisor;
         float *low = table + 2 * (size_t)i, *high = low + (size_t)ROPE_LOW * rope_dim;
         for (uint32_t p = 0; p < ROPE_LOW; p++, low += rope_dim)
             turn((double)p * theta, low, low + 1);
@@ -101,15 +104,18 @@ void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base)
     }
 }
 
-void rope_row(const float *table, uint32_t rope_dim, uint32_t position, float *cs, float *sn)
+void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum model_rope kind,
+              float *cs, float *sn)
 {
+    bool halves = kind == MODEL_ROPE_HALVES;
     const float *low = table + (size_t)(position % ROPE_LOW) * rope_dim;
     const float *high = table + ((size_t)ROPE_LOW + position / ROPE_LOW) * rope_dim;
     for (uint32_t i = 0; i < rope_dim; i += 2) {
         float c = fmaf(high[i], low[i], -(high[i + 1] * low[i + 1]));
         float s = fmaf(high[i + 1], low[i], high[i] * low[i + 1]);
-        cs[i] = cs[i + 1] = c;
-        sn[i] = -s;
-        sn[i + 1] = s;
+        uint32_t first = halves ? i / 2 : i, second = halves ? first + rope_dim / 2 : i + 1;
+        cs[first] = cs[second] = c;
+        sn[first] = -s;
+        sn[second] = s;
     }
 }

@@ -12,8 +12,11 @@
     void simd_norm_##isa(const float *x, const float *w, uint32_t n, float eps, float *y);         \
     void simd_quantize_##isa(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);       \
     void simd_product_##isa(const struct cpu_product *p);                                          \
+    void simd_add_##isa(float *x, const float *bias, uint32_t n);                                  \
     void simd_rotate_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs,           \
                            const float *sn);                                                       \
+    void simd_rotate_halves_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs,    \
+                                  const float *sn);                                                \
     bool simd_finite_##isa(const float *x, uint32_t n);                                            \
     bool simd_fits_f16_##isa(const float *x, uint32_t n);                                          \
     void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \

@@ -107,6 +107,15 @@ void SIMD(simd_quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_
     }
 }
 
+void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(x + i, v_add(v_load(x + i), v_load(bias + i)));
+    if (i < n)
+        v_store_part(x + i, v_add(v_load_part(x + i, n - i), v_load_part(bias + i, n - i)), n - i);
+}
+
 void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
                        const float *sn)
 {
@@ -121,6 +130,26 @@ void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float 
             float a = x[i], b = x[i + 1];
             x[i] = fmaf(a, cs[i], b * sn[i]);
             x[i + 1] = fmaf(b, cs[i + 1], a * sn[i + 1]);
+        }
+    }
+}
+
+void SIMD(simd_rotate_halves)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                              const float *sn)
+{
+    uint32_t half = head_dim / 2;
+    for (uint32_t h = 0; h < heads; h++, x += head_dim) {
+        float *y = x + half;
+        uint32_t i = 0;
+        for (; i + VEC <= half; i += VEC) {
+            vf a = v_load(x + i), b = v_load(y + i), c = v_load(cs + i);
+            v_store(x + i, v_fma(a, c, v_mul(b, v_load(sn + i))));
+            v_store(y + i, v_fma(b, c, v_mul(a, v_load(sn + half + i))));
+        }
+        for (; i < half; i++) {
+            float a = x[i], b = y[i];
+            x[i] = fmaf(a, cs[i], b * sn[i]);
+            y[i] = fmaf(b, cs[i], a * sn[half + i]);
         }
     }
 }

@@ -102,6 +102,7 @@ static void multiply(const struct weights *w, const double *x, double *y)
     }
 }
 
+/* y may be x. */
 static void rmsnorm(const struct double_model *d, const struct weights *w, const double *x,
                     double *y)
 {
@@ -113,16 +114,38 @@ static void rmsnorm(const struct double_model *d, const struct weights *w, const
         y[i] = x[i] * r * w->w[i];
 }
 
-static void rotate(const struct model *m, double *x, uint32_t heads, uint32_t position)
+static void add(double *x, const double *y, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+static void rotate(const struct double_model *d, double *x, uint32_t heads)
+{
+    const struct model *m = d->m;
+    const double *divisor = d->global[MODEL_ROPE_FREQS].w;
+    bool halves = m->rope == MODEL_ROPE_HALVES;
     for (uint32_t h = 0; h < heads; h++, x += m->head_dim) {
-        for (uint32_t i = 0; i < m->head_dim; i += 2) {
-            double a = position * pow((double)m->rope_base, -(double)i / m->head_dim);
-            double x0 = x[i], x1 = x[i + 1];
-            x[i] = x0 * cos(a) - x1 * sin(a);
-            x[i + 1] = x1 * cos(a) + x0 * sin(a);
+        for (uint32_t i = 0; i < m->head_dim / 2; i++) {
+            double a = d->position * pow((double)m->rope_base, -2.0 * i / m->head_dim) /
+                       (double)m->rope_scale / (divisor ? divisor[i] : 1.0);
+            double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + m->head_dim / 2 : x0 + 1;
+            double x0_before = *x0;
+            *x0 = *x0 * cos(a) - *x1 * sin(a);
+            *x1 = *x1 * cos(a) + x0_before * sin(a);
         }
     }
+}
+
+/* Bias and norm per head, where the architecture has them. */
+static void finish_heads(const struct double_model *d, double *x, uint32_t heads,
+                         const struct weights *bias, const struct weights *norm)
+{
+    uint32_t dim = d->m->head_dim;
+    if (bias->w)
+        add(x, bias->w, heads * dim);
+    for (uint32_t h = 0; norm && norm->w && h < heads; h++)
+        rmsnorm(d, norm, x + (size_t)h * dim, x + (size_t)h * dim);
 }
 
 static void attend(struct double_model *d, const double *keys, const double *values)
@@ -154,12 +177,6 @@ static void attend(struct double_model *d, const double *keys, const double *val
     free(e);
 }
 
-static void add(double *x, const double *y, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        x[i] += y[i];
-}
-
 static void run_layer(struct double_model *d, uint32_t l)
 {
     const struct model *m = d->m;
@@ -170,8 +187,12 @@ static void run_layer(struct double_model *d, uint32_t l)
     multiply(&w[MODEL_ATTN_Q], d->norm, d->q);
     multiply(&w[MODEL_ATTN_K], d->norm, keys + d->position * kv);
     multiply(&w[MODEL_ATTN_V], d->norm, values + d->position * kv);
-    rotate(m, d->q, m->n_head, d->position);
-    rotate(m, keys + d->position * kv, m->n_head_kv, d->position);
+    finish_heads(d, d->q, m->n_head, &w[MODEL_ATTN_Q_BIAS], &w[MODEL_ATTN_Q_NORM]);
+    finish_heads(d, keys + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_K_BIAS],
+                 &w[MODEL_ATTN_K_NORM]);
+    finish_heads(d, values + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_V_BIAS], NULL);
+    rotate(d, d->q, m->n_head);
+    rotate(d, keys + d->position * kv, m->n_head_kv);
     for (size_t i = d->position * kv; d->kv_f16 && i < (d->position + 1) * kv; i++) {
         keys[i] = (double)num_f32_from_f16(num_f16_from_f32((float)keys[i]));
         values[i] = (double)num_f32_from_f16(num_f16_from_f32((float)values[i]));

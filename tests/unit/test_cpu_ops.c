@@ -122,19 +122,20 @@ END_TEST
 START_TEST(rotate_equals_reference)
 {
     uint64_t seed = 3;
-    const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 24, 32, 64, 80, 128, 256};
+    const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 18, 24, 30, 32, 34, 64, 66, 80, 100, 128, 256};
+    enum model_rope rope = (enum model_rope)_i;
     float x[1024], cs[256], sn[256], table[256 * 260];
     FOR_ISAS(isa)
     {
         for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
             uint32_t dim = dims[s], n = 4 * dim;
-            rope_build(table, dim, 512, 10000);
-            rope_row(table, dim, 300 + (uint32_t)s, cs, sn);
+            rope_build(table, dim, 512, 10000, 1, NULL);
+            rope_row(table, dim, 300 + (uint32_t)s, rope, cs, sn);
             for (int kind = 0; kind < HELP_KINDS; kind++) {
                 help_fill(&seed, (enum help_kind)kind, x, n);
                 float *a = exact(x, n), *b = exact(x, n);
-                ref_rotate(a, 4, dim, cs, sn);
-                isa->rotate(b, 4, dim, cs, sn);
+                cpu_isa_ref.rotate[rope](a, 4, dim, cs, sn);
+                isa->rotate[rope](b, 4, dim, cs, sn);
                 ASSERT_SAME(a, b, n, isa, kind);
                 free(a), free(b);
             }
@@ -143,20 +144,98 @@ START_TEST(rotate_equals_reference)
 }
 END_TEST
 
+/* A head in halves is a head in pairs with its values in another order. */
+START_TEST(halves_are_pairs_permuted)
+{
+    enum { DIM = 48 };
+    uint64_t seed = 8;
+    float table[DIM * 258], cs[DIM], sn[DIM], pairs[DIM], halves[DIM];
+    rope_build(table, DIM, 300, 10000, 1, NULL);
+    for (uint32_t position = 0; position < 300; position += 23) {
+        help_fill(&seed, HELP_NORMAL, pairs, DIM);
+        for (int i = 0; i < DIM / 2; i++) {
+            halves[i] = pairs[2 * i];
+            halves[i + DIM / 2] = pairs[2 * i + 1];
+        }
+        rope_row(table, DIM, position, MODEL_ROPE_ADJACENT, cs, sn);
+        ref_rotate(pairs, 1, DIM, cs, sn);
+        rope_row(table, DIM, position, MODEL_ROPE_HALVES, cs, sn);
+        ref_rotate_halves(halves, 1, DIM, cs, sn);
+        for (int i = 0; i < DIM / 2; i++) {
+            ck_assert_uint_eq(num_bits(halves[i]), num_bits(pairs[2 * i]));
+            ck_assert_uint_eq(num_bits(halves[i + DIM / 2]), num_bits(pairs[2 * i + 1]));
+        }
+    }
+}
+END_TEST
+
+START_TEST(add_equals_reference)
+{
+    uint64_t seed = 9;
+    float x[MOST], bias[MOST];
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                help_fill(&seed, s % 2 ? HELP_NORMAL : (enum help_kind)kind, bias, n);
+                float *a = exact(x, n), *b = exact(x, n), *be = exact(bias, n);
+                ref_add(a, be, n);
+                isa->add(b, be, n);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(a), free(b), free(be);
+            }
+        }
+    }
+}
+END_TEST
+
+/* Heads are normalized where they lie. */
+START_TEST(norm_in_place_is_norm)
+{
+    uint64_t seed = 10;
+    float w[256], x[256], y[256];
+    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    int n_isas = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n_isas; i++) {
+        for (uint32_t n = 2; n <= 256; n += 2) {
+            help_fill(&seed, HELP_NORMAL, w, n);
+            help_fill(&seed, HELP_SPIKE, x, n);
+            ref_norm(x, w, n, 1e-6f, y);
+            isas[i]->norm(x, w, n, 1e-6f, x);
+            ASSERT_SAME(y, x, n, isas[i], 0);
+        }
+    }
+}
+END_TEST
+
+struct scaling {
+    float scale;  /* of all pairs */
+    bool divided; /* and each by its own, 1 to 8 */
+};
+
 /* The tables are right to the last bits of f32, at any position. */
 START_TEST(rope_is_accurate)
 {
     const uint32_t positions[] = {0, 1, 2, 255, 256, 257, 511, 4095, 32767, 131071};
     const float bases[] = {10000.0f, 500000.0f, 1000000.0f, 1.0f, 123.456f};
+    const struct scaling scalings[] = {{1, false}, {4, false}, {1, true}, {2.5f, true}};
     enum { DIM = 64, CONTEXT = 131072 };
     float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    float divisors[DIM / 2];
+    const struct scaling *scaling = &scalings[_i];
+    for (int i = 0; i < DIM / 2; i++)
+        divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
     for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
-        rope_build(table, DIM, CONTEXT, bases[b]);
+        rope_build(table, DIM, CONTEXT, bases[b], scaling->scale,
+                   scaling->divided ? divisors : NULL);
         for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
-            rope_row(table, DIM, positions[p], cs, sn);
+            rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
             for (int i = 0; i < DIM; i += 2) {
-                double a = positions[p] * pow((double)bases[b], -(double)i / DIM);
+                double a = positions[p] * pow((double)bases[b], -(double)i / DIM) /
+                           ((double)scaling->scale * (double)divisors[i / 2]);
                 ck_assert(fabs((double)cs[i] - cos(a)) < 2e-7);
                 ck_assert(fabs((double)sn[i + 1] - sin(a)) < 2e-7);
                 ck_assert(cs[i] == cs[i + 1] && sn[i] == -sn[i + 1]);
@@ -164,6 +243,19 @@ START_TEST(rope_is_accurate)
         }
     }
     free(table);
+}
+END_TEST
+
+START_TEST(divisors_of_one_change_no_bit)
+{
+    enum { DIM = 20, CONTEXT = 700 };
+    float none[DIM * 259], ones[DIM * 259], divisors[DIM / 2];
+    for (int i = 0; i < DIM / 2; i++)
+        divisors[i] = 1;
+    ck_assert_uint_le(rope_table_floats(DIM, CONTEXT), DIM * 259);
+    rope_build(none, DIM, CONTEXT, 10000, 1, NULL);
+    rope_build(ones, DIM, CONTEXT, 10000, 1, divisors);
+    ck_assert_mem_eq(none, ones, rope_table_floats(DIM, CONTEXT) * sizeof(float));
 }
 END_TEST
 
@@ -375,8 +467,12 @@ int main(void)
     tcase_add_test(rows, quantize_equals_reference);
     tcase_add_test(rows, quantize_rounds_to_even_and_clamps);
     tcase_add_test(rows, quantize_never_loses_a_value_that_is_not_finite);
-    tcase_add_test(rows, rotate_equals_reference);
-    tcase_add_test(rows, rope_is_accurate);
+    tcase_add_loop_test(rows, rotate_equals_reference, 0, MODEL_N_ROPE);
+    tcase_add_test(rows, halves_are_pairs_permuted);
+    tcase_add_test(rows, add_equals_reference);
+    tcase_add_test(rows, norm_in_place_is_norm);
+    tcase_add_loop_test(rows, rope_is_accurate, 0, 4);
+    tcase_add_test(rows, divisors_of_one_change_no_bit);
     tcase_add_test(rows, limits_are_seen_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_test(rows, silu_equals_reference);

@@ -117,6 +117,34 @@ START_TEST(every_engine_and_chunking_gives_the_same_bits)
 }
 END_TEST
 
+/* Every architecture, with and without divisors of its frequencies, in a float and two quantized
+ * types. */
+static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+enum { N_ARCHS = sizeof archs / sizeof archs[0] };
+
+START_TEST(every_architecture_gives_the_same_bits)
+{
+    const uint32_t arch_types[] = {QUANT_F32, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
+    for (int t = 0; t < 4; t++) {
+        struct tiny_model shape = tiny_model_default(arch_types[t]);
+        struct expected e;
+        shape.arch = archs[_i];
+        shape.freqs = t % 2 == 0;
+        shape.head_dim = t < 2 ? 0 : 24;
+        shape.seed = 400 + (uint64_t)(10 * _i + t);
+        expected_open(&e, &shape, "ref", 70);
+        for (int i = 1; i < 3; i++) {
+            if (!has_isa(isas[i]))
+                continue;
+            const uint32_t chunks[] = {1, 0, 7};
+            for (uint32_t c = 0; c < 3; c++)
+                check_engine(&e, isas[i], 1 + c, chunks[c], c);
+        }
+        expected_close(&e);
+    }
+}
+END_TEST
+
 /* Sizes that fill no register, no group and no block; head sizes of all kinds; several splits. */
 START_TEST(odd_shapes_give_the_same_bits)
 {
@@ -145,6 +173,39 @@ START_TEST(odd_shapes_give_the_same_bits)
          .n_head_kv = 7,
          .head_dim = 2,
          .n_vocab = 1000},
+        {.arch = "qwen2",
+         .n_layer = 2,
+         .n_embd = 42,
+         .n_ff = 35,
+         .n_head = 3,
+         .n_head_kv = 1,
+         .n_vocab = 263},
+        {.arch = "qwen3",
+         .n_layer = 2,
+         .n_embd = 33,
+         .n_ff = 70,
+         .n_head = 6,
+         .n_head_kv = 2,
+         .head_dim = 22,
+         .n_vocab = 270,
+         .untied = true},
+        {.arch = "qwen3",
+         .n_layer = 1,
+         .n_embd = 50,
+         .n_ff = 41,
+         .n_head = 2,
+         .n_head_kv = 2,
+         .head_dim = 130,
+         .freqs = true,
+         .n_vocab = 259},
+        {.arch = "qwen2",
+         .n_layer = 1,
+         .n_embd = 30,
+         .n_ff = 17,
+         .n_head = 5,
+         .n_head_kv = 5,
+         .freqs = true,
+         .n_vocab = 301},
     };
     struct tiny_model shape = shapes[_i];
     shape.type = QUANT_F32;
@@ -542,6 +603,47 @@ START_TEST(weights_that_are_not_finite_poison_every_row)
 }
 END_TEST
 
+/* A value in a bias or in the norm of a head makes its layer's queries, keys or values not finite;
+ * infinite queries stay so through a norm of heads. */
+START_TEST(what_stands_before_rope_poisons_its_layer)
+{
+    const struct {
+        const char *arch;
+        enum model_layer_tensor tensor;
+        float value;
+    } cases[] = {
+        {"qwen2", MODEL_ATTN_Q_BIAS, NAN},       {"qwen2", MODEL_ATTN_K_BIAS, INFINITY},
+        {"qwen2", MODEL_ATTN_V_BIAS, -INFINITY}, {"qwen2", MODEL_ATTN_V_BIAS, NAN},
+        {"qwen3", MODEL_ATTN_Q_NORM, NAN},       {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
+        {"qwen3", MODEL_ATTN_Q, INFINITY},       {"qwen3", MODEL_ATTN_K, NAN},
+    };
+    for (int i = 0; i < 3; i++) {
+        if (!has_isa(isas[i]))
+            continue;
+        struct tiny_model shape = tiny_model_default(QUANT_F32);
+        struct help_model m;
+        shape.arch = cases[_i].arch;
+        help_model_tiny(&m, &shape);
+        const struct model_tensor *t = &m.model->layers[1].tensor[cases[_i].tensor];
+        memcpy(m.file + (t->data - m.file) + 4, &cases[_i].value, 4);
+        struct backend *b = help_backend(&m, isas[i], 1, 8, PAGES);
+        uint32_t pages[PAGES], tokens[3] = {7, 8, 9};
+        struct mixed x = {.n = 0};
+        page_ids(0, pages);
+        x.sequences[0].pages = pages;
+        add_rows(&x, 0, tokens, 0, 3, 0);
+        struct pass pass = {PASS_CANONICAL, x.n, x.rows, x.sequences, x.results, 1};
+        help_pass(b, &pass);
+        for (uint32_t r = 0; r < 3; r++) {
+            ck_assert_int_eq(x.results[r].status, -EDOM);
+            ck_assert_uint_eq(x.results[r].layer, 1);
+        }
+        backend_cpu.close(b);
+        help_model_close(&m);
+    }
+}
+END_TEST
+
 /* ---- refusals ---------------------------------------------------------------------------------
  */
 
@@ -624,11 +726,31 @@ START_TEST(open_refuses_with_one_line)
 }
 END_TEST
 
+/* Below its window a model attends to all; beyond it, it is not served. */
+START_TEST(a_context_beyond_the_sliding_window_is_refused)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_F32);
+    struct help_model m;
+    help_model_tiny(&m, &shape);
+    m.model->n_window = 64;
+    struct backend_limits l = {.rows = 4, .picks = 2, .pages = 4, .context = 65, .threads = 1};
+    struct backend *b;
+    char err[256] = "";
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), -ENOTSUP);
+    ck_assert_msg(strstr(err, "sliding window of 64 positions") != NULL, "%s", err);
+    l.context = 64;
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), 0);
+    backend_cpu.close(b);
+    help_model_close(&m);
+}
+END_TEST
+
 static TCase *contract(void)
 {
     TCase *tcase = tcase_create("contract");
     tcase_add_loop_test(tcase, every_engine_and_chunking_gives_the_same_bits, 0, N_TYPES);
-    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 5);
+    tcase_add_loop_test(tcase, every_architecture_gives_the_same_bits, 0, N_ARCHS);
+    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 9);
     tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, N_TYPES);
     tcase_add_loop_test(tcase, other_sequences_never_change_a_bit, 0, N_TYPES);
     tcase_add_test(tcase, interleaved_rows_give_the_same_bits);
@@ -647,6 +769,8 @@ int main(void)
     tcase_add_loop_test(bad, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(bad, weights_that_are_not_finite_poison_every_row);
     tcase_add_test(bad, a_pass_outside_the_limits_is_refused_and_does_nothing);
+    tcase_add_loop_test(bad, what_stands_before_rope_poisons_its_layer, 0, 8);
+    tcase_add_test(bad, a_context_beyond_the_sliding_window_is_refused);
     tcase_add_test(bad, open_refuses_with_one_line);
     tcase_set_timeout(same, 120);
     tcase_set_timeout(bad, 60);

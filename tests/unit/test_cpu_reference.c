@@ -75,15 +75,25 @@ static double run_double(const struct help_model *m, const uint32_t *tokens, uin
 /* F32, with its KV in f32, stays as close as f32 can; f16 KV and int8 activations cost more. */
 START_TEST(logits_are_close_to_double_precision)
 {
-    const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                              QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-    const double bound[] = {1e-4, 0.04, 0.04, 1, 1, 1, 1, 2, 2, 2};
-    const double bound_f16[] = {1, 5e-3, 5e-3, 1, 1, 1, 1, 2, 2, 2};
-    struct tiny_model shape = tiny_model_default(types[_i]);
+    static const struct {
+        const char *arch;
+        uint32_t type;
+        double bound, bound_f16;
+    } cases[] = {
+        {"llama", QUANT_F32, 1e-4, 1},     {"llama", QUANT_F16, 0.04, 5e-3},
+        {"llama", QUANT_BF16, 0.04, 5e-3}, {"llama", QUANT_Q8_0, 1, 1},
+        {"llama", QUANT_Q4_0, 1, 1},       {"llama", QUANT_Q5_0, 1, 1},
+        {"llama", QUANT_Q5_1, 1, 1},       {"llama", QUANT_Q4_K, 2, 2},
+        {"llama", QUANT_Q5_K, 2, 2},       {"llama", QUANT_Q6_K, 2, 2},
+        {"qwen2", QUANT_F32, 1e-4, 1},     {"qwen3", QUANT_F32, 1e-4, 1},
+    };
+    struct tiny_model shape = tiny_model_default(cases[_i].type);
     struct help_model m;
     uint32_t tokens[300], pages[PAGES];
     uint64_t seed = 50;
     shape.untied = true;
+    shape.arch = cases[_i].arch;
+    shape.freqs = _i >= 10;
     help_model_tiny(&m, &shape);
     for (uint32_t i = 0; i < 300; i++)
         tokens[i] = (uint32_t)(help_random(&seed) % 320);
@@ -95,10 +105,10 @@ START_TEST(logits_are_close_to_double_precision)
     double most = run_double(&m, tokens, 300, false, logits);
     double most_f16 = run_double(&m, tokens, 300, true, logits);
     if (verbose())
-        printf("tiny %s: largest difference to double %.2e, with KV in f16 %.2e\n",
-               quant_name(types[_i]), most, most_f16);
-    ck_assert_msg(most < bound[_i] && most_f16 < bound_f16[_i], "%s: %g, KV f16 %g",
-                  quant_name(types[_i]), most, most_f16);
+        printf("tiny %s %s: largest difference to double %.2e, with KV in f16 %.2e\n",
+               cases[_i].arch, quant_name(cases[_i].type), most, most_f16);
+    ck_assert_msg(most < cases[_i].bound && most_f16 < cases[_i].bound_f16, "%s %s: %g, KV f16 %g",
+                  cases[_i].arch, quant_name(cases[_i].type), most, most_f16);
     backend_cpu.close(b);
     help_model_close(&m);
     free(logits);
@@ -348,7 +358,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 10);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 12);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

@@ -9,6 +9,7 @@
 #include "kernels/model.h"
 #include "tests/unit/gguf_writer.h"
 #include "tests/unit/model_opened.h"
+#include "tests/unit/tiny_model.h"
 
 /* Finishes the writer; model_open must refuse it with `code` and a line that holds `part`. */
 static void check_refused(struct gw *w, int code, const char *part)
@@ -278,10 +279,14 @@ static const struct key_case BAD_KEYS[] = {
     {EPS, F(INFINITY), -EBADMSG, "epsilon must be"},
     {EPS, U(0), -EBADMSG, "not a float"},
     {"llama.expert_count", U(8), -ENOTSUP, "mixture of experts"},
-    {"llama.rope.scaling.factor", F(4), -ENOTSUP, "rope scaling by 4"},
-    {"llama.rope.scale_linear", F(2), -ENOTSUP, "rope scaling by 2"},
+    {"llama.rope.scaling.factor", F(-4), -EBADMSG, "rope scaled by -4"},
+    {"llama.rope.scaling.factor", F(1e7f), -EBADMSG, "rope scaled by 1e+07"},
+    {"llama.rope.scaling.factor", F(NAN), -EBADMSG, "rope scaled by"},
+    {"llama.rope.scale_linear", F(0.25f), -EBADMSG, "rope scaled by 0.25, must be 0.5 to 1e+06"},
+    {"llama.rope.scale_linear", U(2), -EBADMSG, "not a float"},
+    {"llama.rope.scaling.attn_factor", F(1.2f), -ENOTSUP, "attention scaled by 1.2"},
     {"llama.rope.scaling.type", U(1), -ENOTSUP, "rope scaling"},
-    {"llama.attention.sliding_window", U(64), -ENOTSUP, "sliding window"},
+    {"llama.attention.sliding_window", F(64), -ENOTSUP, "sliding window"},
     {"llama.attention.causal", GGUF_BOOL, {.u = 0}, -ENOTSUP, "not causal"},
     {"split.count", U(3), -ENOTSUP, "one of 3 parts"},
 };
@@ -302,6 +307,8 @@ START_TEST(harmless_keys_change_nothing)
         {"llama.rope.freq_base", F(500000), 0, NULL},
         {"llama.rope.freq_base", GGUF_F64, {.u64 = 0x40c3880000000000}, 0, NULL},
         {"llama.rope.scaling.factor", F(1), 0, NULL},
+        {"llama.rope.scaling.factor", F(0), 0, NULL},
+        {"llama.rope.scaling.attn_factor", F(1), 0, NULL},
         {"llama.rope.dimension_count", U(16), 0, NULL},
         {"llama.attention.key_length", U(16), 0, NULL},
         {"llama.attention.value_length", GGUF_U8, {.u = 16}, 0, NULL},
@@ -356,7 +363,8 @@ START_TEST(other_kinds_of_files_say_what_they_are)
     check_refused(&w, -ENOTSUP, "no general.architecture");
     gw_init(&w);
     gw_key_string(&w, "general.architecture", "mamba");
-    check_refused(&w, -ENOTSUP, "architecture mamba is not supported yet; supported: llama");
+    check_refused(&w, -ENOTSUP,
+                  "architecture mamba is not supported yet; supported: llama, qwen2, qwen3");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
     gw_llama_tokens(&w, spec.n_vocab);
@@ -375,13 +383,157 @@ START_TEST(other_kinds_of_files_say_what_they_are)
     gw_llama_keys(&w, &spec);
     gw_key_string(&w, "llama.rope.scaling.type", "yarn");
     gw_llama_tensors(&w, &spec);
-    check_refused(&w, -ENOTSUP, "rope scaling");
-    gw_init(&w);
-    gw_llama_keys(&w, &spec);
-    gw_key_string(&w, "llama.rope.scaling.type", "none");
-    gw_key_f32(&w, "llama.rope.scaling.factor", 8);
-    gw_llama_tensors(&w, &spec);
-    check_opens(&w);
+    check_refused(&w, -ENOTSUP, "rope scaling of type yarn (llama.rope.scaling.type)");
+}
+END_TEST
+
+/* ---- rope and window ------------------------------------------------------------------------- */
+
+/* A small llama with a scaling of that type, its factor 8, with or without divisors [8]. */
+static void write_scaled(struct gw *w, const char *type, const float *divisors)
+{
+    const struct gw_llama spec = gw_llama_small(QUANT_F32);
+    uint64_t ne[1] = {8};
+    gw_init(w);
+    gw_llama_keys(w, &spec);
+    if (type)
+        gw_key_string(w, "llama.rope.scaling.type", type);
+    gw_key_f32(w, "llama.rope.scaling.factor", 8);
+    gw_llama_tensors(w, &spec);
+    if (!divisors)
+        return;
+    gw_tensor_info(w, "rope_freqs.weight", QUANT_F32, 1, ne, w->data.bytes);
+    gw_put(&w->data, divisors, 8 * sizeof(float));
+}
+
+static void check_scale(struct gw *w, float scale, bool divided)
+{
+    struct opened o;
+    size_t bytes;
+    uint8_t *file = gw_finish(w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    ck_assert(o.model->rope_scale == scale);
+    ck_assert((o.model->global[MODEL_ROPE_FREQS].data != NULL) == divided);
+    close_opened(&o);
+}
+
+START_TEST(rope_scaling_is_read_or_refused_by_name)
+{
+    static const float ONES[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct gw w;
+    write_scaled(&w, "none", NULL);
+    check_scale(&w, 1, false);
+    write_scaled(&w, NULL, NULL);
+    check_scale(&w, 8, false);
+    write_scaled(&w, "linear", NULL);
+    check_scale(&w, 8, false);
+    write_scaled(&w, "linear", ONES);
+    check_scale(&w, 8, true);
+    write_scaled(&w, "none", ONES);
+    check_scale(&w, 1, true);
+    write_scaled(&w, "llama3", ONES);
+    check_scale(&w, 1, true);
+    write_scaled(&w, "llama3", NULL);
+    check_refused(&w, -ENOTSUP, "llama3 without the tensor rope_freqs.weight");
+    write_scaled(&w, "longrope", ONES);
+    check_refused(&w, -ENOTSUP, "rope scaling of type longrope");
+}
+END_TEST
+
+START_TEST(divisors_of_frequencies_are_checked)
+{
+    static const float BAD[] = {0, -1, 0.25f, 2e6f, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
+        struct gw w;
+        float divisors[8] = {1, 1, 1, 1, 2, 4, 8, 8};
+        divisors[i] = BAD[i];
+        write_scaled(&w, "none", divisors);
+        check_refused(&w, -EBADMSG, "malformed: rope_freqs.weight holds");
+    }
+}
+END_TEST
+
+/* The context ends where the window begins to matter; a longer window is none. */
+START_TEST(a_sliding_window_bounds_the_context)
+{
+    static const uint32_t WINDOWS[][3] = {
+        {64, 64, 64}, {127, 127, 127}, {128, 0, 128}, {0, 0, 128}};
+    for (size_t i = 0; i < 4; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        char text[256];
+        const struct key_case c = {
+            "llama.attention.sliding_window", GGUF_U32, {.u = WINDOWS[i][0]}, 0, NULL};
+        write_with_key(&w, &c);
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        ck_assert_uint_eq(o.model->n_window, WINDOWS[i][1]);
+        ck_assert_uint_eq(o.model->n_context, WINDOWS[i][2]);
+        model_describe(o.model, text, sizeof(text));
+        ck_assert((strstr(text, "(its sliding window)") != NULL) == (WINDOWS[i][1] != 0));
+        close_opened(&o);
+    }
+}
+END_TEST
+
+/* ---- architectures --------------------------------------------------------------------------- */
+
+START_TEST(an_architecture_has_its_own_tensors)
+{
+    static const struct {
+        const char *arch;
+        enum model_rope rope;
+        bool bias, norm;
+    } ARCHS[] = {{"llama", MODEL_ROPE_ADJACENT, false, false},
+                 {"qwen2", MODEL_ROPE_HALVES, true, false},
+                 {"qwen3", MODEL_ROPE_HALVES, false, true}};
+    for (size_t i = 0; i < 3; i++) {
+        struct opened o;
+        size_t bytes;
+        struct tiny_model shape = tiny_model_default(QUANT_F16);
+        shape.arch = ARCHS[i].arch;
+        shape.head_dim = 24;
+        uint8_t *file = tiny_model_file(&shape, &bytes);
+        int rc = open_file(file, bytes, &o);
+        ck_assert_msg(rc == 0, "%d: %s", rc, err);
+        ck_assert_str_eq(o.model->arch, ARCHS[i].arch);
+        ck_assert_int_eq(o.model->rope, ARCHS[i].rope);
+        ck_assert_uint_eq(o.model->head_dim, 24);
+        const struct model_tensor *t = o.model->layers[1].tensor;
+        ck_assert_uint_eq(t[MODEL_ATTN_Q_BIAS].cols, ARCHS[i].bias ? 4 * 24 : 0);
+        ck_assert_uint_eq(t[MODEL_ATTN_K_BIAS].cols, ARCHS[i].bias ? 2 * 24 : 0);
+        ck_assert_uint_eq(t[MODEL_ATTN_V_BIAS].cols, ARCHS[i].bias ? 2 * 24 : 0);
+        ck_assert_uint_eq(t[MODEL_ATTN_Q_NORM].cols, ARCHS[i].norm ? 24 : 0);
+        ck_assert_uint_eq(t[MODEL_ATTN_K_NORM].cols, ARCHS[i].norm ? 24 : 0);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+/* The tensors of one architecture under the name of another: one lacks what the other has. */
+START_TEST(another_architectures_tensors_are_refused)
+{
+    static const char *const NAMES[] = {"llama", "qwen2", "qwen3"};
+    for (int i = 0; i < 9; i++) {
+        struct opened o;
+        size_t bytes;
+        struct tiny_model shape = tiny_model_default(QUANT_F32);
+        if (i / 3 == i % 3)
+            continue;
+        shape.arch = NAMES[i / 3];
+        uint8_t *file = tiny_model_file(&shape, &bytes);
+        /* Both names have five letters; the keys carry it too. */
+        for (size_t at = 0; at + 5 <= bytes; at++)
+            if (memcmp(file + at, shape.arch, 5) == 0)
+                memcpy(file + at, NAMES[i % 3], 5);
+        int rc = open_file(file, bytes, &o);
+        ck_assert_msg(rc == (i % 3 == 0 ? -ENOTSUP : -EBADMSG), "%s as %s: %d %s", shape.arch,
+                      NAMES[i % 3], rc, err);
+        ck_assert_ptr_nonnull(strstr(err, "tensor blk.0.attn_"));
+        close_opened(&o);
+    }
 }
 END_TEST
 
@@ -469,7 +621,10 @@ static const struct tensor_case BAD_TENSORS[] = {
     {"blk.0.ffn_up.weight", 20, 64, 96, -ENOTSUP, "is IQ4_NL"},
     {"blk.0.ffn_up.weight", 24, 64, 96, -ENOTSUP, "is I8"},
     {"output.weight", 28, 64, 40, -ENOTSUP, "output.weight is F64"},
-    {"rope_freqs.weight", QUANT_F32, 8, 0, -ENOTSUP, "rope scaling (tensor rope_freqs.weight)"},
+    {"rope_freqs.weight", QUANT_F32, 16, 0, -EBADMSG, "must be 8 x 1"},
+    {"rope_freqs.weight", QUANT_F16, 8, 0, -ENOTSUP, "vectors must be F32"},
+    {"rope_factors_long.weight", QUANT_F32, 8, 0, -ENOTSUP, "tensor rope_factors_long.weight"},
+    {"blk.0.rope_freqs.weight", QUANT_F32, 8, 0, -ENOTSUP, "tensor blk.0.rope_freqs.weight"},
     {"blk.0.attn_q.bias", QUANT_F32, 64, 0, -ENOTSUP, "tensor blk.0.attn_q.bias"},
     {"blk.1.attn_norm.weight", QUANT_F32, 64, 0, -ENOTSUP, "tensor blk.1.attn_norm.weight"},
     {"blk.0.ffn_gate_exps.weight", QUANT_F16, 64, 96, -ENOTSUP, "ffn_gate_exps"},
@@ -571,6 +726,11 @@ static Suite *make_suite(void)
     tcase_add_test(core, key_value_heads_default_to_all);
     tcase_add_test(core, per_layer_hyperparameters_are_refused);
     tcase_add_test(core, other_kinds_of_files_say_what_they_are);
+    tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
+    tcase_add_test(core, divisors_of_frequencies_are_checked);
+    tcase_add_test(core, a_sliding_window_bounds_the_context);
+    tcase_add_test(core, an_architecture_has_its_own_tensors);
+    tcase_add_test(core, another_architectures_tensors_are_refused);
     tcase_add_test(core, tokenizer_and_embedding_must_agree);
     tcase_add_test(core, wrong_tensors_are_refused);
     tcase_add_test(core, data_that_is_not_aligned_is_refused);

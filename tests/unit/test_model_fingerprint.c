@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(fingerprints_see_what_changes_something)
 {
-    enum { CASES = 9 };
+    enum { CASES = 10 };
     char seen[CASES][MODEL_FINGERPRINT_TEXT];
     for (int i = 0; i < CASES; i++) {
         struct gw w;
@@ -130,6 +130,8 @@ START_TEST(fingerprints_see_what_changes_something)
             gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 0);
         if (i == 6)
             gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 1);
+        if (i == 9)
+            gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
         gw_llama_tensors(&w, &spec);
         if (i == 7)
             w.data.data[w.data.bytes - 1] ^= 1; /* the last bytes are data, not padding */

@@ -86,6 +86,27 @@ static void vector(struct builder *b, const char *name, uint32_t n)
     tensor(b, name, QUANT_F32, n, 0, 1, 0.1f);
 }
 
+static bool is_arch(const struct tiny_model *s, const char *arch)
+{
+    return strcmp(s->arch ? s->arch : "llama", arch) == 0;
+}
+
+/* What an architecture has beyond llama. */
+static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
+{
+    const struct tiny_model *s = b->shape;
+    char name[64];
+    const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
+    for (int i = 0; i < 3 && is_arch(s, "qwen2"); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s.bias", index, parts[i]);
+        tensor(b, name, QUANT_F32, head_dim * (i == 0 ? s->n_head : s->n_head_kv), 0, 0, 1);
+    }
+    for (int i = 0; i < 2 && is_arch(s, "qwen3"); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, parts[i]);
+        tensor(b, name, QUANT_F32, head_dim, 0, 1, 0.3f);
+    }
+}
+
 static void layer(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
@@ -104,6 +125,7 @@ static void layer(struct builder *b, uint32_t index)
     matrix(b, NAME("ffn_up"), s->n_embd, s->n_ff, in);
     matrix(b, NAME("ffn_down"), s->n_ff, s->n_embd, 1.0f / sqrtf((float)s->n_ff));
 #undef NAME
+    extras(b, index, head_dim);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------
@@ -154,22 +176,44 @@ static void vocabulary(struct gw *w, uint32_t n)
     free(types);
 }
 
+static void arch_key(struct gw *w, const struct tiny_model *s, const char *name, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch ? s->arch : "llama", name);
+    gw_key_u32(w, key, value);
+}
+
 static void keys(struct gw *w, const struct tiny_model *s)
 {
-    gw_key_string(w, "general.architecture", "llama");
+    const char *arch = s->arch ? s->arch : "llama";
+    char eps[96];
+    snprintf(eps, sizeof eps, "%s.attention.layer_norm_rms_epsilon", arch);
+    gw_key_string(w, "general.architecture", arch);
     gw_key_string(w, "general.name", "tiny");
-    gw_key_u32(w, "llama.context_length", s->n_context);
-    gw_key_u32(w, "llama.embedding_length", s->n_embd);
-    gw_key_u32(w, "llama.block_count", s->n_layer);
-    gw_key_u32(w, "llama.feed_forward_length", s->n_ff);
-    gw_key_u32(w, "llama.attention.head_count", s->n_head);
-    gw_key_u32(w, "llama.attention.head_count_kv", s->n_head_kv);
-    gw_key_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    arch_key(w, s, "context_length", s->n_context);
+    arch_key(w, s, "embedding_length", s->n_embd);
+    arch_key(w, s, "block_count", s->n_layer);
+    arch_key(w, s, "feed_forward_length", s->n_ff);
+    arch_key(w, s, "attention.head_count", s->n_head);
+    arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
+    gw_key_f32(w, eps, 1e-5f);
     if (s->head_dim) {
-        gw_key_u32(w, "llama.attention.key_length", s->head_dim);
-        gw_key_u32(w, "llama.attention.value_length", s->head_dim);
-        gw_key_u32(w, "llama.rope.dimension_count", s->head_dim);
+        arch_key(w, s, "attention.key_length", s->head_dim);
+        arch_key(w, s, "attention.value_length", s->head_dim);
+        arch_key(w, s, "rope.dimension_count", s->head_dim);
     }
+}
+
+/* Random divisors between 1 and 8, the first exactly 1. */
+static void freqs(struct builder *b, uint32_t n)
+{
+    uint64_t ne[1] = {n};
+    gw_tensor_info(&b->w, "rope_freqs.weight", QUANT_F32, 1, ne, b->w.data.bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        float divisor = i == 0 ? 1.0f : 1.0f + 7.0f * ((float)(next(&b->random) >> 40) * 0x1p-24f);
+        gw_put(&b->w.data, &divisor, sizeof divisor);
+    }
+    gw_pad(&b->w.data, b->w.alignment);
 }
 
 struct tiny_model tiny_model_default(uint32_t type)
@@ -204,6 +248,8 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
         matrix(&b, "output.weight", shape->n_embd, shape->n_vocab, 0.5f);
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);
+    if (shape->freqs)
+        freqs(&b, (shape->head_dim ? shape->head_dim : shape->n_embd / shape->n_head) / 2);
     return gw_finish(&b.w, ret_bytes, NULL);
 }
 

@@ -1,5 +1,5 @@
 /*
- * tiny_model: small random models of architecture llama as GGUF files in memory or on disk, of any
+ * tiny_model: small random models of any architecture as GGUF files in memory or on disk, of any
  * type and shape, with a vocabulary that tokenizes anything: <unk>, <s>, </s>, 256 byte tokens,
  * then letters and pieces (SPM). The same seed and shape give the same real numbers whatever the
  * type, rounded to it, so types can be compared. For tests only; memory that runs out aborts.
@@ -18,12 +18,14 @@ enum { TINY_MIXED = 1000, TINY_MIXED_K };
 enum { TINY_MIN_VOCAB = 259 };
 
 struct tiny_model {
+    const char *arch; /* NULL: llama; qwen2 adds biases, qwen3 norms of heads */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim; /* 0: n_embd / n_head */
     uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
     uint32_t type; /* quant_type of the matrices, or TINY_MIXED, TINY_MIXED_K */
     bool untied;   /* with output.weight */
+    bool freqs;    /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1 is tame */
 };
