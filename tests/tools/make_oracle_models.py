@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Makes tests/fixtures/oracle: small random models of every architecture and what another implementation says of them.
+
+Usage: make_oracle_models.py FOLDER [NAME...]     (needs torch, transformers, gguf, numpy; the tests need none of them)
+
+Per model three files. NAME.gguf: F16 matrices, F32 vectors; every weight is an f16 number, so a copy of the file in F32
+holds the same model. NAME.json: a prompt, the largest logit's id after each of its tokens, the greedy ids that follow, and
+the smallest lead of a pick over its runner-up. NAME.f32: logits at every position of the prompt, float32
+[prompt][columns], of every COLUMN_STEP-th token.
+
+The numbers come from transformers in float64. (It computes norms and rope's angles in float32 even then.) Seeds are
+tried until no pick is close. The same library versions give the same files; `made_with` says which were used.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+N_VOCAB, N_PROMPT, N_ANSWER, COLUMN_STEP = 288, 40, 20, 4
+LEAST_LEAD = 0.15  # several times what f16 KV moves a logit by
+
+# rope of llama3: the first pair keeps its frequency, the second is between, the others are divided.
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+
+MODELS = {
+    "llama": dict(kind="llama", hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
+                  num_key_value_heads=3, tie_word_embeddings=False),
+    "llama3": dict(kind="llama", hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+                   num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=LLAMA3),
+    "llama-linear": dict(kind="llama", hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2,
+                         num_key_value_heads=2, tie_word_embeddings=True,
+                         rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+    "mistral": dict(kind="mistral", hidden_size=32, intermediate_size=38, num_hidden_layers=2, num_attention_heads=3,
+                    num_key_value_heads=1, head_dim=10, tie_word_embeddings=False, sliding_window=64),
+    "qwen2": dict(kind="qwen2", hidden_size=30, intermediate_size=44, num_hidden_layers=2, num_attention_heads=5,
+                  num_key_value_heads=1, tie_word_embeddings=True,
+                  rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "qwen3": dict(kind="qwen3", hidden_size=32, intermediate_size=33, num_hidden_layers=2, num_attention_heads=4,
+                  num_key_value_heads=2, head_dim=14, tie_word_embeddings=True,
+                  rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+}
+
+
+def make_model(spec, seed):
+    """A model in float64 whose weights are f16 numbers, and whose attention and logits are not flat."""
+    spec = dict(spec)
+    config = AutoConfig.for_model(spec.pop("kind"), vocab_size=N_VOCAB, max_position_embeddings=128, rms_norm_eps=1e-5,
+                                  bos_token_id=1, eos_token_id=2, **spec)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            x = torch.randn(p.shape, generator=random, dtype=torch.float64)
+            if name.endswith("norm.weight"):
+                x = 1 + 0.25 * x
+            elif name.endswith(("q_proj.weight", "k_proj.weight")):
+                x = 1.5 * x / p.shape[1] ** 0.5
+            elif p.dim() == 2 and "embed_tokens" not in name:
+                x = x / p.shape[1] ** 0.5
+            if "lm_head" in name:
+                x = x * p.shape[1] ** 0.5
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                x = 3 * x  # else a tied model answers with its last token for ever
+            p.copy_(x.to(torch.float16))
+    return model
+
+
+def run(model, seed):
+    """prompt, logits [N_PROMPT][N_VOCAB], greedy ids, their smallest lead, that in the prompt; None if a pick is close."""
+    prompt = torch.randint(0, N_VOCAB, (N_PROMPT,), generator=torch.Generator().manual_seed(seed)).tolist()
+    ids, leads = [], []
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt])).logits[0]
+        for _ in range(N_ANSWER):
+            last = model(torch.tensor([prompt + ids])).logits[0, -1]
+            ids.append(int(last.argmax()))
+            best = last.topk(2).values
+            leads.append(float(best[0] - best[1]))
+            # Neither close, nor the end, nor one id over and over.
+            if leads[-1] < LEAST_LEAD or ids[-1] == 2 or ids.count(ids[-1]) > 6:
+                return None
+    best = logits.topk(2, dim=1).values
+    return prompt, logits.numpy(), ids, min(leads), float((best[:, 0] - best[:, 1]).min())
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+def byte_letters():
+    """GPT-2's printable letter of every byte."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in shown]
+    return {**{b: chr(b) for b in shown}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
+
+
+def add_bpe(out, pre):
+    merges = ["Ġ t", "h e", "i n", "r e", "Ġ a", "Ġt he", "e r", "o n", "Ġ s", "a t", "Ġ c", "e n", "Ġ w", "o r", "i s",
+              "Ġ o", "e s", "Ġ b", "i t", "l l", "o u", "in g", "Ġ f", "a n", "Ġt h", "e d", "Ġ p"]
+    letters = byte_letters()
+    special = ["<|pad|>", "<|begin|>", "<|end|>"]
+    tokens = special + [letters[b] for b in range(256)] + [m.replace(" ", "") for m in merges]
+    tokens += [f"<|unused{i}|>" for i in range(N_VOCAB - len(tokens))]
+    kinds = [gguf.TokenType.NORMAL] * N_VOCAB
+    for i, text in enumerate(tokens):
+        if text.startswith("<|"):
+            kinds[i] = gguf.TokenType.CONTROL
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre(pre)
+    out.add_token_list(tokens)
+    out.add_token_types(kinds)
+    out.add_token_merges(merges)
+    out.add_add_bos_token(False)
+
+
+def add_spm(out):
+    pieces = ["▁", "▁the", "▁a", "th", "he", "in", "▁t", "er", "▁s", "the", "an", "re", *"abcdefghijklmnopq"]
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + pieces
+    kinds = [gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256
+    out.add_tokenizer_model("llama")
+    out.add_token_list(tokens)
+    out.add_token_scores([0.0] * 259 + [-float(i) for i in range(len(pieces))])
+    out.add_token_types(kinds + [gguf.TokenType.NORMAL] * len(pieces))
+    out.add_unk_token_id(0)
+
+
+def pairs(weight, heads):
+    """Rows of a head from halves (i, i + n/2) to pairs (2i, 2i + 1): files of architecture llama want them so."""
+    rows, columns = weight.shape
+    return weight.reshape(heads, 2, rows // heads // 2, columns).transpose(0, 2, 1, 3).reshape(rows, columns)
+
+
+def llama3_divisors(rope, head_dim):
+    """By how much each pair's frequency is divided: 1, factor, or between for wavelengths between."""
+    theta = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
+    turns = rope["original_max_position_embeddings"] * theta / (2 * np.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+PARTS = {
+    "input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "ffn_norm.weight",
+    "self_attn.q_proj.weight": "attn_q.weight", "self_attn.q_proj.bias": "attn_q.bias",
+    "self_attn.k_proj.weight": "attn_k.weight", "self_attn.k_proj.bias": "attn_k.bias",
+    "self_attn.v_proj.weight": "attn_v.weight", "self_attn.v_proj.bias": "attn_v.bias",
+    "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
+    "self_attn.k_norm.weight": "attn_k_norm.weight", "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+}
+GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+           "lm_head.weight": "output.weight"}
+
+
+def write(model, name, path):
+    c = model.config
+    arch = c.model_type if c.model_type.startswith("qwen") else "llama"
+    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rope = c.rope_parameters
+    out = gguf.GGUFWriter(path, arch)
+    out.add_name(f"oracle {name}")
+    out.add_context_length(c.max_position_embeddings)
+    out.add_embedding_length(c.hidden_size)
+    out.add_block_count(c.num_hidden_layers)
+    out.add_feed_forward_length(c.intermediate_size)
+    out.add_head_count(c.num_attention_heads)
+    out.add_head_count_kv(c.num_key_value_heads)
+    out.add_layer_norm_rms_eps(c.rms_norm_eps)
+    out.add_rope_freq_base(rope["rope_theta"])
+    if head_dim * c.num_attention_heads != c.hidden_size:
+        out.add_key_length(head_dim)
+        out.add_value_length(head_dim)
+    if rope["rope_type"] == "linear":
+        out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        out.add_rope_scaling_factor(rope["factor"])
+    if c.model_type == "mistral" and c.sliding_window:
+        out.add_sliding_window(c.sliding_window)
+    if name in ("llama3", "qwen2", "qwen3"):
+        add_bpe(out, "llama-bpe" if name == "llama3" else "qwen2")
+    else:
+        add_spm(out)
+    out.add_bos_token_id(1)
+    out.add_eos_token_id(2)
+    if rope["rope_type"] == "llama3":
+        out.add_tensor("rope_freqs.weight", llama3_divisors(rope, head_dim))
+    for key, value in model.state_dict().items():
+        if key == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        value = value.numpy()
+        if arch == "llama" and key.endswith("q_proj.weight"):
+            value = pairs(value, c.num_attention_heads)
+        if arch == "llama" and key.endswith("k_proj.weight"):
+            value = pairs(value, c.num_key_value_heads)
+        if key in GLOBALS:
+            tensor = GLOBALS[key]
+        else:
+            _, _, layer, part = key.split(".", 3)
+            tensor = f"blk.{layer}.{PARTS[part]}"
+        out.add_tensor(tensor, value.astype(np.float16 if value.ndim == 2 else np.float32))
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def main(folder, names):
+    for index, (name, spec) in enumerate(MODELS.items()):
+        if names and name not in names:
+            continue
+        for seed in range(1000 * index, 1000 * index + 1000):
+            model = make_model(spec, seed)
+            found = run(model, seed)
+            if found and found[-1] >= 0.01:
+                break
+        else:
+            raise SystemExit(f"{name}: no seed without a close pick")
+        prompt, logits, ids, lead, prompt_lead = found
+        write(model, name, folder / f"{name}.gguf")
+        logits[:, ::COLUMN_STEP].astype("<f4").tofile(folder / f"{name}.f32")
+        about = {"made_with": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}",
+                 "seed": seed, "n_vocab": N_VOCAB, "column_step": COLUMN_STEP, "least_lead": round(lead, 4),
+                 "prompt": prompt, "argmax": logits.argmax(axis=1).tolist(), "ids": ids}
+        rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in about.items())
+        (folder / f"{name}.json").write_text("{\n" + rows + "\n}\n")
+        print(f"{name}: seed {seed}, logits to {abs(logits).max():.1f}, least lead {lead:.3f}, in the prompt {prompt_lead:.3f}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]), sys.argv[2:])
