@@ -64,6 +64,34 @@ START_TEST(greedy_ids_are_the_oracles)
 }
 END_TEST
 
+/* The texts' ids by the vocabulary that the daemon shares: llama-bpe and qwen2 cut them differently. */
+START_TEST(texts_have_the_oracles_ids)
+{
+    char model[256];
+    json_t *oracle = load(names[_i]), *text;
+    size_t i, n_texts = json_array_size(json_object_get(oracle, "texts"));
+
+    snprintf(model, sizeof(model), "tests/fixtures/oracle/%s.gguf", names[_i]);
+    ck_assert(n_texts >= 4 || strncmp(names[_i], "qwen", 4) != 0);
+    if (n_texts > 0)
+        harness_start(&d, model, NULL);
+    json_array_foreach(json_object_get(oracle, "texts"), i, text)
+    {
+        struct harness_output o =
+            HARNESS_RUN(&d, json_string_value(json_object_get(text, "text")), "tokenize");
+        ck_assert_msg(o.code == 0, "%s", o.error);
+        json_t *got = json_loads(o.out, 0, NULL);
+        ck_assert_msg(json_equal(got, json_object_get(text, "ids")), "%s, text %zu: %s", names[_i],
+                      i, o.out);
+        json_decref(got);
+        harness_output_fini(&o);
+    }
+    if (n_texts > 0)
+        ck_assert_int_eq(harness_stop(&d), 0);
+    json_decref(oracle);
+}
+END_TEST
+
 /* The window of this model is 64 positions: its context by default, and no more. */
 START_TEST(a_context_beyond_the_window_is_refused_in_one_line)
 {
@@ -89,6 +117,7 @@ int main(void)
     TCase *tcase = tcase_create("oracle_models");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, greedy_ids_are_the_oracles, 0, N_NAMES);
+    tcase_add_loop_test(tcase, texts_have_the_oracles_ids, 0, N_NAMES);
     tcase_add_test(tcase, a_context_beyond_the_window_is_refused_in_one_line);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

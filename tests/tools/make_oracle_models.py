@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Makes tests/fixtures/oracle: small random models of every architecture and what another implementation says of them.
 
-Usage: make_oracle_models.py FOLDER [NAME...]     (needs torch, transformers, gguf, numpy; the tests need none of them)
+Usage: make_oracle_models.py FOLDER [NAME...]     (needs torch, transformers, tokenizers, gguf, numpy; the tests need none of them)
 
 Per model three files. NAME.gguf: F16 matrices, F32 vectors; every weight is an f16 number, so a copy of the file in F32
 holds the same model. NAME.json: a prompt, the largest logit's id after each of its tokens, the greedy ids that follow, and
-the smallest lead of a pick over its runner-up. NAME.f32: logits at every position of the prompt, float32
+the smallest lead of a pick over its runner-up; for byte-level BPE some texts and their ids. NAME.f32: logits at every position of the prompt, float32
 [prompt][columns], of every COLUMN_STEP-th token.
 
-The numbers come from transformers in float64. (It computes norms and rope's angles in float32 even then.) Seeds are
+The numbers come from transformers in float64, the ids of texts from tokenizers. (It computes norms and rope's angles in float32 even then.) Seeds are
 tried until no pick is close. The same library versions give the same files; `made_with` says which were used.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import tokenizers
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -46,6 +47,8 @@ MODELS = {
                   num_key_value_heads=2, head_dim=14, tie_word_embeddings=True,
                   rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
 }
+
+BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
 
 
 def make_model(spec, seed):
@@ -99,13 +102,32 @@ def byte_letters():
     return {**{b: chr(b) for b in shown}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
 
 
-def add_bpe(out, pre):
-    merges = ["Ġ t", "h e", "i n", "r e", "Ġ a", "Ġt he", "e r", "o n", "Ġ s", "a t", "Ġ c", "e n", "Ġ w", "o r", "i s",
-              "Ġ o", "e s", "Ġ b", "i t", "l l", "o u", "in g", "Ġ f", "a n", "Ġt h", "e d", "Ġ p"]
+MERGES = ["Ġ t", "h e", "i n", "r e", "Ġ a", "Ġt he", "1 2", "12 3", "123 4", "Ġ Ġ", "ĠĠ ĠĠ", "' l", "'l l", "Ċ Ċ", "! Ċ",
+          "' t", "e r", "o n", "Ġ s", "a t", "i s", "( a", "_ a", "l l", "in g", "T H"]
+# How the pre-tokenizers cut text before any merge.
+WORDS = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+PRE = {"llama-bpe": WORDS % r"\p{N}{1,3}", "qwen2": WORDS % r"\p{N}"}
+TEXTS = ["the thing is 1234 12345", "we'll    see\n\nhe'LL can't  12\t34", "THE (a_a) over! \n\n  in a\n", "été 中文 is 3.14\r\n"]
+
+
+def bpe_tokens():
     letters = byte_letters()
-    special = ["<|pad|>", "<|begin|>", "<|end|>"]
-    tokens = special + [letters[b] for b in range(256)] + [m.replace(" ", "") for m in merges]
-    tokens += [f"<|unused{i}|>" for i in range(N_VOCAB - len(tokens))]
+    tokens = ["<|pad|>", "<|begin|>", "<|end|>"] + [letters[b] for b in range(256)] + [m.replace(" ", "") for m in MERGES]
+    return tokens + [f"<|unused{i}|>" for i in range(N_VOCAB - len(tokens))]
+
+
+def bpe_ids(pre):
+    """What the tokenizers library makes of the texts."""
+    tokens = {text: i for i, text in enumerate(bpe_tokens())}
+    t = tokenizers.Tokenizer(tokenizers.models.BPE(tokens, [tuple(m.split(" ")) for m in MERGES], ignore_merges=False))
+    t.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(PRE[pre]), "isolated"),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return [{"text": text, "ids": t.encode(text).ids} for text in TEXTS]
+
+
+def add_bpe(out, pre):
+    tokens = bpe_tokens()
     kinds = [gguf.TokenType.NORMAL] * N_VOCAB
     for i, text in enumerate(tokens):
         if text.startswith("<|"):
@@ -114,7 +136,7 @@ def add_bpe(out, pre):
     out.add_tokenizer_pre(pre)
     out.add_token_list(tokens)
     out.add_token_types(kinds)
-    out.add_token_merges(merges)
+    out.add_token_merges(MERGES)
     out.add_add_bos_token(False)
 
 
@@ -180,8 +202,8 @@ def write(model, name, path):
         out.add_rope_scaling_factor(rope["factor"])
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
-    if name in ("llama3", "qwen2", "qwen3"):
-        add_bpe(out, "llama-bpe" if name == "llama3" else "qwen2")
+    if name in BPE:
+        add_bpe(out, BPE[name])
     else:
         add_spm(out)
     out.add_bos_token_id(1)
@@ -225,6 +247,7 @@ def main(folder, names):
         about = {"made_with": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}",
                  "seed": seed, "n_vocab": N_VOCAB, "column_step": COLUMN_STEP, "least_lead": round(lead, 4),
                  "prompt": prompt, "argmax": logits.argmax(axis=1).tolist(), "ids": ids}
+        about["texts"] = bpe_ids(BPE[name]) if name in BPE else []
         rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in about.items())
         (folder / f"{name}.json").write_text("{\n" + rows + "\n}\n")
         print(f"{name}: seed {seed}, logits to {abs(logits).max():.1f}, least lead {lead:.3f}, in the prompt {prompt_lead:.3f}")
