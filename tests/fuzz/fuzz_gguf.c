@@ -37,6 +37,15 @@ static void put_optional_keys(struct gw *w)
     gw_key_bool(w, "tokenizer.ggml.add_bos_token", 1);
 }
 
+/* Divisors of rope's frequencies that change nothing. */
+static void put_divisors(struct gw *w)
+{
+    static const float ONES[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const uint64_t ne[1] = {8};
+    gw_tensor_info(w, "rope_freqs.weight", QUANT_F32, 1, ne, w->data.bytes);
+    gw_put(&w->data, ONES, sizeof(ONES));
+}
+
 static uint8_t *valid_model(uint8_t selector, size_t *ret_bytes, size_t *ret_data_at)
 {
     static const uint32_t TYPES[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0};
@@ -56,6 +65,8 @@ static uint8_t *valid_model(uint8_t selector, size_t *ret_bytes, size_t *ret_dat
     gw_llama_tokens(&w, spec.n_vocab);
     if (selector & 16)
         put_optional_keys(&w);
+    if (selector & 16)
+        put_divisors(&w);
     gw_llama_tensors(&w, &spec);
     return gw_finish(&w, ret_bytes, ret_data_at);
 }

@@ -78,6 +78,33 @@ START_TEST(every_byte_flip_and_truncation_is_survived)
 }
 END_TEST
 
+/* Byte flips over the heads of models with biases, with norms of heads, with divisors of rope's
+ * frequencies, and over the divisors themselves. */
+START_TEST(damaged_models_of_other_architectures_are_survived)
+{
+    static const char *const NAMES[] = {"qwen2", "qwen3", "llama3"};
+    char path[128];
+    struct gguf *g;
+    uint8_t *file;
+    snprintf(path, sizeof(path), "tests/fixtures/oracle/%s.gguf", NAMES[_i]);
+    ck_assert_msg(gguf_open(path, &g, err, sizeof(err)) == 0, "%s: %s", path, err);
+    size_t bytes = gguf_file_bytes(g);
+    size_t data_at = (size_t)(gguf_tensor_at(g, 0)->data - g->data);
+    ck_assert_int_eq(posix_memalign((void **)&file, 64, bytes), 0);
+    memcpy(file, g->data, bytes);
+    gguf_close(g);
+    for (size_t i = 0; i < data_at + 32; i++) {
+        uint8_t mask = (uint8_t)(i % 3 == 0 ? 0xff : i % 3 == 1 ? 0x80 : 0x01);
+        file[i] ^= mask;
+        use_file(file, bytes);
+        file[i] ^= mask;
+    }
+    use_file(file, bytes);
+    ck_assert_str_eq(err, "");
+    free(file);
+}
+END_TEST
+
 /* ---- test data ---- */
 
 /* Byte flips over the head of a real model and the start of its weights. */
@@ -109,6 +136,7 @@ static Suite *make_suite(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, every_byte_flip_and_truncation_is_survived);
+    tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 3);
     suite_add_tcase(suite, core);
     if (getenv("HEARTH_TESTDATA")) {
         TCase *data = tcase_create("test data");
