@@ -4,6 +4,7 @@
 #include "kernels/hash128.h"
 #include "kernels/kv.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 uint32_t answer_room_needed(const struct slot *slot)
@@ -135,7 +136,21 @@ static void answer_count(struct engine *engine, enum done_reason reason,
                  1);
     counters_add(ctl, COUNTER_DRAFTED, request->drafted);
     counters_add(ctl, COUNTER_ACCEPTED_DRAFTS, request->accepted_drafts);
+    counters_add(ctl, COUNTER_REJECTED_DRAFTS, request->rejected);
+    counters_add(ctl, COUNTER_UNUSED_DRAFTS, request->unused);
+    counters_add(ctl, COUNTER_OWN_PICKS, request->own);
     counters_add(ctl, COUNTER_ROLLBACKS, request->rollbacks);
+}
+
+/* Every draft came to one end, every token of the answer from one of two places, and each window
+ * that was rolled back gave at least the verifier's own token. */
+static void answer_balance(const struct slot *slot)
+{
+    const struct request *request = slot->request;
+
+    assert(request->drafted == request->accepted_drafts + request->rejected + request->unused);
+    assert(slot->spec.accepted - request->length == request->accepted_drafts + request->own);
+    assert(request->rollbacks <= request->passes && request->rollbacks <= request->rejected);
 }
 
 void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
@@ -143,7 +158,8 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 {
     struct event_done done;
 
-    spec_rollback(&slot->spec);
+    slot->request->unused += spec_rollback(&slot->spec);
+    answer_balance(slot);
     answer_fill(engine, slot, reason, error, text, &done);
     slot->active = false;
     engine->n_active--;

@@ -200,6 +200,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->prewarm = cell->max_tokens == 0;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
+    request->rejected = request->unused = request->own = 0;
     request->submitted_ns = engine->now_ns;
     request->first_row_ns = request->first_pick_ns = 0;
     ingest_pick(request);

@@ -8,6 +8,7 @@
 #include "daemon/fault.h"
 #include "kernels/kv.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -332,7 +333,7 @@ bool pass_stops(const struct engine *engine, struct request *request, uint32_t t
 static enum done_reason pass_token_ends(struct engine *engine, struct slot *slot, uint32_t token)
 {
     if (vocab_is_end(engine->vocab, token)) {
-        spec_rollback(&slot->spec);
+        slot->request->unused += spec_rollback(&slot->spec);
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
     }
@@ -360,15 +361,19 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
         if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
             pick = slot->tokens[slot->spec.accepted];
         agreed = spec_accept(&slot->spec, slot->tokens, pick);
-        request->accepted_drafts += agreed;
         held += agreed;
         request->rollbacks += !agreed && drafted > 0;
+        request->rejected += agreed ? 0 : drafted;
         picks[n++] = &results[i].pick;
         reason = pass_token_ends(engine, slot, pick);
-        if (reason == DONE_EOS) /* it is no token of the answer, so no accepted draft either */
-            request->accepted_drafts -= agreed;
+        bool counts = reason != DONE_EOS; /* that one is no token of the answer */
+        request->accepted_drafts += agreed && counts;
+        request->unused += agreed && !counts;
+        request->own += !agreed && counts;
     }
-    spec_rollback(&slot->spec);
+    /* The verifier's own pick comes on top of the drafts that held, whether all did or not. */
+    assert(reason || n == held + 1);
+    request->unused += spec_rollback(&slot->spec);
     if (window > 0)
         window_verified(&slot->proposer.window, window, held);
     if (slot->spec.accepted > from)
@@ -389,7 +394,6 @@ static void pass_poisoned(struct engine *engine, struct slot *slot, const struct
     else
         snprintf(text, sizeof(text),
                  "the logits hold a value that is not finite: the model cannot continue");
-    spec_rollback(&slot->spec);
     answer_end(engine, slot, DONE_ERROR, -EDOM, text);
 }
 

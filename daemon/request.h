@@ -35,6 +35,9 @@ struct request {
     uint32_t cached, prefix_break, passes;
     uint32_t reached; /* the furthest that `canonical` came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
+    uint32_t rejected; /* drafts that a mismatch took along */
+    uint32_t unused;   /* drafts that the end of the answer cut off */
+    uint32_t own;      /* tokens of the answer that are the verifier's own picks */
     uint64_t submitted_ns, first_row_ns, first_pick_ns;
 };
 

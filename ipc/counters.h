@@ -27,6 +27,9 @@
     X(OUTPUT_TOKENS, output_tokens, COUNTER, "tokens accepted and published")                      \
     X(DRAFTED, drafted, COUNTER, "tokens drafted")                                                 \
     X(ACCEPTED_DRAFTS, accepted_drafts, COUNTER, "drafted tokens accepted")                        \
+    X(REJECTED_DRAFTS, rejected_drafts, COUNTER, "drafted tokens that a mismatch took along")      \
+    X(UNUSED_DRAFTS, unused_drafts, COUNTER, "drafted tokens that the end of an answer cut off")   \
+    X(OWN_PICKS, own_picks, COUNTER, "tokens of answers that no draft foresaw")                    \
     X(ROLLBACKS, rollbacks, COUNTER, "verifications with a mismatch")                              \
     X(REQUESTS_STARTED, requests_started, COUNTER, "requests taken from submit rings")             \
     X(REQUESTS_FINISHED, requests_finished, COUNTER, "requests ended by eos, stop or length")      \

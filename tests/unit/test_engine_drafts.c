@@ -234,6 +234,9 @@ START_TEST(wrong_drafts_cost_nothing_but_rows)
     ck_assert_uint_eq(c->slots[0].last.done.passes, 21);
     ck_assert_uint_eq(c->slots[0].last.done.rollbacks, 20);
     ck_assert_uint_eq(c->slots[0].last.done.accepted_drafts, 0);
+    ck_assert_uint_eq(counters_get(rig.engine->options.ctl, COUNTER_REJECTED_DRAFTS), 20);
+    ck_assert_uint_eq(counters_get(rig.engine->options.ctl, COUNTER_UNUSED_DRAFTS), 0);
+    ck_assert_uint_eq(counters_get(rig.engine->options.ctl, COUNTER_OWN_PICKS), 21);
     close_all();
 }
 END_TEST
