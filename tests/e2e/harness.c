@@ -195,6 +195,17 @@ int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t 
     return last;
 }
 
+void harness_check_drafts(const struct harness *d)
+{
+    ck_assert_int_eq(harness_wait_counter(d, "slots_active", 0), 0);
+    int64_t accepted = harness_counter(d, "accepted_drafts");
+    ck_assert_int_eq(harness_counter(d, "drafted"), accepted +
+                                                        harness_counter(d, "rejected_drafts") +
+                                                        harness_counter(d, "unused_drafts"));
+    ck_assert_int_eq(harness_counter(d, "output_tokens"),
+                     accepted + harness_counter(d, "own_picks"));
+}
+
 struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name)
 {
     struct hearth_options o;

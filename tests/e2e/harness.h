@@ -51,6 +51,10 @@ int64_t harness_counter(const struct harness *d, const char *name);
 /* Waits up to a minute (sanitizers are slow) until the counter has this value. Returns its last value. */
 int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t value);
 
+/* Of a daemon at rest: every draft was accepted, rejected or left unused, and every token that went
+ * out was a draft or the verifier's own. */
+void harness_check_drafts(const struct harness *d);
+
 /* Connects with `slots` slots. */
 struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name);
 
