@@ -1,10 +1,9 @@
 /* Clients that write garbage, punch holes or ring for nothing harm themselves alone; idle ones cost
  * nothing. */
 #include "tests/e2e/harness.h"
+#include "tests/e2e/raw_client.h"
 
 #include "ipc/bell.h"
-#include "ipc/hello.h"
-#include "ipc/segment.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -27,46 +26,6 @@ static void sleep_us(long us)
     struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
 
     nanosleep(&t, NULL);
-}
-
-/* A client without the library: the handshake, and then the bare memory. */
-struct raw_client {
-    int socket_fd;
-    int fds[HELLO_FDS];
-    struct segment segment;
-};
-
-static int raw_open(struct raw_client *raw)
-{
-    struct hello hello;
-    struct hello_welcome welcome;
-    char err[256];
-
-    raw->socket_fd = hello_connect(daemon_.socket, err, sizeof(err));
-    if (raw->socket_fd < 0 || hello_prep_hello(&hello, 2, 0, NULL) < 0 ||
-        hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) < 0)
-        return -1;
-    if (hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0)
-        return -1;
-    return segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN],
-                       &welcome.limits, err, sizeof(err));
-}
-
-static void raw_close(struct raw_client *raw)
-{
-    segment_close(&raw->segment);
-    for (int i = 0; i < HELLO_FDS; i++)
-        if (raw->fds[i] >= 0)
-            close(raw->fds[i]);
-    close(raw->socket_fd);
-}
-
-static void raw_ring(const struct raw_client *raw)
-{
-    uint64_t one = 1;
-
-    if (write(raw->fds[HELLO_FD_BELL], &one, sizeof(one)) < 0)
-        return;
 }
 
 static uint32_t next_random(uint32_t *state)
@@ -110,7 +69,7 @@ static void hostile_process(uint32_t seed)
 
     for (int round = 0; round < 40; round++) {
         struct raw_client raw;
-        if (raw_open(&raw) < 0) {
+        if (raw_open(&raw, daemon_.socket, 2) < 0) {
             sleep_us(2000);
             continue;
         }

@@ -1,0 +1,21 @@
+/* raw_client.h - a client without the library: the handshake, and then the bare memory. */
+#ifndef HEARTH_TESTS_E2E_RAW_CLIENT_H
+#define HEARTH_TESTS_E2E_RAW_CLIENT_H
+
+#include "ipc/hello.h"
+#include "ipc/segment.h"
+
+struct raw_client {
+    int socket_fd;
+    int fds[HELLO_FDS];
+    struct segment segment;
+};
+
+/* Returns 0, or -1 when it was not let in (nothing is kept then). */
+int raw_open(struct raw_client *raw, const char *socket_path, uint32_t slots);
+void raw_close(struct raw_client *raw);
+
+/* Rings the daemon's bell, whether it sleeps or not. */
+void raw_ring(const struct raw_client *raw);
+
+#endif
