@@ -111,6 +111,14 @@ const char *harness_tiny_model(void)
     return path;
 }
 
+bool harness_has_faults(void)
+{
+    char command[600];
+
+    snprintf(command, sizeof command, "%s --help | grep -q -- --fault", harness_program("hearthd"));
+    return system(command) == 0;
+}
+
 void harness_start(struct harness *d, const char *model, const char *const *arguments)
 {
     if (!d->directory[0]) {

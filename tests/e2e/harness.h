@@ -9,6 +9,7 @@
 
 #include "client/hearth.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,6 +32,9 @@ const char *harness_model(void);
 /* A small random model (Q8_0), made once into the build folder: for tests that care about load, not
  * text. */
 const char *harness_tiny_model(void);
+
+/* Does this build's hearthd take --fault (make determinism)? */
+bool harness_has_faults(void);
 
 /* Starts hearthd --model MODEL --socket ... with more arguments (NULL-ended, or NULL) and waits
  * until it answers. */
