@@ -1,0 +1,102 @@
+/* A client that hangs up and comes back at once for its named slot gets it, also when the daemon
+ * reads its new HELLO before it notices the old hang-up. */
+#include "tests/e2e/harness.h"
+#include "tests/e2e/raw_client.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TIMES = 20 };
+
+static const char *const loops[] = {"io_uring", "epoll"};
+
+/* A connection that the daemon has accepted, and nothing said on it yet. */
+static int connect_silently(const struct harness *d)
+{
+    char err[256];
+    int fd = hello_connect(d->socket, err, sizeof(err));
+
+    ck_assert_msg(fd >= 0, "%s", err);
+    harness_counter(d, "clients"); /* answered after our connection was accepted */
+    return fd;
+}
+
+static void say_hello(int fd)
+{
+    struct hello hello;
+
+    ck_assert_int_eq(hello_prep_hello(&hello, 1, 0, "home"), 0);
+    ck_assert_int_eq(hello_send(fd, &hello, sizeof(hello), NULL, 0), 0);
+}
+
+static void expect_welcome(int fd)
+{
+    struct hello_welcome welcome;
+    int fds[HELLO_FDS];
+    char err[256] = "";
+    int rc = hello_recv_answer(fd, &welcome, fds, 20000, err, sizeof(err));
+
+    ck_assert_msg(rc == 0, "%d %s", rc, err);
+    for (int i = 0; i < HELLO_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static void stop_and_wait(pid_t pid)
+{
+    int status;
+
+    kill(pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert(WIFSTOPPED(status));
+}
+
+/* While the daemon stands still the HELLO comes first, then the hang-up: that is the order in which
+ * it finds them. */
+START_TEST(a_hello_that_overtakes_its_own_hang_up_is_welcome)
+{
+    struct harness d = {0};
+
+    harness_start(&d, harness_tiny_model(),
+                  (const char *const[]){"--event-loop", loops[_i], "--threads", "1", NULL});
+    int held = connect_silently(&d);
+    say_hello(held);
+    expect_welcome(held);
+    for (int i = 0; i < TIMES; i++) {
+        int next = connect_silently(&d);
+        stop_and_wait(d.pid);
+        say_hello(next);
+        close(held);
+        kill(d.pid, SIGCONT);
+        expect_welcome(next);
+        held = next;
+    }
+    /* Who does hold it keeps it. */
+    struct hello_welcome welcome;
+    int other = connect_silently(&d), fds[HELLO_FDS];
+    char err[256];
+    say_hello(other);
+    ck_assert_int_lt(hello_recv_answer(other, &welcome, fds, 20000, err, sizeof(err)), 0);
+    close(other);
+    close(held);
+    ck_assert_int_eq(harness_wait_counter(&d, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("comeback");
+    TCase *tcase = tcase_create("comeback");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, a_hello_that_overtakes_its_own_hang_up_is_welcome, 0, 2);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
