@@ -138,3 +138,37 @@ void bench_print_samples(struct bench_row row, struct bench_samples *s)
     row.p99_us = bench_percentile_us(s, 99);
     bench_print(&row);
 }
+
+void bench_print_ratio(const struct bench_ratio *r)
+{
+    printf("{\"bench\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"ratio\":%.4g", r->bench, r->what,
+           r->model, r->x);
+    print_number("least", r->least);
+    print_number("most", r->most);
+    if (r->target != 0)
+        printf(",\"target\":\"%s %.4g\",\"met\":%s", r->at_most ? "<=" : ">=", r->target,
+               (r->at_most ? r->x <= r->target : r->x >= r->target) ? "true" : "false");
+    if (r->note != NULL)
+        printf(",\"note\":\"%s\"", r->note);
+    printf("}\n");
+    fflush(stdout);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+void bench_ratio_of(struct bench_ratio *r, const double *a, const double *b, int n)
+{
+    double ratios[64];
+
+    for (int i = 0; i < n; i++)
+        ratios[i] = a[i] / b[i];
+    qsort(ratios, (size_t)n, sizeof(*ratios), by_value);
+    r->x = ratios[n / 2];
+    r->least = ratios[0];
+    r->most = ratios[n - 1];
+}

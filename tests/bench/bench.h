@@ -81,6 +81,24 @@ struct bench_row {
  * its target or its multiple of the floor, p99 within its own, the rate reached. */
 void bench_print(const struct bench_row *row);
 
+/* One quantity that TARGETS states as a ratio or a count. */
+struct bench_ratio {
+    const char *bench;
+    const char *what;
+    const char *model;
+    double x;           /* the median */
+    double least, most; /* of the repeats; both 0: not repeated */
+    double target;      /* 0: none */
+    int at_most;        /* the target is an upper limit */
+    const char *note;
+};
+
+/* Prints it as one JSON object on a line of stdout, with "met" where there is a target. */
+void bench_print_ratio(const struct bench_ratio *r);
+
+/* Sets x, least and most from a[i] / b[i], the two sides of n interleaved repeats. n <= 64. */
+void bench_ratio_of(struct bench_ratio *r, const double *a, const double *b, int n);
+
 /* Fills in p50 and p99 from the samples and prints. */
 void bench_print_samples(struct bench_row row, struct bench_samples *s);
 

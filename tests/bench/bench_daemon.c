@@ -3,17 +3,16 @@
  *
  *   bench_daemon BIN_FOLDER NOOP_PROGRAM MODEL...
  */
-#include "client/hearth.h"
 #include "ipc/bell.h"
 #include "ipc/event.h"
 #include "ipc/hello.h"
 #include "ipc/segment.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/served.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,45 +24,12 @@ enum { ECHOES = 20000, SLEEPS = 2000, RUNS = 60, REPEATS = 5, IDLE_US = 100 };
 
 extern char **environ;
 
-static char folder[] = "/tmp/hearth-bench-XXXXXX";
-static char socket_path[64];
-static const char *bin_folder, *noop_program;
-static pid_t daemon_pid;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_daemon: %s\n", what);
-    if (daemon_pid > 0)
-        kill(daemon_pid, SIGKILL);
-    exit(1);
-}
-
-/* ---- a daemon of our own -----------------------------------------------------------------------
- */
+static const char *noop_program;
 
 static void start_daemon(const char *model, const char *linger_us, const char *threads)
 {
-    char program[4096];
-    char *arguments[] = {program,         "--model",     (char *)model,     "--socket",
-                         socket_path,     "--linger-us", (char *)linger_us, "--threads",
-                         (char *)threads, "--log-level", "error",           NULL};
-
-    snprintf(program, sizeof(program), "%s/hearthd", bin_folder);
-    if (posix_spawn(&daemon_pid, program, NULL, NULL, arguments, environ) != 0)
-        fail("cannot start hearthd");
-    for (int i = 0; i < 2000 && access(socket_path, F_OK) < 0; i++)
-        usleep(5000);
-    if (access(socket_path, F_OK) < 0)
-        fail("hearthd did not come up");
-}
-
-static void stop_daemon(void)
-{
-    int status;
-
-    kill(daemon_pid, SIGTERM);
-    waitpid(daemon_pid, &status, 0);
-    daemon_pid = 0;
+    served_start(model,
+                 (const char *const[]){"--linger-us", linger_us, "--threads", threads, NULL});
 }
 
 /* ---- floors -------------------------------------------------------------------------------------
@@ -119,7 +85,7 @@ static double floor_us(uint32_t rounds, int sleeps)
     pair = (struct pair){.rounds = rounds, .sleeps = sleeps};
     if (bench_samples_open(&samples, rounds) < 0 ||
         pthread_create(&thread, NULL, pair_answer, &pair) != 0)
-        fail("no memory");
+        served_fail("no memory");
     for (uint32_t i = 0; i < rounds; i++) {
         if (sleeps)
             usleep(IDLE_US); /* as long as the echo below idles: a core that rests wakes slower */
@@ -153,7 +119,7 @@ static void raw_open(struct raw *raw)
     struct hello_welcome welcome;
     char err[256];
 
-    raw->socket_fd = hello_connect(socket_path, err, sizeof(err));
+    raw->socket_fd = hello_connect(served_socket(), err, sizeof(err));
     if (raw->socket_fd < 0 || hello_prep_hello(&hello, 1, 0, NULL) < 0 ||
         hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) < 0 ||
         hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0 ||
@@ -161,7 +127,7 @@ static void raw_open(struct raw *raw)
                     err, sizeof(err)) < 0 ||
         segment_map_sealed(raw->fds[HELLO_FD_CTL], sizeof(struct ctl), &raw->ctl, err,
                            sizeof(err)) < 0)
-        fail("handshake failed");
+        served_fail("handshake failed");
     segment_submit_writer(&raw->segment, &raw->submit);
     segment_event_reader(&raw->segment, 0, &raw->events);
     bell_sleeper_init(&raw->sleeper, &segment_down_head(&raw->segment)->wake,
@@ -190,7 +156,7 @@ static void raw_echo(struct raw *raw, int sleeps)
     struct event_cell event;
 
     if (ring_space_known(&raw->submit) == 0 && ring_space(&raw->submit) <= 0)
-        fail("the submit ring is full");
+        served_fail("the submit ring is full");
     ring_push(&raw->submit, &cell);
     bell_ring(raw->ctl, raw->fds[HELLO_FD_BELL]);
     while (ring_peek(&raw->events, &event) == 0) {
@@ -222,7 +188,7 @@ static void bench_echo(const char *model, int sleeps)
     raw_open(&raw);
     row.floor_us = floor_us(n, sleeps);
     if (bench_samples_open(&samples, (size_t)n * REPEATS) < 0)
-        fail("no memory");
+        served_fail("no memory");
     for (uint32_t i = 0; i < n / 10; i++)
         raw_echo(&raw, sleeps);
     for (uint32_t i = 0; i < n * REPEATS; i++) {
@@ -235,125 +201,63 @@ static void bench_echo(const char *model, int sleeps)
     bench_print_samples(row, &samples);
     bench_samples_close(&samples);
     raw_close(&raw);
-    stop_daemon();
+    served_stop();
 }
 
 /* ---- tokens
  * -------------------------------------------------------------------------------------- */
 
-static int compare_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(*values), compare_double);
-    return values[n / 2];
-}
-
 /* One request to its end; the daemon's own times of it. */
-static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
+static struct hearth_result ask(struct hearth *h, const uint32_t *tokens, uint32_t n,
                                 uint32_t max_tokens)
 {
-    const struct hearth_event *event;
     struct hearth_request request;
 
     hearth_request_init(&request, sizeof(request));
     request.tokens = tokens;
     request.n_tokens = n;
     request.max_tokens = max_tokens;
-    if (hearth_submit(h, slot, &request) < 0)
-        fail(hearth_error(h));
-    while (hearth_next(h, slot, &event, 60000) > 0)
-        if (event->kind == HEARTH_DONE)
-            return *event->result;
-    fail(hearth_error(h));
-    return (struct hearth_result){0};
-}
-
-/* Text that repeats: what drafting saves. Both sides in one run, taken in turns. */
-static void bench_repeat(const char *model)
-{
-    static const char text[] = "def get_name(self):\n    return self._name\n\n"
-                               "def get_path(self):\n    return self._path\n\n"
-                               "def get_size(self):\n    return self._size\n\n";
-    double none[REPEATS], with[REPEATS], passes = 0;
-    const struct hearth_event *event;
-    struct hearth *h;
-    char err[256];
-
-    start_daemon(model, "200", "1");
-    if (hearth_connect(socket_path, NULL, &h, err, sizeof(err)) < 0)
-        fail(err);
-    for (int i = 0; i < 2 * REPEATS; i++) {
-        struct hearth_request request;
-        hearth_request_init(&request, sizeof(request));
-        request.text = text;
-        request.text_bytes = sizeof(text) - 1;
-        request.max_tokens = 200;
-        request.proposer = i % 2 ? "auto" : "none";
-        if (hearth_submit(h, 0, &request) < 0)
-            fail(hearth_error(h));
-        while (hearth_next(h, 0, &event, 60000) > 0 && event->kind != HEARTH_DONE)
-            ;
-        double tok_s =
-            (double)(event->result->output_tokens - 1) * 1e9 / (double)event->result->decode_ns;
-        (i % 2 ? with : none)[i / 2] = tok_s;
-        passes = (double)event->result->passes;
-    }
-    const char *name = strrchr(model, '/') ? strrchr(model, '/') + 1 : model;
-    double plain = median(none, REPEATS), drafted = median(with, REPEATS);
-    printf("{\"bench\":\"speculation\",\"what\":\"auto_on_repetitive_text\",\"model\":\"%s\","
-           "\"threads\":1,"
-           "\"tokens\":200,\"passes\":%.0f,\"none_tok_s\":%.0f,\"tok_s\":%.0f,\"x_none\":%.2f}\n",
-           name, passes, plain, drafted, drafted / plain);
-    fflush(stdout);
-    hearth_close(h);
-    stop_daemon();
+    return served_ask(h, 0, &request);
 }
 
 static void bench_tokens(const char *model, const char *threads)
 {
     struct hearth_info info = {.size = sizeof(info)};
     double decode[REPEATS], prefill[REPEATS];
-    struct hearth *h;
-    char err[256];
 
     start_daemon(model, "200", threads);
-    if (hearth_connect(socket_path, NULL, &h, err, sizeof(err)) < 0 || hearth_info(h, &info) < 0)
-        fail(err);
+    struct hearth *h = served_connect(1);
+    if (hearth_info(h, &info) < 0)
+        served_fail(hearth_error(h));
     uint32_t n = info.context / 2, answer = info.context / 2 - 1, rows = 0, tokens = 0;
     uint32_t *prompt = calloc(n, sizeof(*prompt));
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         for (uint32_t i = 0; i < n; i++) /* another prompt each time: nothing of it is warm */
             prompt[i] = (i * 7919u + (uint32_t)repeat * 104729u + 11) % (info.n_vocab - 8) + 4;
-        struct hearth_result r = ask(h, 0, prompt, n, 1);
+        struct hearth_result r = ask(h, prompt, n, 1);
         prefill[repeat] =
             (double)(rows = r.prompt_tokens - r.cached_tokens) * 1e9 / (double)r.prefill_ns;
-        r = ask(h, 0, prompt, 4, answer);
+        r = ask(h, prompt, 4, answer);
         tokens = r.output_tokens;
         decode[repeat] = (double)(tokens - 1) * 1e9 / (double)r.decode_ns;
     }
     const char *name = info.model;
     printf("{\"bench\":\"daemon\",\"what\":\"decode\",\"model\":\"%s\",\"threads\":%s,\"slots\":1,"
            "\"tokens\":%u,\"tok_s\":%.0f}\n",
-           name, threads, tokens, median(decode, REPEATS));
+           name, threads, tokens, served_median(decode, REPEATS));
     printf("{\"bench\":\"daemon\",\"what\":\"prefill\",\"model\":\"%s\",\"threads\":%s,\"slots\":1,"
            "\"tokens\":%u,\"tok_s\":%.0f}\n",
-           name, threads, rows, median(prefill, REPEATS));
+           name, threads, rows, served_median(prefill, REPEATS));
     fflush(stdout);
     free(prompt);
     hearth_close(h);
-    stop_daemon();
+    served_stop();
 }
 
 /* ---- processes
  * ------------------------------------------------------------------------------------- */
 
-static uint64_t run_program(char *const *arguments)
+static uint64_t run_program(const char *const *arguments)
 {
     posix_spawn_file_actions_t actions;
     pid_t pid;
@@ -362,28 +266,28 @@ static uint64_t run_program(char *const *arguments)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     uint64_t start = bench_ticks();
-    if (posix_spawn(&pid, arguments[0], &actions, NULL, arguments, environ) != 0)
-        fail("cannot start a program");
+    if (posix_spawn(&pid, arguments[0], &actions, NULL, (char **)(uintptr_t)arguments, environ) !=
+        0)
+        served_fail("cannot start a program");
     waitpid(pid, &status, 0);
     uint64_t took = bench_ticks() - start;
     posix_spawn_file_actions_destroy(&actions);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail("hearth run failed");
+        served_fail("hearth run failed");
     return took;
 }
 
 static void bench_process(const char *model)
 {
-    char program[4096];
-    char *run[] = {program, "run",          "--socket", socket_path, "--tokens",
-                   "1",     "--max-tokens", "1",        NULL};
-    char *noop[] = {(char *)noop_program, NULL};
+    const char *run[] = {NULL,           "run", "--socket", served_socket(), "--tokens", "1",
+                         "--max-tokens", "1",   NULL};
+    const char *noop[] = {noop_program, NULL};
     struct bench_samples runs, floors;
 
-    snprintf(program, sizeof(program), "%s/hearth", bin_folder);
     start_daemon(model, "200", "1");
+    run[0] = served_program("hearth");
     if (bench_samples_open(&runs, RUNS) < 0 || bench_samples_open(&floors, RUNS) < 0)
-        fail("no memory");
+        served_fail("no memory");
     run_program(run);
     for (int i = 0; i < RUNS; i++) {
         bench_add(&floors, run_program(noop));
@@ -400,7 +304,7 @@ static void bench_process(const char *model)
     bench_print_samples(row, &runs);
     bench_samples_close(&runs);
     bench_samples_close(&floors);
-    stop_daemon();
+    served_stop();
 }
 
 int main(int argc, char **argv)
@@ -409,19 +313,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_daemon BIN_FOLDER NOOP_PROGRAM MODEL...\n");
         return 64;
     }
-    bin_folder = argv[1];
+    served_init(argv[1]);
     noop_program = argv[2];
-    if (!mkdtemp(folder))
-        fail("no temporary folder");
-    snprintf(socket_path, sizeof(socket_path), "%s/s", folder);
     bench_echo(argv[3], 0);
     bench_echo(argv[3], 1);
     bench_process(argv[3]);
     for (int i = 3; i < argc; i++) {
         bench_tokens(argv[i], "1");
         bench_tokens(argv[i], "2");
-        bench_repeat(argv[i]);
     }
-    rmdir(folder);
+    served_fini();
     return 0;
 }
