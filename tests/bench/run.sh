@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All benches, one JSON object a line on stdout and in $BUILD/bench.jsonl, a table of it last.
 # Ratios count, not absolute times: every row stands beside a floor measured in the same run.
-# Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead).
+# Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead);
+# HEARTH_BENCH_SHADOW (an F16 model of real size, for the shadow proposer's row).
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
@@ -13,11 +14,13 @@ fi
 noop=$build/tests/bench/noop
 echo 'int main(void) { return 0; }' | ${CC:-gcc} -O2 -static -x c - -o "$noop"
 
-echo "hearth: measuring (about two minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+echo "hearth: measuring (about four minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 # shellcheck disable=SC2086
 {
     "$build/tests/bench/bench_ipc"
     "$build/tests/bench/bench_daemon" "$build/bin" "$noop" $models
+    "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/corpus.py $models
+    "$build/tests/bench/bench_warm" "$build/bin" $models
     for model in $models; do "$build/tests/bench/bench_cpu" "$model"; done
 } | tee "$out"
 
@@ -35,4 +38,12 @@ while read -r line; do
     [ -n "$(field tok_s "$line")" ] || continue
     printf '%-34s %-24s %8s %10s\n' "$(field bench "$line"): $(field what "$line")" "$(field model "$line")" \
         "$(field threads "$line")" "$(field tok_s "$line")"
+done <"$out"
+echo
+printf '%-38s %-24s %8s %9s %6s  %s\n' 'ratios and counts' model value target met note
+while read -r line; do
+    [ -n "$(field ratio "$line")$(field skipped "$line")" ] || continue
+    printf '%-38s %-24s %8s %9s %6s  %s\n' "$(field bench "$line"): $(field what "$line")" "$(field model "$line")" \
+        "$(field ratio "$line")" "$(field target "$line")" "$(field met "$line")" \
+        "$(sed -n 's/.*"\(note\|skipped\)":"\([^"]*\)".*/\2/p' <<<"$line")"
 done <"$out"

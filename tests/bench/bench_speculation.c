@@ -1,0 +1,382 @@
+/* bench_speculation: what drafting brings, what determinism costs, and who waits for whom. Both
+ * sides of every ratio come from one daemon, in turns; the answers of both sides must be the same.
+ *
+ *   bench_speculation BIN_FOLDER PYTHON_FILE MODEL...
+ *
+ * HEARTH_BENCH_SHADOW=FILE adds a row for that F16 model with its shadow as proposer.
+ */
+#include "ipc/counters.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/served.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPEATS = 7, ANSWER = 240, PROMPT_MAX = 400, TRAFFIC_SLOTS = 4, TRAFFIC_REQUESTS = 48 };
+
+static struct hearth *h;
+static const char *model;
+static uint32_t n_vocab;
+static uint32_t python[8192]; /* the Python file's tokens */
+static uint32_t n_python;
+static struct hearth_bias no_end; /* answers of full length; value 0: the model has no such token */
+
+static void open_daemon(const char *file, const char *threads)
+{
+    struct hearth_info info = {.size = sizeof(info)};
+
+    served_start(file, (const char *const[]){"--threads", threads, NULL});
+    h = served_connect(TRAFFIC_SLOTS);
+    model = served_name(file);
+    if (hearth_info(h, &info) < 0)
+        served_fail(hearth_error(h));
+    n_vocab = info.n_vocab;
+    no_end = (struct hearth_bias){.token = info.eos >= 0 ? (uint32_t)info.eos : 0,
+                                  .value = info.eos >= 0 ? -10000 : 0};
+}
+
+static void close_daemon(void)
+{
+    hearth_close(h);
+    served_stop();
+}
+
+static void read_python(const char *path)
+{
+    static char text[65536];
+    FILE *file = fopen(path, "re");
+    size_t bytes = file ? fread(text, 1, sizeof(text), file) : 0;
+
+    if (file)
+        fclose(file);
+    int64_t n = hearth_tokenize(h, text, bytes, HEARTH_ADD_BOS, python, 8192);
+    if (bytes == 0 || n < 0)
+        served_fail("the Python file cannot be read");
+    n_python = n < 8192 ? (uint32_t)n : 8192;
+}
+
+static struct hearth_request new_request(const uint32_t *tokens, uint32_t n)
+{
+    struct hearth_request r;
+
+    hearth_request_init(&r, sizeof(r));
+    r.tokens = tokens;
+    r.n_tokens = n;
+    r.max_tokens = ANSWER;
+    r.proposer = "none";
+    r.bias = &no_end;
+    r.n_bias = no_end.value != 0;
+    return r;
+}
+
+/* ---- drafting: tokens a second of the same request with and without ------------------------- */
+
+/* One request with two proposers in turns; r gets with / without. Returns the last account with. */
+static struct hearth_result compare(const struct hearth_request *base, const char *proposer,
+                                    struct bench_ratio *r)
+{
+    double with[REPEATS], without[REPEATS];
+    struct hearth_request drafted = *base;
+    struct hearth_result last = {0};
+    static uint32_t ids[ANSWER];
+
+    drafted.proposer = proposer;
+    served_ask(h, 0, base); /* the prompt is warm for both from here on */
+    served_ask(h, 0, &drafted);
+    for (int i = 0; i < REPEATS; i++) {
+        struct hearth_result plain = served_ask(h, 0, base);
+        without[i] = served_decode_rate(&plain);
+        memcpy(ids, plain.ids, plain.n_ids * sizeof(*ids));
+        uint32_t n = plain.n_ids;
+        last = served_ask(h, 0, &drafted);
+        with[i] = served_decode_rate(&last);
+        if (last.n_ids != n || memcmp(last.ids, ids, n * sizeof(*ids)) != 0)
+            served_fail("two proposers gave two answers");
+    }
+    bench_ratio_of(r, with, without, REPEATS);
+    r->bench = "speculation";
+    r->model = model;
+    return last;
+}
+
+static void print_compared(struct bench_ratio *r, const struct hearth_result *last,
+                           const char *about)
+{
+    char note[256];
+
+    snprintf(note, sizeof(note), "%s; drafts %u of %u held, %u tokens in %u passes", about,
+             last->accepted_drafts, last->drafted, last->output_tokens, last->passes);
+    r->note = note;
+    bench_print_ratio(r);
+}
+
+/* The model goes on with a real file of 200 lines: it repeats the file's names and its own. */
+static void bench_python(const char *proposer, const char *what)
+{
+    struct bench_ratio r = {.what = what, .target = 2};
+    struct hearth_request request =
+        new_request(python, n_python < PROMPT_MAX ? n_python : PROMPT_MAX);
+    struct hearth_result last = compare(&request, proposer, &r);
+
+    print_compared(&r, &last, "the model's own greedy text behind real Python");
+}
+
+/* The best case: one token over and over. */
+static void bench_constant(void)
+{
+    struct bench_ratio r = {.what = "lookup_best_case", .target = 2};
+    struct hearth_bias bias = {.token = n_vocab / 2, .value = 1000};
+    struct hearth_request request = new_request(python, 100);
+
+    request.bias = &bias;
+    request.n_bias = 1;
+    struct hearth_result last = compare(&request, "lookup", &r);
+    print_compared(&r, &last, "synthetic: every draft holds");
+}
+
+/* Sampled so hot that hardly an n-gram comes twice. */
+static void bench_random(const char *proposer, const char *what)
+{
+    struct bench_ratio r = {.what = what, .target = strcmp(proposer, "auto") ? 0 : 0.98};
+    uint32_t prompt[100], state = 7;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        state = state * 1664525u + 1013904223u;
+        prompt[i] = 3 + (state >> 8) % (n_vocab - 3);
+    }
+    struct hearth_request request = new_request(prompt, 100);
+    request.temperature = 3;
+    struct hearth_result last = compare(&request, proposer, &r);
+    print_compared(&r, &last, "text that never repeats");
+}
+
+/* Yesterday's completion as a guess: all right, or wrong in every `odds`-th place. */
+static void bench_guess(uint32_t odds)
+{
+    struct bench_ratio r = {.what = odds ? "client_guess_1_of_16_wrong" : "client_guess_right"};
+    struct hearth_request request = new_request(python, 100);
+    static uint32_t guess[ANSWER];
+
+    struct hearth_result right = served_ask(h, 0, &request);
+    memcpy(guess, right.ids, right.n_ids * sizeof(*guess));
+    for (uint32_t i = odds; odds && i < right.n_ids; i += odds)
+        guess[i] = (guess[i] + 1) % n_vocab;
+    request.guess = guess;
+    request.n_guess = right.n_ids;
+    struct hearth_result last = compare(&request, "client", &r);
+    print_compared(&r, &last, "the guess that came with the request");
+    if (odds)
+        return;
+    /* The prompt's last row picks the first token; every later pass verifies a window. */
+    double windows = last.passes - 1, drafts = last.drafted / windows;
+    struct bench_ratio n = {
+        .bench = "speculation",
+        .what = "tokens_per_verification_over_drafts",
+        .model = model,
+        .x = (last.output_tokens - 1) / windows - drafts,
+        .target = 1,
+        .note = "accepted tokens minus drafts of a window in which all hold: n + 1 - n",
+    };
+    bench_print_ratio(&n);
+}
+
+/* ---- traffic: everything deterministic against nothing checked ------------------------------- */
+
+struct traffic {
+    double tok_s;
+    struct bench_samples *first; /* time to the first token */
+};
+
+/* A prompt of Python that no cache knows: two tokens of its own come first. */
+static uint32_t traffic_prompt(uint32_t number, uint32_t *prompt)
+{
+    uint32_t state = number * 2654435761u + 11, n = 20 + (state >> 8) % 180;
+    uint32_t from = (state >> 4) % (n_python > 200 ? n_python - 200 : 1);
+
+    prompt[0] = 3 + number % (n_vocab - 3);
+    prompt[1] = 3 + number / 61 % (n_vocab - 3);
+    for (uint32_t i = 2; i < n; i++)
+        prompt[i] = python[(from + i) % n_python];
+    return n;
+}
+
+static void traffic_submit(uint32_t slot, uint32_t number, uint32_t seed, bool checked)
+{
+    static uint32_t prompt[256];
+    struct hearth_request r = new_request(prompt, traffic_prompt(number, prompt));
+
+    r.max_tokens = 40;
+    r.temperature = 0.8f;
+    r.seed = seed;
+    r.proposer = checked ? "auto" : "none";
+    r.deterministic = checked;
+    if (hearth_submit(h, slot, &r) < 0)
+        served_fail(hearth_error(h));
+}
+
+/* Four slots that are never idle. */
+static double run_traffic(uint32_t number, bool checked, struct bench_samples *first)
+{
+    uint64_t asked[TRAFFIC_SLOTS] = {0}, start = bench_ticks(), tokens = 0;
+    uint32_t sent = 0, ended = 0;
+    const struct hearth_event *event;
+
+    for (; sent < TRAFFIC_SLOTS; sent++) {
+        asked[sent] = bench_ticks();
+        traffic_submit(sent, number + sent, sent, checked);
+    }
+    while (ended < TRAFFIC_REQUESTS) {
+        if (hearth_next(h, HEARTH_ANY_SLOT, &event, 60000) <= 0)
+            served_fail(hearth_error(h));
+        uint32_t slot = event->slot;
+        if (event->n_tokens && asked[slot]) {
+            bench_add(first, bench_ticks() - asked[slot]);
+            asked[slot] = 0;
+        }
+        if (event->kind != HEARTH_DONE)
+            continue;
+        tokens += event->result->output_tokens;
+        ended++;
+        if (sent < TRAFFIC_REQUESTS) {
+            asked[slot] = bench_ticks();
+            traffic_submit(slot, number + sent, sent, checked);
+            sent++;
+        }
+    }
+    return (double)tokens * 1e9 / ((double)(bench_ticks() - start) * bench_tick_ns());
+}
+
+static void bench_determinism(void)
+{
+    double with[REPEATS], without[REPEATS];
+    struct bench_samples first[2];
+    struct bench_ratio r = {
+        .bench = "speculation",
+        .what = "determinism_throughput",
+        .model = model,
+        .target = 0.98,
+        .note = "4 busy slots, temperature 0.8: all deterministic with auto, over none unchecked",
+    };
+    uint32_t number = 0;
+
+    for (int i = 0; i < 2; i++)
+        if (bench_samples_open(&first[i], REPEATS * TRAFFIC_REQUESTS) < 0)
+            served_fail("no memory");
+    for (int i = 0; i < 2 * REPEATS; i++) {
+        bool checked = (i + i / 2) % 2; /* who comes first changes */
+        (checked ? with : without)[i / 2] = run_traffic(number, checked, &first[checked]);
+        number += TRAFFIC_REQUESTS;
+    }
+    bench_ratio_of(&r, with, without, REPEATS);
+    bench_print_ratio(&r);
+    double p99[2] = {bench_percentile_us(&first[0], 99), bench_percentile_us(&first[1], 99)};
+    r = (struct bench_ratio){
+        .bench = "speculation",
+        .what = "determinism_p99_first_token",
+        .model = model,
+        .x = p99[1] / p99[0],
+        .target = 1.1,
+        .at_most = 1,
+        .note = "of the same requests",
+    };
+    bench_print_ratio(&r);
+    bench_samples_close(&first[0]);
+    bench_samples_close(&first[1]);
+}
+
+/* ---- who waits for a verification ------------------------------------------------------------ */
+
+/* Slot 1 decodes plainly while slot 0 verifies windows all the time. Passes from its request to its
+ * end, by the daemon's count, less those in which it had a row; two are its way in and out. */
+static void bench_standing(void)
+{
+    struct bench_ratio r = {
+        .bench = "speculation",
+        .what = "passes_others_stand_still",
+        .model = model,
+        .at_most = 1,
+        .target = 2,
+        .note =
+            "passes without a row of a slot with 60 tokens to decode, beside one that verifies; "
+            "2: before its first row and after its last",
+    };
+    struct hearth_bias bias = {.token = n_vocab / 2, .value = 1000};
+    struct hearth_request windows = new_request(python, 100), plain = windows;
+    double without[REPEATS], one[REPEATS];
+    const struct ctl *ctl = served_ctl();
+
+    windows.bias = &bias;
+    windows.n_bias = 1;
+    windows.proposer = "lookup";
+    windows.max_tokens = n_vocab; /* as far as the context goes */
+    plain.max_tokens = 60;
+    for (int i = 0; i < REPEATS; i++) {
+        if (hearth_submit(h, 0, &windows) < 0)
+            served_fail(hearth_error(h));
+        uint64_t before = counters_get(ctl, COUNTER_PASSES);
+        struct hearth_result result = served_ask(h, 1, &plain);
+        without[i] = (double)(counters_get(ctl, COUNTER_PASSES) - before) - result.passes;
+        one[i] = 1;
+        hearth_cancel(h, 0);
+        served_answer(h, 0);
+    }
+    bench_ratio_of(&r, without, one, REPEATS);
+    bench_print_ratio(&r);
+}
+
+/* ---- shadow ---------------------------------------------------------------------------------- */
+
+static void bench_shadow(const char *file)
+{
+    if (!file) {
+        puts("{\"bench\":\"speculation\",\"what\":\"shadow\",\"skipped\":\"HEARTH_BENCH_SHADOW "
+             "names "
+             "no F16 model\"}");
+        return;
+    }
+    open_daemon(file, "2");
+    struct bench_ratio r = {.what = "shadow", .target = 1.8};
+    uint32_t prompt[64];
+    for (uint32_t i = 0; i < 64; i++)
+        prompt[i] = 3 + i * 7919u % (n_vocab - 3);
+    struct hearth_request request = new_request(prompt, 64);
+    request.max_tokens = 64;
+    request.proposer = "shadow";
+    if (hearth_submit(h, 0, &request) < 0) {
+        printf("{\"bench\":\"speculation\",\"what\":\"shadow\",\"skipped\":\"%s\"}\n",
+               hearth_error(h));
+    } else {
+        served_answer(h, 0);
+        request.proposer = "none";
+        struct hearth_result last = compare(&request, "shadow", &r);
+        print_compared(&r, &last, "a low-bit copy of the model drafts");
+    }
+    close_daemon();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4) {
+        fprintf(stderr, "usage: bench_speculation BIN_FOLDER PYTHON_FILE MODEL...\n");
+        return 64;
+    }
+    served_init(argv[1]);
+    for (int i = 3; i < argc; i++) {
+        open_daemon(argv[i], "1");
+        read_python(argv[2]);
+        bench_python("lookup", "lookup_on_python");
+        bench_python("auto", "auto_on_python");
+        bench_constant();
+        bench_random("auto", "auto_never_repeats");
+        bench_random("lookup", "lookup_never_repeats");
+        bench_guess(0);
+        bench_guess(16);
+        bench_determinism();
+        bench_standing();
+        close_daemon();
+    }
+    bench_shadow(getenv("HEARTH_BENCH_SHADOW"));
+    served_fini();
+    return 0;
+}
