@@ -61,7 +61,8 @@ void answer_progress(struct slot *slot, enum down_state state)
 }
 
 /* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
- * besides the model. */
+ * besides the model. Not the deterministic flag: where canonical is all there is it changes nothing,
+ * and a device whose fast pass differs must say so in `numerics`, where people can read it. */
 static void answer_hash_request(const struct engine *engine, const struct slot *slot,
                                 uint8_t ret[16])
 {
