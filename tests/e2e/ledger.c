@@ -118,11 +118,23 @@ static uint32_t requests_of(const struct ledger_row *row)
     return n;
 }
 
+/* Least answers of the requests that have any: half of them are greedy, half are not. */
+static uint32_t least_of_answered(const struct ledger_row *row)
+{
+    uint32_t n = UINT32_MAX;
+
+    for (uint32_t i = 0; i < LEDGER_REQUESTS; i++) {
+        uint32_t answers = atomic_load(&row->answers[i]);
+        n = answers && answers < n ? answers : n;
+    }
+    return n;
+}
+
 static void print_row(const struct ledger_row *row, const char *group)
 {
     if (ledger_answers(row) > 0)
         printf("%-10s %-24s %9u %9llu %10u %9u %9u\n", group, row->name, requests_of(row),
-               (unsigned long long)ledger_answers(row), ledger_least(row), most(row->outputs),
+               (unsigned long long)ledger_answers(row), least_of_answered(row), most(row->outputs),
                most(row->logprobs));
 }
 
