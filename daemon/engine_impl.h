@@ -61,7 +61,7 @@ struct engine {
     uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
     struct window_cost cost; /* of decoding passes, and of the rows of windows */
-    uint64_t row_ns;         /* smoothed cost of one row in a large pass */
+    uint64_t row_ns;         /* smoothed cost of one more row of a prefill */
     uint64_t step_ns;        /* smoothed time between passes that pick */
     bool fence_due;          /* something was published or freed in this step */
 };

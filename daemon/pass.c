@@ -189,18 +189,6 @@ static uint32_t pass_follow(struct engine *engine, uint32_t n)
     return left;
 }
 
-/* Rows that fit the time budget, by what rows cost lately; a floor keeps decoding going meanwhile.
- */
-static uint32_t pass_row_budget(const struct engine *engine)
-{
-    uint32_t most = engine->options.resident->limits.rows;
-    uint64_t rows = engine->row_ns ? engine->options.pass_ns / engine->row_ns : most;
-
-    if (rows < 2 * PLAN_CHUNK_MIN)
-        rows = 2 * PLAN_CHUNK_MIN;
-    return rows < most ? (uint32_t)rows : most;
-}
-
 /* Interactive before batch, older before newer: the order in which slots may take pages. */
 static int pass_precedes(const void *a, const void *b)
 {
@@ -269,8 +257,13 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
 {
     uint32_t n = pass_follow(engine, pass_candidates(engine));
     uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
+    struct plan_cost cost = {
+        .pass_ns = engine->options.pass_ns,
+        .decode_ns = (uint64_t)engine->cost.pass_ns,
+        .row_ns = engine->row_ns,
+    };
     struct plan_limits limits = {
-        .rows = pass_row_budget(engine),
+        .rows = plan_budget(engine->plan, n, &cost, engine->options.resident->limits.rows),
         .picks = engine->options.resident->limits.picks,
     };
 
@@ -425,13 +418,15 @@ static void pass_take(struct engine *engine, struct slot *slot, const struct row
         answer_progress(slot, take == rows ? DOWN_DECODE : DOWN_PREFILL);
 }
 
-/* Is every slot of the pass decoding: one row and its drafts, no prefill? */
-static bool pass_decodes(const struct engine *engine, uint32_t n_sequences)
+/* Rows of the slots that decode in this pass: one row and its drafts, no prefill. */
+static uint32_t pass_decode_rows(const struct engine *engine, uint32_t n_sequences)
 {
+    uint32_t rows = 0;
+
     for (uint32_t i = 0; i < n_sequences; i++)
-        if (engine->order[i]->take != engine->order[i]->spec.drafted + 1)
-            return false;
-    return true;
+        if (engine->order[i]->take == engine->order[i]->spec.drafted + 1)
+            rows += engine->order[i]->take;
+    return rows;
 }
 
 /* Smooths the cost of rows and the time of a step: 1/8 of each new value. */
@@ -440,15 +435,23 @@ static uint64_t smooth(uint64_t old, uint64_t value)
     return old ? old - old / 8 + value / 8 : value;
 }
 
+/* What a row of a prefill adds: the pass without what decoding alone takes. */
+static void pass_measure_prefill(struct engine *engine, uint32_t rows, bool decodes, uint64_t took)
+{
+    uint64_t decode_ns = decodes ? (uint64_t)engine->cost.pass_ns : 0;
+
+    if (rows >= PLAN_CHUNK_MIN / 4 && took > decode_ns)
+        engine->row_ns = smooth(engine->row_ns, (took - decode_ns) / rows + 1);
+}
+
 static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
 {
     uint64_t took = engine->now_ns - engine->pass_start_ns;
+    uint32_t decode_rows = pass_decode_rows(engine, n_sequences);
 
-    if (pass_decodes(engine, n_sequences))
+    if (decode_rows == n_rows)
         window_measured(&engine->cost, n_sequences, n_rows, took);
-
-    if (n_rows >= PLAN_CHUNK_MIN)
-        engine->row_ns = smooth(engine->row_ns, took / n_rows + 1);
+    pass_measure_prefill(engine, n_rows - decode_rows, decode_rows > 0, took);
     engine->step_ns = smooth(engine->step_ns, took + 1);
     counters_add(engine->options.ctl, COUNTER_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_ROWS, n_rows);

@@ -11,6 +11,28 @@ static bool decodes(const struct plan_slot *slot)
     return slot->rows <= slot->window;
 }
 
+uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
+                     uint32_t most)
+{
+    uint64_t alone_ns = 16 * cost->decode_ns, decoding = 0;
+    bool answering = false;
+
+    if (cost->row_ns == 0)
+        return most;
+    if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
+        alone_ns = cost->pass_ns;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!decodes(&slots[i]))
+            continue;
+        decoding += slots[i].rows;
+        answering |= !slots[i].batch && cost->decode_ns > 0;
+    }
+    uint64_t rows = (answering ? cost->decode_ns / 2 : alone_ns) / cost->row_ns;
+    uint64_t least = answering ? PLAN_CHUNK_MIN / 4 : 2 * PLAN_CHUNK_MIN;
+    rows = decoding + (rows > least ? rows : least);
+    return rows < most ? (uint32_t)rows : most;
+}
+
 /* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not
  * fit, the rows before the window are computed and the window waits for the next pass. */
 static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)

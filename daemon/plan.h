@@ -29,6 +29,20 @@ struct plan_limits {
     uint32_t picks; /* at least 1 */
 };
 
+/* What rows cost lately, in ns; 0: not known yet. */
+struct plan_cost {
+    uint64_t pass_ns;   /* a limit: what prefills may take of a pass when they are alone */
+    uint64_t decode_ns; /* a pass that only decodes */
+    uint64_t row_ns;    /* what one more row of a prefill adds */
+};
+
+/* How many rows the next pass may have, at most `most`. A keystroke comes in the middle of a pass,
+ * so prefills take the time of some decode passes, however fast the model is, and pass_ns at most.
+ * While somebody reads an answer they make each of its passes half as long again. A floor keeps
+ * them going; and who decodes has all his rows: nobody waits for another one's prefill or window. */
+uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
+                     uint32_t most);
+
 /* Fills `take` of each slot. `turn` grows by one each pass and rotates who is first. Returns the
  * rows planned; 0 only when n is 0, or when no window fits into the limits. */
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,

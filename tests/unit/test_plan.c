@@ -245,6 +245,64 @@ START_TEST(every_crowd_with_drafts_comes_to_an_end)
 }
 END_TEST
 
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row_ns = 100};
+
+START_TEST(unknown_costs_allow_all_rows)
+{
+    struct plan_cost cost = {.pass_ns = 40000};
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 256);
+    cost.row_ns = 100; /* nobody has decoded yet: pass_ns alone counts */
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 256);
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 1000), 400);
+}
+END_TEST
+
+START_TEST(prefills_alone_take_some_decode_passes)
+{
+    struct plan_cost cost = known;
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 160);
+    cost.pass_ns = 5000;
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 50);
+    cost.row_ns = 1000000;
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 2 * PLAN_CHUNK_MIN);
+}
+END_TEST
+
+START_TEST(beside_an_answer_prefills_take_half_a_decode_pass)
+{
+    struct plan_cost cost = known;
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
+    slots[1] = (struct plan_slot){.rows = 3, .window = 3};
+    ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + 5);
+    cost.row_ns = 1000000;
+    ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + PLAN_CHUNK_MIN / 4);
+    slots[1].batch = true; /* nobody is looking at that one */
+    ck_assert_uint_eq(plan_budget(slots, 2, &known, 256), 3 + 160);
+}
+END_TEST
+
+START_TEST(everybody_who_decodes_has_his_rows)
+{
+    struct plan_cost cost = known;
+
+    cost.row_ns = 1000000;
+    for (uint32_t i = 0; i < CROWD; i++)
+        slots[i] = (struct plan_slot){.rows = 2, .window = 2, .batch = i % 2};
+    struct plan_limits limits = {.rows = plan_budget(slots, CROWD, &cost, 256), .picks = 256};
+    ck_assert_uint_ge(limits.rows, 2 * CROWD);
+    plan_pass(slots, CROWD, &limits, 0);
+    for (uint32_t i = 0; i < CROWD; i++)
+        ck_assert_uint_eq(slots[i].take, 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -258,6 +316,10 @@ int main(void)
     tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_picks);
     tcase_add_test(t, a_window_comes_whole_or_not_at_all);
     tcase_add_test(t, rotation_is_fair);
+    tcase_add_test(t, unknown_costs_allow_all_rows);
+    tcase_add_test(t, prefills_alone_take_some_decode_passes);
+    tcase_add_test(t, beside_an_answer_prefills_take_half_a_decode_pass);
+    tcase_add_test(t, everybody_who_decodes_has_his_rows);
     tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 4);
     tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 4);
     suite_add_tcase(suite, t);
