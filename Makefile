@@ -42,16 +42,20 @@ KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512.c),$(wi
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
 CLI      = $(wildcard client/cli*.c)
 CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c)
+# Programs that need kernels only: kernels/tools/hearth_X.c is build/bin/hearth-X.
+TOOL_MAIN = $(wildcard kernels/tools/hearth_*.c)
+TOOL_PART = $(filter-out $(TOOL_MAIN),$(wildcard kernels/tools/*.c))
 
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
-ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
+ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(TOOL_PART) $(DAEMON) $(CLIENT))
 
 PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth)
+TOOLS    = $(patsubst kernels/tools/hearth_%.c,$(BUILD)/bin/hearth-%,$(TOOL_MAIN))
 LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
 
 .PHONY: all
-all: $(PROGRAMS) $(LIBRARY)
+all: $(PROGRAMS) $(TOOLS) $(LIBRARY)
 
 $(BUILD)/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
 $(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
@@ -71,6 +75,11 @@ $(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kerne
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@
+
+$(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS))
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
 $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -187,14 +196,14 @@ install: all
 	           "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/man/man8" \
 	           "$(DESTDIR)$(LIBDIR)/systemd/system" "$(DESTDIR)$(LIBDIR)/systemd/user" \
 	           "$(DESTDIR)$(PREFIX)/share/hearth"
-	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth "$(DESTDIR)$(BINDIR)"
+	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth $(TOOLS) "$(DESTDIR)$(BINDIR)"
 	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)"
 	ln -sf libhearth.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)"
 	ln -sf libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so"
 	install -m 644 client/hearth.h "$(DESTDIR)$(PREFIX)/include/hearth.h"
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' client/hearth.pc.in \
 	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/hearth.pc"
-	install -m 644 client/hearth.1 "$(DESTDIR)$(PREFIX)/share/man/man1/hearth.1"
+	install -m 644 client/hearth.1 $(wildcard kernels/tools/*.1) "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 644 daemon/hearthd.8 "$(DESTDIR)$(PREFIX)/share/man/man8/hearthd.8"
 	install -m 644 daemon/models/hearth-code-5m-f16.gguf "$(DESTDIR)$(PREFIX)/share/hearth/"
 	for scope in system user; do for unit in systemd/$$scope/*; do \

@@ -1,0 +1,144 @@
+/*
+ * hearth-mkmodel: writes GGUF models for benches and tests: random weights of real shapes, or
+ * another file's model in another type. Same options, same bytes, on any machine.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "kernels/gguf.h"
+#include "kernels/tools/gguf_out.h"
+#include "kernels/tools/quantized_copy.h"
+#include "kernels/tools/random_model.h"
+#include "kernels/tools/shape.h"
+#include "kernels/tools/tool.h"
+#include "kernels/tools/type_mix.h"
+
+static struct {
+    const char *arch, *shape, *type, *from;
+    uint64_t seed, threads;
+    bool peaked;
+} options = {.seed = 1};
+
+static const struct tool_option table[] = {
+    {"shape", 0, TOOL_TEXT, &options.shape, 0, 0, "NAME", "sizes of a real model, see below"},
+    {"arch", 0, TOOL_TEXT, &options.arch, 0, 0, "ARCH",
+     "llama, qwen2 or qwen3 (default: the shape's own)"},
+    {"type", 0, TOOL_TEXT, &options.type, 0, 0, "TYPE", "type of the weights, see below"},
+    {"seed", 0, TOOL_NUMBER, &options.seed, 0, UINT64_MAX, "S", "another seed, other weights"},
+    {"peaked", 0, TOOL_FLAG, &options.peaked, 0, 0, NULL,
+     "the next token is clear, so that a low-bit copy mostly agrees"},
+    {"from", 0, TOOL_TEXT, &options.from, 0, 0, "FILE", "copy this F32, F16 or BF16 model instead"},
+    {"threads", 't', TOOL_NUMBER, &options.threads, 0, 256, "N", "0: one a core"},
+};
+
+static char usage[2048];
+
+static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0]};
+
+static void fill_usage(void)
+{
+    char shape_list[512], type_list[512];
+    shape_names(shape_list, sizeof shape_list);
+    type_mix_names(type_list, sizeof type_list);
+    snprintf(usage, sizeof usage,
+             "usage: hearth-mkmodel --shape NAME --type TYPE [--arch ARCH] [--seed S] [--peaked] "
+             "OUT.gguf\n"
+             "       hearth-mkmodel --from FILE.gguf --type TYPE OUT.gguf\n"
+             "Writes a GGUF model: random weights of a real model's sizes, or a copy of FILE in "
+             "another type.\n"
+             "shapes: %s\n"
+             "types:  %s\n",
+             shape_list, type_list);
+}
+
+static uint32_t threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return options.threads            ? (uint32_t)options.threads
+           : cores > 0 && cores < 256 ? (uint32_t)cores
+                                      : 1;
+}
+
+static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
+{
+    char err[512];
+    int rc = gguf_out_write(out, row, arg, threads(), err, sizeof err);
+    if (!rc)
+        rc = gguf_out_commit(out, err, sizeof err);
+    return rc ? tool_fail(&tool, tool_exit(rc), "%s", err) : 0;
+}
+
+static int make_random(const struct type_mix *mix, struct gguf_out *out)
+{
+    const struct shape *shape = shape_find(options.shape);
+    struct random_model model = {shape, options.arch ? options.arch : shape->arch, mix,
+                                 options.seed, options.peaked};
+    int rc = random_model_list(&model, out);
+    return rc ? tool_fail(&tool, tool_exit(rc), "no memory")
+              : write_out(out, random_model_row, &model);
+}
+
+static int make_copy(const struct type_mix *mix, struct gguf_out *out)
+{
+    struct gguf *from;
+    char err[512];
+    int rc = gguf_open(options.from, &from, err, sizeof err);
+    if (rc)
+        return tool_fail(&tool, tool_exit(rc), "%s: %s", options.from, err);
+    struct quantized_copy copy = {from, mix};
+    rc = gguf_has_data(from) ? quantized_copy_list(&copy, out, err, sizeof err) : 0;
+    if (!gguf_has_data(from))
+        rc = tool_fail(&tool, EX_DATAERR, "%s: no tensors to copy", options.from);
+    else if (rc)
+        rc = tool_fail(&tool, tool_exit(rc), "%s: %s", options.from, err);
+    else
+        rc = write_out(out, quantized_copy_row, &copy);
+    gguf_close(from);
+    return rc;
+}
+
+static int check_options(const char *path)
+{
+    char names[512];
+    if (!path)
+        return tool_fail(&tool, EX_USAGE, "name the file to write (see --help)");
+    if (!options.from == !options.shape)
+        return tool_fail(&tool, EX_USAGE, "give either --shape or --from (see --help)");
+    if (options.from && (options.arch || options.peaked))
+        return tool_fail(&tool, EX_USAGE,
+                         "--arch and --peaked make random weights: not with --from");
+    shape_names(names, sizeof names);
+    if (options.shape && !shape_find(options.shape))
+        return tool_fail(&tool, EX_USAGE, "no shape %s; there are: %s", options.shape, names);
+    if (options.arch && !random_model_arch_valid(options.arch))
+        return tool_fail(&tool, EX_USAGE, "no architecture %s; there are: llama, qwen2, qwen3",
+                         options.arch);
+    type_mix_names(names, sizeof names);
+    if (!options.type)
+        return tool_fail(&tool, EX_USAGE, "give --type, one of %s", names);
+    if (!type_mix_find(options.type))
+        return tool_fail(&tool, EX_USAGE, "no type %s; there are: %s", options.type, names);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path;
+    struct gguf_out *out = NULL;
+    char err[512];
+    fill_usage();
+    int rc = tool_parse(&tool, argc, argv, &path);
+    if (!rc)
+        rc = check_options(path);
+    if (rc)
+        return rc;
+    if (gguf_out_open(path, &out, err, sizeof err))
+        return tool_fail(&tool, EX_CANTCREAT, "%s", err);
+    const struct type_mix *mix = type_mix_find(options.type);
+    rc = options.from ? make_copy(mix, out) : make_random(mix, out);
+    gguf_out_close(out);
+    return rc;
+}

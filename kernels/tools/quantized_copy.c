@@ -1,0 +1,86 @@
+#include "kernels/tools/quantized_copy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/fail.h"
+#include "kernels/num.h"
+#include "kernels/quant_types.h"
+
+static uint32_t count_layers(const struct gguf *g)
+{
+    struct gguf_string arch;
+    char name[96];
+    uint32_t layers = 0;
+    if (gguf_string(g, "general.architecture", &arch) == 0) {
+        snprintf(name, sizeof name, "%.*s.block_count", GGUF_SHOW(arch));
+        (void)gguf_u32(g, name, &layers);
+    }
+    return layers;
+}
+
+/* What the new file says about itself, in place of the old one's. */
+static bool replaced(const struct gguf_key *key)
+{
+    return gguf_string_equal(key->name, "general.file_type") ||
+           gguf_string_equal(key->name, "general.quantization_version") ||
+           gguf_string_equal(key->name, "general.alignment");
+}
+
+static bool readable(uint32_t type)
+{
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16;
+}
+
+int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out, char *err,
+                        size_t err_bytes)
+{
+    const struct gguf *g = copy->from;
+    uint32_t n_layer = count_layers(g);
+    bool tied = !gguf_find_tensor(g, "output.weight");
+    for (uint64_t i = 0; i < gguf_n_keys(g); i++) {
+        const struct gguf_key *key = gguf_key_at(g, i);
+        if (!replaced(key))
+            gguf_out_raw(out, key->name, key->type, key->raw, key->raw_bytes);
+    }
+    gguf_out_u32(out, "general.file_type", copy->mix->file_type);
+    gguf_out_u32(out, "general.quantization_version", 2);
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *from = gguf_tensor_at(g, i);
+        struct gguf_out_tensor t = {
+            .n_dims = from->n_dims, .cols = from->ne[0], .rows = from->ne[1]};
+        snprintf(t.name, sizeof t.name, "%.*s", (int)from->name.bytes, from->name.data);
+        if (!readable(from->type))
+            return fail(err, err_bytes, -ENOTSUP,
+                        "tensor %s is %s already: start from an F32, F16 or BF16 file", t.name,
+                        quant_name(from->type));
+        if (from->n_dims > 2)
+            return fail(err, err_bytes, -ENOTSUP, "tensor %s has %u dimensions: not supported",
+                        t.name, from->n_dims);
+        t.type =
+            from->n_dims == 2 ? type_mix_of(copy->mix, t.name, t.cols, n_layer, tied) : QUANT_F32;
+        gguf_out_tensor(out, &t);
+    }
+    return 0;
+}
+
+int quantized_copy_row(void *arg, uint32_t tensor, uint64_t row, float *x)
+{
+    const struct quantized_copy *copy = arg;
+    const struct gguf_tensor *t = gguf_tensor_at(copy->from, tensor);
+    uint64_t n = t->ne[0];
+    const uint8_t *data = t->data + row * n * (t->type == QUANT_F32 ? 4 : 2);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t word;
+        uint16_t half;
+        memcpy(&half, data + (t->type == QUANT_F32 ? 0 : 2 * i), sizeof half);
+        if (t->type == QUANT_F32) {
+            memcpy(&word, data + 4 * i, sizeof word);
+            x[i] = num_float(word);
+        } else {
+            x[i] = t->type == QUANT_F16 ? num_f32_from_f16(half) : num_f32_from_bf16(half);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,26 @@
+/*
+ * quantized_copy: another file's model in another type: the same keys and tensors, matrices
+ * rounded by kernels/quantize.h. One thread, but for quantized_copy_row: any thread. Borrows the
+ * gguf.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
+#define HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
+
+#include "kernels/gguf.h"
+#include "kernels/tools/gguf_out.h"
+#include "kernels/tools/type_mix.h"
+
+struct quantized_copy {
+    const struct gguf *from;
+    const struct type_mix *mix;
+};
+
+/* Names all keys and tensors, in the file's order. Returns 0, or -ENOTSUP with the line: a tensor
+ * that is quantized already, or no matrix. */
+int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out, char *err,
+                        size_t err_bytes);
+
+/* A gguf_out_row; arg is the struct quantized_copy. */
+int quantized_copy_row(void *arg, uint32_t tensor, uint64_t row, float *x);
+
+#endif

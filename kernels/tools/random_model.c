@@ -1,0 +1,386 @@
+#include "kernels/tools/random_model.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+#include "kernels/quant_types.h"
+#include "kernels/tools/vocabulary.h"
+
+/* The numbers are part of what a seed means: a new kind goes to the end. */
+enum kind {
+    EMBD,
+    OUTPUT_NORM,
+    OUTPUT,
+    ATTN_NORM,
+    ATTN_Q,
+    ATTN_K,
+    ATTN_V,
+    ATTN_OUTPUT,
+    ATTN_Q_BIAS,
+    ATTN_K_BIAS,
+    ATTN_V_BIAS,
+    ATTN_Q_NORM,
+    ATTN_K_NORM,
+    FFN_NORM,
+    FFN_GATE,
+    FFN_UP,
+    FFN_DOWN,
+    CODE, /* no tensor: the codes of a peaked model's tokens, a row each */
+    N_KINDS,
+};
+
+enum family { ANY = 7, QWEN2 = 2, QWEN3 = 4 };
+
+static const struct {
+    const char *name;
+    enum kind kind;
+    uint32_t families; /* that have it */
+} layer_tensors[] = {
+    {"attn_norm.weight", ATTN_NORM, ANY},
+    {"attn_q.weight", ATTN_Q, ANY},
+    {"attn_k.weight", ATTN_K, ANY},
+    {"attn_v.weight", ATTN_V, ANY},
+    {"attn_output.weight", ATTN_OUTPUT, ANY},
+    {"attn_q.bias", ATTN_Q_BIAS, QWEN2},
+    {"attn_k.bias", ATTN_K_BIAS, QWEN2},
+    {"attn_v.bias", ATTN_V_BIAS, QWEN2},
+    {"attn_q_norm.weight", ATTN_Q_NORM, QWEN3},
+    {"attn_k_norm.weight", ATTN_K_NORM, QWEN3},
+    {"ffn_norm.weight", FFN_NORM, ANY},
+    {"ffn_gate.weight", FFN_GATE, ANY},
+    {"ffn_up.weight", FFN_UP, ANY},
+    {"ffn_down.weight", FFN_DOWN, ANY},
+};
+enum { N_LAYER_TENSORS = sizeof layer_tensors / sizeof layer_tensors[0] };
+
+static const struct {
+    const char *name;
+    uint32_t family;
+} archs[] = {{"llama", 1}, {"qwen2", QWEN2}, {"qwen3", QWEN3}};
+
+static uint32_t family_of(const char *arch)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
+        if (strcmp(archs[i].name, arch) == 0)
+            return archs[i].family;
+    return 0;
+}
+
+bool random_model_arch_valid(const char *arch)
+{
+    return family_of(arch) != 0;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------
+ */
+
+struct place {
+    enum kind kind;
+    uint32_t layer;
+    const char *name; /* without "blk.N." */
+};
+
+/* The list: embedding, layers, output norm, output. Returns false behind the last one. */
+static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
+{
+    uint32_t family = family_of(m->arch), n = 0, of_layer[N_LAYER_TENSORS];
+    for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
+        if (layer_tensors[i].families & family)
+            of_layer[n++] = i;
+    uint32_t all = n * m->shape->n_layer;
+    *ret = (struct place){EMBD, 0, "token_embd.weight"};
+    if (tensor == 0)
+        return true;
+    if (tensor <= all) {
+        uint32_t i = of_layer[(tensor - 1) % n];
+        *ret = (struct place){layer_tensors[i].kind, (tensor - 1) / n, layer_tensors[i].name};
+        return true;
+    }
+    *ret = tensor == all + 1 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
+                             : (struct place){OUTPUT, 0, "output.weight"};
+    return tensor < all + (m->shape->tied ? 2 : 3);
+}
+
+static uint32_t cols_of(const struct shape *s, enum kind kind)
+{
+    switch (kind) {
+    case ATTN_OUTPUT:
+    case ATTN_Q_BIAS:
+        return s->n_head * s->head_dim;
+    case ATTN_K_BIAS:
+    case ATTN_V_BIAS:
+        return s->n_head_kv * s->head_dim;
+    case ATTN_Q_NORM:
+    case ATTN_K_NORM:
+        return s->head_dim;
+    case FFN_DOWN:
+        return s->n_ff;
+    default:
+        return s->n_embd;
+    }
+}
+
+static uint32_t rows_of(const struct shape *s, enum kind kind) /* 0: a vector */
+{
+    switch (kind) {
+    case EMBD:
+    case OUTPUT:
+        return s->n_vocab;
+    case ATTN_Q:
+        return s->n_head * s->head_dim;
+    case ATTN_K:
+    case ATTN_V:
+        return s->n_head_kv * s->head_dim;
+    case ATTN_OUTPUT:
+    case FFN_DOWN:
+        return s->n_embd;
+    case FFN_GATE:
+    case FFN_UP:
+        return s->n_ff;
+    default:
+        return 0;
+    }
+}
+
+static void u32(struct gguf_out *out, const char *arch, const char *key, uint32_t value)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    gguf_out_u32(out, name, value);
+}
+
+static void f32(struct gguf_out *out, const char *arch, const char *key, float value)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    gguf_out_f32(out, name, value);
+}
+
+static int list_keys(const struct random_model *m, struct gguf_out *out)
+{
+    const struct shape *s = m->shape;
+    char text[96];
+    snprintf(text, sizeof text, "%s random %llu%s", s->name, (unsigned long long)m->seed,
+             m->peaked ? " peaked" : "");
+    gguf_out_string(out, "general.architecture", m->arch);
+    gguf_out_string(out, "general.type", "model");
+    gguf_out_string(out, "general.name", text);
+    gguf_out_u32(out, "general.file_type", m->mix->file_type);
+    gguf_out_u32(out, "general.quantization_version", 2);
+    u32(out, m->arch, "block_count", s->n_layer);
+    u32(out, m->arch, "context_length", s->n_context);
+    u32(out, m->arch, "embedding_length", s->n_embd);
+    u32(out, m->arch, "feed_forward_length", s->n_ff);
+    u32(out, m->arch, "attention.head_count", s->n_head);
+    u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
+    u32(out, m->arch, "attention.key_length", s->head_dim);
+    u32(out, m->arch, "attention.value_length", s->head_dim);
+    u32(out, m->arch, "rope.dimension_count", s->head_dim);
+    f32(out, m->arch, "rope.freq_base", s->rope_base);
+    f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
+    u32(out, m->arch, "vocab_size", s->n_vocab);
+    return vocabulary_keys(s, out);
+}
+
+int random_model_list(const struct random_model *m, struct gguf_out *out)
+{
+    struct place p;
+    int rc = list_keys(m, out);
+    for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
+        uint32_t rows = rows_of(m->shape, p.kind), cols = cols_of(m->shape, p.kind);
+        struct gguf_out_tensor t = {.n_dims = rows ? 2 : 1, .cols = cols, .rows = rows ? rows : 1};
+        if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM)
+            snprintf(t.name, sizeof t.name, "%s", p.name);
+        else
+            snprintf(t.name, sizeof t.name, "blk.%u.%s", p.layer, p.name);
+        t.type =
+            rows ? type_mix_of(m->mix, t.name, cols, m->shape->n_layer, m->shape->tied) : QUANT_F32;
+        gguf_out_tensor(out, &t);
+    }
+    return rc;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------
+ */
+
+/* x[i] = center + spread * z, z near normal with variance 1: the sum of four random bytes, without
+ * its mean. */
+static void noise(const struct random_model *m, struct place p, uint64_t row, float center,
+                  float spread, float *x, uint32_t n)
+{
+    const uint32_t key[2] = {(uint32_t)m->seed, (uint32_t)(m->seed >> 32)};
+    const float scale = spread / 147.80054f; /* sqrt(4 * (256 * 256 - 1) / 12) */
+    uint32_t counter[4] = {0, (uint32_t)row, p.layer * 32 + (uint32_t)p.kind, 0}, word[4];
+    for (uint32_t i = 0; i < n; i++) {
+        if (i % 4 == 0) {
+            counter[0] = i / 4;
+            philox4x32_10(counter, key, word);
+        }
+        uint32_t w = word[i % 4];
+        int sum = (int)((w & 0xff) + (w >> 8 & 0xff) + (w >> 16 & 0xff) + (w >> 24));
+        x[i] = center + scale * (float)(sum - 510);
+    }
+}
+
+static void plain_row(const struct random_model *m, struct place p, uint64_t row, float *x)
+{
+    uint32_t cols = cols_of(m->shape, p.kind);
+    float in = 1.0f / sqrtf((float)cols);
+    switch (p.kind) {
+    case EMBD:
+    case OUTPUT:
+        noise(m, p, row, 0, 3 * in, x, cols); /* logits spread by 3 */
+        break;
+    case ATTN_Q:
+    case ATTN_K:
+        noise(m, p, row, 0, 2 * in, x, cols);
+        break;
+    case ATTN_Q_BIAS:
+    case ATTN_K_BIAS:
+    case ATTN_V_BIAS:
+        noise(m, p, row, 0, 0.1f, x, cols);
+        break;
+    default:
+        if (rows_of(m->shape, p.kind))
+            noise(m, p, row, 0, in, x, cols);
+        else
+            noise(m, p, row, 1, 0.1f, x, cols); /* a norm */
+    }
+}
+
+/* ---- peaked -----------------------------------------------------------------------------------
+ */
+
+/* How a peaked model's numbers are weighed; every constant in one place. */
+#define REST 0.5f       /* embedding outside A and B, where codes have 1 */
+#define BRANCH 0.03f    /* what a branch adds to a residual of about 1 */
+#define COPY 2.0f       /* A onto B: the successor outweighs the token itself */
+#define OWN_SCORE 24.0f /* attention score of a position with itself */
+#define TOP_LOGIT 20.0f
+
+static uint32_t step_of(const struct shape *s)
+{
+    uint32_t step = (uint32_t)((uint64_t)s->n_words * 618 / 1000);
+    for (;; step++) { /* the next one without a common divisor: then the walk visits every word */
+        uint32_t a = s->n_words, b = step;
+        while (b) {
+            uint32_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return step;
+    }
+}
+
+uint32_t random_model_next(const struct shape *s, uint32_t token)
+{
+    return (token % s->n_words + step_of(s)) % s->n_words;
+}
+
+/* Dimensions of A, and of B behind it: as many as a layer's values can carry over. */
+static uint32_t code_dims(const struct shape *s)
+{
+    uint32_t values = s->n_head_kv * s->head_dim;
+    return values < s->n_embd / 2 ? values : s->n_embd / 2;
+}
+
+static void code(const struct random_model *m, uint32_t row, float *x)
+{
+    noise(m, (struct place){CODE, 0, NULL}, row, 0, 1, x, code_dims(m->shape));
+}
+
+/* A special token speaks like a word (its number modulo n_words), and is nobody's successor. */
+static void peaked_embedding(const struct random_model *m, struct place p, uint32_t token, float *x)
+{
+    const struct shape *s = m->shape;
+    uint32_t a = code_dims(s), word = token % s->n_words;
+    uint32_t before = (word + s->n_words - step_of(s)) % s->n_words;
+    p.kind = EMBD; /* an untied head is the embedding again */
+    noise(m, p, token, 0, REST, x, s->n_embd);
+    code(m, word, x);
+    code(m, token < s->n_words ? before : token, x + a);
+}
+
+/* Weights of the norm in front of the head: B, scaled for the top logit; the rest fades. */
+static void peaked_output_norm(const struct random_model *m, struct place p, float *x)
+{
+    const struct shape *s = m->shape;
+    float a = (float)code_dims(s), n = (float)s->n_embd;
+    float rms = sqrtf((2 * a + (n - 2 * a) * REST * REST) / n), copied = COPY / rms;
+    float after = sqrtf((2 * a + a * copied * copied + (n - 2 * a) * REST * REST) / n);
+    float weight = TOP_LOGIT * after / (copied * a);
+    noise(m, p, 0, weight / 20, weight / 100, x, s->n_embd);
+    noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
+}
+
+static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
+{
+    const struct shape *s = m->shape;
+    uint32_t cols = cols_of(s, p.kind), a = code_dims(s), share = s->n_head / s->n_head_kv;
+    float in = 1.0f / sqrtf((float)cols), own = OWN_SCORE / sqrtf((float)s->head_dim);
+    bool first = p.layer == 0;
+    switch (p.kind) {
+    case EMBD:
+    case OUTPUT:
+        peaked_embedding(m, p, (uint32_t)row, x);
+        break;
+    case OUTPUT_NORM:
+        peaked_output_norm(m, p, x);
+        break;
+    case ATTN_Q: /* head h asks what its keys' head h / share answers */
+        p.kind = ATTN_K;
+        row = row / s->head_dim / share * s->head_dim + row % s->head_dim;
+        noise(m, p, row, 0, sqrtf(own) * in, x, cols);
+        break;
+    case ATTN_K:
+        noise(m, p, row, 0, sqrtf(own) * in, x, cols);
+        break;
+    case ATTN_V:
+        noise(m, p, row, 0, first ? BRANCH * in : in, x, cols);
+        if (first && row < a)
+            x[row] = 1;
+        break;
+    case ATTN_OUTPUT: /* value i arrives in the first head of its group */
+        noise(m, p, row, 0, BRANCH * in, x, cols);
+        if (first && row >= a && row < 2 * a)
+            x[(row - a) / s->head_dim * share * s->head_dim + (row - a) % s->head_dim] = COPY;
+        break;
+    case FFN_DOWN:
+        noise(m, p, row, 0, BRANCH * in, x, cols);
+        break;
+    case ATTN_Q_NORM:
+    case ATTN_K_NORM: /* the same on both sides, as the rows are */
+        p.kind = ATTN_K_NORM;
+        noise(m, p, row, sqrtf(own), 0.05f, x, cols);
+        break;
+    case ATTN_Q_BIAS:
+    case ATTN_K_BIAS:
+    case ATTN_V_BIAS:
+        noise(m, p, row, 0, 0.01f, x, cols);
+        break;
+    case ATTN_NORM:
+    case FFN_NORM:
+        noise(m, p, row, 1, 0.02f, x, cols);
+        break;
+    default:
+        noise(m, p, row, 0, in, x, cols);
+    }
+}
+
+int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
+{
+    const struct random_model *m = arg;
+    struct place p;
+    bool found = place_of(m, tensor, &p);
+    assert(found);
+    (void)found;
+    if (m->peaked)
+        peaked_row(m, p, row, x);
+    else
+        plain_row(m, p, row, x);
+    return 0;
+}

@@ -1,0 +1,44 @@
+/*
+ * random_model: a model of a given shape with weights that are a function of the seed alone: every
+ * value comes from Philox (kernels/philox.h) at (tensor, row, column), so rows can be computed in
+ * any order, and any machine gives the same bytes (+ - * / and sqrt, all exact in IEEE-754).
+ *
+ * Plain: normal-like weights, scaled so that activations stay near 1 from layer to layer and greedy
+ * text wanders.
+ *
+ * Peaked: the next token is a function of the current one, by a wide margin, so that a low-bit copy
+ * agrees nearly always. A token's embedding holds its code in the part A and its predecessor's
+ * code in the part B; the first layer's attention looks at its own position only (queries repeat
+ * the keys' rows) and copies A onto B; all else is small noise; the head reads B. Greedy text walks
+ * through all words of the vocabulary before it repeats one.
+ *
+ * random_model_row: any thread. Owns nothing.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
+#define HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
+
+#include "kernels/tools/gguf_out.h"
+#include "kernels/tools/shape.h"
+#include "kernels/tools/type_mix.h"
+
+struct random_model {
+    const struct shape *shape;
+    const char *arch; /* "llama", "qwen2", "qwen3" */
+    const struct type_mix *mix;
+    uint64_t seed;
+    bool peaked;
+};
+
+/* Whether arch is one of those above. */
+bool random_model_arch_valid(const char *arch);
+
+/* Names all keys and tensors. Returns 0, or -ENOMEM. */
+int random_model_list(const struct random_model *model, struct gguf_out *out);
+
+/* A gguf_out_row; arg is the struct random_model, tensor the number in the order of the list. */
+int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x);
+
+/* The word that follows `token` in a peaked model's greedy text. */
+uint32_t random_model_next(const struct shape *shape, uint32_t token);
+
+#endif

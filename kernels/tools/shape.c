@@ -1,0 +1,38 @@
+#include "kernels/tools/shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct shape shapes[] = {
+    /* For tests: rows of whole 256-blocks, so that every type fits. */
+    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 500, 1024, 1e4f, 1e-5f, true, VOCABULARY_QWEN},
+    /* For benches: larger than a cache, and written within seconds. */
+    {"small", "llama", 8, 1024, 2816, 16, 4, 64, 8192, 8170, 8192, 1e4f, 1e-5f, true,
+     VOCABULARY_QWEN},
+    {"qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 151643, 32768, 1e6f, 1e-6f, true,
+     VOCABULARY_QWEN},
+    {"qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 151643, 32768, 1e6f, 1e-6f, true,
+     VOCABULARY_QWEN},
+    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 128000, 131072, 5e5f, 1e-5f, true,
+     VOCABULARY_LLAMA},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 151643, 40960, 1e6f, 1e-6f, true,
+     VOCABULARY_QWEN},
+    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 128000, 131072, 5e5f, 1e-5f,
+     false, VOCABULARY_LLAMA},
+};
+const uint32_t n_shapes = sizeof shapes / sizeof shapes[0];
+
+const struct shape *shape_find(const char *name)
+{
+    for (uint32_t i = 0; i < n_shapes; i++)
+        if (strcmp(shapes[i].name, name) == 0)
+            return &shapes[i];
+    return NULL;
+}
+
+void shape_names(char *text, size_t text_bytes)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < n_shapes && at < text_bytes; i++)
+        at += (size_t)snprintf(text + at, text_bytes - at, i ? ", %s" : "%s", shapes[i].name);
+}

@@ -1,0 +1,33 @@
+/*
+ * shape: the sizes of real models by name, for random models of the same cost, and of two small
+ * ones. Facts from the published configurations. Pure; any thread.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_SHAPE_H
+#define HEARTH_KERNELS_TOOLS_SHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Which special tokens a vocabulary ends with, and how its words are cut. */
+enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA };
+
+struct shape {
+    const char *name, *arch; /* arch: what the real model is; any other can be asked for */
+    uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim;
+    uint32_t n_vocab, n_words; /* tokens in all; the first n_words are text, the others special */
+    uint32_t n_context;
+    float rope_base, rms_eps;
+    bool tied;
+    enum shape_vocabulary vocabulary;
+};
+
+extern const struct shape shapes[];
+extern const uint32_t n_shapes;
+
+const struct shape *shape_find(const char *name); /* or NULL */
+
+/* Writes "a, b, c" of all names. */
+void shape_names(char *text, size_t text_bytes);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * type_mix: which tensor of a quantized file has which type. A --type such as Q4_K_M names a mix:
+ * most matrices have one type, the ones that matter more a better one. The rules are llama.cpp's
+ * (without an importance matrix), so that a file costs and says what users expect of its name.
+ *
+ *   vectors                 F32, whatever the mix
+ *   F32, F16, BF16, Q8_0    every matrix
+ *   the other mixes         the matrix that makes the logits (output.weight, or token_embd.weight of
+ *                           a tied model): Q6_K
+ *   Q4_K_M, Q5_K_M          attn_v and ffn_down of the first and last eighth of the layers and of
+ *                           every third layer between: Q6_K
+ *   Q4_K_S                  attn_v of the first four layers, ffn_down of the first eighth: Q5_K
+ *   a row that is no multiple of 256: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K; none of 32: F16
+ *
+ * Pure; any thread.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_TYPE_MIX_H
+#define HEARTH_KERNELS_TOOLS_TYPE_MIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct type_mix {
+    const char *name;
+    uint32_t file_type; /* general.file_type */
+    uint32_t base;      /* quant_type of most matrices */
+};
+
+const struct type_mix *type_mix_find(const char *name); /* or NULL; upper case */
+
+/* Writes "F32, F16, ..." of all names. */
+void type_mix_names(char *text, size_t text_bytes);
+
+/* The type of the matrix `tensor`, with rows of `cols`, of a model of `n_layer` layers. */
+uint32_t type_mix_of(const struct type_mix *mix, const char *tensor, uint64_t cols,
+                     uint32_t n_layer, bool tied);
+
+#endif

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# hearth-mkmodel from its command line: hearthd takes its files, hearth tokenizes with them, mistakes
+# are one line each with the exit code of sysexits.
+set -euo pipefail
+cd "$(dirname "$0")/../.." || exit
+bin=$PWD/${BUILD:-build}/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+make() { "$bin/hearth-mkmodel" "$@"; }
+for type in F32 F16 BF16 Q8_0; do
+    make --shape tiny --type $type --seed 3 $type.gguf
+    "$bin/hearthd" --model $type.gguf --check >check
+    grep -q "^tiny random 3: llama, $type, 1.31 M parameters" check || { cat check; exit 1; }
+done
+make --from F16.gguf --type=Q8_0 copy.gguf
+"$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
+
+# Any text has ids, and its ids give it back: words, code, other scripts, bytes that are no text.
+{
+    printf 'The quick brown fox, 12345 + 6.7e8!\n\tif (x != 0) { return "\\n"; }\r\n'
+    printf 'h\303\251llo w\303\266rld \346\227\245\346\234\254\350\252\236 \360\237\231\202 <|im_end|> \377\376\000end'
+} >text
+"$bin/hearth" tokenize --model F16.gguf <text >ids
+"$bin/hearth" detokenize --model F16.gguf <ids | cmp - text
+[ "$(printf ' the' | "$bin/hearth" tokenize --model F16.gguf)" != '[32,116,104,101]' ] # merges work
+[ "$(printf '<|im_end|>' | "$bin/hearth" tokenize --special --model F16.gguf)" = '[502]' ]
+
+refused() { # EXIT LINE ARGUMENTS...
+    local want=$1 line=$2 code=0; shift 2
+    make "$@" >out 2>error || code=$?
+    [ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(wc -l <error)" -eq 1 ] && grep -qF -- "$line" error &&
+        [ ! -e new.gguf ] && [ ! -e new.gguf.part ] || { echo "$*: exit $code"; cat error; exit 1; }
+}
+refused 64 'name the file to write'      --shape tiny --type F16
+refused 64 'give either --shape or'      --type F16 new.gguf
+refused 64 'give either --shape or'      --shape tiny --from F16.gguf --type F16 new.gguf
+refused 64 'give --type, one of F32'     --shape tiny new.gguf
+refused 64 'no shape huge; there are:'   --shape huge --type F16 new.gguf
+refused 64 'no type Q3; there are:'      --shape tiny --type Q3 new.gguf
+refused 64 'no architecture gpt'         --shape tiny --type F16 --arch gpt new.gguf
+refused 64 'not with --from'             --from F16.gguf --peaked --type F16 new.gguf
+refused 64 '--seed -1: a whole number'   --shape tiny --type F16 --seed -1 new.gguf
+refused 64 '--seed 1x: a whole number'   --shape tiny --type F16 --seed 1x new.gguf
+refused 64 '--seed needs a value'        --shape tiny --type F16 new.gguf --seed
+refused 64 'no such option: --sead'      --shape tiny --type F16 --sead 1 new.gguf
+refused 64 'one is one too many'         --shape tiny --type F16 new.gguf one
+refused 66 'none.gguf: cannot open: No such'     --from none.gguf --type F16 new.gguf
+refused 65 'text: '                      --from text --type F16 new.gguf
+refused 65 'is Q8_0 already'             --from Q8_0.gguf --type F16 new.gguf
+refused 73 'cannot create none/new.gguf' --shape tiny --type F16 none/new.gguf
+make --help | grep -q '^usage: hearth-mkmodel'
+make --version | grep -q '^hearth-mkmodel [0-9]'
+echo 'ok: hearth-mkmodel'
