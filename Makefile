@@ -1,7 +1,7 @@
 # hearth: one Makefile, not recursive except for the sanitizer builds, output in build/.
 #
 #   make            build programs, library            make check   everything a change must pass
-#   make demo       see a model answer                 make bench   JSON lines, then tables
+#   make demo       see a model answer                 make bench   JSON lines, tables, plots
 #   make asan/tsan  the tests under a sanitizer        make fuzz    libFuzzer targets, FUZZ_SECONDS each
 #   make install    DESTDIR and PREFIX are honoured    make lint    clang-format, clang-tidy
 #
@@ -145,7 +145,7 @@ determinism: deps-check
 	@BUILD=build/faults HEARTH_DETERMINISM=$(DETERMINISM_ROUNDS) build/faults/tests/e2e/test_determinism
 
 .PHONY: bench
-bench: deps-check
+bench: deps-bench
 	@$(MAKE) --no-print-directory all $(BENCH)
 	@BUILD=$(BUILD) tests/bench/run.sh
 
@@ -180,11 +180,13 @@ $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
 
 # ---- packages ----------------------------------------------------------------------------------
 
-.PHONY: deps-build deps-check deps-fuzz
+.PHONY: deps-build deps-check deps-bench deps-fuzz
 deps-build:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev
 deps-check:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev
+deps-bench: deps-check
+	@tests/tools/deps.sh gnuplot-nox
 deps-fuzz:
 	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev
 

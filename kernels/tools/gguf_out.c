@@ -354,7 +354,7 @@ void gguf_out_close(struct gguf_out *out)
 {
     if (!out)
         return;
-    if (out->fd >= 0) {
+    if (out->fd >= 0 && out->part) {
         close(out->fd);
         unlink(out->part);
     }

@@ -64,8 +64,15 @@ START_TEST(bytes_are_fixed)
         bool peaked;
         const char *hash;
     } files[] = {
-        {"llama", "F32", false, "d87d8f8442f481ed3ea87fac7eb6d763"}, {"llama", "F16", false, "a857ed0f7e9fd8b60ebe40ca46cf8682"}, {"llama", "Q8_0", false, "b3dc92d59205cb16c600e4958feecac7"},
-        {"llama", "F16", true, "16397c0759a5e3c49daf6e625552bc2b"},  {"qwen2", "F16", false, "b303070b22453402f6edec8c20f1c828"}, {"qwen3", "F16", true, "8ca5e2905203a4c3aea50228d20d254c"},
+        {"llama", "F32", false, "d87d8f8442f481ed3ea87fac7eb6d763"},
+        {"llama", "F16", false, "a857ed0f7e9fd8b60ebe40ca46cf8682"},
+        {"llama", "Q8_0", false, "b3dc92d59205cb16c600e4958feecac7"},
+        {"llama", "F16", true, "16397c0759a5e3c49daf6e625552bc2b"},
+        {"qwen2", "F16", false, "b303070b22453402f6edec8c20f1c828"},
+        {"qwen3", "F16", true, "8ca5e2905203a4c3aea50228d20d254c"},
+        {"llama", "Q4_0", false, "5e345ee4ea47dbc08b5e6dfdd1357fb7"},
+        {"llama", "Q4_K_M", false, "1eccec69cfa206e20c1bc7ea7d9881f3"},
+        {"llama", "Q5_K_S", true, "8cfdd23e43727014cb9e94dcae0d4640"},
     };
     char hash[33];
     const char *path = path_of("fixed.gguf");
@@ -153,7 +160,7 @@ START_TEST(a_peaked_model_walks)
     const char *path = path_of("peaked.gguf"), *low = path_of("low.gguf");
     uint32_t ids[N], copied[N], token = s->n_words - 1;
     write_model(path, "tiny", "llama", "F16", 4, true, 2);
-    copy_model(path, "Q8_0", low);
+    copy_model(path, "Q4_0", low);
     greedy(path, token, N, ids);
     greedy(low, token, N, copied);
     for (uint32_t i = 0; i < N; i++) {
@@ -232,7 +239,7 @@ int main(void)
     TCase *t = tcase_create("random_model");
     tcase_add_unchecked_fixture(t, make_folder, remove_folder);
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, bytes_are_fixed, 0, 6);
+    tcase_add_loop_test(t, bytes_are_fixed, 0, 9);
     tcase_add_test(t, threads_and_seed);
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 5);
     tcase_add_test(t, a_peaked_model_walks);

@@ -1,0 +1,183 @@
+#include "kernels/tools/bench_run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "kernels/fail.h"
+#include "kernels/kv.h"
+#include "kernels/model.h"
+
+struct bench_run {
+    const struct model *model;
+    struct bench_sizes sizes;
+    struct backend *backend;
+    uint32_t length, slot_pages; /* positions and pages of a slot */
+    uint32_t *pages, *tokens;    /* [slots][slot_pages], [slots][length] */
+    struct pick_params params;   /* greedy */
+    struct pass_sequence sequences[BENCH_MAX_SLOTS];
+    struct row *rows;           /* [max_rows] */
+    struct row_result *results; /* [max_rows] */
+    uint32_t max_rows;
+    char error[256];
+};
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
+{
+    struct pass pass = {PASS_CANONICAL, n_rows, r->rows, r->sequences, r->results, n_sequences};
+    if (backend_cpu.start(r->backend, &pass) || backend_cpu.finish(r->backend))
+        return fail(r->error, sizeof r->error, -EIO, "%s", backend_cpu.error(r->backend));
+    for (uint32_t i = 0; i < n_rows; i++)
+        if (r->results[i].status)
+            return fail(r->error, sizeof r->error, -EDOM,
+                        "the model's numbers are not finite at position %u", r->rows[i].position);
+    return 0;
+}
+
+static uint32_t *tokens_of(struct bench_run *r, uint32_t slot)
+{
+    return r->tokens + (size_t)slot * r->length;
+}
+
+double bench_run_prefill(struct bench_run *r, uint32_t slot)
+{
+    uint32_t *tokens = tokens_of(r, slot), n = r->sizes.prompt, rows = 0;
+    double begin = seconds();
+    for (uint32_t at = 0; at < n; at += rows) {
+        rows = n - at < r->sizes.rows ? n - at : r->sizes.rows;
+        for (uint32_t i = 0; i < rows; i++)
+            r->rows[i] = (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_PICK : 0};
+        if (run_pass(r, rows, r->sizes.slots))
+            return -1;
+    }
+    tokens[n] = r->results[rows - 1].pick.token;
+    return seconds() - begin;
+}
+
+double bench_run_decode(struct bench_run *r)
+{
+    uint32_t slots = r->sizes.slots;
+    double begin = seconds();
+    for (uint32_t i = 0; i < r->sizes.tokens; i++) {
+        uint32_t position = r->sizes.prompt + i;
+        for (uint32_t s = 0; s < slots; s++)
+            r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_PICK};
+        if (run_pass(r, slots, slots))
+            return -1;
+        for (uint32_t s = 0; s < slots; s++)
+            tokens_of(r, s)[position + 1] = r->results[s].pick.token;
+    }
+    return seconds() - begin;
+}
+
+double bench_run_window(struct bench_run *r, uint32_t rows)
+{
+    uint32_t first = r->sizes.prompt;
+    for (uint32_t i = 0; i < rows; i++)
+        r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_PICK};
+    double begin = seconds();
+    if (run_pass(r, rows, r->sizes.slots))
+        return -1;
+    return seconds() - begin;
+}
+
+uint64_t bench_run_weight_bytes(const struct bench_run *r)
+{
+    const struct model *m = r->model;
+    /* An embedding that is not the head as well is read one row at a time. */
+    return m->tensor_bytes - (m->tied ? 0 : m->global[MODEL_TOKEN_EMBD].bytes);
+}
+
+uint64_t bench_run_kv_bytes(const struct bench_run *r)
+{
+    struct backend_info info;
+    backend_cpu.describe(r->backend, &info);
+    uint64_t positions = r->sizes.prompt + (r->sizes.tokens + 1) / 2;
+    return info.page_bytes / BACKEND_PAGE_POSITIONS * positions;
+}
+
+void bench_run_describe(const struct bench_run *r, struct backend_info *ret_info)
+{
+    backend_cpu.describe(r->backend, ret_info);
+}
+
+const char *bench_run_error(const struct bench_run *r)
+{
+    return r->error;
+}
+
+/* Prompts of tokens that differ, the same in every run. */
+static void fill_sequences(struct bench_run *r)
+{
+    uint64_t seed = 1;
+    for (uint32_t i = 0; i < r->sizes.slots * r->slot_pages; i++)
+        r->pages[i] = i;
+    for (uint32_t i = 0; i < r->sizes.slots * r->length; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1;
+        r->tokens[i] = (uint32_t)((seed >> 33) % r->model->n_vocab);
+    }
+    for (uint32_t s = 0; s < r->sizes.slots; s++)
+        r->sequences[s] = (struct pass_sequence){r->pages + (size_t)s * r->slot_pages,
+                                                 tokens_of(r, s), r->sizes.prompt, &r->params};
+}
+
+static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
+{
+    const struct bench_sizes *s = &r->sizes;
+    r->length = s->prompt + (s->tokens > BENCH_MAX_WINDOW ? s->tokens : BENCH_MAX_WINDOW) + 1;
+    r->slot_pages = kv_pages(r->length);
+    r->max_rows = s->rows < s->prompt ? s->rows : s->prompt;
+    r->max_rows = r->max_rows > BENCH_MAX_SLOTS ? r->max_rows : BENCH_MAX_SLOTS;
+    r->pages = calloc((size_t)s->slots * r->slot_pages, sizeof *r->pages);
+    r->tokens = calloc((size_t)s->slots * r->length, sizeof *r->tokens);
+    r->rows = calloc(r->max_rows, sizeof *r->rows);
+    r->results = calloc(r->max_rows, sizeof *r->results);
+    if (!r->pages || !r->tokens || !r->rows || !r->results)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    pick_params_init(&r->params);
+    fill_sequences(r);
+    struct backend_limits limits = {
+        .rows = r->max_rows,
+        .picks = s->slots > BENCH_MAX_WINDOW ? s->slots : BENCH_MAX_WINDOW,
+        .pages = s->slots * r->slot_pages,
+        .context = r->length,
+        .threads = s->threads,
+        .isa = s->isa,
+    };
+    return backend_cpu.open(r->model, &limits, &r->backend, err, err_bytes);
+}
+
+int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
+                   struct bench_run **ret_run, char *err, size_t err_bytes)
+{
+    struct bench_run *r = calloc(1, sizeof *r);
+    if (!r)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    r->model = model;
+    r->sizes = *sizes;
+    int rc = open_parts(r, err, err_bytes);
+    if (rc)
+        bench_run_close(r);
+    else
+        *ret_run = r;
+    return rc;
+}
+
+void bench_run_close(struct bench_run *r)
+{
+    if (!r)
+        return;
+    backend_cpu.close(r->backend);
+    free(r->pages);
+    free(r->tokens);
+    free(r->rows);
+    free(r->results);
+    free(r);
+}

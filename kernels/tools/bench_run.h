@@ -1,0 +1,48 @@
+/*
+ * bench_run: sequences on an open backend, and the passes that a benchmark times: a prompt read, all
+ * slots decoding together, a window of drafts verified. One thread. Owns the backend and its
+ * sequences; the model outlives it.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_BENCH_RUN_H
+#define HEARTH_KERNELS_TOOLS_BENCH_RUN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/backend.h"
+
+enum { BENCH_MAX_SLOTS = 64, BENCH_MAX_WINDOW = 16 };
+
+struct bench_sizes {
+    uint32_t prompt, tokens; /* read, and decoded behind it, by every slot; at least 1 */
+    uint32_t slots;          /* 1 to BENCH_MAX_SLOTS */
+    uint32_t rows;           /* most rows of a pass while the prompt is read */
+    uint32_t threads;
+    const char *isa; /* or NULL */
+};
+
+struct bench_run;
+struct model;
+
+/* Returns 0, or -errno with the line. */
+int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
+                   struct bench_run **ret_run, char *err, size_t err_bytes);
+void bench_run_close(struct bench_run *run); /* NULL is fine */
+
+void bench_run_describe(const struct bench_run *run, struct backend_info *ret_info);
+
+/* Bytes of weights that every step reads, and of KV that a token at the middle of the decoded ones
+ * reads. */
+uint64_t bench_run_weight_bytes(const struct bench_run *run);
+uint64_t bench_run_kv_bytes(const struct bench_run *run);
+
+/* Seconds of the work, or a negative number when a pass failed (bench_run_error says how). Prefill
+ * reads one slot's prompt and picks its first token; decode then picks `tokens` for every slot, a
+ * pass each; window verifies rows - 1 drafts behind slot 0's prompt (1 to BENCH_MAX_WINDOW rows). */
+double bench_run_prefill(struct bench_run *run, uint32_t slot);
+double bench_run_decode(struct bench_run *run);
+double bench_run_window(struct bench_run *run, uint32_t rows);
+
+const char *bench_run_error(const struct bench_run *run);
+
+#endif

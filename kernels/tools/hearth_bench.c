@@ -1,0 +1,280 @@
+/*
+ * hearth-bench: how fast a model runs here, in process, beside how fast this machine reads memory:
+ * the limit of decoding. Medians of several runs, reads measured between them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/gguf.h"
+#include "kernels/model.h"
+#include "kernels/tools/bench_run.h"
+#include "kernels/tools/read_rate.h"
+#include "kernels/tools/tool.h"
+
+enum { MAX_RUNS = 99 };
+#define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
+
+static struct {
+    const char *model, *isa;
+    uint64_t prompt, tokens, slots, threads, rows, runs;
+    bool json, windows;
+} options = {.prompt = 128, .tokens = 64, .slots = 1, .rows = 512, .runs = 5};
+
+static const struct tool_option table[] = {
+    {"model", 0, TOOL_TEXT, &options.model, 0, 0, "FILE", "the GGUF model (needed)"},
+    {"prompt", 'p', TOOL_NUMBER, &options.prompt, 1, 1 << 20, "N", "tokens of each slot's prompt"},
+    {"tokens", 'n', TOOL_NUMBER, &options.tokens, 1, 1 << 20, "N", "tokens decoded behind it"},
+    {"slots", 'b', TOOL_NUMBER, &options.slots, 1, BENCH_MAX_SLOTS, "N", "slots decoding together"},
+    {"threads", 't', TOOL_NUMBER, &options.threads, 0, 256, "N", "compute threads, 0: one a core"},
+    {"rows", 0, TOOL_NUMBER, &options.rows, 1, 4096, "N", "most rows of a pass over the prompt"},
+    {"runs", 'r', TOOL_NUMBER, &options.runs, 1, MAX_RUNS, "N",
+     "the median of N runs and a second"},
+    {"isa", 0, TOOL_TEXT, &options.isa, 0, 0, "ISA", "ref, avx2 or avx512 (default: the best)"},
+    {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
+     "also what a pass of 2 to 16 rows costs over one of 1"},
+    {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
+};
+
+static const struct tool tool = {
+    "hearth-bench",
+    "usage: hearth-bench --model FILE [-p TOKENS] [-n TOKENS] [-b SLOTS] [-t THREADS] [--json]\n"
+    "Runs a model in process and says how fast: reading a prompt (prefill) and decoding, each "
+    "beside\n"
+    "the best plain read of as many bytes by as many threads.\n",
+    table, sizeof table / sizeof table[0]};
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, uint32_t n)
+{
+    qsort(x, n, sizeof *x, ascending);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* ---- what is printed --------------------------------------------------------------------------
+ */
+
+struct bench {
+    struct gguf *gguf;
+    struct model *model;
+    struct bench_run *run;
+    struct read_rate *rate;
+    struct backend_info info;
+    double load_s, read_s; /* the file to ready; one pass over the file, in the page cache */
+    double read_gb_s;
+};
+
+/* The file's name without folders, fit for a JSON string. */
+static void print_name(const char *path)
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    for (; *name; name++)
+        putchar((unsigned char)*name < 0x20 || strchr("\"\\", *name) ? '?' : *name);
+}
+
+/* What every JSON line begins with. */
+static void print_head(const struct bench *b, const char *what)
+{
+    printf("{\"bench\":\"cpu\",\"what\":\"%s\",\"model\":\"", what);
+    print_name(options.model);
+    printf("\",\"type\":\"%s\",\"isa\":\"%s\",\"numerics\":\"%s\",\"threads\":%u,\"slots\":%llu,"
+           "\"prompt\":%llu,\"tokens\":%llu",
+           model_type_name(b->model), b->info.isa, b->info.numerics, b->info.threads,
+           (unsigned long long)options.slots, (unsigned long long)options.prompt,
+           (unsigned long long)options.tokens);
+}
+
+static void print_load(const struct bench *b)
+{
+    double bytes = (double)gguf_file_bytes(b->gguf);
+    if (!options.json) {
+        printf("load     %8.1f ms; one pass over the file's %.1f MB takes %.1f ms\n",
+               b->load_s * 1e3, bytes / 1e6, b->read_s * 1e3);
+        return;
+    }
+    print_head(b, "load");
+    printf(",\"load_ms\":%.2f,\"read_ms\":%.2f,\"file_bytes\":%.0f,\"weight_bytes\":%llu}\n",
+           b->load_s * 1e3, b->read_s * 1e3, bytes, (unsigned long long)b->info.weight_bytes);
+}
+
+/* Bytes that a token costs to read: its share of the weights, which a pass reads once, and its own
+ * KV. */
+static void print_rate(const struct bench *b, const char *what, double tok_s, double bytes,
+                       double first_ms, uint32_t runs)
+{
+    double share = tok_s * bytes / 1e9 / b->read_gb_s;
+    if (options.json) {
+        print_head(b, what);
+        printf(",\"runs\":%u,\"tok_s\":%.2f,\"bytes_per_token\":%.0f,\"read_gb_s\":%.2f,"
+               "\"bandwidth_share\":%.4f",
+               runs, tok_s, bytes, b->read_gb_s, share);
+        if (first_ms > 0)
+            printf(",\"first_token_ms\":%.3f", first_ms);
+        printf("}\n");
+        return;
+    }
+    printf("%-8s %10.2f tok/s   %11.0f bytes/token   %6.1f %% of the best read, %.1f GB/s", what,
+           tok_s, bytes, share * 100, b->read_gb_s);
+    if (first_ms > 0)
+        printf("   first token after %.1f ms", first_ms);
+    printf("\n");
+}
+
+static void print_window(const struct bench *b, uint32_t rows, double pass_s, double one_s)
+{
+    if (!options.json) {
+        printf("window   %2u rows: %8.3f ms, %.2f x one\n", rows, pass_s * 1e3, pass_s / one_s);
+        return;
+    }
+    print_head(b, "window");
+    printf(",\"rows\":%u,\"pass_ms\":%.4f,\"over_one\":%.3f}\n", rows, pass_s * 1e3,
+           pass_s / one_s);
+}
+
+/* ---- measuring --------------------------------------------------------------------------------
+ */
+
+static int fail_pass(const struct bench *b)
+{
+    return tool_fail(&tool, EX_DATAERR, "%s: %s", options.model, bench_run_error(b->run));
+}
+
+static int measure_rates(struct bench *b)
+{
+    double prefills[MAX_RUNS], decodes[MAX_RUNS], slots = (double)options.slots;
+    double weights = (double)bench_run_weight_bytes(b->run), begin = seconds();
+    double kv = (double)bench_run_kv_bytes(b->run), passes;
+    uint32_t n = 0;
+    for (bool warm = false;
+         n < options.runs || (seconds() - begin < SHORTEST_SECONDS && n < MAX_RUNS); warm = true) {
+        double prefill = 0, decode;
+        for (uint32_t s = 0; s < options.slots; s++) {
+            double one = bench_run_prefill(b->run, s);
+            if (one < 0)
+                return fail_pass(b);
+            prefill += one;
+        }
+        decode = bench_run_decode(b->run);
+        if (decode < 0)
+            return fail_pass(b);
+        b->read_gb_s = read_rate_run(b->rate);
+        if (warm) {
+            prefills[n] = prefill / slots;
+            decodes[n++] = decode;
+        }
+    }
+    double prefill = median(prefills, n), decode = median(decodes, n);
+    passes = (double)((options.prompt + options.rows - 1) / options.rows);
+    print_rate(b, "prefill", (double)options.prompt / prefill,
+               weights * passes / (double)options.prompt, prefill * 1e3, n);
+    print_rate(b, "decode", (double)options.tokens * slots / decode, weights / slots + kv, 0, n);
+    return 0;
+}
+
+/* All sizes in turn, so that what disturbs one run disturbs them alike. */
+static int measure_windows(struct bench *b)
+{
+    static const uint32_t sizes[] = {1, 2, 4, 6, 8, 12, 16};
+    enum { N = sizeof sizes / sizeof sizes[0] };
+    double times[N][MAX_RUNS], begin = seconds(), one = 0;
+    uint32_t n = 0;
+    while (n < options.runs || (seconds() - begin < 2 * SHORTEST_SECONDS && n < MAX_RUNS)) {
+        for (int i = 0; i < N; i++) {
+            times[i][n] = bench_run_window(b->run, sizes[i]);
+            if (times[i][n] < 0)
+                return fail_pass(b);
+        }
+        n++;
+    }
+    for (int i = 0; i < N; i++) {
+        double pass = median(times[i], n);
+        one = i == 0 ? pass : one;
+        print_window(b, sizes[i], pass, one);
+    }
+    return 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static int open_model(struct bench *b, char *err, size_t err_bytes)
+{
+    int rc = gguf_open(options.model, &b->gguf, err, err_bytes);
+    return rc ? rc : model_open(b->gguf, &b->model, err, err_bytes);
+}
+
+static uint32_t threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (options.threads)
+        return (uint32_t)options.threads;
+    return cores > 0 && cores < 256 ? (uint32_t)cores : 1;
+}
+
+/* The file is read once first: what loading is compared with, and then it is in the page cache. */
+static int open_all(struct bench *b)
+{
+    struct bench_sizes sizes = {(uint32_t)options.prompt,
+                                (uint32_t)options.tokens,
+                                (uint32_t)options.slots,
+                                (uint32_t)options.rows,
+                                threads(),
+                                options.isa};
+    char err[512];
+    int rc = open_model(b, err, sizeof err);
+    if (rc)
+        return tool_fail(&tool, tool_exit(rc), "%s: %s", options.model, err);
+    rc = read_rate_open((size_t)b->model->tensor_bytes, sizes.threads, &b->rate);
+    if (rc)
+        return tool_fail(&tool, tool_exit(rc), "no memory to read %llu bytes of, or no threads",
+                         (unsigned long long)b->model->tensor_bytes);
+    for (int i = 0; i < 2; i++)
+        b->read_s = (double)read_rate_pass_ns(b->rate, b->gguf->data, b->gguf->bytes) * 1e-9;
+    double begin = seconds();
+    rc = bench_run_open(b->model, &sizes, &b->run, err, sizeof err);
+    if (rc)
+        return tool_fail(&tool, rc == -ENOTSUP ? EX_DATAERR : tool_exit(rc), "%s: %s",
+                         options.model, err);
+    b->load_s = seconds() - begin;
+    bench_run_describe(b->run, &b->info);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {0};
+    const char *operand;
+    int rc = tool_parse(&tool, argc, argv, &operand);
+    if (!rc && (operand || !options.model))
+        rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
+    if (rc)
+        return rc;
+    rc = open_all(&b);
+    if (!rc) {
+        print_load(&b);
+        rc = measure_rates(&b);
+    }
+    if (!rc && options.windows)
+        rc = measure_windows(&b);
+    bench_run_close(b.run);
+    read_rate_close(b.rate);
+    model_close(b.model);
+    gguf_close(b.gguf);
+    return tool_end(&tool, rc);
+}

@@ -1,0 +1,28 @@
+/*
+ * read_rate: how fast this machine reads memory: the limit beside which a decode step is stated.
+ *
+ * A plain read of a buffer like the backend's weights: as large, in the same kind of pages (the
+ * arena's), by as many threads of the same pool, every byte once, with the widest loads there are.
+ * The best pass counts. One thread opens, runs and closes. Owns the buffer and the pool.
+ */
+#ifndef HEARTH_KERNELS_TOOLS_READ_RATE_H
+#define HEARTH_KERNELS_TOOLS_READ_RATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct read_rate;
+
+/* `bytes` is rounded down to whole kilobytes, at least one. Returns 0, or -errno (-ENOMEM, -EAGAIN). */
+int read_rate_open(size_t bytes, uint32_t threads, struct read_rate **ret_rate);
+
+/* Reads the buffer in each way known, for some milliseconds, and returns the best GB/s (1e9 bytes) of
+ * all passes since open. */
+double read_rate_run(struct read_rate *rate);
+
+/* Nanoseconds of one pass over memory of the caller's, such as a mapped file. */
+uint64_t read_rate_pass_ns(struct read_rate *rate, const void *data, size_t bytes);
+
+void read_rate_close(struct read_rate *rate); /* NULL is fine */
+
+#endif
