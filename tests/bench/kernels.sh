@@ -40,7 +40,7 @@ for shape in $shapes; do
         for t in $threads; do
             [ "$t" -eq "$cores" ] || bench --model "$model" -p 128 -n 32 -t "$t"
         done
-        for slots in 2 4 8 16; do bench --model "$model" -p 32 -n 16 -b "$slots"; done
+        for slots in 1 2 4 8 16; do bench --model "$model" -p 16 -n 32 -b "$slots"; done
         for prompt in 32 512 2048; do bench --model "$model" -p "$prompt" -n 1 -r 3; done
     done
     model=$models/$shape-Q8_0.gguf

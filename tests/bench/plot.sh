@@ -29,7 +29,7 @@ points() {
 curve() { # NAME TITLE XLABEL YLABEL [more]
     [ -s "$folder/$1.dat" ] || return 0
     gnuplot <<G
-set terminal svg size 640,420 background "white"
+set terminal svg noenhanced size 640,420 background "white"
 set output "$folder/$1.svg"
 set title "$2"
 set xlabel "$3"
@@ -38,14 +38,14 @@ set grid
 set key left top
 set yrange [0:*]
 ${5:-}
-stats "$folder/$1.dat" using 1:2 nooutput
+stats "$folder/$1.dat" using 1 nooutput
 plot for [i=0:int(STATS_blocks)-1] "$folder/$1.dat" index i using 1:2 with linespoints pointtype 7 title columnheader(1)
 G
 }
 
 # Sorted by x: the runs come from several loops.
 rows=$(sort -k1,1 -k2,2 -k3,3n -k4,4n -k5,5n -s <<<"$rows")
-points slots "\$2 == \"decode\" && \$4 == $most && \$5 <= 128" 3 6
+points slots "\$2 == \"decode\" && \$4 == $most && \$5 == 16" 3 6
 points threads '$2 == "decode" && $3 == 1 && $5 == 128' 4 6
 points first-token "\$2 == \"prefill\" && \$3 == 1 && \$4 == $most" 5 8
 curve slots "tokens per second, slots decoding together ($most threads)" slots tokens/s
@@ -56,7 +56,7 @@ awk "\$2 == \"decode\" && \$3 == 1 && \$4 == $most && \$5 == 128 { print \"\\\"\
     <<<"$rows" >"$folder/bandwidth.dat"
 if [ -s "$folder/bandwidth.dat" ]; then
     gnuplot <<G
-set terminal svg size 640,420 background "white"
+set terminal svg noenhanced size 640,420 background "white"
 set output "$folder/bandwidth.svg"
 set title "bytes read by decoding, of the best plain read ($most threads)"
 set ylabel "percent"

@@ -8,7 +8,8 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
 make --no-print-directory -s BUILD="$build" PREFIX="$root/usr" install >/dev/null
-for file in bin/hearthd bin/hearth bin/hearth-mkmodel share/man/man1/hearth-mkmodel.1 lib/libhearth.so.0 lib/libhearth.so include/hearth.h \
+for file in bin/hearthd bin/hearth bin/hearth-bench bin/hearth-mkmodel \
+            share/man/man1/hearth-bench.1 share/man/man1/hearth-mkmodel.1 lib/libhearth.so.0 lib/libhearth.so include/hearth.h \
             lib/pkgconfig/hearth.pc share/man/man1/hearth.1 share/man/man8/hearthd.8 \
             lib/systemd/system/hearthd.service lib/systemd/system/hearthd.socket \
             lib/systemd/user/hearthd.service lib/systemd/user/hearthd.socket; do

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# hearth-bench from its command line: the lines it promises, every rate above nothing, the plots that
+# make bench draws of them, and mistakes in one line each. Says nothing about how fast.
+set -euo pipefail
+cd "$(dirname "$0")/../.." || exit
+root=$PWD
+bin=$PWD/${BUILD:-build}/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+bench() { "$bin/hearth-bench" "$@"; }
+field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p" <<<"$2"; }
+positive() { awk "BEGIN { exit !($2 > 0) }" || { echo "$1 is $2"; exit 1; }; }
+
+"$bin/hearth-mkmodel" --shape tiny --type Q8_0 tiny.gguf
+for slots in 1 2; do
+    bench --model tiny.gguf -p 8 -n 3 -b $slots -t 2 -r 1 --windows --json >>lines
+done
+bench --model=tiny.gguf -p 16 -n 3 -t1 -r1 --rows 5 --isa ref --json >>lines
+[ "$(wc -l <lines)" -eq 23 ]
+for what in load prefill decode; do
+    [ "$(grep -c "\"what\":\"$what\"" lines)" -eq 3 ] || { echo "lines of $what"; exit 1; }
+done
+[ "$(grep -c '"isa":"ref","numerics":"portable-1","threads":1,"slots":1,"prompt":16,"tokens":3' lines)" -eq 3 ]
+while read -r line; do
+    case $(field what "$line") in
+    load) positive load_ms "$(field load_ms "$line")"
+          [ "$(field file_bytes "$line")" -eq "$(stat -c %s tiny.gguf)" ] ;;
+    window) positive over_one "$(field over_one "$line")" ;;
+    *) for name in tok_s bytes_per_token read_gb_s bandwidth_share; do
+           positive $name "$(field $name "$line")"
+       done ;;
+    esac
+done <lines
+# Two slots share a read of the weights: fewer bytes a token than one slot's, more than half.
+one=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 1p)")
+two=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 2p)")
+[ "$two" -lt "$one" ] && [ $((2 * two)) -gt "$one" ] || { echo "bytes of a token: $one, $two"; exit 1; }
+bench --model tiny.gguf -p 8 -n 2 -r 1 | grep -qE '^decode +[0-9.]+ tok/s'
+
+if command -v gnuplot >/dev/null; then
+    sed 's/"threads":1/"threads":2/' lines >more
+    "$root/tests/bench/plot.sh" more plots >/dev/null
+    grep -q '^<svg' plots/first-token.svg
+    grep -q '^8 ' plots/first-token.dat && grep -q '^16 ' plots/first-token.dat
+fi
+
+refused() { # EXIT LINE ARGUMENTS...
+    local want=$1 line=$2 code=0; shift 2
+    bench "$@" >out 2>error || code=$?
+    [ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(wc -l <error)" -eq 1 ] && grep -qF -- "$line" error ||
+        { echo "$*: exit $code"; cat error; exit 1; }
+}
+head -c 1000 tiny.gguf >cut.gguf
+refused 64 'name the model'           -p 3
+refused 64 'name the model'           tiny.gguf
+refused 64 '--prompt 0: a whole'      --model tiny.gguf -p 0
+refused 64 '--slots 65: a whole'      --model tiny.gguf -b 65
+refused 64 'no such option: -x'       --model tiny.gguf -x
+refused 64 '--windows takes no value' --model tiny.gguf --windows=3
+refused 65 'cut.gguf: '               --model cut.gguf
+refused 65 'instruction set "mmx"'    --model tiny.gguf --isa mmx
+refused 66 'none.gguf: cannot open'   --model none.gguf
+echo 'ok: hearth-bench'
