@@ -14,7 +14,7 @@ static bool decodes(const struct plan_slot *slot)
 uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
                      uint32_t most)
 {
-    uint64_t alone_ns = 16 * cost->decode_ns, decoding = 0;
+    uint64_t alone_ns = 8 * cost->decode_ns, decoding = 0;
     bool answering = false;
 
     if (cost->row_ns == 0)

@@ -266,7 +266,7 @@ START_TEST(prefills_alone_take_some_decode_passes)
     struct plan_cost cost = known;
 
     slots[0] = (struct plan_slot){.rows = 500, .window = 1};
-    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 160);
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 80);
     cost.pass_ns = 5000;
     ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 50);
     cost.row_ns = 1000000;
@@ -284,7 +284,7 @@ START_TEST(beside_an_answer_prefills_take_half_a_decode_pass)
     cost.row_ns = 1000000;
     ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + PLAN_CHUNK_MIN / 4);
     slots[1].batch = true; /* nobody is looking at that one */
-    ck_assert_uint_eq(plan_budget(slots, 2, &known, 256), 3 + 160);
+    ck_assert_uint_eq(plan_budget(slots, 2, &known, 256), 3 + 80);
 }
 END_TEST
 
