@@ -159,7 +159,8 @@ static int measure_rates(struct bench *b)
 {
     double prefills[MAX_RUNS], decodes[MAX_RUNS], slots = (double)options.slots;
     double weights = (double)bench_run_weight_bytes(b->run), begin = seconds();
-    double kv = (double)bench_run_kv_bytes(b->run), passes;
+    double kv = (double)bench_run_kv_bytes(b->run);
+    uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
     uint32_t n = 0;
     for (bool warm = false;
          n < options.runs || (seconds() - begin < SHORTEST_SECONDS && n < MAX_RUNS); warm = true) {
@@ -180,9 +181,8 @@ static int measure_rates(struct bench *b)
         }
     }
     double prefill = median(prefills, n), decode = median(decodes, n);
-    passes = (double)((options.prompt + options.rows - 1) / options.rows);
     print_rate(b, "prefill", (double)options.prompt / prefill,
-               weights * passes / (double)options.prompt, prefill * 1e3, n);
+               weights * (double)passes / (double)options.prompt, prefill * 1e3, n);
     print_rate(b, "decode", (double)options.tokens * slots / decode, weights / slots + kv, 0, n);
     return 0;
 }
