@@ -16,7 +16,7 @@ fi
 noop=$build/tests/bench/noop
 echo 'int main(void) { return 0; }' | ${CC:-gcc} -O2 -static -x c - -o "$noop"
 
-echo "hearth: measuring (about four minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 # shellcheck disable=SC2086
 {
     "$build/tests/bench/bench_ipc"
