@@ -260,6 +260,7 @@ int main(int argc, char **argv)
 {
     struct bench b = {0};
     const char *operand;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line when it is known, also into a pipe */
     int rc = tool_parse(&tool, argc, argv, &operand);
     if (!rc && (operand || !options.model))
         rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
