@@ -95,21 +95,17 @@ ALWAYS_INLINE vi four_inputs(const int8_t *q)
     return vi_set1(v);
 }
 
-/* The two fours of pair j (pack.h) of a sub-block's words. */
-ALWAYS_INLINE void load_pair(uint32_t bits, const uint8_t *words, int j, vi *first, vi *second)
+/* A four of pair j of a sub-block's words (pack.h): half 0 the first, 1 the second. */
+ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
 {
-    const vi nibble = vi_set1(0x0f0f0f0f), fifth = vi_set1(0x10101010), upper = vi_set1(0x30303030);
-    const vi raw = vi_load(words + j * 64);
-    *first = vi_and(raw, nibble);
-    *second = vi_and(vi_shift(raw, -4), nibble);
-    if (bits == 5) {
-        const vi high = vi_load(words + 4 * 64);
-        *first = vi_or_and(*first, vi_shift(high, 4 - j), fifth);
-        *second = vi_or_and(*second, vi_shift(high, -j), fifth);
-    } else if (bits == 6) {
-        *first = vi_or_and(*first, vi_shift(vi_load(words + 4 * 64), 4 - 2 * j), upper);
-        *second = vi_or_and(*second, vi_shift(vi_load(words + 5 * 64), 4 - 2 * j), upper);
-    }
+    const vi four = vi_and(vi_shift(vi_load(words + j * 64), -4 * half), vi_set1(0x0f0f0f0f));
+    if (bits == 5)
+        return vi_or_and(four, vi_shift(vi_load(words + 4 * 64), 4 - j - 4 * half),
+                         vi_set1(0x10101010));
+    if (bits == 6)
+        return vi_or_and(four, vi_shift(vi_load(words + (4 + half) * 64), 4 - 2 * j),
+                         vi_set1(0x30303030));
+    return four;
 }
 
 /* Adds the products of integers and activations to sums of int32. vpmaddubsw adds pairs in int16:
@@ -209,8 +205,8 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t bits, int offset, size_t 
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            vi first, second;
-            load_pair(bits, words_at(t, bits, b, i), j, &first, &second);
+            const uint8_t *words = words_at(t, bits, b, i);
+            const vi first = load_four(bits, words, j, 0), second = load_four(bits, words, j, 1);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int8_t *a = q + (size_t)r * t->stride + 4 * j;
@@ -260,20 +256,40 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
 }
 
 /* Minus 32 times the sums of the two halves of a row's sub-block. */
-ALWAYS_INLINE void half_starts(const int8_t *q, int32_t sum, vi *first, vi *second)
+ALWAYS_INLINE void half_starts(const int8_t *q, int32_t sum, vi start[2])
 {
     struct dot dot;
     const vi ones = vi_set1(0x01010101);
     dot_begin(&dot, vi_zero());
     UNROLL
     for (int j = 0; j < 4; j++)
-        dot_add(&dot, ones, four_inputs(q + (size_t)4 * (unsigned)j));
+        dot_add(&dot, ones, four_inputs(q + 4 * j));
     dot_widen(&dot);
-    *second = vi_shift(vi_sub(dot.sum, vi_set1(sum)), 5);
-    *first = vi_sub(vi_zero(), vi_shift(dot.sum, 5));
+    start[0] = vi_sub(vi_zero(), vi_shift(dot.sum, 5));
+    start[1] = vi_shift(vi_sub(dot.sum, vi_set1(sum)), 5);
 }
 
-/* i = sc[0] * isum0 + sc[1] * isum1, below 2^24: exact in floats as well. */
+/* isum [rows][vectors] of half a sub-block; q at the half's first input. */
+ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, const int8_t *q,
+                             struct dot *dot, int vectors, int rows)
+{
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const vi w = load_four(6, words_at(t, 6, b, i), j, half);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                dot_add(&dot[r * vectors + i], w, four_inputs(q + (size_t)r * t->stride + 4 * j));
+                if (j % 2 == 1)
+                    dot_widen(&dot[r * vectors + i]);
+            }
+        }
+    }
+}
+
+/* sc[0] * isum0 + sc[1] * isum1 is below 2^24: exact in floats as well. One half after the other
+ * keeps the sums in registers. */
 ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
 {
     const int vectors = groups * PARTS;
@@ -286,48 +302,36 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
     for (int i = 0; i < vectors; i++)
         scale[i] = v_load_f16(factors_at(t, 6, 256, 2, i));
     for (size_t b = 0; b < t->n; b++) {
-        struct dot first[MAX_ACC], second[MAX_ACC];
         const int8_t *q = t->q + b * CPU_BLOCK;
+        struct dot dot[2][MAX_ACC];
+        vf isum[MAX_ACC];
         UNROLL
         for (int r = 0; r < rows; r++) {
             vi start[2];
-            half_starts(q + (size_t)r * t->stride, t->sum[(size_t)r * blocks_stride + b], &start[0],
-                        &start[1]);
+            half_starts(q + (size_t)r * t->stride, t->sum[(size_t)r * blocks_stride + b], start);
             UNROLL
             for (int i = 0; i < vectors; i++) {
-                dot_begin(&first[r * vectors + i], start[0]);
-                dot_begin(&second[r * vectors + i], start[1]);
+                dot_begin(&dot[0][r * vectors + i], start[0]);
+                dot_begin(&dot[1][r * vectors + i], start[1]);
             }
         }
-        UNROLL
-        for (int j = 0; j < 4; j++) {
-            UNROLL
-            for (int i = 0; i < vectors; i++) {
-                vi w[2];
-                load_pair(6, words_at(t, 6, b, i), j, &w[0], &w[1]);
-                UNROLL
-                for (int r = 0; r < rows; r++) {
-                    const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-                    dot_add(&first[r * vectors + i], w[0], four_inputs(a));
-                    dot_add(&second[r * vectors + i], w[1], four_inputs(a + 16));
-                    if (j % 2 == 1) {
-                        dot_widen(&first[r * vectors + i]);
-                        dot_widen(&second[r * vectors + i]);
-                    }
-                }
-            }
-        }
+        half_sums(t, b, 0, q, dot[0], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf sc0 = v_load_i8(factors_at(t, 6, b * 32, 1, i));
-            const vf sc1 = v_load_i8(factors_at(t, 6, b * 32 + 16, 1, i));
+            const vf sc = v_load_i8(factors_at(t, 6, b * 32, 1, i));
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                isum[r * vectors + i] = v_mul(vi_float(dot[0][r * vectors + i].sum), sc);
+        }
+        half_sums(t, b, 1, q + 16, dot[1], vectors, rows);
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const vf sc = v_load_i8(factors_at(t, 6, b * 32 + 16, 1, i));
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int at = r * vectors + i;
                 const vf d = v_mul(scale[i], v_set1(t->d[(size_t)r * blocks_stride + b]));
-                const vf isum =
-                    v_fma(vi_float(second[at].sum), sc1, v_mul(vi_float(first[at].sum), sc0));
-                acc[at] = v_fma(isum, d, acc[at]);
+                acc[at] = v_fma(v_fma(vi_float(dot[1][at].sum), sc, isum[at]), d, acc[at]);
             }
         }
     }
