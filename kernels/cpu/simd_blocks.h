@@ -20,6 +20,10 @@ ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm512_set1_epi32(x);
 }
+ALWAYS_INLINE vi vi_broadcast(__m128i x) /* its lowest lane */
+{
+    return _mm512_broadcastd_epi32(x);
+}
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
     return _mm512_and_si512(a, b);
@@ -53,6 +57,10 @@ ALWAYS_INLINE vi vi_load(const uint8_t *p)
 ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm256_set1_epi32(x);
+}
+ALWAYS_INLINE vi vi_broadcast(__m128i x)
+{
+    return _mm256_broadcastd_epi32(x);
 }
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
@@ -258,15 +266,13 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
 /* Minus 32 times the sums of the two halves of a row's sub-block. */
 ALWAYS_INLINE void half_starts(const int8_t *q, int32_t sum, vi start[2])
 {
-    struct dot dot;
-    const vi ones = vi_set1(0x01010101);
-    dot_begin(&dot, vi_zero());
-    UNROLL
-    for (int j = 0; j < 4; j++)
-        dot_add(&dot, ones, four_inputs(q + 4 * j));
-    dot_widen(&dot);
-    start[0] = vi_sub(vi_zero(), vi_shift(dot.sum, 5));
-    start[1] = vi_shift(vi_sub(dot.sum, vi_set1(sum)), 5);
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)q);
+    __m128i half = _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), bytes), _mm_set1_epi16(1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
+    const vi first = vi_broadcast(half);
+    start[0] = vi_sub(vi_zero(), vi_shift(first, 5));
+    start[1] = vi_shift(vi_sub(first, vi_set1(sum)), 5);
 }
 
 /* isum [rows][vectors] of half a sub-block; q at the half's first input. */
