@@ -29,7 +29,7 @@ struct problem {
 
 static void put_scale(uint64_t *seed, uint8_t *to, uint32_t n)
 {
-    uint16_t half = num_f16_from_f32(ldexpf(help_normal(seed), -(int)n % 26));
+    uint16_t half = num_f16_from_f32(ldexpf(help_normal(seed), 14 - (int)n % 39));
     memcpy(to, &half, 2);
 }
 
