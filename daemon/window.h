@@ -8,6 +8,12 @@
  * the verifier's own included. A pass with w more rows takes T + w * S. Beside it, others - 1 slots
  * get one token each from the same pass. So the best w has the most (others - 1 + E(w)) / (T + w *
  * S), and w = 0 is taken unless another one promises WINDOW_GAIN.
+ *
+ * A model that drafts (drafter) takes a pass of its own for each draft, which all slots that draft
+ * share: D. Slots that draft fill their windows side by side; a canonical pass that is due for
+ * anybody takes everybody's drafts along. So n slots that all draft w tokens take T + w * D + n * w
+ * * S for n * E(w) tokens, and beside one slot that does not draft there is a pass in every step,
+ * which leaves room for one draft.
  */
 #ifndef HEARTH_DAEMON_WINDOW_H
 #define HEARTH_DAEMON_WINDOW_H
@@ -42,5 +48,36 @@ void window_measured(struct window_cost *cost, uint32_t slots, uint32_t rows, ui
  * is not looked at, only how well drafts hold: for a proposer that was asked for by name. */
 uint32_t window_choose(struct window *window, const struct window_cost *cost, uint32_t slots,
                        uint32_t most, bool always);
+
+/* A model that drafts, as all slots see it. Belongs to the engine. */
+struct window_drafter {
+    struct window_cost cost; /* of its passes; pass_ns is D */
+    float acceptance;        /* where a new request begins: smoothed over all requests */
+    uint32_t unused;         /* rounds without a draft */
+    uint32_t used;           /* rounds with drafts since one without: T must be seen now and then */
+};
+
+/* A slot that could begin a window of such drafts. */
+struct window_share {
+    float acceptance; /* in: its own p */
+    uint32_t most;    /* in: drafts that it has room for, at least 1 */
+    bool always;      /* in: the drafter was asked for by name */
+    uint32_t drafts;  /* out: how many it is to have */
+};
+
+void window_drafter_init(struct window_drafter *drafter);
+
+/* A window of its drafts was verified, the first `accepted` held. */
+void window_drafter_verified(struct window_drafter *drafter, uint32_t drafted, uint32_t accepted);
+
+/* Fills `drafts` of the `n` slots that begin a window together, beside `others` that get one token
+ * in every step. Nobody's window makes him slower than without one, unless he asked for it; and
+ * together they gain. */
+void window_share(struct window_share *slots, uint32_t n, uint32_t others,
+                  const struct window_cost *cost, struct window_drafter *drafter);
+
+/* Is it worth `lag` rows of the drafter to be able to draft for up to `left` more tokens? */
+bool window_lag_pays(const struct window_cost *cost, const struct window_drafter *drafter,
+                     float acceptance, uint32_t lag, uint32_t left);
 
 #endif

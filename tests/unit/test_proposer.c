@@ -144,9 +144,10 @@ static uint32_t choose(float acceptance, float pass_ns, float row_ns, uint32_t s
 
 START_TEST(a_window_is_as_long_as_it_pays)
 {
-    ck_assert_uint_eq(choose(0.95f, 1000, 20, 1, false), WINDOW_MAX); /* rows cost next to nothing */
-    ck_assert_uint_eq(choose(0.5f, 1000, 1000, 1, false), 0);         /* rows cost a pass each */
-    ck_assert_uint_eq(choose(0.0f, 1000, 20, 1, false), 0);           /* nothing ever holds */
+    ck_assert_uint_eq(choose(0.95f, 1000, 20, 1, false),
+                      WINDOW_MAX);                            /* rows cost next to nothing */
+    ck_assert_uint_eq(choose(0.5f, 1000, 1000, 1, false), 0); /* rows cost a pass each */
+    ck_assert_uint_eq(choose(0.0f, 1000, 20, 1, false), 0);   /* nothing ever holds */
     uint32_t some = choose(0.6f, 1000, 150, 1, false);
     ck_assert_uint_gt(some, 0);
     ck_assert_uint_lt(some, WINDOW_MAX);
@@ -193,6 +194,131 @@ START_TEST(costs_follow_what_was_measured)
 }
 END_TEST
 
+/* ---- windows that a model fills -------------------------------------------------------------- */
+
+/* What `n` slots of acceptance p get: the drafts of the first. D and S as shares of T = 1000. */
+static uint32_t share(float p, uint32_t n, uint32_t others, float draft, float row, bool always)
+{
+    struct window_cost cost = {.pass_ns = 1000, .row_ns = row * 1000};
+    struct window_drafter drafter = {.cost.pass_ns = draft * 1000};
+    struct window_share slots[8];
+
+    for (uint32_t i = 0; i < n; i++)
+        slots[i] = (struct window_share){.acceptance = p, .most = WINDOW_MAX, .always = always};
+    window_share(slots, n, others, &cost, &drafter);
+    for (uint32_t i = 1; i < n; i++)
+        ck_assert_uint_eq(slots[i].drafts, slots[0].drafts);
+    return slots[0].drafts;
+}
+
+START_TEST(a_model_drafts_as_far_as_it_pays)
+{
+    ck_assert_uint_gt(share(0.95f, 1, 0, 0.3f, 0.1f, false), 2);
+    ck_assert_uint_eq(share(1.0f, 1, 0, 0.05f, 0.02f, false), WINDOW_MAX);
+    ck_assert_uint_eq(share(0.95f, 1, 0, 1.0f, 0.1f, false), 0); /* a draft costs a token */
+    ck_assert_uint_eq(share(0.2f, 1, 0, 0.3f, 0.1f, false), 0);  /* drafts do not hold */
+    ck_assert_uint_eq(share(0.0f, 1, 0, 0.0f, 0.02f, false), 0);
+    /* the dearer, the shorter */
+    ck_assert_uint_ge(share(0.9f, 1, 0, 0.1f, 0.1f, false), share(0.9f, 1, 0, 0.3f, 0.1f, false));
+    /* eight share each drafting pass, but every one has rows of its own */
+    ck_assert_uint_gt(share(0.95f, 8, 0, 0.3f, 0.02f, false), 2);
+    ck_assert_uint_eq(share(0.7f, 8, 0, 0.3f, 0.2f, false), 0);
+    /* asked for by name it drafts in any case */
+    ck_assert_uint_ge(share(0.0f, 1, 0, 5.0f, 1.0f, true), 1);
+    ck_assert_uint_gt(share(0.99f, 1, 0, 5.0f, 0.02f, true), 2);
+}
+END_TEST
+
+/* Beside somebody who gets a token in every step a window has one draft, if any. */
+START_TEST(beside_others_there_is_one_draft_a_step)
+{
+    ck_assert_uint_eq(share(0.95f, 1, 1, 0.3f, 0.05f, false), 1);
+    ck_assert_uint_eq(share(0.95f, 1, 7, 0.3f, 0.05f, false), 0); /* eight would pay for one */
+    ck_assert_uint_eq(share(0.95f, 7, 1, 0.3f, 0.05f, false), 1);
+    ck_assert_uint_eq(share(0.5f, 1, 7, 9.0f, 0.9f, true), 1);
+}
+END_TEST
+
+/* One whose drafts do not hold is not slowed down for the others. */
+START_TEST(nobody_is_slower_for_others)
+{
+    struct window_cost cost = {.pass_ns = 1000, .row_ns = 20};
+    struct window_drafter drafter = {.cost.pass_ns = 300};
+    struct window_share slots[3] = {{.acceptance = 0.95f, .most = 12},
+                                    {.acceptance = 0.01f, .most = 12},
+                                    {.acceptance = 0.95f, .most = 12}};
+
+    window_share(slots, 3, 0, &cost, &drafter);
+    ck_assert_uint_eq(slots[0].drafts, 1);
+    ck_assert_uint_eq(slots[1].drafts, 0);
+    ck_assert_uint_eq(slots[2].drafts, 1);
+    /* room for few: nobody gets more than that */
+    slots[1] = (struct window_share){.acceptance = 0.95f, .most = 2};
+    window_share(slots, 3, 0, &cost, &drafter);
+    ck_assert_uint_eq(slots[0].drafts, 2);
+    ck_assert_uint_eq(slots[1].drafts, 2);
+}
+END_TEST
+
+/* 1 draft in WINDOW_PROBE rounds where it does not pay, and 1 round without where it does, so that
+ * both costs stay known. */
+START_TEST(what_is_not_used_is_tried_now_and_then)
+{
+    struct window_cost cost = {.pass_ns = 1000, .row_ns = 100};
+    struct window_drafter drafter;
+    struct window_share slot = {.most = 8};
+    uint32_t drafts = 0, without = 0;
+
+    window_drafter_init(&drafter);
+    drafter.cost.pass_ns = 900;
+    for (int i = 0; i < 10 * WINDOW_PROBE; i++) {
+        slot.acceptance = 0.3f;
+        window_share(&slot, 1, 0, &cost, &drafter);
+        ck_assert_uint_le(slot.drafts, 1);
+        drafts += slot.drafts;
+    }
+    ck_assert_uint_eq(drafts, 10);
+    drafter.cost.pass_ns = 100;
+    for (int i = 0; i < 10 * (WINDOW_PROBE + 1); i++) {
+        slot.acceptance = 0.9f;
+        window_share(&slot, 1, 0, &cost, &drafter);
+        without += slot.drafts == 0;
+    }
+    ck_assert_uint_eq(without, 10);
+    /* nothing was measured yet: one round without */
+    cost.pass_ns = 0;
+    window_share(&slot, 1, 0, &cost, &drafter);
+    ck_assert_uint_eq(slot.drafts, 0);
+    window_share(NULL, 0, 3, &cost, &drafter);
+}
+END_TEST
+
+START_TEST(a_long_lag_is_caught_up_with_where_it_pays)
+{
+    struct window_cost cost = {.pass_ns = 1000, .row_ns = 50};
+    struct window_drafter drafter = {.cost = {.pass_ns = 100, .row_ns = 10}};
+
+    ck_assert(window_lag_pays(&cost, &drafter, 0.9f, 1000, 200));
+    ck_assert(!window_lag_pays(&cost, &drafter, 0.9f, 1000, 10));  /* a short answer */
+    ck_assert(!window_lag_pays(&cost, &drafter, 0.1f, 100, 1000)); /* drafts do not hold */
+    ck_assert(!window_lag_pays(&cost, &drafter, 0.9f, 1u << 20, 200));
+}
+END_TEST
+
+START_TEST(requests_begin_with_what_others_saw)
+{
+    struct window_drafter drafter;
+
+    window_drafter_init(&drafter);
+    float before = drafter.acceptance;
+    window_drafter_verified(&drafter, 6, 6);
+    ck_assert(drafter.acceptance > before);
+    for (int i = 0; i < 400; i++)
+        window_drafter_verified(&drafter, 6, 0);
+    ck_assert(drafter.acceptance < 0.01f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("proposer");
@@ -208,6 +334,12 @@ int main(void)
     tcase_add_test(tcase, a_window_is_as_long_as_it_pays);
     tcase_add_test(tcase, a_proposer_that_fails_is_tried_again_now_and_then);
     tcase_add_test(tcase, costs_follow_what_was_measured);
+    tcase_add_test(tcase, a_model_drafts_as_far_as_it_pays);
+    tcase_add_test(tcase, beside_others_there_is_one_draft_a_step);
+    tcase_add_test(tcase, nobody_is_slower_for_others);
+    tcase_add_test(tcase, what_is_not_used_is_tried_now_and_then);
+    tcase_add_test(tcase, a_long_lag_is_caught_up_with_where_it_pays);
+    tcase_add_test(tcase, requests_begin_with_what_others_saw);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
