@@ -35,7 +35,14 @@ enum {
 
 enum pass_kind {
     PASS_CANONICAL, /* NUMERICS.md to the letter */
-    PASS_FAST,      /* any numerics; its KV and picks are proposals. On the CPU: canonical too */
+    PASS_FAST,      /* any numerics; its KV and picks are proposals (enum backend_fast) */
+};
+
+/* What a fast pass of an instance is. */
+enum backend_fast {
+    BACKEND_FAST_NONE,   /* a canonical one */
+    BACKEND_FAST_SHADOW, /* computed with a low-bit copy of the weights: for drafts only */
+    BACKEND_FAST_NATIVE, /* the same weights in numerics that are faster here */
 };
 
 struct row {
@@ -92,6 +99,7 @@ struct backend_info {
     const char *isa;      /* "ref", "avx2", "avx512" */
     const char *numerics; /* the numerics id, e.g. "portable-1" */
     uint32_t threads;
+    enum backend_fast fast;
     size_t weight_bytes;  /* repacked weights and tables resident in this instance */
     size_t scratch_bytes; /* activations, logits, pick scratch */
     size_t page_bytes;    /* memory of one KV page, all layers */
