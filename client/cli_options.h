@@ -76,8 +76,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_RUN, CLI_CHOICE, request.priority, 0, 0,            \
       "batch lets others go first (interactive)")                                                  \
-    O("proposer", "auto|none|lookup|client", CLI_CMD_RUN | CLI_CMD_REPLAY, CLI_WORD,               \
-      request.proposer, 0, 0, "who drafts tokens; only a matter of speed")                         \
+    O("proposer", "auto|none|lookup|client|draft|shadow|fast", CLI_CMD_RUN | CLI_CMD_REPLAY,       \
+      CLI_WORD, request.proposer, 0, 0, "who drafts tokens")                                       \
     O("guess", "TEXT", CLI_CMD_RUN, CLI_TEXT, guess, 0, 0,                                         \
       "what the answer may be: drafts for the proposer")                                           \
     O("deterministic", "no|yes", CLI_CMD_RUN, CLI_CHOICE, request.deterministic, 0, 0,             \

@@ -179,7 +179,9 @@ struct hearth_request {
     uint32_t n_stops;
 
     /* Who drafts tokens: "auto" (default, also NULL), "none", "lookup" (what followed the same
-     * tokens earlier in the sequence) or "client" (the guess below). Never changes the answer, only
+     * tokens earlier in the sequence), "client" (the guess below); "draft" (the daemon's draft
+     * model), "shadow" (a low-bit copy of the model) or "fast" (the device's fast pass), which a
+     * daemon may have or not: then the request ends with -ENOTSUP. Never changes the answer, only
      * its speed. */
     const char *proposer;
     uint64_t cookie; /* comes back in every event of this request */
@@ -238,7 +240,7 @@ struct hearth_result {      /* how a request ended */
     uint32_t prompt_tokens;
     uint32_t cached_tokens; /* of the prompt: already computed before this request */
     uint32_t output_tokens;
-    uint32_t passes;          /* passes of the model in which the request took part */
+    uint32_t passes;          /* canonical passes in which the request took part */
     uint32_t drafted;         /* tokens proposed, ... */
     uint32_t accepted_drafts; /* ... of these accepted, ... */
     uint32_t rollbacks;       /* ... and verifications that found a mismatch */

@@ -30,10 +30,10 @@ static int read_request(struct hearth *h, const struct hearth_request *from,
 /* The wire's number of a proposer's name; PROPOSER_COUNT: there is none. */
 static uint32_t find_proposer(const char *name)
 {
-    static const char *const names[PROPOSER_COUNT] = {[PROPOSER_AUTO] = "auto",
-                                                      [PROPOSER_NONE] = "none",
-                                                      [PROPOSER_LOOKUP] = "lookup",
-                                                      [PROPOSER_CLIENT] = "client"};
+    static const char *const names[PROPOSER_COUNT] = {
+        [PROPOSER_AUTO] = "auto",     [PROPOSER_NONE] = "none",   [PROPOSER_LOOKUP] = "lookup",
+        [PROPOSER_CLIENT] = "client", [PROPOSER_DRAFT] = "draft", [PROPOSER_SHADOW] = "shadow",
+        [PROPOSER_FAST] = "fast"};
     uint32_t i = 0;
     if (!name)
         return PROPOSER_AUTO;
@@ -56,7 +56,9 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
                            r->penalty_last_n);
     if (find_proposer(r->proposer) == PROPOSER_COUNT)
         return handle_fail(
-            h, -EINVAL, "proposer '%s' is unknown: give auto, none, lookup or client", r->proposer);
+            h, -EINVAL,
+            "proposer '%s' is unknown: give auto, none, lookup, client, draft, shadow or fast",
+            r->proposer);
     if (r->n_stops > PARAMS_STOP_TEXTS_MAX)
         return handle_fail(h, -EINVAL, "%u stop texts: give at most %u", r->n_stops,
                            PARAMS_STOP_TEXTS_MAX);

@@ -161,6 +161,8 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 
     slot->request->unused += spec_rollback(&slot->spec);
     answer_balance(slot);
+    draft_kv_keep(&slot->draft_kv, slot->spec.accepted);
+    slot->goal = 0;
     answer_fill(engine, slot, reason, error, text, &done);
     slot->active = false;
     engine->n_active--;

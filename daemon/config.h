@@ -31,6 +31,7 @@
  * FLAG(field, name, help): present or not; in a file, `name = yes` */
 #define HEARTHD_OPTIONS(TEXT, NUMBER, CHOICE, FLAG)                                                \
     TEXT(model, "model", "FILE", "the GGUF model to serve (needed)")                               \
+    TEXT(draft, "draft", "FILE", "a small GGUF model of the same vocabulary that drafts tokens")   \
     TEXT(socket, "socket", "PATH",                                                                 \
          "listen here (default: $HEARTH_SOCKET, $XDG_RUNTIME_DIR/hearth/hearth.sock, "             \
          "/run/hearth/hearth.sock)")                                                               \

@@ -60,6 +60,7 @@ static struct slot *engine_find_slot(struct engine *engine, const struct client 
     if (free_slot)
         return free_slot;
     assert(parked); /* the control thread admits no more clients than there are slots */
+    draft_forget(engine, parked);
     slot_clear(parked, &engine->prefix, engine->context);
     return parked;
 }
@@ -101,8 +102,10 @@ static void engine_detach(struct engine *engine, struct client *client)
         if (slot->active)
             answer_end(engine, slot, DONE_CANCELLED, 0, "");
         slot->client = NULL;
-        if (!slot->name[0])
-            slot_clear(slot, &engine->prefix, engine->context);
+        if (slot->name[0])
+            continue;
+        draft_forget(engine, slot);
+        slot_clear(slot, &engine->prefix, engine->context);
     }
     if (client->bell_polled)
         loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
@@ -278,14 +281,23 @@ static void engine_idle_ring(struct engine *engine, struct client *client)
     client->bell_polled = false;
 }
 
-void engine_tidy(struct engine *engine)
+static void engine_tidy_pool(struct engine *engine, const struct resident *resident,
+                             struct pages *pool)
 {
-    const struct resident *resident = engine->options.resident;
     uint32_t page;
 
     while (resident->ops->release_page && !engine_look(engine) &&
-           (page = pages_clean(&engine->pool)) != PAGE_NONE)
+           (page = pages_clean(pool)) != PAGE_NONE)
         resident->ops->release_page(resident->backend, page);
+}
+
+void engine_tidy(struct engine *engine)
+{
+    const struct resident *resident = engine->options.resident;
+
+    engine_tidy_pool(engine, resident, &engine->pool);
+    if (resident->draft)
+        engine_tidy_pool(engine, resident->draft, &engine->drafters[DRAFTER_MODEL].pool);
 }
 
 /* The clock ran out: look at everything. Work that no bell announces within a moment was missed,
@@ -431,11 +443,15 @@ static int engine_alloc(struct engine *engine)
     engine->rows = calloc(n_rows, sizeof(*engine->rows));
     engine->results = calloc(n_rows, sizeof(*engine->results));
     engine->picks = calloc(n_rows, sizeof(*engine->picks));
+    engine->draft_picks = calloc(n_slots, sizeof(*engine->draft_picks));
+    engine->shares = calloc(n_slots, sizeof(*engine->shares));
+    engine->mosts = calloc(n_slots, sizeof(*engine->mosts));
     engine->arena = calloc(limits->context, sizeof(*engine->arena));
     engine->block = calloc(1, options->params_bytes);
     if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
         !engine->order || !engine->sequences || !engine->rows || !engine->results ||
-        !engine->picks || !engine->arena || !engine->block ||
+        !engine->picks || !engine->draft_picks || !engine->shares || !engine->mosts ||
+        !engine->arena || !engine->block || drafters_init(engine) < 0 ||
         pages_init(&engine->pool, limits->pages) < 0 || engine_alloc_prefix(engine) < 0)
         return -ENOMEM;
     return engine_alloc_slots(engine);
@@ -473,6 +489,7 @@ void engine_close(struct engine *engine)
         slot_fini(&engine->slots[i], engine->context);
     }
     prefix_fini(&engine->prefix);
+    drafters_fini(engine);
     pages_fini(&engine->pool);
     loop_close(engine->loop);
     free(engine->slots);
@@ -485,6 +502,9 @@ void engine_close(struct engine *engine)
     free(engine->rows);
     free(engine->results);
     free(engine->picks);
+    free(engine->draft_picks);
+    free(engine->shares);
+    free(engine->mosts);
     free(engine->arena);
     free(engine->block);
     free(engine);

@@ -1,7 +1,7 @@
 /*
  * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go;
- * ingest.c: from submit cells to requests; pass.c: plan, run, verify; answer.c: events, ends,
- * receipts.
+ * ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
+ * that draft; pass.c: plan, run, verify; answer.c: events, ends, receipts.
  */
 #ifndef HEARTH_DAEMON_ENGINE_IMPL_H
 #define HEARTH_DAEMON_ENGINE_IMPL_H
@@ -23,6 +23,24 @@ enum {
 struct engine_due {
     struct client *client;
     int way;
+};
+
+/* A model that drafts: a pass gives one draft to each slot that takes part. */
+enum drafter_kind {
+    DRAFTER_MODEL, /* the draft model: a backend instance of its own */
+    DRAFTER_SELF,  /* the model's own fast pass, into the slots' own pages */
+    DRAFTERS
+};
+
+struct drafter {
+    const struct backend_ops *ops; /* NULL: the daemon has no such drafter */
+    struct backend *backend;
+    enum drafter_kind kind;
+    uint32_t rows, picks, context; /* limits of its passes */
+    uint32_t n_vocab;
+    struct pages pool; /* DRAFTER_MODEL: its KV pages */
+    uint64_t row_ns;   /* smoothed cost of one row in a large pass */
+    struct window_drafter window;
 };
 
 struct engine {
@@ -52,6 +70,9 @@ struct engine {
     struct row_result *results; /* [limits.rows] */
     struct pass_sequence *sequences; /* [n_slots] */
     const struct pick **picks;       /* [limits.rows] of one slot's window */
+    struct pick_params *draft_picks; /* [n_slots] of a drafting pass */
+    struct window_share *shares;     /* [n_slots] of one drafter's slots */
+    uint32_t *mosts;                 /* [n_slots] drafts that candidates have room for */
     uint32_t turn;
 
     /* ingest's private copies, before they are believed */
@@ -60,11 +81,19 @@ struct engine {
 
     uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
+    struct drafter drafters[DRAFTERS];
+    uint64_t drafting_ns;    /* time of drafting passes since the last canonical one */
     struct window_cost cost; /* of decoding passes, and of the rows of windows */
     uint64_t row_ns;         /* smoothed cost of one more row of a prefill */
     uint64_t step_ns;        /* smoothed time between passes that pick */
     bool fence_due;          /* something was published or freed in this step */
 };
+
+/* Smooths a cost: 1/8 of each new value. */
+static inline uint64_t engine_smooth(uint64_t old, uint64_t value)
+{
+    return old ? old - old / 8 + value / 8 : value;
+}
 
 /* ---- ingest.c ---- */
 
@@ -73,6 +102,47 @@ bool ingest_ready(struct client *client);
 
 /* Takes this client's submit cells. Returns how many were consumed. */
 uint32_t ingest_client(struct engine *engine, struct client *client);
+
+/* ---- draft.c ---- */
+
+/* Says in `line` why a request cannot have this proposer: -ENOTSUP, else 0. */
+int draft_check(const struct engine *engine, enum submit_proposer proposer, char *line,
+                size_t line_bytes);
+
+/* A request begins on the slot, the first `common` tokens as before. Its proposer was set. */
+void draft_begin(struct engine *engine, struct slot *slot, uint32_t common);
+
+/* Drafts for the slots that are about to decode: from text at once; a model makes one for each slot
+ * in a step, in a pass of its own. The first token of an answer is never held back. Returns the
+ * rows computed, or -errno: a backend broke, *ret_error is its line. */
+int draft_step(struct engine *engine, const char **ret_error);
+
+/* The model that drafts for the slot's request, NULL when there is none. */
+struct drafter *draft_source(struct engine *engine, const struct slot *slot);
+
+/* Has the slot all the drafts it is to have? Otherwise it goes into a canonical pass only beside
+ * one that has. */
+bool draft_due(const struct slot *slot);
+
+/* `window` drafts were verified, the first `held` hold. Called for every pass that picks. */
+void draft_verified(struct engine *engine, struct slot *slot, uint32_t window, uint32_t held);
+
+/* Nobody owns the slot's tokens any more: the draft model's KV of them goes. */
+void draft_forget(struct engine *engine, struct slot *slot);
+
+/* ---- draft_pass.c ---- */
+
+/* From what the daemon keeps warm. Returns 0 or -ENOMEM; fini in any case. */
+int drafters_init(struct engine *engine);
+void drafters_fini(struct engine *engine);
+
+/* Rows that the draft model has to compute before its first draft here, besides that one's. */
+uint32_t draft_lag(const struct drafter *drafter, const struct slot *slot);
+
+/* One pass: a draft for each slot below its goal; and, where `catch_up` says so, a chunk of what
+ * the draft model has not seen yet of slots that would like to draft. Returns the rows, or -errno.
+ */
+int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up);
 
 /* ---- pass.c ---- */
 

@@ -211,6 +211,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
                common < slot->spec.canonical ? common : slot->spec.canonical);
     proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
                    request->params.guess, request->params.n_guess);
+    draft_begin(engine, slot, common);
     slot_adopt(slot, &engine->prefix);
     slot_trim(slot, &engine->prefix);
     request->cached = request->reached = slot->spec.canonical;
@@ -235,6 +236,9 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
 
     if (rc == -EPROTO)
         return rc;
+    if (rc == 0)
+        rc = draft_check(engine, (enum submit_proposer)in->cell.proposer, in->line,
+                         sizeof(in->line));
     if (rc == 0) {
         rc = ingest_copy(engine, client, in);
         if (rc == -EFAULT)

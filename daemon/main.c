@@ -178,10 +178,21 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
     return engine_open(&daemon->engine, &options, err, err_bytes);
 }
 
+static void log_draft(const struct resident *draft)
+{
+    char text[256];
+
+    model_describe(draft->model, text, sizeof(text));
+    log_info("draft model %s: %s", draft->name, text);
+    log_info("draft model: %zu KiB of weights, KV pages of %zu KiB, context %u",
+             draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
+}
+
 static void log_ready(const struct daemon *daemon)
 {
     const struct resident *resident = &daemon->resident;
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t needed = resident->info.weight_bytes + resident->info.kv_bytes;
     char text[256];
 
     model_describe(resident->model, text, sizeof(text));
@@ -190,13 +201,17 @@ static void log_ready(const struct daemon *daemon)
              resident->info.name, resident->info.isa, resident->info.threads,
              resident->info.numerics, resident->limits.pages, resident->info.page_bytes / 1024,
              resident->limits.context, (unsigned long long)daemon->config.slots);
+    if (resident->draft) {
+        log_draft(resident->draft);
+        needed += resident->draft->info.weight_bytes + resident->draft->info.kv_bytes;
+    }
     if (resident->limits.context > resident->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
                     resident->limits.context, resident->model->n_context);
-    if (resident->info.weight_bytes + resident->info.kv_bytes > memory)
+    if (needed > memory)
         log_warning(
             "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
-            (resident->info.weight_bytes + resident->info.kv_bytes) >> 20, memory >> 20);
+            needed >> 20, memory >> 20);
     log_info("ready at %s", daemon->config.socket);
 }
 
@@ -236,7 +251,8 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
-    int rc = resident_open_file(&daemon->resident, &daemon->config, err, err_bytes);
+    const char *path = daemon->config.model;
+    int rc = resident_open_file(&daemon->resident, path, err, err_bytes);
 
     if (rc < 0)
         return rc;
@@ -247,13 +263,19 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
                (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
         return 0;
     }
-    rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
+    rc = resident_open_model(&daemon->resident, path, err, err_bytes);
+    if (rc == 0)
+        rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc < 0)
         return rc;
     model_describe(daemon->resident.model, text, sizeof(text));
     model_fingerprint_text(daemon->resident.fingerprint, fingerprint);
     printf("%s: %s\nfingerprint %s, numerics %s\n", daemon->resident.name, text, fingerprint,
            model_numerics_id(daemon->resident.model));
+    if (daemon->resident.draft) {
+        model_describe(daemon->resident.draft->model, text, sizeof(text));
+        printf("draft model %s: %s\n", daemon->resident.draft->name, text);
+    }
     return 0;
 }
 
@@ -266,9 +288,11 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
     daemon->signal_fd = open_signals();
     rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;
     if (rc == 0)
-        rc = resident_open_file(&daemon->resident, &daemon->config, err, err_bytes);
+        rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_model(&daemon->resident, &daemon->config, err, err_bytes);
+        rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
+    if (rc == 0)
+        rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)
         rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)

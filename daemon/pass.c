@@ -54,48 +54,6 @@ static void pass_pause(struct engine *engine, struct slot *slot, bool pause)
     }
 }
 
-/* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
- * nor so many that the windows of all do not fit the picks of one pass. */
-static uint32_t pass_draft_limit(const struct engine *engine, struct slot *slot, uint32_t room)
-{
-    const struct request *request = slot->request;
-    uint32_t most =
-        request->limit - slot->spec.accepted; /* the last token needs no draft before it */
-    uint32_t decoding = engine->n_active - engine->n_paused;
-    uint32_t picks = engine->options.resident->limits.picks / (decoding ? decoding : 1);
-
-    most = most > 0 ? most - 1 : 0;
-    if (most > WINDOW_MAX)
-        most = WINDOW_MAX;
-    if (most + 1 > picks)
-        most = picks > 0 ? picks - 1 : 0;
-    while (most > 0 && answer_room(request, most + 1) > room)
-        most--;
-    return most;
-}
-
-/* Drafts for a slot that is about to decode: the first token of an answer is never held back. */
-static void pass_draft(struct engine *engine, struct slot *slot, uint32_t room)
-{
-    struct spec *spec = &slot->spec;
-    struct proposer *proposer = &slot->proposer;
-    uint32_t drafts[WINDOW_MAX];
-
-    if (spec->drafted > 0 || spec_rows(spec) != 1 || !slot->request->first_pick_ns ||
-        !proposer_active(proposer))
-        return;
-    uint32_t most = pass_draft_limit(engine, slot, room);
-    most = window_choose(&proposer->window, &engine->cost, engine->n_active - engine->n_paused,
-                         most, proposer->kind != PROPOSER_AUTO);
-    uint32_t n = most ? proposer_draft(proposer, slot->tokens, spec->accepted, most, drafts) : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (fault_hits(FAULT_DRAFT_MISMATCH))
-            drafts[i] = (drafts[i] + 1) % engine->n_vocab;
-        spec_draft(spec, slot->tokens, drafts[i]);
-    }
-    slot->request->drafted += n;
-}
-
 /* Pages that another slot has computed meanwhile. What this request computed once and lost is no
  * gain. */
 static void pass_adopt(struct engine *engine, struct slot *slot)
@@ -112,10 +70,10 @@ static void pass_adopt(struct engine *engine, struct slot *slot)
 }
 
 /* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only
- * it. */
+ * it. Nothing is due while a model drafts for all of them. */
 static uint32_t pass_candidates(struct engine *engine)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, due = 0;
 
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
         struct slot *slot = &engine->slots[i];
@@ -130,7 +88,7 @@ static uint32_t pass_candidates(struct engine *engine)
         if (slot->paused)
             continue;
         pass_adopt(engine, slot);
-        pass_draft(engine, slot, (uint32_t)room);
+        due += draft_due(slot);
         engine->plan[n] = (struct plan_slot){
             .rows = spec_rows(&slot->spec),
             .window = slot->spec.drafted + 1,
@@ -138,7 +96,7 @@ static uint32_t pass_candidates(struct engine *engine)
         };
         engine->candidates[n++] = slot;
     }
-    return n;
+    return due ? n : 0;
 }
 
 /* Of two slots that compute the same page, does `a` come before `b`? Who has more of it, then who
@@ -367,8 +325,7 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
     /* The verifier's own pick comes on top of the drafts that held, whether all did or not. */
     assert(reason || n == held + 1);
     request->unused += spec_rollback(&slot->spec);
-    if (window > 0)
-        window_verified(&slot->proposer.window, window, held);
+    draft_verified(engine, slot, window, held);
     if (slot->spec.accepted > from)
         answer_tokens(engine, slot, from, picks);
     if (reason && slot->active) /* a client that was closed meanwhile had its end */
@@ -429,19 +386,13 @@ static uint32_t pass_decode_rows(const struct engine *engine, uint32_t n_sequenc
     return rows;
 }
 
-/* Smooths the cost of rows and the time of a step: 1/8 of each new value. */
-static uint64_t smooth(uint64_t old, uint64_t value)
-{
-    return old ? old - old / 8 + value / 8 : value;
-}
-
 /* What a row of a prefill adds: the pass without what decoding alone takes. */
 static void pass_measure_prefill(struct engine *engine, uint32_t rows, bool decodes, uint64_t took)
 {
     uint64_t decode_ns = decodes ? (uint64_t)engine->cost.pass_ns : 0;
 
     if (rows >= PLAN_CHUNK_MIN / 4 && took > decode_ns)
-        engine->row_ns = smooth(engine->row_ns, (took - decode_ns) / rows + 1);
+        engine->row_ns = engine_smooth(engine->row_ns, (took - decode_ns) / rows + 1);
 }
 
 static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
@@ -452,7 +403,8 @@ static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequ
     if (decode_rows == n_rows)
         window_measured(&engine->cost, n_sequences, n_rows, took);
     pass_measure_prefill(engine, n_rows - decode_rows, decode_rows > 0, took);
-    engine->step_ns = smooth(engine->step_ns, took + 1);
+    engine->step_ns = engine_smooth(engine->step_ns, engine->drafting_ns + took + 1);
+    engine->drafting_ns = 0;
     counters_add(engine->options.ctl, COUNTER_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_ROWS, n_rows);
     counters_set(engine->options.ctl, COUNTER_LAST_STEP_NS, took);
@@ -475,32 +427,38 @@ static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences
 }
 
 /* The backend broke: every answer ends, and the engine stops. */
-static void pass_failed(struct engine *engine, int error)
+static void pass_failed(struct engine *engine, int error, const char *text)
 {
-    const struct resident *resident = engine->options.resident;
-
     engine->failed = error;
     for (uint32_t i = 0; i < engine->options.n_slots; i++)
         if (engine->slots[i].active)
-            answer_end(engine, &engine->slots[i], DONE_ERROR, error,
-                       resident->ops->error(resident->backend));
+            answer_end(engine, &engine->slots[i], DONE_ERROR, error, text);
 }
 
 uint32_t pass_step(struct engine *engine)
 {
+    const struct resident *resident = engine->options.resident;
     uint32_t n_sequences, n_rows, row = 0;
+    const char *error;
 
     pass_end_void(engine);
+    int drafting = draft_step(engine, &error);
+    if (drafting < 0) {
+        pass_failed(engine, drafting, error);
+        return 1;
+    }
+    if (drafting > 0)
+        pass_end_void(engine);
     n_rows = pass_plan(engine, &n_sequences);
     if (n_rows == 0)
-        return 0;
+        return (uint32_t)drafting;
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     engine->pass_start_ns = engine->options.now_ns();
     int rc = pass_run(engine, n_rows, n_sequences);
     engine->now_ns = engine->options.now_ns();
     if (rc < 0) {
-        pass_failed(engine, rc);
+        pass_failed(engine, rc, resident->ops->error(resident->backend));
         return n_rows;
     }
     pass_measure(engine, n_rows, n_sequences);

@@ -9,6 +9,7 @@ int proposer_begin(struct proposer *proposer, enum submit_proposer kind, uint32_
     bool looks = kind == PROPOSER_LOOKUP || kind == PROPOSER_AUTO;
 
     window_init(&proposer->window);
+    window_init(&proposer->by_model);
     proposer->kind = kind;
     proposer->guess = guess;
     proposer->n_guess = kind == PROPOSER_CLIENT || kind == PROPOSER_AUTO ? n_guess : 0;

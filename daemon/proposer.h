@@ -8,7 +8,8 @@
  *   none     no drafts: the baseline of every comparison
  *   lookup   what followed the same n-gram earlier in this sequence (lookup.h)
  *   client   the guess that came with the request: yesterday's completion, the file's next lines
- *   auto     client where a guess fits, else lookup, as far as it pays (window.h)
+ *   draft, shadow, fast   computed, several passes a window: not here, but in draft.c
+ *   auto     client where a guess fits, else lookup, else one of those, as far as it pays (window.h)
  */
 #ifndef HEARTH_DAEMON_PROPOSER_H
 #define HEARTH_DAEMON_PROPOSER_H
@@ -25,7 +26,8 @@ struct proposer {
     bool indexed; /* `lookup` is open */
     struct lookup lookup;
     struct window window;
-    const uint32_t *guess; /* [n_guess] tokens that may follow the prompt */
+    struct window by_model; /* of drafts that a model makes (draft.c) */
+    const uint32_t *guess;  /* [n_guess] tokens that may follow the prompt */
     uint32_t n_guess;
     uint32_t answer_from; /* length of the sequence at which the guess begins */
     int64_t guess_shift;  /* guess[i] stands for position answer_from + i + guess_shift */
@@ -37,7 +39,7 @@ int proposer_begin(struct proposer *proposer, enum submit_proposer kind, uint32_
                    uint32_t n_tokens, const uint32_t *guess, uint32_t n_guess);
 void proposer_close(struct proposer *proposer);
 
-/* Is there any point in asking for drafts? */
+/* Is there any point in asking for drafts here? */
 bool proposer_active(const struct proposer *proposer);
 
 /* Writes up to `most` drafts for what follows tokens [0, n_tokens). Returns how many. */

@@ -106,19 +106,17 @@ static void take_name(struct resident *resident, const char *path)
             *c = '?';
 }
 
-int resident_open_file(struct resident *resident, const struct config *config, char *err,
-                       size_t err_bytes)
+int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes)
 {
     char line[512];
-    int rc = gguf_open(config->model, &resident->gguf, line, sizeof(line));
+    int rc = gguf_open(path, &resident->gguf, line, sizeof(line));
 
     if (rc < 0)
-        snprintf(err, err_bytes, "%s: %s", config->model, line);
+        snprintf(err, err_bytes, "%s: %s", path, line);
     return rc == -EINVAL ? -EBADMSG : rc; /* -EINVAL is for options; a folder is no model */
 }
 
-int resident_open_model(struct resident *resident, const struct config *config, char *err,
-                        size_t err_bytes)
+int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes)
 {
     char line[512];
     int rc = model_open(resident->gguf, &resident->model, line, sizeof(line));
@@ -126,13 +124,66 @@ int resident_open_model(struct resident *resident, const struct config *config, 
     if (rc == 0)
         rc = open_vocab(resident, line, sizeof(line));
     if (rc < 0) {
-        snprintf(err, err_bytes, "%s: %s", config->model, line);
+        snprintf(err, err_bytes, "%s: %s", path, line);
         return rc;
     }
-    take_name(resident, config->model);
+    take_name(resident, path);
     rc = model_fingerprint(resident->model, resident->fingerprint);
     if (rc < 0)
         snprintf(err, err_bytes, "not enough memory to fingerprint the model");
+    return rc;
+}
+
+int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
+                           size_t err_bytes)
+{
+    struct vocab_token a, b;
+
+    for (uint32_t id = 0; id < model->n_tokens && id < draft->n_tokens; id++) {
+        if (!vocab_find_token(model, id, &a) || !vocab_find_token(draft, id, &b))
+            break;
+        if (a.text_bytes == b.text_bytes && !memcmp(a.text, b.text, a.text_bytes))
+            continue;
+        snprintf(
+            err, err_bytes,
+            "the draft model has another vocabulary: token %u is '%.*s', the model's is '%.*s'", id,
+            (int)(b.text_bytes < 64 ? b.text_bytes : 64), b.text,
+            (int)(a.text_bytes < 64 ? a.text_bytes : 64), a.text);
+        return -ENOTSUP;
+    }
+    if (model->n_tokens == draft->n_tokens)
+        return 0;
+    snprintf(err, err_bytes,
+             "the draft model has another vocabulary: %u tokens, the model's has %u",
+             draft->n_tokens, model->n_tokens);
+    return -ENOTSUP;
+}
+
+int resident_open_draft(struct resident *resident, const struct config *config, char *err,
+                        size_t err_bytes)
+{
+    char line[512];
+
+    if (!config->draft)
+        return 0;
+    resident->draft = calloc(1, sizeof(*resident->draft));
+    if (!resident->draft) {
+        snprintf(err, err_bytes, "not enough memory for the draft model");
+        return -ENOMEM;
+    }
+    int rc = resident_open_file(resident->draft, config->draft, err, err_bytes);
+    if (rc == 0)
+        rc = resident_open_model(resident->draft, config->draft, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    rc = resident_compare_vocab(&resident->vocab, &resident->draft->vocab, line, sizeof(line));
+    if (rc == 0 && resident->draft->model->n_vocab != resident->model->n_vocab) {
+        snprintf(line, sizeof(line), "the draft model's output has %u tokens, the model's has %u",
+                 resident->draft->model->n_vocab, resident->model->n_vocab);
+        rc = -ENOTSUP;
+    }
+    if (rc < 0)
+        snprintf(err, err_bytes, "%s: %s", config->draft, line);
     return rc;
 }
 
@@ -191,6 +242,37 @@ static int choose_device(struct resident *resident, const struct config *config,
     return resident->ops->probe(err, err_bytes);
 }
 
+static int open_instance(struct resident *resident, char *err, size_t err_bytes)
+{
+    int rc =
+        resident->ops->open(resident->model, &resident->limits, &resident->backend, err, err_bytes);
+
+    if (rc == 0) {
+        resident->ops->describe(resident->backend, &resident->info);
+        gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
+    }
+    return rc;
+}
+
+/* The draft model on the same device, with KV for as many positions as the model has, in a context
+ * of its own that may be shorter. */
+static int open_draft_instance(struct resident *resident, char *err, size_t err_bytes)
+{
+    struct resident *draft = resident->draft;
+    char line[512];
+
+    if (!draft)
+        return 0;
+    draft->ops = resident->ops;
+    draft->limits = resident->limits;
+    if (draft->limits.context > draft->model->n_context)
+        draft->limits.context = draft->model->n_context;
+    int rc = open_instance(draft, line, sizeof(line));
+    if (rc < 0)
+        snprintf(err, err_bytes, "the draft model: %s", line);
+    return rc;
+}
+
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes)
 {
@@ -209,16 +291,18 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->isa = isas[config->isa];
     rc = choose_pages(resident, config, err, err_bytes);
     if (rc == 0)
-        rc = resident->ops->open(resident->model, limits, &resident->backend, err, err_bytes);
-    if (rc == 0) {
-        resident->ops->describe(resident->backend, &resident->info);
-        gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
-    }
+        rc = open_instance(resident, err, err_bytes);
+    if (rc == 0)
+        rc = open_draft_instance(resident, err, err_bytes);
     return rc;
 }
 
 void resident_close(struct resident *resident)
 {
+    if (resident->draft) {
+        resident_close(resident->draft);
+        free(resident->draft);
+    }
     if (resident->ops)
         resident->ops->close(resident->backend);
     free(resident->vocab_block);

@@ -1,6 +1,6 @@
 /*
  * resident: what the daemon keeps warm: the mapped model, its backend with weights and KV, the
- * vocabulary.
+ * vocabulary; and a second, smaller one that drafts, if one was given.
  *
  * Opened once by the main thread, before any client; afterwards constant, except for the backend,
  * which the engine thread alone calls. Owns everything it points to.
@@ -28,20 +28,30 @@ struct resident {
     struct backend *backend;
     struct backend_info info;
     struct backend_limits limits;
+
+    struct resident *draft; /* the draft model, its vocabulary the same; NULL: none */
 };
 
-/* Maps and parses the GGUF file. Returns 0, or with one line -ENOENT/-EACCES/... (the file),
+/* Maps and parses the GGUF file `path`. Returns 0, or with one line -ENOENT/-EACCES/... (the file),
  * -EBADMSG (its contents), -ENOMEM. */
-int resident_open_file(struct resident *resident, const struct config *config, char *err,
-                       size_t err_bytes);
+int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes);
 
 /* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a
- * model that hearth can run, the line says why. */
-int resident_open_model(struct resident *resident, const struct config *config, char *err,
+ * model that hearth can run, the line says why. `path` is for that line. */
+int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes);
+
+/* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
+ * one. */
+int resident_open_draft(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes);
 
-/* Opens the backend on the model: weights repacked, KV reserved. -ENODEV for a device that is not
- * there. */
+/* Is the draft's vocabulary the same: as many tokens, with the same texts? Else -ENOTSUP, and the
+ * line names the first difference. */
+int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
+                           size_t err_bytes);
+
+/* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. -ENODEV for
+ * a device that is not there. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
 

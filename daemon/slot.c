@@ -26,8 +26,9 @@ int slot_init(struct slot *slot, uint32_t context)
         return -ENOMEM;
     }
     slot->pages = calloc(slot->n_pages_max, sizeof(*slot->pages));
+    slot->draft_kv.pages = calloc(slot->n_pages_max, sizeof(*slot->draft_kv.pages));
     slot->request = calloc(1, sizeof(*slot->request));
-    if (!slot->pages || !slot->request) {
+    if (!slot->pages || !slot->draft_kv.pages || !slot->request) {
         slot_fini(slot, context);
         return -ENOMEM;
     }
@@ -40,6 +41,7 @@ void slot_fini(struct slot *slot, uint32_t context)
         munmap(slot->tokens, token_bytes(context));
     proposer_close(&slot->proposer);
     free(slot->pages);
+    free(slot->draft_kv.pages);
     free(slot->request);
     *slot = (struct slot){0};
 }
@@ -62,18 +64,20 @@ void slot_evict(struct slot *slot, struct prefix *prefix)
 {
     slot_shrink(slot, prefix, 0);
     spec_evict(&slot->spec, 0);
-    slot->take = 0; /* what was planned for it began at a position that is lost */
+    slot->goal = slot->spec.drafted; /* a fast pass could read nothing here any more */
+    slot->take = 0;                  /* what was planned for it began at a position that is lost */
 }
 
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
 {
-    assert(!slot->active);
+    assert(!slot->active && slot->draft_kv.n_pages == 0);
     slot_evict(slot, prefix);
     madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
     proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
     slot->client = NULL;
     slot->name[0] = 0;
     slot->same = 0;
+    slot->goal = 0;
     slot->paused = false;
     slot->spec = (struct spec){0};
 }

@@ -10,7 +10,8 @@
  *                                                    ^ n_shared
  *
  * A page is shared as soon as it lies wholly below `canonical`: drafts never get there. Rows are
- * written from `canonical` on, so only into pages of its own.
+ * written from `canonical` on, so only into pages of its own; those of a fast pass as well, which
+ * the canonical pass writes over before it reads there.
  *
  *   free     no client                          tokens nothing
  *   parked   no client, has a name: it waits for the next client of the same user that asks for it
@@ -20,6 +21,7 @@
 #ifndef HEARTH_DAEMON_SLOT_H
 #define HEARTH_DAEMON_SLOT_H
 
+#include "daemon/draft_kv.h"
 #include "daemon/prefix.h"
 #include "daemon/proposer.h"
 #include "daemon/spec.h"
@@ -44,6 +46,10 @@ struct slot {
     uint32_t same;    /* tokens [0, same) equal the client's arena as of its last cell */
     struct spec spec;
     struct proposer proposer;
+    uint32_t goal;  /* drafts that a model is to make before they are verified; 0: none */
+    bool lags;      /* the draft model is to compute what it has not seen */
+    bool no_drafts; /* the drafting model cannot go on with this request */
+    struct draft_kv draft_kv;
 
     uint32_t *pages; /* [n_pages_max] ids, page i holds positions 32i .. 32i + 31 */
     uint32_t n_pages;

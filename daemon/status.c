@@ -55,10 +55,14 @@ static const char *escape(const char *from, char *to, size_t to_bytes)
     return to;
 }
 
+/* What a fast pass is, in the words of --proposer. */
+static const char *const fast_names[] = {
+    [BACKEND_FAST_NONE] = "none", [BACKEND_FAST_SHADOW] = "shadow", [BACKEND_FAST_NATIVE] = "fast"};
+
 int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes)
 {
     const struct resident *resident = facts->resident;
-    char fingerprint[MODEL_FINGERPRINT_TEXT], name[160], socket_path[240];
+    char fingerprint[MODEL_FINGERPRINT_TEXT], name[160], draft[160], socket_path[240];
     int n, more;
 
     counters_set(ctl, COUNTER_FDS_OPEN, count_fds());
@@ -70,12 +74,15 @@ int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, s
         "{\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
         "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",\"isa\":\"%"
         "s\","
-        "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"page_bytes\":%zu,\"loop\":\"%s\",",
+        "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"page_bytes\":%zu,\"draft\":\"%s\","
+        "\"fast\":\"%s\",\"loop\":\"%s\",",
         HEARTH_VERSION, (long)getpid(), escape(facts->socket, socket_path, sizeof(socket_path)),
         escape(resident->name, name, sizeof(name)), resident->model->arch,
         model_type_name(resident->model), fingerprint, resident->info.numerics, resident->info.name,
         resident->info.isa, resident->info.threads, resident->limits.context,
-        resident->info.weight_bytes, resident->info.page_bytes, facts->loop);
+        resident->info.weight_bytes, resident->info.page_bytes,
+        resident->draft ? escape(resident->draft->name, draft, sizeof(draft)) : "",
+        fast_names[resident->info.fast], facts->loop);
     if (n < 0 || (size_t)n >= text_bytes)
         return -ENOSPC;
     more = counters_json(ctl, text + n, text_bytes - (size_t)n);

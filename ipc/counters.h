@@ -20,8 +20,10 @@
     X(PAGES_FREE, pages_free, GAUGE, "KV pages that no slot uses, cached ones too")                \
     X(PAGES_CACHED, pages_cached, GAUGE, "of these, pages kept warm for later requests")           \
     X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
-    X(PASSES, passes, COUNTER, "passes run")                                                       \
-    X(ROWS, rows, COUNTER, "rows computed")                                                        \
+    X(PASSES, passes, COUNTER, "canonical passes run")                                             \
+    X(ROWS, rows, COUNTER, "rows computed in them")                                                \
+    X(DRAFT_PASSES, draft_passes, COUNTER, "passes of drafting models run")                        \
+    X(DRAFT_ROWS, draft_rows, COUNTER, "rows computed in them")                                    \
     X(PROMPT_TOKENS, prompt_tokens, COUNTER, "prompt tokens of started requests")                  \
     X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was warm")                    \
     X(OUTPUT_TOKENS, output_tokens, COUNTER, "tokens accepted and published")                      \

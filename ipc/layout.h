@@ -137,6 +137,9 @@ enum submit_proposer {
     PROPOSER_NONE = 1,
     PROPOSER_LOOKUP = 2,
     PROPOSER_CLIENT = 3, /* the guess in the parameter block */
+    PROPOSER_DRAFT = 4,  /* a small model of the same vocabulary */
+    PROPOSER_SHADOW = 5, /* a low-bit copy of the model's own weights */
+    PROPOSER_FAST = 6,   /* the device's fast pass */
     PROPOSER_COUNT,
 };
 

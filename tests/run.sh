@@ -29,6 +29,11 @@ for t in "$BUILD"/tests/unit/test_* "$BUILD"/tests/stress/stress_* "$BUILD"/test
     case $t in *.d | *.o) continue ;; esac
     [ -x "$t" ] && run "${t#"$BUILD"/tests/}" "$t"
 done
+for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
+    for t in engine_hostile engine_soak engine_thread; do
+        run "unit/test_$t ($p)" env HEARTH_RIG_PROPOSER=$p "$BUILD/tests/unit/test_$t"
+    done
+done
 for t in tests/tools/check_*.sh tests/e2e/*.sh; do
     [ -f "$t" ] && run "${t#tests/}" bash "$t"
 done

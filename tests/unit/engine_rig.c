@@ -80,6 +80,46 @@ static void open_engine(struct rig *rig)
     RIG_CHECK(rc == 0, "%s", err);
 }
 
+/* The proposer that all tests of a rig are to be run with, and what it needs. */
+static void choose_proposer(struct rig_desc *d)
+{
+    const char *name = getenv("HEARTH_RIG_PROPOSER");
+
+    if (d->proposer == PROPOSER_AUTO && name) {
+        d->wrong = or_default(d->wrong, 4);
+        d->proposer = !strcmp(name, "draft")    ? PROPOSER_DRAFT
+                      : !strcmp(name, "shadow") ? PROPOSER_SHADOW
+                                                : PROPOSER_NONE;
+    }
+    if (d->proposer == PROPOSER_SHADOW)
+        d->fast = BACKEND_FAST_SHADOW;
+    else if (d->proposer == PROPOSER_FAST)
+        d->fast = BACKEND_FAST_NATIVE;
+    else if (d->proposer == PROPOSER_DRAFT)
+        d->draft_pages = or_default(d->draft_pages, d->pages);
+    d->draft_context = or_default(d->draft_context, d->context);
+}
+
+/* The draft model: the same function on a device of its own, which may be wrong now and then. */
+static void open_draft(struct rig *rig)
+{
+    struct resident *draft = &rig->draft_resident;
+
+    if (rig->desc.draft_pages == 0)
+        return;
+    draft->limits = rig->resident.limits;
+    draft->limits.pages = rig->desc.draft_pages;
+    draft->limits.context = rig->desc.draft_context;
+    RIG_CHECK(fake_init(&rig->draft, &draft->limits) == 0, "no memory");
+    rig->draft.fast = BACKEND_FAST_NATIVE;
+    rig->draft.wrong = rig->desc.wrong;
+    draft->model = &rig->model;
+    draft->ops = &fake_ops;
+    draft->backend = fake_backend(&rig->draft);
+    fake_ops.describe(draft->backend, &draft->info);
+    rig->resident.draft = draft;
+}
+
 void rig_open(struct rig *rig, const struct rig_desc *desc)
 {
     static const struct rig_desc none;
@@ -94,16 +134,20 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     d.rows = or_default(d.rows, 64);
     d.picks = or_default(d.picks, 16);
     d.mail = or_default(d.mail, 64);
+    choose_proposer(&d);
     rig->desc = d;
     rig->resident.limits = (struct backend_limits){
         .rows = d.rows, .picks = d.picks, .pages = d.pages, .context = d.context, .threads = 1};
     RIG_CHECK(fake_init(&rig->fake, &rig->resident.limits) == 0, "no memory");
+    rig->fake.fast = d.fast;
+    rig->fake.wrong = d.wrong;
     rig->model =
         (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};
     rig->resident.model = &rig->model;
     rig->resident.ops = &fake_ops;
     rig->resident.backend = fake_backend(&rig->fake);
     fake_ops.describe(rig->resident.backend, &rig->resident.info);
+    open_draft(rig);
     open_vocab();
     rig->resident.vocab = rig_vocab;
     rig->ctl = aligned_alloc(IPC_PAGE, IPC_PAGE);
@@ -122,6 +166,7 @@ void rig_close(struct rig *rig)
     mailbox_fini(&rig->outbox);
     free(rig->ctl);
     fake_fini(&rig->fake);
+    fake_fini(&rig->draft);
 }
 
 /* ---- the control thread's part --------------------------------------------------------------- */
@@ -181,6 +226,7 @@ void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t ui
     c->client = client;
     c->n_slots = n_slots;
     c->threaded = rig->desc.threaded;
+    c->proposer = rig->desc.proposer;
     segment_submit_writer(&c->segment, &c->submit);
     for (uint32_t i = 0; i < n_slots; i++)
         segment_event_reader(&c->segment, i, &c->slots[i].events);
@@ -274,6 +320,7 @@ struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot,
         .prompt_length = request->prompt_length ? request->prompt_length : request->n,
         .max_tokens = request->max_tokens,
         .params_bytes = (uint32_t)used,
+        .proposer = (uint32_t)c->proposer,
     };
 }
 
@@ -545,6 +592,31 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
               prefix->n_idle, listed);
 }
 
+/* The draft model's pages: free, or in one slot's table, which holds what it says. */
+static void check_draft_pages(const struct rig *rig)
+{
+    const struct engine *engine = rig->engine;
+    const struct pages *pool = &engine->drafters[DRAFTER_MODEL].pool;
+    uint8_t seen[4096] = {0};
+
+    for (uint32_t i = 0; i < pool->n_free; i++)
+        seen[pool->free[i]]++;
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        const struct slot *slot = &engine->slots[i];
+        const struct draft_kv *kv = &slot->draft_kv;
+        for (uint32_t k = 0; k < kv->n_pages; k++)
+            seen[kv->pages[k]]++;
+        RIG_CHECK(kv->computed <= slot->spec.accepted + slot->spec.drafted, "slot %u", i);
+        for (uint32_t k = 0; k < kv->computed; k++)
+            RIG_CHECK((rig->draft.kv[kv->pages[k / KV_PAGE_POSITIONS] * KV_PAGE_POSITIONS +
+                                     k % KV_PAGE_POSITIONS] &
+                       ~FAKE_MARK) == slot->tokens[k] + 1,
+                      "slot %u: the draft model has another token at %u", i, k);
+    }
+    for (uint32_t i = 0; i < pool->total; i++)
+        RIG_CHECK(seen[i] == 1, "page %u of the draft model is %u times there", i, seen[i]);
+}
+
 void rig_check(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
@@ -567,6 +639,7 @@ void rig_check(const struct rig *rig)
         paused += slot->active && slot->paused;
     }
     check_cache(rig, seen, held);
+    check_draft_pages(rig);
     for (uint32_t i = 0; i < engine->pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->n_active && paused == engine->n_paused,

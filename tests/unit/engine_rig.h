@@ -33,13 +33,18 @@ enum { RIG_SLOTS = 4, RIG_TOKENS = 1024, RIG_ENDS = 512, RIG_PARAMS_BYTES = 4096
 
 /* 0: the default in brackets. */
 struct rig_desc {
-    uint32_t slots;           /* [8] */
-    uint32_t clients;         /* [8] */
-    uint32_t context;         /* [512] */
-    uint32_t pages;           /* [what all slots need] */
-    uint32_t rows;            /* [64] of a pass */
-    uint32_t picks;           /* [16] */
-    uint32_t mail;            /* [64] cells of a mailbox */
+    uint32_t slots;                /* [8] */
+    uint32_t clients;              /* [8] */
+    uint32_t context;              /* [512] */
+    uint32_t pages;                /* [what all slots need] */
+    uint32_t rows;                 /* [64] of a pass */
+    uint32_t picks;                /* [16] */
+    uint32_t mail;                 /* [64] cells of a mailbox */
+    enum submit_proposer proposer; /* of all requests [$HEARTH_RIG_PROPOSER, else auto] */
+    enum backend_fast fast;        /* the device's fast pass [what `proposer` needs] */
+    uint32_t wrong;                /* one in so many drafts of models is wrong; 0: none */
+    uint32_t draft_pages;          /* of the draft model; 0: it has none [as `pages`, for draft] */
+    uint32_t draft_context;        /* [context] */
     bool threaded;            /* engine_run on a thread of its own: the real clock, real bells */
     enum loop_backend loop;   /* of that thread */
     uint64_t linger_ns;       /* ditto */
@@ -49,6 +54,8 @@ struct rig_desc {
 struct rig {
     struct rig_desc desc;
     struct fake fake;
+    struct fake draft; /* the draft model's device */
+    struct resident draft_resident;
     struct model model;
     struct resident resident;
     struct ctl *ctl;
@@ -94,10 +101,11 @@ struct rig_slot {
 };
 
 struct rig_client {
-    struct client *client;  /* the daemon's */
-    bool threaded;          /* what the engine thread owns is not looked at */
-    int notify_fd;          /* threaded: our end of the socketpair; else -1 */
-    struct segment segment; /* our mapping */
+    struct client *client;         /* the daemon's */
+    bool threaded;                 /* what the engine thread owns is not looked at */
+    enum submit_proposer proposer; /* of its requests */
+    int notify_fd;                 /* threaded: our end of the socketpair; else -1 */
+    struct segment segment;        /* our mapping */
     struct ring_writer submit;
     uint32_t n_slots;
     struct rig_slot slots[RIG_SLOTS];

@@ -75,13 +75,13 @@ uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, 
 static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t last)
 {
     const uint32_t *pages = fake->pass->sequences[sequence].pages;
-    uint64_t pass = (uint64_t)fake->n_passes << 32;
+    uint64_t pass = (uint64_t)fake->stamp << 32;
 
     for (uint32_t i = 0; i <= last / PAGE; i++) {
         FAKE_CHECK(pages[i] < fake->limits.pages);
         uint64_t owner = fake->owner[pages[i]];
         uint64_t use = i < first / PAGE ? pass | FAKE_READERS : pass | sequence;
-        FAKE_CHECK(owner >> 32 != fake->n_passes || (owner == use && i < first / PAGE));
+        FAKE_CHECK(owner >> 32 != fake->stamp || (owner == use && i < first / PAGE));
         fake->owner[pages[i]] = use;
     }
 }
@@ -105,11 +105,22 @@ static void check_row(struct fake *fake, uint32_t i)
     if (i + 1 == pass->n_rows || row[1].sequence != row->sequence)
         check_pages(fake, row->sequence, fake->first, row->position);
     if (row->wants & ROW_PICK) {
-        fake->last_picks++;
+        fake->picks++;
         FAKE_CHECK(sequence->tokens[row->position] == row->token);
         FAKE_CHECK(sequence->pick->n_top <= PICK_TOP_MAX);
         FAKE_CHECK(sequence->prompt_length >= 1 && sequence->prompt_length <= row->position + 1);
     }
+}
+
+static void count_canonical(struct fake *fake, const struct pass *pass)
+{
+    fake->n_passes++;
+    fake->last_rows = pass->n_rows;
+    fake->last_sequences = pass->n_sequences;
+    fake->last_picks = fake->picks;
+    fake->n_rows += pass->n_rows;
+    fake->n_picks += fake->picks;
+    memcpy(fake->last, pass->rows, pass->n_rows * sizeof(*pass->rows));
 }
 
 static int fake_start(struct backend *backend, const struct pass *pass)
@@ -121,33 +132,38 @@ static int fake_start(struct backend *backend, const struct pass *pass)
         return fake->start_error;
     }
     FAKE_CHECK(!fake->pass);
-    FAKE_CHECK(pass->kind == PASS_CANONICAL);
+    FAKE_CHECK(pass->kind == PASS_CANONICAL || fake->fast != BACKEND_FAST_NONE);
     FAKE_CHECK(pass->n_rows >= 1 && pass->n_rows <= fake->limits.rows);
     fake->pass = pass;
-    fake->n_passes++;
-    fake->last_picks = 0;
+    fake->stamp++;
+    fake->picks = 0;
     for (uint32_t i = 0; i < pass->n_rows; i++)
         check_row(fake, i);
     FAKE_CHECK(pass->rows[pass->n_rows - 1].sequence + 1 == pass->n_sequences);
-    FAKE_CHECK(fake->last_picks <= fake->limits.picks);
-    fake->last_rows = pass->n_rows;
-    fake->last_sequences = pass->n_sequences;
-    fake->n_rows += pass->n_rows;
-    fake->n_picks += fake->last_picks;
-    memcpy(fake->last, pass->rows, pass->n_rows * sizeof(*pass->rows));
+    FAKE_CHECK(fake->picks <= fake->limits.picks);
+    if (pass->kind == PASS_CANONICAL) {
+        count_canonical(fake, pass);
+        return 0;
+    }
+    fake->n_fast_passes++;
+    fake->n_fast_rows += pass->n_rows;
+    fake->last_fast_rows = pass->n_rows;
     return 0;
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* The KV of [0, position), as the pages have it. */
+/* The KV of [0, position), as the pages have it. What a fast pass wrote is for fast rows alone. */
 static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint32_t position)
 {
+    uint32_t ignored = fake->pass->kind == PASS_FAST ? FAKE_MARK : 0;
     uint64_t state = 0;
 
     for (uint32_t q = 0; q < position; q++) {
         uint32_t word = fake->kv[pages[q / PAGE] * PAGE + q % PAGE];
         FAKE_CHECK(word != 0);
+        word &= ~ignored;
+        FAKE_CHECK((word & FAKE_MARK) == 0);
         state = fold(state, word - 1);
     }
     return state;
@@ -156,7 +172,11 @@ static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint
 static void fill_pick(const struct fake *fake, uint64_t state, uint32_t position,
                       const struct pick_params *params, struct pick *ret)
 {
+    bool fast = fake->pass->kind == PASS_FAST;
+
     *ret = (struct pick){.token = pick_of(fake, state, position, params->seed)};
+    if (fast && fake->wrong && fold(state, position) % fake->wrong == 0)
+        ret->token = FAKE_WRONG;
     if (!params->logprobs)
         return;
     ret->logprob = -(float)(state % 64) / 8;
@@ -169,6 +189,7 @@ static int fake_finish(struct backend *backend)
 {
     struct fake *fake = fake_of(backend);
     const struct pass *pass = fake->pass;
+    uint32_t mark = pass->kind == PASS_FAST ? FAKE_MARK : 0;
     uint64_t state = 0;
     bool poisoned = false;
 
@@ -181,14 +202,14 @@ static int fake_finish(struct backend *backend)
             state = fold_before(fake, sequence->pages, row->position);
             poisoned = false;
         }
-        poisoned |= row->token == fake->poison;
+        poisoned |= row->token == fake->poison || (mark && fake->poison_fast);
         pass->results[i].status = poisoned ? -EDOM : 0;
         pass->results[i].layer = 1;
         if (poisoned)
             continue;
         if (row->position % PAGE == 0)
             memset(page, 0, PAGE * sizeof(*page));
-        page[row->position % PAGE] = row->token + 1;
+        page[row->position % PAGE] = (row->token + 1) | mark;
         state = fold(state, row->token);
         if (row->wants & ROW_PICK)
             fill_pick(fake, state, row->position + 1, sequence->pick, &pass->results[i].pick);
@@ -203,9 +224,12 @@ static int fake_finish(struct backend *backend)
 
 static void fake_describe(const struct backend *backend, struct backend_info *ret)
 {
-    (void)backend;
-    *ret = (struct backend_info){
-        .name = "fake", .isa = "none", .numerics = "fake-1", .threads = 1, .page_bytes = 128};
+    *ret = (struct backend_info){.name = "fake",
+                                 .isa = "none",
+                                 .numerics = "fake-1",
+                                 .threads = 1,
+                                 .fast = ((const struct fake *)(const void *)backend)->fast,
+                                 .page_bytes = 128};
 }
 
 static const char *fake_error(const struct backend *backend)

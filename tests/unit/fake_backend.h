@@ -2,6 +2,10 @@
  * fake_backend: a device whose answers are a pure function of the tokens, and a judge of its
  * caller.
  *
+ * With `fast` it has a fast pass, too: its picks are wrong now and then, and the KV that it writes
+ * is marked. A canonical row that reads marked KV aborts the process: a draft's KV was taken for
+ * that of an accepted token.
+ *
  * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
  * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
  * reused too early gives another token than fake_next() of the same sequence. A pass that breaks
@@ -21,30 +25,42 @@ enum {
     FAKE_VOCAB = 259,
     FAKE_LAYERS = 2,
     FAKE_NEVER = 0xffffffff,
-    FAKE_READERS = 0x7fffffff /* no sequence: the page is only read, by any of them */
+    FAKE_WRONG = FAKE_BYTES + 'Z', /* a wrong pick of a fast pass */
+    FAKE_READERS = 0x7fffffff      /* no sequence: the page is only read, by any of them */
 };
+
+/* Set in the words of KV that a fast pass wrote. */
+#define FAKE_MARK 0x80000000u
 
 struct fake {
     struct backend_limits limits;
+    enum backend_fast fast; /* what describe says; without one there may be no fast pass */
 
     /* set by a test, at any time between passes */
     uint32_t end_at;  /* the pick of this position is FAKE_END; FAKE_NEVER */
     uint32_t poison;  /* a row with this token is poisoned, and those behind it; FAKE_NEVER */
+    uint32_t wrong;   /* one in so many fast picks is FAKE_WRONG; 0: none */
+    bool poison_fast; /* every row of a fast pass is poisoned */
     int start_error;  /* start returns it; 0 */
     int finish_error; /* finish returns it; 0 */
     void (*during)(void *arg); /* called while a pass runs, or NULL */
     void *arg;
 
-    /* what the engine asked for */
+    /* what the engine asked for in canonical passes ... */
     uint32_t n_passes;
     uint32_t n_released;                /* pages given back */
     uint64_t n_rows, n_picks;           /* of all passes */
     uint32_t last_rows, last_sequences; /* of the last */
     uint32_t last_picks;
     struct row last[FAKE_ROWS_MAX]; /* [last_rows] */
+    /* ... and in fast ones */
+    uint32_t n_fast_passes, last_fast_rows;
+    uint64_t n_fast_rows;
 
-    uint32_t *kv;    /* [pages * 32] token + 1; 0: zeroed, nothing there */
-    uint64_t *owner; /* [pages] n_passes << 32 | sequence: who used the page last */
+    uint32_t *kv;    /* [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
+    uint64_t *owner; /* [pages] stamp << 32 | sequence: who used the page last */
+    uint32_t stamp;  /* passes of both kinds */
+    uint32_t picks;  /* of the pass being checked */
     uint32_t first;  /* position of the first row of the sequence being checked */
     const struct pass *pass;
     const char *error;

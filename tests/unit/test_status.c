@@ -86,6 +86,21 @@ START_TEST(says_what_the_daemon_is)
     ck_assert_int_eq(number(object, "threads"), 3);
     ck_assert_int_eq(number(object, "context"), 4096);
     ck_assert_int_eq(number(object, "weight_bytes"), 12345);
+    ck_assert_str_eq(string(object, "draft"), "");
+    ck_assert_str_eq(string(object, "fast"), "none");
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(says_who_can_draft)
+{
+    struct resident draft = {.name = "a \"small\" one"};
+
+    resident.draft = &draft;
+    resident.info.fast = BACKEND_FAST_SHADOW;
+    json_t *object = parsed();
+    ck_assert_str_eq(string(object, "draft"), "a \"small\" one");
+    ck_assert_str_eq(string(object, "fast"), "shadow");
     json_decref(object);
 }
 END_TEST
@@ -160,6 +175,7 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, says_what_the_daemon_is);
+    tcase_add_test(t, says_who_can_draft);
     tcase_add_test(t, holds_every_counter);
     tcase_add_test(t, refreshes_its_gauges);
     tcase_add_test(t, odd_bytes_in_the_sockets_path_stay_json);

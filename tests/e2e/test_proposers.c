@@ -1,0 +1,228 @@
+/* Models that draft, through the daemon: the draft model beside the model, on the bundled one. Whoever
+ * drafts, the answer has the same tokens and log-probabilities, and the counters add up. */
+#include "tests/e2e/harness.h"
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_MAX = 256, PROMPTS = 3 };
+
+static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
+static const char *const prompts[PROMPTS] = {
+    "def get_name(self):", "import os\n\n\nclass Reader:\n    def __init__(self, path):", "x"};
+
+struct answer {
+    uint32_t ids[ANSWER_MAX];
+    float logprobs[ANSWER_MAX];
+    uint32_t n;
+    struct hearth_result result;
+};
+
+static struct harness d;
+
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void make_request(const char *proposer, int kind, struct hearth_request *r)
+{
+    hearth_request_init(r, sizeof(*r));
+    r->text = prompts[kind % PROMPTS];
+    r->text_bytes = strlen(r->text);
+    r->max_tokens = 40 + (uint32_t)kind * 7;
+    r->temperature = kind / PROMPTS % 2 ? 0.8f : 0.0f;
+    r->repeat_penalty = kind % 2 ? 1.1f : 1.0f;
+    r->seed = (uint64_t)kind;
+    r->logprobs = 0;
+    r->proposer = proposer;
+}
+
+static void take(struct answer *answer, const struct hearth_event *event)
+{
+    for (uint32_t i = 0; i < event->n_tokens; i++) {
+        ck_assert_uint_lt(answer->n, ANSWER_MAX);
+        answer->logprobs[answer->n] = event->logprobs[i].picked.logprob;
+        answer->ids[answer->n++] = event->tokens[i];
+    }
+}
+
+static void ask(struct hearth *h, uint32_t slot, const char *proposer, int kind, struct answer *ret)
+{
+    const struct hearth_event *event;
+    struct hearth_request request;
+
+    make_request(proposer, kind, &request);
+    memset(ret, 0, sizeof(*ret));
+    ck_assert_msg(hearth_submit(h, slot, &request) == 0, "%s", hearth_error(h));
+    while (hearth_next(h, slot, &event, 60000) > 0) {
+        take(ret, event);
+        if (event->kind != HEARTH_DONE)
+            continue;
+        ret->result = *event->result;
+        ck_assert_uint_eq(ret->result.output_tokens, ret->n);
+        return;
+    }
+    ck_abort_msg("no end: %s", hearth_error(h));
+}
+
+static void same(const struct answer *a, const struct answer *b)
+{
+    ck_assert_uint_eq(a->n, b->n);
+    ck_assert_mem_eq(a->ids, b->ids, a->n * sizeof(a->ids[0]));
+    ck_assert_mem_eq(a->logprobs, b->logprobs, a->n * sizeof(a->logprobs[0]));
+    ck_assert_uint_eq(a->result.reason, b->result.reason);
+}
+
+/* The account: every token is an accepted draft, or one of the model's own picks, of which a pass
+ * has at most one; a verification with a mismatch rejected at least one draft. */
+static void check_counts(const struct hearth_result *r)
+{
+    ck_assert_uint_le(r->accepted_drafts, r->drafted);
+    ck_assert_uint_le(r->rollbacks, r->drafted - r->accepted_drafts);
+    ck_assert_uint_le(r->output_tokens - r->accepted_drafts, r->passes);
+    ck_assert_uint_le(r->accepted_drafts, r->output_tokens);
+}
+
+struct sums {
+    uint32_t drafted, accepted, rollbacks;
+};
+
+static struct sums compare(const char *proposer)
+{
+    static struct answer want, got;
+    struct hearth *h = harness_connect(&d, 2, NULL);
+    struct sums sums = {0};
+
+    for (int kind = 0; kind < 4 * PROMPTS; kind++) {
+        ask(h, 0, "none", kind, &want);
+        ck_assert_uint_eq(want.result.drafted, 0);
+        ask(h, 1, proposer, kind, &got);
+        same(&want, &got);
+        check_counts(&got.result);
+        sums.drafted += got.result.drafted;
+        sums.accepted += got.result.accepted_drafts;
+        sums.rollbacks += got.result.rollbacks;
+    }
+    hearth_close(h);
+    printf("%s: %u drafted, %u accepted, %u rollbacks\n", proposer, sums.drafted, sums.accepted,
+           sums.rollbacks);
+    return sums;
+}
+
+/* Requests given up at any moment, drafts made and not: the next answers are as ever. */
+static void give_up(const char *proposer)
+{
+    static struct answer want, got;
+    struct hearth *h = harness_connect(&d, 2, NULL);
+    const struct hearth_event *event;
+    struct hearth_request request;
+
+    for (int round = 0; round < 24; round++) {
+        make_request(proposer, round, &request);
+        ck_assert_int_eq(hearth_submit(h, 0, &request), 0);
+        for (int i = 0; i < round % 5; i++)
+            hearth_next(h, 0, &event, 60000);
+        if (round % 2)
+            hearth_cancel(h, 0); /* else the next one supersedes it */
+        if (round % 3)
+            continue;
+        ask(h, 1, "none", round, &want);
+        ask(h, 0, proposer, round, &got);
+        same(&want, &got);
+        check_counts(&got.result);
+    }
+    hearth_close(h);
+}
+
+/* ---- the draft model ------------------------------------------------------------------------- */
+
+/* The model as its own draft model: every draft holds, so n of them give n + 1 tokens. */
+START_TEST(a_draft_model_changes_no_answer)
+{
+    harness_start(&d, model, ARGUMENTS("--draft", model, "--threads", _i ? "2" : "1"));
+    struct sums sums = compare("draft");
+    ck_assert_uint_gt(sums.drafted, 100);
+    ck_assert_uint_eq(sums.rollbacks, 0);
+    give_up("draft");
+    ck_assert_int_gt(harness_counter(&d, "draft_passes"), 0);
+    compare("auto");
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+static struct harness_output run_hearthd(const char *const *arguments)
+{
+    struct harness_output o = {0};
+    char command[1024], text[4096];
+    int n = snprintf(command, sizeof(command), "%s", harness_program("hearthd"));
+
+    for (; *arguments; arguments++)
+        n += snprintf(command + n, sizeof(command) - (size_t)n, " '%s'", *arguments);
+    snprintf(command + n, sizeof(command) - (size_t)n, " 2>&1");
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    o.out_bytes = fread(text, 1, sizeof(text) - 1, pipe);
+    text[o.out_bytes] = 0;
+    o.out = strdup(text);
+    o.code = pclose(pipe) >> 8;
+    return o;
+}
+
+START_TEST(a_draft_model_is_named_and_checked)
+{
+    struct harness_output o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", model));
+
+    ck_assert_int_eq(o.code, 0);
+    ck_assert_ptr_nonnull(strstr(o.out, "\ndraft model hearth code 5M: llama, F16"));
+    harness_output_fini(&o);
+    const char *tiny = harness_tiny_model();
+    o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", tiny));
+    ck_assert_int_eq(o.code, 65);
+    ck_assert_msg(strstr(o.out, tiny) &&
+                      strstr(o.out, "has another vocabulary: token 0 is '<unk>'"),
+                  "%s", o.out);
+    ck_assert_ptr_eq(strchr(o.out, '\n'), o.out + o.out_bytes - 1); /* one line */
+    harness_output_fini(&o);
+    o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", "/no/such.gguf"));
+    ck_assert_int_eq(o.code, 66);
+    harness_output_fini(&o);
+}
+END_TEST
+
+/* ---- what is not there ----------------------------------------------------------------------- */
+
+START_TEST(a_proposer_that_the_daemon_lacks_is_refused)
+{
+    static const char *const names[] = {"draft", "shadow", "fast"};
+
+    harness_start(&d, model, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--proposer", names[i], "x");
+        char line[64];
+        snprintf(line, sizeof(line), "hearth: proposer %s: this daemon", names[i]);
+        ck_assert_int_eq(o.code, 65);
+        ck_assert_uint_eq(o.out_bytes, 0);
+        ck_assert_msg(!strncmp(o.error, line, strlen(line)), "%s", o.error);
+        ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1);
+        harness_output_fini(&o);
+    }
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("proposers");
+    TCase *tcase = tcase_create("proposers");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, a_draft_model_changes_no_answer, 0, 2);
+    tcase_add_test(tcase, a_draft_model_is_named_and_checked);
+    tcase_add_test(tcase, a_proposer_that_the_daemon_lacks_is_refused);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
