@@ -38,6 +38,8 @@
     TEXT(config, "config", "FILE", "read this configuration file, and no other")                   \
     CHOICE(device, "device", 0, "auto|cpu|cuda", "where the model runs")                           \
     CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native needs a GPU") \
+    CHOICE(shadow, "shadow", 0, "no|yes",                                                          \
+           "a 4-bit copy of the weights that drafts (takes 0.28 x the memory of F16 weights)")     \
     NUMBER(context, "context", 0, 0, 1 << 24, "N", "positions of a slot (0: the model's own)")     \
     NUMBER(slots, "slots", 64, 1, 1024, "N", "slots in all: sequences served at once")             \
     NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \

@@ -192,7 +192,8 @@ static void log_ready(const struct daemon *daemon)
 {
     const struct resident *resident = &daemon->resident;
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t needed = resident->info.weight_bytes + resident->info.kv_bytes;
+    size_t needed =
+        resident->info.weight_bytes + resident->info.shadow_bytes + resident->info.kv_bytes;
     char text[256];
 
     model_describe(resident->model, text, sizeof(text));
@@ -201,6 +202,9 @@ static void log_ready(const struct daemon *daemon)
              resident->info.name, resident->info.isa, resident->info.threads,
              resident->info.numerics, resident->limits.pages, resident->info.page_bytes / 1024,
              resident->limits.context, (unsigned long long)daemon->config.slots);
+    if (resident->info.fast == BACKEND_FAST_SHADOW)
+        log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
+                 resident->info.weight_bytes >> 20);
     if (resident->draft) {
         log_draft(resident->draft);
         needed += resident->draft->info.weight_bytes + resident->draft->info.kv_bytes;

@@ -265,6 +265,7 @@ static int open_draft_instance(struct resident *resident, char *err, size_t err_
         return 0;
     draft->ops = resident->ops;
     draft->limits = resident->limits;
+    draft->limits.shadow = false;
     if (draft->limits.context > draft->model->n_context)
         draft->limits.context = draft->model->n_context;
     int rc = open_instance(draft, line, sizeof(line));
@@ -289,6 +290,7 @@ int resident_open_backend(struct resident *resident, const struct config *config
         limits->context = LIMIT_CONTEXT_MAX;
     limits->threads = config->threads ? (uint32_t)config->threads : core_count();
     limits->isa = isas[config->isa];
+    limits->shadow = config->shadow == 1;
     rc = choose_pages(resident, config, err, err_bytes);
     if (rc == 0)
         rc = open_instance(resident, err, err_bytes);

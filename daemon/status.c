@@ -74,13 +74,14 @@ int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, s
         "{\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
         "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",\"isa\":\"%"
         "s\","
-        "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"page_bytes\":%zu,\"draft\":\"%s\","
+        "\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,\"shadow_bytes\":%zu,\"page_bytes\":%"
+        "zu,\"draft\":\"%s\","
         "\"fast\":\"%s\",\"loop\":\"%s\",",
         HEARTH_VERSION, (long)getpid(), escape(facts->socket, socket_path, sizeof(socket_path)),
         escape(resident->name, name, sizeof(name)), resident->model->arch,
         model_type_name(resident->model), fingerprint, resident->info.numerics, resident->info.name,
         resident->info.isa, resident->info.threads, resident->limits.context,
-        resident->info.weight_bytes, resident->info.page_bytes,
+        resident->info.weight_bytes, resident->info.shadow_bytes, resident->info.page_bytes,
         resident->draft ? escape(resident->draft->name, draft, sizeof(draft)) : "",
         fast_names[resident->info.fast], facts->loop);
     if (n < 0 || (size_t)n >= text_bytes)

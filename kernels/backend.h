@@ -15,6 +15,7 @@
 #ifndef HEARTH_KERNELS_BACKEND_H
 #define HEARTH_KERNELS_BACKEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -90,6 +91,7 @@ struct backend_limits {
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
+    bool shadow;      /* make one (BACKEND_FAST_SHADOW), where the instance has that */
     const char *isa;  /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
 };
 
@@ -101,6 +103,7 @@ struct backend_info {
     uint32_t threads;
     enum backend_fast fast;
     size_t weight_bytes;  /* repacked weights and tables resident in this instance */
+    size_t shadow_bytes;  /* the shadow's weights, on top of them */
     size_t scratch_bytes; /* activations, logits, pick scratch */
     size_t page_bytes;    /* memory of one KV page, all layers */
     size_t kv_bytes;      /* page_bytes * limits.pages: reserved, committed as used */
@@ -113,7 +116,7 @@ struct backend_ops {
     int (*probe)(char *err, size_t err_bytes);
 
     /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL limits, -ENOTSUP a model
-     * or an isa that this backend cannot run, -ENOMEM. */
+     * or an isa that this backend cannot run, or a shadow that it cannot make, -ENOMEM. */
     int (*open)(const struct model *model, const struct backend_limits *limits,
                 struct backend **ret_backend, char *err, size_t err_bytes);
 

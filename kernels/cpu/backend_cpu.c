@@ -12,6 +12,7 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/shadow.h"
 #include "kernels/fail.h"
 
 enum { MAX_THREADS = 1024 };
@@ -85,7 +86,7 @@ static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker)
         repack_group(job->matrix, g);
 }
 
-static int load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
+int cpu_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
 {
     repack_init(m, file);
     if (!b->isa->packed)
@@ -136,7 +137,7 @@ static int load_layer(struct backend *b, uint32_t index)
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0] && !rc; i++)
-        rc = load_matrix(b, &t[matrices[i].tensor], matrices[i].matrix);
+        rc = cpu_load_matrix(b, &t[matrices[i].tensor], matrices[i].matrix);
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && !rc; i++)
         rc = load_vector(b, &t[vectors[i].tensor], vectors[i].vector);
     return rc;
@@ -167,13 +168,15 @@ static int load_weights(struct backend *b)
     if (!rc)
         rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
     if (!rc)
-        rc = load_matrix(b, &m->global[MODEL_OUTPUT], &b->head);
+        rc = cpu_load_matrix(b, &m->global[MODEL_OUTPUT], &b->head);
     if (rc)
         return rc;
     /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
     repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
         b->embedding.packed = b->head.packed;
+    b->weights[PASS_CANONICAL] = b->weights[PASS_FAST] =
+        (struct cpu_weights){.layers = b->layers, .head = b->head};
     return load_rope(b);
 }
 
@@ -309,7 +312,7 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     if (rc)
         return fail(err, err_bytes, rc, "no memory for the weights and %u rows a pass",
                     b->limits.rows);
-    return 0;
+    return b->limits.shadow ? shadow_load(b, err, err_bytes) : 0;
 }
 
 static int cpu_open(const struct model *model, const struct backend_limits *limits,
@@ -373,7 +376,9 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .isa = b->isa->name,
         .numerics = model_numerics_id(b->model),
         .threads = b->limits.threads,
+        .fast = b->limits.shadow ? BACKEND_FAST_SHADOW : BACKEND_FAST_NONE,
         .weight_bytes = b->weight_bytes,
+        .shadow_bytes = b->shadow_bytes,
         .scratch_bytes = b->scratch_bytes,
         .page_bytes = b->kv.page_bytes,
         .kv_bytes = b->limits.pages * b->kv.page_bytes,

@@ -127,6 +127,12 @@ struct cpu_layer {
     struct cpu_matrix q, k, v, o, gate, up, down;
 };
 
+/* What the two kinds of pass read: the model's matrices, or their shadow (shadow.h). */
+struct cpu_weights {
+    struct cpu_layer *layers;
+    struct cpu_matrix head;
+};
+
 /* Buffers of one pass, rows = limits.rows, every stride padded to 16. */
 struct cpu_buffers {
     float *x, *h;               /* [rows][embd] residual: before and inside a layer */
@@ -159,19 +165,23 @@ struct backend {
     struct kv_geometry kv;
     uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved;
-    struct cpu_layer *layers;
-    const float *output_norm;    /* [n_embd] */
-    struct cpu_matrix embedding; /* packed only when tied */
-    struct cpu_matrix head;      /* shares embedding.packed when tied */
+    struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
+    struct cpu_layer *layers;      /* of this pass */
+    struct cpu_matrix head;        /* of this pass */
+    const float *output_norm;      /* [n_embd] */
+    struct cpu_matrix embedding;   /* packed only when tied: shares the canonical head's */
     float *rope;                 /* tables, rope.h */
     struct cpu_buffers buffers;
     struct arena *arena; /* owns every buffer and every repacked weight */
-    size_t weight_bytes, scratch_bytes;
+    size_t weight_bytes, shadow_bytes, scratch_bytes;
     float scale; /* 1 / sqrt(head_dim) */
     uint32_t n_wanted, n_tiles, tile_rows;
     const struct pass *pass;
     char error[192];
 };
+
+/* backend_cpu.c: makes a matrix of a tensor that stays where it is; packs it if the isa wants it. */
+int cpu_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m);
 
 /* pass.c: checks a pass against the limits (0 or -EINVAL with b->error), and computes it. */
 int cpu_pass_check(struct backend *b, const struct pass *pass);

@@ -441,6 +441,8 @@ void cpu_pass_run(struct backend *b, const struct pass *pass)
 {
     uint32_t mode = pool_float_mode();
     b->pass = pass;
+    b->layers = b->weights[pass->kind].layers;
+    b->head = b->weights[pass->kind].head;
     begin_pass(b);
     each_row(b, 0, b->model->n_embd, begin_row);
     for (uint32_t layer = 0; layer < b->model->n_layer; layer++)

@@ -1,12 +1,16 @@
-/* Models that draft, through the daemon: the draft model beside the model, on the bundled one. Whoever
+/* Models that draft, through the daemon: a draft model and a shadow, on the bundled model. Whoever
  * drafts, the answer has the same tokens and log-probabilities, and the counters add up. */
 #include "tests/e2e/harness.h"
+
+#include "kernels/quant_types.h"
+#include "tests/unit/tiny_model.h"
 
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ANSWER_MAX = 256, PROMPTS = 3 };
 
@@ -190,6 +194,73 @@ START_TEST(a_draft_model_is_named_and_checked)
 }
 END_TEST
 
+/* ---- the shadow ------------------------------------------------------------------------------ */
+
+START_TEST(a_shadow_changes_no_answer)
+{
+    harness_start(&d, model, ARGUMENTS("--shadow", "yes", "--threads", _i ? "2" : "1"));
+    struct sums sums = compare("shadow");
+    ck_assert_uint_gt(sums.accepted, 100);
+    ck_assert_uint_gt(sums.rollbacks, 0); /* 4 bits are another model now and then */
+    give_up("shadow");
+    compare("auto");
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+/* Both at once, clients of all kinds beside each other: every answer is still its own. */
+START_TEST(all_of_them_at_once)
+{
+    static const char *const proposers[] = {"none", "draft", "shadow", "auto", "lookup", "draft"};
+    enum { SLOTS = 6 };
+    static struct answer want[SLOTS], got[SLOTS];
+    const struct hearth_event *event;
+    struct hearth_request request;
+
+    harness_start(&d, model, ARGUMENTS("--shadow", "yes", "--draft", model));
+    struct hearth *h = harness_connect(&d, SLOTS, NULL);
+    for (int i = 0; i < SLOTS; i++)
+        ask(h, 0, "none", i, &want[i]);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < SLOTS; i++) {
+            make_request(proposers[(i + round) % SLOTS], i, &request);
+            got[i].n = 0;
+            ck_assert_int_eq(hearth_submit(h, (uint32_t)i, &request), 0);
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            while (hearth_next(h, (uint32_t)i, &event, 60000) > 0) {
+                take(&got[i], event);
+                if (event->kind == HEARTH_DONE)
+                    break;
+            }
+            got[i].result = *event->result;
+            same(&want[i], &got[i]);
+            check_counts(&got[i].result);
+        }
+    }
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(a_shadow_that_would_not_pay_is_refused)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
+    char path[64] = "/tmp/hearth-q4-XXXXXX";
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(tiny_model_write(&shape, path), 0);
+    struct harness_output o = run_hearthd(ARGUMENTS("--model", path, "--shadow", "yes"));
+    ck_assert_int_eq(o.code, 65);
+    ck_assert_ptr_nonnull(strstr(o.out, "a shadow of this Q4_0 model"));
+    ck_assert_ptr_eq(strchr(o.out, '\n'), o.out + o.out_bytes - 1);
+    harness_output_fini(&o);
+    unlink(path);
+}
+END_TEST
+
 /* ---- what is not there ----------------------------------------------------------------------- */
 
 START_TEST(a_proposer_that_the_daemon_lacks_is_refused)
@@ -218,6 +289,9 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, a_draft_model_changes_no_answer, 0, 2);
     tcase_add_test(tcase, a_draft_model_is_named_and_checked);
+    tcase_add_loop_test(tcase, a_shadow_changes_no_answer, 0, 2);
+    tcase_add_test(tcase, all_of_them_at_once);
+    tcase_add_test(tcase, a_shadow_that_would_not_pay_is_refused);
     tcase_add_test(tcase, a_proposer_that_the_daemon_lacks_is_refused);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -1,0 +1,160 @@
+/* The shadow's matrices: row by row to floats, to Q4_0, and packed like any others. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/arena.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/shadow.h"
+#include "kernels/fail.h"
+#include "kernels/quant_block.h"
+#include "kernels/quantize.h"
+
+/* Above this share of the model's bytes a shadow is not worth its memory: it saves too little time.
+ */
+static const double SHADOW_SHARE = 0.8;
+
+enum { ROWS_PER_CHUNK = 64, LAYER_MATRICES = 7 };
+
+static uint64_t q4_row_bytes(uint32_t cols)
+{
+    const struct quant_info *q4 = quant_find(QUANT_Q4_0);
+
+    return (uint64_t)cols / q4->block * q4->block_bytes;
+}
+
+static bool worth_it(const struct model_tensor *t)
+{
+    return t->cols % quant_find(QUANT_Q4_0)->block == 0 && q4_row_bytes(t->cols) < t->row_bytes;
+}
+
+/* Matrix `index` of these weights, layer by layer, the head last; NULL: there are no more. */
+static struct cpu_matrix *matrix(struct cpu_weights *w, uint32_t n_layer, uint32_t index)
+{
+    struct cpu_matrix *of_layer[LAYER_MATRICES];
+
+    if (index >= n_layer * LAYER_MATRICES)
+        return index == n_layer * LAYER_MATRICES ? &w->head : NULL;
+    struct cpu_layer *l = &w->layers[index / LAYER_MATRICES];
+    of_layer[0] = &l->q, of_layer[1] = &l->k, of_layer[2] = &l->v, of_layer[3] = &l->o;
+    of_layer[4] = &l->gate, of_layer[5] = &l->up, of_layer[6] = &l->down;
+    return of_layer[index % LAYER_MATRICES];
+}
+
+/* ---- one matrix ------------------------------------------------------------------------------ */
+
+struct quantize_job {
+    const struct model_tensor *from;
+    uint8_t *to; /* [rows][q4 row bytes] */
+    float *rows; /* [workers][cols] */
+    _Atomic int error;
+};
+
+static void quantize_chunk(void *arg, uint32_t chunk, uint32_t worker)
+{
+    struct quantize_job *job = arg;
+    const struct model_tensor *t = job->from;
+    float *x = job->rows + (size_t)worker * t->cols;
+    uint64_t bytes = q4_row_bytes(t->cols);
+    uint32_t begin = chunk * ROWS_PER_CHUNK;
+
+    for (uint32_t r = begin; r < begin + ROWS_PER_CHUNK && r < t->rows; r++) {
+        quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
+        int rc = quantize_row(QUANT_Q4_0, x, t->cols, job->to + r * bytes);
+        if (rc < 0)
+            job->error = rc;
+    }
+}
+
+/* `to` [rows][q4 row bytes] = the tensor in Q4_0. */
+static int quantize_tensor(struct backend *b, const struct model_tensor *from, uint8_t *to)
+{
+    struct quantize_job job = {.from = from, .to = to};
+
+    job.rows = malloc((size_t)pool_threads(b->pool) * from->cols * sizeof(float));
+    if (!job.rows)
+        return -ENOMEM;
+    uint32_t mode = pool_float_mode();
+    pool_run(b->pool, quantize_chunk, &job, (from->rows + ROWS_PER_CHUNK - 1) / ROWS_PER_CHUNK);
+    pool_float_restore(mode);
+    free(job.rows);
+    return job.error;
+}
+
+/* "ref" reads a matrix as files have it, so it keeps that form; the others need it for packing. */
+static int load_shadow_matrix(struct backend *b, const struct model_tensor *from,
+                              struct cpu_matrix *to)
+{
+    struct model_tensor q4 = *from;
+    size_t weight_bytes = b->weight_bytes;
+    uint64_t bytes = q4_row_bytes(from->cols) * from->rows;
+    uint8_t *data = b->isa->packed ? malloc(bytes) : arena_alloc(b->arena, bytes);
+
+    if (!data)
+        return -ENOMEM;
+    q4.type = QUANT_Q4_0;
+    q4.row_bytes = q4_row_bytes(from->cols);
+    q4.bytes = bytes;
+    q4.data = data;
+    int rc = quantize_tensor(b, from, data);
+    if (rc == 0)
+        rc = cpu_load_matrix(b, &q4, to);
+    b->shadow_bytes += b->weight_bytes - weight_bytes;
+    b->weight_bytes = weight_bytes;
+    if (b->isa->packed) {
+        free(data);
+        to->file.data = NULL;
+    } else {
+        b->shadow_bytes += bytes;
+    }
+    return rc;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* Fails where the shadow would hardly be smaller than what a pass reads. */
+static int check_size(struct backend *b, char *err, size_t err_bytes)
+{
+    struct cpu_weights *own = &b->weights[PASS_CANONICAL];
+    const struct cpu_matrix *m;
+    uint64_t all = 0, small = 0;
+
+    for (uint32_t i = 0; (m = matrix(own, b->model->n_layer, i)) != NULL; i++) {
+        const struct model_tensor *t = &m->file;
+        all += t->bytes;
+        small += worth_it(t) ? q4_row_bytes(t->cols) * t->rows : t->bytes;
+    }
+    if ((double)small <= SHADOW_SHARE * (double)all)
+        return 0;
+    return fail(err, err_bytes, -ENOTSUP,
+                "a shadow of this %s model would take %u %% of its size and save no time: leave it "
+                "out",
+                model_type_name(b->model), (unsigned)(100 * small / all));
+}
+
+int shadow_load(struct backend *b, char *err, size_t err_bytes)
+{
+    struct cpu_weights *shadow = &b->weights[PASS_FAST];
+    uint32_t n_layer = b->model->n_layer;
+    struct cpu_matrix *m;
+    int rc = check_size(b, err, err_bytes);
+
+    if (rc)
+        return rc;
+    shadow->layers = arena_alloc(b->arena, n_layer * sizeof(shadow->layers[0]));
+    if (!shadow->layers)
+        return fail(err, err_bytes, -ENOMEM, "no memory for the shadow");
+    memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, n_layer * sizeof(shadow->layers[0]));
+    for (uint32_t i = 0; rc == 0 && (m = matrix(shadow, n_layer, i)) != NULL; i++) {
+        struct model_tensor from = m->file;
+        if (worth_it(&from))
+            rc = load_shadow_matrix(b, &from, m);
+    }
+    if (rc == -ENOMEM)
+        return fail(err, err_bytes, rc, "no memory for the shadow");
+    if (rc)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "the shadow cannot hold this model: a weight is not finite or too large");
+    return 0;
+}
