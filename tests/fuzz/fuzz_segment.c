@@ -66,6 +66,8 @@ static void good_read(uint32_t most)
 
 static void good_ask(void)
 {
+    static const enum submit_proposer proposers[] = {PROPOSER_AUTO, PROPOSER_NONE, PROPOSER_DRAFT,
+                                                     PROPOSER_SHADOW};
     uint32_t from = take(1) % 100;
 
     if (f.generation)
@@ -76,6 +78,7 @@ static void good_ask(void)
                                      .n = 1 + take(1) % 100,
                                      .max_tokens = 1 + take(1) % 64,
                                      .batch = take(1) % 4 == 0};
+    f.good.proposer = proposers[take(1) % 4];
     f.cancelled = false;
     f.generation = rig_submit(&f.good, 0, &f.request);
 }
@@ -152,6 +155,7 @@ static void bad_cell(void)
         .length = 1 + take(1) % 110,
         .max_tokens = 1 + take(1) % 120,
         .params_bytes = (uint32_t)used,
+        .proposer = take(1) % PROPOSER_COUNT,
     };
     cell.prompt_length = 1 + take(1) % cell.length;
     if (cell.keep > cell.length)
@@ -244,8 +248,16 @@ static void operate(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct rig_desc desc = {
-        .slots = 4, .clients = 3, .context = 128, .pages = 6, .rows = 24, .picks = 4, .mail = 16};
+    static const struct rig_desc desc = {.slots = 4,
+                                         .clients = 3,
+                                         .context = 128,
+                                         .pages = 6,
+                                         .rows = 24,
+                                         .picks = 4,
+                                         .mail = 16,
+                                         .fast = BACKEND_FAST_SHADOW,
+                                         .wrong = 3,
+                                         .draft_pages = 5};
 
     f = (struct fuzz){.data = data, .left = size};
     rig_open(&f.rig, &desc);
