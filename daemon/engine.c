@@ -209,6 +209,12 @@ static void engine_gauges(struct engine *engine)
     counters_set(ctl, COUNTER_SLOTS_USED, used);
     counters_set(ctl, COUNTER_SLOTS_ACTIVE, engine->n_active);
     counters_set(ctl, COUNTER_SLOTS_PAUSED, engine->n_paused);
+    counters_set(ctl, COUNTER_DECODE_NS, (uint64_t)engine->cost.pass_ns);
+    counters_set(ctl, COUNTER_WINDOW_ROW_NS, (uint64_t)engine->cost.row_ns);
+    for (int k = 0; k < DRAFTERS; k++) /* the one that auto would take */
+        if (engine->drafters[DRAFTERS - 1 - k].ops)
+            counters_set(ctl, COUNTER_DRAFT_NS,
+                         (uint64_t)engine->drafters[DRAFTERS - 1 - k].window.cost.pass_ns);
     counters_set(ctl, COUNTER_PAGES_TOTAL, engine->pool.total);
     counters_set(ctl, COUNTER_PAGES_FREE, prefix_spare(&engine->prefix));
     counters_set(ctl, COUNTER_PAGES_CACHED, engine->prefix.n_idle);

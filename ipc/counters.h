@@ -49,6 +49,9 @@
     X(RESCANS, rescans, COUNTER, "rescans of all rings by the clock")                              \
     X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a missed request; must stay 0")   \
     X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "times that the engine thread woke up")             \
+    X(DECODE_NS, decode_ns, GAUGE, "a canonical pass that only decodes, smoothed, ns")             \
+    X(WINDOW_ROW_NS, window_row_ns, GAUGE, "what a row of a window adds to it, ns")                \
+    X(DRAFT_NS, draft_ns, GAUGE, "a pass of the model that drafts, smoothed, ns")                  \
     X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")
 
 #define COUNTERS_CONTROL(X)                                                                        \
