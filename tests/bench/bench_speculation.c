@@ -22,11 +22,11 @@ static uint32_t python[8192]; /* the Python file's tokens */
 static uint32_t n_python;
 static struct hearth_bias no_end; /* answers of full length; value 0: the model has no such token */
 
-static void open_daemon(const char *file, const char *threads)
+static void open_daemon(const char *file, const char *threads, const char *shadow)
 {
     struct hearth_info info = {.size = sizeof(info)};
 
-    served_start(file, (const char *const[]){"--threads", threads, NULL});
+    served_start(file, (const char *const[]){"--threads", threads, "--shadow", shadow, NULL});
     h = served_connect(TRAFFIC_SLOTS);
     model = served_name(file);
     if (hearth_info(h, &info) < 0)
@@ -336,7 +336,7 @@ static void bench_shadow(const char *file)
              "no F16 model\"}");
         return;
     }
-    open_daemon(file, "2");
+    open_daemon(file, "2", "yes");
     struct bench_ratio r = {.what = "shadow", .target = 1.8};
     uint32_t prompt[64];
     for (uint32_t i = 0; i < 64; i++)
@@ -364,7 +364,7 @@ int main(int argc, char **argv)
     }
     served_init(argv[1]);
     for (int i = 3; i < argc; i++) {
-        open_daemon(argv[i], "1");
+        open_daemon(argv[i], "1", "no");
         read_python(argv[2]);
         bench_python("lookup", "lookup_on_python");
         bench_python("auto", "auto_on_python");
