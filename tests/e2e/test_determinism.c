@@ -35,7 +35,7 @@ enum {
 };
 
 /* Who drafts: one line a proposer, and it takes part everywhere. */
-static const char *const proposers[] = {"auto", "none", "lookup", "client"};
+static const char *const proposers[] = {"auto", "none", "lookup", "client", "draft", "shadow"};
 enum { PROPOSERS = sizeof(proposers) / sizeof(*proposers) };
 
 /* How a daemon is run. */
@@ -421,13 +421,17 @@ static uint32_t wanted_rounds(void)
 
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
-    const char *isa = c->isa ? c->isa : best_isa, *arguments[16];
+    const char *isa = c->isa ? c->isa : best_isa, *arguments[20];
     uint32_t n = 0, seed = (uint32_t)now_ns();
 
     arguments[n++] = "--isa";
     arguments[n++] = isa;
     arguments[n++] = "--threads";
     arguments[n++] = c->threads;
+    arguments[n++] = "--draft";
+    arguments[n++] = harness_tiny_model();
+    arguments[n++] = "--shadow";
+    arguments[n++] = "yes";
     for (uint32_t i = 0; i < 4 && c->more[i]; i++)
         arguments[n++] = c->more[i];
     if (c->fault) {

@@ -251,12 +251,19 @@ static uint32_t spoil(const struct answer *right, uint32_t *guess, uint32_t *sta
 
 static void open_all(const char *fault)
 {
-    const char *const plain[] = {"--threads", "1", NULL};
-    const char *const with[] = {"--threads", "1", "--fault", fault, NULL};
+    const char *const arguments[] = {"--threads",
+                                     "1",
+                                     "--draft",
+                                     harness_tiny_model(),
+                                     "--shadow",
+                                     "yes",
+                                     fault ? "--fault" : NULL,
+                                     fault,
+                                     NULL};
     const void *down;
     char err[256];
 
-    harness_start(&daemon_, harness_tiny_model(), fault ? with : plain);
+    harness_start(&daemon_, harness_tiny_model(), arguments);
     ck_assert_int_eq(raw_open(&client, daemon_.socket, 1), 0);
     ck_assert_uint_eq(client.segment.limits.event_cells, CELLS);
     segment_submit_writer(&client.segment, &submit);
@@ -279,8 +286,9 @@ static void close_all(void)
 /* Returns what was seen that should not have been. */
 static uint32_t observe_everything(void)
 {
-    static const enum submit_proposer proposers[] = {PROPOSER_CLIENT, PROPOSER_LOOKUP,
-                                                     PROPOSER_AUTO};
+    static const enum submit_proposer proposers[] = {
+        PROPOSER_CLIENT, PROPOSER_LOOKUP, PROPOSER_AUTO, PROPOSER_DRAFT, PROPOSER_SHADOW};
+    enum { PROPOSERS = sizeof(proposers) / sizeof(*proposers) };
     uint32_t wrong = 0, state = 4711, guess[OUTPUT];
     uint64_t looks = 0, sightings = 0;
 
@@ -289,8 +297,8 @@ static uint32_t observe_everything(void)
         struct answer right;
         make_request(kind, &r);
         ask(&r, &right);
-        for (uint32_t i = 0; i < 3 * ROUNDS; i++) {
-            r.proposer = proposers[i % 3];
+        for (uint32_t i = 0; i < PROPOSERS * ROUNDS; i++) {
+            r.proposer = proposers[i % PROPOSERS];
             r.params.guess = guess;
             r.params.n_guess = r.proposer == PROPOSER_LOOKUP ? 0 : spoil(&right, guess, &state);
             wrong += ask_observed(&r, &right);
@@ -298,7 +306,7 @@ static uint32_t observe_everything(void)
             sightings += observer.sightings;
         }
     }
-    ck_assert_uint_gt(sightings, REQUESTS * 3 * ROUNDS);
+    ck_assert_uint_gt(sightings, REQUESTS * PROPOSERS * ROUNDS);
     printf("ok: %u wrong sightings of %llu tokens in %llu looks; drafts %lld, accepted %lld, "
            "rollbacks %lld\n",
            wrong, (unsigned long long)sightings, (unsigned long long)looks,

@@ -151,6 +151,7 @@ START_TEST(a_draft_model_changes_no_answer)
     give_up("draft");
     ck_assert_int_gt(harness_counter(&d, "draft_passes"), 0);
     compare("auto");
+    harness_check_drafts(&d);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 END_TEST
@@ -204,6 +205,7 @@ START_TEST(a_shadow_changes_no_answer)
     ck_assert_uint_gt(sums.rollbacks, 0); /* 4 bits are another model now and then */
     give_up("shadow");
     compare("auto");
+    harness_check_drafts(&d);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 END_TEST
@@ -239,6 +241,7 @@ START_TEST(all_of_them_at_once)
         }
     }
     hearth_close(h);
+    harness_check_drafts(&d);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 END_TEST
