@@ -99,10 +99,12 @@ static uint32_t draft_rows(struct engine *engine, const struct drafter *drafter,
     return n_rows;
 }
 
-/* Rows of one pass that catches up, by what they cost lately: those who decode wait for them. */
+/* Rows of one pass that catches up, by what they cost lately: those who decode wait for them half a
+ * pass, as for a prefill (plan_budget). */
 static uint32_t draft_chunk(const struct engine *engine, const struct drafter *drafter)
 {
-    uint64_t rows = drafter->row_ns ? engine->options.pass_ns / drafter->row_ns : drafter->rows;
+    uint64_t wait_ns = (uint64_t)engine->cost.pass_ns / 2;
+    uint64_t rows = drafter->row_ns ? wait_ns / drafter->row_ns : 2 * PLAN_CHUNK_MIN;
 
     if (rows < PLAN_CHUNK_MIN)
         rows = PLAN_CHUNK_MIN;
