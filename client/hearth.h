@@ -201,8 +201,8 @@ HEARTH_API void hearth_request_init(struct hearth_request *request, size_t size)
 HEARTH_API int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request);
 
 /* Ends the slot's request. No tokens of it are delivered after this; one HEARTH_DONE is, with
- * reason HEARTH_CANCELLED (or another one, when it was already over). Returns 0, also when nothing
- * runs. */
+ * reason HEARTH_CANCELLED (HEARTH_ERROR where it had failed): also when the answer was complete, but
+ * not read yet. Returns 0, also when nothing runs. */
 HEARTH_API int hearth_cancel(struct hearth *h, uint32_t slot);
 
 /* ---- events ---------------------------------------------------------------------------------- */

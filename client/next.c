@@ -236,8 +236,9 @@ static int take_done(struct hearth *h, struct client_slot *s, const struct event
     int rc = event_done(run, &s->done);
     if (rc)
         return rc;
-    /* A cell that the daemon finds void was superseded for it; here nothing newer was sent. */
-    if (s->state == CLIENT_CANCELLED && s->done.reason == DONE_SUPERSEDED)
+    /* A cell that the daemon finds void was superseded for it; here nothing newer was sent. And an
+     * answer that was whole by then did not reach the caller whole. */
+    if (s->state == CLIENT_CANCELLED && s->done.reason != DONE_ERROR)
         s->done.reason = DONE_CANCELLED;
     make_receipt(s);
     return end_slot(h, s);

@@ -116,8 +116,14 @@ static void client_process(uint32_t seed, int rounds, const struct answer *alone
         }
         ask(h, number, dice == 1 ? 0 : dice == 2 ? 2 : -1, &answer);
         if (answer.reason != HEARTH_CANCELLED && !same(&answer, &alone[number])) {
-            fprintf(stderr, "seed %u round %d kind %u: another answer than alone\n", seed, round,
-                    number);
+            const struct answer *want = &alone[number];
+            uint32_t at = 0;
+            while (at < answer.n && at < want->n && answer.ids[at] == want->ids[at])
+                at++;
+            fprintf(stderr,
+                    "seed %u round %d kind %u: another answer than alone: %u tokens for %u, "
+                    "reason %d for %d, the first %u are equal\n",
+                    seed, round, number, answer.n, want->n, answer.reason, want->reason, at);
             _exit(1);
         }
     }

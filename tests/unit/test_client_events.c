@@ -240,6 +240,19 @@ START_TEST(a_request_cancelled_before_it_was_read_ends_cancelled)
 }
 END_TEST
 
+START_TEST(an_answer_cancelled_before_it_was_read_is_not_called_whole)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_bytes(&fake, 0, g, 3, "abc");
+    fake_done(&fake, 0, g, DONE_LENGTH, 3);
+    ck_assert_int_eq(hearth_cancel(h, 0), 0);
+    const struct hearth_event *e = next(0);
+    ck_assert_uint_eq(e->result->reason, HEARTH_CANCELLED);
+    ck_assert_uint_eq(e->result->n_ids, 0);
+}
+END_TEST
+
 START_TEST(a_request_after_a_cancel_does_not_see_the_cancelled_end)
 {
     connect_with(1, 0);
@@ -555,6 +568,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_superseded_request_is_not_heard_of_again);
     tcase_add_test(t, a_cancelled_request_gives_its_end_and_nothing_else);
     tcase_add_test(t, a_request_cancelled_before_it_was_read_ends_cancelled);
+    tcase_add_test(t, an_answer_cancelled_before_it_was_read_is_not_called_whole);
     tcase_add_test(t, a_request_after_a_cancel_does_not_see_the_cancelled_end);
     tcase_add_test(t, slots_are_apart_and_any_slot_is_fair);
     tcase_add_loop_test(t, a_blocking_wait_ends_with_the_event, 0, 2);

@@ -47,12 +47,12 @@ START_TEST(a_cancelled_request_leaves_nothing_but_its_end)
     fake_done(&fake, 0, g, DONE_CANCELLED, 9);
     ck_assert_uint_eq(next(0)->result->reason, HEARTH_CANCELLED);
 
-    /* An end that is there already when the caller cancels is kept. */
+    /* An end that is there already when the caller cancels is told, as what the caller made of it. */
     g = submit_ids(0, prompt, 3).generation;
     fill_ring(0, g);
     fake_done(&fake, 0, g, DONE_LENGTH, 9);
     ck_assert_int_eq(hearth_cancel(h, 0), 0);
-    ck_assert_uint_eq(next(0)->result->reason, HEARTH_LENGTH);
+    ck_assert_uint_eq(next(0)->result->reason, HEARTH_CANCELLED);
 }
 END_TEST
 
