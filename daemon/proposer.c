@@ -42,26 +42,33 @@ bool proposer_active(const struct proposer *proposer)
            proposer->n_guess > 0;
 }
 
+/* The first place of the guess, not far before `seen`, where the answer's last two tokens stand: the
+ * index of the second, or -1. A single token stands in too many places. */
+static int64_t find_guess(const struct proposer *proposer, const uint32_t *last_two, int64_t seen)
+{
+    for (int64_t i = seen <= GUESS_BACK ? 1 : seen - GUESS_BACK; i < proposer->n_guess; i++)
+        if (proposer->guess[i - 1] == last_two[0] && proposer->guess[i] == last_two[1])
+            return i;
+    return -1;
+}
+
 /* The guess, read on from where the answer agrees with it. Where the last token is not the guess's
- * own, the first place around that is becomes the new one: something was inserted or left out. */
+ * own, something was inserted or left out, and the guess is shifted; or one token is another one
+ * alone, and it goes on behind it. */
 static uint32_t draft_guess(struct proposer *proposer, const uint32_t *tokens, uint32_t n_tokens,
                             uint32_t most, uint32_t *drafts)
 {
     int64_t at = (int64_t)n_tokens - proposer->answer_from - proposer->guess_shift;
+    int64_t seen = at - 1;
     uint32_t n = 0;
 
-    if (n_tokens > proposer->answer_from) {
-        uint32_t last = tokens[n_tokens - 1];
-        int64_t seen = at - 1;
-        if (seen < 0 || seen >= proposer->n_guess || proposer->guess[seen] != last) {
-            int64_t found = seen < GUESS_BACK ? 0 : seen - GUESS_BACK;
-            while (found < proposer->n_guess && proposer->guess[found] != last)
-                found++;
-            if (found >= proposer->n_guess)
-                return 0;
-            proposer->guess_shift -= found - seen;
-            at = found + 1;
-        }
+    if (n_tokens > proposer->answer_from &&
+        (seen < 0 || seen >= proposer->n_guess || proposer->guess[seen] != tokens[n_tokens - 1])) {
+        int64_t found = n_tokens < 2 ? -1 : find_guess(proposer, &tokens[n_tokens - 2], seen);
+        if (found < 0)
+            return 0;
+        proposer->guess_shift -= found - seen;
+        at = found + 1;
     }
     while (n < most && at >= 0 && at < proposer->n_guess)
         drafts[n++] = proposer->guess[at++];

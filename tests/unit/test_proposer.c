@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct proposer proposer;
 
@@ -92,27 +93,45 @@ START_TEST(lookup_survives_a_changed_sequence)
 }
 END_TEST
 
+/* What is drafted behind `answer` [n], which follows a prompt of two tokens. */
+static uint32_t guessed(const uint32_t *answer, uint32_t n, uint32_t *drafts)
+{
+    uint32_t tokens[32] = {1, 2};
+
+    memcpy(tokens + 2, answer, n * sizeof(*answer));
+    return draft(tokens, 2 + n, 8, drafts);
+}
+
 START_TEST(a_guess_is_read_on_from_where_the_answer_agrees)
 {
-    uint32_t guess[] = {10, 11, 12, 13, 14, 15}, tokens[16] = {1, 2}, drafts[8];
+    uint32_t guess[] = {10, 11, 12, 13, 14, 15, 16}, drafts[8];
+    uint32_t answer[] = {10, 11, 13, 14, 99, 98, 15, 16};
 
-    ck_assert_int_eq(proposer_begin(&proposer, PROPOSER_CLIENT, 0, 2, guess, 6), 0);
-    ck_assert_uint_eq(draft(tokens, 2, 3, drafts), 3);
+    ck_assert_int_eq(proposer_begin(&proposer, PROPOSER_CLIENT, 0, 2, guess, 7), 0);
+    ck_assert_uint_eq(guessed(answer, 0, drafts), 7);
     ck_assert_uint_eq(drafts[0], 10);
-    tokens[2] = 10;
-    tokens[3] = 11;
-    ck_assert_uint_eq(draft(tokens, 4, 8, drafts), 4);
+    ck_assert_uint_eq(guessed(answer, 2, drafts), 5);
     ck_assert_uint_eq(drafts[0], 12);
-    tokens[4] = 13; /* 12 was left out */
-    ck_assert_uint_eq(draft(tokens, 5, 8, drafts), 2);
-    ck_assert_uint_eq(drafts[0], 14);
-    tokens[5] = 99; /* not in the guess */
-    ck_assert_uint_eq(draft(tokens, 6, 8, drafts), 0);
-    tokens[6] = 14; /* back in it */
-    ck_assert_uint_eq(draft(tokens, 7, 8, drafts), 1);
+    ck_assert_uint_eq(guessed(answer, 3, drafts), 0); /* 12 was left out: */
+    ck_assert_uint_eq(guessed(answer, 4, drafts), 2); /* two tokens tell that */
     ck_assert_uint_eq(drafts[0], 15);
-    tokens[7] = 15;
-    ck_assert_uint_eq(draft(tokens, 8, 8, drafts), 0); /* used up */
+    ck_assert_uint_eq(guessed(answer, 5, drafts), 0); /* inserted */
+    ck_assert_uint_eq(guessed(answer, 6, drafts), 0);
+    ck_assert_uint_eq(guessed(answer, 7, drafts), 0);
+    ck_assert_uint_eq(guessed(answer, 8, drafts), 0); /* used up */
+}
+END_TEST
+
+START_TEST(one_wrong_token_does_not_lose_the_guess)
+{
+    uint32_t guess[] = {10, 11, 12, 13, 14, 10, 16}, drafts[8];
+    uint32_t answer[] = {10, 11, 14, 13, 14}; /* 14 for 12; it stands in the guess elsewhere */
+
+    ck_assert_int_eq(proposer_begin(&proposer, PROPOSER_CLIENT, 0, 2, guess, 7), 0);
+    ck_assert_uint_eq(guessed(answer, 2, drafts), 5);
+    ck_assert_uint_eq(guessed(answer, 3, drafts), 0);
+    ck_assert_uint_eq(guessed(answer, 4, drafts), 3);
+    ck_assert_uint_eq(drafts[0], 14);
 }
 END_TEST
 
@@ -330,6 +349,7 @@ int main(void)
     tcase_add_test(tcase, lookup_says_nothing_where_nothing_repeats);
     tcase_add_test(tcase, lookup_survives_a_changed_sequence);
     tcase_add_test(tcase, a_guess_is_read_on_from_where_the_answer_agrees);
+    tcase_add_test(tcase, one_wrong_token_does_not_lose_the_guess);
     tcase_add_test(tcase, kinds_use_what_they_are_named_for);
     tcase_add_test(tcase, a_window_is_as_long_as_it_pays);
     tcase_add_test(tcase, a_proposer_that_fails_is_tried_again_now_and_then);
