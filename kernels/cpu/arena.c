@@ -1,5 +1,6 @@
 #include "kernels/cpu/arena.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,13 +17,28 @@ struct arena {
     struct chunk *chunks; /* the first one has room for small pieces */
 };
 
-static struct chunk *map_chunk(size_t bytes)
+/* Maps bytes from a multiple of HUGE_BYTES on: a huge page needs one. */
+static void *map_aligned(size_t bytes)
 {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *memory = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    if (bytes >= HUGE_BYTES)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* faster where it works, right where it does not */
+    size_t before = (HUGE_BYTES - (uintptr_t)memory % HUGE_BYTES) % HUGE_BYTES;
+    if (before)
+        munmap(memory, before);
+    munmap(memory + before + bytes, HUGE_BYTES - before);
+    madvise(memory + before, bytes, MADV_HUGEPAGE); /* faster where it works, right elsewhere */
+    return memory + before;
+}
+
+static struct chunk *map_chunk(size_t bytes)
+{
+    void *memory = bytes >= HUGE_BYTES ? map_aligned(bytes)
+                                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!memory || memory == MAP_FAILED)
+        return NULL;
     struct chunk *chunk = memory;
     chunk->bytes = bytes;
     chunk->used = HEADER_BYTES;
@@ -46,6 +62,21 @@ void arena_close(struct arena *arena)
     free(arena);
 }
 
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + HEADER_BYTES + 4095) / 4096 * 4096;
+}
+
+int arena_reserve(struct arena *arena, size_t bytes)
+{
+    struct chunk *chunk = bytes > SIZE_MAX / 2 ? NULL : map_chunk(whole_pages(bytes));
+    if (!chunk)
+        return -ENOMEM;
+    chunk->next = arena->chunks;
+    arena->chunks = chunk;
+    return 0;
+}
+
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)
@@ -53,7 +84,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     bytes = (bytes + 63) / 64 * 64;
     struct chunk *chunk = arena->chunks;
     if (!chunk || chunk->bytes - chunk->used < bytes) {
-        size_t need = (bytes + HEADER_BYTES + 4095) / 4096 * 4096;
+        size_t need = whole_pages(bytes);
         struct chunk *fresh = map_chunk(need > CHUNK_BYTES ? need : CHUNK_BYTES);
         if (!fresh)
             return NULL;

@@ -156,9 +156,39 @@ static int load_rope(struct backend *b)
     return 0;
 }
 
+/* Bytes of a tensor in memory: repacked, or a vector's copy. */
+static size_t loaded_bytes(const struct backend *b, const struct model_tensor *file)
+{
+    struct cpu_matrix m;
+    if (!file->data)
+        return 0;
+    if (file->rows == 1)
+        return (file->bytes + 63) / 64 * 64;
+    if (!b->isa->packed)
+        return 0;
+    repack_init(&m, file);
+    return repack_bytes(&m);
+}
+
+/* All weights lie in one mapping, each where a pass comes to it. */
+static int reserve_weights(struct backend *b)
+{
+    const struct model *m = b->model;
+    size_t bytes = m->n_layer * sizeof b->layers[0] + 64;
+    for (uint32_t i = 0; i < m->n_layer; i++) {
+        for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
+            bytes += loaded_bytes(b, &m->layers[i].tensor[t]);
+    }
+    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT_NORM]);
+    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT]);
+    return arena_reserve(b->arena, bytes);
+}
+
 static int load_weights(struct backend *b)
 {
     const struct model *m = b->model;
+    if (reserve_weights(b))
+        return -ENOMEM;
     b->layers = arena_alloc(b->arena, m->n_layer * sizeof b->layers[0]);
     if (!b->layers)
         return -ENOMEM;
