@@ -27,8 +27,7 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
     for (int j = 0; j < 8; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const uint8_t *at = t->w + (size_t)(i / PARTS) * t->group_bytes +
-                                block * REPACK_Q8_BLOCK + (size_t)(i % PARTS) * 32;
+            const uint8_t *at = words_at(t, QUANT_Q8_0, block, i);
             __m256i w = _mm256_xor_si256(load_32(at + j * 64), flip), size = _mm256_abs_epi8(w);
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -50,8 +49,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const uint8_t *at = t->w + (size_t)(i / PARTS) * t->group_bytes +
-                                block * REPACK_Q4_BLOCK + (size_t)(i % PARTS) * 32;
+            const uint8_t *at = words_at(t, QUANT_Q4_0, block, i);
             __m256i raw = load_32(at + j * 64), low = _mm256_and_si256(raw, nibble);
             __m256i high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
             UNROLL
@@ -75,7 +73,6 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
 
 ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
     const int vectors = groups * PARTS;
     vf acc[MAX_ACC];
@@ -90,8 +87,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
             block_q4_0(t, b, t->q + b * CPU_BLOCK, t->sum + b, isum, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            vf scale = v_load_f16(t->w + (size_t)(i / PARTS) * t->group_bytes + t->n * quants +
-                                  b * REPACK_SCALES + (size_t)(i % PARTS) * VEC * 2);
+            vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
             UNROLL
             for (int r = 0; r < rows; r++) {
                 vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));

@@ -24,8 +24,7 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
     for (int j = 0; j < 8; j++) {
         UNROLL
         for (int g = 0; g < groups; g++) {
-            const uint8_t *at = t->w + (size_t)g * t->group_bytes + block * REPACK_Q8_BLOCK;
-            __m512i w = load_64(at + j * 64);
+            __m512i w = load_64(words_at(t, QUANT_Q8_0, block, g) + j * 64);
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * groups + g] = _mm512_dpbusd_epi32(isum[r * groups + g], w,
@@ -42,8 +41,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int g = 0; g < groups; g++) {
-            const uint8_t *at = t->w + (size_t)g * t->group_bytes + block * REPACK_Q4_BLOCK;
-            __m512i raw = load_64(at + j * 64);
+            __m512i raw = load_64(words_at(t, QUANT_Q4_0, block, g) + j * 64);
             __m512i low = _mm512_and_si512(raw, nibble);
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
             UNROLL
@@ -58,7 +56,6 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
 
 ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const size_t quants = type == QUANT_Q8_0 ? REPACK_Q8_BLOCK : REPACK_Q4_BLOCK;
     const int32_t offset = type == QUANT_Q8_0 ? -128 : -8;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
     vf acc[MAX_ACC];
@@ -80,8 +77,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
             block_q4_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
         UNROLL
         for (int g = 0; g < groups; g++) {
-            vf scale =
-                v_load_f16(t->w + (size_t)g * t->group_bytes + t->n * quants + b * REPACK_SCALES);
+            vf scale = v_load_f16(factors_at(t, b * 32, 2, g));
             UNROLL
             for (int r = 0; r < rows; r++) {
                 vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));

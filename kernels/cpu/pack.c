@@ -6,22 +6,6 @@
 /* Bytes in four. */
 enum { NIBBLES = 0x0f0f0f0f, ONES = 0x01010101, TWOS = 0x03030303 };
 
-uint32_t pack_words(uint32_t type)
-{
-    switch (type) {
-    case QUANT_Q8_0:
-        return 8;
-    case QUANT_Q6_K:
-        return 6;
-    case QUANT_Q5_0:
-    case QUANT_Q5_1:
-    case QUANT_Q5_K:
-        return 5;
-    default:
-        return 4;
-    }
-}
-
 int32_t pack_offset(uint32_t type)
 {
     switch (type) {

@@ -24,7 +24,21 @@
 enum { PACK_MOST = 8 }; /* words of a sub-block */
 
 /* Words of a sub-block of a quantized type: as many as its integers have bits. */
-uint32_t pack_words(uint32_t type);
+static inline uint32_t pack_words(uint32_t type)
+{
+    switch (type) {
+    case QUANT_Q8_0:
+        return 8;
+    case QUANT_Q6_K:
+        return 6;
+    case QUANT_Q5_0:
+    case QUANT_Q5_1:
+    case QUANT_Q5_K:
+        return 5;
+    default:
+        return 4;
+    }
+}
 
 /* What packed integers have more than the q of NUMERICS.md: 0 to 128. */
 int32_t pack_offset(uint32_t type);

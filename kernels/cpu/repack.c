@@ -40,9 +40,8 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
     size_t integers = repack_integers(m->file.type), factors = repack_factors(m->file.type);
     uint32_t in = b % SEGMENT_BLOCKS, left = m->file.cols / CPU_BLOCK - (b - in);
     uint32_t n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
-    size_t begin = (b - in) * (integers + factors);
-    *ret_factors = begin + n * integers;
-    return begin + in * integers;
+    *ret_factors = (b - in) * (integers + factors);
+    return *ret_factors + n * factors + in * integers;
 }
 
 /* Output lanes are the inner loop: memory is written in order, from 16 rows read in order. */

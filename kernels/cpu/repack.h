@@ -6,8 +6,8 @@
  * does not depend on the width of a register (NUMERICS.md, "Products"):
  *
  *   F32, F16, BF16   [cols][16] values as in the file
- *   quantized        per segment of 8 sub-blocks of 32 inputs: integers [8][words][16] of 32 bits
- *                    (pack.h), then the segment's factors:
+ *   quantized        per segment of 8 sub-blocks of 32 inputs: its factors, then integers
+ *                    [8][words][16] of 32 bits (pack.h). The factors are:
  *
  *     Q8_0, Q4_0, Q5_0   [8][16] f16 scales
  *     Q5_1               [8][2][16] f16: scales, then minus the file's minima
@@ -15,20 +15,15 @@
  *                        f16 Dmin
  *     Q6_K               [8][2][16] int8 scales, [16] f16 D, 32 bytes unused
  *
- * The last segment holds fewer blocks where cols is no multiple of 256. Groups start on a multiple
- * of 64 bytes. Pure functions, any thread.
+ * So a group is read from its first byte to its last, once, as prefetchers like it. The last segment
+ * holds fewer blocks where cols is no multiple of 256. Groups start on a multiple of 64 bytes. Pure
+ * functions, any thread.
  */
 #ifndef HEARTH_KERNELS_CPU_REPACK_H
 #define HEARTH_KERNELS_CPU_REPACK_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
-
-enum {
-    REPACK_Q8_BLOCK = 512, /* bytes of quants of a block of 16 rows */
-    REPACK_Q4_BLOCK = 256,
-    REPACK_SCALES = 32, /* bytes of scales of a block of 16 rows */
-};
 
 /* Bytes of integers and of factors that a quantized type has for a sub-block of 16 rows. */
 static inline size_t repack_integers(uint32_t type)

@@ -29,18 +29,18 @@
 
 /* A tile: some groups of 16 outputs by some rows of the input, over one segment of it. */
 struct tile {
-    const uint8_t *w;   /* the segment in the first group */
-    size_t group_bytes; /* from a group to the next */
-    const float *x;     /* float types: [rows][stride] from the segment's first input */
-    const int8_t *q;    /* quantized types: the same as blocks */
-    const float *d;     /* [rows][stride / 32] */
-    const int32_t *sum; /* [rows][stride / 32] */
+    const uint8_t *w;    /* the segment in the first group */
+    size_t group_stride; /* bytes from a group of the tile to the next */
+    const float *x;      /* float types: [rows][stride] from the segment's first input */
+    const int8_t *q;     /* quantized types: the same as blocks */
+    const float *d;      /* [rows][stride / 32] */
+    const int32_t *sum;  /* [rows][stride / 32] */
     size_t stride;
-    uint32_t n;            /* inputs of the segment, or blocks */
-    float *y;              /* [rows][y_stride], from the first group's first output */
-    const float *residual; /* like y; only with the last segment, else NULL */
-    size_t y_stride;
-    bool first; /* the first segment: y is set, not added to */
+    uint32_t n;               /* inputs of the segment, or blocks */
+    float *y;                 /* [rows][y_stride], from the first group's first output */
+    const float *residual;    /* like y; only with the last segment, else NULL */
+    size_t y_stride, y_group; /* floats from a row, and from a group, to the next */
+    bool first;               /* the first segment: y is set, not added to */
 };
 
 typedef void tile_run(const struct tile *tile);

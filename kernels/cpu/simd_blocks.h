@@ -155,32 +155,17 @@ ALWAYS_INLINE void dot_widen(struct dot *dot)
 #endif
 }
 
-/* ---- the layout ------------------------------------------------------------------------------ */
-
-/* Sub-block b of vector i, and the factors behind a segment's integers (repack.h). */
-ALWAYS_INLINE const uint8_t *words_at(const struct tile *t, uint32_t bits, size_t b, int i)
-{
-    return t->w + (size_t)(i / PARTS) * t->group_bytes + b * bits * 64 +
-           (size_t)(i % PARTS) * VEC * 4;
-}
-
-/* `width` bytes of a lane's factor. */
-ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, uint32_t bits, size_t at, int width,
-                                        int i)
-{
-    return t->w + (size_t)(i / PARTS) * t->group_bytes + (size_t)t->n * bits * 64 + at +
-           (size_t)(i % PARTS) * VEC * (size_t)width;
-}
+/* ---- factors -------------------------------------------------------------------------------- */
 
 /* w = D * sc and m = Dmin * mn of a segment of Q4_K or Q5_K, for one vector: the format's twelve
  * bytes (quant_block.c, quant_scale_min), a lane's as three words. */
-ALWAYS_INLINE void k_factors(const struct tile *t, uint32_t bits, int i, vf *w, vf *m)
+ALWAYS_INLINE void k_factors(const struct tile *t, int i, vf *w, vf *m)
 {
-    const vi u0 = vi_load(factors_at(t, bits, 0, 4, i));
-    const vi u1 = vi_load(factors_at(t, bits, 64, 4, i));
-    const vi u2 = vi_load(factors_at(t, bits, 128, 4, i));
-    const vf d = v_load_f16(factors_at(t, bits, 192, 2, i));
-    const vf dmin = v_load_f16(factors_at(t, bits, 224, 2, i));
+    const vi u0 = vi_load(factors_at(t, 0, 4, i));
+    const vi u1 = vi_load(factors_at(t, 64, 4, i));
+    const vi u2 = vi_load(factors_at(t, 128, 4, i));
+    const vf d = v_load_f16(factors_at(t, 192, 2, i));
+    const vf dmin = v_load_f16(factors_at(t, 224, 2, i));
     const vi six = vi_set1(63), low = vi_set1(15), high = vi_set1(0x30);
     UNROLL
     for (int s = 0; s < 4; s++) {
@@ -198,9 +183,11 @@ ALWAYS_INLINE void k_factors(const struct tile *t, uint32_t bits, int i, vf *w, 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* isum [rows][vectors] of sub-block b, for types of one scale a sub-block. */
-ALWAYS_INLINE void sums(const struct tile *t, uint32_t bits, int offset, size_t b, struct dot *dot,
-                        int vectors, int rows)
+ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct dot *dot, int vectors,
+                        int rows)
 {
+    const uint32_t bits = type == QUANT_Q4_K ? 4 : 5;
+    const int offset = type == QUANT_Q5_0 ? 16 : 0;
     const int8_t *q = t->q + b * CPU_BLOCK;
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -213,7 +200,7 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t bits, int offset, size_t 
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const uint8_t *words = words_at(t, bits, b, i);
+            const uint8_t *words = words_at(t, type, b, i);
             const vi first = load_four(bits, words, j, 0), second = load_four(bits, words, j, 1);
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -229,8 +216,7 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t bits, int offset, size_t 
 
 ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const uint32_t bits = type == QUANT_Q4_K ? 4 : 5;
-    const int offset = type == QUANT_Q5_0 ? 16 : 0, vectors = groups * PARTS;
+    const int vectors = groups * PARTS;
     const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = type != QUANT_Q5_0;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
     vf acc[MAX_ACC], kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
@@ -238,16 +224,16 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
     for (int i = 0; i < vectors * rows; i++)
         acc[i] = v_zero();
     for (int i = 0; k && i < vectors; i++)
-        k_factors(t, bits, i, kw[i], km[i]);
+        k_factors(t, i, kw[i], km[i]);
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
-        sums(t, bits, offset, b, dot, vectors, rows);
+        sums(t, type, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const size_t at = b * (minima ? 64 : 32);
-            const vf w = k ? kw[i][b] : v_load_f16(factors_at(t, bits, at, 2, i));
+            const vf w = k ? kw[i][b] : v_load_f16(factors_at(t, at, 2, i));
             const vf m = k        ? km[i][b]
-                         : minima ? v_load_f16(factors_at(t, bits, at + 32, 2, i))
+                         : minima ? v_load_f16(factors_at(t, at + 32, 2, i))
                                   : v_zero();
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -283,7 +269,7 @@ ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, const int
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vi w = load_four(6, words_at(t, 6, b, i), j, half);
+            const vi w = load_four(6, words_at(t, QUANT_Q6_K, b, i), j, half);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 dot_add(&dot[r * vectors + i], w, four_inputs(q + (size_t)r * t->stride + 4 * j));
@@ -306,7 +292,7 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
         acc[i] = v_zero();
     UNROLL
     for (int i = 0; i < vectors; i++)
-        scale[i] = v_load_f16(factors_at(t, 6, 256, 2, i));
+        scale[i] = v_load_f16(factors_at(t, 256, 2, i));
     for (size_t b = 0; b < t->n; b++) {
         const int8_t *q = t->q + b * CPU_BLOCK;
         struct dot dot[2][MAX_ACC];
@@ -324,7 +310,7 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
         half_sums(t, b, 0, q, dot[0], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf sc = v_load_i8(factors_at(t, 6, b * 32, 1, i));
+            const vf sc = v_load_i8(factors_at(t, b * 32, 1, i));
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * vectors + i] = v_mul(vi_float(dot[0][r * vectors + i].sum), sc);
@@ -332,7 +318,7 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
         half_sums(t, b, 1, q + 16, dot[1], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf sc = v_load_i8(factors_at(t, 6, b * 32 + 16, 1, i));
+            const vf sc = v_load_i8(factors_at(t, b * 32 + 16, 1, i));
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int at = r * vectors + i;

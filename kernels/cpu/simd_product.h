@@ -33,7 +33,7 @@ ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, i
         vf w[4 * PARTS];
         UNROLL
         for (int i = 0; i < vectors; i++)
-            w[i] = load_weights(type, t->w + (size_t)(i / PARTS) * t->group_bytes,
+            w[i] = load_weights(type, t->w + (size_t)(i / PARTS) * t->group_stride,
                                 (size_t)k * CPU_LANES + (size_t)(i % PARTS) * VEC);
         UNROLL
         for (int r = 0; r < rows; r++) {
@@ -105,9 +105,9 @@ static void run_rows(const struct cpu_product *p, const struct tile_set *set, st
     }
 }
 
-/* 1 << groups_log groups from `group` on, all segments. */
+/* The tile of 1 << groups_log groups from `group` on, `apart` from each other; all segments. */
 static void run_groups(const struct cpu_product *p, const struct tile_set *set, uint32_t group,
-                       uint32_t groups_log, uint32_t max_rows)
+                       uint32_t apart, uint32_t groups_log, uint32_t max_rows)
 {
     const struct cpu_matrix *m = p->matrix;
     uint32_t cols = m->file.cols;
@@ -115,10 +115,11 @@ static void run_groups(const struct cpu_product *p, const struct tile_set *set, 
     size_t segment_bytes = segment_size(m->file.type);
     struct tile tile = {
         .w = m->packed + group * m->group_bytes,
-        .group_bytes = m->group_bytes,
+        .group_stride = apart * m->group_bytes,
         .stride = p->x->stride,
         .y = p->y + (size_t)group * CPU_LANES,
         .y_stride = p->stride,
+        .y_group = (size_t)apart * CPU_LANES,
     };
     for (uint32_t begin = 0; begin < cols; begin += CPU_SEGMENT) {
         uint32_t n = cols - begin < CPU_SEGMENT ? cols - begin : CPU_SEGMENT;
@@ -131,6 +132,8 @@ static void run_groups(const struct cpu_product *p, const struct tile_set *set, 
     }
 }
 
+/* The groups of a tile lie as far apart as the product is long: every one of them is a long run of
+ * memory, which is what prefetchers of processors are made for. */
 void SIMD(simd_product)(const struct cpu_product *p)
 {
     const struct tile_set *set = tiles_of(p->matrix->file.type);
@@ -139,8 +142,10 @@ void SIMD(simd_product)(const struct cpu_product *p)
     uint32_t rows = (n + tiles - 1) / tiles;
     uint32_t g = p->group0;
     for (uint32_t log = set->groups[rows - 1];; log--) {
-        for (; p->group1 - g >= 1u << log; g += 1u << log)
-            run_groups(p, set, g, log, rows);
+        uint32_t apart = (p->group1 - g) >> log;
+        for (uint32_t i = 0; i < apart; i++)
+            run_groups(p, set, g + i, apart, log, rows);
+        g += apart << log;
         if (log == 0)
             return;
     }

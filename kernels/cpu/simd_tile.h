@@ -28,6 +28,20 @@ ALWAYS_INLINE size_t segment_size(uint32_t type)
     }
 }
 
+/* Sub-block b of vector i, and the factors before a segment's integers (repack.h). */
+ALWAYS_INLINE const uint8_t *words_at(const struct tile *t, uint32_t type, size_t b, int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_stride + t->n * repack_factors(type) +
+           b * repack_integers(type) + (size_t)(i % PARTS) * VEC * 4;
+}
+
+/* Factors of `width` bytes, from byte `at` on. */
+ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int width, int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_stride + at +
+           (size_t)(i % PARTS) * VEC * (size_t)width;
+}
+
 /* y = seg, or y = y + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
 ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
 {
@@ -35,7 +49,8 @@ ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int ro
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int i = 0; i < groups * PARTS; i++) {
-            size_t at = (size_t)r * t->y_stride + (size_t)i * VEC;
+            size_t at = (size_t)r * t->y_stride + (size_t)(i / PARTS) * t->y_group +
+                        (size_t)(i % PARTS) * VEC;
             vf y = acc[r * groups * PARTS + i];
             if (!t->first)
                 y = v_add(v_load(t->y + at), y);
