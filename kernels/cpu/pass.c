@@ -17,6 +17,7 @@
 enum {
     CHUNK_MACS = 1 << 18,
     SHARED_MACS = 3 << 18,
+    CHUNK_BYTES = 1 << 20, /* of weights: the last chunk of a product keeps one thread alone */
     CHUNK_VALUES = 1 << 14,
     CHUNKS_PER_THREAD = 8,
 };
@@ -118,6 +119,9 @@ static void multiply(struct backend *b, struct products *job, uint32_t n)
         uint64_t least = CHUNK_MACS / group_macs(part) + 1;
         uint64_t even = part->group1 / (threads * CHUNKS_PER_THREAD);
         uint64_t want = ((least > even ? least : even) + 3) / 4 * 4;
+        uint64_t most = CHUNK_BYTES / part->matrix->group_bytes / 4 * 4;
+        if (want > most)
+            want = most > least ? most : (least + 3) / 4 * 4;
         uint32_t per = want < part->group1 ? (uint32_t)want : part->group1;
         job->per_chunk[i] = per;
         chunks += (part->group1 + per - 1) / per;
