@@ -55,8 +55,10 @@ static void control_unlink(struct control *control, struct client *client)
 {
     struct client **link = &control->clients;
 
-    while (*link != client)
+    while (*link != client) {
+        assert(*link);
         link = &(*link)->next;
+    }
     *link = client->next;
     control->n_clients--;
 }

@@ -217,7 +217,7 @@ static int choose_pages(struct resident *resident, const struct config *config, 
         snprintf(err, err_bytes,
                  "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
                  (unsigned long long)budget, (unsigned long long)pages, resident->limits.context,
-                 (unsigned long long)one, (unsigned long long)(one * kv.page_bytes));
+                 (unsigned long long)one, (unsigned long long)one * kv.page_bytes);
         return -EINVAL;
     }
     resident->limits.pages = (uint32_t)pages;

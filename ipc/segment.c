@@ -142,7 +142,7 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
 {
     uint32_t shift = next_shift();
     struct segment_plan plan;
-    uint8_t *up, *down;
+    uint8_t *up = NULL, *down = NULL;
     int up_fd, down_fd;
     int r = segment_plan(limits, shift, &plan, err, err_bytes);
 
@@ -206,6 +206,7 @@ int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
     if (fd < 0)
         return ipc_fail(err, err_bytes, fd, "no memory for the control page: %s", strerror(-fd));
     clock_gettime(CLOCK_REALTIME, &now);
+    assert(base);
     ctl = (struct ctl *)(void *)base;
     ctl->magic = CTL_MAGIC;
     ctl->version = IPC_VERSION;

@@ -41,7 +41,7 @@ static double exponential(double x)
     for (int k = 17; k >= 1; k--)
         sum = fma(sum, r / (double)k, 1.0);
     double factor = n < 0.0 ? 0.5 : 2.0;
-    for (double i = 0.0; i < (n < 0.0 ? -n : n); i = i + 1.0)
+    for (int i = 0, steps = (int)(n < 0.0 ? -n : n); i < steps; i++)
         sum = sum * factor;
     return sum;
 }

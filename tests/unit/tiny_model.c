@@ -1,5 +1,6 @@
 #include "tests/unit/tiny_model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 
@@ -55,6 +56,7 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
 {
     uint64_t ne[2] = {cols, rows};
     size_t n = (size_t)cols * (rows > 0 ? rows : 1);
+    assert(n > 0);
     float *x = malloc(n * sizeof *x);
     uint8_t *bytes = malloc(n * 4 + 64);
     if (!x || !bytes)
