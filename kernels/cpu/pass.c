@@ -18,7 +18,7 @@ enum {
     CHUNK_MACS = 1 << 18,
     SHARED_MACS = 3 << 18,
     CHUNK_BYTES = 1 << 20, /* of weights: the last chunk of a product keeps one thread alone */
-    CHUNK_VALUES = 1 << 14,
+    CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
 };
 
