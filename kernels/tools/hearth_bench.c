@@ -77,7 +77,12 @@ struct bench {
     struct read_rate *rate;
     struct backend_info info;
     double load_s, read_s; /* the file to ready; one pass over the file, in the page cache */
-    double read_gb_s;
+};
+
+/* A rate, and what share it is of the read measured right behind it: the median of the runs. */
+struct rate {
+    double tok_s, read_gb_s, share;
+    uint32_t runs;
 };
 
 /* The file's name without folders, fit for a JSON string. */
@@ -113,24 +118,23 @@ static void print_load(const struct bench *b)
            b->load_s * 1e3, b->read_s * 1e3, bytes, (unsigned long long)b->info.weight_bytes);
 }
 
-/* Bytes that a token costs to read: its share of the weights, which a pass reads once, and its own
- * KV. */
-static void print_rate(const struct bench *b, const char *what, double tok_s, double bytes,
-                       double first_ms, uint32_t runs)
+/* bytes: what a token costs to read, its share of the weights, which a pass reads once, and its own
+ * KV. first_ms: 0 for none. */
+static void print_rate(const struct bench *b, const char *what, const struct rate *rate,
+                       double bytes, double first_ms)
 {
-    double share = tok_s * bytes / 1e9 / b->read_gb_s;
     if (options.json) {
         print_head(b, what);
         printf(",\"runs\":%u,\"tok_s\":%.2f,\"bytes_per_token\":%.0f,\"read_gb_s\":%.2f,"
                "\"bandwidth_share\":%.4f",
-               runs, tok_s, bytes, b->read_gb_s, share);
+               rate->runs, rate->tok_s, bytes, rate->read_gb_s, rate->share);
         if (first_ms > 0)
             printf(",\"first_token_ms\":%.3f", first_ms);
         printf("}\n");
         return;
     }
     printf("%-8s %10.2f tok/s   %11.0f bytes/token   %6.1f %% of the best read, %.1f GB/s", what,
-           tok_s, bytes, share * 100, b->read_gb_s);
+           rate->tok_s, bytes, rate->share * 100, rate->read_gb_s);
     if (first_ms > 0)
         printf("   first token after %.1f ms", first_ms);
     printf("\n");
@@ -155,35 +159,54 @@ static int fail_pass(const struct bench *b)
     return tool_fail(&tool, EX_DATAERR, "%s: %s", options.model, bench_run_error(b->run));
 }
 
+/* Seconds to read every slot's prompt, one behind the other; negative when a pass failed. */
+static double prefill_all(struct bench *b)
+{
+    double all = 0;
+    for (uint32_t s = 0; s < options.slots; s++) {
+        double one = bench_run_prefill(b->run, s);
+        if (one < 0)
+            return one;
+        all += one;
+    }
+    return all;
+}
+
+/* tok_s [n] and reads [n] are of the same runs, in time beside each other: a machine shared with
+ * others changes from second to second, so the share is taken run by run. */
+static struct rate rate_of(double *tok_s, const double *reads, double bytes, uint32_t n)
+{
+    double shares[MAX_RUNS], sorted[MAX_RUNS];
+    for (uint32_t i = 0; i < n; i++) {
+        shares[i] = tok_s[i] * bytes / 1e9 / reads[i];
+        sorted[i] = reads[i];
+    }
+    return (struct rate){median(tok_s, n), median(sorted, n), median(shares, n), n};
+}
+
 static int measure_rates(struct bench *b)
 {
-    double prefills[MAX_RUNS], decodes[MAX_RUNS], slots = (double)options.slots;
-    double weights = (double)bench_run_weight_bytes(b->run), begin = seconds();
-    double kv = (double)bench_run_kv_bytes(b->run);
-    uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
+    double prefills[MAX_RUNS], decodes[MAX_RUNS], reads[MAX_RUNS], begin = seconds();
+    double slots = (double)options.slots, weights = (double)bench_run_weight_bytes(b->run);
     uint32_t n = 0;
     for (bool warm = false;
          n < options.runs || (seconds() - begin < SHORTEST_SECONDS && n < MAX_RUNS); warm = true) {
-        double prefill = 0, decode;
-        for (uint32_t s = 0; s < options.slots; s++) {
-            double one = bench_run_prefill(b->run, s);
-            if (one < 0)
-                return fail_pass(b);
-            prefill += one;
-        }
-        decode = bench_run_decode(b->run);
+        double prefill = prefill_all(b);
+        double decode = prefill < 0 ? prefill : bench_run_decode(b->run);
         if (decode < 0)
             return fail_pass(b);
-        b->read_gb_s = read_rate_run(b->rate);
-        if (warm) {
-            prefills[n] = prefill / slots;
-            decodes[n++] = decode;
-        }
+        reads[n] = read_rate_run(b->rate);
+        prefills[n] = (double)options.prompt * slots / prefill;
+        decodes[n] = (double)options.tokens * slots / decode;
+        n += warm;
     }
-    double prefill = median(prefills, n), decode = median(decodes, n);
-    print_rate(b, "prefill", (double)options.prompt / prefill,
-               weights * (double)passes / (double)options.prompt, prefill * 1e3, n);
-    print_rate(b, "decode", (double)options.tokens * slots / decode, weights / slots + kv, 0, n);
+    uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
+    double bytes = weights * (double)passes / (double)options.prompt;
+    struct rate rate = rate_of(prefills, reads, bytes, n);
+    print_rate(b, "prefill", &rate, bytes, (double)options.prompt / rate.tok_s * 1e3);
+    bytes = weights / slots + (double)bench_run_kv_bytes(b->run);
+    rate = rate_of(decodes, reads, bytes, n);
+    print_rate(b, "decode", &rate, bytes, 0);
     return 0;
 }
 

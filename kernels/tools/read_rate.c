@@ -20,7 +20,6 @@ struct read_rate {
     size_t bytes, chunk_bytes;
     read_way *way;
     uint64_t sums[CHUNKS]; /* so that no read can be left out */
-    double best;
 };
 
 /* Eight words: a register, or several, of whatever the function is compiled for. */
@@ -130,6 +129,7 @@ double read_rate_run(struct read_rate *r)
 {
     read_way *list[6];
     int n = ways(list);
+    double best = 0;
     for (int i = 0; i < n; i++) {
         uint64_t spent = 0;
         r->way = list[i];
@@ -137,10 +137,10 @@ double read_rate_run(struct read_rate *r)
             uint64_t ns = pass_ns(r);
             spent += ns + 1;
             double rate = (double)r->bytes / (double)(ns ? ns : 1);
-            r->best = rate > r->best ? rate : r->best;
+            best = rate > best ? rate : best;
         }
     }
-    return r->best;
+    return best;
 }
 
 uint64_t read_rate_pass_ns(struct read_rate *r, const void *data, size_t bytes)

@@ -3,7 +3,7 @@
  *
  * A plain read of a buffer like the backend's weights: as large, in the same kind of pages (the
  * arena's), by as many threads of the same pool, every byte once, with the widest loads there are.
- * The best pass counts. One thread opens, runs and closes. Owns the buffer and the pool.
+ * The best of some passes counts. One thread opens, runs and closes. Owns the buffer and the pool.
  */
 #ifndef HEARTH_KERNELS_TOOLS_READ_RATE_H
 #define HEARTH_KERNELS_TOOLS_READ_RATE_H
@@ -16,8 +16,8 @@ struct read_rate;
 /* `bytes` is rounded down to whole kilobytes, at least one. Returns 0, or -errno (-ENOMEM, -EAGAIN). */
 int read_rate_open(size_t bytes, uint32_t threads, struct read_rate **ret_rate);
 
-/* Reads the buffer in each way known, for some milliseconds, and returns the best GB/s (1e9 bytes) of
- * all passes since open. */
+/* Reads the buffer in each way known, for some milliseconds, and returns the GB/s (1e9 bytes) of the
+ * best pass of this call. */
 double read_rate_run(struct read_rate *rate);
 
 /* Nanoseconds of one pass over memory of the caller's, such as a mapped file. */
