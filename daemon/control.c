@@ -53,14 +53,14 @@ void control_gauges(struct control *control)
 
 static void control_unlink(struct control *control, struct client *client)
 {
-    struct client **link = &control->clients;
-
-    while (*link != client) {
-        assert(*link);
-        link = &(*link)->next;
+    for (struct client **link = &control->clients; *link; link = &(*link)->next) {
+        if (*link != client)
+            continue;
+        *link = client->next;
+        control->n_clients--;
+        return;
     }
-    *link = client->next;
-    control->n_clients--;
+    assert(!"the client is in the list");
 }
 
 void control_free(struct control *control, struct client *client)

@@ -170,7 +170,7 @@ struct backend {
     struct cpu_matrix head;        /* of this pass */
     const float *output_norm;      /* [n_embd] */
     struct cpu_matrix embedding;   /* packed only when tied: shares the canonical head's */
-    float *rope;                 /* tables, rope.h */
+    float *rope;                   /* tables, rope.h */
     struct cpu_buffers buffers;
     struct arena *arena; /* owns every buffer and every repacked weight */
     size_t weight_bytes, shadow_bytes, scratch_bytes;

@@ -29,7 +29,7 @@ static bool has_avx512(void)
     const struct cpu_isa cpu_isa_##isa = {                                                         \
         .name = #isa,                                                                              \
         .packed = true,                                                                            \
-        .usable = has,                                                                             \
+        .usable = (has),                                                                           \
         .norm = simd_norm_##isa,                                                                   \
         .quantize = simd_quantize_##isa,                                                           \
         .product = simd_product_##isa,                                                             \

@@ -125,7 +125,7 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
         all += t->bytes;
         small += worth_it(t) ? q4_row_bytes(t->cols) * t->rows : t->bytes;
     }
-    if ((double)small <= SHADOW_SHARE * (double)all)
+    if (all == 0 || (double)small <= SHADOW_SHARE * (double)all)
         return 0;
     return fail(err, err_bytes, -ENOTSUP,
                 "a shadow of this %s model would take %u %% of its size and save no time: leave it "

@@ -536,6 +536,7 @@ static void check_shared_page(const struct engine *engine, const struct slot *sl
 
 /* A slot's pages: first those in the cache, which hold its tokens, user's and position's, then its
  * own. Counts the holders of the former. */
+/* NOLINTNEXTLINE(readability-function-size): checks are macros, and count as nesting */
 static void check_slot_pages(const struct engine *engine, const struct slot *slot, uint8_t *seen,
                              uint32_t *held)
 {
