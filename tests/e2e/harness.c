@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 10000, RUN_MS = 20000 };
+enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 10000, RUN_MS = 120000 };
 
 static uint64_t now_ms(void)
 {
