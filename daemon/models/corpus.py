@@ -119,13 +119,24 @@ def cut(text, rng):
     return begin, min(len(text), begin + rng.randrange(1, 400))
 
 
+def shortened(text, n):
+    """The first n characters, cut behind a line's end where there is one."""
+    if len(text) <= n:
+        return text
+    newline = text.rfind("\n", 1, n)
+    return text[:newline + 1 if newline > 0 else n]
+
+
 def sample(tokenizer, text, at_end, room, rng):
-    """One sample of at most room ids."""
+    """One sample of at most room ids, and how many characters of text it used up."""
     def encode(part):
         return tokenizer.encode(part, add_special_tokens=False).ids
     kind = rng.random()
     if kind < 0.5 or len(text) < 40:
-        return ([BOS] + encode(text) + ([EOS] if at_end else []))[:room]
+        return ([BOS] + encode(text) + ([EOS] if at_end else []))[:room], len(text)
+    # A middle is a few dozen tokens however long its sample: short samples hold more of them.
+    room = min(room, rng.randrange(96, 320))
+    text = shortened(text, 3 * room)
     begin, end = cut(text, rng)
     prefix, middle, suffix = encode(text[:begin]), encode(text[begin:end]), encode(text[end:])
     over = 5 + len(prefix) + len(middle) + len(suffix) - room
@@ -134,8 +145,10 @@ def sample(tokenizer, text, at_end, room, rng):
         suffix, over = suffix[:len(suffix) - n], over - n
         prefix = prefix[over:]
     if kind < 0.75:
-        return ([BOS, PRE] + prefix + [SUF] + suffix + [MID] + middle + [EOS])[:room]
-    return ([BOS, SUF] + suffix + [PRE] + prefix + [MID] + middle + [EOS])[:room]
+        ids = [BOS, PRE] + prefix + [SUF] + suffix + [MID] + middle + [EOS]
+    else:
+        ids = [BOS, SUF] + suffix + [PRE] + prefix + [MID] + middle + [EOS]
+    return ids[:room], len(text)
 
 
 def rows_of(tokenizer, docs, length, seed, max_rows):
@@ -158,8 +171,9 @@ def rows_of(tokenizer, docs, length, seed, max_rows):
             if end < len(text):  # cut behind a line's end where there is one
                 newline = text.rfind("\n", at + 1, end)
                 end = newline + 1 if newline > at else end
-            row += sample(tokenizer, text[at:end], end == len(text), room, rng)
-            at = end
+            ids, used = sample(tokenizer, text[at:end], end == len(text), room, rng)
+            row += ids
+            at += used
             while token < len(offsets) and offsets[token][0] < at:
                 token += 1
     rng.shuffle(rows)
@@ -189,7 +203,7 @@ def main():
     tokenizer.save(str(out / "tokenizer.json"))
     stdlib = [doc for doc in train if doc[0] == "stdlib"]
     weighted = train + stdlib + stdlib  # the standard library counts three times
-    for length, seed, n in ((512, 1, 60_000), (1024, 2, 8_000)):
+    for length, seed, n in ((512, 3, 60_000), (1024, 4, 8_000)):
         rows = rows_of(tokenizer, weighted, length, seed, n)
         print(f"rows of {length}: {rows.shape[0]}, {(rows != PAD).mean():.3f} filled")
         np.save(out / f"train_{length}.npy", rows)

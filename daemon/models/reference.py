@@ -19,7 +19,7 @@ from corpus import BOS, MID, PRE, SUF
 from model import CONFIG, Model
 
 PLAIN = "def read_lines(path):\n    \"\"\"Return the lines of a file.\"\"\""
-PREFIX = "import os\n\ndef size_of(path):\n    if not "
+PREFIX = "import os\n\ndef size_of(path):\n    if not os.path."
 SUFFIX = "\n        return 0\n    return os.path.getsize(path)\n"
 N_TOKENS = 64
 

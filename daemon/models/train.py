@@ -27,6 +27,7 @@ WARMUP = 40
 MIN_DECAY = 60
 LR_MUON, LR_ADAM, WEIGHT_DECAY = 0.016, 0.0025, 0.02
 EMA = 0.98
+MIDDLE_WEIGHT = 2.0
 
 
 def orthogonalized(g):
@@ -69,6 +70,12 @@ class Rows:
         return torch.from_numpy(self.rows[at].astype(np.int64))
 
 
+def weights_of(ids):
+    """The weight of each next token: middles, the smaller part of a sample, count more."""
+    control = torch.where(ids <= MID, torch.arange(ids.shape[1]), 0).cummax(1).values
+    return torch.where(ids.gather(1, control) == MID, MIDDLE_WEIGHT, 1.0)
+
+
 def stop_time(text):
     hour, minute = map(int, text.split(":"))
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -102,15 +109,18 @@ def main():
     adam = torch.optim.AdamW(others, LR_ADAM, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     ema = {k: v.clone() for k, v in model.state_dict().items()}
     short, long = Rows(args.data / "train_512.npy"), Rows(args.data / "train_1024.npy")
-    step, tokens, factor = 0, 0, 1.0
+    step, tokens, factor, begun = 0, 0, 1.0, 0
     path = args.data / "checkpoint.pt"
     if args.resume:
         c = torch.load(path)
         model.load_state_dict(c["model"])
         muon.load_state_dict(c["muon"])
         adam.load_state_dict(c["adam"])
-        ema, step, tokens, factor = c["ema"], c["step"], c["tokens"], c["factor"]
-        short.next, long.next = c["short"], c["long"]
+        ema, step, tokens = c["ema"], c["step"], c["tokens"]
+        # A run that was over goes on with a new schedule, and may be given new rows.
+        factor, begun = (c["factor"], 0) if c["factor"] > 0 else (1.0, step)
+        if not begun:
+            short.next, long.next = c["short"], c["long"]
     forward = torch.compile(model)
 
     ended = []
@@ -121,7 +131,7 @@ def main():
         left = stop - time.time()
         wanted = min(1.0, left / (60 * args.decay_minutes))
         factor = max(0.0, wanted, factor - 1 / MIN_DECAY)
-        warm = min(1.0, (step + 1) / WARMUP)
+        warm = min(1.0, (step - begun + 1) / WARMUP)
         for group in muon.param_groups:
             group["lr"] = LR_MUON * factor * warm
         for group in adam.param_groups:
@@ -132,8 +142,10 @@ def main():
                 logits = forward(part[:, :-1])
             targets = part[:, 1:]
             given = (targets <= MID) & (targets != EOS)  # never to be generated: never a target
-            loss = F.cross_entropy(logits.float().flatten(0, 1),
-                                   targets.masked_fill(given, PAD).flatten(), ignore_index=PAD)
+            weights = weights_of(part[:, :-1]).masked_fill(given, 0)
+            nats = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(),
+                                   reduction="none").view_as(weights)
+            loss = (nats * weights).sum() / weights.sum()
             (loss * len(part) / len(rows)).backward()
             losses.append(loss.item())
         muon.step()
