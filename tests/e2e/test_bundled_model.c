@@ -1,6 +1,7 @@
 /* The bundled model says what a double-precision run of its file says (daemon/models/reference.json, made by
  * reference.py beside it), plain and with a hole to fill. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -77,9 +78,5 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, answers_are_those_of_a_double_precision_run);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The hearth command against a real daemon and a real model: what it prints, how it ends, that it
  * leaves nothing behind. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -590,9 +591,5 @@ int main(void)
     tcase_set_timeout(t, 60);
     add_tests(t);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The library against a real daemon: event loops, several slots, the newest request wins, cancel.
  */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -354,9 +355,5 @@ int main(void)
     tcase_add_test(t, two_handles_of_a_process_know_nothing_of_each_other);
     tcase_add_test(t, progress_of_a_long_prompt_is_told);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

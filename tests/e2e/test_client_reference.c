@@ -1,6 +1,7 @@
 /* Greedy answers of real models through hearth run and hearthd: the reference's ids and text,
  * exactly. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -98,9 +99,5 @@ int main(void)
     tcase_add_loop_test(t, the_answer_is_the_references, 0,
                         (int)(sizeof references / sizeof references[0]));
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

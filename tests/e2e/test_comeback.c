@@ -2,6 +2,7 @@
  * reads its new HELLO before it notices the old hang-up. */
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -94,9 +95,5 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, a_hello_that_overtakes_its_own_hang_up_is_welcome, 0, 2);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "tests/e2e/raw_client.h"
 
 #include "ipc/bell.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -284,9 +285,5 @@ int main(void)
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
     tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Many clients at once: whatever the company, the answer is the one got alone, and nothing is left
  * over. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -240,9 +241,5 @@ int main(void)
     tcase_add_test(tcase, page_pressure_changes_no_answer);
     tcase_add_test(tcase, epoll_and_plain_kernels_give_the_same_answers);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

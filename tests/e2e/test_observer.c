@@ -13,6 +13,7 @@
 
 #include "ipc/event.h"
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -357,9 +358,5 @@ int main(void)
         puts("skip: this build injects no faults: make determinism has one that does");
     }
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

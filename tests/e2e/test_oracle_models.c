@@ -2,6 +2,7 @@
  * another implementation (tests/fixtures/oracle, made by tests/tools/make_oracle_models.py). No pick
  * there is closer than 0.15 to its runner-up, five times what f16 KV moves a logit by. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -120,9 +121,5 @@ int main(void)
     tcase_add_loop_test(tcase, texts_have_the_oracles_ids, 0, N_NAMES);
     tcase_add_test(tcase, a_context_beyond_the_window_is_refused_in_one_line);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Processes that come and go, one daemon, real kernels: what one process of a user computed, the
  * next does not compute again, and gets the same answer. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -131,9 +132,5 @@ int main(void)
     tcase_add_test(tcase, the_next_process_computes_only_the_tail);
     tcase_add_test(tcase, processes_at_once_compute_the_trunk_once);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

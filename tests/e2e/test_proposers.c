@@ -3,6 +3,7 @@
 #include "tests/e2e/harness.h"
 
 #include "kernels/quant_types.h"
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -297,9 +298,5 @@ int main(void)
     tcase_add_test(tcase, a_shadow_that_would_not_pay_is_refused);
     tcase_add_test(tcase, a_proposer_that_the_daemon_lacks_is_refused);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* hearth run --record and hearth replay against real daemons: an answer is the same on other
  * kernels, threads and contexts, and whatever makes a record another one is named. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -432,9 +433,5 @@ int main(void)
     tcase_add_test(t, json_has_one_object_a_file);
     tcase_add_test(t, no_record_is_left_of_what_failed);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

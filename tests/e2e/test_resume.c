@@ -1,6 +1,7 @@
 /* The daemon is killed, again and again, under clients that stream: every answer is the undisturbed
  * one. HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. */
 #include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -231,9 +232,5 @@ int main(void)
     tcase_add_test(t, the_command_tells_it_on_stderr_only);
     tcase_add_test(t, the_command_gives_up_when_asked_to);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/quant_types.h"
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_model.h"
 
 static struct harness d;
@@ -84,9 +85,5 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, an_answer_is_the_same_on_every_kernel, 0, 3);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

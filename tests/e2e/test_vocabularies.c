@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/gguf.h"
+#include "tests/run_suite.h"
 #include "tests/unit/gguf_writer.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
@@ -203,9 +204,5 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, the_daemons_vocabulary_gives_the_published_ids, 0, N_CASES);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

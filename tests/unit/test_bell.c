@@ -1,5 +1,6 @@
 /* Bells: rung only for sleepers, once per ticket; waits end for the right reason. */
 #include "ipc/bell.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -275,8 +276,6 @@ int main(void)
 {
     Suite *s = suite_create("bell");
     TCase *t = tcase_create("bell");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_set_timeout(t, 60);
@@ -297,9 +296,5 @@ int main(void)
     tcase_add_test(t, an_armed_descriptor_becomes_readable);
     tcase_add_test(t, ticket_numbers_skip_zero_when_they_wrap);
     suite_add_tcase(s, t);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

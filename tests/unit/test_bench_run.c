@@ -7,6 +7,7 @@
 
 #include "kernels/quant_types.h"
 #include "kernels/tools/bench_run.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 static char err[512];
@@ -98,9 +99,5 @@ int main(void)
     tcase_add_test(t, a_bad_isa_is_an_error);
     tcase_add_test(t, a_poisoned_pass_is_an_error);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,5 +1,6 @@
 /* The text of an answer as it arrives: stop texts, held-back beginnings, whole characters. */
 #include "client/answer.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -205,9 +206,5 @@ int main(void)
     tcase_add_test(t, a_stop_may_begin_with_the_dropped_space);
     tcase_add_test(t, cutting_makes_no_difference);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

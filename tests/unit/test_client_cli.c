@@ -3,6 +3,7 @@
 #include "client/cli_json.c"
 #include "client/cli_options.c"
 #include "client/cli_util.c"
+#include "tests/run_suite.h"
 #include "tests/unit/fake_daemon.h"
 
 #include <check.h>
@@ -553,9 +554,5 @@ int main(void)
     tcase_add_test(t, an_error_is_one_line_whatever_it_repeats);
     tcase_add_test(t, codes_follow_sysexits);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

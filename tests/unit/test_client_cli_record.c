@@ -6,6 +6,7 @@
 #include "client/cli_options.c"
 #include "client/cli_record.c"
 #include "client/cli_util.c"
+#include "tests/run_suite.h"
 
 #include <check.h>
 
@@ -410,9 +411,5 @@ int main(void)
     tcase_add_test(t, a_path_that_cannot_be_written_is_told_before_the_answer);
     tcase_add_test(t, a_file_is_replaced_whole_and_nothing_stays_beside_it);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

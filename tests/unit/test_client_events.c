@@ -1,4 +1,5 @@
 /* The library's events: what it delivers, what it drops, how it waits, how it ends. */
+#include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
 #include <check.h>
@@ -594,9 +595,5 @@ int main(void)
     tcase_set_timeout(t, 20);
     add_tests(t);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 /* The library against a daemon played by the test: connecting, and what a request looks like. */
+#include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
 #include <check.h>
@@ -431,9 +432,5 @@ int main(void)
     tcase_set_timeout(t, 20);
     add_tests(t);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

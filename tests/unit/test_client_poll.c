@@ -1,4 +1,5 @@
 /* The library in an event loop: whatever there is to hear makes its descriptor readable. */
+#include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
 #include <check.h>
@@ -145,9 +146,5 @@ int main(void)
     tcase_add_test(t, a_submit_that_waits_notices_a_dead_daemon);
     tcase_add_test(t, nonsense_found_by_a_submit_makes_the_loop_come_back);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

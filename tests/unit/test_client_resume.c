@@ -1,4 +1,5 @@
 /* The library goes on at the next daemon: nothing doubled, nothing missing. */
+#include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
 #include <check.h>
@@ -485,9 +486,5 @@ int main(void)
     tcase_add_test(t, an_event_loop_hears_that_nobody_comes_back);
     tcase_add_test(t, a_signal_breaks_off_the_wait);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 /* Slots of one handle share the submit ring: one that nobody reads must not hold up the others. */
+#include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
 #include <check.h>
@@ -121,9 +122,5 @@ int main(void)
     tcase_add_test(t, a_cancelled_request_leaves_nothing_but_its_end);
     tcase_add_test(t, a_slot_that_is_not_read_does_not_hold_up_another);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

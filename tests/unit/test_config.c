@@ -1,6 +1,7 @@
 /* Options: the command line, the file, which of them wins, and one clear line for everything else.
  */
 #include "daemon/config.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -297,9 +298,5 @@ int main(void)
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, the_dump_is_a_file_that_gives_the_same);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

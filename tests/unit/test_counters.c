@@ -1,5 +1,6 @@
 /* The table and the words of counters.h. */
 #include "ipc/counters.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -83,8 +84,6 @@ int main(void)
 {
     Suite *s = suite_create("counters");
     TCase *t = tcase_create("counters");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(t, every_counter_has_a_name_and_a_help_text);
     tcase_add_test(t, every_counter_has_a_word_of_its_own);
@@ -92,9 +91,5 @@ int main(void)
     tcase_add_test(t, json_holds_every_counter);
     tcase_add_test(t, json_that_does_not_fit_is_refused);
     suite_add_tcase(s, t);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/num.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 static const uint32_t sizes[] = {1,  2,  7,   8,   9,   15,  16,  17,  31,  32,  33,  63,   64,
@@ -483,9 +484,5 @@ int main(void)
     tcase_set_timeout(kv, 60);
     suite_add_tcase(suite, rows);
     suite_add_tcase(suite, kv);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

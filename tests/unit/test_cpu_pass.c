@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/num.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 enum { TOKENS = 300, PAGES = 64 };
@@ -776,9 +777,5 @@ int main(void)
     tcase_set_timeout(bad, 60);
     suite_add_tcase(suite, same);
     suite_add_tcase(suite, bad);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

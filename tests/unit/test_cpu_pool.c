@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/pool.h"
+#include "tests/run_suite.h"
 
 enum { MOST = 500 };
 
@@ -168,9 +169,5 @@ int main(void)
     tcase_add_test(tcase, denormals_are_kept_whatever_the_caller_had);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "kernels/cpu/repack.h"
 #include "kernels/num.h"
 #include "kernels/quant_block.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
@@ -340,9 +341,5 @@ int main(void)
     tcase_add_loop_test(tcase, a_packed_row_is_the_row_of_the_file, 0, N_TYPES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

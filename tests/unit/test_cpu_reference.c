@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 #include "tests/unit/double_model.h"
 #include "tests/unit/requantize.h"
@@ -373,9 +374,5 @@ int main(void)
     } else {
         fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
     }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include "kernels/kv.h"
 #include "kernels/quant_block.h"
 #include "kernels/quantize.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 enum { TOKENS = 70, PAGES = 4 };
@@ -292,9 +293,5 @@ int main(void)
     tcase_add_test(t, odd_shapes_keep_their_matrices);
     tcase_add_loop_test(t, weights_that_are_not_finite_have_none, 0, 2);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 #include "client/tokenizer/detokenizer.h"
 #include "client/tokenizer/tokenizer.h"
 #include "client/tokenizer/utf8.h"
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_vocab.h"
 
 #define FFFD "\xef\xbf\xbd"
@@ -304,9 +305,5 @@ int main(void)
     tcase_add_loop_test(c, pieces_are_whole_and_add_up, 0, 2);
     tcase_add_loop_test(c, detokenizing_undoes_tokenizing, 0, 2);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

@@ -5,6 +5,7 @@
  */
 #include "ipc/params.h"
 #include "kernels/hash128.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -606,9 +607,5 @@ int main(void)
     tcase_add_test(t, a_broken_backend_ends_every_answer);
     tcase_add_test(t, stop_ends_every_answer);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
  * goes on: page pressure, full rings, cancels, ends inside a window; and right ones save passes.
  */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -323,9 +324,5 @@ int main(void)
     tcase_add_loop_test(t, a_cancel_drops_the_window, 0, 10);
     tcase_add_loop_test(t, a_planned_window_may_lose_its_pages, 0, 6);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

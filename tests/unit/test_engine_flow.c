@@ -5,6 +5,7 @@
  * they get alone.
  */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -446,9 +447,5 @@ int main(void)
     tcase_add_test(t, a_named_slot_believes_no_keep_of_a_new_client);
     tcase_add_test(t, parked_slots_give_way_the_longest_unused_first);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

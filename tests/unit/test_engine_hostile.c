@@ -3,6 +3,7 @@
  * or word closes that client, and the other client's answer is the one it gets alone, every time.
  */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -473,9 +474,5 @@ int main(void)
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
     suite_add_tcase(suite, told);
     suite_add_tcase(suite, shut);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
  * answer changes, counts add up, nobody waits for somebody else's window.
  */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -556,9 +557,5 @@ int main(void)
     tcase_add_loop_test(t, a_broken_drafting_device_ends_everything, 0, KINDS);
     tcase_add_loop_test(t, auto_leaves_a_drafter_alone_that_does_not_pay, 0, 2);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

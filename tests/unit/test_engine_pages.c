@@ -5,6 +5,7 @@
  */
 #include "ipc/params.h"
 #include "kernels/kv.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -232,9 +233,5 @@ int main(void)
     tcase_add_loop_test(t, a_paused_request_gives_its_pages_the_oldest_too, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
  */
 #include "ipc/params.h"
 #include "kernels/kv.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -626,9 +627,5 @@ int main(void)
     tcase_add_loop_test(t, speculation_never_reaches_the_cache, 0, 24);
     tcase_add_test(t, a_pass_in_flight_publishes_nothing);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
  * every step, and nothing waits for ever.
  */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -167,9 +168,5 @@ int main(void)
 
     tcase_add_loop_test(t, whatever_happens_every_answer_is_right, 0, 12);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

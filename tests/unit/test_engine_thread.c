@@ -5,6 +5,7 @@
  * control thread's part.
  */
 #include "ipc/bell.h"
+#include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
 #include <check.h>
@@ -282,9 +283,5 @@ int main(void)
     tcase_add_loop_test(t, an_idle_engine_sleeps, 0, n);
     tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_for_ever);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Records over cells: tokens, log-probabilities, the end; room kept for it; hostile runs and cells.
  */
 #include "ipc/event.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -304,8 +305,6 @@ int main(void)
 {
     Suite *s = suite_create("event");
     TCase *sane = tcase_create("sane"), *hostile = tcase_create("hostile");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(sane, setup, NULL);
     tcase_add_test(sane, tokens_come_back_twelve_to_a_cell);
@@ -323,9 +322,5 @@ int main(void)
     tcase_add_test(hostile, broken_records_are_refused);
     tcase_add_test(hostile, every_bad_field_is_refused);
     suite_add_tcase(s, hostile);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/gguf.h"
+#include "tests/run_suite.h"
 #include "tests/unit/gguf_writer.h"
 
 static char err[256];
@@ -781,9 +782,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(make_suite());
 }

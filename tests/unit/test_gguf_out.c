@@ -9,6 +9,7 @@
 
 #include "kernels/quant_types.h"
 #include "kernels/tools/gguf_out.h"
+#include "tests/run_suite.h"
 
 static char folder[] = "/tmp/hearth-test-XXXXXX";
 static char path[64], part[80], err[512];
@@ -131,9 +132,5 @@ int main(void)
     tcase_add_test(t, no_such_folder);
     tcase_add_test(t, round_trip);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

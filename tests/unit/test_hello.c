@@ -1,5 +1,6 @@
 /* The handshake: messages, versions, every field, descriptors, and hostile packets. */
 #include "ipc/hello.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -470,8 +471,6 @@ int main(void)
 {
     Suite *s = suite_create("hello");
     TCase *messages = tcase_create("messages"), *sockets = tcase_create("sockets");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(messages, a_good_hello_passes);
     tcase_add_test(messages, another_version_is_told_both_versions);
@@ -497,9 +496,5 @@ int main(void)
     tcase_add_test(sockets, a_strange_status_is_refused);
     tcase_add_test(sockets, a_reader_that_never_reads_blocks_nobody);
     suite_add_tcase(s, sockets);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* The socket in the file system: made for its owner, a dead one replaced, nothing else ever
  * touched. */
 #include "daemon/listen.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -154,9 +155,5 @@ int main(void)
     tcase_add_test(t, another_programs_socket_is_left_alone);
     tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
  * Where the system refuses io_uring its half says so and is left out.
  */
 #include "daemon/loop.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -395,9 +396,5 @@ int main(void)
     tcase_add_loop_test(t, every_connection_is_an_event, 0, n);
     tcase_add_loop_test(t, polls_and_accepts_mix, 0, n);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

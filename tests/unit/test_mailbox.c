@@ -1,5 +1,6 @@
 /* The mailbox between the two threads: order, fullness, its bell, and two threads at full speed. */
 #include "daemon/mailbox.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <poll.h>
@@ -138,9 +139,5 @@ int main(void)
     tcase_add_test(t, the_bell_is_readable_once_rung);
     tcase_add_test(t, two_threads_lose_nothing);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

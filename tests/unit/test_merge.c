@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/tokenizer/merge.h"
+#include "tests/run_suite.h"
 
 enum { LETTERS = 4, MAX_ID = 64 };
 
@@ -116,9 +117,5 @@ int main(void)
     tcase_add_loop_test(c, joins_as_the_slow_way_does, 0, 4);
     tcase_add_test(c, chains_may_be_empty_or_short);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

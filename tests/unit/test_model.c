@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/model.h"
+#include "tests/run_suite.h"
 #include "tests/unit/gguf_writer.h"
 #include "tests/unit/model_opened.h"
 #include "tests/unit/tiny_model.h"
@@ -748,9 +749,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(make_suite());
 }

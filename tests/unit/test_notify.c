@@ -1,5 +1,6 @@
 /* What the service manager is told, and what it hands over. */
 #include "daemon/notify.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -110,9 +111,5 @@ int main(void)
     tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant);
     tcase_add_test(tcase, a_passed_socket_is_taken_over);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

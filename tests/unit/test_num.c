@@ -271,6 +271,7 @@ END_TEST
 #pragma GCC target("avx2,fma,f16c")
 #endif
 #include "kernels/num_avx2.h"
+#include "tests/run_suite.h"
 
 static void exp8(const float *x, float *y)
 {
@@ -387,9 +388,5 @@ int main(void)
         fprintf(stderr, "skip: this machine has no AVX2 and FMA\n");
     }
 #endif
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/num.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 #include "tests/unit/gguf_writer.h"
 
@@ -165,9 +166,5 @@ int main(void)
     tcase_add_loop_test(tcase, logits_in_f16_are_close_to_the_oracles, 0, N_NAMES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

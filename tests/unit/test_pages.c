@@ -1,5 +1,6 @@
 /* The pool of page ids: each page is in one place, and none is ever lost. */
 #include "daemon/pages.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -120,9 +121,5 @@ int main(void)
     tcase_add_test_raise_signal(t, a_page_too_many_is_our_mistake, SIGABRT);
     tcase_add_test_raise_signal(t, a_page_that_is_none_is_our_mistake, SIGABRT);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The parameter block: what goes in comes out; whatever is wrong is one line. */
 #include "ipc/params.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -347,8 +348,6 @@ int main(void)
 {
     Suite *s = suite_create("params");
     TCase *t = tcase_create("params");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, defaults_are_in_range_and_greedy);
@@ -367,9 +366,5 @@ int main(void)
     tcase_add_test(t, every_truncation_is_refused);
     tcase_add_test(t, flipped_bytes_never_lead_outside);
     suite_add_tcase(s, t);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

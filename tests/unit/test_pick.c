@@ -11,6 +11,7 @@
 
 #include "kernels/philox.h"
 #include "kernels/pick.h"
+#include "tests/run_suite.h"
 
 enum { N = 1000 };
 
@@ -578,9 +579,5 @@ int main(void)
     }
     tcase_set_timeout(all, 60);
     suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

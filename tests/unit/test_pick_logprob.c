@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/pick.h"
+#include "tests/run_suite.h"
 
 enum { N = 1000 };
 
@@ -139,9 +140,5 @@ int main(void)
     tcase_add_test(all, alternatives_are_sorted_with_ties_by_id);
     tcase_add_test(all, an_unlikely_token_has_a_logprob_too);
     suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/philox.h"
 #include "kernels/pick_impl.h"
+#include "tests/run_suite.h"
 
 /* ---- a source of test data: the n-th word of a stream, so that a failure can be repeated  */
 
@@ -520,9 +521,5 @@ int main(void)
         fprintf(stderr, "skip: this machine has no AVX2 and FMA\n");
     }
 #endif
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

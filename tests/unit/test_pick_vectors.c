@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/pick.h"
+#include "tests/run_suite.h"
 
 enum { N_MAX = 16 };
 
@@ -324,9 +325,5 @@ int main(void)
     tcase_add_test(vectors, chains_of_samplers_leave_the_expected_tokens);
     tcase_add_test(vectors, greedy_picks_of_real_models_and_their_logprobs);
     suite_add_tcase(suite, vectors);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

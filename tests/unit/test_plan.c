@@ -3,6 +3,7 @@
  * in which the rules must hold in every pass and everybody must come to an end.
  */
 #include "daemon/plan.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -323,9 +324,5 @@ int main(void)
     tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 4);
     tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 4);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
  * compares it with a model that keeps whole sequences and searches them all.
  */
 #include "daemon/prefix.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -437,9 +438,5 @@ int main(void)
     tcase_add_test(t, a_page_that_others_hold_stays);
     tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Who drafts what, and how much: lookup, guess, window. */
 #include "daemon/proposer.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -361,9 +362,5 @@ int main(void)
     tcase_add_test(tcase, a_long_lag_is_caught_up_with_where_it_pays);
     tcase_add_test(tcase, requests_begin_with_what_others_saw);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

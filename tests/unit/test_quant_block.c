@@ -5,6 +5,7 @@
 
 #include "kernels/num.h"
 #include "kernels/quant_block.h"
+#include "tests/run_suite.h"
 #include "tests/unit/quant_vectors.h"
 
 enum { N_VECTORS = sizeof quant_vectors / sizeof quant_vectors[0] };
@@ -59,9 +60,5 @@ int main(void)
     tcase_add_loop_test(tcase, values_are_those_of_another_reader, 0, N_VECTORS);
     tcase_add_test(tcase, integers_stay_within_their_range);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include "kernels/num.h"
 #include "kernels/quant_block.h"
 #include "kernels/quantize.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 enum { N = 4096 };
@@ -327,9 +328,5 @@ int main(void)
     tcase_add_test(tcase, what_cannot_be_written_is_refused);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -12,6 +12,7 @@
 #include "kernels/hash128.h"
 #include "kernels/tools/quantized_copy.h"
 #include "kernels/tools/random_model.h"
+#include "tests/run_suite.h"
 #include "tests/unit/cpu_help.h"
 
 static char folder[] = "/tmp/hearth-test-XXXXXX";
@@ -247,9 +248,5 @@ int main(void)
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, copies);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

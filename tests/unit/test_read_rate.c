@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/tools/read_rate.h"
+#include "tests/run_suite.h"
 
 START_TEST(rates_are_numbers)
 {
@@ -42,9 +43,5 @@ int main(void)
     tcase_add_loop_test(t, rates_are_numbers, 0, 8);
     tcase_add_test(t, passes_stay_inside);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,5 +1,6 @@
 /* Which draft model goes with a model: one with the same tokens in the same places. */
 #include "daemon/resident.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -89,9 +90,5 @@ int main(void)
     tcase_add_test(t, the_first_difference_is_named);
     tcase_add_test(t, so_is_another_number_of_tokens);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The ring by itself: order, flow control, laps, wrap of the 32-bit numbers, hostile other sides.
  */
 #include "ipc/ring.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -279,8 +280,6 @@ int main(void)
 {
     Suite *s = suite_create("ring");
     TCase *sane = tcase_create("sane"), *hostile = tcase_create("hostile");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(sane, setup, NULL);
     tcase_add_test(sane, new_ring_is_empty_and_all_free);
@@ -301,9 +300,5 @@ int main(void)
     tcase_add_test(hostile, zero_is_garbage_after_the_first_lap);
     tcase_add_test(hostile, a_cell_two_laps_old_is_garbage);
     suite_add_tcase(s, hostile);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

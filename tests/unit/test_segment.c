@@ -3,6 +3,7 @@
 #include "ipc/counters.h"
 #include "ipc/event.h"
 #include "ipc/segment.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -423,8 +424,6 @@ int main(void)
     Suite *s = suite_create("segment");
     TCase *plan = tcase_create("plan"), *pair = tcase_create("pair"),
           *guard = tcase_create("guard");
-    SRunner *runner;
-    int failed;
 
     signal(SIGBUS, SIG_DFL); /* sanitizers put a handler of their own there */
     tcase_add_test(plan, areas_neither_overlap_nor_leave_the_segment);
@@ -450,9 +449,5 @@ int main(void)
     tcase_add_test_raise_signal(guard, a_sent_sigbus_still_kills, SIGBUS);
     tcase_add_test_raise_signal(guard, removed_ranges_are_not_guarded, SIGBUS);
     suite_add_tcase(s, guard);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -3,6 +3,7 @@
 
 #include "daemon/request.h"
 #include "kernels/kv.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -340,9 +341,5 @@ int main(void)
     tcase_add_test(t, who_is_in_the_pass_keeps_its_pages);
     tcase_add_test(t, a_paused_request_gives_way_the_oldest_too);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

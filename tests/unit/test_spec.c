@@ -5,6 +5,7 @@
  * gives it.
  */
 #include "daemon/spec.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -295,9 +296,5 @@ int main(void)
                                 SIGABRT);
     suite_add_tcase(suite, t);
     suite_add_tcase(suite, mistakes);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

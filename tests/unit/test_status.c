@@ -3,6 +3,7 @@
 #include "daemon/status.h"
 
 #include "ipc/counters.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -182,9 +183,5 @@ int main(void)
     tcase_add_test(t, a_long_name_is_cut_and_stays_json);
     tcase_add_test(t, a_small_buffer_is_refused_and_not_overrun);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

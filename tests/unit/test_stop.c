@@ -3,6 +3,7 @@
  * definition (a search in the whole answer).
  */
 #include "daemon/stop.h"
+#include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -147,9 +148,5 @@ int main(void)
     tcase_add_test(t, the_longest_text_is_found_whole);
     tcase_add_loop_test(t, the_same_as_a_search_in_the_whole_answer, 0, 5);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_vocab.h"
 #include "tests/unit/tokenize_help.h"
 
@@ -233,9 +234,5 @@ int main(void)
     tcase_add_test(c, too_long_a_text_is_refused);
     tcase_add_test(c, one_long_word_is_quick);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

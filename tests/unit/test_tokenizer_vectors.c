@@ -9,6 +9,7 @@
 #include "client/tokenizer/detokenizer.h"
 #include "client/tokenizer/tokenizer.h"
 #include "kernels/gguf_vocab.h"
+#include "tests/run_suite.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 
@@ -159,9 +160,5 @@ int main(void)
     tcase_set_timeout(c, 30);
     tcase_add_loop_test(c, ids_are_the_published_ones, 0, n_files);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/tools/tool.h"
+#include "tests/run_suite.h"
 
 static struct {
     const char *text;
@@ -131,9 +132,5 @@ int main(void)
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, errors_have_exit_codes);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

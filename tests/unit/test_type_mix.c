@@ -6,6 +6,7 @@
 
 #include "kernels/quant_types.h"
 #include "kernels/tools/type_mix.h"
+#include "tests/run_suite.h"
 
 /* Of a model of 24 layers with rows of 1024. */
 static const char *of(const char *mix, const char *tensor, bool tied)
@@ -114,9 +115,5 @@ int main(void)
     tcase_add_test(t, rows_that_do_not_fit_take_another_type);
     tcase_add_test(t, names_are_exact);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

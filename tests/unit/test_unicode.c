@@ -5,6 +5,7 @@
 
 #include "client/tokenizer/unicode.h"
 #include "client/tokenizer/utf8.h"
+#include "tests/run_suite.h"
 
 /* The encoder by the definition, for every code point. Returns its length. */
 static size_t encode(uint32_t c, char *out)
@@ -134,9 +135,5 @@ int main(void)
     tcase_add_test(c, classes_are_unicodes);
     tcase_add_test(c, a_text_is_taken_apart);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_vocab.h"
 
 static char err[512];
@@ -456,9 +457,5 @@ int main(void)
     tcase_add_test(c, equal_descriptions_give_equal_blocks);
     tcase_add_test(c, any_difference_changes_the_fingerprint);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ipc/vocab_layout.h"
+#include "tests/run_suite.h"
 #include "tests/unit/tiny_vocab.h"
 
 static char err[512];
@@ -251,9 +252,5 @@ int main(void)
     tcase_add_test(c, full_tables_end_a_search);
     tcase_add_loop_test(c, no_damage_crashes_a_reader, 0, 4);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }

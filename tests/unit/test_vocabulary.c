@@ -8,6 +8,7 @@
 
 #include "kernels/gguf_vocab.h"
 #include "kernels/tools/vocabulary.h"
+#include "tests/run_suite.h"
 
 static char path[] = "/tmp/hearth-test-XXXXXX", err[512];
 
@@ -143,9 +144,5 @@ int main(void)
     tcase_add_test(t, bytes_come_first);
     tcase_add_test(t, special_tokens_stand_at_their_ids);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

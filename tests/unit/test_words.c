@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/tokenizer/words.h"
+#include "tests/run_suite.h"
 
 /* Cuts `want` without its bars; the words must end where the bars are. */
 static void assert_words(enum vocab_pre pre, const char *want)
@@ -297,9 +298,5 @@ int main(void)
     tcase_add_test(c, spm_cuts_nothing);
     tcase_add_test(c, words_cover_any_text);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return run_suite(s);
 }
