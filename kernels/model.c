@@ -283,5 +283,6 @@ void model_describe(const struct model *m, char *text, size_t text_bytes)
              "vocabulary %u, context %u%s",
              m->arch, model_type_name(m), (double)m->n_params / 1e6,
              (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
-             m->head_dim, m->n_vocab, m->n_context, m->n_window ? " (its sliding window)" : "");
+             m->head_dim, m->n_vocab, m->n_context,
+             m->n_window == m->n_context ? " (its sliding window)" : "");
 }

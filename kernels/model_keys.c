@@ -181,8 +181,9 @@ static int read_window(struct model_loader *l)
     int rc = gguf_u32(l->gguf, key.name, &window);
     if (rc && rc != -ENOENT)
         return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) that is no number", key.name);
+    m->n_window = window;
     if (window > 0 && window < m->n_context)
-        m->n_window = m->n_context = window;
+        m->n_context = window;
     return 0;
 }
 

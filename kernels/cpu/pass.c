@@ -503,6 +503,8 @@ static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uin
 int cpu_pass_check(struct backend *b, const struct pass *pass)
 {
     uint32_t n_wanted = 0;
+    if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
+        return refuse(b, "no such kind of pass", pass->kind);
     if (pass->n_rows == 0 || pass->n_rows > b->limits.rows || pass->n_sequences > b->limits.rows)
         return refuse(b, "the pass has no rows, or more rows or sequences than the limit",
                       pass->n_rows);

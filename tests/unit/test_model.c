@@ -455,12 +455,13 @@ START_TEST(divisors_of_frequencies_are_checked)
 }
 END_TEST
 
-/* The context ends where the window begins to matter; a longer window is none. */
+/* The context ends where the window begins to matter, also one that is asked for beyond the model's
+ * own. */
 START_TEST(a_sliding_window_bounds_the_context)
 {
     static const uint32_t WINDOWS[][3] = {
-        {64, 64, 64}, {127, 127, 127}, {128, 0, 128}, {0, 0, 128}};
-    for (size_t i = 0; i < 4; i++) {
+        {64, 64, 64}, {127, 127, 127}, {128, 128, 128}, {200, 200, 128}, {0, 0, 128}};
+    for (size_t i = 0; i < 5; i++) {
         struct gw w;
         struct opened o;
         size_t bytes;
@@ -473,7 +474,8 @@ START_TEST(a_sliding_window_bounds_the_context)
         ck_assert_uint_eq(o.model->n_window, WINDOWS[i][1]);
         ck_assert_uint_eq(o.model->n_context, WINDOWS[i][2]);
         model_describe(o.model, text, sizeof(text));
-        ck_assert((strstr(text, "(its sliding window)") != NULL) == (WINDOWS[i][1] != 0));
+        ck_assert((strstr(text, "(its sliding window)") != NULL) ==
+                  (WINDOWS[i][1] == WINDOWS[i][2]));
         close_opened(&o);
     }
 }
