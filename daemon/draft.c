@@ -135,7 +135,6 @@ static bool draft_ready(struct engine *engine, struct slot *slot, const struct d
     const struct spec *spec = &slot->spec;
     uint32_t lag = draft_lag(drafter, slot);
 
-    slot->lags = false;
     if (slot->no_drafts || spec->accepted > drafter->context)
         return false;
     if (lag <= LAG_MAX)
@@ -208,6 +207,7 @@ int draft_step(struct engine *engine, const char **ret_error)
         struct slot *slot = &engine->slots[i];
         int room = slot->active ? event_room(engine_events(slot)) : -1;
         uint32_t most;
+        slot->lags = false; /* said anew in every step: only who could draft now catches up */
         if (room < 0 || (uint32_t)room < answer_room_needed(slot))
             continue; /* paused, or about to be closed: pass.c sees to it */
         if (!draft_look(engine, slot, (uint32_t)room, &most)) {

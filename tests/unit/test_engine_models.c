@@ -434,6 +434,35 @@ START_TEST(beyond_its_context_it_does_not_draft)
 }
 END_TEST
 
+/* A guess that holds again: what the draft model was to catch up with before is not wanted any more,
+ * least of all beyond its context. */
+START_TEST(who_has_a_guess_needs_no_catching_up)
+{
+    struct rig_answer right;
+    struct params params;
+
+    open_with(&(struct rig_desc){
+        .slots = CLIENTS, .context = 256, .draft_pages = 20, .draft_context = 60});
+    requests[0].n = 30;
+    requests[0].max_tokens = 100;
+    rig_alone(&rig, &requests[0], &right);
+    params_default(&params);
+    params.guess = right.tokens;
+    params.n_guess = right.n;
+    requests[0].params = &params;
+    rig_submit(&clients[0], 0, &requests[0]);
+    while (rig.engine->n_active > 0 || engine_look(rig.engine)) {
+        engine_step(rig.engine);
+        rig_read_all(&clients[0]);
+        slot_of(0)->lags = true; /* as a step without a guess may have left it */
+    }
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    ck_assert_uint_gt(clients[0].slots[0].last.done.accepted_drafts, 80);
+    ck_assert_uint_eq(rig.draft.n_fast_rows, 0);
+    close_all();
+}
+END_TEST
+
 /* ---- what goes wrong ------------------------------------------------------------------------- */
 
 START_TEST(a_proposer_that_is_not_there_is_refused)
@@ -551,6 +580,7 @@ int main(void)
     tcase_add_test(t, the_draft_model_catches_up);
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
+    tcase_add_test(t, who_has_a_guess_needs_no_catching_up);
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
     tcase_add_loop_test(t, a_poisoned_draft_is_left_alone, 0, KINDS);
     tcase_add_loop_test(t, a_cancel_in_a_drafting_pass_ends_in_that_step, 0, KINDS);
