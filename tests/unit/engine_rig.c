@@ -648,6 +648,20 @@ void rig_check(const struct rig *rig)
               engine->n_paused);
 }
 
+void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (clients[i].client)
+            rig_detach(rig, &clients[i]);
+    for (uint32_t i = 0; i < rig->engine->options.n_slots; i++)
+        slot_evict(&rig->engine->slots[i], &rig->engine->prefix);
+    rig_check(rig);
+    RIG_CHECK(prefix_spare(&rig->engine->prefix) == rig->engine->pool.total, "%u pages are spare",
+              prefix_spare(&rig->engine->prefix));
+    rig_close(rig);
+    memset(clients, 0, n * sizeof(*clients));
+}
+
 void rig_tokens(uint32_t *tokens, uint32_t n, uint64_t seed)
 {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;

@@ -115,6 +115,9 @@ struct rig_client {
 void rig_open(struct rig *rig, const struct rig_desc *desc);
 void rig_close(struct rig *rig);
 
+/* Detaches clients [n], evicts slots that have names, and closes: no page may be missing. */
+void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n);
+
 /* Makes a client that the engine does not know yet, and takes its memory away again. */
 void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t uid,
                const char *name);

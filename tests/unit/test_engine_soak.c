@@ -28,15 +28,7 @@ static uint32_t random_below(uint32_t n)
 
 static void teardown(void)
 {
-    for (uint32_t i = 0; i < CLIENTS; i++)
-        if (clients[i].client)
-            rig_detach(&rig, &clients[i]);
-    for (uint32_t i = 0; i < rig.engine->options.n_slots; i++)
-        slot_evict(&rig.engine->slots[i], &rig.engine->prefix); /* those that have names */
-    rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
-    rig_close(&rig);
-    memset(clients, 0, sizeof(clients));
+    rig_end(&rig, clients, CLIENTS);
 }
 
 /* One of three trunks up to a random place, then a text of its own. */
