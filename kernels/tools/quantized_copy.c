@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/fail.h"
-#include "kernels/num.h"
+#include "kernels/quant_block.h"
 #include "kernels/quant_types.h"
 
 static uint32_t count_layers(const struct gguf *g)
@@ -70,17 +70,6 @@ int quantized_copy_row(void *arg, uint32_t tensor, uint64_t row, float *x)
     const struct quantized_copy *copy = arg;
     const struct gguf_tensor *t = gguf_tensor_at(copy->from, tensor);
     uint64_t n = t->ne[0];
-    const uint8_t *data = t->data + row * n * (t->type == QUANT_F32 ? 4 : 2);
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t word;
-        uint16_t half;
-        memcpy(&half, data + (t->type == QUANT_F32 ? 0 : 2 * i), sizeof half);
-        if (t->type == QUANT_F32) {
-            memcpy(&word, data + 4 * i, sizeof word);
-            x[i] = num_float(word);
-        } else {
-            x[i] = t->type == QUANT_F16 ? num_f32_from_f16(half) : num_f32_from_bf16(half);
-        }
-    }
+    quant_row_values(t->type, t->data + row * n * (t->type == QUANT_F32 ? 4 : 2), n, x);
     return 0;
 }
