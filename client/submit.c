@@ -167,10 +167,10 @@ static int check_params(struct hearth *h, const struct params *p)
     if (rc)
         return handle_fail(h, rc, "%s", err);
     if (params_bytes(p) > h->welcome.limits.params_bytes)
-        return handle_fail(
-            h, -E2BIG,
-            "stop texts and biases take %llu bytes, the daemon has room for %u: give less",
-            (unsigned long long)params_bytes(p), h->welcome.limits.params_bytes);
+        return handle_fail(h, -E2BIG,
+                           "stop texts, biases and the guess take %llu bytes, the daemon has room "
+                           "for %u: give less",
+                           (unsigned long long)params_bytes(p), h->welcome.limits.params_bytes);
     return 0;
 }
 

@@ -148,6 +148,7 @@ START_TEST(a_draft_model_changes_no_answer)
     harness_start(&d, model, ARGUMENTS("--draft", model, "--threads", "2"));
     struct sums sums = compare("draft");
     ck_assert_uint_gt(sums.drafted, 50);
+    ck_assert_uint_gt(sums.accepted, 50);
     ck_assert_uint_eq(sums.rollbacks, 0);
     give_up("draft");
     ck_assert_int_gt(harness_counter(&d, "draft_passes"), 0);
