@@ -25,7 +25,6 @@ int drafters_init(struct engine *engine)
                                                               : resident->limits.rows,
             .picks = from->limits.picks,
             .context = from->limits.context,
-            .n_vocab = from->model->n_vocab,
         };
         window_drafter_init(&drafter->window);
     }

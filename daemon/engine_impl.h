@@ -37,9 +37,8 @@ struct drafter {
     struct backend *backend;
     enum drafter_kind kind;
     uint32_t rows, picks, context; /* limits of its passes */
-    uint32_t n_vocab;
-    struct pages pool; /* DRAFTER_MODEL: its KV pages */
-    uint64_t row_ns;   /* smoothed cost of one row in a large pass */
+    struct pages pool;             /* DRAFTER_MODEL: its KV pages */
+    uint64_t row_ns;               /* smoothed cost of one row in a large pass */
     struct window_drafter window;
 };
 
