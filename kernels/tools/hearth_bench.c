@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sysexits.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "kernels/gguf.h"
 #include "kernels/model.h"
@@ -242,23 +241,12 @@ static int open_model(struct bench *b, char *err, size_t err_bytes)
     return rc ? rc : model_open(b->gguf, &b->model, err, err_bytes);
 }
 
-static uint32_t threads(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (options.threads)
-        return (uint32_t)options.threads;
-    return cores > 0 && cores < 256 ? (uint32_t)cores : 1;
-}
-
 /* The file is read once first: what loading is compared with, and then it is in the page cache. */
 static int open_all(struct bench *b)
 {
-    struct bench_sizes sizes = {(uint32_t)options.prompt,
-                                (uint32_t)options.tokens,
-                                (uint32_t)options.slots,
-                                (uint32_t)options.rows,
-                                threads(),
-                                options.isa};
+    struct bench_sizes sizes = {(uint32_t)options.prompt,      (uint32_t)options.tokens,
+                                (uint32_t)options.slots,       (uint32_t)options.rows,
+                                tool_threads(options.threads), options.isa};
     char err[512];
     int rc = open_model(b, err, sizeof err);
     if (rc)

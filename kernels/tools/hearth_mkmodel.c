@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "kernels/gguf.h"
 #include "kernels/tools/gguf_out.h"
@@ -54,18 +53,10 @@ static void fill_usage(void)
              shape_list, type_list);
 }
 
-static uint32_t threads(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return options.threads            ? (uint32_t)options.threads
-           : cores > 0 && cores < 256 ? (uint32_t)cores
-                                      : 1;
-}
-
 static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
 {
     char err[512];
-    int rc = gguf_out_write(out, row, arg, threads(), err, sizeof err);
+    int rc = gguf_out_write(out, row, arg, tool_threads(options.threads), err, sizeof err);
     if (!rc)
         rc = gguf_out_commit(out, err, sizeof err);
     return rc ? tool_fail(&tool, tool_exit(rc), "%s", err) : 0;

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,4 +156,15 @@ int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_
         }
     }
     return 0;
+}
+
+uint32_t tool_threads(uint64_t asked)
+{
+    cpu_set_t cores;
+
+    if (asked)
+        return (uint32_t)asked;
+    if (sched_getaffinity(0, sizeof cores, &cores) < 0)
+        return 1;
+    return CPU_COUNT(&cores) < 256 ? (uint32_t)CPU_COUNT(&cores) : 256;
 }

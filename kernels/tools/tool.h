@@ -49,4 +49,8 @@ int tool_exit(int error);
 /* Makes sure that what was printed arrived: EX_IOERR with a line where it did not, else `code`. */
 int tool_end(const struct tool *tool, int code);
 
+/* How many threads: as many as asked for, or with 0 one a core that this process may use, 256 at
+ * most. */
+uint32_t tool_threads(uint64_t asked);
+
 #endif
