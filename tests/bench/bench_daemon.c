@@ -100,8 +100,7 @@ static double floor_us(uint32_t rounds, int sleeps)
     return us;
 }
 
-/* ---- echoes: SUBMIT_NOP through a client's own rings
- * ---------------------------------------------- */
+/* ---- echoes: SUBMIT_NOP through a client's own rings ----------------------------------------- */
 
 struct raw {
     int socket_fd;
@@ -204,8 +203,7 @@ static void bench_echo(const char *model, int sleeps)
     served_stop();
 }
 
-/* ---- tokens
- * -------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* One request to its end; the daemon's own times of it. */
 static struct hearth_result ask(struct hearth *h, const uint32_t *tokens, uint32_t n,
@@ -254,8 +252,7 @@ static void bench_tokens(const char *model, const char *threads)
     served_stop();
 }
 
-/* ---- processes
- * ------------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static uint64_t run_program(const char *const *arguments)
 {

@@ -6,6 +6,7 @@
  *   bench_ipc [WORD]     only rows whose name contains WORD
  */
 #include "tests/bench/ipc_rig.h"
+#include "tests/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,7 @@
 
 static const char *only = "";
 
-/* ---- submit seen by a spinning daemon
- * ------------------------------------------------------------ */
+/* ---- submit seen by a spinning daemon -------------------------------------------------------- */
 
 static void *submit_client(void *arg)
 {
@@ -28,8 +28,7 @@ static void *submit_client(void *arg)
 
     bench_pin(1);
     for (uint64_t i = 0; i < j->rounds; i++) {
-        random = random * 1664525u + 1013904223u;
-        struct client *e = &rig_clients[(random >> 8) % (uint32_t)j->clients];
+        struct client *e = &rig_clients[next_random(&random) % (uint32_t)j->clients];
         struct submit_cell cell = {.opcode = SUBMIT_NOP};
 
         rig_breathe(i);
@@ -56,8 +55,7 @@ static void submit_daemon(void *arg)
             }
 }
 
-/* ---- events seen by a client
- * --------------------------------------------------------------------- */
+/* ---- events seen by a client ----------------------------------------------------------------- */
 
 static int client_ready(const void *arg)
 {
@@ -120,8 +118,7 @@ static void event_daemon(void *arg)
     }
 }
 
-/* ---- no-op round trips
- * --------------------------------------------------------------------------- */
+/* ---- no-op round trips ----------------------------------------------------------------------- */
 
 static void noop_answer(int i)
 {
@@ -200,8 +197,7 @@ static void *noop_client_sleeping(void *arg)
     return NULL;
 }
 
-/* ---- throughput of one event ring
- * ---------------------------------------------------------------- */
+/* ---- throughput of one event ring ------------------------------------------------------------ */
 
 #define STREAM_TOKENS 24000000u
 static uint32_t stream_batch; /* tokens per put */
@@ -286,8 +282,7 @@ static void cells_daemon(void *arg)
     bench_add(&j->samples, bench_ticks() - start);
 }
 
-/* ---- publishing a step
- * ----------------------------------------------------------------------------- */
+/* ---- publishing a step ----------------------------------------------------------------------- */
 
 /* Consumes what every client gets, one ring after the other right behind the daemon, then says that
  * the step is over. */
@@ -331,8 +326,7 @@ static void publish_daemon(void *arg)
     }
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int wanted(const char *what)
 {

@@ -8,6 +8,7 @@
 #include "ipc/counters.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/served.h"
+#include "tests/random.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -142,10 +143,8 @@ static void bench_random(const char *proposer, const char *what)
     struct bench_ratio r = {.what = what, .target = strcmp(proposer, "auto") ? 0 : 0.98};
     uint32_t prompt[100], state = 7;
 
-    for (uint32_t i = 0; i < 100; i++) {
-        state = state * 1664525u + 1013904223u;
-        prompt[i] = 3 + (state >> 8) % (n_vocab - 3);
-    }
+    for (uint32_t i = 0; i < 100; i++)
+        prompt[i] = 3 + next_random(&state) % (n_vocab - 3);
     struct hearth_request request = new_request(prompt, 100);
     request.temperature = 3;
     struct hearth_result last = compare(&request, proposer, &r);

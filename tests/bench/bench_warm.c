@@ -10,6 +10,7 @@
 #include "ipc/counters.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/served.h"
+#include "tests/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +37,8 @@ static void fill(uint32_t *tokens, uint32_t n, uint32_t seed)
 {
     uint32_t state = seed * 2654435761u + 1;
 
-    for (uint32_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        tokens[i] = 3 + (state >> 8) % (n_vocab - 3);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = 3 + next_random(&state) % (n_vocab - 3);
 }
 
 static struct hearth_request new_request(const uint32_t *tokens, uint32_t n, uint32_t max_tokens)

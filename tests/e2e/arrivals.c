@@ -2,6 +2,7 @@
 #include "tests/e2e/arrivals.h"
 
 #include "tests/e2e/harness.h"
+#include "tests/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +59,7 @@ static void make_seeded(void)
     double at_s = 0;
 
     for (; n_records < SEEDED; n_records++) {
-        state = state * 1664525u + 1013904223u;
-        uint32_t dice = state >> 8;
+        uint32_t dice = next_random(&state);
         if (burst == 0)
             burst = 1 + dice % 12;
         at_s += --burst ? 0.01 : 0.2 + dice % 1000 / 500.0;

@@ -2,6 +2,7 @@
  * nothing. */
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
+#include "tests/random.h"
 
 #include "ipc/bell.h"
 #include "tests/run_suite.h"
@@ -27,12 +28,6 @@ static void sleep_us(long us)
     struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
 
     nanosleep(&t, NULL);
-}
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
 }
 
 /* Random bytes over all of `up`; then cells that look right, with random fields. */

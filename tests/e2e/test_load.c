@@ -1,6 +1,7 @@
 /* Many clients at once: whatever the company, the answer is the one got alone, and nothing is left
  * over. */
 #include "tests/e2e/harness.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -29,12 +30,6 @@ struct answer {
 
 static struct harness daemon_;
 static uint32_t n_vocab;
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
 
 static void make_kind(uint32_t number, struct kind *kind)
 {

@@ -10,6 +10,7 @@
  * half of all drafts are, and the control, which accepts unverified drafts, must be noticed. */
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
+#include "tests/random.h"
 
 #include "ipc/event.h"
 #include "ipc/params.h"
@@ -138,8 +139,8 @@ static void make_request(uint32_t kind, struct request *r)
     uint32_t state = 77 + kind;
 
     for (uint32_t i = 0; i < PROMPT; i++) {
-        state = state * 1664525u + 1013904223u;
-        r->tokens[i] = i < 12 ? 3 + (state >> 8) % 300 : r->tokens[i - 12];
+        uint32_t token = 3 + next_random(&state) % 300;
+        r->tokens[i] = i < 12 ? token : r->tokens[i - 12];
     }
     params_default(&r->params);
     r->params.temperature = kind % 2 ? 0.8f : 0;
@@ -242,11 +243,9 @@ static uint32_t ask_observed(const struct request *r, const struct answer *right
 static uint32_t spoil(const struct answer *right, uint32_t *guess, uint32_t *state)
 {
     memcpy(guess, right->tokens, right->n * sizeof(*guess));
-    for (uint32_t i = 0; i < right->n; i++) {
-        *state = *state * 1664525u + 1013904223u;
-        if ((*state >> 8) % 24 == 0)
+    for (uint32_t i = 0; i < right->n; i++)
+        if (next_random(state) % 24 == 0)
             guess[i] = (guess[i] + 1) % 300;
-    }
     return right->n;
 }
 

@@ -1,6 +1,7 @@
 /* The daemon is killed, again and again, under clients that stream: every answer is the undisturbed
  * one. HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. */
 #include "tests/e2e/harness.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -32,12 +33,6 @@ struct shared {
 static const char *const arguments[] = {"--slots", "20", "--threads", "1", NULL};
 static struct harness d;
 static struct shared *shared;
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
 
 static void submit(struct hearth *h, uint32_t kind)
 {

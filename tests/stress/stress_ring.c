@@ -10,6 +10,7 @@
 #include "ipc/bell.h"
 #include "ipc/event.h"
 #include "ipc/segment.h"
+#include "tests/random.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -47,12 +48,6 @@ struct both {
     uint64_t client_waits, client_arms, bells; /* client's tallies */
     uint64_t daemon_sleeps, futex_wakes, notify_wakes, whole, torn;
 };
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
 
 /* ---- the client: cookies go out on slot 0, prompts on slot 1 --------------------------------- */
 
