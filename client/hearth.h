@@ -12,7 +12,7 @@
  *           child fails with -EPERM (hearth_close() only closes descriptors); the parent notices
  *           nothing.
  * Ownership Whatever you pass in is read during the call and not kept. Whatever an event points to
- *           stays valid until the next call on the same handle.
+ *           stays valid until the next hearth_next, _submit, _cancel or _close on the same handle.
  * Resume    A daemon that dies or is stopped is waited for (hearth_options.resume_ms), and requests
  *           go on at the next one with the same tokens, nothing doubled, nothing missing. Another
  *           model, other numerics, or a request that is not deterministic end with HEARTH_ERROR.
@@ -270,8 +270,8 @@ struct hearth_event {
 #define HEARTH_ANY_SLOT 0xffffffffu
 
 /* Takes the next event of a slot (or of any). timeout_ms: -1 waits without limit, 0 only looks.
- * Returns 1 with *ret_event set, valid until the next call on this handle; 0 when the time is up,
- * or when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
+ * Returns 1 with *ret_event set, valid as long as "Ownership" above says; 0 when the time is up, or
+ * when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
  * daemon is gone for good and every request of it has been told so (each by HEARTH_DONE with
  * HEARTH_ERROR).
  */

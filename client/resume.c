@@ -329,8 +329,6 @@ static void try(struct hearth *h, uint64_t now)
         h->resume.fd = hello_connect_now(h->path, err, sizeof err);
         if (h->resume.fd >= 0 && hello_send(h->resume.fd, &h->hello, sizeof h->hello, NULL, 0) != 0)
             close_fd(&h->resume.fd);
-        else if (h->resume.fd < 0)
-            h->resume.fd = -1;
     }
     if (h->resume.fd >= 0)
         take_answer(h);

@@ -78,7 +78,8 @@ static void answer_hash_request(const struct engine *engine, const struct slot *
     params.n_guess = 0; /* a guess changes no answer */
     int bytes =
         params_encode(&params, engine->block, engine->options.params_bytes, err, sizeof(err));
-    hash128(engine->block, bytes > 0 ? (size_t)bytes : 0, parts[0]);
+    assert(bytes > 0); /* it was decoded from a block of that size */
+    hash128(engine->block, (size_t)bytes, parts[0]);
     hash128(slot->tokens, (size_t)request->prompt_length * sizeof(uint32_t), parts[1]);
     memcpy(whole.block, parts[0], sizeof(parts[0]));
     memcpy(whole.prompt, parts[1], sizeof(parts[1]));

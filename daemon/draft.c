@@ -201,6 +201,7 @@ static bool draft_prefills(const struct engine *engine)
 int draft_step(struct engine *engine, const char **ret_error)
 {
     uint32_t n = 0, others = 0;
+    bool catches_up = !draft_prefills(engine);
     int rows = 0;
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
@@ -222,7 +223,7 @@ int draft_step(struct engine *engine, const char **ret_error)
         if (!drafter->ops)
             continue;
         draft_share(engine, drafter, n, engine->mosts, others);
-        int rc = draft_pass(engine, drafter, !draft_prefills(engine));
+        int rc = draft_pass(engine, drafter, catches_up);
         if (rc < 0) {
             *ret_error = drafter->ops->error(drafter->backend);
             return rc;

@@ -169,9 +169,8 @@ static int ingest_params(struct engine *engine, struct incoming *in)
     struct request *request = in->slot->request;
 
     memcpy(request->block, engine->block, in->cell.params_bytes);
-    request->block_bytes = in->cell.params_bytes;
-    int rc = params_decode(request->block, request->block_bytes, engine->n_vocab, &request->params,
-                           in->line, sizeof(in->line));
+    int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab,
+                           &request->params, in->line, sizeof(in->line));
     if (rc == 0 && request->params.grammar_bytes > 0) {
         snprintf(in->line, sizeof(in->line), "grammars are not supported yet: ask without one");
         rc = -ENOSYS;

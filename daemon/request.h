@@ -23,8 +23,7 @@ struct request {
     bool batch;
     bool prewarm; /* max_tokens is 0: compute the prompt, and that is all */
 
-    uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
-    uint32_t block_bytes; /* used */
+    uint8_t *block; /* [limits.params_bytes] the private copy of the parameter block */
     struct params params; /* decoded; points into block */
     struct pick_params pick;
     struct pick_bias *bias; /* [PARAMS_BIAS_MAX] */
