@@ -230,10 +230,11 @@ struct hearth *harness_connect(const struct harness *d, uint32_t slots, const ch
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* In the child: becomes hearth, with these descriptors as stdin, stdout and stderr. */
-static void exec_hearth(const struct harness *d, const int fds[3], const char *const *arguments)
+/* In the child: becomes the program, with these descriptors as stdin, stdout and stderr. */
+static void exec_program(const char *name, const struct harness *d, const int fds[3],
+                         const char *const *arguments)
 {
-    const char *argv[64] = {harness_program("hearth")};
+    const char *argv[64] = {harness_program(name)};
     for (size_t n = 1; *arguments && n < 63; n++)
         argv[n] = *arguments++;
     for (int i = 0; i < 3; i++)
@@ -299,8 +300,8 @@ static void communicate(int in, const char *input, int out, int error, struct ha
             close(fds[i]);
 }
 
-struct harness_output harness_run(const struct harness *d, const char *input,
-                                  const char *const *arguments)
+static struct harness_output run_program(const char *name, const struct harness *d,
+                                         const char *input, const char *const *arguments)
 {
     struct harness_output o = {.out = calloc(1, 1), .error = calloc(1, 1)};
     int in[2], out[2], error[2];
@@ -312,13 +313,24 @@ struct harness_output harness_run(const struct harness *d, const char *input,
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
-        exec_hearth(d, (const int[]){in[0], out[1], error[1]}, arguments);
+        exec_program(name, d, (const int[]){in[0], out[1], error[1]}, arguments);
     close(in[0]);
     close(out[1]);
     close(error[1]);
     communicate(in[1], input, out[0], error[0], &o);
     o.code = harness_wait(pid);
     return o;
+}
+
+struct harness_output harness_run(const struct harness *d, const char *input,
+                                  const char *const *arguments)
+{
+    return run_program("hearth", d, input, arguments);
+}
+
+struct harness_output harness_run_hearthd(const char *const *arguments)
+{
+    return run_program("hearthd", NULL, NULL, arguments);
 }
 
 void harness_output_fini(struct harness_output *o)
@@ -336,7 +348,7 @@ pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arg
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
-        exec_hearth(d, (const int[]){null, out[1], null}, arguments);
+        exec_program("hearth", d, (const int[]){null, out[1], null}, arguments);
     close(null);
     close(out[1]);
     *ret_fd = out[0];

@@ -76,6 +76,8 @@ struct harness_output {
  * for none. */
 struct harness_output harness_run(const struct harness *d, const char *input,
                                   const char *const *arguments);
+/* The same of build/bin/hearthd: for starts that end by themselves. */
+struct harness_output harness_run_hearthd(const char *const *arguments);
 void harness_output_fini(struct harness_output *o);
 
 #define HARNESS_RUN(d, input, ...) harness_run(d, input, (const char *const[]){__VA_ARGS__, NULL})

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral", "qwen2", "qwen3"};
 enum { N_NAMES = sizeof names / sizeof names[0] };
@@ -96,19 +94,13 @@ END_TEST
 /* The window of this model is 64 positions: its context by default, and no more. */
 START_TEST(a_context_beyond_the_window_is_refused_in_one_line)
 {
-    char command[512], line[512] = "";
+    struct harness_output o = harness_run_hearthd((const char *const[]){
+        "--model", "tests/fixtures/oracle/mistral.gguf", "--context", "65", NULL});
 
-    snprintf(command, sizeof(command),
-             "%s --model tests/fixtures/oracle/mistral.gguf --context 65 --socket "
-             "/tmp/hearth-window.%ld 2>&1",
-             harness_program("hearthd"), (long)getpid());
-    FILE *out = popen(command, "r");
-    ck_assert_ptr_nonnull(out);
-    size_t n = fread(line, 1, sizeof(line) - 1, out);
-    int status = pclose(out);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 65, "%d: %s", status, line);
-    ck_assert_msg(strstr(line, "sliding window of 64 positions") != NULL, "%s", line);
-    ck_assert_ptr_eq(strchr(line, '\n'), line + n - 1);
+    ck_assert_msg(o.code == 65, "%d: %s", o.code, o.error);
+    ck_assert_msg(strstr(o.error, "sliding window of 64 positions") != NULL, "%s", o.error);
+    ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1);
+    harness_output_fini(&o);
 }
 END_TEST
 

@@ -158,40 +158,23 @@ START_TEST(a_draft_model_changes_no_answer)
 }
 END_TEST
 
-static struct harness_output run_hearthd(const char *const *arguments)
-{
-    struct harness_output o = {0};
-    char command[1024], text[4096];
-    int n = snprintf(command, sizeof(command), "%s", harness_program("hearthd"));
-
-    for (; *arguments; arguments++)
-        n += snprintf(command + n, sizeof(command) - (size_t)n, " '%s'", *arguments);
-    snprintf(command + n, sizeof(command) - (size_t)n, " 2>&1");
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    o.out_bytes = fread(text, 1, sizeof(text) - 1, pipe);
-    text[o.out_bytes] = 0;
-    o.out = strdup(text);
-    o.code = pclose(pipe) >> 8;
-    return o;
-}
-
 START_TEST(a_draft_model_is_named_and_checked)
 {
-    struct harness_output o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", model));
+    struct harness_output o =
+        harness_run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", model));
 
     ck_assert_int_eq(o.code, 0);
     ck_assert_ptr_nonnull(strstr(o.out, "\ndraft model hearth code 5M: llama, F16"));
     harness_output_fini(&o);
     const char *tiny = harness_tiny_model();
-    o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", tiny));
+    o = harness_run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", tiny));
     ck_assert_int_eq(o.code, 65);
-    ck_assert_msg(strstr(o.out, tiny) &&
-                      strstr(o.out, "has another vocabulary: token 0 is '<unk>'"),
-                  "%s", o.out);
-    ck_assert_ptr_eq(strchr(o.out, '\n'), o.out + o.out_bytes - 1); /* one line */
+    ck_assert_msg(strstr(o.error, tiny) &&
+                      strstr(o.error, "has another vocabulary: token 0 is '<unk>'"),
+                  "%s", o.error);
+    ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1); /* one line */
     harness_output_fini(&o);
-    o = run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", "/no/such.gguf"));
+    o = harness_run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", "/no/such.gguf"));
     ck_assert_int_eq(o.code, 66);
     harness_output_fini(&o);
 }
@@ -257,10 +240,10 @@ START_TEST(a_shadow_that_would_not_pay_is_refused)
     ck_assert_int_ge(fd, 0);
     close(fd);
     ck_assert_int_eq(tiny_model_write(&shape, path), 0);
-    struct harness_output o = run_hearthd(ARGUMENTS("--model", path, "--shadow", "yes"));
+    struct harness_output o = harness_run_hearthd(ARGUMENTS("--model", path, "--shadow", "yes"));
     ck_assert_int_eq(o.code, 65);
-    ck_assert_ptr_nonnull(strstr(o.out, "a shadow of this Q4_0 model"));
-    ck_assert_ptr_eq(strchr(o.out, '\n'), o.out + o.out_bytes - 1);
+    ck_assert_ptr_nonnull(strstr(o.error, "a shadow of this Q4_0 model"));
+    ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1);
     harness_output_fini(&o);
     unlink(path);
 }
