@@ -60,7 +60,7 @@ static void control_unlink(struct control *control, struct client *client)
         control->n_clients--;
         return;
     }
-    assert(!"the client is in the list");
+    assert(false && "the client is in the list");
 }
 
 void control_free(struct control *control, struct client *client)

@@ -171,7 +171,7 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
         load_q6_k(block, sub, ret);
         return;
     default:
-        assert(!"a type that quant_readable refuses");
+        assert(false && "a type that quant_readable refuses");
     }
 }
 

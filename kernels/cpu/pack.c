@@ -128,7 +128,7 @@ void pack_sub(uint32_t type, const uint8_t *row, uint64_t index, uint32_t *words
         pack_q6_k(block, sub, words);
         return;
     default:
-        assert(!"a quantized type without a layout");
+        assert(false && "a quantized type without a layout");
     }
 }
 
