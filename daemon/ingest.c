@@ -235,7 +235,8 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
 
     if (rc == -EPROTO)
         return rc;
-    if (rc == 0)
+    /* An answer that began at another daemon goes on here, with whatever drafts there are. */
+    if (rc == 0 && in->cell.length == in->cell.prompt_length)
         rc = draft_check(engine, (enum submit_proposer)in->cell.proposer, in->line,
                          sizeof(in->line));
     if (rc == 0) {

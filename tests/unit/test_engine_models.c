@@ -482,6 +482,31 @@ START_TEST(a_proposer_that_is_not_there_is_refused)
 }
 END_TEST
 
+/* The daemon that comes back may have been started without it: that costs drafts, not the answer. */
+START_TEST(a_resumed_answer_does_without_its_proposer)
+{
+    struct rig_answer alone;
+    uint32_t so_far[RIG_TOKENS];
+
+    open_kind(PROPOSER_NONE, 0);
+    struct rig_request rest = requests[0];
+    rig_alone(&rig, &requests[0], &alone);
+    ck_assert_uint_gt(alone.n, 4);
+    memcpy(so_far, rest.tokens, rest.n * sizeof(*so_far));
+    memcpy(so_far + rest.n, alone.tokens, 4 * sizeof(*so_far));
+    rest.tokens = so_far;
+    rest.prompt_length = rest.n;
+    rest.n += 4;
+    clients[0].proposer = kinds[_i];
+    const struct rig_answer *answer = rig_ask(&rig, &clients[0], 0, &rest);
+    ck_assert(rig_same(&rig, &rest, answer));
+    ck_assert_int_eq(answer->reason, alone.reason);
+    ck_assert_uint_eq(answer->n, alone.n - 4);
+    ck_assert_uint_eq(answer->done.drafted, 0);
+    close_all();
+}
+END_TEST
+
 /* A drafting row that is poisoned is no error: there are no more drafts. */
 START_TEST(a_poisoned_draft_is_left_alone)
 {
@@ -582,6 +607,7 @@ int main(void)
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
     tcase_add_test(t, who_has_a_guess_needs_no_catching_up);
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
+    tcase_add_loop_test(t, a_resumed_answer_does_without_its_proposer, 0, KINDS);
     tcase_add_loop_test(t, a_poisoned_draft_is_left_alone, 0, KINDS);
     tcase_add_loop_test(t, a_cancel_in_a_drafting_pass_ends_in_that_step, 0, KINDS);
     tcase_add_loop_test(t, a_broken_drafting_device_ends_everything, 0, KINDS);
