@@ -188,6 +188,13 @@ static void log_draft(const struct resident *draft)
              draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
 }
 
+static void describe_device(const struct resident *resident, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB",
+             resident->info.name, resident->info.isa, resident->info.threads,
+             resident->limits.context, resident->limits.pages, resident->info.page_bytes / 1024);
+}
+
 static void log_ready(const struct daemon *daemon)
 {
     const struct resident *resident = &daemon->resident;
@@ -198,10 +205,9 @@ static void log_ready(const struct daemon *daemon)
 
     model_describe(resident->model, text, sizeof(text));
     log_info("%s: %s", resident->name, text);
-    log_info("on %s (%s, %u threads), numerics %s, %u KV pages of %zu KiB, context %u, %llu slots",
-             resident->info.name, resident->info.isa, resident->info.threads,
-             resident->info.numerics, resident->limits.pages, resident->info.page_bytes / 1024,
-             resident->limits.context, (unsigned long long)daemon->config.slots);
+    describe_device(resident, text, sizeof(text));
+    log_info("%s, %llu slots, numerics %s", text, (unsigned long long)daemon->config.slots,
+             resident->info.numerics);
     if (resident->info.fast == BACKEND_FAST_SHADOW)
         log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
                  resident->info.weight_bytes >> 20);
@@ -251,7 +257,8 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
-/* --check: a sound GGUF file that does not claim to be a model is said to be just that. */
+/* --check: all that a start does short of listening, so that what this accepts starts. A sound GGUF
+ * file that does not claim to be a model is said to be just that. */
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
@@ -270,12 +277,16 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
     rc = resident_open_model(&daemon->resident, path, err, err_bytes);
     if (rc == 0)
         rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
+    if (rc == 0)
+        rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc < 0)
         return rc;
     model_describe(daemon->resident.model, text, sizeof(text));
     model_fingerprint_text(daemon->resident.fingerprint, fingerprint);
     printf("%s: %s\nfingerprint %s, numerics %s\n", daemon->resident.name, text, fingerprint,
-           model_numerics_id(daemon->resident.model));
+           daemon->resident.info.numerics);
+    describe_device(&daemon->resident, text, sizeof(text));
+    puts(text);
     if (daemon->resident.draft) {
         model_describe(daemon->resident.draft->model, text, sizeof(text));
         printf("draft model %s: %s\n", daemon->resident.draft->name, text);

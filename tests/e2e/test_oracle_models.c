@@ -91,11 +91,13 @@ START_TEST(texts_have_the_oracles_ids)
 }
 END_TEST
 
-/* The window of this model is 64 positions: its context by default, and no more. */
+/* The window of this model is 64 positions: its context by default, and no more. A check says so as
+ * well: what it accepts starts. */
 START_TEST(a_context_beyond_the_window_is_refused_in_one_line)
 {
-    struct harness_output o = harness_run_hearthd((const char *const[]){
-        "--model", "tests/fixtures/oracle/mistral.gguf", "--context", "65", NULL});
+    struct harness_output o =
+        harness_run_hearthd((const char *const[]){"--model", "tests/fixtures/oracle/mistral.gguf",
+                                                  "--context", "65", _i ? "--check" : NULL, NULL});
 
     ck_assert_msg(o.code == 65, "%d: %s", o.code, o.error);
     ck_assert_msg(strstr(o.error, "sliding window of 64 positions") != NULL, "%s", o.error);
@@ -111,7 +113,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, greedy_ids_are_the_oracles, 0, N_NAMES);
     tcase_add_loop_test(tcase, texts_have_the_oracles_ids, 0, N_NAMES);
-    tcase_add_test(tcase, a_context_beyond_the_window_is_refused_in_one_line);
+    tcase_add_loop_test(tcase, a_context_beyond_the_window_is_refused_in_one_line, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
