@@ -30,6 +30,9 @@ static const struct command commands[] = {
      "numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
+    {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
+     "what of this machine hinders hearth, and what mends it",
+     "Exit code 71 where hearthd cannot run at all, 0 where it runs.\n"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -46,8 +49,8 @@ static int help(void)
         cli_buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
     cli_buffer_text(
         &b, "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
-            "version. The daemon, hearthd, must run for all but tokenize and detokenize\n"
-            "with --model.\n");
+            "version. The daemon, hearthd, must run for all but doctor, and tokenize and\n"
+            "detokenize with --model.\n");
     int code = print(b.data, b.bytes);
     cli_buffer_fini(&b);
     return code;

@@ -1,8 +1,8 @@
 /* cli.h - what the files of the `hearth` command share.
  *
  * A process runs one command in one thread: main (cli.c) parses the options and calls one of
- * cli_run, cli_replay, cli_tokenize, cli_detokenize, cli_status, whose result is the exit code
- * (sysexits). Errors are one line on stderr, `hearth: what: what to do`; stdout carries results
+ * cli_run, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_doctor, whose result is the exit
+ * code (sysexits). Errors are one line on stderr, `hearth: what: what to do`; stdout carries results
  * only. Start-up is part of the product (a shell helper runs this once a keystroke): no locale, no
  * stdio on stdout, nothing allocated that a command does not need.
  */
@@ -83,5 +83,6 @@ int cli_replay(const struct cli_options *o);
 int cli_tokenize(const struct cli_options *o);
 int cli_detokenize(const struct cli_options *o);
 int cli_status(const struct cli_options *o);
+int cli_doctor(const struct cli_options *o);
 
 #endif

@@ -17,10 +17,11 @@ enum cli_command {
     CLI_CMD_TOKENIZE = 2,
     CLI_CMD_DETOKENIZE = 4,
     CLI_CMD_STATUS = 8,
-    CLI_CMD_REPLAY = 16
+    CLI_CMD_REPLAY = 16,
+    CLI_CMD_DOCTOR = 32
 };
 #define CLI_CMD_TEXT (CLI_CMD_TOKENIZE | CLI_CMD_DETOKENIZE)
-#define CLI_CMD_ALL 31
+#define CLI_CMD_ALL 63
 
 enum cli_kind {
     CLI_FLAG,   /* int, takes no value */
@@ -90,8 +91,8 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "texts of special tokens mean these tokens")                                                 \
     O("record", "FILE", CLI_CMD_RUN, CLI_TEXT, record, 0, 0,                                       \
       "write what hearth replay needs into FILE")                                                  \
-    O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS | CLI_CMD_REPLAY, CLI_FLAG, json, 0, 0,             \
-      "print JSON, an object a line")                                                              \
+    O("json", "", CLI_CMD_RUN | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR, CLI_FLAG, json,  \
+      0, 0, "print JSON, an object a line")                                                        \
     O("socket", "PATH", CLI_CMD_ALL, CLI_TEXT, socket, 0, 0,                                       \
       "where hearthd listens ($HEARTH_SOCKET)")
 

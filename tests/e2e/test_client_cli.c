@@ -305,6 +305,29 @@ START_TEST(tokenizing_by_daemon_and_by_file_agree_and_come_back)
 }
 END_TEST
 
+START_TEST(doctor_looks_at_the_machine_and_at_the_daemon)
+{
+    char line[300];
+
+    o = HARNESS_RUN(&d, NULL, "doctor");
+    ck_assert_int_eq(o.code, 0);
+    snprintf(line, sizeof line, " at %s\n", d.socket);
+    ck_assert_msg(strstr(o.out, "daemon      serves ") && strstr(o.out, line), "%s", o.out);
+    ck_assert_ptr_nonnull(strstr(o.out, "resident    "));
+    harness_output_fini(&o);
+    o = HARNESS_RUN(NULL, NULL, "doctor", "--json");
+    ck_assert_int_eq(o.code, 0);
+    ck_assert_ptr_nonnull(strstr(o.out, "\"check\":\"daemon\",\"verdict\":\"note\","));
+    for (char *at = o.out; *at; at = strchr(at, '\n') + 1) {
+        json_t *object = json_loads(at, JSON_DISABLE_EOF_CHECK, NULL);
+        ck_assert_ptr_nonnull(object);
+        ck_assert_ptr_nonnull(json_string_value(json_object_get(object, "text")));
+        json_decref(object);
+    }
+    harness_output_fini(&o);
+}
+END_TEST
+
 START_TEST(status_is_json_and_a_table_of_the_same)
 {
     o = HARNESS_RUN(&d, NULL, "status", "--json");
@@ -567,6 +590,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_named_slot_stays_warm_and_is_busy_while_held);
     tcase_add_test(t, tokenizing_by_daemon_and_by_file_agree_and_come_back);
     tcase_add_test(t, status_is_json_and_a_table_of_the_same);
+    tcase_add_test(t, doctor_looks_at_the_machine_and_at_the_daemon);
     tcase_add_test(t, bad_input_gets_one_line_and_its_code);
     tcase_add_test(t, closed_descriptors_are_told_and_nothing_goes_elsewhere);
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);

@@ -1,0 +1,369 @@
+/* cli_doctor.c - see cli_doctor.h. */
+#include "client/cli_doctor.h"
+
+#include "client/cli_json.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static int open_below(const char *root, const char *path, int flags)
+{
+    char whole[512];
+
+    snprintf(whole, sizeof whole, "%s%s", root, path);
+    return open(whole, flags | O_CLOEXEC);
+}
+
+/* Reads a small file, without its last newline. Returns whether there is one. */
+static int read_below(const char *root, const char *path, char *text, size_t text_bytes)
+{
+    int fd = open_below(root, path, O_RDONLY);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, text_bytes - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    return n > 0;
+}
+
+/* The number behind "NAME:" at the beginning of a line of /proc/meminfo or its like; 0: none. */
+static uint64_t number_of(const char *root, const char *path, const char *name)
+{
+    char text[8192];
+    int fd = open_below(root, path, O_RDONLY);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ':')
+            return strtoull(line + strlen(name) + 1, NULL, 10);
+    }
+    return 0;
+}
+
+static int try_seal(void)
+{
+    int fd = memfd_create("hearth-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error = fd < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? errno : 0;
+
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+static int try_uring(void)
+{
+    struct io_uring_params params = {0};
+    long fd = syscall(SYS_io_uring_setup, 1, &params);
+
+    if (fd < 0)
+        return errno;
+    close((int)fd);
+    return 0;
+}
+
+static int try_pidfd(void)
+{
+    long fd = syscall(SYS_pidfd_open, getpid(), 0);
+
+    if (fd < 0)
+        return errno;
+    close((int)fd);
+    return 0;
+}
+
+static enum doctor_isa find_isa(void)
+{
+#ifdef __x86_64__
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return DOCTOR_NO_ISA;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni") ? DOCTOR_AVX512
+                                                                                     : DOCTOR_AVX2;
+#else
+    return DOCTOR_NO_ISA;
+#endif
+}
+
+/* "always [madvise] never": the word in brackets. */
+static void find_huge_pages(const char *root, char *word, size_t word_bytes)
+{
+    char text[128];
+
+    word[0] = 0;
+    if (!read_below(root, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
+        return;
+    const char *from = strchr(text, '[');
+    if (from)
+        snprintf(word, word_bytes, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
+}
+
+static void find_nvidia(const char *root, struct doctor_facts *f)
+{
+    int fd = open_below(root, "/dev/nvidia0", O_PATH);
+
+    f->has_nvidia = fd >= 0;
+    if (fd >= 0)
+        close(fd);
+    if (!f->has_nvidia)
+        return;
+    fd = open_below(root, "/dev/nvidiactl", O_RDWR);
+    f->nvidia_error = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    f->has_libcuda = library != NULL;
+    if (library)
+        dlclose(library);
+}
+
+void doctor_gather(const char *root, struct doctor_facts *f)
+{
+    struct utsname name;
+    struct rlimit files;
+    cpu_set_t cores;
+    char text[32];
+
+    *f = (struct doctor_facts){0};
+    if (uname(&name) == 0)
+        snprintf(f->kernel, sizeof f->kernel, "%.64s", name.release);
+    f->seal_error = try_seal();
+    f->uring_error = try_uring();
+    f->pidfd_error = try_pidfd();
+    f->isa = find_isa();
+    if (read_below(root, "/proc/sys/kernel/io_uring_disabled", text, sizeof text))
+        f->uring_disabled = atoi(text);
+    find_huge_pages(root, f->huge_pages, sizeof f->huge_pages);
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+        f->cores = (uint32_t)CPU_COUNT(&cores);
+    read_below(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", f->governor,
+               sizeof f->governor);
+    f->memory_kib = number_of(root, "/proc/meminfo", "MemTotal");
+    f->available_kib = number_of(root, "/proc/meminfo", "MemAvailable");
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+        f->files = files.rlim_max;
+    find_nvidia(root, f);
+}
+
+void doctor_ask(const struct cli_options *o, const char *root, struct doctor_facts *f)
+{
+    struct hearth_options options;
+    struct hearth_info info = {.size = sizeof info};
+    struct hearth *h;
+    char path[64];
+
+    hearth_options_init(&options, sizeof options);
+    options.slots = 0;
+    f->daemon_error =
+        hearth_connect(o->socket, &options, &h, f->daemon_problem, sizeof f->daemon_problem);
+    if (f->daemon_error)
+        return;
+    if (hearth_info(h, &info) == 0) {
+        snprintf(f->model, sizeof f->model, "%s", info.model);
+        snprintf(f->daemon_version, sizeof f->daemon_version, "%s", info.server_version);
+        snprintf(f->socket, sizeof f->socket, "%s", info.socket_path);
+        snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)info.server_pid);
+        f->resident_kib = number_of(root, path, "Rss");
+        f->huge_kib = number_of(root, path, "AnonHugePages");
+    }
+    hearth_close(h);
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+struct judge {
+    struct doctor_line *lines;
+    uint32_t n;
+};
+
+__attribute__((format(printf, 4, 5))) static struct doctor_line *
+say(struct judge *j, enum doctor_verdict verdict, const char *name, const char *format, ...)
+{
+    struct doctor_line *line = &j->lines[j->n++];
+    va_list args;
+
+    *line = (struct doctor_line){.verdict = verdict, .name = name};
+    va_start(args, format);
+    vsnprintf(line->text, sizeof line->text, format, args);
+    va_end(args);
+    return line;
+}
+
+__attribute__((format(printf, 2, 3))) static void mend(struct doctor_line *line, const char *format,
+                                                       ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line->mend, sizeof line->mend, format, args);
+    va_end(args);
+}
+
+static void judge_kernel(struct judge *j, const struct doctor_facts *f)
+{
+    if (!f->seal_error)
+        say(j, DOCTOR_OK, "kernel", "Linux %s, memory can be sealed", f->kernel);
+    else
+        mend(say(j, DOCTOR_BAD, "kernel", "Linux %s cannot seal memory against writers: %s",
+                 f->kernel, strerror(f->seal_error)),
+             "use Linux 5.4 or later");
+    if (!f->uring_error)
+        say(j, DOCTOR_OK, "io_uring", "available");
+    else if (f->uring_error == EPERM && f->uring_disabled)
+        mend(say(j, DOCTOR_NOTE, "io_uring", "switched off, epoll is used instead"),
+             "sudo sysctl kernel.io_uring_disabled=0");
+    else
+        mend(say(j, DOCTOR_NOTE, "io_uring", "refused (%s), epoll is used instead",
+                 strerror(f->uring_error)),
+             "%s",
+             f->uring_error == ENOSYS ? "use Linux 5.11 or later"
+                                      : "allow io_uring_setup in the container's seccomp profile");
+    if (f->pidfd_error)
+        say(j, DOCTOR_NOTE, "pidfd", "refused (%s): a client's death is seen by its socket alone",
+            strerror(f->pidfd_error));
+}
+
+static void judge_processor(struct judge *j, const struct doctor_facts *f)
+{
+    static const char *const names[] = {"neither AVX2 nor AVX-512: the plain C kernels, slow",
+                                        "AVX2", "AVX-512 with VNNI"};
+
+    say(j, f->isa == DOCTOR_NO_ISA ? DOCTOR_NOTE : DOCTOR_OK, "processor", "%u core%s, %s",
+        f->cores, f->cores == 1 ? "" : "s", names[f->isa]);
+    if (!strcmp(f->governor, "powersave") || !strcmp(f->governor, "conservative"))
+        mend(say(j, DOCTOR_NOTE, "clock", "governor %s: first tokens wait for the clock to rise",
+                 f->governor),
+             "sudo cpupower frequency-set -g schedutil");
+}
+
+static void judge_memory(struct judge *j, const struct doctor_facts *f)
+{
+    if (f->memory_kib)
+        say(j, DOCTOR_OK, "memory", "%.1f GiB, %.1f available", (double)f->memory_kib / (1 << 20),
+            (double)f->available_kib / (1 << 20));
+    if (!strcmp(f->huge_pages, "always") || !strcmp(f->huge_pages, "madvise"))
+        say(j, DOCTOR_OK, "huge pages", "%s", f->huge_pages);
+    else
+        mend(say(j, DOCTOR_NOTE, "huge pages", "%s: weights are read slower",
+                 f->huge_pages[0] ? f->huge_pages : "none in this kernel"),
+             "%s",
+             f->huge_pages[0] ? "echo madvise | sudo tee "
+                                "/sys/kernel/mm/transparent_hugepage/enabled"
+                              : "");
+    if (f->files < 4096)
+        mend(say(j, DOCTOR_NOTE, "files", "a process may open %llu: room for about %llu clients",
+                 (unsigned long long)f->files, (unsigned long long)f->files / 8),
+             "ulimit -Hn 65536, or LimitNOFILE= in the service");
+    else
+        say(j, DOCTOR_OK, "files", "a process may open %llu", (unsigned long long)f->files);
+}
+
+static void judge_gpu(struct judge *j, const struct doctor_facts *f)
+{
+    if (!f->has_nvidia)
+        say(j, DOCTOR_OK, "gpu", "no NVIDIA device: the processor computes");
+    else if (f->nvidia_error)
+        mend(say(j, DOCTOR_NOTE, "gpu", "an NVIDIA device is there, this user may not open it: %s",
+                 strerror(f->nvidia_error)),
+             "sudo usermod -aG video $USER, then log in again");
+    else if (!f->has_libcuda)
+        mend(say(j, DOCTOR_NOTE, "gpu", "an NVIDIA device is there, the driver's libcuda.so.1 not"),
+             "sudo apt install libcuda1");
+    else
+        say(j, DOCTOR_OK, "gpu", "an NVIDIA device and its driver are there");
+}
+
+static void judge_daemon(struct judge *j, const struct doctor_facts *f)
+{
+    if (f->daemon_error) {
+        say(j, DOCTOR_NOTE, "daemon", "%s", f->daemon_problem);
+        return;
+    }
+    say(j, DOCTOR_OK, "daemon", "serves %s at %s", f->model, f->socket);
+    if (strcmp(f->daemon_version, "hearthd " HEARTH_VERSION) != 0)
+        mend(say(j, DOCTOR_NOTE, "version", "the daemon is %s, this is hearth %s",
+                 f->daemon_version, HEARTH_VERSION),
+             "restart the daemon after an upgrade");
+    if (!f->resident_kib)
+        return;
+    /* What the files of model and programs take is no part of it. */
+    say(j, f->huge_kib ? DOCTOR_OK : DOCTOR_NOTE, "resident",
+        "%llu MiB, %llu of them in huge pages", (unsigned long long)f->resident_kib / 1024,
+        (unsigned long long)f->huge_kib / 1024);
+}
+
+uint32_t doctor_judge(const struct doctor_facts *f, struct doctor_line lines[DOCTOR_LINES])
+{
+    struct judge j = {.lines = lines};
+
+    judge_kernel(&j, f);
+    judge_processor(&j, f);
+    judge_memory(&j, f);
+    judge_gpu(&j, f);
+    judge_daemon(&j, f);
+    return j.n;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static const char *const verdicts[] = {"ok", "note", "bad"};
+
+static void add_text(struct cli_buffer *out, const struct doctor_line *line)
+{
+    cli_buffer_format(out, "%-5s %-11s ", verdicts[line->verdict], line->name);
+    cli_buffer_text(out, line->text);
+    if (line->mend[0]) {
+        cli_buffer_text(out, "\n                    mend: ");
+        cli_buffer_text(out, line->mend);
+    }
+    cli_buffer_text(out, "\n");
+}
+
+static void add_json(struct cli_buffer *out, const struct doctor_line *line)
+{
+    cli_buffer_format(out, "{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", line->name,
+                      verdicts[line->verdict]);
+    json_text(out, line->text, strlen(line->text));
+    cli_buffer_text(out, ",\"mend\":");
+    json_text(out, line->mend, strlen(line->mend));
+    cli_buffer_text(out, "}\n");
+}
+
+int cli_doctor(const struct cli_options *o)
+{
+    struct doctor_facts facts;
+    struct doctor_line lines[DOCTOR_LINES];
+    struct cli_buffer out = {0};
+    int code = CLI_OK;
+
+    doctor_gather("", &facts);
+    doctor_ask(o, "", &facts);
+    uint32_t n = doctor_judge(&facts, lines);
+    for (uint32_t i = 0; i < n; i++) {
+        if (o->json)
+            add_json(&out, &lines[i]);
+        else
+            add_text(&out, &lines[i]);
+        if (lines[i].verdict == DOCTOR_BAD)
+            code = CLI_SYSTEM;
+    }
+    int written = cli_write(STDOUT_FILENO, out.data, out.bytes);
+    cli_buffer_fini(&out);
+    return written ? cli_exit_output(written) : code;
+}
