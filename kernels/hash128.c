@@ -2,13 +2,16 @@
 #include "kernels/hash128.h"
 
 #include <endian.h>
+#include <stdbool.h>
 #include <string.h>
 
-enum { LANES = 8, STRIPE = 64 };
+#include "kernels/hash128_impl.h"
 
-#define P1 UINT64_C(0x9E3779B185EBCA87)
-#define P2 UINT64_C(0xC2B2AE3D27D4EB4F)
-#define P3 UINT64_C(0x165667B19E3779F9)
+enum { LANES = HASH128_LANES, STRIPE = HASH128_STRIPE };
+
+#define P1 HASH128_P1
+#define P2 HASH128_P2
+#define P3 HASH128_P3
 
 static inline uint64_t rotl(uint64_t x, int bits)
 {
@@ -24,12 +27,25 @@ static inline uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-static inline void stripe(uint64_t lane[LANES], const uint8_t *data)
+void hash128_stripes_any(uint64_t lane[LANES], const uint8_t *data, size_t n)
 {
-    uint64_t word[LANES];
-    memcpy(word, data, STRIPE);
-    for (int i = 0; i < LANES; i++)
-        lane[i] = rotl(lane[i] + le64toh(word[i]) * P2, 31) * P1;
+    for (; n > 0; n--, data += STRIPE) {
+        uint64_t word[LANES];
+        memcpy(word, data, STRIPE);
+        for (int i = 0; i < LANES; i++)
+            lane[i] = rotl(lane[i] + le64toh(word[i]) * P2, 31) * P1;
+    }
+}
+
+static void stripes(uint64_t lane[LANES], const uint8_t *data, size_t n)
+{
+#if defined(__x86_64__)
+    if (n > 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+        hash128_stripes_avx512(lane, data, n);
+        return;
+    }
+#endif
+    hash128_stripes_any(lane, data, n);
 }
 
 void hash128(const void *data, size_t bytes, uint8_t ret[16])
@@ -39,13 +55,12 @@ void hash128(const void *data, size_t bytes, uint8_t ret[16])
     for (int i = 0; i < LANES; i++)
         lane[i] = P1 * (uint64_t)(i + 1);
 
-    size_t left = bytes;
-    for (; left >= STRIPE; left -= STRIPE, at += STRIPE)
-        stripe(lane, at);
+    size_t whole = bytes / STRIPE, left = bytes % STRIPE;
+    stripes(lane, at, whole);
     if (left > 0) {
         uint8_t last[STRIPE] = {0};
-        memcpy(last, at, left);
-        stripe(lane, last);
+        memcpy(last, at + whole * STRIPE, left);
+        stripes(lane, last, 1);
     }
 
     uint64_t lo = bytes * P1;

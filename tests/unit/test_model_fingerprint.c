@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/hash128.h"
+#include "kernels/hash128_impl.h"
 #include "kernels/model.h"
 #include "tests/run_suite.h"
 #include "tests/unit/gguf_writer.h"
@@ -20,11 +21,18 @@ static void hash_text(const void *data, size_t bytes, char text[MODEL_FINGERPRIN
     model_fingerprint_text(hash, text);
 }
 
+static void noise(uint8_t *data, size_t bytes)
+{
+    uint32_t x = 1;
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+}
+
 /* Computed by a second implementation, in Python, from the definition in hash128.h. */
 START_TEST(hash128_follows_its_definition)
 {
     char text[MODEL_FINGERPRINT_TEXT];
-    uint8_t counting[200];
+    uint8_t counting[200], long_one[5000];
     for (unsigned i = 0; i < sizeof(counting); i++)
         counting[i] = (uint8_t)i;
     hash_text("", 0, text);
@@ -33,6 +41,28 @@ START_TEST(hash128_follows_its_definition)
     ck_assert_str_eq(text, "f6461eab83506f7ea8d4c564c4611d48");
     hash_text(counting, sizeof(counting), text);
     ck_assert_str_eq(text, "a48f8cb2bd2fce7cf5c4b74fe794c8ea");
+    noise(long_one, sizeof(long_one));
+    hash_text(long_one, sizeof(long_one), text);
+    ck_assert_str_eq(text, "7973a7acbb448dc8e43d66f6aadfcf8a");
+}
+END_TEST
+
+START_TEST(hash128_is_the_same_in_vectors)
+{
+#if defined(__x86_64__)
+    uint64_t lane[2][HASH128_LANES] = {{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}};
+    uint8_t data[1000];
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq")) {
+        fprintf(stderr, "skip: no AVX-512\n");
+        return;
+    }
+    noise(data, sizeof(data));
+    for (size_t n = 0; n <= 15; n++) { /* from odd addresses, too */
+        hash128_stripes_any(lane[0], data + n, n);
+        hash128_stripes_avx512(lane[1], data + n, n);
+        ck_assert_mem_eq(lane[0], lane[1], sizeof(lane[0]));
+    }
+#endif
 }
 END_TEST
 
@@ -174,6 +204,7 @@ static Suite *make_suite(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, hash128_follows_its_definition);
+    tcase_add_test(core, hash128_is_the_same_in_vectors);
     tcase_add_test(core, hash128_sees_every_bit_and_every_length);
     tcase_add_test(core, fingerprints_follow_their_definition);
     tcase_add_test(core, fingerprints_ignore_what_changes_nothing);
