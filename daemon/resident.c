@@ -116,7 +116,22 @@ int resident_open_file(struct resident *resident, const char *path, char *err, s
     return rc == -EINVAL ? -EBADMSG : rc; /* -EINVAL is for options; a folder is no model */
 }
 
-int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes)
+static uint32_t core_count(void)
+{
+    cpu_set_t cores;
+
+    if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
+        return 1;
+    return (uint32_t)CPU_COUNT(&cores);
+}
+
+static uint32_t choose_threads(const struct config *config)
+{
+    return config->threads ? (uint32_t)config->threads : core_count();
+}
+
+int resident_open_model(struct resident *resident, const struct config *config, const char *path,
+                        char *err, size_t err_bytes)
 {
     char line[512];
     int rc = model_open(resident->gguf, &resident->model, line, sizeof(line));
@@ -128,9 +143,9 @@ int resident_open_model(struct resident *resident, const char *path, char *err, 
         return rc;
     }
     take_name(resident, path);
-    rc = model_fingerprint(resident->model, resident->fingerprint);
+    rc = model_fingerprint(resident->model, choose_threads(config), resident->fingerprint);
     if (rc < 0)
-        snprintf(err, err_bytes, "not enough memory to fingerprint the model");
+        snprintf(err, err_bytes, "cannot fingerprint the model: %s", strerror(-rc));
     return rc;
 }
 
@@ -173,7 +188,7 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     }
     int rc = resident_open_file(resident->draft, config->draft, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_model(resident->draft, config->draft, err, err_bytes);
+        rc = resident_open_model(resident->draft, config, config->draft, err, err_bytes);
     if (rc < 0)
         return rc;
     rc = resident_compare_vocab(&resident->vocab, &resident->draft->vocab, line, sizeof(line));
@@ -185,15 +200,6 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
     return rc;
-}
-
-static uint32_t core_count(void)
-{
-    cpu_set_t cores;
-
-    if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
-        return 1;
-    return (uint32_t)CPU_COUNT(&cores);
 }
 
 /* Pages: what all slots need at most, within a quarter of the memory or --kv-bytes; never less than
@@ -288,7 +294,7 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->context = config->context ? (uint32_t)config->context : resident->model->n_context;
     if (limits->context > LIMIT_CONTEXT_MAX)
         limits->context = LIMIT_CONTEXT_MAX;
-    limits->threads = config->threads ? (uint32_t)config->threads : core_count();
+    limits->threads = choose_threads(config);
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;
     rc = choose_pages(resident, config, err, err_bytes);

@@ -38,7 +38,8 @@ int resident_open_file(struct resident *resident, const char *path, char *err, s
 
 /* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a
  * model that hearth can run, the line says why. `path` is for that line. */
-int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes);
+int resident_open_model(struct resident *resident, const struct config *config, const char *path,
+                        char *err, size_t err_bytes);
 
 /* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
  * one. */

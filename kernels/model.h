@@ -171,10 +171,11 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
  *
- * Reads every byte of the tensors once: some seconds for a large model on one thread. Returns 0, or
- * -ENOMEM.
+ * Reads every byte of the tensors once, tensors shared out among `threads` (at least 1; the caller is
+ * one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.
  */
-int model_fingerprint(const struct model *model, uint8_t ret[MODEL_FINGERPRINT_BYTES]);
+int model_fingerprint(const struct model *model, uint32_t threads,
+                      uint8_t ret[MODEL_FINGERPRINT_BYTES]);
 
 /* Hex of a fingerprint, in byte order, with the terminating 0. */
 void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/pool.h"
 #include "kernels/hash128.h"
 #include "kernels/model.h"
 
@@ -15,11 +16,9 @@ static void hex(const uint8_t bytes[16], char text[33])
         snprintf(text + 2 * (size_t)i, 3, "%02x", bytes[i]);
 }
 
-static void write_hash(FILE *out, const void *data, size_t bytes)
+static void write_hash(FILE *out, const uint8_t hash[16])
 {
-    uint8_t hash[16];
     char text[33];
-    hash128(data, bytes, hash);
     hex(hash, text);
     fprintf(out, " %s\n", text);
 }
@@ -54,40 +53,104 @@ static void write_keys(FILE *out, const struct gguf *gguf)
         fputs("key ", out);
         fwrite(key->name.data, 1, key->name.bytes, out);
         fprintf(out, " %u", key->type);
-        write_hash(out, key->raw, key->raw_bytes);
+        uint8_t hash[16];
+        hash128(key->raw, key->raw_bytes, hash);
+        write_hash(out, hash);
     }
 }
 
-static void write_tensors(FILE *out, const struct gguf *gguf)
+/* ---- tensors: hashed side by side, the largest first ----------------------------------------- */
+
+struct tensor_hash {
+    uint64_t bytes;
+    uint32_t index; /* in gguf->tensors */
+};
+
+struct hash_job {
+    const struct gguf *gguf;
+    struct tensor_hash *order; /* [n_tensors] */
+    uint8_t (*hash)[16];       /* [n_tensors] by index in gguf->tensors */
+};
+
+static int larger_first(const void *a, const void *b)
 {
+    const struct tensor_hash *x = a, *y = b;
+    return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
+}
+
+static void hash_tensor(void *arg, uint32_t chunk, uint32_t worker)
+{
+    (void)worker;
+    const struct hash_job *job = arg;
+    uint32_t index = job->order[chunk].index;
+    hash128(job->gguf->tensors[index].data, job->gguf->tensors[index].bytes, job->hash[index]);
+}
+
+static int hash_tensors(struct hash_job *job, uint32_t threads)
+{
+    uint32_t n = (uint32_t)job->gguf->n_tensors;
+    struct pool *pool;
+    int rc = pool_open(threads, &pool);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
+        job->order[i] = (struct tensor_hash){job->gguf->tensors[i].bytes, i};
+    qsort(job->order, n, sizeof(job->order[0]), larger_first);
+    pool_run(pool, hash_tensor, job, n);
+    pool_close(pool);
+    return 0;
+}
+
+static void write_tensors(FILE *out, const struct hash_job *job)
+{
+    const struct gguf *gguf = job->gguf;
     for (uint64_t i = 0; i < gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &gguf->tensors[gguf->tensors_by_name[i]];
+        uint32_t index = gguf->tensors_by_name[i];
+        const struct gguf_tensor *t = &gguf->tensors[index];
         fputs("tensor ", out);
         fwrite(t->name.data, 1, t->name.bytes, out);
         fprintf(out, " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, t->type, t->ne[0],
                 t->ne[1], t->ne[2], t->ne[3]);
-        write_hash(out, t->data, t->bytes);
+        write_hash(out, job->hash[index]);
     }
 }
 
-int model_fingerprint(const struct model *model, uint8_t ret[MODEL_FINGERPRINT_BYTES])
+/* Returns 0 with the text, to be freed, or -ENOMEM. */
+static int write_text(const struct model *model, const struct hash_job *job, char **ret_text,
+                      size_t *ret_bytes)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = open_memstream(ret_text, ret_bytes);
     if (!out)
         return -ENOMEM;
     write_hyperparameters(out, model);
     write_keys(out, model->gguf);
-    write_tensors(out, model->gguf);
+    write_tensors(out, job);
     int failed = ferror(out);
-    if (fclose(out) != 0 || failed) {
+    if (fclose(out) == 0 && !failed)
+        return 0;
+    free(*ret_text);
+    return -ENOMEM;
+}
+
+int model_fingerprint(const struct model *model, uint32_t threads,
+                      uint8_t ret[MODEL_FINGERPRINT_BYTES])
+{
+    const struct gguf *gguf = model->gguf;
+    struct hash_job job = {.gguf = gguf};
+    char *text = NULL;
+    size_t bytes = 0;
+    job.order = malloc(gguf->n_tensors * sizeof(job.order[0]));
+    job.hash = malloc(gguf->n_tensors * sizeof(job.hash[0]));
+    int rc = job.order && job.hash ? hash_tensors(&job, threads) : -ENOMEM;
+    if (!rc)
+        rc = write_text(model, &job, &text, &bytes);
+    if (!rc) {
+        hash128(text, bytes, ret);
         free(text);
-        return -ENOMEM;
     }
-    hash128(text, bytes, ret);
-    free(text);
-    return 0;
+    free(job.order);
+    free(job.hash);
+    return rc;
 }
 
 void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],

@@ -145,7 +145,7 @@ static void read_model(const struct gguf *gguf, char *err, size_t err_bytes)
         return;
     model_describe(model, line, sizeof(line));
     snprintf(line, sizeof(line), "%s %u", model_numerics_id(model), touch(model));
-    if (model_fingerprint(model, fingerprint))
+    if (model_fingerprint(model, 1, fingerprint))
         abort();
     model_close(model);
 }

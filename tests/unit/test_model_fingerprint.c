@@ -88,7 +88,7 @@ END_TEST
 static void fingerprint(const struct model *m, char text[MODEL_FINGERPRINT_TEXT])
 {
     uint8_t bytes[MODEL_FINGERPRINT_BYTES];
-    ck_assert_int_eq(model_fingerprint(m, bytes), 0);
+    ck_assert_int_eq(model_fingerprint(m, 3, bytes), 0);
     model_fingerprint_text(bytes, text);
 }
 
