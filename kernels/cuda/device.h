@@ -1,0 +1,97 @@
+/*
+ * device: what device code takes from the machine, in one place. Everything that is neither plain C++ nor a
+ * function of CUDA's own headers stands here, so that a second implementation, for a machine without a GPU, can
+ * replace it: with HEARTH_CUDASIM defined, <cudasim_device.h> has the same names with the same meaning.
+ *
+ * Included by .cu files only. Float arithmetic whose rounding counts (NUMERICS.md) is written with CUDA's
+ * intrinsics (__fmaf_rn and the like): never contracted, never approximated, whatever the flags.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_H
+
+#include <cuda_runtime.h>
+
+#ifdef HEARTH_CUDASIM
+#include <cudasim_device.h>
+#else
+
+#include <cuda_fp16.h>
+
+/* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
+#define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
+
+/* f16 <-> f32: exact, and nearest even; denormals kept. */
+static __device__ __forceinline__ float f32_from_f16(unsigned short h)
+{
+    return __half2float(__ushort_as_half(h));
+}
+
+static __device__ __forceinline__ unsigned short f16_from_f32(float x)
+{
+    return __half_as_ushort(__float2half_rn(x));
+}
+
+/* 16 bytes that no kernel writes and nobody reads again soon: weights. */
+static __device__ __forceinline__ uint4 load_stream(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+/* The line of memory at p is brought to the second-level cache; changes nothing. */
+static __device__ __forceinline__ void prefetch_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/*
+ * c = a b + c over a warp, all lanes: a 16 x 32 and b 32 x 8 of int8, c 16 x 8 of int32, exact. With g = lane / 4 and
+ * t = lane % 4, byte i of a word the lower k first:
+ *   a[0] row g,     k = 4t + i        a[1] row g + 8, k = 4t + i
+ *   a[2] row g,     k = 16 + 4t + i   a[3] row g + 8, k = 16 + 4t + i
+ *   b[0] column g,  k = 4t + i        b[1] column g,  k = 16 + 4t + i
+ *   c[0] row g, column 2t    c[1] row g, column 2t + 1    c[2] row g + 8, column 2t    c[3] row g + 8, column 2t + 1
+ */
+static __device__ __forceinline__ void mma_s8(int c[4], const unsigned a[4], const unsigned b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Memory that another block writes while this kernel runs: a load that sees all that was written before the value
+ * was stored by store_release, and that store. */
+static __device__ __forceinline__ unsigned load_acquire(const unsigned *p)
+{
+    unsigned v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
+}
+
+/* The kernel before this one in the stream may still run when this one was launched for programmatic stream
+ * serialization: waits until all it wrote is visible. And: the next kernel may start now. */
+static __device__ __forceinline__ void wait_for_previous(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void let_next_start(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#endif
+#endif
