@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernels/contract.h"
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pool.h"
@@ -14,8 +15,6 @@
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/shadow.h"
 #include "kernels/fail.h"
-
-enum { MAX_THREADS = 1024 };
 
 /* Best first. */
 static const struct cpu_isa *const isas[] = {
@@ -44,29 +43,6 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
     }
     return fail(err, err_bytes, -ENOTSUP, "this processor cannot run the instruction set \"%s\"",
                 name);
-}
-
-/* Beyond its window a model's attention forgets; the backend's does not. */
-static int check_window(const struct model *m, const struct backend_limits *l, char *err,
-                        size_t err_bytes)
-{
-    if (m->n_window == 0 || l->context <= m->n_window)
-        return 0;
-    return fail(err, err_bytes, -ENOTSUP,
-                "the model attends in a sliding window of %u positions: hearth serves it with a "
-                "context up to that, not %u",
-                m->n_window, l->context);
-}
-
-static int check_limits(const struct backend_limits *l, char *err, size_t err_bytes)
-{
-    if (l->rows == 0 || l->picks == 0 || l->pages == 0 || l->context == 0 ||
-        l->context > MODEL_MAX_CONTEXT || l->rows > (1u << 20) || l->picks > l->rows)
-        return fail(err, err_bytes, -EINVAL,
-                    "limits: rows, picks <= rows, pages and context must be at least 1");
-    if (l->threads == 0 || l->threads > MAX_THREADS)
-        return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
-    return 0;
 }
 
 /* ---- weights ----------------------------------------------------------------------------------
@@ -349,9 +325,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
                     struct backend **ret_backend, char *err, size_t err_bytes)
 {
     const struct cpu_isa *isa = NULL;
-    int rc = check_limits(limits, err, err_bytes);
-    if (!rc)
-        rc = check_window(model, limits, err, err_bytes);
+    int rc = contract_check_limits(limits, model, err, err_bytes);
     if (!rc)
         rc = choose_isa(limits->isa, &isa, err, err_bytes);
     if (rc)
@@ -376,7 +350,8 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
 /* The CPU has nothing to overlap with: start does the pass, finish has nothing left to wait for. */
 static int cpu_start(struct backend *b, const struct pass *pass)
 {
-    int rc = cpu_pass_check(b, pass);
+    int rc = contract_check_pass(pass, &b->limits, b->model, b->buffers.next_position, b->error,
+                                 sizeof b->error);
     if (rc)
         return rc;
     cpu_pass_run(b, pass);

@@ -183,8 +183,7 @@ struct backend {
 /* backend_cpu.c: makes a matrix of a tensor that stays where it is; packs it if the isa wants it. */
 int cpu_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m);
 
-/* pass.c: checks a pass against the limits (0 or -EINVAL with b->error), and computes it. */
-int cpu_pass_check(struct backend *b, const struct pass *pass);
+/* pass.c: computes a pass that was checked. */
 void cpu_pass_run(struct backend *b, const struct pass *pass);
 
 #endif

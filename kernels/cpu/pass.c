@@ -2,7 +2,6 @@
  * rows are poisoned. The order of operations is that of NUMERICS.md, "One pass". */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -455,67 +454,4 @@ void cpu_pass_run(struct backend *b, const struct pass *pass)
     run_head(b);
     b->pass = NULL;
     pool_float_restore(mode);
-}
-
-static int refuse(struct backend *b, const char *what, uint32_t row)
-{
-    snprintf(b->error, sizeof b->error, "pass refused: row %u: %s", row, what);
-    return -EINVAL;
-}
-
-/* Pages [begin, end) of a sequence. */
-static bool pages_exist(const struct backend *b, const uint32_t *pages, uint32_t begin,
-                        uint32_t end)
-{
-    for (uint32_t i = begin; i < end; i++) {
-        if (pages[i] >= b->limits.pages)
-            return false;
-    }
-    return true;
-}
-
-static int check_row(struct backend *b, const struct pass *pass, uint32_t r, uint32_t *n_wanted)
-{
-    const struct row *row = &pass->rows[r];
-    if (row->sequence >= pass->n_sequences)
-        return refuse(b, "its sequence is not in the pass", r);
-    if (row->position >= b->limits.context)
-        return refuse(b, "its position is beyond the context", r);
-    if (row->token >= b->model->n_vocab)
-        return refuse(b, "its token is not in the vocabulary", r);
-    const struct pass_sequence *s = &pass->sequences[row->sequence];
-    uint32_t *next = &b->buffers.next_position[row->sequence];
-    bool first = *next == UINT32_MAX;
-    if (!first && *next != row->position)
-        return refuse(b, "positions of its sequence do not follow each other", r);
-    *next = row->position + 1;
-    uint32_t page = row->position / KV_PAGE_POSITIONS;
-    if (!pages_exist(b, s->pages, first ? 0 : page, page + 1))
-        return refuse(b, "a page of its sequence does not exist", r);
-    if ((row->wants & ROW_LOGITS) && !pass->results[r].logits)
-        return refuse(b, "logits wanted, but no buffer for them", r);
-    if ((row->wants & ROW_PICK) && (!s->pick || !s->tokens))
-        return refuse(b, "a pick wanted, but no parameters or tokens", r);
-    *n_wanted += row->wants != 0;
-    return 0;
-}
-
-int cpu_pass_check(struct backend *b, const struct pass *pass)
-{
-    uint32_t n_wanted = 0;
-    if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
-        return refuse(b, "no such kind of pass", pass->kind);
-    if (pass->n_rows == 0 || pass->n_rows > b->limits.rows || pass->n_sequences > b->limits.rows)
-        return refuse(b, "the pass has no rows, or more rows or sequences than the limit",
-                      pass->n_rows);
-    for (uint32_t s = 0; s < pass->n_sequences; s++)
-        b->buffers.next_position[s] = UINT32_MAX;
-    for (uint32_t r = 0; r < pass->n_rows; r++) {
-        int rc = check_row(b, pass, r, &n_wanted);
-        if (rc)
-            return rc;
-    }
-    if (n_wanted > b->limits.picks)
-        return refuse(b, "more rows with wants than the limit", n_wanted);
-    return 0;
 }

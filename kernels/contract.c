@@ -1,0 +1,100 @@
+#include "kernels/contract.h"
+
+#include <errno.h>
+
+#include "kernels/fail.h"
+#include "kernels/model.h"
+
+enum { MAX_THREADS = 1024, MAX_ROWS = 1 << 20 };
+
+int contract_check_limits(const struct backend_limits *l, const struct model *m, char *err,
+                          size_t err_bytes)
+{
+    if (l->rows == 0 || l->picks == 0 || l->pages == 0 || l->context == 0 ||
+        l->context > MODEL_MAX_CONTEXT || l->rows > MAX_ROWS || l->picks > l->rows)
+        return fail(err, err_bytes, -EINVAL,
+                    "limits: rows, picks <= rows, pages and context must be at least 1");
+    if (l->threads == 0 || l->threads > MAX_THREADS)
+        return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
+    /* Beyond its window a model's attention forgets; the backends' does not. */
+    if (m->n_window != 0 && l->context > m->n_window)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "the model attends in a sliding window of %u positions: hearth serves it with "
+                    "a context up to that, not %u",
+                    m->n_window, l->context);
+    return 0;
+}
+
+/* A check of one pass. */
+struct check {
+    const struct pass *pass;
+    const struct backend_limits *limits;
+    const struct model *model;
+    uint32_t *next; /* [sequences] position of its next row; UINT32_MAX before its first */
+    uint32_t n_wanted;
+    char *err;
+    size_t err_bytes;
+};
+
+static int refuse(const struct check *c, const char *what, uint32_t row)
+{
+    return fail(c->err, c->err_bytes, -EINVAL, "pass refused: row %u: %s", row, what);
+}
+
+/* Pages [begin, end) of a sequence. */
+static bool pages_exist(const struct check *c, const uint32_t *pages, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        if (pages[i] >= c->limits->pages)
+            return false;
+    }
+    return true;
+}
+
+static int check_row(struct check *c, uint32_t r)
+{
+    const struct row *row = &c->pass->rows[r];
+    if (row->sequence >= c->pass->n_sequences)
+        return refuse(c, "its sequence is not in the pass", r);
+    if (row->position >= c->limits->context)
+        return refuse(c, "its position is beyond the context", r);
+    if (row->token >= c->model->n_vocab)
+        return refuse(c, "its token is not in the vocabulary", r);
+    const struct pass_sequence *s = &c->pass->sequences[row->sequence];
+    uint32_t *next = &c->next[row->sequence];
+    bool first = *next == UINT32_MAX;
+    if (!first && *next != row->position)
+        return refuse(c, "positions of its sequence do not follow each other", r);
+    *next = row->position + 1;
+    uint32_t page = row->position / BACKEND_PAGE_POSITIONS;
+    if (!pages_exist(c, s->pages, first ? 0 : page, page + 1))
+        return refuse(c, "a page of its sequence does not exist", r);
+    if ((row->wants & ROW_LOGITS) && !c->pass->results[r].logits)
+        return refuse(c, "logits wanted, but no buffer for them", r);
+    if ((row->wants & ROW_PICK) && (!s->pick || !s->tokens))
+        return refuse(c, "a pick wanted, but no parameters or tokens", r);
+    c->n_wanted += row->wants != 0;
+    return 0;
+}
+
+int contract_check_pass(const struct pass *pass, const struct backend_limits *limits,
+                        const struct model *model, uint32_t *next_position, char *err,
+                        size_t err_bytes)
+{
+    struct check c = {pass, limits, model, next_position, 0, err, err_bytes};
+    if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
+        return refuse(&c, "no such kind of pass", pass->kind);
+    if (pass->n_rows == 0 || pass->n_rows > limits->rows || pass->n_sequences > limits->rows)
+        return refuse(&c, "the pass has no rows, or more rows or sequences than the limit",
+                      pass->n_rows);
+    for (uint32_t s = 0; s < pass->n_sequences; s++)
+        next_position[s] = UINT32_MAX;
+    for (uint32_t r = 0; r < pass->n_rows; r++) {
+        int rc = check_row(&c, r);
+        if (rc)
+            return rc;
+    }
+    if (c.n_wanted > limits->picks)
+        return refuse(&c, "more rows with wants than the limit", c.n_wanted);
+    return 0;
+}
