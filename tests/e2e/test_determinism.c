@@ -5,13 +5,16 @@
  * daemon must be the same. In a round each request is asked once more, in an order, by a number of
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`); the short form is part of `make check`. On a build with fault injection drafts are
+ * determinism`), HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0; the short form
+ * is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
  * change would be noticed. */
+#include "kernels/quant_types.h"
 #include "tests/e2e/arrivals.h"
 #include "tests/e2e/harness.h"
 #include "tests/e2e/ledger.h"
 #include "tests/random.h"
+#include "tests/unit/tiny_model.h"
 
 #include <check.h>
 #include <errno.h>
@@ -40,7 +43,8 @@ enum {
 #endif
 };
 
-/* Who drafts: one word a proposer, and it takes part everywhere. */
+/* Who drafts: one word a proposer, and it takes part everywhere. The last one only where the type
+ * leaves a shadow room to be smaller. */
 static const char *const proposers[] = {"none", "auto", "lookup", "client", "draft", "shadow"};
 enum { PROPOSER_NONE = 0, PROPOSERS = sizeof(proposers) / sizeof(*proposers) };
 
@@ -54,6 +58,8 @@ struct configuration {
     bool restarts;       /* the daemon is killed in every round */
 };
 
+static char few_pages[16]; /* bytes: a whole context, and half of one more */
+
 static const struct configuration configurations[] = {
     {"ref", "1", "none", {0}, NULL, false},
     {"ref", "2", "none", {0}, NULL, false},
@@ -61,7 +67,7 @@ static const struct configuration configurations[] = {
     {"avx2", "2", "none", {0}, NULL, false},
     {"avx512", "1", "none", {0}, NULL, false},
     {"avx512", "2", "none", {0}, NULL, false},
-    {NULL, "2", "few pages and rows", {"--kv-bytes", "400K", "--rows", "40"}, NULL, false},
+    {NULL, "2", "few pages and rows", {"--kv-bytes", few_pages, "--rows", "40"}, NULL, false},
     {NULL, "1", "epoll, no linger", {"--event-loop", "epoll", "--linger-us", "0"}, NULL, false},
     {NULL, "2", "daemon killed", {0}, NULL, true},
 };
@@ -105,6 +111,8 @@ static struct harness daemon_;
 static uint32_t n_vocab;
 static uint64_t evictions; /* pages taken back, over all daemons that ended by themselves */
 static char best_isa[16];
+static const char *model;
+static uint32_t n_proposers; /* that this model has */
 
 static struct { /* rows of the ledger */
     uint32_t all, proposer[PROPOSERS], cache[3], kernel, threads, state, clients, sampling[2];
@@ -298,7 +306,7 @@ static void be_company(struct hearth *h, const struct arrival *arrival, uint32_t
     for (uint32_t i = common; i < r.n_tokens; i++)
         tokens[i] = 3 + next_random(state) % (n_vocab - 3);
     r.max_tokens = arrival->output;
-    r.proposer = proposers[next_random(state) % PROPOSERS];
+    r.proposer = proposers[next_random(state) % n_proposers];
     atomic_fetch_add(&shared->company, 1);
     if (hearth_submit(h, 0, &r) < 0) {
         fprintf(stderr, "company: %s\n", hearth_error(h));
@@ -370,7 +378,7 @@ static void make_jobs(uint32_t round, uint32_t seed)
         uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
         shared->jobs[n++] = shared->jobs[k];
         shared->jobs[k].kind = i < KINDS ? i : KINDS;
-        shared->jobs[k].proposer = (i + i / PROPOSERS + round) % PROPOSERS;
+        shared->jobs[k].proposer = (i + i / n_proposers + round) % n_proposers;
     }
     arrivals_fill(arrivals, n, span_ns / SHARE, CONTEXT - 80, next_random(&state));
     for (uint32_t i = 0; i < n; i++)
@@ -399,7 +407,7 @@ static void run_round(uint32_t round, uint32_t seed, const char *const *restart)
         while (atomic_load(&shared->next_job) < when)
             usleep(200);
         harness_kill(&daemon_);
-        harness_restart(&daemon_, harness_tiny_model(), restart);
+        harness_restart(&daemon_, model, restart);
     }
     for (uint32_t i = 0; i < n; i++) {
         int status;
@@ -436,9 +444,9 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     arguments[n++] = "--threads";
     arguments[n++] = c->threads;
     arguments[n++] = "--draft";
-    arguments[n++] = harness_tiny_model();
+    arguments[n++] = model;
     arguments[n++] = "--shadow";
-    arguments[n++] = "yes";
+    arguments[n++] = n_proposers == PROPOSERS ? "yes" : "no";
     for (uint32_t i = 0; i < 4 && c->more[i]; i++)
         arguments[n++] = c->more[i];
     if (c->fault) {
@@ -449,27 +457,28 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     row.kernel = ledger_row(ledger, "kernels", isa);
     row.threads = ledger_row(ledger, "threads", c->threads);
     row.state = ledger_row(ledger, "faults", c->state);
-    harness_start(&daemon_, harness_tiny_model(), arguments);
+    harness_start(&daemon_, model, arguments);
     for (uint32_t round = 0; round < rounds; round++)
         run_round(round, seed + round * 7919, c->restarts ? arguments : NULL);
     check_rest();
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-/* Do these kernels run here? */
-static bool has_isa(const char *isa)
+/* Would a daemon start with this option? */
+static bool accepts(const char *option, const char *value)
 {
-    char command[4300];
+    struct harness_output o = harness_run_hearthd(
+        (const char *const[]){"--check", "--model", model, option, value, NULL});
+    bool does = o.code == 0;
 
-    snprintf(command, sizeof(command), "%s --model %s --check --isa %s >/dev/null 2>&1",
-             harness_program("hearthd"), harness_tiny_model(), isa);
-    return system(command) == 0;
+    harness_output_fini(&o);
+    return does;
 }
 
 static void run_configurations(const struct configuration *c, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!c[i].isa || has_isa(c[i].isa))
+        if (!c[i].isa || accepts("--isa", c[i].isa))
             run_configuration(&c[i], wanted_rounds());
         else
             printf("skip: the kernels %s do not run on this machine\n", c[i].isa);
@@ -482,7 +491,7 @@ static void get_alone(void)
     struct hearth_info info = {.size = sizeof(info)};
     uint32_t tokens[CONTEXT];
 
-    harness_start(&daemon_, harness_tiny_model(), (const char *const[]){"--threads", "1", NULL});
+    harness_start(&daemon_, model, (const char *const[]){"--threads", "1", NULL});
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.context, CONTEXT);
@@ -503,6 +512,20 @@ static void get_alone(void)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
+/* The type that was asked for, Q8_0 else. */
+static uint32_t wanted_type(void)
+{
+    static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
+                                     QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+    const char *name = getenv("HEARTH_DETERMINISM_TYPE");
+
+    for (size_t i = 0; name && i < sizeof(types) / sizeof(*types); i++)
+        if (!strcmp(quant_name(types[i]), name))
+            return types[i];
+    ck_assert_msg(!name, "HEARTH_DETERMINISM_TYPE=%s: no such type", name);
+    return QUANT_Q8_0;
+}
+
 static void prepare(void)
 {
     static const char *const isas[] = {"ref", "avx2", "avx512"};
@@ -511,8 +534,12 @@ static void prepare(void)
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(shared, MAP_FAILED);
+    model = harness_tiny_model_of(wanted_type());
+    struct tiny_model shape = tiny_model_default(wanted_type());
+    snprintf(few_pages, sizeof(few_pages), "%uK", 400 * shape.n_embd / 64);
+    n_proposers = accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
     for (uint32_t i = 0; i < 3; i++)
-        if (has_isa(isas[i]))
+        if (accepts("--isa", isas[i]))
             snprintf(best_isa, sizeof(best_isa), "%s", isas[i]);
     row.all = ledger_row(ledger, "all", "");
     for (uint32_t i = 0; i < PROPOSERS; i++)
@@ -537,12 +564,14 @@ static void say(const char *what)
 {
     const struct ledger_row *all = &ledger->rows[row.all];
 
-    printf("ok: %s%llu answers to %d requests, at most %u different; company %llu, resumed %llu; "
-           "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
-           what, (unsigned long long)ledger_answers(all), KINDS, ledger_distinct(all),
-           (unsigned long long)shared->company, (unsigned long long)shared->resumed,
-           (unsigned long long)sum(shared->drafted), (unsigned long long)sum(shared->accepted),
-           (unsigned long long)shared->rollbacks, (unsigned long long)evictions, arrivals_source());
+    printf(
+        "ok: %s%s: %llu answers to %d requests, at most %u different; company %llu, resumed %llu; "
+        "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
+        what, quant_name(wanted_type()), (unsigned long long)ledger_answers(all), KINDS,
+        ledger_distinct(all), (unsigned long long)shared->company,
+        (unsigned long long)shared->resumed, (unsigned long long)sum(shared->drafted),
+        (unsigned long long)sum(shared->accepted), (unsigned long long)shared->rollbacks,
+        (unsigned long long)evictions, arrivals_source());
     for (uint32_t i = 0; i < PROPOSERS; i++)
         printf("    %-8s drafts %9llu, accepted %9llu\n", proposers[i],
                (unsigned long long)shared->drafted[i], (unsigned long long)shared->accepted[i]);
@@ -551,7 +580,7 @@ static void say(const char *what)
 /* What the suite means to try did happen: else one answer each would say little. */
 static void check_tried(void)
 {
-    for (uint32_t i = 0; i < PROPOSERS; i++) {
+    for (uint32_t i = 0; i < n_proposers; i++) {
         bool drafts = i != PROPOSER_NONE;
         ck_assert_msg((shared->drafted[i] > 0) == drafts && (shared->accepted[i] > 0) == drafts,
                       "proposer %s: drafts %llu, accepted %llu", proposers[i],
