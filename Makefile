@@ -50,12 +50,20 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
 ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(TOOL_PART) $(DAEMON) $(CLIENT))
 
+# CUDA=auto builds the plugin where nvcc is, CUDA=1 always, CUDA=0 never. CUDA_ARCHS: compute capabilities; one is
+# quicker to build: make CUDA_ARCHS=90.
+CUDA     ?= auto
+NVCC     ?= $(or $(shell command -v nvcc 2>/dev/null),/usr/local/cuda/bin/nvcc)
+CUDA_HOME = $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDA_ARCHS ?= 80 86 89 90 100 120
+PLUGINS  = $(if $(filter 0,$(CUDA)),,$(if $(filter 1,$(CUDA))$(wildcard $(NVCC)),$(BUILD)/lib/hearth/hearth-cuda.so))
+
 PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth)
 TOOLS    = $(patsubst kernels/tools/hearth_%.c,$(BUILD)/bin/hearth-%,$(TOOL_MAIN))
 LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
 
 .PHONY: all
-all: $(PROGRAMS) $(TOOLS) $(LIBRARY)
+all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS)
 
 $(BUILD)/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
 $(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
@@ -86,6 +94,33 @@ $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@
 	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
+
+# ---- the CUDA plugin ---------------------------------------------------------------------------
+
+# Canonical numerics on the device too: nothing contracted, denormals kept, IEEE divide and root.
+NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true --Werror all-warnings \
+            -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+            $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+            -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard kernels/cuda/*.cu))
+
+$(BUILD)/obj/kernels/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+
+$(BUILD)/obj/%.cu.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(say) NVCC $<
+	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+# The kernels that the plugin shares with the programs come from the same objects.
+$(BUILD)/obj/kernels.a: $(call obj,$(KERNELS))
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(BUILD)/obj/kernels.a
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CXX) $(ALLLDFLAGS) -static-libstdc++ -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ \
+	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lm
 
 # ---- tests -------------------------------------------------------------------------------------
 
@@ -205,6 +240,8 @@ install: all
 	           "$(DESTDIR)$(PREFIX)/share/hearth"
 	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth $(TOOLS) "$(DESTDIR)$(BINDIR)"
 	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)"
+	$(if $(PLUGINS),install -d "$(DESTDIR)$(LIBDIR)/hearth")
+	$(if $(PLUGINS),install -m 755 $(PLUGINS) "$(DESTDIR)$(LIBDIR)/hearth")
 	ln -sf libhearth.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)"
 	ln -sf libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so"
 	install -m 644 client/hearth.h "$(DESTDIR)$(PREFIX)/include/hearth.h"

@@ -47,7 +47,7 @@
     NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                  \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
-           "memory for KV pages (0: what the slots need, at most a quarter of the memory)")        \
+           "memory for KV pages (0: what the slots need, at most a share of the device's memory)")        \
     NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                               \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")  \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping") \

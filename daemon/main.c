@@ -205,6 +205,8 @@ static void log_ready(const struct daemon *daemon)
 
     model_describe(resident->model, text, sizeof(text));
     log_info("%s: %s", resident->name, text);
+    if (resident->device.why[0])
+        log_info("%s", resident->device.why);
     describe_device(resident, text, sizeof(text));
     log_info("%s, %llu slots, numerics %s", text, (unsigned long long)daemon->config.slots,
              resident->info.numerics);
@@ -218,7 +220,7 @@ static void log_ready(const struct daemon *daemon)
     if (resident->limits.context > resident->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
                     resident->limits.context, resident->model->n_context);
-    if (needed > memory)
+    if (resident->ops == &backend_cpu && needed > memory)
         log_warning(
             "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
             needed >> 20, memory >> 20);

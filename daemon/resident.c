@@ -202,8 +202,21 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     return rc;
 }
 
-/* Pages: what all slots need at most, within a quarter of the memory or --kv-bytes; never less than
- * one whole context, so that every request that fits the context can run. */
+/* What KV may take where nobody says: a quarter of the machine's memory, or three quarters of what the
+ * weights leave of a GPU's. */
+static uint64_t kv_share(const struct resident *resident)
+{
+    uint64_t weights = resident->model->tensor_bytes, room = resident->device.free_bytes;
+
+    if (resident->draft)
+        weights += resident->draft->model->tensor_bytes;
+    if (room > 0)
+        return room > weights ? (room - weights) / 4 * 3 : 0;
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+}
+
+/* Pages: what all slots need at most, within kv_share or --kv-bytes; never less than one whole
+ * context, so that every request that fits the context can run. */
 static int choose_pages(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes)
 {
@@ -212,7 +225,7 @@ static int choose_pages(struct resident *resident, const struct config *config, 
 
     kv_geometry_init(&kv, resident->model);
     if (!budget) {
-        budget = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+        budget = kv_share(resident);
         if (budget < one * kv.page_bytes)
             budget = one * kv.page_bytes;
         if (budget > config->slots * one * kv.page_bytes)
@@ -230,22 +243,24 @@ static int choose_pages(struct resident *resident, const struct config *config, 
     return 0;
 }
 
+/* --isa and --shadow are of the CPU: who asks for one does not mean a GPU by auto. */
 static int choose_device(struct resident *resident, const struct config *config, char *err,
                          size_t err_bytes)
 {
+    enum device_wanted wanted = DEVICE_AUTO;
     char name[16];
 
     config_choice("device", config->device, name, sizeof(name));
-    if (!strcmp(name, "cuda")) {
-        snprintf(err, err_bytes, "this build of hearthd has no CUDA backend: use --device cpu");
-        return -ENODEV;
-    }
+    device_parse(name, &wanted);
     if (config->numerics != 0) {
-        snprintf(err, err_bytes, "numerics native needs a GPU: use --numerics portable");
+        snprintf(err, err_bytes, "numerics native is not there yet: use --numerics portable");
         return -ENODEV;
     }
-    resident->ops = &backend_cpu;
-    return resident->ops->probe(err, err_bytes);
+    if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
+        wanted = DEVICE_CPU;
+    int rc = device_choose(wanted, &resident->device, err, err_bytes);
+    resident->ops = resident->device.ops;
+    return rc < 0 ? rc : resident->ops->probe(err, err_bytes);
 }
 
 static int open_instance(struct resident *resident, char *err, size_t err_bytes)
@@ -280,6 +295,25 @@ static int open_draft_instance(struct resident *resident, char *err, size_t err_
     return rc;
 }
 
+static int open_on_device(struct resident *resident, const struct config *config, char *err,
+                          size_t err_bytes)
+{
+    int rc = choose_pages(resident, config, err, err_bytes);
+
+    if (rc == 0)
+        rc = open_instance(resident, err, err_bytes);
+    return rc < 0 ? rc : open_draft_instance(resident, err, err_bytes);
+}
+
+static void close_instances(struct resident *resident)
+{
+    if (resident->ops && resident->backend)
+        resident->ops->close(resident->backend);
+    resident->backend = NULL;
+    if (resident->draft)
+        close_instances(resident->draft);
+}
+
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes)
 {
@@ -297,11 +331,16 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->threads = choose_threads(config);
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;
-    rc = choose_pages(resident, config, err, err_bytes);
-    if (rc == 0)
-        rc = open_instance(resident, err, err_bytes);
-    if (rc == 0)
-        rc = open_draft_instance(resident, err, err_bytes);
+    rc = open_on_device(resident, config, err, err_bytes);
+    /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there. */
+    if ((rc == -ENOMEM || rc == -ENOTSUP) && resident->device.ops != &backend_cpu &&
+        config->device == 0) {
+        close_instances(resident);
+        device_choose(DEVICE_CPU, &resident->device, err, err_bytes);
+        snprintf(resident->device.why, sizeof(resident->device.why), "device cpu: %.200s", err);
+        resident->ops = resident->device.ops;
+        rc = open_on_device(resident, config, err, err_bytes);
+    }
     return rc;
 }
 
@@ -311,8 +350,7 @@ void resident_close(struct resident *resident)
         resident_close(resident->draft);
         free(resident->draft);
     }
-    if (resident->ops)
-        resident->ops->close(resident->backend);
+    close_instances(resident);
     free(resident->vocab_block);
     model_close(resident->model);
     gguf_close(resident->gguf);

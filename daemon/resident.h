@@ -11,6 +11,7 @@
 #include "daemon/config.h"
 #include "ipc/vocab.h"
 #include "kernels/backend.h"
+#include "kernels/device.h"
 #include "kernels/gguf.h"
 #include "kernels/model.h"
 
@@ -24,7 +25,8 @@ struct resident {
     size_t vocab_bytes;
     struct vocab vocab; /* a view of vocab_block */
 
-    const struct backend_ops *ops;
+    struct device device;
+    const struct backend_ops *ops; /* the device's */
     struct backend *backend;
     struct backend_info info;
     struct backend_limits limits;

@@ -105,6 +105,12 @@ static int check_order(const struct pick_params *p)
     return 0;
 }
 
+bool pick_is_largest(const struct pick_params *p)
+{
+    return !(p->temperature > 0.0f) && p->n_bias == 0 && !p->logprobs && !pick_penalties_on(p) &&
+           check_order(p) == 0;
+}
+
 /* Fills the candidates and restores the logits, whatever happens. */
 static int distribute(struct pick_scratch *s, const struct pick_input *in)
 {

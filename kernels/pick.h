@@ -86,6 +86,10 @@ struct pick_kept {
 /* Working memory for one pick at a time, 48 bytes per token of the vocabulary. */
 struct pick_scratch;
 
+/* Whether the pick is no more than the largest logit, the lower id among equals: greedy, no bias, no
+ * penalties, no log-probabilities, and stages in order. A device may then find it by itself. */
+bool pick_is_largest(const struct pick_params *p);
+
 /* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p,
  * min-p, temperature. */
 void pick_params_init(struct pick_params *p);

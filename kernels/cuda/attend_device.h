@@ -1,0 +1,211 @@
+/*
+ * attend_device: NUMERICS.md, "Attention". A block of 256 threads computes a row's queries of one KV head, four at a
+ * time, over a run of splits: a thread is a position while scores are computed, a dimension in the weighted sum. Splits
+ * of a run are merged on the way, runs by merge_item, both ascending: the page's fold.
+ */
+#ifndef HEARTH_KERNELS_CUDA_ATTEND_DEVICE_H
+#define HEARTH_KERNELS_CUDA_ATTEND_DEVICE_H
+
+#include "kernels/cuda/rows_device.h"
+
+enum { ATTEND_QUERIES = 4 };
+
+struct attend_shared {
+    float4 q[CUDA_MAX_HEAD]; /* [dimension] of four queries */
+    float4 e[CUDA_SPLIT];    /* [position] scores, then weights */
+    float4 o[CUDA_MAX_HEAD]; /* the running sum */
+    float top[CUDA_WARPS][ATTEND_QUERIES];
+    float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
+};
+
+static __device__ __forceinline__ float kv_value(const struct cuda_kv &kv, const uint8_t *values,
+                                                 uint32_t i)
+{
+    return kv.f32 ? ((const float *)values)[i] : f32_from_f16(((const unsigned short *)values)[i]);
+}
+
+/* K of the head in the page with position t; V lies n_head_kv * head_bytes behind. */
+static __device__ __forceinline__ const uint8_t *
+kv_at(const struct attend_job &job, const struct cuda_row &row, uint32_t t, uint32_t head_kv)
+{
+    return job.kv.memory + job.pass.pages[row.pages + t / CUDA_PAGE] * job.kv.page_bytes +
+           job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+}
+
+static __device__ __forceinline__ float &lane4(float4 &v, int i)
+{
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+static __device__ __forceinline__ float warp_max_float(float x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        const float other = __shfl_xor_sync(FULL_WARP, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. */
+static __device__ void attend_scores(const struct attend_job &job, const struct cuda_row &row,
+                                     uint32_t begin, uint32_t n, uint32_t head_kv,
+                                     attend_shared &shared)
+{
+    const uint32_t t = threadIdx.x, head_dim = job.kv.head_dim;
+    float acc[ATTEND_QUERIES] = {};
+    if (t < n) {
+        const uint8_t *k = kv_at(job, row, begin + t, head_kv);
+#pragma unroll 8
+        for (uint32_t d = 0; d < head_dim; d++) {
+            const float key = kv_value(job.kv, k, d * CUDA_PAGE + t % CUDA_PAGE);
+            const float4 q = shared.q[d];
+            acc[0] = __fmaf_rn(q.x, key, acc[0]);
+            acc[1] = __fmaf_rn(q.y, key, acc[1]);
+            acc[2] = __fmaf_rn(q.z, key, acc[2]);
+            acc[3] = __fmaf_rn(q.w, key, acc[3]);
+        }
+    }
+    for (int i = 0; i < ATTEND_QUERIES; i++) {
+        acc[i] = t < n ? __fmul_rn(acc[i], job.scale) : __uint_as_float(0xff800000u);
+        const float top = warp_max_float(acc[i]);
+        if (t % 32 == 0)
+            shared.top[t / 32][i] = top;
+    }
+    shared.e[t] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+    __syncthreads();
+}
+
+/* From scores to weights; the split's l, and how it joins what came before. first: it is the first of the run. */
+static __device__ void attend_weights(uint32_t n, bool first, attend_shared &shared)
+{
+    const uint32_t t = threadIdx.x, lane = t % 32, i = t / 32;
+    float m[ATTEND_QUERIES];
+    for (int k = 0; k < ATTEND_QUERIES; k++) {
+        m[k] = shared.top[0][k];
+        for (int w = 1; w < CUDA_WARPS; w++)
+            m[k] = shared.top[w][k] > m[k] ? shared.top[w][k] : m[k];
+    }
+    if (t < n) {
+        float4 e = shared.e[t];
+        for (int k = 0; k < ATTEND_QUERIES; k++)
+            lane4(e, k) = device_exp(__fadd_rn(lane4(e, k), -m[k]));
+        shared.e[t] = e;
+    }
+    __syncthreads();
+    if (i >= ATTEND_QUERIES)
+        return;
+    float l = 0.0f;
+    for (uint32_t k = lane; k < n; k += 32)
+        l = __fadd_rn(l, lane4(shared.e[k], (int)i));
+    l = warp_tree(l);
+    if (lane != 0)
+        return;
+    float top = m[0];
+    for (uint32_t k = 1; k < ATTEND_QUERIES; k++)
+        top = i == k ? m[k] : top;
+    if (first) {
+        shared.m[i] = top;
+        shared.l[i] = l;
+        return;
+    }
+    const float big = shared.m[i] > top ? shared.m[i] : top;
+    const float a = device_exp(__fadd_rn(shared.m[i], -big)), b = device_exp(__fadd_rn(top, -big));
+    shared.a[i] = a;
+    shared.b[i] = b;
+    shared.l[i] = __fmaf_rn(shared.l[i], a, __fmul_rn(l, b));
+    shared.m[i] = big;
+}
+
+/* The weighted sum of V, two queries a thread, joined to what came before. */
+static __device__ void attend_values(const struct attend_job &job, const struct cuda_row &row,
+                                     uint32_t begin, uint32_t n, uint32_t head_kv, bool first,
+                                     attend_shared &shared)
+{
+    const uint32_t head_dim = job.kv.head_dim;
+    const uint64_t v_at = job.kv.n_head_kv * job.kv.head_bytes;
+    for (uint32_t work = threadIdx.x; work < 2 * head_dim; work += CUDA_THREADS) {
+        const uint32_t d = work % head_dim;
+        const int pair = (int)(work / head_dim) * 2;
+        float o0 = 0.0f, o1 = 0.0f;
+        for (uint32_t page = 0; page < n; page += CUDA_PAGE) {
+            const uint8_t *v = kv_at(job, row, begin + page, head_kv) + v_at;
+            const uint32_t end = n - page < CUDA_PAGE ? n - page : CUDA_PAGE;
+#pragma unroll 8
+            for (uint32_t t = 0; t < end; t++) {
+                const float value = kv_value(job.kv, v, t * head_dim + d);
+                o0 = __fmaf_rn(lane4(shared.e[page + t], pair), value, o0);
+                o1 = __fmaf_rn(lane4(shared.e[page + t], pair + 1), value, o1);
+            }
+        }
+        float *o = &shared.o[d].x + pair;
+        o[0] = first ? o0 : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(o0, shared.b[pair]));
+        o[1] = first ? o1 : __fmaf_rn(o[1], shared.a[pair + 1], __fmul_rn(o1, shared.b[pair + 1]));
+    }
+}
+
+/* Up to four queries, heads [head, head + n_queries). */
+static __device__ void attend_queries(const struct attend_job &job, uint32_t item_index,
+                                      const struct cuda_item &item, uint32_t head_kv, uint32_t head,
+                                      uint32_t n_queries, attend_shared &shared)
+{
+    const struct cuda_row row = job.pass.rows[item.row];
+    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
+    const float *q = job.q + (uint64_t)item.row * job.stride + (uint64_t)head * head_dim;
+    for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
+        (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
+    __syncthreads();
+    for (uint32_t split = item.split0; split < item.split1; split++) {
+        const uint32_t begin = split * CUDA_SPLIT, left = row.position + 1 - begin;
+        const uint32_t n = left < CUDA_SPLIT ? left : CUDA_SPLIT;
+        const bool first = split == item.split0;
+        attend_scores(job, row, begin, n, head_kv, shared);
+        attend_weights(n, first, shared);
+        __syncthreads();
+        attend_values(job, row, begin, n, head_kv, first, shared);
+        __syncthreads();
+    }
+    const uint64_t at = (uint64_t)item_index * job.n_head + head;
+    if (tid < n_queries) {
+        job.part_ml[(at + tid) * 2] = shared.m[tid];
+        job.part_ml[(at + tid) * 2 + 1] = shared.l[tid];
+    }
+    for (uint32_t i = tid; i < n_queries * head_dim; i += CUDA_THREADS)
+        job.part_o[at * head_dim + i] = (&shared.o[i % head_dim].x)[i / head_dim];
+    __syncthreads();
+}
+
+static __device__ void attend_item(const struct attend_job &job, uint32_t item_index,
+                                   uint32_t head_kv, attend_shared &shared)
+{
+    const struct cuda_item item = job.pass.items[item_index];
+    const uint32_t share = job.n_head / job.kv.n_head_kv, end = (head_kv + 1) * share;
+    for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES)
+        attend_queries(job, item_index, item, head_kv, head,
+                       end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES, shared);
+}
+
+/* Item: 256 values of a row's attention output; every thread folds its head's runs by itself. */
+static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t part)
+{
+    const uint32_t i = part * CUDA_THREADS + threadIdx.x, n = job.n_head * job.head_dim;
+    float y = 0.0f;
+    if (i < n) {
+        const uint32_t first = job.pass.row_items[r], end = job.pass.row_items[r + 1],
+                       head = i / job.head_dim;
+        uint64_t at = (uint64_t)first * job.n_head + head;
+        float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
+              o = job.part_o[(uint64_t)first * n + i];
+        for (uint32_t item = first + 1; item < end; item++) {
+            at += job.n_head;
+            const float next = job.part_ml[2 * at], big = m > next ? m : next;
+            const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(next, -big));
+            l = __fmaf_rn(l, a, __fmul_rn(job.part_ml[2 * at + 1], b));
+            o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)item * n + i], b));
+            m = big;
+        }
+        y = __fmul_rn(o, __fdiv_rn(1.0f, l));
+    }
+    put_value(job.out, job.forms, r, i, n, y);
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* The CUDA backend's table: opens an instance (memory counted, then taken; weights copied) and forwards passes. */
+#include "kernels/cuda/backend_cuda.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/contract.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/plugin.h"
+#include "kernels/fail.h"
+
+bool cuda_ok(struct backend *b, int code, const char *what)
+{
+    if (code == cudaSuccess || b->broken)
+        return !b->broken;
+    b->broken = true;
+    fail(b->error, sizeof b->error, 0, "the GPU failed in %s: %s", what,
+         cudaGetErrorString((cudaError_t)code));
+    return false;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void place_input(struct backend *b, struct cuda_input *x, size_t rows, uint32_t stride)
+{
+    const size_t tiled = (rows + CUDA_TILE - 1) / CUDA_TILE * CUDA_TILE,
+                 blocks = stride / CUDA_BLOCK;
+    x->stride = stride;
+    x->f = cuda_take(&b->scratch_memory, rows * stride * sizeof *x->f);
+    x->q = cuda_take(&b->scratch_memory, tiled * stride);
+    x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof *x->scale);
+}
+
+static float *floats(struct backend *b, size_t count)
+{
+    return cuda_take(&b->scratch_memory, count * sizeof(float));
+}
+
+static void place_scratch(struct backend *b)
+{
+    struct cuda_buffers *u = &b->buffers;
+    const struct model *m = b->model;
+    const size_t rows = b->limits.rows, picks = b->limits.picks, items = cuda_most_items(b);
+    u->embd = cuda_padded(m->n_embd);
+    u->heads = cuda_padded(m->n_head * m->head_dim);
+    u->heads_kv = cuda_padded(m->n_head_kv * m->head_dim);
+    u->ff = cuda_padded(m->n_ff);
+    u->vocab = cuda_padded(m->n_vocab);
+    u->x = floats(b, rows * u->embd);
+    u->h = floats(b, rows * u->embd);
+    u->q = floats(b, rows * u->heads);
+    u->k = floats(b, rows * u->heads_kv);
+    u->v = floats(b, rows * u->heads_kv);
+    u->gate = floats(b, rows * u->ff);
+    u->up = floats(b, rows * u->ff);
+    u->logits = floats(b, picks * u->vocab);
+    u->part_ml = floats(b, items * m->n_head * 2);
+    u->part_o = floats(b, items * m->n_head * m->head_dim);
+    u->parts = cuda_take(&b->scratch_memory, picks * pick_parts(m->n_vocab) * sizeof *u->parts);
+    place_input(b, &u->norm, rows, u->embd);
+    place_input(b, &u->attention, rows, u->heads);
+    place_input(b, &u->ffn, rows, u->ff);
+    place_input(b, &u->head, picks, u->embd);
+    b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
+}
+
+static void place_kv(struct backend *b)
+{
+    const struct kv_geometry *g = &b->geometry;
+    b->kv = (struct cuda_kv){
+        .memory = cuda_take(&b->kv_memory, b->limits.pages * g->page_bytes),
+        .page_bytes = g->page_bytes,
+        .layer_bytes = g->layer_bytes,
+        .head_bytes = g->head_bytes,
+        .n_head_kv = g->n_head_kv,
+        .head_dim = g->head_dim,
+        .f32 = g->f32,
+    };
+}
+
+static void place_all(struct backend *b)
+{
+    cuda_place_weights(b);
+    place_scratch(b);
+    place_kv(b);
+}
+
+/* Counts, and says in one line when it is too much. */
+static int count_memory(struct backend *b, char *err, size_t err_bytes)
+{
+    size_t free_bytes = 0, total = 0;
+    const cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
+    if (code != cudaSuccess)
+        return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
+    place_all(b);
+    const size_t weights = b->weight_memory.used, scratch = b->scratch_memory.used,
+                 kv = b->kv_memory.used;
+    if (weights + scratch + kv <= free_bytes)
+        return 0;
+    return fail(err, err_bytes, -ENOMEM,
+                "the GPU has %zu MiB free, %zu are needed (weights %zu, KV %zu, the rest %zu): "
+                "lower kv-bytes, slots or "
+                "context, or use --device cpu",
+                free_bytes >> 20, (weights + scratch + kv) >> 20, weights >> 20, kv >> 20,
+                scratch >> 20);
+}
+
+/* Pinned host memory, and what the host needs beside it. */
+static int open_host(struct backend *b)
+{
+    const size_t rows = b->limits.rows, picks = b->limits.picks;
+    int rc = pick_scratch_open(b->model->n_vocab, &b->pick);
+    b->next_position = calloc(rows, sizeof *b->next_position);
+    b->first_bad = calloc(rows, sizeof *b->first_bad);
+    if (rc || !b->next_position || !b->first_bad)
+        return -ENOMEM;
+    if (cudaMallocHost((void **)&b->upload.host, cuda_upload_bytes(b)) != cudaSuccess ||
+        cudaMallocHost((void **)&b->bad, rows * sizeof *b->bad) != cudaSuccess ||
+        cudaMallocHost((void **)&b->logits, picks * b->model->n_vocab * sizeof *b->logits) !=
+            cudaSuccess ||
+        cudaHostAlloc((void **)&b->best, picks * sizeof *b->best, cudaHostAllocMapped) !=
+            cudaSuccess ||
+        cudaHostGetDevicePointer((void **)&b->best_device, b->best, 0) != cudaSuccess)
+        return -ENOMEM;
+    return 0;
+}
+
+static int take_memory(struct backend *b, char *err, size_t err_bytes)
+{
+    struct cuda_arena *const all[] = {&b->weight_memory, &b->scratch_memory, &b->kv_memory};
+    for (int i = 0; i < 3; i++) {
+        const int code = cuda_arena_open(all[i]);
+        if (code != cudaSuccess)
+            return fail(err, err_bytes, -ENOMEM, "no memory on the GPU: %s",
+                        cudaGetErrorString((cudaError_t)code));
+    }
+    place_all(b);
+    if (open_host(b))
+        return fail(err, err_bytes, -ENOMEM, "no pinned memory for %u rows a pass", b->limits.rows);
+    cuda_place_upload(b);
+    return 0;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void cuda_close(struct backend *b)
+{
+    if (!b)
+        return;
+    if (b->stream)
+        cudaStreamDestroy(b->stream);
+    cuda_arena_close(&b->weight_memory);
+    cuda_arena_close(&b->scratch_memory);
+    cuda_arena_close(&b->kv_memory);
+    cudaFreeHost(b->upload.host);
+    cudaFreeHost(b->bad);
+    cudaFreeHost(b->logits);
+    cudaFreeHost(b->best);
+    pick_scratch_close(b->pick);
+    free(b->next_position);
+    free(b->first_bad);
+    free(b->weights.layers);
+    free(b);
+}
+
+static int open_device(struct backend *b, char *err, size_t err_bytes)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t code = cudaSetDevice(0);
+    if (code == cudaSuccess)
+        code = cudaGetDeviceProperties(&properties, 0);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
+    if (code == cudaSuccess)
+        code = (cudaError_t)cuda_launch_init();
+    if (code != cudaSuccess)
+        return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
+    snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
+    return 0;
+}
+
+static int open_parts(struct backend *b, char *err, size_t err_bytes)
+{
+    b->weights.layers = calloc(b->model->n_layer, sizeof *b->weights.layers);
+    if (!b->weights.layers)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    int rc = open_device(b, err, err_bytes);
+    if (!rc)
+        rc = count_memory(b, err, err_bytes);
+    if (!rc)
+        rc = take_memory(b, err, err_bytes);
+    if (!rc &&
+        !cuda_ok(b,
+                 (int)cudaMemsetAsync(b->scratch_memory.base, 0, b->scratch_memory.used, b->stream),
+                 "open"))
+        rc = fail(err, err_bytes, -EIO, "%s", b->error);
+    return rc ? rc : cuda_upload_weights(b, err, err_bytes);
+}
+
+static int cuda_open(const struct model *model, const struct backend_limits *limits,
+                     struct backend **ret_backend, char *err, size_t err_bytes)
+{
+    int rc = contract_check_limits(limits, model, err, err_bytes);
+    if (rc)
+        return rc;
+    if (limits->isa)
+        return fail(err, err_bytes, -ENOTSUP, "an instruction set (%s) is for --device cpu",
+                    limits->isa);
+    if (limits->shadow)
+        return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
+    struct backend *b = calloc(1, sizeof *b);
+    if (!b)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    b->model = model;
+    b->limits = *limits;
+    b->scale = 1.0f / sqrtf((float)model->head_dim);
+    kv_geometry_init(&b->geometry, model);
+    rc = open_parts(b, err, err_bytes);
+    if (rc)
+        cuda_close(b);
+    else
+        *ret_backend = b;
+    return rc;
+}
+
+static int cuda_start(struct backend *b, const struct pass *pass)
+{
+    if (b->broken)
+        return 0; /* finish says so */
+    int rc = contract_check_pass(pass, &b->limits, b->model, b->next_position, b->error,
+                                 sizeof b->error);
+    if (rc)
+        return rc;
+    b->pass = pass;
+    cuda_pass_start(b);
+    return 0;
+}
+
+static int cuda_finish(struct backend *b)
+{
+    return b->broken ? -EIO : cuda_pass_finish(b);
+}
+
+static void cuda_describe(const struct backend *b, struct backend_info *ret_info)
+{
+    *ret_info = (struct backend_info){
+        .name = "cuda",
+        .isa = b->name,
+        .numerics = model_numerics_id(b->model),
+        .threads = b->limits.threads,
+        .fast = BACKEND_FAST_NONE,
+        .weight_bytes = b->weight_memory.used,
+        .scratch_bytes = b->scratch_memory.used,
+        .page_bytes = b->geometry.page_bytes,
+        .kv_bytes = b->limits.pages * b->geometry.page_bytes,
+    };
+}
+
+static const char *cuda_error(const struct backend *b)
+{
+    return b->error;
+}
+
+static int cuda_memory(size_t *ret_free, size_t *ret_total)
+{
+    return cudaMemGetInfo(ret_free, ret_total) == cudaSuccess ? 0 : -EIO;
+}
+
+static const struct backend_ops backend_cuda = {
+    .name = "cuda",
+    .probe = cuda_probe,
+    .open = cuda_open,
+    .start = cuda_start,
+    .finish = cuda_finish,
+    .describe = cuda_describe,
+    .error = cuda_error,
+    .close = cuda_close,
+};
+
+__attribute__((visibility("default"))) const struct hearth_plugin hearth_plugin = {
+    .version = HEARTH_PLUGIN_VERSION,
+    .ops = &backend_cuda,
+    .memory = cuda_memory,
+};

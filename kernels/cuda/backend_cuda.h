@@ -1,0 +1,109 @@
+/*
+ * backend_cuda: the host side of one instance: what it owns, and which file does what.
+ *
+ *   backend_cuda.c  the table of backend.h, opening and closing
+ *   probe.c         is there a device that can run this
+ *   arena.h         one piece of device memory, handed out once
+ *   load.c          weights: repacked, copied, once
+ *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
+ *   pass.c          the jobs of a pass in their order, and its results
+ *
+ * Threads: as backend.h says. A CUDA error makes the instance broken for good: every later finish says -EIO.
+ */
+#ifndef HEARTH_KERNELS_CUDA_BACKEND_CUDA_H
+#define HEARTH_KERNELS_CUDA_BACKEND_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/arena.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/kv.h"
+#include "kernels/model.h"
+
+/* Passes of at most this many rows cut attention at every split, so that few rows still fill the device; larger ones
+ * run a row's splits one after the other. */
+enum { CUDA_SPLIT_ROWS = 16 };
+
+/* Device pointers; vectors that the model lacks are NULL. */
+struct cuda_layer {
+    struct cuda_matrix q, k, v, o, gate, up, down;
+    const float *attn_norm, *ffn_norm, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm;
+};
+
+struct cuda_weights {
+    struct cuda_layer *layers;          /* [n_layer], host memory */
+    struct cuda_matrix embedding, head; /* the same where tied */
+    const float *output_norm;
+    const float *rope;
+};
+
+/* Scratch of a pass: [limits.rows], but head and logits [limits.picks]. Strides are multiples of 32. */
+struct cuda_buffers {
+    float *x, *h, *q, *k, *v, *gate, *up, *logits;
+    float *part_ml, *part_o;
+    struct cuda_input norm, attention, ffn, head;
+    struct cuda_best *parts;
+    uint32_t embd, heads, heads_kv, ff, vocab; /* strides */
+};
+
+/* The upload: the same arrays in pinned host memory and in device memory, in one copy. */
+struct cuda_upload {
+    uint8_t *host, *device;
+    size_t bytes,
+        pages_at; /* all of it; the pages lie last, of which only what is used is copied */
+    struct cuda_pass to, from; /* pointers into device, into host */
+};
+
+struct backend {
+    const struct model *model;
+    struct backend_limits limits;
+    struct cuda_weights weights;
+    struct cuda_buffers buffers;
+    struct cuda_upload upload;
+    struct kv_geometry geometry;
+    struct cuda_kv kv;
+    struct cuda_arena weight_memory, scratch_memory, kv_memory;
+    cudaStream_t stream;
+    float scale; /* 1 / sqrt(head_dim) */
+    /* Results, pinned host memory. */
+    struct cuda_best *best, *best_device; /* [picks], mapped */
+    uint32_t *bad;                        /* [rows] copy of cuda_pass.bad */
+    float *logits;                        /* [picks][vocab] of rows that want them here */
+    /* Of the pass that runs. */
+    const struct pass *pass;
+    uint32_t n_wanted, n_items;
+    uint32_t *next_position, *first_bad; /* [rows] by sequence */
+    struct pick_scratch *pick;
+    bool broken;
+    char name[64]; /* of the device */
+    char error[192];
+};
+
+/* probe.c: backend_ops.probe. */
+int cuda_probe(char *err, size_t err_bytes);
+
+/* load.c. place: sets every pointer of the weights, in memory that may be just counted. upload: fills them. Returns 0
+ * or -ENOMEM, -EIO with the line. */
+void cuda_place_weights(struct backend *b);
+int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
+
+/* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the upload takes; place: sets its pointers. */
+size_t cuda_upload_bytes(const struct backend *b);
+void cuda_place_upload(struct backend *b);
+uint32_t cuda_most_items(const struct backend *b);
+void cuda_plan_pass(struct backend *b);
+
+/* pass.c */
+void cuda_pass_start(struct backend *b);
+int cuda_pass_finish(struct backend *b);
+
+/* Marks the instance as broken, unless the code is success. True when all is well. */
+bool cuda_ok(struct backend *b, int code, const char *what);
+
+static inline uint32_t cuda_padded(uint32_t n)
+{
+    return (n + CUDA_BLOCK - 1) / CUDA_BLOCK * CUDA_BLOCK;
+}
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * cuda: what the parts of the CUDA backend share: matrices, activations and the pass as they lie in device memory.
+ * C and C++; plain data, so that a struct can be a kernel's parameter. Pointers are device pointers unless a comment
+ * says otherwise.
+ *
+ * Numbers of NUMERICS.md: a segment is 256 inputs, a block 32, a split 256 positions.
+ */
+#ifndef HEARTH_KERNELS_CUDA_CUDA_H
+#define HEARTH_KERNELS_CUDA_CUDA_H
+
+#include <stdint.h>
+
+enum {
+    CUDA_GROUP = 32,         /* output rows of a group: two tiles of the mma */
+    CUDA_SEGMENT = 256,      /* inputs of one chain of a product */
+    CUDA_BLOCK = 32,         /* inputs of a quantized block */
+    CUDA_SEGMENT_BLOCKS = 8, /* blocks of a segment */
+    CUDA_TILE = 8,           /* rows of activations that one mma takes */
+    CUDA_SPLIT = 256,        /* positions of an attention split */
+    CUDA_PAGE = 32,          /* positions of a KV page */
+    CUDA_THREADS = 256,      /* of every block of every kernel */
+    CUDA_WARPS = CUDA_THREADS / 32,
+    CUDA_MAX_HEAD = 256,
+    CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
+};
+
+/* y = W x. Layout of `data`: layout.h. */
+struct cuda_matrix {
+    const uint8_t *data; /* [groups][group_bytes] */
+    uint64_t group_bytes;
+    uint32_t type; /* enum quant_type */
+    uint32_t rows, cols;
+    uint32_t groups; /* of 32 output rows, the last padded with zeros */
+};
+
+struct cuda_scale {
+    float d;     /* of a block of activations */
+    int32_t sum; /* of its integers */
+};
+
+/*
+ * Activations of some rows: as f32, and where a quantized matrix reads them as blocks. Blocks lie in the order in
+ * which mma_s8 (device.h) takes them: tile i is rows 8i .. 8i + 7, and lane 4g + t has two words of row 8i + g: inputs
+ * 4t .. 4t + 3 and 16 + 4t .. 16 + 4t + 3 of the block.
+ */
+struct cuda_input {
+    float *f;                 /* [rows][stride] */
+    uint32_t *q;              /* [rows / 8][stride / 32][32 lanes][2] */
+    struct cuda_scale *scale; /* [rows / 8][stride / 32][8 rows] */
+    uint32_t stride;          /* a multiple of 32 */
+};
+
+struct cuda_row {
+    uint32_t sequence, position, token;
+    uint32_t pages; /* index of its sequence's first page in cuda_pass.pages */
+};
+
+/* One row (of one sequence) against a run of splits; a row's items follow one another. */
+struct cuda_item {
+    uint32_t row;
+    uint32_t split0, split1; /* splits [split0, split1) */
+};
+
+/*
+ * A pass in device memory, written by the host before it; the pointers are constant, so that kernels launched from a
+ * graph find every pass in the same place.
+ */
+struct cuda_pass {
+    uint32_t *counts;        /* CUDA_COUNT_* */
+    struct cuda_row *rows;   /* [n_rows] */
+    uint32_t *wanted;        /* [n_wanted] rows with wants */
+    struct cuda_item *items; /* [n_items] attention */
+    uint32_t *row_items;     /* [n_rows + 1] a row's first item */
+    uint32_t *pages;         /* page ids of all sequences, one behind the other */
+    uint32_t *
+        bad; /* [rows] 0: sound; else CUDA_SOUND - the first layer at which the row was bad itself */
+    uint32_t *mark; /* [sequences] 0, or CUDA_SOUND - the first bad row of a sequence */
+};
+
+enum { CUDA_COUNT_ROWS, CUDA_COUNT_WANTED, CUDA_COUNT_ITEMS, CUDA_COUNTS };
+
+#define CUDA_SOUND UINT32_MAX
+
+/* Where a key or value lies: kernels/kv.h, in numbers that a kernel can take. */
+struct cuda_kv {
+    uint8_t *memory; /* [pages][page_bytes] */
+    uint64_t page_bytes, layer_bytes, head_bytes;
+    uint32_t n_head_kv, head_dim;
+    uint32_t f32; /* values are f32; else f16 */
+};
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * kernels: one kernel for every job but products, and what launches them: a block an item.
+ */
+#include "kernels/cuda/attend_device.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/launch_device.h"
+#include "kernels/cuda/pick_device.h"
+
+static __global__ void __launch_bounds__(CUDA_THREADS) begin_kernel(const struct begin_job job)
+{
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        begin_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)
+{
+    SHARED_BYTES(shared);
+    if (blockIdx.x < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
+        norm_item(job, blockIdx.x, (float *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct heads_job job)
+{
+    SHARED_BYTES(shared);
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struct attend_job job)
+{
+    SHARED_BYTES(shared);
+    for (uint32_t item = blockIdx.x; item < job.pass.counts[CUDA_COUNT_ITEMS]; item += gridDim.x)
+        attend_item(job, item, blockIdx.y, *(attend_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
+{
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        merge_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) silu_kernel(const struct silu_job job)
+{
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        silu_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_part_item(job, blockIdx.y, blockIdx.x, (struct cuda_best *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) pick_best_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_best_item(job, blockIdx.x, (struct cuda_best *)shared);
+}
+
+static uint32_t parts_of(uint32_t n)
+{
+    return (n + CUDA_THREADS - 1) / CUDA_THREADS;
+}
+
+int cuda_launch_begin(cudaStream_t stream, const struct begin_job *job, uint32_t rows)
+{
+    return launch(stream, begin_kernel, dim3(begin_parts(*job), rows), 0, *job);
+}
+
+int cuda_launch_norm(cudaStream_t stream, const struct norm_job *job, uint32_t rows)
+{
+    return launch(stream, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
+}
+
+int cuda_launch_heads(cudaStream_t stream, const struct heads_job *job, uint32_t rows)
+{
+    const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
+    return launch(stream, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
+                  CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
+}
+
+int cuda_launch_attend(cudaStream_t stream, const struct attend_job *job, uint32_t items)
+{
+    return launch(stream, attend_kernel, dim3(items, job->kv.n_head_kv), sizeof(attend_shared),
+                  *job);
+}
+
+int cuda_launch_merge(cudaStream_t stream, const struct merge_job *job, uint32_t rows)
+{
+    return launch(stream, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
+}
+
+int cuda_launch_silu(cudaStream_t stream, const struct silu_job *job, uint32_t rows)
+{
+    return launch(stream, silu_kernel, dim3(parts_of(job->n), rows), 0, *job);
+}
+
+int cuda_launch_pick(cudaStream_t stream, const struct pick_job *job, uint32_t rows)
+{
+    const size_t shared = CUDA_WARPS * sizeof(struct cuda_best);
+    const int rc =
+        launch(stream, pick_part_kernel, dim3(pick_parts(job->n_vocab), rows), shared, *job);
+    return rc ? rc : launch(stream, pick_best_kernel, dim3(rows), shared, *job);
+}

@@ -1,0 +1,20 @@
+/* launch_device: starts a kernel of 256 threads a block. Included by .cu files only. */
+#ifndef HEARTH_KERNELS_CUDA_LAUNCH_DEVICE_H
+#define HEARTH_KERNELS_CUDA_LAUNCH_DEVICE_H
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/device.h"
+
+template <typename JOB>
+static int launch(cudaStream_t stream, void (*kernel)(JOB), dim3 grid, size_t shared_bytes,
+                  const JOB &job)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(CUDA_THREADS);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    return (int)cudaLaunchKernelEx(&config, kernel, job);
+}
+
+#endif

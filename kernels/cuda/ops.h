@@ -1,0 +1,116 @@
+/*
+ * ops: the operations of a pass as jobs: what a kernel, or a phase of one, is given. C and C++; plain data by value.
+ * Which item is what, and the size of a job in items, stands with each; a block of 256 threads computes an item.
+ */
+#ifndef HEARTH_KERNELS_CUDA_OPS_H
+#define HEARTH_KERNELS_CUDA_OPS_H
+
+#include "kernels/cuda/layout.h"
+
+/* What a job writes of its output: as f32, as blocks, or both (cuda_input). */
+enum { FORM_FLOATS = 1, FORM_BLOCKS = 2 };
+
+/* Embedding rows, and new pages zeroed. Items: row, part of 256 values. */
+struct begin_job {
+    struct cuda_pass pass;
+    struct cuda_matrix embedding;
+    struct cuda_kv kv;
+    float *x; /* [rows][stride] */
+    uint32_t stride;
+};
+LAYOUT_INLINE uint32_t begin_parts(const struct begin_job job)
+{
+    return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
+}
+
+/* out = rmsnorm(x, weight). Items: rows; those with wants where `wanted` is set. */
+struct norm_job {
+    struct cuda_pass pass;
+    const float *x;      /* [rows][stride] */
+    const float *weight; /* [n] */
+    struct cuda_input out;
+    uint32_t stride, n, forms, wanted;
+    float eps;
+};
+
+/* One matrix of a product: y = W x, + residual where there is one. y, residual [rows][stride], stride a multiple of
+ * 32. With check, a row whose y is not finite is bad in `layer` of the job. */
+struct product_part {
+    struct cuda_matrix matrix;
+    float *y;
+    const float *residual;
+    uint32_t stride, check;
+};
+
+/* Up to three products of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows. */
+struct product_job {
+    struct cuda_pass pass;
+    struct product_part part[3];
+    struct cuda_input x;
+    uint32_t groups; /* of all parts */
+    uint32_t wanted; /* rows are those with wants */
+    uint32_t layer;
+};
+
+/* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads. */
+struct heads_job {
+    struct cuda_pass pass;
+    struct cuda_kv kv;
+    float *values[3];     /* q, k, v: [rows][stride] */
+    const float *bias[3]; /* or NULL */
+    const float *norm[2]; /* [head_dim], of q and k, or NULL */
+    const float *rope;    /* tables of kernels/cpu/rope.h */
+    uint32_t stride[3];
+    uint32_t n_head, halves, layer;
+    float eps;
+};
+
+/* Attention of a row over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [items]
+ * [n_head][2], part_o [items][n_head][head_dim]. */
+struct attend_job {
+    struct cuda_pass pass;
+    struct cuda_kv kv;
+    const float *q; /* [rows][stride] */
+    float *part_ml, *part_o;
+    uint32_t stride, n_head, layer;
+    float scale;
+};
+
+/* The items of a row merged. Items: row, part of 256 values. */
+struct merge_job {
+    struct cuda_pass pass;
+    const float *part_ml, *part_o;
+    struct cuda_input out; /* [rows][n_head * head_dim] */
+    uint32_t n_head, head_dim, forms;
+};
+
+/* out = silu(gate) * up. Items: row, part of 256 values. */
+struct silu_job {
+    struct cuda_pass pass;
+    const float *gate, *up; /* [rows][stride] */
+    struct cuda_input out;
+    uint32_t stride, n, forms;
+};
+
+/* Over the logits of a row with wants: canonical, the largest, the lowest id that has it. */
+struct cuda_best {
+    uint32_t id;
+    uint32_t bad; /* a logit is not finite */
+    float max;
+};
+
+/* Items: row with wants, part of CUDA_PICK_PART logits; then, in a second job, rows with wants. */
+enum { CUDA_PICK_PART = 4096 };
+struct pick_job {
+    struct cuda_pass pass;
+    float *logits; /* [wanted][stride] */
+    struct cuda_best *parts,
+        *best; /* [wanted][parts], [wanted]: best is the host's memory, mapped */
+    uint32_t stride, n_vocab;
+};
+LAYOUT_INLINE uint32_t pick_parts(uint32_t n_vocab)
+{
+    return (n_vocab + CUDA_PICK_PART - 1) / CUDA_PICK_PART;
+}
+
+#endif

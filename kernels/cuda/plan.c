@@ -1,0 +1,98 @@
+/* A pass as device memory has it: filled in on the host, copied in one piece. */
+#include <string.h>
+
+#include "kernels/cuda/backend_cuda.h"
+
+static uint32_t most_splits(const struct backend *b)
+{
+    return (b->limits.context + CUDA_SPLIT - 1) / CUDA_SPLIT;
+}
+
+uint32_t cuda_most_items(const struct backend *b)
+{
+    const uint32_t few = b->limits.rows < CUDA_SPLIT_ROWS ? b->limits.rows : CUDA_SPLIT_ROWS;
+    const uint32_t cut = few * most_splits(b);
+    return cut > b->limits.rows ? cut : b->limits.rows;
+}
+
+/* Pointers of a pass whose arrays begin at base; returns where the pages begin, and the size of all. */
+static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p, size_t *ret_bytes)
+{
+    struct cuda_arena arena = {base, 0};
+    const size_t rows = b->limits.rows;
+    p->counts = cuda_take(&arena, CUDA_COUNTS * sizeof *p->counts);
+    p->rows = cuda_take(&arena, rows * sizeof *p->rows);
+    p->wanted = cuda_take(&arena, b->limits.picks * sizeof *p->wanted);
+    p->items = cuda_take(&arena, cuda_most_items(b) * sizeof *p->items);
+    p->row_items = cuda_take(&arena, (rows + 1) * sizeof *p->row_items);
+    p->bad = cuda_take(&arena, rows * sizeof *p->bad);
+    p->mark = cuda_take(&arena, rows * sizeof *p->mark);
+    const size_t pages_at = arena.used;
+    p->pages = cuda_take(&arena, rows * kv_pages(b->limits.context) * sizeof *p->pages);
+    *ret_bytes = arena.used;
+    return pages_at;
+}
+
+size_t cuda_upload_bytes(const struct backend *b)
+{
+    struct cuda_pass p;
+    size_t bytes;
+    place(b, NULL, &p, &bytes);
+    return bytes;
+}
+
+void cuda_place_upload(struct backend *b)
+{
+    struct cuda_upload *u = &b->upload;
+    place(b, u->device, &u->to, &u->bytes);
+    u->pages_at = place(b, u->host, &u->from, &u->bytes);
+}
+
+/* Items of attention of row r; returns how many there are by now. */
+static uint32_t add_items(struct cuda_pass *p, uint32_t r, uint32_t n, bool cut)
+{
+    const uint32_t splits = p->rows[r].position / CUDA_SPLIT + 1;
+    p->row_items[r] = n;
+    if (!cut) {
+        p->items[n] = (struct cuda_item){r, 0, splits};
+        return n + 1;
+    }
+    for (uint32_t s = 0; s < splits; s++)
+        p->items[n + s] = (struct cuda_item){r, s, s + 1};
+    return n + splits;
+}
+
+void cuda_plan_pass(struct backend *b)
+{
+    const struct pass *pass = b->pass;
+    struct cuda_upload *u = &b->upload;
+    struct cuda_pass *p = &u->from;
+    uint32_t *first_page = p->mark; /* until the rows know theirs */
+    uint32_t n_pages = 0;
+    for (uint32_t s = 0; s < pass->n_sequences; s++) {
+        /* The check left the position behind the sequence's last row. */
+        const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
+        memcpy(p->pages + n_pages, pass->sequences[s].pages, n * sizeof *p->pages);
+        first_page[s] = n_pages;
+        n_pages += n;
+    }
+    b->n_wanted = b->n_items = 0;
+    for (uint32_t r = 0; r < pass->n_rows; r++) {
+        const struct row *row = &pass->rows[r];
+        p->rows[r] =
+            (struct cuda_row){row->sequence, row->position, row->token, first_page[row->sequence]};
+        if (row->wants)
+            p->wanted[b->n_wanted++] = r;
+        b->n_items = add_items(p, r, b->n_items, pass->n_rows <= CUDA_SPLIT_ROWS);
+    }
+    p->row_items[pass->n_rows] = b->n_items;
+    p->counts[CUDA_COUNT_ROWS] = pass->n_rows;
+    p->counts[CUDA_COUNT_WANTED] = b->n_wanted;
+    p->counts[CUDA_COUNT_ITEMS] = b->n_items;
+    memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
+    memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
+    cuda_ok(b,
+            (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + n_pages * sizeof *p->pages,
+                                 cudaMemcpyHostToDevice, b->stream),
+            "the copy of a pass");
+}

@@ -1,0 +1,270 @@
+/*
+ * product_device: NUMERICS.md, "Products". A block of eight warps computes 32 outputs for 8 * TILES rows: a warp takes
+ * every eighth segment, lanes are outputs, and segments are added up in ascending order through shared memory. So K is
+ * cut where the page cuts it, and nowhere else, whatever the number of rows.
+ *
+ * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integers are exact, what follows
+ * is the page's chain. Float types: the page's chain, one output a lane.
+ */
+#ifndef HEARTH_KERNELS_CUDA_PRODUCT_DEVICE_H
+#define HEARTH_KERNELS_CUDA_PRODUCT_DEVICE_H
+
+#include "kernels/cuda/rows_device.h"
+
+/* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded so that no two lanes of a store meet in
+ * a bank. */
+enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
+#define SEGMENT_FLOATS(tiles) (SEGMENT_PITCH * CUDA_TILE * (tiles))
+
+/* Rows of activations that an item computes: [first, first + 8 * TILES), of which `n` exist. */
+struct product_rows {
+    uint32_t first, n;
+};
+
+/* The blocks of activations of a lane, and the scales of its two columns. */
+struct columns {
+    unsigned b[2];
+    float d[2];
+    int sum[2];
+
+    __device__ __forceinline__ void load(const struct cuda_input &x, uint32_t tile, uint32_t block,
+                                         uint32_t n)
+    {
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        const uint64_t at = (uint64_t)tile * (x.stride / CUDA_BLOCK) + block;
+        uint2 q = make_uint2(0, 0);
+        if (g < n)
+            q = ((const uint2 *)x.q)[at * 32 + lane];
+        b[0] = q.x;
+        b[1] = q.y;
+        for (int e = 0; e < 2; e++) {
+            const bool exists = 2 * t + e < n;
+            d[e] = exists ? x.scale[at * CUDA_TILE + 2 * t + e].d : 0.0f;
+            sum[e] = exists ? x.scale[at * CUDA_TILE + 2 * t + e].sum : 0;
+        }
+    }
+};
+
+/* acc of one block, 16 outputs (m = 0: rows g, g + 8 of the group, m = 1: g + 16, g + 24) and one tile. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void block_step(int m, const unsigned a[4], const columns &x,
+                                                  const float w[4], const float min[4],
+                                                  const int scale[4][2], float acc[4])
+{
+    int isum[4];
+    if (TYPE == QUANT_Q6_K) {
+        const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
+        int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
+        mma_s8(c0, first, x.b);
+        mma_s8(c1, second, x.b);
+        for (int e = 0; e < 4; e++)
+            isum[e] = scale[2 * m + e / 2][0] * c0[e] + scale[2 * m + e / 2][1] * c1[e];
+    } else {
+        for (int e = 0; e < 4; e++)
+            isum[e] = -layout_offset(TYPE) * x.sum[e % 2];
+        mma_s8(isum, a, x.b);
+    }
+    for (int e = 0; e < 4; e++) {
+        const int r = 2 * m + e / 2;
+        acc[e] = __fmaf_rn((float)isum[e], __fmul_rn(w[r], x.d[e % 2]), acc[e]);
+        if (layout_has_min(TYPE))
+            acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(min[r], x.d[e % 2]), acc[e]);
+    }
+}
+
+/* One segment of n blocks, quantized: results to out [8 * TILES][SEGMENT_PITCH]. */
+template <uint32_t TYPE, int TILES>
+static __device__ __forceinline__ void
+block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const struct cuda_input &x,
+              const product_rows &rows, float *out)
+{
+    const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    const uint8_t *bits_at =
+        segment + layout_factors(TYPE) * CUDA_UNIT + layout_tail(TYPE) + lane * 16;
+    const uint8_t *low_at = segment + layout_head_bytes(TYPE) + lane * 16;
+    constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE), AT_ONCE = 8 / LOW;
+    float acc[2][TILES][4] = {};
+    row_factors<TYPE> factors[4];
+    uint4 bits[BITS > 0 ? BITS : 1];
+    for (int r = 0; r < 4; r++)
+        factors[r].load(segment, g + 8 * r);
+    for (int u = 0; u < BITS; u++)
+        bits[u] = load_stream(bits_at + u * CUDA_UNIT);
+#pragma unroll
+    for (int half = 0; half < CUDA_SEGMENT_BLOCKS; half += AT_ONCE) {
+        uint4 low[AT_ONCE * LOW];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * LOW; i++)
+            low[i] = half + i / LOW < (int)n ? load_stream(low_at + (half * LOW + i) * CUDA_UNIT)
+                                             : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int b = half + i;
+            if (b >= (int)n)
+                break;
+            float w[4], min[4] = {};
+            int scale[4][2] = {};
+            unsigned word[2] = {0, 0}, a[2][4];
+            if (TYPE == QUANT_Q6_K) {
+                word[0] = word_of(bits[b / 2 % (BITS > 0 ? BITS : 1)], b % 2 * 2);
+                word[1] = word_of(bits[b / 2 % (BITS > 0 ? BITS : 1)], b % 2 * 2 + 1);
+            } else if (BITS > 0) {
+                word[0] = word_of(bits[b / 4 % (BITS > 0 ? BITS : 1)], b % 4);
+            }
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                factors[r].block(b, &w[r], &min[r], scale[r]);
+                for (int h = 0; h < 2; h++)
+                    a[r / 2][2 * h + r % 2] = integers<TYPE>(low + i * LOW, word, r, h);
+            }
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                columns c;
+                const uint32_t done = CUDA_TILE * j;
+                c.load(x, rows.first / CUDA_TILE + j, first_block + b,
+                       rows.n > done ? rows.n - done : 0);
+                for (int m = 0; m < 2; m++)
+                    block_step<TYPE>(m, a[m], c, w, min, scale, acc[m][j]);
+            }
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        for (int m = 0; m < 2; m++)
+            for (int e = 0; e < 4; e++)
+                out[(CUDA_TILE * j + 2 * t + e % 2) * SEGMENT_PITCH + 16 * m + 8 * (e / 2) + g] =
+                    acc[m][j][e];
+}
+
+/* One segment of inputs [begin, end), F32, F16 or BF16: lane is output. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void
+float_segment(const uint8_t *group, uint32_t begin, uint32_t end, const struct cuda_input &x,
+              const product_rows &rows, uint32_t tile, float *out)
+{
+    constexpr uint32_t INPUTS = layout_unit_inputs(TYPE);
+    const uint32_t lane = threadIdx.x % 32, done = CUDA_TILE * tile;
+    const uint32_t n = rows.n <= done ? 0 : rows.n - done < CUDA_TILE ? rows.n - done : CUDA_TILE;
+    const float *f = x.f + (uint64_t)(rows.first + done) * x.stride;
+    float acc[CUDA_TILE] = {};
+#pragma unroll 4
+    for (uint32_t i = begin; i < end; i += INPUTS) {
+        const uint4 unit = load_stream(group + (uint64_t)(i / INPUTS) * CUDA_UNIT + lane * 16);
+#pragma unroll
+        for (uint32_t k = 0; k < INPUTS; k++) {
+            if (i + k >= end)
+                break;
+            const float w = float_of<TYPE>(unit, (int)k);
+#pragma unroll
+            for (uint32_t c = 0; c < CUDA_TILE; c++)
+                if (c < n)
+                    acc[c] = __fmaf_rn(w, f[(uint64_t)c * x.stride + i + k], acc[c]);
+        }
+    }
+    for (uint32_t c = 0; c < CUDA_TILE; c++)
+        out[(done + c) * SEGMENT_PITCH + lane] = acc[c];
+}
+
+template <uint32_t TYPE, int TILES>
+static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
+                                                   uint32_t segment, const struct cuda_input &x,
+                                                   const product_rows &rows, float *out)
+{
+    const uint8_t *at = m.data + group * m.group_bytes;
+    const uint32_t begin = segment * CUDA_SEGMENT;
+    const uint32_t end = m.cols - begin < CUDA_SEGMENT ? m.cols : begin + CUDA_SEGMENT;
+    if constexpr (layout_quantized(TYPE)) {
+        block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
+                                   (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
+    } else {
+        for (uint32_t tile = 0; tile < TILES; tile++)
+            float_segment<TYPE>(at, begin, end, x, rows, tile, out);
+    }
+}
+
+/* Writes the finished outputs of a group. y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
+template <int TILES>
+static __device__ __forceinline__ void put_outputs(const struct product_job &job,
+                                                   const struct product_part &part, uint32_t group,
+                                                   const product_rows &rows, float y[TILES])
+{
+    const uint32_t o = group * CUDA_GROUP + threadIdx.x % 32;
+    for (uint32_t i = 0; i < TILES; i++) {
+        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i, r = rows.first + in;
+        if (in >= rows.n)
+            break;
+        const uint64_t at = (uint64_t)r * part.stride + o;
+        if (part.residual)
+            y[i] = __fadd_rn(y[i], part.residual[at]);
+        part.y[at] = y[i];
+        const bool good = device_finite(y[i]) || o >= part.matrix.rows;
+        if (part.check && !__all_sync(FULL_WARP, good) && threadIdx.x % 32 == 0)
+            mark_bad(job.pass, r, job.layer);
+    }
+}
+
+template <uint32_t TYPE, int TILES>
+static __device__ __forceinline__ void
+product_group(const struct product_job &job, const struct product_part &part, uint32_t group,
+              const product_rows &rows, float *shared)
+{
+    const uint32_t warp = threadIdx.x / 32,
+                   segments = (part.matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
+    float y[TILES];
+    for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
+        if (s0 + warp < segments)
+            any_segment<TYPE, TILES>(part.matrix, group, s0 + warp, job.x, rows,
+                                     shared + warp * SEGMENT_FLOATS(TILES));
+        __syncthreads();
+        for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                const float seg = shared[w * SEGMENT_FLOATS(TILES) +
+                                         (warp + CUDA_TILE * i) * SEGMENT_PITCH + threadIdx.x % 32];
+                y[i] = s0 + w == 0 ? seg : __fadd_rn(y[i], seg);
+            }
+        }
+        __syncthreads();
+    }
+    put_outputs<TILES>(job, part, group, rows, y);
+}
+
+/* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
+template <int TILES>
+static __device__ void product_item(const struct product_job &job, uint32_t group, uint32_t run,
+                                    float *shared)
+{
+    const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+    product_rows rows = {run * CUDA_TILE * TILES, 0};
+    if (rows.first >= n)
+        return;
+    rows.n = n - rows.first < CUDA_TILE * TILES ? n - rows.first : CUDA_TILE * TILES;
+    int p = 0;
+    while (group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    const struct product_part &part = job.part[p];
+    switch (part.matrix.type) {
+    case QUANT_F32:
+        return product_group<QUANT_F32, TILES>(job, part, group, rows, shared);
+    case QUANT_F16:
+        return product_group<QUANT_F16, TILES>(job, part, group, rows, shared);
+    case QUANT_BF16:
+        return product_group<QUANT_BF16, TILES>(job, part, group, rows, shared);
+    case QUANT_Q8_0:
+        return product_group<QUANT_Q8_0, TILES>(job, part, group, rows, shared);
+    case QUANT_Q4_0:
+        return product_group<QUANT_Q4_0, TILES>(job, part, group, rows, shared);
+    case QUANT_Q5_0:
+        return product_group<QUANT_Q5_0, TILES>(job, part, group, rows, shared);
+    case QUANT_Q5_1:
+        return product_group<QUANT_Q5_1, TILES>(job, part, group, rows, shared);
+    case QUANT_Q4_K:
+        return product_group<QUANT_Q4_K, TILES>(job, part, group, rows, shared);
+    case QUANT_Q5_K:
+        return product_group<QUANT_Q5_K, TILES>(job, part, group, rows, shared);
+    default:
+        return product_group<QUANT_Q6_K, TILES>(job, part, group, rows, shared);
+    }
+}
+
+#endif

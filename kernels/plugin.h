@@ -1,0 +1,22 @@
+/*
+ * plugin: what hearth-cuda.so exports: one symbol, `hearth_plugin`. A program and a plugin belong together when their
+ * versions are equal; kernels/device.c checks it.
+ */
+#ifndef HEARTH_KERNELS_PLUGIN_H
+#define HEARTH_KERNELS_PLUGIN_H
+
+#include "kernels/backend.h"
+
+#define HEARTH_PLUGIN_VERSION HEARTH_VERSION ".1"
+#define HEARTH_PLUGIN_SYMBOL "hearth_plugin"
+
+struct hearth_plugin {
+    const char *version;
+    const struct backend_ops *ops;
+    /* Device memory that is free now, and all of it. Returns 0 or -EIO. After a successful probe. */
+    int (*memory)(size_t *ret_free, size_t *ret_total);
+};
+
+extern const struct hearth_plugin hearth_plugin;
+
+#endif
