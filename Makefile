@@ -153,8 +153,15 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
+# The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
+CONTRACT = $(BUILD)/tests/gpu/contract
+$(CONTRACT): $(call obj,tests/gpu/contract.c tests/gpu/subject.c tests/unit/tiny_model.c $(KERNELS))
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
+
 .PHONY: tests
-tests: all $(UNIT) $(E2E) $(STRESS)
+tests: all $(UNIT) $(E2E) $(STRESS) $(CONTRACT)
 
 .PHONY: check
 check: deps-check

@@ -1,7 +1,7 @@
 /*
  * device: what device code takes from the machine, in one place. Everything that is neither plain C++ nor a
- * function of CUDA's own headers stands here, so that a second implementation, for a machine without a GPU, can
- * replace it: with HEARTH_CUDASIM defined, <cudasim_device.h> has the same names with the same meaning.
+ * function of CUDA's own headers stands here, twice: as PTX, and, with HEARTH_CUDASIM defined, as calls of the
+ * simulator that runs the same kernels on a machine without a GPU. Names and meaning are the same.
  *
  * Included by .cu files only. Float arithmetic whose rounding counts (NUMERICS.md) is written with CUDA's
  * intrinsics (__fmaf_rn and the like): never contracted, never approximated, whatever the flags.
@@ -10,15 +10,7 @@
 #define HEARTH_KERNELS_CUDA_DEVICE_H
 
 #include <cuda_runtime.h>
-
-#ifdef HEARTH_CUDASIM
-#include <cudasim_device.h>
-#else
-
 #include <cuda_fp16.h>
-
-/* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
-#define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
 
 /* f16 <-> f32: exact, and nearest even; denormals kept. */
 static __device__ __forceinline__ float f32_from_f16(unsigned short h)
@@ -30,6 +22,11 @@ static __device__ __forceinline__ unsigned short f16_from_f32(float x)
 {
     return __half_as_ushort(__float2half_rn(x));
 }
+
+#ifndef HEARTH_CUDASIM
+
+/* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
+#define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
 
 /* 16 bytes that no kernel writes and nobody reads again soon: weights. */
 static __device__ __forceinline__ uint4 load_stream(const void *p)
@@ -92,6 +89,53 @@ static __device__ __forceinline__ void let_next_start(void)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+#else
+
+#define SHARED_BYTES(name) unsigned char *const name = (unsigned char *)cudasim_shared()
+
+static inline uint4 load_stream(const void *p)
+{
+    return *(const uint4 *)p;
+}
+
+static inline void prefetch_l2(const void *)
+{
+}
+
+static inline void mma_s8(int c[4], const unsigned a[4], const unsigned b[2], CUDASIM_HERE)
+{
+    struct cudasim_mma mma = {};
+    for (int i = 0; i < 4; i++) {
+        mma.a[i] = a[i];
+        mma.c[i] = (uint32_t)c[i];
+    }
+    mma.b[0] = b[0];
+    mma.b[1] = b[1];
+    cudasim_mma(CUDASIM_MMA_I8, &mma, CUDASIM_PLACE);
+    for (int i = 0; i < 4; i++)
+        c[i] = (int)mma.d[i];
+}
+
+static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
+{
+    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+}
+
+static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
+{
+    cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
+}
+
+static inline void wait_for_previous(void)
+{
+    cudasim_grid_wait();
+}
+
+static inline void let_next_start(void)
+{
+    cudasim_grid_launch_dependents();
 }
 
 #endif

@@ -9,11 +9,8 @@ template <typename JOB>
 static int launch(cudaStream_t stream, void (*kernel)(JOB), dim3 grid, size_t shared_bytes,
                   const JOB &job)
 {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(CUDA_THREADS);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
+    /* Grid, block, shared memory, stream, attributes. */
+    const cudaLaunchConfig_t config = {grid, dim3(CUDA_THREADS), shared_bytes, stream, nullptr, 0};
     return (int)cudaLaunchKernelEx(&config, kernel, job);
 }
 

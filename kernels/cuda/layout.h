@@ -36,6 +36,7 @@
 #include "kernels/quant_types.h"
 
 #ifdef __cplusplus
+#include <cuda_runtime.h>
 #define LAYOUT_INLINE static __host__ __device__ __forceinline__ constexpr
 #else
 #define LAYOUT_INLINE static inline

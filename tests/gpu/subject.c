@@ -1,0 +1,152 @@
+#include "tests/gpu/subject.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/num.h"
+
+const struct backend_ops *subject_device;
+
+static void must(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "contract: %s\n", what);
+    abort();
+}
+
+uint64_t subject_random(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+void subject_random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (uint32_t)(subject_random(&seed) % m->n_vocab);
+}
+
+void subject_pages(uint64_t seed, uint32_t *pages)
+{
+    for (uint32_t i = 0; i < SUBJECT_PAGES; i++)
+        pages[i] = i;
+    for (uint32_t i = SUBJECT_PAGES - 1; i > 0 && seed > 0; i--) {
+        const uint32_t j = (uint32_t)(subject_random(&seed) % (i + 1)), page = pages[i];
+        pages[i] = pages[j];
+        pages[j] = page;
+    }
+}
+
+float *subject_floats(const struct subject *s, uint32_t rows)
+{
+    float *memory = calloc((size_t)rows * s->model->n_vocab, sizeof *memory);
+    must(memory != NULL, "no memory");
+    return memory;
+}
+
+struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
+                             uint32_t pages)
+{
+    struct backend_limits limits = {
+        .rows = rows, .picks = rows, .pages = pages, .context = s->model->n_context, .threads = 2};
+    struct backend *b = NULL;
+    char err[256] = "";
+    must(ops->open(s->model, &limits, &b, err, sizeof err) == 0, err);
+    return b;
+}
+
+void subject_logits(const struct subject *s, const struct backend_ops *ops, struct backend *b,
+                    const uint32_t *tokens, uint32_t n, uint32_t chunk, const uint32_t *pages,
+                    float *logits)
+{
+    struct pass_sequence sequence = {.pages = pages};
+    struct row *rows = calloc(n, sizeof *rows);
+    struct row_result *results = calloc(n, sizeof *results);
+    must(rows && results, "no memory");
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i] = (struct row){.position = i, .token = tokens[i], .wants = ROW_LOGITS};
+        results[i].logits = logits + (size_t)i * s->model->n_vocab;
+    }
+    for (uint32_t i = 0; i < n; i += chunk) {
+        const uint32_t size = n - i < chunk ? n - i : chunk;
+        struct pass pass = {PASS_CANONICAL, size, rows + i, &sequence, results + i, 1};
+        must(ops->start(b, &pass) == 0, ops->error(b));
+        must(ops->finish(b) == 0, ops->error(b));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        must(results[i].status == 0, "a row of an ordinary model is poisoned");
+    free(rows);
+    free(results);
+}
+
+void subject_expect(struct subject *s)
+{
+    uint32_t pages[SUBJECT_PAGES];
+    struct backend *b = subject_open(s, &backend_cpu, s->n, SUBJECT_PAGES);
+    subject_pages(0, pages);
+    subject_logits(s, &backend_cpu, b, s->tokens, s->n, s->n, pages, s->logits);
+    backend_cpu.close(b);
+}
+
+void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
+{
+    size_t bytes;
+    char err[256] = "";
+    *s = (struct subject){.device = *subject_device, .n = n};
+    s->file = tiny_model_file(shape, &bytes);
+    must(gguf_open_memory(s->file, bytes, &s->gguf, err, sizeof err) == 0, err);
+    must(model_open(s->gguf, &s->model, err, sizeof err) == 0, err);
+    subject_random_tokens(shape->seed, s->model, s->tokens, n);
+    s->logits = subject_floats(s, n);
+    subject_expect(s);
+}
+
+void subject_fini(struct subject *s)
+{
+    free(s->logits);
+    model_close(s->model);
+    gguf_close(s->gguf);
+    free(s->file);
+}
+
+static uint8_t *bytes_of(struct subject *s, const struct model_tensor *t)
+{
+    return s->file + (t->data - s->file);
+}
+
+void subject_set_embedding(struct subject *s, uint32_t token, float value)
+{
+    const struct model_tensor *t = &s->model->global[MODEL_TOKEN_EMBD];
+    float *row = (float *)(void *)(bytes_of(s, t) + token * t->row_bytes);
+    for (uint32_t i = 0; i < t->cols; i++)
+        row[i] = value;
+}
+
+void subject_scale_keys(struct subject *s, uint32_t layer, float factor)
+{
+    const struct model_tensor *t = &s->model->layers[layer].tensor[MODEL_ATTN_K];
+    const size_t size = t->type == QUANT_F32 ? 4 : 2; /* BF16 is the upper half of an f32 */
+    uint8_t *w = bytes_of(s, t);
+    for (uint64_t at = 0; at < t->bytes; at += size) {
+        uint8_t value[4] = {0};
+        float x;
+        memcpy(value + 4 - size, w + at, size);
+        memcpy(&x, value, sizeof x);
+        x *= factor;
+        memcpy(value, &x, sizeof x);
+        memcpy(w + at, value + 4 - size, size);
+    }
+}
+
+size_t subject_differs(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (num_bits(a[i]) != num_bits(b[i]))
+            return i;
+    }
+    return n;
+}

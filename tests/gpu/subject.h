@@ -1,0 +1,57 @@
+/*
+ * subject: a tiny model, a sequence of tokens, and its logits as the CPU computes them: what a device is compared with.
+ * Without a test library: what should never happen aborts with a line.
+ */
+#ifndef HEARTH_TESTS_GPU_SUBJECT_H
+#define HEARTH_TESTS_GPU_SUBJECT_H
+
+#include "kernels/backend.h"
+#include "kernels/gguf.h"
+#include "kernels/model.h"
+#include "tests/unit/tiny_model.h"
+
+enum { SUBJECT_TOKENS = 600, SUBJECT_PAGES = 40 };
+
+/* The backend under test; set once, before the first subject. */
+extern const struct backend_ops *subject_device;
+
+struct subject {
+    uint8_t *file;
+    struct gguf *gguf;
+    struct model *model;
+    struct backend_ops device; /* subject_device */
+    uint32_t tokens[SUBJECT_TOKENS], n;
+    float *logits; /* [n][n_vocab] */
+};
+
+void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n);
+void subject_fini(struct subject *s);
+
+/* Computes the logits anew, after a change of tokens. */
+void subject_expect(struct subject *s);
+
+/* Changes of the model behind a backend's back: before it is opened. F32 embedding; F32 or BF16 keys. */
+void subject_set_embedding(struct subject *s, uint32_t token, float value);
+void subject_scale_keys(struct subject *s, uint32_t layer, float factor);
+
+uint64_t subject_random(uint64_t *state);
+void subject_random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n);
+
+/* pages [SUBJECT_PAGES]: their ids in an order of the seed's; 0: ascending. */
+void subject_pages(uint64_t seed, uint32_t *pages);
+
+/* [rows][n_vocab]; free() it. */
+float *subject_floats(const struct subject *s, uint32_t rows);
+
+struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
+                             uint32_t pages);
+
+/* Logits [n][n_vocab] of tokens, in passes of `chunk` rows. */
+void subject_logits(const struct subject *s, const struct backend_ops *ops, struct backend *b,
+                    const uint32_t *tokens, uint32_t n, uint32_t chunk, const uint32_t *pages,
+                    float *logits);
+
+/* Index of the first float whose bits differ, or n. */
+size_t subject_differs(const float *a, const float *b, size_t n);
+
+#endif
