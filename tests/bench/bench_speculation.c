@@ -14,11 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 7, ANSWER = 240, PROMPT_MAX = 400, TRAFFIC_SLOTS = 4, TRAFFIC_REQUESTS = 48 };
+enum {
+    REPEATS = 7,
+    ANSWER = 240,
+    PROMPT_MAX = 400,
+    EDITED = 640, /* tokens of the file that is written anew */
+    AGAIN = 60,   /* of its new version, when the model takes over */
+    TRAFFIC_SLOTS = 4,
+    TRAFFIC_REQUESTS = 48,
+};
 
 static struct hearth *h;
 static const char *model;
-static uint32_t n_vocab;
+static uint32_t n_vocab, context;
 static uint32_t python[8192]; /* the Python file's tokens */
 static uint32_t n_python;
 static struct hearth_bias no_end; /* answers of full length; value 0: the model has no such token */
@@ -33,6 +41,7 @@ static void open_daemon(const char *file, const char *threads, const char *shado
     if (hearth_info(h, &info) < 0)
         served_fail(hearth_error(h));
     n_vocab = info.n_vocab;
+    context = info.context;
     no_end = (struct hearth_bias){.token = info.eos >= 0 ? (uint32_t)info.eos : 0,
                                   .value = info.eos >= 0 ? -10000 : 0};
 }
@@ -116,12 +125,28 @@ static void print_compared(const struct bench_ratio *r, const struct hearth_resu
 /* The model goes on with a real file of 200 lines: it repeats the file's names and its own. */
 static void bench_python(const char *proposer, const char *what)
 {
-    struct bench_ratio r = {.what = what, .target = 2};
+    struct bench_ratio r = {.what = what};
     struct hearth_request request =
         new_request(python, n_python < PROMPT_MAX ? n_python : PROMPT_MAX);
     struct hearth_result last = compare(&request, proposer, &r);
 
     print_compared(&r, &last, "the model's own greedy text behind real Python");
+}
+
+/* An edit: a file of 200 lines, or what of it fits the context, and the beginning of its new version,
+ * with which the model goes on. */
+static void bench_edit(const char *proposer, const char *what)
+{
+    static uint32_t prompt[EDITED + AGAIN];
+    struct bench_ratio r = {.what = what, .target = 2};
+    uint32_t n = context - ANSWER - AGAIN < EDITED ? context - ANSWER - AGAIN : EDITED;
+
+    n = n < n_python ? n : n_python;
+    memcpy(prompt, python, n * sizeof(*prompt));
+    memcpy(prompt + n, python, AGAIN * sizeof(*prompt));
+    struct hearth_request request = new_request(prompt, n + AGAIN);
+    struct hearth_result last = compare(&request, proposer, &r);
+    print_compared(&r, &last, "a Python file, then its new version");
 }
 
 /* The best case: one token over and over. */
@@ -365,6 +390,8 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         open_daemon(argv[i], "1", "no");
         read_python(argv[2]);
+        bench_edit("lookup", "lookup_on_an_edit");
+        bench_edit("auto", "auto_on_an_edit");
         bench_python("lookup", "lookup_on_python");
         bench_python("auto", "auto_on_python");
         bench_constant();
