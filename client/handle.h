@@ -86,7 +86,7 @@ struct hearth {
     struct bell_sleeper sleeper;
 
     uint32_t *not_forked; /* a page of its own: 1 here, wiped to 0 in a forked child */
-    int may_spin;         /* there is more than one processor for us */
+    uint32_t processors;  /* that we may use */
     int armed;            /* the daemon was asked to write to notify_fd */
     int dead; /* 0; -EPIPE the daemon is gone; -EPROTO it wrote nonsense: rings are not read */
     uint32_t next_slot;        /* round robin of HEARTH_ANY_SLOT */
@@ -120,6 +120,9 @@ int events_drop_void(struct client_slot *s);
 /* Moves what the rings of all slots hold to their backlogs, so that the daemon finds room. Returns
  * 0, -ENOMEM, -EPROTO. */
 int events_drain(struct hearth *h);
+
+/* May a wait spin: are there processors that the daemon does not compute on? */
+int next_may_spin(const struct hearth *h);
 
 /* Is this the end that a daemon gives a request when it is stopped, and is the request one to go on
  * with at the next daemon? */

@@ -91,7 +91,7 @@ static struct hearth *handle_open(void)
     h->not_forked = page;
     *h->not_forked = 1;
     cpu_set_t cpus;
-    h->may_spin = sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) > 1;
+    h->processors = sched_getaffinity(0, sizeof cpus, &cpus) < 0 ? 1 : (uint32_t)CPU_COUNT(&cpus);
     return h;
 }
 

@@ -457,6 +457,12 @@ static void drop_elsewhere(const struct span *span)
         bell_ring(h->ctl, h->bell_fd);
 }
 
+/* A client that spins where the daemon computes on every processor makes its own token late. */
+int next_may_spin(const struct hearth *h)
+{
+    return h->processors > 1 && h->processors > h->ctl->threads;
+}
+
 /* Spins only while the daemon is awake, and only shortly before or after the moment when a token is
  * due. */
 static struct bell_patience patience(const struct span *span, uint64_t now, uint64_t deadline)
@@ -465,7 +471,7 @@ static struct bell_patience patience(const struct span *span, uint64_t now, uint
     struct bell_patience p = {.deadline_ns = now + PROGRESS_NS};
     if (deadline && deadline < p.deadline_ns)
         p.deadline_ns = deadline;
-    if (!h->may_spin || atomic_load_explicit(&h->ctl->sleeping, memory_order_relaxed))
+    if (!next_may_spin(h) || atomic_load_explicit(&h->ctl->sleeping, memory_order_relaxed))
         return p;
     int decodes = 0;
     for (uint32_t i = 0; i < span->n; i++)

@@ -289,7 +289,8 @@ struct ctl {
     uint32_t control_counters;
     uint64_t start_ns; /* CLOCK_REALTIME of the start */
     uint32_t pid;
-    uint32_t zero;                                   /* ... to here */
+    uint32_t threads; /* that compute while a pass runs: a client that spins takes one's processor
+                         unless there are more. ... to here */
     _Alignas(IPC_STRIDE) _Atomic uint32_t sleeping;  /* S1: engine thread sleeps or will */
     _Alignas(IPC_STRIDE) _Atomic uint64_t heartbeat; /* engine's steps */
     _Atomic uint64_t step_ns;    /* time of a decode step now, smoothed; 0 unknown */
@@ -392,7 +393,7 @@ LAYOUT_FIELD(ctl, engine_counters, 8, 4);
 LAYOUT_FIELD(ctl, control_counters, 12, 4);
 LAYOUT_FIELD(ctl, start_ns, 16, 8);
 LAYOUT_FIELD(ctl, pid, 24, 4);
-LAYOUT_FIELD(ctl, zero, 28, 4);
+LAYOUT_FIELD(ctl, threads, 28, 4);
 LAYOUT_FIELD(ctl, sleeping, 0x80, 4);
 LAYOUT_FIELD(ctl, heartbeat, 0x100, 8);
 LAYOUT_FIELD(ctl, step_ns, 0x108, 8);

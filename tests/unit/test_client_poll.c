@@ -1,4 +1,5 @@
 /* The library in an event loop: whatever there is to hear makes its descriptor readable. */
+#include "client/handle.h"
 #include "tests/run_suite.h"
 #include "tests/unit/client_fixture.h"
 
@@ -133,6 +134,24 @@ START_TEST(nonsense_found_by_a_submit_makes_the_loop_come_back)
 }
 END_TEST
 
+/* Whoever spins where the daemon computes on all processors makes its own token late. */
+START_TEST(a_wait_spins_only_where_a_processor_is_left)
+{
+    connect_with(1, 0);
+    uint32_t processors = h->processors;
+    ck_assert_uint_ge(processors, 1);
+    h->processors = 1;
+    ck_assert(!next_may_spin(h));
+    h->processors = 4;
+    fake.ctl->threads = 3;
+    ck_assert(next_may_spin(h));
+    fake.ctl->threads = 4;
+    ck_assert(!next_may_spin(h));
+    fake.ctl->threads = 0; /* a daemon that does not say */
+    ck_assert(next_may_spin(h));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_poll");
@@ -145,6 +164,7 @@ int main(void)
     tcase_add_test(t, what_comes_after_a_submit_that_waited_is_announced);
     tcase_add_test(t, a_submit_that_waits_notices_a_dead_daemon);
     tcase_add_test(t, nonsense_found_by_a_submit_makes_the_loop_come_back);
+    tcase_add_test(t, a_wait_spins_only_where_a_processor_is_left);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
