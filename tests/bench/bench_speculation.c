@@ -388,7 +388,7 @@ int main(int argc, char **argv)
     }
     served_init(argv[1]);
     for (int i = 3; i < argc; i++) {
-        open_daemon(argv[i], "1", "no");
+        open_daemon(argv[i], "0", "no");
         read_python(argv[2]);
         bench_edit("lookup", "lookup_on_an_edit");
         bench_edit("auto", "auto_on_an_edit");
