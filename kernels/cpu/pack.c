@@ -1,10 +1,14 @@
 #include "kernels/cpu/pack.h"
 
 #include <assert.h>
-#include <string.h>
+#include <stdbool.h>
+
+#include "kernels/cpu/lanes.h"
 
 /* Bytes in four. */
-enum { NIBBLES = 0x0f0f0f0f, ONES = 0x01010101, TWOS = 0x03030303 };
+#define NIBBLES 0x0f0f0f0fu
+#define ONES 0x01010101u
+#define TWOS 0x03030303u
 
 int32_t pack_offset(uint32_t type)
 {
@@ -22,38 +26,52 @@ int32_t pack_offset(uint32_t type)
     }
 }
 
-static uint32_t load_word(const uint8_t *p)
+/* Words of four rows go to `to` and then WORD bytes further each: sixteen rows lie side by side. */
+enum { WORD = 4 * PACK_ROWS };
+
+static inline void store4(uint8_t *to, lanes a, lanes b, lanes c, lanes d)
 {
-    uint32_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
+    lanes_store(to, a);
+    lanes_store(to + WORD, b);
+    lanes_store(to + 2 * WORD, c);
+    lanes_store(to + 3 * WORD, d);
 }
 
-static void pack_bytes(const uint8_t *quants, uint32_t *words)
+/* 16 bytes. */
+static inline void pack_bytes(const uint8_t *const *blocks, size_t at, uint8_t *to)
 {
-    for (uint32_t j = 0; j < 8; j++)
-        words[j] = load_word(quants + 4 * j) ^ 0x80808080u;
+    const uint32_t sign = 0x80808080u;
+    lanes w[4];
+    lanes_load4(blocks, at, w);
+    store4(to, w[0] ^ sign, w[1] ^ sign, w[2] ^ sign, w[3] ^ sign);
 }
 
 /* Blocks of 32 have the nibbles in this order already. */
-static void copy_nibbles(const uint8_t *quants, uint32_t *words)
+static inline void copy_nibbles(const uint8_t *const *blocks, size_t at, uint8_t *to)
 {
-    for (uint32_t j = 0; j < 4; j++)
-        words[j] = load_word(quants + 4 * j);
+    lanes w[4];
+    lanes_load4(blocks, at, w);
+    store4(to, w[0], w[1], w[2], w[3]);
+}
+
+static inline lanes two_nibbles(lanes first, lanes second, uint32_t shift)
+{
+    return (first >> shift & NIBBLES) | (second >> shift & NIBBLES) << 4;
 }
 
 /* 32 bytes of which one nibble, `shift` up, is the sub-block's. */
-static void gather_nibbles(const uint8_t *quants, int shift, uint32_t *words)
+static inline void gather_nibbles(const uint8_t *const *blocks, size_t at, uint32_t shift,
+                                  uint8_t *to)
 {
-    for (uint32_t j = 0; j < 4; j++) {
-        const uint32_t first = load_word(quants + 4 * j) >> shift & NIBBLES;
-        const uint32_t second = load_word(quants + 16 + 4 * j) >> shift & NIBBLES;
-        words[j] = first | second << 4;
-    }
+    lanes a[4], b[4];
+    lanes_load4(blocks, at, a);
+    lanes_load4(blocks, at + 16, b);
+    store4(to, two_nibbles(a[0], b[0], shift), two_nibbles(a[1], b[1], shift),
+           two_nibbles(a[2], b[2], shift), two_nibbles(a[3], b[3], shift));
 }
 
 /* Bits c, 4 + c, 8 + c .. 28 + c of x as a byte. */
-static uint32_t every_fourth(uint32_t x, int c)
+static inline lanes every_fourth(lanes x, uint32_t c)
 {
     x = x >> c & 0x11111111u;
     x = (x | x >> 3) & 0x03030303u;
@@ -61,75 +79,78 @@ static uint32_t every_fourth(uint32_t x, int c)
     return (x | x >> 12) & 0xffu;
 }
 
-static uint32_t fifth_bits(uint32_t bits)
+static inline void pack_fifths(const uint8_t *const *blocks, size_t at, uint8_t *to)
 {
-    uint32_t word = 0;
-    for (int c = 0; c < 4; c++)
+    const lanes bits = lanes_load(blocks, at);
+    lanes word = {0};
+    for (uint32_t c = 0; c < 4; c++)
         word |= every_fourth(bits, c) << 8 * c;
-    return word;
+    lanes_store(to, word);
 }
 
-/* One bit of each of 32 bytes. */
-static uint32_t gather_bits(const uint8_t *bytes, int sub)
+/* Bit `sub` of each of 32 bytes. */
+static inline void gather_bits(const uint8_t *const *blocks, size_t at, uint32_t sub, uint8_t *to)
 {
-    uint32_t word = 0;
-    for (uint32_t k = 0; k < 8; k++)
-        word |= (load_word(bytes + 4 * k) >> sub & ONES) << k;
-    return word;
+    lanes a[4], b[4];
+    lanes_load4(blocks, at, a);
+    lanes_load4(blocks, at + 16, b);
+    lanes low = (a[0] >> sub & ONES) | (a[1] >> sub & ONES) << 1 | (a[2] >> sub & ONES) << 2 |
+                (a[3] >> sub & ONES) << 3;
+    lanes high = (b[0] >> sub & ONES) | (b[1] >> sub & ONES) << 1 | (b[2] >> sub & ONES) << 2 |
+                 (b[3] >> sub & ONES) << 3;
+    lanes_store(to, low | high << 4);
 }
 
 /* Two bits of each of 16 bytes. */
-static uint32_t gather_twos(const uint8_t *bytes, int shift)
+static inline void gather_twos(const uint8_t *const *blocks, size_t at, uint32_t shift, uint8_t *to)
 {
-    uint32_t word = 0;
-    for (uint32_t k = 0; k < 4; k++)
-        word |= (load_word(bytes + 4 * k) >> shift & TWOS) << 2 * k;
-    return word;
-}
-
-static void pack_q6_k(const uint8_t *block, uint32_t sub, uint32_t *words)
-{
-    const uint32_t half = sub / 4, in = sub % 4;
-    const uint8_t *high = block + 128 + 32 * half;
-    gather_nibbles(block + 64 * half + 32 * (in % 2), (int)(in / 2 * 4), words);
-    words[4] = gather_twos(high, (int)(2 * in));
-    words[5] = gather_twos(high + 16, (int)(2 * in));
+    lanes w[4];
+    lanes_load4(blocks, at, w);
+    lanes_store(to, (w[0] >> shift & TWOS) | (w[1] >> shift & TWOS) << 2 |
+                        (w[2] >> shift & TWOS) << 4 | (w[3] >> shift & TWOS) << 6);
 }
 
 /* Layouts of blocks: kernels/quant_block.c. */
-void pack_sub(uint32_t type, const uint8_t *row, uint64_t index, uint32_t *words)
+static inline void pack_four(uint32_t type, const uint8_t *const *blocks, uint32_t sub, uint8_t *to)
 {
-    const struct quant_info *info = quant_find(type);
-    const uint32_t subs = info->block / 32, sub = (uint32_t)(index % subs);
-    const uint8_t *block = row + index / subs * info->block_bytes;
+    const size_t nibbles = (size_t)sub / 2 * 32, half = sub / 4, in = sub % 4;
     switch (type) {
     case QUANT_Q8_0:
-        pack_bytes(block + 2, words);
+        pack_bytes(blocks, 2, to);
+        pack_bytes(blocks, 18, to + 4 * WORD);
         return;
     case QUANT_Q4_0:
-        copy_nibbles(block + 2, words);
+        copy_nibbles(blocks, 2, to);
         return;
     case QUANT_Q5_0:
-        copy_nibbles(block + 6, words);
-        words[4] = fifth_bits(load_word(block + 2));
+        copy_nibbles(blocks, 6, to);
+        pack_fifths(blocks, 2, to + 4 * WORD);
         return;
     case QUANT_Q5_1:
-        copy_nibbles(block + 8, words);
-        words[4] = fifth_bits(load_word(block + 4));
+        copy_nibbles(blocks, 8, to);
+        pack_fifths(blocks, 4, to + 4 * WORD);
         return;
     case QUANT_Q4_K:
-        gather_nibbles(block + 16 + sub / 2 * 32, sub % 2 * 4, words);
+        gather_nibbles(blocks, 16 + nibbles, sub % 2 * 4, to);
         return;
     case QUANT_Q5_K:
-        gather_nibbles(block + 48 + sub / 2 * 32, sub % 2 * 4, words);
-        words[4] = gather_bits(block + 16, (int)sub);
+        gather_nibbles(blocks, 48 + nibbles, sub % 2 * 4, to);
+        gather_bits(blocks, 16, sub, to + 4 * WORD);
         return;
     case QUANT_Q6_K:
-        pack_q6_k(block, sub, words);
+        gather_nibbles(blocks, 64 * half + 32 * (in % 2), (uint32_t)in / 2 * 4, to);
+        gather_twos(blocks, 128 + 32 * half, 2 * (uint32_t)in, to + 4 * WORD);
+        gather_twos(blocks, 144 + 32 * half, 2 * (uint32_t)in, to + 5 * WORD);
         return;
     default:
         assert(false && "a quantized type without a layout");
     }
+}
+
+void pack_sub(uint32_t type, const uint8_t *const blocks[PACK_ROWS], uint32_t sub, uint8_t *to)
+{
+    for (size_t i = 0; i < PACK_ROWS; i += LANES_ROWS)
+        pack_four(type, blocks + i, sub, to + 4 * i);
 }
 
 /* The packed integer of input i (0 .. 31). */

@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/num.h"
 #include "kernels/quant_block.h"
+
+_Static_assert((int)PACK_ROWS == (int)CPU_LANES, "rows packed side by side");
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 
@@ -44,84 +47,154 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
     return *ret_factors + n * factors + in * integers;
 }
 
-/* Output lanes are the inner loop: memory is written in order, from 16 rows read in order. */
-static void pack_f32(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes)
+/* ---- packing: 16 rows are read side by side, memory is written in order ---------------------- */
+
+/* Sixteen rows of the file; those that a last group lacks are zeros, again and again. */
+struct rows {
+    const uint8_t *at[CPU_LANES];
+    size_t step[CPU_LANES]; /* 1, or 0 where there is no row */
+};
+
+/* At least a block of a quantized type, or what is taken at once of another. */
+static const uint8_t zeros[256];
+
+static void find_rows(const struct cpu_matrix *m, uint32_t group, struct rows *rows)
 {
-    for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 4) {
-        for (uint32_t lane = 0; lane < lanes; lane++)
-            memcpy(to + lane * 4, rows + lane * m->file.row_bytes + (size_t)i * 4, 4);
+    for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+        uint64_t row = (uint64_t)group * CPU_LANES + lane;
+        rows->step[lane] = row < m->file.rows;
+        rows->at[lane] = rows->step[lane] ? m->file.data + row * m->file.row_bytes : zeros;
     }
 }
 
-static void pack_half(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows, uint32_t lanes)
+static void advance(struct rows *rows, size_t bytes)
 {
-    for (uint32_t i = 0; i < m->file.cols; i++, to += CPU_LANES * 2) {
-        for (uint32_t lane = 0; lane < lanes; lane++)
-            memcpy(to + lane * 2, rows + lane * m->file.row_bytes + (size_t)i * 2, 2);
+    for (uint32_t lane = 0; lane < CPU_LANES; lane++)
+        rows->at[lane] += rows->step[lane] * bytes;
+}
+
+/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
+enum { LINE = 64 };
+
+static void pack_f32(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
+{
+    uint32_t left = m->file.cols;
+    for (; left >= LINE / 4; left -= LINE / 4, to += (size_t)LINE * CPU_LANES) {
+        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS) {
+            for (size_t i = 0; i < LINE / 4; i += 4) {
+                lanes w[4];
+                lanes_load4(rows->at + lane, 4 * i, w);
+                for (size_t j = 0; j < 4; j++)
+                    lanes_store(to + ((i + j) * CPU_LANES + lane) * 4, w[j]);
+            }
+        }
+        advance(rows, LINE);
+    }
+    for (; left > 0; left--, to += (size_t)4 * CPU_LANES) {
+        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS)
+            lanes_store(to + 4 * lane, lanes_load(rows->at + lane, 0));
+        advance(rows, 4);
     }
 }
 
-/* The factors of sub-block b, or, of the types with blocks of 256, of its segment. */
-static void pack_factors(uint32_t type, const uint8_t *block, uint32_t b, uint32_t lane,
+/* to [2][16] halves = inputs 2j and 2j + 1 of eight rows, whose words are a and b. */
+static void store_halves(uint8_t *to, lanes a, lanes b)
+{
+    typedef uint16_t halves __attribute__((vector_size(16)));
+    const halves even = __builtin_shufflevector((halves)a, (halves)b, 0, 2, 4, 6, 8, 10, 12, 14);
+    const halves odd = __builtin_shufflevector((halves)a, (halves)b, 1, 3, 5, 7, 9, 11, 13, 15);
+    memcpy(to, &even, sizeof even);
+    memcpy(to + (size_t)2 * CPU_LANES, &odd, sizeof odd);
+}
+
+static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
+{
+    uint32_t left = m->file.cols;
+    for (; left >= LINE / 2; left -= LINE / 2, to += (size_t)LINE * CPU_LANES) {
+        for (size_t lane = 0; lane < CPU_LANES; lane += 8) {
+            for (size_t i = 0; i < LINE / 2; i += 8) {
+                lanes a[4], b[4];
+                lanes_load4(rows->at + lane, 2 * i, a);
+                lanes_load4(rows->at + lane + 4, 2 * i, b);
+                for (size_t j = 0; j < 4; j++)
+                    store_halves(to + ((i + 2 * j) * CPU_LANES + lane) * 2, a[j], b[j]);
+            }
+        }
+        advance(rows, LINE);
+    }
+    for (; left > 0; left--, to += (size_t)2 * CPU_LANES) {
+        for (size_t lane = 0; lane < CPU_LANES; lane++)
+            memcpy(to + 2 * lane, rows->at[lane], 2);
+        advance(rows, 2);
+    }
+}
+
+/* The factors of a segment's sub-block `in`, whose blocks begin at `at`; of the types with blocks of
+ * 256, of the whole segment. */
+static void pack_factors(uint32_t type, const uint8_t *const at[CPU_LANES], uint32_t in,
                          uint8_t *to)
 {
-    const uint32_t in = b % SEGMENT_BLOCKS;
     uint16_t minus_min;
     switch (type) {
     case QUANT_Q5_1:
-        memcpy(to + in * 64 + 2 * lane, block, 2);
-        memcpy(&minus_min, block + 2, 2);
-        minus_min ^= 0x8000;
-        memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+            memcpy(to + in * 64 + 2 * lane, at[lane], 2);
+            memcpy(&minus_min, at[lane] + 2, 2);
+            minus_min ^= 0x8000;
+            memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
+        }
         return;
     case QUANT_Q4_K:
     case QUANT_Q5_K:
-        for (uint32_t i = 0; i < 3; i++)
-            memcpy(to + i * 64 + 4 * lane, block + 4 + 4 * i, 4);
-        memcpy(to + 192 + 2 * lane, block, 2);
-        memcpy(to + 224 + 2 * lane, block + 2, 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+            for (uint32_t i = 0; i < 3; i++)
+                memcpy(to + i * 64 + 4 * lane, at[lane] + 4 + 4 * i, 4);
+            memcpy(to + 192 + 2 * lane, at[lane], 2);
+            memcpy(to + 224 + 2 * lane, at[lane] + 2, 2);
+        }
         return;
     case QUANT_Q6_K:
-        for (uint32_t i = 0; i < 16; i++)
-            to[i * CPU_LANES + lane] = block[192 + i];
-        memcpy(to + 256 + 2 * lane, block + 208, 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+            for (uint32_t i = 0; i < 16; i++)
+                to[i * CPU_LANES + lane] = at[lane][192 + i];
+            memcpy(to + 256 + 2 * lane, at[lane] + 208, 2);
+        }
         return;
     default:
-        memcpy(to + in * 32 + 2 * lane, block, 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++)
+            memcpy(to + in * 32 + 2 * lane, at[lane], 2);
     }
 }
 
-static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, const uint8_t *rows,
-                        uint32_t lanes)
+static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
 {
     const struct quant_info *info = quant_find(m->file.type);
-    const uint32_t subs = info->block / CPU_BLOCK, n_words = pack_words(info->type);
-    for (uint32_t b = 0; b < m->file.cols / CPU_BLOCK; b++) {
-        size_t factors, integers = integers_at(m, b, &factors);
-        for (uint32_t lane = 0; lane < lanes; lane++) {
-            const uint8_t *row = rows + lane * m->file.row_bytes;
-            uint32_t words[PACK_MOST];
-            pack_sub(info->type, row, b, words);
-            for (uint32_t j = 0; j < n_words; j++)
-                memcpy(to + integers + (j * CPU_LANES + lane) * 4, &words[j], 4);
-            if (b % subs == 0)
-                pack_factors(info->type, row + b / subs * info->block_bytes, b, lane, to + factors);
+    const uint32_t subs = info->block / CPU_BLOCK; /* 1 or SEGMENT_BLOCKS */
+    const size_t integers = repack_integers(info->type), factors = repack_factors(info->type);
+    for (uint32_t left = m->file.cols / CPU_BLOCK, n; left > 0; left -= n) {
+        n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
+        for (uint32_t in = 0; in < n; in++) {
+            if (in % subs == 0)
+                pack_factors(info->type, rows->at, in, to);
+            pack_sub(info->type, rows->at, in % subs, to + n * factors + in * integers);
+            if (in % subs == subs - 1)
+                advance(rows, info->block_bytes);
         }
+        to += n * (integers + factors);
     }
 }
 
 void repack_group(const struct cpu_matrix *m, uint32_t group)
 {
     uint8_t *to = m->packed + group * m->group_bytes;
-    const uint8_t *rows = m->file.data + (uint64_t)group * CPU_LANES * m->file.row_bytes;
-    uint32_t left = m->file.rows - group * CPU_LANES;
-    uint32_t lanes = left < CPU_LANES ? left : CPU_LANES;
+    struct rows rows;
+    find_rows(m, group, &rows);
     if (is_quantized(m->file.type))
-        pack_blocks(m, to, rows, lanes);
+        pack_blocks(m, to, &rows);
     else if (m->file.type == QUANT_F32)
-        pack_f32(m, to, rows, lanes);
+        pack_f32(m, to, &rows);
     else
-        pack_half(m, to, rows, lanes);
+        pack_half(m, to, &rows);
 }
 
 static float load_f16(const uint8_t *p)
