@@ -427,6 +427,15 @@ void gguf_drop_pages(const struct gguf *gguf)
         madvise(gguf->mapping, gguf->bytes, MADV_DONTNEED);
 }
 
+void gguf_drop_range(const struct gguf *gguf, const void *data, size_t bytes)
+{
+    const uintptr_t page = 4096, file = (uintptr_t)gguf->mapping;
+    uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (gguf->mapping && begin >= file && begin < end && end <= file + gguf->bytes)
+        madvise((uint8_t *)gguf->mapping + (begin - file), end - begin, MADV_DONTNEED);
+}
+
 void gguf_close(struct gguf *gguf)
 {
     if (!gguf)

@@ -112,6 +112,9 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
  * Does nothing for gguf_open_memory. */
 void gguf_drop_pages(const struct gguf *gguf);
 
+/* The same for the whole pages within [data, data + bytes), as far as they are the file's. Any thread. */
+void gguf_drop_range(const struct gguf *gguf, const void *data, size_t bytes);
+
 void gguf_close(struct gguf *gguf); /* NULL is fine */
 
 static inline uint32_t gguf_version(const struct gguf *gguf) /* 2 or 3 */

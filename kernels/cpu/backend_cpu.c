@@ -11,9 +11,9 @@
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pool.h"
-#include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/shadow.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/fail.h"
 
 /* Best first. */
@@ -45,80 +45,6 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
                 name);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
-
-struct repack_job {
-    const struct cpu_matrix *matrix;
-    uint32_t per_chunk;
-};
-
-static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker)
-{
-    (void)worker;
-    const struct repack_job *job = arg;
-    uint32_t begin = chunk * job->per_chunk;
-    for (uint32_t g = begin; g < begin + job->per_chunk && g < job->matrix->groups; g++)
-        repack_group(job->matrix, g);
-}
-
-int cpu_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
-{
-    repack_init(m, file);
-    if (!b->isa->packed)
-        return 0;
-    m->packed = arena_alloc(b->arena, repack_bytes(m));
-    if (!m->packed)
-        return -ENOMEM;
-    b->weight_bytes += repack_bytes(m);
-    struct repack_job job = {m, 16};
-    pool_run(b->pool, repack_chunk, &job, (m->groups + job.per_chunk - 1) / job.per_chunk);
-    return 0;
-}
-
-/* Copies a vector: the file's may lie on any address. One that the model lacks stays NULL. */
-static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
-{
-    if (!file->data)
-        return 0;
-    float *copy = arena_alloc(b->arena, file->bytes);
-    if (!copy)
-        return -ENOMEM;
-    memcpy(copy, file->data, file->bytes);
-    b->weight_bytes += file->bytes;
-    *ret = copy;
-    return 0;
-}
-
-static int load_layer(struct backend *b, uint32_t index)
-{
-    struct cpu_layer *l = &b->layers[index];
-    const struct model_tensor *t = b->model->layers[index].tensor;
-    const struct {
-        enum model_layer_tensor tensor;
-        struct cpu_matrix *matrix;
-    } matrices[] = {
-        {MODEL_ATTN_Q, &l->q},      {MODEL_ATTN_K, &l->k},      {MODEL_ATTN_V, &l->v},
-        {MODEL_ATTN_OUTPUT, &l->o}, {MODEL_FFN_GATE, &l->gate}, {MODEL_FFN_UP, &l->up},
-        {MODEL_FFN_DOWN, &l->down},
-    };
-    const struct {
-        enum model_layer_tensor tensor;
-        const float **vector;
-    } vectors[] = {
-        {MODEL_ATTN_NORM, &l->attn_norm}, {MODEL_FFN_NORM, &l->ffn_norm},
-        {MODEL_ATTN_Q_BIAS, &l->q_bias},  {MODEL_ATTN_K_BIAS, &l->k_bias},
-        {MODEL_ATTN_V_BIAS, &l->v_bias},  {MODEL_ATTN_Q_NORM, &l->q_norm},
-        {MODEL_ATTN_K_NORM, &l->k_norm},
-    };
-    int rc = 0;
-    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0] && !rc; i++)
-        rc = cpu_load_matrix(b, &t[matrices[i].tensor], matrices[i].matrix);
-    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && !rc; i++)
-        rc = load_vector(b, &t[vectors[i].tensor], vectors[i].vector);
-    return rc;
-}
-
 static int load_rope(struct backend *b)
 {
     const struct model *m = b->model;
@@ -130,60 +56,6 @@ static int load_rope(struct backend *b)
     rope_build(b->rope, m->rope_dim, b->limits.context, m->rope_base, m->rope_scale, divisors);
     b->weight_bytes += floats * sizeof(float);
     return 0;
-}
-
-/* Bytes of a tensor in memory: repacked, or a vector's copy. */
-static size_t loaded_bytes(const struct backend *b, const struct model_tensor *file)
-{
-    struct cpu_matrix m;
-    if (!file->data)
-        return 0;
-    if (file->rows == 1)
-        return (file->bytes + 63) / 64 * 64;
-    if (!b->isa->packed)
-        return 0;
-    repack_init(&m, file);
-    return repack_bytes(&m);
-}
-
-/* All weights lie in one mapping, each where a pass comes to it. */
-static int reserve_weights(struct backend *b)
-{
-    const struct model *m = b->model;
-    size_t bytes = m->n_layer * sizeof b->layers[0] + 64;
-    for (uint32_t i = 0; i < m->n_layer; i++) {
-        for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
-            bytes += loaded_bytes(b, &m->layers[i].tensor[t]);
-    }
-    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT_NORM]);
-    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT]);
-    return arena_reserve(b->arena, bytes);
-}
-
-static int load_weights(struct backend *b)
-{
-    const struct model *m = b->model;
-    if (reserve_weights(b))
-        return -ENOMEM;
-    b->layers = arena_alloc(b->arena, m->n_layer * sizeof b->layers[0]);
-    if (!b->layers)
-        return -ENOMEM;
-    int rc = 0;
-    for (uint32_t i = 0; i < m->n_layer && !rc; i++)
-        rc = load_layer(b, i);
-    if (!rc)
-        rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
-    if (!rc)
-        rc = cpu_load_matrix(b, &m->global[MODEL_OUTPUT], &b->head);
-    if (rc)
-        return rc;
-    /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
-    repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
-    if (m->tied)
-        b->embedding.packed = b->head.packed;
-    b->weights[PASS_CANONICAL] = b->weights[PASS_FAST] =
-        (struct cpu_weights){.layers = b->layers, .head = b->head};
-    return load_rope(b);
 }
 
 /* ---- scratch ----------------------------------------------------------------------------------
@@ -312,7 +184,9 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         return fail(err, err_bytes, rc,
                     "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
                     b->limits.pages, b->kv.page_bytes);
-    rc = load_weights(b);
+    rc = weights_load(b);
+    if (!rc)
+        rc = load_rope(b);
     if (!rc)
         rc = open_scratch(b);
     if (rc)

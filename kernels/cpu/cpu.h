@@ -166,8 +166,7 @@ struct backend {
     uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved;
     struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
-    struct cpu_layer *layers;      /* of this pass */
-    struct cpu_matrix head;        /* of this pass */
+    const struct cpu_weights *use; /* of this pass */
     const float *output_norm;      /* [n_embd] */
     struct cpu_matrix embedding;   /* packed only when tied: shares the canonical head's */
     float *rope;                   /* tables, rope.h */
@@ -179,9 +178,6 @@ struct backend {
     const struct pass *pass;
     char error[192];
 };
-
-/* backend_cpu.c: makes a matrix of a tensor that stays where it is; packs it if the isa wants it. */
-int cpu_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m);
 
 /* pass.c: computes a pass that was checked. */
 void cpu_pass_run(struct backend *b, const struct pass *pass);

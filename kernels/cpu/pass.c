@@ -182,7 +182,7 @@ static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
-    const struct cpu_layer *l = &b->layers[layer];
+    const struct cpu_layer *l = &b->use->layers[layer];
     uint32_t n = b->model->n_embd;
     size_t at = (size_t)r * u->embd;
     b->isa->norm(u->x + at, l->attn_norm, n, b->model->rms_eps, u->norm.f + at);
@@ -216,7 +216,7 @@ static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t w
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const struct cpu_layer *l = &b->layers[layer];
+    const struct cpu_layer *l = &b->use->layers[layer];
     float *q = u->q + (size_t)r * u->heads;
     float *k = u->k + (size_t)r * u->heads_kv, *v = u->v + (size_t)r * u->heads_kv;
     uint32_t n_kv = m->n_head_kv * m->head_dim;
@@ -241,7 +241,7 @@ static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
-    const struct cpu_layer *l = &b->layers[layer];
+    const struct cpu_layer *l = &b->use->layers[layer];
     uint32_t n = b->model->n_embd;
     size_t at = (size_t)r * u->embd;
     b->isa->norm(u->h + at, l->ffn_norm, n, b->model->rms_eps, u->norm.f + at);
@@ -256,7 +256,7 @@ static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wor
     uint32_t n = b->model->n_ff;
     size_t at = (size_t)r * u->ff;
     b->isa->silu_mul(u->gate + at, u->up + at, n, u->ffn.f + at);
-    if (quantized(&b->layers[layer].down))
+    if (quantized(&b->use->layers[layer].down))
         quantize(b, &u->ffn, r, n);
 }
 
@@ -331,7 +331,7 @@ static void attend(struct backend *b, uint32_t layer)
 
 static void run_layer(struct backend *b, uint32_t layer)
 {
-    const struct cpu_layer *l = &b->layers[layer];
+    const struct cpu_layer *l = &b->use->layers[layer];
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     uint32_t n = b->pass->n_rows;
@@ -370,7 +370,7 @@ static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_
     uint32_t n = b->model->n_embd;
     const float *x = u->x + (size_t)u->wanted[i] * u->embd;
     b->isa->norm(x, b->output_norm, n, b->model->rms_eps, u->head.f + (size_t)i * u->embd);
-    if (quantized(&b->head))
+    if (quantized(&b->use->head))
         quantize(b, &u->head, i, n);
 }
 
@@ -405,7 +405,7 @@ static void run_head(struct backend *b)
         return;
     share_items((struct items){b, head_norm_row, 0, n, 0}, m->n_embd);
     struct products job;
-    job.part[0] = product(&b->head, &u->head, n, u->logits, u->vocab);
+    job.part[0] = product(&b->use->head, &u->head, n, u->logits, u->vocab);
     multiply(b, &job, 1);
     share_items((struct items){b, pick_row, m->n_layer, n, 0}, m->n_vocab);
 }
@@ -444,8 +444,7 @@ void cpu_pass_run(struct backend *b, const struct pass *pass)
 {
     uint32_t mode = pool_float_mode();
     b->pass = pass;
-    b->layers = b->weights[pass->kind].layers;
-    b->head = b->weights[pass->kind].head;
+    b->use = &b->weights[pass->kind];
     begin_pass(b);
     each_row(b, 0, b->model->n_embd, begin_row);
     for (uint32_t layer = 0; layer < b->model->n_layer; layer++)

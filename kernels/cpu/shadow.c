@@ -7,6 +7,7 @@
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/shadow.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/fail.h"
 #include "kernels/quant_block.h"
 #include "kernels/quantize.h"
@@ -15,7 +16,7 @@
  */
 static const double SHADOW_SHARE = 0.8;
 
-enum { ROWS_PER_CHUNK = 64, LAYER_MATRICES = 7 };
+enum { ROWS_PER_CHUNK = 64 };
 
 static uint64_t q4_row_bytes(uint32_t cols)
 {
@@ -27,19 +28,6 @@ static uint64_t q4_row_bytes(uint32_t cols)
 static bool worth_it(const struct model_tensor *t)
 {
     return t->cols % quant_find(QUANT_Q4_0)->block == 0 && q4_row_bytes(t->cols) < t->row_bytes;
-}
-
-/* Matrix `index` of these weights, layer by layer, the head last; NULL: there are no more. */
-static struct cpu_matrix *matrix(struct cpu_weights *w, uint32_t n_layer, uint32_t index)
-{
-    struct cpu_matrix *of_layer[LAYER_MATRICES];
-
-    if (index >= n_layer * LAYER_MATRICES)
-        return index == n_layer * LAYER_MATRICES ? &w->head : NULL;
-    struct cpu_layer *l = &w->layers[index / LAYER_MATRICES];
-    of_layer[0] = &l->q, of_layer[1] = &l->k, of_layer[2] = &l->v, of_layer[3] = &l->o;
-    of_layer[4] = &l->gate, of_layer[5] = &l->up, of_layer[6] = &l->down;
-    return of_layer[index % LAYER_MATRICES];
 }
 
 /* ---- one matrix ------------------------------------------------------------------------------ */
@@ -98,8 +86,9 @@ static int load_shadow_matrix(struct backend *b, const struct model_tensor *from
     q4.bytes = bytes;
     q4.data = data;
     int rc = quantize_tensor(b, from, data);
+    gguf_drop_range(b->model->gguf, from->data, from->bytes);
     if (rc == 0)
-        rc = cpu_load_matrix(b, &q4, to);
+        rc = weights_load_matrix(b, &q4, to);
     b->shadow_bytes += b->weight_bytes - weight_bytes;
     b->weight_bytes = weight_bytes;
     if (b->isa->packed) {
@@ -120,7 +109,7 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     const struct cpu_matrix *m;
     uint64_t all = 0, small = 0;
 
-    for (uint32_t i = 0; (m = matrix(own, b->model->n_layer, i)) != NULL; i++) {
+    for (uint32_t i = 0; (m = weights_matrix(own, b->model->n_layer, i)) != NULL; i++) {
         const struct model_tensor *t = &m->file;
         all += t->bytes;
         small += worth_it(t) ? q4_row_bytes(t->cols) * t->rows : t->bytes;
@@ -146,7 +135,7 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
     if (!shadow->layers)
         return fail(err, err_bytes, -ENOMEM, "no memory for the shadow");
     memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, n_layer * sizeof(shadow->layers[0]));
-    for (uint32_t i = 0; rc == 0 && (m = matrix(shadow, n_layer, i)) != NULL; i++) {
+    for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, n_layer, i)) != NULL; i++) {
         struct model_tensor from = m->file;
         if (worth_it(&from))
             rc = load_shadow_matrix(b, &from, m);
