@@ -2,6 +2,7 @@
 # All benches, one JSON object a line on stdout and in $BUILD/bench/bench.jsonl, tables and plots of it last.
 # Ratios count, not absolute times: every row stands beside a floor measured in the same run.
 # Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead);
+# BENCH_LOAD (the file whose load is measured; else one of 1.3 GB is made and kept in $BUILD/bench/models);
 # HEARTH_BENCH_SHADOW (an F16 model of real size, for the shadow proposer's row); BENCH_SHAPES,
 # BENCH_TYPES (kernels.sh).
 set -euo pipefail
@@ -16,6 +17,12 @@ fi
 noop=$build/tests/bench/noop
 echo 'int main(void) { return 0; }' | ${CC:-gcc} -O2 -static -x c - -o "$noop"
 
+loaded=${BENCH_LOAD:-$build/bench/models/llama-3.2-1b-Q8_0.gguf}
+if [ ! -e "$loaded" ]; then
+    mkdir -p "$build/bench/models"
+    "$build/bin/hearth-mkmodel" --arch llama --shape llama-3.2-1b --type Q8_0 --seed 1 "$loaded"
+fi
+
 echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 # shellcheck disable=SC2086
 {
@@ -24,6 +31,7 @@ echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/l
     "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/corpus.py $models
     "$build/tests/bench/bench_warm" "$build/bin" $models
     for model in $models; do "$build/bin/hearth-bench" --json --model "$model" -p 16 -n 128 -t 1; done
+    "$build/tests/bench/bench_load" "$build/bin" "$loaded"
     tests/bench/kernels.sh
 } | tee "$out"
 

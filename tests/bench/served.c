@@ -76,10 +76,15 @@ void served_start(const char *model, const char *const *more)
     if (posix_spawn(&daemon_pid, arguments[0], NULL, NULL, (char **)(uintptr_t)arguments,
                     environ) != 0)
         served_fail("cannot start hearthd");
-    for (int i = 0; i < 2000 && access(socket_path, F_OK) < 0; i++)
-        usleep(5000);
-    if (access(socket_path, F_OK) < 0)
+    char err[256];
+    int fd = -1;
+    for (int i = 0; i < 50000 && fd < 0; i++) {
+        usleep(200);
+        fd = hello_connect(socket_path, err, sizeof(err));
+    }
+    if (fd < 0)
         served_fail("hearthd did not come up");
+    close(fd);
 }
 
 void served_stop(void)
@@ -92,6 +97,11 @@ void served_stop(void)
     if (ctl)
         munmap((void *)(uintptr_t)ctl, sizeof(*ctl));
     ctl = NULL;
+}
+
+int served_pid(void)
+{
+    return daemon_pid;
 }
 
 struct hearth *served_connect(uint32_t slots)

@@ -21,6 +21,7 @@ _Noreturn void served_fail(const char *what);
  * listens. */
 void served_start(const char *model, const char *const *arguments);
 void served_stop(void);
+int served_pid(void);
 
 const char *served_socket(void);
 
