@@ -38,6 +38,8 @@
     TEXT(config, "config", "FILE", "read this configuration file, and no other")                   \
     CHOICE(device, "device", 0, "auto|cpu|cuda", "where the model runs")                           \
     CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native needs a GPU") \
+    CHOICE(kv_type, "kv-type", 0, "f16|q8_0",                                                      \
+           "what KV is kept in: q8_0 takes 0.56 x the memory, and gives other answers")            \
     CHOICE(shadow, "shadow", 0, "no|yes",                                                          \
            "a 4-bit copy of the weights that drafts (takes 0.28 x the memory of F16 weights)")     \
     NUMBER(context, "context", 0, 0, 1 << 24, "N", "positions of a slot (0: the model's own)")     \
@@ -47,7 +49,7 @@
     NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                  \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
-           "memory for KV pages (0: what the slots need, at most a share of the device's memory)")        \
+           "memory for KV pages (0: what the slots need, at most a share of the device's memory)") \
     NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                               \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")  \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping") \

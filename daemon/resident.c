@@ -255,7 +255,7 @@ static int choose_pages(struct resident *resident, const struct config *config, 
     struct kv_geometry kv;
     uint64_t one = kv_pages(resident->limits.context), budget = config->kv_bytes;
 
-    kv_geometry_init(&kv, resident->model);
+    kv_geometry_init(&kv, resident->model, resident->limits.kv_q8_0);
     if (!budget) {
         budget = kv_share(resident);
         if (budget < one * kv.page_bytes)
@@ -363,6 +363,7 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->threads = choose_threads(config);
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;
+    limits->kv_q8_0 = config->kv_type == 1;
     rc = open_on_device(resident, config, err, err_bytes);
     /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there. */
     if ((rc == -ENOMEM || rc == -ENOTSUP) && resident->device.ops != &backend_cpu &&

@@ -91,8 +91,9 @@ struct backend_limits {
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
-    bool shadow;      /* make one (BACKEND_FAST_SHADOW), where the instance has that */
-    const char *isa;  /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
+    bool kv_q8_0; /* KV in blocks of int8, not in f16 (or f32): other numerics, half the memory */
+    bool shadow;  /* make one (BACKEND_FAST_SHADOW), where the instance has that */
+    const char *isa; /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
 };
 
 /* What describe says. Texts live as long as the instance. */
@@ -115,8 +116,8 @@ struct backend_ops {
     /* Is the device there? Returns 0, or -ENODEV with one line in err. Never aborts or prints. */
     int (*probe)(char *err, size_t err_bytes);
 
-    /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL limits, -ENOTSUP a model
-     * or an isa that this backend cannot run, or a shadow that it cannot make, -ENOMEM. */
+    /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL limits, -ENOTSUP a model,
+     * an isa or KV that this backend cannot run, or a shadow that it cannot make, -ENOMEM. */
     int (*open)(const struct model *model, const struct backend_limits *limits,
                 struct backend **ret_backend, char *err, size_t err_bytes);
 

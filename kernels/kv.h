@@ -1,11 +1,15 @@
 /*
  * kv: where a key or a value of a position lies inside a KV page.
  *
- * A page holds 32 consecutive positions of one sequence for all layers, in f16, or in f32 for a
- * model whose layer matrices are all F32:
+ * A page holds 32 consecutive positions of one sequence for all layers, in f16, in f32 for a model
+ * whose layer matrices are all F32, or, where that was asked for, in blocks of int8:
  *
  *     page   [n_layer] layers
  *     layer  K: [n_head_kv][head_dim][32]   then   V: [n_head_kv][32][head_dim]
+ *
+ * Blocks are of 32 dimensions of one position and head, the last one shorter where head_dim is no
+ * multiple. Behind the integers of a head, in the same order, stand their f32 scales: K
+ * [n_block][32], V [32][n_block].
  *
  * In K the 32 positions of one dimension lie together, so that lanes are positions when scores are
  * computed; in V the dimensions of one position do, so that lanes are dimensions in the weighted
@@ -23,22 +27,27 @@ struct model;
 
 enum { KV_PAGE_POSITIONS = 32 };
 
+enum { KV_BLOCK = 32 }; /* dimensions with one scale */
+
+enum kv_type { KV_F16, KV_F32, KV_Q8_0 };
+
 struct kv_geometry {
     uint32_t n_layer;
     uint32_t n_head_kv;
     uint32_t head_dim;
-    bool f32;           /* values are f32; else f16 */
-    size_t head_bytes;  /* K or V of one KV head: head_dim * 32 values */
+    enum kv_type type;
+    uint32_t n_block;   /* KV_Q8_0: scales of a position in K or V of a head */
+    size_t head_bytes;  /* K or V of one KV head: head_dim * 32 values, and their scales */
     size_t layer_bytes; /* K and V of all KV heads */
     size_t page_bytes;  /* all layers */
 };
 
-/* The geometry of a model's pages. */
-void kv_geometry_init(struct kv_geometry *kv, const struct model *model);
+/* The geometry of a model's pages: its own type, or KV_Q8_0. */
+void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8_0);
 
 /* The geometry for sizes given one by one. */
 void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_kv,
-                     uint32_t head_dim, bool f32);
+                     uint32_t head_dim, enum kv_type type);
 
 /* Bytes from the start of a page to K of (layer, head), [head_dim][32]. */
 static inline size_t kv_k_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head)
@@ -50,6 +59,12 @@ static inline size_t kv_k_offset(const struct kv_geometry *kv, uint32_t layer, u
 static inline size_t kv_v_offset(const struct kv_geometry *kv, uint32_t layer, uint32_t head)
 {
     return layer * kv->layer_bytes + (kv->n_head_kv + head) * kv->head_bytes;
+}
+
+/* KV_Q8_0: bytes from the start of K or V of a head to its scales. */
+static inline size_t kv_scales_offset(const struct kv_geometry *kv)
+{
+    return (size_t)kv->head_dim * KV_PAGE_POSITIONS;
 }
 
 /* Pages that hold positions [0, n_positions). */

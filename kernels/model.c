@@ -255,10 +255,12 @@ bool model_kv_f32(const struct model *model)
     return true;
 }
 
-const char *model_numerics_id(const struct model *model)
+const char *model_numerics_id(const struct model *model, bool kv_q8_0)
 {
     if (model_portable(model))
-        return "portable-1";
+        return kv_q8_0 ? "portable-1-kvq8" : "portable-1";
+    if (kv_q8_0)
+        return "cpu-float-1-kvq8";
     return model_kv_f32(model) ? "cpu-float-1-kvf32" : "cpu-float-1";
 }
 

@@ -132,8 +132,8 @@ bool model_portable(const struct model *model);
 bool model_kv_f32(const struct model *model);
 
 /* "portable-1" for quantized layers, "cpu-float-1" for float ones, both with KV in f16;
- * "cpu-float-1-kvf32" with KV in f32. Static text. */
-const char *model_numerics_id(const struct model *model);
+ * "cpu-float-1-kvf32" with KV in f32; "-kvq8" behind the first two with KV_Q8_0. Static text. */
+const char *model_numerics_id(const struct model *model, bool kv_q8_0);
 
 /* The type most of the layers' matrix bytes have: "Q4_0". Static text. */
 const char *model_type_name(const struct model *model);

@@ -144,7 +144,7 @@ static int open_scratch(struct backend *b)
  * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
 static int open_kv(struct backend *b)
 {
-    kv_geometry_init(&b->kv, b->model);
+    kv_geometry_init(&b->kv, b->model, b->limits.kv_q8_0);
     b->kv_reserved = b->limits.pages * b->kv.page_bytes + 64;
     if (b->kv.page_bytes > (SIZE_MAX / 2) / b->limits.pages)
         return -ENOMEM;
@@ -253,7 +253,7 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
     *ret_info = (struct backend_info){
         .name = "cpu",
         .isa = b->isa->name,
-        .numerics = model_numerics_id(b->model),
+        .numerics = model_numerics_id(b->model, b->limits.kv_q8_0),
         .threads = b->limits.threads,
         .fast = b->limits.shadow ? BACKEND_FAST_SHADOW : BACKEND_FAST_NONE,
         .weight_bytes = b->weight_bytes,

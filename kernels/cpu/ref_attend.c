@@ -5,12 +5,18 @@
 
 #include "kernels/num.h"
 
-/* Value i of the K or V of a page and head, exact. */
-static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i)
+/* Value i of the K or V of a page and head, its block's scale the `scale`-th. */
+static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i, uint32_t scale)
 {
-    if (a->kv->f32)
+    const float *scales = (const float *)(const void *)(values + kv_scales_offset(a->kv));
+    switch (a->kv->type) {
+    case KV_F32:
         return ((const float *)(const void *)values)[i];
-    return num_f32_from_f16(((const uint16_t *)(const void *)values)[i]);
+    case KV_Q8_0:
+        return (float)((const int8_t *)values)[i] * scales[scale];
+    default:
+        return num_f32_from_f16(((const uint16_t *)(const void *)values)[i]);
+    }
 }
 
 static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
@@ -21,13 +27,15 @@ static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
 static float key(const struct cpu_attend *a, uint32_t t, uint32_t d)
 {
     return value(a, page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv),
-                 d * KV_PAGE_POSITIONS + t % KV_PAGE_POSITIONS);
+                 d * KV_PAGE_POSITIONS + t % KV_PAGE_POSITIONS,
+                 d / KV_BLOCK * KV_PAGE_POSITIONS + t % KV_PAGE_POSITIONS);
 }
 
 static float val(const struct cpu_attend *a, uint32_t t, uint32_t d)
 {
     return value(a, page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv),
-                 t % KV_PAGE_POSITIONS * a->kv->head_dim + d);
+                 t % KV_PAGE_POSITIONS * a->kv->head_dim + d,
+                 t % KV_PAGE_POSITIONS * a->kv->n_block + d / KV_BLOCK);
 }
 
 static float score(const struct cpu_attend *a, const float *q, uint32_t t)

@@ -110,24 +110,53 @@ bool ref_fits_f16(const float *x, uint32_t n)
 /* Value i of K or V, rounded to the KV's type. */
 static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, float x)
 {
-    if (kv->f32)
+    if (kv->type == KV_F32)
         ((float *)(void *)values)[i] = x;
     else
         ((uint16_t *)(void *)values)[i] = num_f16_from_f32(x);
 }
 
-void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                const float *k, const float *v)
+/* x [head_dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
+static void store_blocks(const struct kv_geometry *kv, int8_t *q, uint32_t step, float *scales,
+                         uint32_t scale_step, const float *x)
 {
-    for (uint32_t h = 0; h < kv->n_head_kv; h++) {
-        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
-        for (uint32_t d = 0; d < kv->head_dim; d++) {
-            store(kv, kh, d * KV_PAGE_POSITIONS + slot, *k++);
-            store(kv, vh, slot * kv->head_dim + d, *v++);
-        }
+    for (uint32_t b = 0; b < kv->n_block; b++) {
+        float block[KV_BLOCK] = {0};
+        int8_t rounded[KV_BLOCK];
+        int32_t sum;
+        uint32_t left = kv->head_dim - b * KV_BLOCK, n = left < KV_BLOCK ? left : KV_BLOCK;
+        memcpy(block, x + b * KV_BLOCK, n * sizeof(float));
+        ref_quantize(block, KV_BLOCK, rounded, &scales[(size_t)b * scale_step], &sum);
+        for (uint32_t i = 0; i < n; i++)
+            q[(size_t)(b * KV_BLOCK + i) * step] = rounded[i];
     }
 }
 
+static void append_q8_0(const struct kv_geometry *kv, uint8_t *kh, uint8_t *vh, uint32_t slot,
+                        const float *k, const float *v)
+{
+    float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
+    float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
+    store_blocks(kv, (int8_t *)kh + slot, KV_PAGE_POSITIONS, k_scales + slot, KV_PAGE_POSITIONS, k);
+    store_blocks(kv, (int8_t *)vh + (size_t)slot * kv->head_dim, 1,
+                 v_scales + (size_t)slot * kv->n_block, 1, v);
+}
+
+void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                const float *k, const float *v)
+{
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
+        if (kv->type == KV_Q8_0) {
+            append_q8_0(kv, kh, vh, slot, k, v);
+            continue;
+        }
+        for (uint32_t d = 0; d < kv->head_dim; d++) {
+            store(kv, kh, d * KV_PAGE_POSITIONS + slot, k[d]);
+            store(kv, vh, slot * kv->head_dim + d, v[d]);
+        }
+    }
+}
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m)
 {
     for (uint32_t i = 0; i < n; i++)

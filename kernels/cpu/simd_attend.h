@@ -31,15 +31,39 @@ static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
 }
 
-/* VEC values of K or V from value i on. */
-ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, bool f32)
+/* VEC values of K or V from value i on; of int8 without their scale. */
+ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
 {
-    return f32 ? v_load((const float *)(const void *)values + i) : v_load_f16(values + 2 * i);
+    return type == KV_F32    ? v_load((const float *)(const void *)values + i)
+           : type == KV_Q8_0 ? v_load_i8(values + i)
+                             : v_load_f16(values + 2 * i);
+}
+
+/* VEC positions of dimension d of a page's K, from position `slot` on. */
+ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, size_t slot,
+                        enum kv_type type)
+{
+    const float *scales = (const float *)(const void *)(k + kv_scales_offset(a->kv));
+    vf values = load_kv(k, d * KV_PAGE_POSITIONS + slot, type);
+    if (type != KV_Q8_0)
+        return values;
+    return v_mul(values, v_load(scales + d / KV_BLOCK * KV_PAGE_POSITIONS + slot));
+}
+
+/* VEC dimensions from d on of position t of a page's V. */
+ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, size_t d,
+                        enum kv_type type)
+{
+    const float *scales = (const float *)(const void *)(v + kv_scales_offset(a->kv));
+    vf values = load_kv(v, t * a->kv->head_dim + d, type);
+    if (type != KV_Q8_0)
+        return values;
+    return v_mul(values, v_set1(scales[t * a->kv->n_block + d / KV_BLOCK]));
 }
 
 /* Scores of a page for queries [i, i + n) into e[slot..]. */
 ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct query *query,
-                              uint32_t i, uint32_t slot, int n, bool f32)
+                              uint32_t i, uint32_t slot, int n, enum kv_type type)
 {
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
@@ -50,7 +74,7 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
         vf key[PAGE_VECTORS];
         UNROLL
         for (int j = 0; j < PAGE_VECTORS; j++)
-            key[j] = load_kv(k, (size_t)d * KV_PAGE_POSITIONS + (size_t)j * VEC, f32);
+            key[j] = load_k(a, k, d, (size_t)j * VEC, type);
         UNROLL
         for (int c = 0; c < n; c++) {
             vf q = v_set1(a->q[i + (uint32_t)c][d]);
@@ -71,19 +95,19 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
 
 /* Scores of positions [begin, end), whole pages, for queries from `first` on. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct query *query, uint32_t first,
-                         uint32_t begin, uint32_t end, bool f32)
+                         uint32_t begin, uint32_t end, enum kv_type type)
 {
     for (uint32_t t = begin; t < end; t += KV_PAGE_POSITIONS) {
         const uint8_t *k = page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv);
         uint32_t i = first;
 #if defined(__AVX512F__)
         for (; i + 4 <= a->n; i += 4)
-            score_page(a, k, query, i, t - begin, 4, f32);
+            score_page(a, k, query, i, t - begin, 4, type);
 #endif
         for (; i + 2 <= a->n; i += 2)
-            score_page(a, k, query, i, t - begin, 2, f32);
+            score_page(a, k, query, i, t - begin, 2, type);
         for (; i < a->n; i++)
-            score_page(a, k, query, i, t - begin, 1, f32);
+            score_page(a, k, query, i, t - begin, 1, type);
     }
 }
 
@@ -122,22 +146,22 @@ static float soften(float *e, uint32_t n, float *ret_l)
 /* o += e * V over positions [t, end) of a split that begins at `begin`, for `n` queries and `width`
  * vectors of dimensions from d on. */
 ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                            uint32_t t, uint32_t end, uint32_t d, int n, int width, bool f32)
+                            uint32_t t, uint32_t end, uint32_t d, int n, int width,
+                            enum kv_type type)
 {
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
         o[j] = v_load(query[j / width].part + d + j % width * VEC);
-    size_t row = a->kv->head_dim;
     while (t < end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
         stop = stop < end ? stop : end;
         const uint8_t *v = page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv);
-        for (size_t at = t % KV_PAGE_POSITIONS * row + d; t < stop; t++, at += row) {
+        for (; t < stop; t++) {
             vf value[SUM_VECTORS];
             UNROLL
             for (int j = 0; j < width; j++)
-                value[j] = load_kv(v, at + (size_t)j * VEC, f32);
+                value[j] = load_v(a, v, t % KV_PAGE_POSITIONS, d + (size_t)j * VEC, type);
             UNROLL
             for (int c = 0; c < n; c++) {
                 vf e = v_set1(query[c].e[t - begin]);
@@ -154,36 +178,36 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uin
 
 /* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                               uint32_t t, uint32_t end, int n, bool f32)
+                               uint32_t t, uint32_t end, int n, enum kv_type type)
 {
     uint32_t d = 0, head_dim = a->kv->head_dim;
     for (; d + 3 * VEC < head_dim; d += 4 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 4, f32);
+        sum_part(a, query, begin, t, end, d, n, 4, type);
     for (; d + VEC < head_dim; d += 2 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 2, f32);
+        sum_part(a, query, begin, t, end, d, n, 2, type);
     for (; d < head_dim; d += VEC)
-        sum_part(a, query, begin, t, end, d, n, 1, f32);
+        sum_part(a, query, begin, t, end, d, n, 1, type);
 }
 
 /* Weighted sums of a split for queries from `first` on, query i over its own `terms[i]` positions:
  * the positions that all have in common first, then each one's rest. */
 ALWAYS_INLINE void sum(const struct cpu_attend *a, struct query *query, uint32_t first,
-                       uint32_t begin, const uint32_t *terms, bool f32)
+                       uint32_t begin, const uint32_t *terms, enum kv_type type)
 {
     uint32_t common = begin + terms[first], i = first; /* positions ascend: the first has least */
     for (uint32_t j = first; j < a->n; j++)
         memset(query[j].part, 0, sizeof query[j].part);
 #if defined(__AVX512F__)
     for (; i + 4 <= a->n; i += 4)
-        sum_queries(a, query + i, begin, begin, common, 4, f32);
+        sum_queries(a, query + i, begin, begin, common, 4, type);
 #endif
     for (; i + 2 <= a->n; i += 2)
-        sum_queries(a, query + i, begin, begin, common, 2, f32);
+        sum_queries(a, query + i, begin, begin, common, 2, type);
     for (; i < a->n; i++)
-        sum_queries(a, query + i, begin, begin, common, 1, f32);
+        sum_queries(a, query + i, begin, begin, common, 1, type);
     for (i = first; i < a->n; i++) {
         if (terms[i] > terms[first])
-            sum_queries(a, query + i, begin, common, begin + terms[i], 1, f32);
+            sum_queries(a, query + i, begin, common, begin + terms[i], 1, type);
     }
 }
 
@@ -202,7 +226,7 @@ static void merge(struct query *query, struct running *run, uint32_t i, float m,
 }
 
 ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
-                                struct running *run, uint32_t begin, bool f32)
+                                struct running *run, uint32_t begin, enum kv_type type)
 {
     uint32_t terms[CPU_QUERIES] = {0}, first = 0;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -211,11 +235,11 @@ ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
         first += terms[i] == 0;
     }
     uint32_t most = terms[a->n - 1];
-    score(a, query, first, begin, begin + most, f32);
+    score(a, query, first, begin, begin + most, type);
     float m[CPU_QUERIES], l[CPU_QUERIES];
     for (uint32_t i = first; i < a->n; i++)
         m[i] = soften(query[i].e, terms[i], &l[i]);
-    sum(a, query, first, begin, terms, f32);
+    sum(a, query, first, begin, terms, type);
     for (uint32_t i = first; i < a->n; i++) {
         if (begin > 0) {
             merge(&query[i], run, i, m[i], l[i], a->kv->head_dim);
@@ -227,24 +251,24 @@ ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
     }
 }
 
-static void splits_f16(const struct cpu_attend *a, struct query *query, struct running *run)
-{
-    for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
-        attend_split(a, query, run, begin, false);
-}
-
-static void splits_f32(const struct cpu_attend *a, struct query *query, struct running *run)
-{
-    for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)
-        attend_split(a, query, run, begin, true);
-}
+#define SPLITS(name, type)                                                                         \
+    static void name(const struct cpu_attend *a, struct query *query, struct running *run)         \
+    {                                                                                              \
+        for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)               \
+            attend_split(a, query, run, begin, type);                                              \
+    }
+SPLITS(splits_f16, KV_F16)
+SPLITS(splits_f32, KV_F32)
+SPLITS(splits_q8_0, KV_Q8_0)
 
 void SIMD(simd_attend)(const struct cpu_attend *a)
 {
     struct query *query = (struct query *)(void *)a->scratch;
     struct running run;
-    if (a->kv->f32)
+    if (a->kv->type == KV_F32)
         splits_f32(a, query, &run);
+    else if (a->kv->type == KV_Q8_0)
+        splits_q8_0(a, query, &run);
     else
         splits_f16(a, query, &run);
     for (uint32_t i = 0; i < a->n; i++) {

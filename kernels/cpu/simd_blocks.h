@@ -44,11 +44,6 @@ ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm512_fnmadd_ps(a, b, c);
 }
-/* VEC signed bytes as floats. */
-ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
-{
-    return vi_float(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
-}
 #else
 ALWAYS_INLINE vi vi_load(const uint8_t *p)
 {
@@ -81,10 +76,6 @@ ALWAYS_INLINE vi vi_sub(vi a, vi b)
 ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
-}
-ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
-{
-    return vi_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 #endif
 

@@ -187,11 +187,45 @@ static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t lay
     }
 }
 
+/* x [head_dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
+static void store_blocks(const struct kv_geometry *kv, int8_t *q, size_t step, float *scales,
+                         size_t scale_step, const float *x)
+{
+    for (uint32_t d = 0; d < kv->head_dim; d += KV_BLOCK, scales += scale_step) {
+        float block[KV_BLOCK] = {0};
+        int8_t rounded[KV_BLOCK];
+        int32_t sum;
+        uint32_t left = kv->head_dim - d, n = left < KV_BLOCK ? left : KV_BLOCK;
+        memcpy(block, x + d, n * sizeof(float));
+        SIMD(simd_quantize)(block, KV_BLOCK, rounded, scales, &sum);
+        for (uint32_t i = 0; i < n; i++)
+            q[(d + i) * step] = rounded[i];
+    }
+}
+
+static void append_q8_0(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                        const float *k, const float *v)
+{
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
+        float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
+        float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
+        store_blocks(kv, (int8_t *)kh + slot, KV_PAGE_POSITIONS, k_scales + slot, KV_PAGE_POSITIONS,
+                     k);
+        store_blocks(kv, (int8_t *)vh + (size_t)slot * kv->head_dim, 1,
+                     v_scales + (size_t)slot * kv->n_block, 1, v);
+    }
+}
+
 void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
                        const float *k, const float *v)
 {
-    if (kv->f32) {
+    if (kv->type == KV_F32) {
         append_f32(kv, page, layer, slot, k, v);
+        return;
+    }
+    if (kv->type == KV_Q8_0) {
+        append_q8_0(kv, page, layer, slot, k, v);
         return;
     }
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {

@@ -76,7 +76,7 @@ static void place_kv(struct backend *b)
         .head_bytes = g->head_bytes,
         .n_head_kv = g->n_head_kv,
         .head_dim = g->head_dim,
-        .f32 = g->f32,
+        .f32 = g->type == KV_F32,
     };
 }
 
@@ -210,13 +210,15 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
                     limits->isa);
     if (limits->shadow)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
+    if (limits->kv_q8_0)
+        return fail(err, err_bytes, -ENOTSUP, "the CUDA backend has no q8_0 KV: use kv-type f16");
     struct backend *b = calloc(1, sizeof *b);
     if (!b)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
     b->limits = *limits;
     b->scale = 1.0f / sqrtf((float)model->head_dim);
-    kv_geometry_init(&b->geometry, model);
+    kv_geometry_init(&b->geometry, model, false);
     rc = open_parts(b, err, err_bytes);
     if (rc)
         cuda_close(b);
@@ -248,7 +250,7 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
     *ret_info = (struct backend_info){
         .name = "cuda",
         .isa = b->name,
-        .numerics = model_numerics_id(b->model),
+        .numerics = model_numerics_id(b->model, false),
         .threads = b->limits.threads,
         .fast = BACKEND_FAST_NONE,
         .weight_bytes = b->weight_memory.used,

@@ -182,7 +182,7 @@ static void print_memory(const char *what, const char *key, uint32_t positions)
     struct bench_ratio r = {
         .bench = "load", .what = what, .model = name, .target = 1.05, .at_most = 1, .note = note};
 
-    kv_geometry_init(&kv, model);
+    kv_geometry_init(&kv, model, false);
     double weights = (double)model->tensor_bytes,
            used = kv_pages(positions) * (double)kv.page_bytes;
     double bytes = status_bytes(key);

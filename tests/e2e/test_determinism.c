@@ -5,8 +5,8 @@
  * daemon must be the same. In a round each request is asked once more, in an order, by a number of
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`), HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0; the short form
- * is part of `make check`. On a build with fault injection drafts are
+ * determinism`), HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _KV=q8_0 other
+ * KV; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
  * change would be noticed. */
 #include "kernels/quant_types.h"
@@ -434,15 +434,24 @@ static uint32_t wanted_rounds(void)
     return rounds ? (uint32_t)strtoul(rounds, NULL, 10) : 1;
 }
 
+static const char *kv_type(void)
+{
+    const char *type = getenv("HEARTH_DETERMINISM_KV");
+
+    return type ? type : "f16";
+}
+
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
-    const char *isa = c->isa ? c->isa : best_isa, *arguments[20];
+    const char *isa = c->isa ? c->isa : best_isa, *arguments[22];
     uint32_t n = 0, seed = (uint32_t)now_ns();
 
     arguments[n++] = "--isa";
     arguments[n++] = isa;
     arguments[n++] = "--threads";
     arguments[n++] = c->threads;
+    arguments[n++] = "--kv-type";
+    arguments[n++] = kv_type();
     arguments[n++] = "--draft";
     arguments[n++] = model;
     arguments[n++] = "--shadow";
@@ -491,7 +500,8 @@ static void get_alone(void)
     struct hearth_info info = {.size = sizeof(info)};
     uint32_t tokens[CONTEXT];
 
-    harness_start(&daemon_, model, (const char *const[]){"--threads", "1", NULL});
+    harness_start(&daemon_, model,
+                  (const char *const[]){"--threads", "1", "--kv-type", kv_type(), NULL});
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.context, CONTEXT);

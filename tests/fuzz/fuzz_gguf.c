@@ -144,7 +144,7 @@ static void read_model(const struct gguf *gguf, char *err, size_t err_bytes)
     if (model_open(gguf, &model, err, err_bytes))
         return;
     model_describe(model, line, sizeof(line));
-    snprintf(line, sizeof(line), "%s %u", model_numerics_id(model), touch(model));
+    snprintf(line, sizeof(line), "%s %u", model_numerics_id(model, false), touch(model));
     if (model_fingerprint(model, 1, fingerprint))
         abort();
     model_close(model);

@@ -95,6 +95,7 @@ void help_model_tiny(struct help_model *m, const struct tiny_model *shape)
     size_t bytes;
     char err[256] = "";
     m->file = tiny_model_file(shape, &bytes);
+    m->kv_q8_0 = shape->kv_q8_0;
     open_model(m, gguf_open_memory(m->file, bytes, &m->gguf, err, sizeof err), err);
 }
 
@@ -102,6 +103,7 @@ void help_model_file(struct help_model *m, const char *path)
 {
     char err[256] = "";
     m->file = NULL;
+    m->kv_q8_0 = false;
     open_model(m, gguf_open(path, &m->gguf, err, sizeof err), err);
 }
 
@@ -120,6 +122,7 @@ struct backend *help_backend(const struct help_model *m, const char *isa, uint32
                                     .pages = pages,
                                     .context = m->model->n_context,
                                     .threads = threads,
+                                    .kv_q8_0 = m->kv_q8_0,
                                     .isa = isa};
     struct backend *b;
     char err[256] = "";

@@ -47,6 +47,7 @@ struct help_model {
     uint8_t *file; /* NULL when it was opened from a path */
     struct gguf *gguf;
     struct model *model;
+    bool kv_q8_0; /* how help_backend opens it */
 };
 
 void help_model_tiny(struct help_model *m, const struct tiny_model *shape);

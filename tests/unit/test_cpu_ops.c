@@ -333,9 +333,9 @@ struct cache {
     uint32_t pages[64];
 };
 
-static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, bool f32)
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, int type)
 {
-    kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, f32);
+    kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, (enum kv_type)type);
     c->memory = help_memory(64 * c->kv.page_bytes + 64);
     for (uint32_t i = 0; i < 64; i++)
         c->pages[i] = (i * 37 + 5) % 64; /* any order */
@@ -477,9 +477,9 @@ int main(void)
     tcase_add_test(rows, limits_are_seen_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_test(rows, silu_equals_reference);
-    tcase_add_loop_test(kv, append_equals_reference, 0, 2); /* f16, f32 */
-    tcase_add_loop_test(kv, attention_equals_reference, 0, 2);
-    tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 2);
+    tcase_add_loop_test(kv, append_equals_reference, 0, 3); /* by kv_type */
+    tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
+    tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
     tcase_set_timeout(rows, 60);
     tcase_set_timeout(kv, 60);
     suite_add_tcase(suite, rows);

@@ -98,11 +98,22 @@ static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16,  QUANT_Q8_0
                                  QUANT_Q4_0, TINY_MIXED, TINY_MIXED_K};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
+/* Test i: the types with their own KV, then all with KV in q8_0. */
+static uint32_t type_of(int i)
+{
+    return types[i % N_TYPES];
+}
+static bool q8_0_of(int i)
+{
+    return i >= N_TYPES;
+}
+
 /* The reference computes all rows at once; everything else must agree with it. */
 START_TEST(every_engine_and_chunking_gives_the_same_bits)
 {
-    struct tiny_model shape = tiny_model_default(types[_i]);
+    struct tiny_model shape = tiny_model_default(type_of(_i));
     struct expected e;
+    shape.kv_q8_0 = q8_0_of(_i);
     shape.untied = _i % 2;
     shape.seed = 100 + (uint64_t)_i;
     expected_open(&e, &shape, "ref", 70);
@@ -147,9 +158,11 @@ START_TEST(every_architecture_gives_the_same_bits)
 END_TEST
 
 /* Sizes that fill no register, no group and no block; head sizes of all kinds; several splits. */
+enum { N_SHAPES = 9 };
+
 START_TEST(odd_shapes_give_the_same_bits)
 {
-    const struct tiny_model shapes[] = {
+    const struct tiny_model shapes[N_SHAPES] = {
         {.n_layer = 1, .n_embd = 36, .n_ff = 50, .n_head = 6, .n_head_kv = 3, .n_vocab = 261},
         {.n_layer = 2, .n_embd = 40, .n_ff = 33, .n_head = 2, .n_head_kv = 1, .n_vocab = 300},
         {.n_layer = 1,
@@ -208,13 +221,15 @@ START_TEST(odd_shapes_give_the_same_bits)
          .freqs = true,
          .n_vocab = 301},
     };
-    struct tiny_model shape = shapes[_i];
+    struct tiny_model shape = shapes[_i % N_SHAPES];
+    shape.kv_q8_0 = _i >= N_SHAPES;
     shape.type = QUANT_F32;
     shape.n_context = 512;
     shape.seed = 200 + (uint64_t)_i;
     shape.scale = 1;
     struct expected e;
-    expected_open(&e, &shape, "ref", _i == 1 ? 270 : 50); /* 270: two splits of attention */
+    expected_open(&e, &shape, "ref",
+                  _i % N_SHAPES == 1 ? 270 : 50); /* 270: two splits of attention */
     for (int i = 1; i < 3; i++) {
         if (has_isa(isas[i])) {
             check_engine(&e, isas[i], 1 + (uint32_t)i, 40, 3);
@@ -222,6 +237,30 @@ START_TEST(odd_shapes_give_the_same_bits)
         }
     }
     expected_close(&e);
+}
+END_TEST
+
+/* Other numbers, named by another id, in 36 bytes for every 64. */
+START_TEST(kv_in_q8_0_is_another_numerics)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct backend_info info[2];
+    struct expected e[2];
+    shape.n_head = shape.n_head_kv = 2; /* heads of 32: whole blocks */
+    for (int i = 0; i < 2; i++) {
+        shape.kv_q8_0 = i == 1;
+        expected_open(&e[i], &shape, NULL, 40);
+        struct backend *b = help_backend(&e[i].m, NULL, 1, 4, PAGES);
+        backend_cpu.describe(b, &info[i]);
+        backend_cpu.close(b);
+    }
+    ck_assert_str_eq(info[0].numerics, "portable-1");
+    ck_assert_str_eq(info[1].numerics, "portable-1-kvq8");
+    ck_assert_uint_eq(info[1].page_bytes * 64, info[0].page_bytes * 36);
+    size_t n = (size_t)40 * e[0].m.model->n_vocab;
+    ck_assert_uint_lt(help_differs(e[0].logits, e[1].logits, n), n);
+    expected_close(&e[0]);
+    expected_close(&e[1]);
 }
 END_TEST
 
@@ -235,9 +274,10 @@ START_TEST(threads_never_change_a_bit)
                                .n_head_kv = 2,
                                .n_vocab = 2000,
                                .n_context = 512,
-                               .type = types[_i],
+                               .type = type_of(_i),
                                .seed = 300,
-                               .scale = 1};
+                               .scale = 1,
+                               .kv_q8_0 = q8_0_of(_i)};
     struct expected e;
     expected_open(&e, &shape, NULL, 96);
     for (uint32_t threads = 2; threads <= 4; threads++)
@@ -272,8 +312,9 @@ static void add_rows(struct mixed *x, uint32_t s, const uint32_t *tokens, uint32
  * after and between its rows. */
 START_TEST(other_sequences_never_change_a_bit)
 {
-    struct tiny_model shape = tiny_model_default(types[_i]);
+    struct tiny_model shape = tiny_model_default(type_of(_i));
     struct expected e;
+    shape.kv_q8_0 = q8_0_of(_i);
     expected_open(&e, &shape, NULL, 90);
     uint32_t tokens[OTHERS][TOKENS], pages[PAGES], n_vocab = e.m.model->n_vocab;
     uint64_t seed = 5;
@@ -749,11 +790,12 @@ END_TEST
 static TCase *contract(void)
 {
     TCase *tcase = tcase_create("contract");
-    tcase_add_loop_test(tcase, every_engine_and_chunking_gives_the_same_bits, 0, N_TYPES);
+    tcase_add_loop_test(tcase, every_engine_and_chunking_gives_the_same_bits, 0, 2 * N_TYPES);
     tcase_add_loop_test(tcase, every_architecture_gives_the_same_bits, 0, N_ARCHS);
-    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 9);
-    tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, N_TYPES);
-    tcase_add_loop_test(tcase, other_sequences_never_change_a_bit, 0, N_TYPES);
+    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 2 * N_SHAPES);
+    tcase_add_test(tcase, kv_in_q8_0_is_another_numerics);
+    tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, 2 * N_TYPES);
+    tcase_add_loop_test(tcase, other_sequences_never_change_a_bit, 0, 2 * N_TYPES);
     tcase_add_test(tcase, interleaved_rows_give_the_same_bits);
     tcase_add_test(tcase, rewritten_positions_leave_no_trace);
     tcase_add_test(tcase, two_instances_do_not_disturb_each_other);

@@ -279,6 +279,39 @@ START_TEST(logits_are_those_of_the_reference)
 }
 END_TEST
 
+/* Argmax of row t. */
+static uint32_t best_of(const float *logits, uint32_t n_vocab)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n_vocab; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+/* Along a text of the model's own: the next token hardly ever changes. */
+START_TEST(kv_in_q8_0_picks_what_f32_picks)
+{
+    uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
+    struct help_model m;
+    open_reference_model(&m, references[_i].model);
+    m.kv_q8_0 = true;
+    uint32_t n_vocab = m.model->n_vocab, rows = n - 1, same = 0, all = n - n_prompt;
+    float *logits = help_memory((size_t)rows * n_vocab * sizeof(float));
+    for (uint32_t i = 0; i < PAGES; i++)
+        pages[i] = i;
+    struct backend *b = help_backend(&m, NULL, 2, rows, PAGES);
+    help_logits(b, m.model, ids, rows, 0, pages, logits);
+    for (uint32_t t = n_prompt; t < n; t++)
+        same += best_of(logits + (size_t)(t - 1) * n_vocab, n_vocab) == ids[t];
+    if (verbose())
+        printf("%s: %u of %u ids with KV in q8_0\n", references[_i].name, same, all);
+    ck_assert_msg(same * 100 >= all * 95, "%u of %u", same, all);
+    backend_cpu.close(b);
+    help_model_close(&m);
+    free(logits);
+}
+END_TEST
+
 /* The largest logit of a double-precision run of the model after tokens[0, n), and its lead. */
 static uint32_t best_after(const struct help_model *m, const uint32_t *tokens, uint32_t n,
                            double *ret_gap)
@@ -366,6 +399,7 @@ int main(void)
     if (help_testdata("")) {
         TCase *data = tcase_create("data");
         tcase_add_loop_test(data, greedy_ids_are_those_of_the_reference, 0, N_REFERENCES);
+        tcase_add_loop_test(data, kv_in_q8_0_picks_what_f32_picks, 0, N_REFERENCES);
         tcase_add_loop_test(data, logits_are_those_of_the_reference, 0, N_REFERENCES);
         tcase_add_loop_test(data, other_types_differ_only_where_it_is_close, 0, N_ROUNDED);
         tcase_add_loop_test(data, q4_0_runs, 0, 2);

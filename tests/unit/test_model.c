@@ -64,9 +64,11 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert_str_eq(model_type_name(m), quant_name(TYPES[i]));
         bool quantized = quant_find(TYPES[i])->quantized;
         ck_assert(model_portable(m) == quantized);
-        ck_assert_str_eq(model_numerics_id(m), quantized               ? "portable-1"
-                                               : TYPES[i] == QUANT_F32 ? "cpu-float-1-kvf32"
-                                                                       : "cpu-float-1");
+        ck_assert_str_eq(model_numerics_id(m, true),
+                         quantized ? "portable-1-kvq8" : "cpu-float-1-kvq8");
+        ck_assert_str_eq(model_numerics_id(m, false), quantized               ? "portable-1"
+                                                      : TYPES[i] == QUANT_F32 ? "cpu-float-1-kvf32"
+                                                                              : "cpu-float-1");
         close_opened(&o);
     }
 }

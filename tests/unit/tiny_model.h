@@ -28,6 +28,8 @@ struct tiny_model {
     bool freqs;    /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1 is tame */
+
+    bool kv_q8_0; /* not of the file: how cpu_help's instances keep KV */
 };
 
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
