@@ -182,12 +182,12 @@ static bool pass_pages(struct engine *engine, struct slot *slot, uint32_t n_posi
 }
 
 /* Puts the slot's next `take` rows into the pass. Only a pass that reaches the end of the sequence
- * picks. */
+ * picks, and none of a request that wants no token. */
 static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t take,
                           uint32_t sequence, uint32_t n_rows)
 {
     const struct spec *spec = &slot->spec;
-    bool picks = take == spec_rows(spec);
+    bool picks = take == spec_rows(spec) && !slot->request->prewarm;
 
     engine->sequences[sequence] = (struct pass_sequence){
         .pages = slot->pages,
@@ -367,7 +367,7 @@ static void pass_take(struct engine *engine, struct slot *slot, const struct row
         return;
     }
     spec_prefilled(&slot->spec, before);
-    if (take == rows && request->prewarm) /* the last row's pick is not wanted */
+    if (take == rows && request->prewarm)
         answer_end(engine, slot, DONE_LENGTH, 0, "");
     else if (take == rows)
         pass_accept(engine, slot, results + before, window);

@@ -253,6 +253,7 @@ START_TEST(a_request_for_no_tokens_warms_the_slot)
     ck_assert_uint_eq(answer->reason, DONE_LENGTH);
     ck_assert_uint_eq(answer->done.output, 0);
     ck_assert_uint_ge(answer->done.passes, 3);
+    ck_assert_uint_eq(rig.fake.n_picks, 0); /* nor computed for nobody */
     answer = rig_ask(&rig, &a, 0, &request);
     ck_assert(rig_same(&rig, &request, answer));
     ck_assert_uint_eq(answer->done.cached, 149);
