@@ -9,12 +9,11 @@ ALWAYS_INLINE __m512i load_64(const uint8_t *p)
 }
 
 /* One row runs at the speed of memory, and the processor's own prefetch is at its best. Of several,
- * the arithmetic of one line hides the reading of another only when that was asked for long before:
- * two segments ahead. */
-ALWAYS_INLINE void fetch_ahead(uint32_t type, const uint8_t *at, int rows)
+ * the arithmetic of one line hides the reading of another only when that was asked for long before. */
+ALWAYS_INLINE void fetch_ahead(const struct tile *t, const uint8_t *at, int rows)
 {
     if (rows > 1)
-        _mm_prefetch((const char *)at + 2 * segment_size(type), _MM_HINT_T0);
+        _mm_prefetch((const char *)at + t->ahead, _MM_HINT_T0);
 }
 
 /* Four activations in every lane. */
@@ -35,7 +34,7 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
         for (int g = 0; g < groups; g++) {
             const uint8_t *at = words_at(t, QUANT_Q8_0, block, g) + j * 64;
             __m512i w = load_64(at);
-            fetch_ahead(QUANT_Q8_0, at, rows);
+            fetch_ahead(t, at, rows);
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * groups + g] = _mm512_dpbusd_epi32(isum[r * groups + g], w,
@@ -54,7 +53,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
         for (int g = 0; g < groups; g++) {
             const uint8_t *at = words_at(t, QUANT_Q4_0, block, g) + j * 64;
             __m512i raw = load_64(at);
-            fetch_ahead(QUANT_Q4_0, at, rows);
+            fetch_ahead(t, at, rows);
             __m512i low = _mm512_and_si512(raw, nibble);
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
             UNROLL

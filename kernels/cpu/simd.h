@@ -37,10 +37,11 @@ struct tile {
     const int32_t *sum;  /* [rows][stride / 32] */
     size_t stride;
     uint32_t n;               /* inputs of the segment, or blocks */
+    size_t ahead;             /* bytes from a weight to the one to be fetched with it */
+    const float *before;      /* [rows][groups * 16] sums of the segments before, or NULL */
     float *y;                 /* [rows][y_stride], from the first group's first output */
     const float *residual;    /* like y; only with the last segment, else NULL */
     size_t y_stride, y_group; /* floats from a row, and from a group, to the next */
-    bool first;               /* the first segment: y is set, not added to */
 };
 
 typedef void tile_run(const struct tile *tile);

@@ -85,68 +85,114 @@ static const struct tile_set *tiles_of(uint32_t type)
     }
 }
 
-/* Rows [row0, row1) of one segment, in tiles of at most max_rows. */
-static void run_rows(const struct cpu_product *p, const struct tile_set *set, struct tile tile,
-                     size_t input, uint32_t groups_log, uint32_t max_rows)
+/* Rows of a product whose sums lie in scratch between segments. */
+enum { BLOCK_ROWS = 96, BLOCK_BYTES = 1 << 19 };
+
+/* What of a product is done together: some groups by a block of rows. */
+struct block {
+    const struct cpu_product *p;
+    const struct tile_set *set;
+    uint32_t row0, row1, tile_rows; /* in tiles of at most tile_rows */
+    uint32_t group, apart, log;     /* 1 << log groups from `group` on, `apart` from each other */
+};
+
+/* Asks for the lines that a tile will write when it is done: each is in another page. */
+static void fetch_outputs(const struct tile *t, uint32_t rows, uint32_t log)
 {
-    const struct cpu_input *x = p->x;
-    const float *residual = tile.residual;
-    float *y = tile.y;
-    for (uint32_t r = p->row0; r < p->row1; r += max_rows) {
-        uint32_t rows = p->row1 - r < max_rows ? p->row1 - r : max_rows;
-        size_t at = (size_t)r * x->stride + input;
-        tile.x = x->f + at;
-        tile.q = x->q + at;
-        tile.d = x->d + at / CPU_BLOCK;
-        tile.sum = x->sum + at / CPU_BLOCK;
-        tile.y = y + (size_t)r * p->stride;
-        tile.residual = residual ? residual + (size_t)r * p->stride : NULL;
-        set->run[groups_log][rows - 1](&tile);
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t g = 0; g < 1u << log; g++)
+            __builtin_prefetch(t->y + r * t->y_stride + g * t->y_group, 1);
     }
 }
 
-/* The tile of 1 << groups_log groups from `group` on, `apart` from each other; all segments. */
-static void run_groups(const struct cpu_product *p, const struct tile_set *set, uint32_t group,
-                       uint32_t apart, uint32_t groups_log, uint32_t max_rows)
+/* All rows of one segment, which begins at input `begin`. */
+static void run_segment(const struct block *b, struct tile tile, size_t begin, float *sums,
+                        bool last)
 {
-    const struct cpu_matrix *m = p->matrix;
+    const struct cpu_product *p = b->p;
+    const struct cpu_input *x = p->x;
+    size_t width = (size_t)CPU_LANES << b->log;
+    for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows, sums += b->tile_rows * width) {
+        uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
+        size_t in = (size_t)r * x->stride + begin;
+        size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
+        tile.x = x->f + in;
+        tile.q = x->q + in;
+        tile.d = x->d + in / CPU_BLOCK;
+        tile.sum = x->sum + in / CPU_BLOCK;
+        tile.before = begin > 0 ? sums : NULL;
+        tile.y = last ? p->y + out : sums;
+        tile.residual = last && p->residual ? p->residual + out : NULL;
+        if (last)
+            fetch_outputs(&tile, rows, b->log);
+        b->set->run[b->log][rows - 1](&tile);
+    }
+}
+
+/* A block reads the weights of a segment for all of its rows while they are in the nearest cache. */
+static void run_block(const struct block *b)
+{
+    const struct cpu_matrix *m = b->p->matrix;
     uint32_t cols = m->file.cols;
     bool blocks = quant_find(m->file.type)->quantized;
     size_t segment_bytes = segment_size(m->file.type);
+    float sums[BLOCK_ROWS * 2 * CPU_LANES] __attribute__((aligned(64)));
     struct tile tile = {
-        .w = m->packed + group * m->group_bytes,
-        .group_stride = apart * m->group_bytes,
-        .stride = p->x->stride,
-        .y = p->y + (size_t)group * CPU_LANES,
-        .y_stride = p->stride,
-        .y_group = (size_t)apart * CPU_LANES,
+        .w = m->packed + b->group * m->group_bytes,
+        .group_stride = b->apart * m->group_bytes,
+        .stride = b->p->x->stride,
+        .ahead = 2 * segment_bytes,
+        .y_stride = (size_t)CPU_LANES << b->log,
+        .y_group = CPU_LANES,
     };
     for (uint32_t begin = 0; begin < cols; begin += CPU_SEGMENT) {
         uint32_t n = cols - begin < CPU_SEGMENT ? cols - begin : CPU_SEGMENT;
         bool last = cols - begin <= CPU_SEGMENT;
         tile.n = blocks ? n / CPU_BLOCK : n;
-        tile.first = begin == 0;
-        tile.residual = last && p->residual ? p->residual + (size_t)group * CPU_LANES : NULL;
-        run_rows(p, set, tile, begin, groups_log, max_rows);
+        if (last) {
+            tile.y_stride = b->p->stride;
+            tile.y_group = (size_t)b->apart * CPU_LANES;
+        }
+        run_segment(b, tile, begin, sums, last);
         tile.w += segment_bytes;
     }
 }
 
 /* The groups of a tile lie as far apart as the product is long: every one of them is a long run of
  * memory, which is what prefetchers of processors are made for. */
+static void run_rows(const struct cpu_product *p, struct block b)
+{
+    uint32_t g = p->group0;
+    for (b.log = b.set->groups[b.tile_rows - 1];; b.log--) {
+        b.apart = (p->group1 - g) >> b.log;
+        for (uint32_t i = 0; i < b.apart; i++) {
+            b.group = g + i;
+            run_block(&b);
+        }
+        g += b.apart << b.log;
+        if (b.log == 0)
+            return;
+    }
+}
+
+/* Rows of a block: their activations stay in the second cache while weights pass. */
+static uint32_t block_rows(const struct cpu_product *p, uint32_t tile_rows)
+{
+    bool quantized = quant_find(p->matrix->file.type)->quantized;
+    uint32_t row_bytes = p->matrix->file.cols * (quantized ? 1 : 4);
+    uint32_t rows = BLOCK_BYTES / row_bytes < BLOCK_ROWS ? BLOCK_BYTES / row_bytes : BLOCK_ROWS;
+    return rows < tile_rows ? tile_rows : rows / tile_rows * tile_rows;
+}
+
 void SIMD(simd_product)(const struct cpu_product *p)
 {
     const struct tile_set *set = tiles_of(p->matrix->file.type);
     uint32_t n = p->row1 - p->row0;
     uint32_t tiles = (n + set->max_rows - 1) / set->max_rows;
-    uint32_t rows = (n + tiles - 1) / tiles;
-    uint32_t g = p->group0;
-    for (uint32_t log = set->groups[rows - 1];; log--) {
-        uint32_t apart = (p->group1 - g) >> log;
-        for (uint32_t i = 0; i < apart; i++)
-            run_groups(p, set, g + i, apart, log, rows);
-        g += apart << log;
-        if (log == 0)
-            return;
+    struct block b = {.p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles};
+    uint32_t rows = block_rows(p, b.tile_rows);
+    for (b.row0 = p->row0; b.row0 < p->row1; b.row0 = b.row1) {
+        b.row1 = p->row1 - b.row0 < rows ? p->row1 : b.row0 + rows;
+        run_rows(p, b);
     }
 }

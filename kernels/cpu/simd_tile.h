@@ -42,7 +42,7 @@ ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int wid
            (size_t)(i % PARTS) * VEC * (size_t)width;
 }
 
-/* y = seg, or y = y + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
+/* y = seg, or y = before + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
 ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
 {
     UNROLL
@@ -52,8 +52,8 @@ ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int ro
             size_t at = (size_t)r * t->y_stride + (size_t)(i / PARTS) * t->y_group +
                         (size_t)(i % PARTS) * VEC;
             vf y = acc[r * groups * PARTS + i];
-            if (!t->first)
-                y = v_add(v_load(t->y + at), y);
+            if (t->before)
+                y = v_add(v_load(t->before + (r * groups * PARTS + i) * VEC), y);
             if (t->residual)
                 y = v_add(y, v_load(t->residual + at));
             v_store(t->y + at, y);

@@ -74,7 +74,7 @@ static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
 }
 
 static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint32_t cols,
-                         uint32_t outputs, enum help_kind kind)
+                         uint32_t outputs, uint32_t rows, enum help_kind kind)
 {
     const struct quant_info *info = quant_find(type);
     uint64_t row_bytes = (uint64_t)cols / info->block * info->block_bytes;
@@ -91,19 +91,19 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
     for (uint32_t g = 0; g < p->matrix.groups; g++)
         repack_group(&p->matrix, g);
 
-    p->rows = MOST_ROWS;
+    p->rows = rows;
     uint32_t in = p->x.stride = (cols + 31) / 32 * 32 + 32;
-    p->x.f = help_memory(MOST_ROWS * in * sizeof(float));
-    p->x.q = help_memory(MOST_ROWS * in);
-    p->x.d = help_memory(MOST_ROWS * in / 32 * sizeof(float));
-    p->x.sum = help_memory(MOST_ROWS * in / 32 * sizeof(int32_t));
-    for (uint32_t r = 0; r < MOST_ROWS; r++) {
+    p->x.f = help_memory((size_t)rows * in * sizeof(float));
+    p->x.q = help_memory((size_t)rows * in);
+    p->x.d = help_memory((size_t)rows * in / 32 * sizeof(float));
+    p->x.sum = help_memory((size_t)rows * in / 32 * sizeof(int32_t));
+    for (uint32_t r = 0; r < rows; r++) {
         size_t at = (size_t)r * in;
         help_fill(seed, (enum help_kind)((kind + r) % HELP_KINDS), p->x.f + at, cols);
         ref_quantize(p->x.f + at, cols, p->x.q + at, p->x.d + at / 32, p->x.sum + at / 32);
     }
     p->stride = p->matrix.groups * CPU_LANES + 32;
-    size_t outs = (size_t)MOST_ROWS * p->stride;
+    size_t outs = (size_t)rows * p->stride;
     p->residual = help_memory(outs * sizeof(float));
     p->want = help_memory(outs * sizeof(float));
     p->got = help_memory(outs * sizeof(float));
@@ -180,9 +180,39 @@ START_TEST(product_equals_reference)
         uint32_t block = quant_find(type)->block;
         cols = (cols + block - 1) / block * block;
         struct problem p;
-        problem_open(&p, &seed, type, cols, shapes[s][1], (enum help_kind)(s % HELP_KINDS));
+        problem_open(&p, &seed, type, cols, shapes[s][1], MOST_ROWS,
+                     (enum help_kind)(s % HELP_KINDS));
         for (int i = 0; i < n_isas; i++)
             check_problem(&p, isas[i], s % 2);
+        problem_close(&p);
+    }
+}
+END_TEST
+
+/* More rows than go together through a segment, so many inputs that fewer do, and rests of every
+ * size behind a full block. */
+START_TEST(product_equals_reference_in_blocks_of_rows)
+{
+    const uint32_t shapes[][3] = {{288, 50, 215}, {3072, 33, 100}, {12288, 17, 67}};
+    uint32_t type = types[_i];
+    uint64_t seed = 50 + (uint64_t)_i;
+    const struct cpu_isa *isas[2];
+    int n_isas = help_isas(isas);
+    for (uint32_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        uint32_t block = quant_find(type)->block, most = shapes[s][2];
+        uint32_t cols = (shapes[s][0] + block - 1) / block * block;
+        struct problem p;
+        problem_open(&p, &seed, type, cols, shapes[s][1], most, HELP_NORMAL);
+        struct cpu_product job = job_of(&p, p.want, 0, most, s % 2);
+        ref_product(&job);
+        for (uint32_t rows = most; rows > most - 13; rows -= 1 + s) {
+            for (int i = 0; i < n_isas; i++) {
+                memset(p.got, 0xff, (size_t)most * p.stride * sizeof(float));
+                job = job_of(&p, p.got, most - rows, most, s % 2);
+                isas[i]->product(&job);
+                check_rows(&p, isas[i], most - rows, most);
+            }
+        }
         problem_close(&p);
     }
 }
@@ -213,7 +243,7 @@ START_TEST(product_does_not_saturate)
     for (int t = 0; t < N_QUANTIZED; t++) {
         for (int sign = 0; sign < 4; sign++) {
             struct problem p;
-            problem_open(&p, &seed, quantized[t], 512, 32, HELP_NORMAL);
+            problem_open(&p, &seed, quantized[t], 512, 32, MOST_ROWS, HELP_NORMAL);
             const struct quant_info *info = quant_find(quantized[t]);
             for (uint64_t at = 0; at < p.matrix.file.bytes; at += info->block_bytes)
                 fill_extreme(info, p.file + at, sign & 1);
@@ -237,7 +267,7 @@ START_TEST(reference_sums_in_segments)
 {
     uint64_t seed = 30;
     struct problem p;
-    problem_open(&p, &seed, QUANT_F32, 600, 3, HELP_NORMAL);
+    problem_open(&p, &seed, QUANT_F32, 600, 3, 2, HELP_NORMAL);
     struct cpu_product job = job_of(&p, p.want, 0, 2, true);
     ref_product(&job);
     for (uint32_t r = 0; r < 2; r++) {
@@ -260,7 +290,7 @@ START_TEST(reference_multiplies_blocks)
 {
     uint64_t seed = 31;
     struct problem p;
-    problem_open(&p, &seed, quantized[_i], 512, 2, HELP_NORMAL);
+    problem_open(&p, &seed, quantized[_i], 512, 2, 1, HELP_NORMAL);
     struct cpu_product job = job_of(&p, p.want, 0, 1, false);
     ref_product(&job);
     for (uint32_t o = 0; o < 2; o++) {
@@ -290,7 +320,7 @@ START_TEST(reference_is_near_the_exact_product)
 {
     uint64_t seed = 32;
     struct problem p;
-    problem_open(&p, &seed, quantized[_i], 768, 20, HELP_NORMAL);
+    problem_open(&p, &seed, quantized[_i], 768, 20, 8, HELP_NORMAL);
     struct cpu_product job = job_of(&p, p.want, 0, 8, false);
     ref_product(&job);
     float row[768];
@@ -318,7 +348,7 @@ START_TEST(a_packed_row_is_the_row_of_the_file)
     uint64_t seed = 40 + (uint64_t)_i;
     struct problem p;
     uint32_t cols = quant_find(types[_i])->block == 256 ? 512 : 288;
-    problem_open(&p, &seed, types[_i], cols, 37, HELP_WIDE);
+    problem_open(&p, &seed, types[_i], cols, 37, 1, HELP_WIDE);
     float want[512], got[512];
     for (uint32_t r = 0; r < 37; r++) {
         ref_matrix_row(&p.matrix.file, r, want);
@@ -334,6 +364,7 @@ int main(void)
     Suite *suite = suite_create("cpu_product");
     TCase *tcase = tcase_create("product");
     tcase_add_loop_test(tcase, product_equals_reference, 0, N_TYPES);
+    tcase_add_loop_test(tcase, product_equals_reference_in_blocks_of_rows, 0, N_TYPES);
     tcase_add_test(tcase, product_does_not_saturate);
     tcase_add_test(tcase, reference_sums_in_segments);
     tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, N_QUANTIZED);
