@@ -74,8 +74,10 @@ static int find_cuda(struct device *device, char *err, size_t err_bytes)
         rc = plugin->ops->probe(err, err_bytes);
     if (!rc && plugin->memory(&device->free_bytes, &total))
         rc = fail(err, err_bytes, -ENODEV, "the GPU does not say how much memory it has");
-    if (!rc)
+    if (!rc) {
         device->ops = plugin->ops;
+        device->read_gb_s = plugin->read_gb_s;
+    }
     return rc;
 }
 

@@ -20,6 +20,7 @@ enum device_wanted { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 struct device {
     const struct backend_ops *ops;
     size_t free_bytes; /* memory of the device that nobody uses yet; 0 for the CPU */
+    double (*read_gb_s)(size_t bytes); /* plugin.h; NULL for the CPU */
     char why[256];     /* one line: what was chosen by DEVICE_AUTO, and why; else "" */
 };
 

@@ -15,6 +15,10 @@ struct hearth_plugin {
     const struct backend_ops *ops;
     /* Device memory that is free now, and all of it. Returns 0 or -EIO. After a successful probe. */
     int (*memory)(size_t *ret_free, size_t *ret_total);
+
+    /* The rate of the best plain read of `bytes` bytes of device memory, in 1e9 bytes a second: what decoding is
+     * measured against. Allocates and frees them; 0 where it cannot. */
+    double (*read_gb_s)(size_t bytes);
 };
 
 extern const struct hearth_plugin hearth_plugin;

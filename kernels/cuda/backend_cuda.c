@@ -285,4 +285,5 @@ __attribute__((visibility("default"))) const struct hearth_plugin hearth_plugin 
     .version = HEARTH_PLUGIN_VERSION,
     .ops = &backend_cuda,
     .memory = cuda_memory,
+    .read_gb_s = cuda_read_gb_s,
 };

@@ -83,6 +83,9 @@ struct backend {
 /* probe.c: backend_ops.probe. */
 int cuda_probe(char *err, size_t err_bytes);
 
+/* read_rate.c: hearth_plugin.read_gb_s. */
+double cuda_read_gb_s(size_t bytes);
+
 /* load.c. place: sets every pointer of the weights, in memory that may be just counted. upload: fills them. Returns 0
  * or -ENOMEM, -EIO with the line. */
 void cuda_place_weights(struct backend *b);

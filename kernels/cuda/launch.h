@@ -16,6 +16,10 @@ extern "C" {
 /* Once per device and process: shared memory beyond 48 KiB. */
 int cuda_launch_init(void);
 
+/* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
+int cuda_launch_read(cudaStream_t stream, const void *from, uint64_t n, uint32_t *sum,
+                     uint32_t blocks);
+
 int cuda_launch_begin(cudaStream_t stream, const struct begin_job *job, uint32_t rows);
 int cuda_launch_norm(cudaStream_t stream, const struct norm_job *job, uint32_t rows);
 int cuda_launch_product(cudaStream_t stream, const struct product_job *job, uint32_t rows);

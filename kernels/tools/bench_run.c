@@ -32,8 +32,8 @@ static double seconds(void)
 static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
 {
     struct pass pass = {PASS_CANONICAL, n_rows, r->rows, r->sequences, r->results, n_sequences};
-    if (backend_cpu.start(r->backend, &pass) || backend_cpu.finish(r->backend))
-        return fail(r->error, sizeof r->error, -EIO, "%s", backend_cpu.error(r->backend));
+    if (r->sizes.ops->start(r->backend, &pass) || r->sizes.ops->finish(r->backend))
+        return fail(r->error, sizeof r->error, -EIO, "%s", r->sizes.ops->error(r->backend));
     for (uint32_t i = 0; i < n_rows; i++)
         if (r->results[i].status)
             return fail(r->error, sizeof r->error, -EDOM,
@@ -98,14 +98,14 @@ uint64_t bench_run_weight_bytes(const struct bench_run *r)
 uint64_t bench_run_kv_bytes(const struct bench_run *r)
 {
     struct backend_info info;
-    backend_cpu.describe(r->backend, &info);
+    r->sizes.ops->describe(r->backend, &info);
     uint64_t positions = r->sizes.prompt + (r->sizes.tokens + 1) / 2;
     return info.page_bytes / BACKEND_PAGE_POSITIONS * positions;
 }
 
 void bench_run_describe(const struct bench_run *r, struct backend_info *ret_info)
 {
-    backend_cpu.describe(r->backend, ret_info);
+    r->sizes.ops->describe(r->backend, ret_info);
 }
 
 const char *bench_run_error(const struct bench_run *r)
@@ -151,7 +151,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .threads = s->threads,
         .isa = s->isa,
     };
-    return backend_cpu.open(r->model, &limits, &r->backend, err, err_bytes);
+    return s->ops->open(r->model, &limits, &r->backend, err, err_bytes);
 }
 
 int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
@@ -174,7 +174,8 @@ void bench_run_close(struct bench_run *r)
 {
     if (!r)
         return;
-    backend_cpu.close(r->backend);
+    if (r->backend)
+        r->sizes.ops->close(r->backend);
     free(r->pages);
     free(r->tokens);
     free(r->rows);

@@ -11,7 +11,7 @@
 
 #include "kernels/backend.h"
 
-enum { BENCH_MAX_SLOTS = 64, BENCH_MAX_WINDOW = 16 };
+enum { BENCH_MAX_SLOTS = 64, BENCH_MAX_WINDOW = 64 };
 
 struct bench_sizes {
     uint32_t prompt, tokens; /* read, and decoded behind it, by every slot; at least 1 */
@@ -19,6 +19,7 @@ struct bench_sizes {
     uint32_t rows;           /* most rows of a pass while the prompt is read */
     uint32_t threads;
     const char *isa; /* or NULL */
+    const struct backend_ops *ops;
 };
 
 struct bench_run;

@@ -9,6 +9,7 @@
 #include <sysexits.h>
 #include <time.h>
 
+#include "kernels/device.h"
 #include "kernels/gguf.h"
 #include "kernels/model.h"
 #include "kernels/tools/bench_run.h"
@@ -19,10 +20,10 @@ enum { MAX_RUNS = 99 };
 #define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
 
 static struct {
-    const char *model, *isa;
+    const char *model, *isa, *device;
     uint64_t prompt, tokens, slots, threads, rows, runs;
     bool json, windows;
-} options = {.prompt = 128, .tokens = 64, .slots = 1, .rows = 512, .runs = 5};
+} options = {.device = "cpu", .prompt = 128, .tokens = 64, .slots = 1, .rows = 512, .runs = 5};
 
 static const struct tool_option table[] = {
     {"model", 0, TOOL_TEXT, &options.model, 0, 0, "FILE", "the GGUF model (needed)"},
@@ -34,8 +35,9 @@ static const struct tool_option table[] = {
     {"runs", 'r', TOOL_NUMBER, &options.runs, 1, MAX_RUNS, "N",
      "the median of N runs and a second"},
     {"isa", 0, TOOL_TEXT, &options.isa, 0, 0, "ISA", "ref, avx2 or avx512 (default: the best)"},
+    {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "cpu or cuda (default: cpu)"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
-     "also what a pass of 2 to 16 rows costs over one of 1"},
+     "also what a pass of 2 to 16 (on a GPU: 64) rows costs over one of 1"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
 };
 
@@ -73,7 +75,8 @@ struct bench {
     struct gguf *gguf;
     struct model *model;
     struct bench_run *run;
-    struct read_rate *rate;
+    struct device device;
+    struct read_rate *rate; /* of the CPU */
     struct backend_info info;
     double load_s, read_s; /* the file to ready; one pass over the file, in the page cache */
 };
@@ -95,7 +98,7 @@ static void print_name(const char *path)
 /* What every JSON line begins with. */
 static void print_head(const struct bench *b, const char *what)
 {
-    printf("{\"bench\":\"cpu\",\"what\":\"%s\",\"model\":\"", what);
+    printf("{\"bench\":\"%s\",\"what\":\"%s\",\"model\":\"", b->info.name, what);
     print_name(options.model);
     printf("\",\"type\":\"%s\",\"isa\":\"%s\",\"numerics\":\"%s\",\"threads\":%u,\"slots\":%llu,"
            "\"prompt\":%llu,\"tokens\":%llu",
@@ -158,6 +161,13 @@ static int fail_pass(const struct bench *b)
     return tool_fail(&tool, EX_DATAERR, "%s: %s", options.model, bench_run_error(b->run));
 }
 
+/* GB/s of the best plain read of as many bytes as the weights, on the device that computes. */
+static double read_gb_s(const struct bench *b)
+{
+    return b->device.read_gb_s ? b->device.read_gb_s((size_t)b->model->tensor_bytes)
+                               : read_rate_run(b->rate);
+}
+
 /* Seconds to read every slot's prompt, one behind the other; negative when a pass failed. */
 static double prefill_all(struct bench *b)
 {
@@ -194,7 +204,7 @@ static int measure_rates(struct bench *b)
         double decode = prefill < 0 ? prefill : bench_run_decode(b->run);
         if (decode < 0)
             return fail_pass(b);
-        reads[n] = read_rate_run(b->rate);
+        reads[n] = read_gb_s(b);
         prefills[n] = (double)options.prompt * slots / prefill;
         decodes[n] = (double)options.tokens * slots / decode;
         n += warm;
@@ -212,19 +222,20 @@ static int measure_rates(struct bench *b)
 /* All sizes in turn, so that what disturbs one run disturbs them alike. */
 static int measure_windows(struct bench *b)
 {
-    static const uint32_t sizes[] = {1, 2, 4, 6, 8, 12, 16};
-    enum { N = sizeof sizes / sizeof sizes[0] };
-    double times[N][MAX_RUNS], begin = seconds(), one = 0;
+    static const uint32_t sizes[] = {1, 2, 4, 6, 8, 12, 16, 32, 64};
+    enum { ALL = sizeof sizes / sizeof sizes[0], OF_CPU = ALL - 2 };
+    const int n_sizes = b->device.ops == &backend_cpu ? OF_CPU : ALL;
+    double times[ALL][MAX_RUNS], begin = seconds(), one = 0;
     uint32_t n = 0;
     while (n < options.runs || (seconds() - begin < 2 * SHORTEST_SECONDS && n < MAX_RUNS)) {
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < n_sizes; i++) {
             times[i][n] = bench_run_window(b->run, sizes[i]);
             if (times[i][n] < 0)
                 return fail_pass(b);
         }
         n++;
     }
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < n_sizes; i++) {
         double pass = median(times[i], n);
         one = i == 0 ? pass : one;
         print_window(b, sizes[i], pass, one);
@@ -241,12 +252,27 @@ static int open_model(struct bench *b, char *err, size_t err_bytes)
     return rc ? rc : model_open(b->gguf, &b->model, err, err_bytes);
 }
 
+static int choose_device(struct device *device)
+{
+    enum device_wanted wanted;
+    char err[512];
+    if (!device_parse(options.device, &wanted))
+        return tool_fail(&tool, EX_USAGE, "--device is cpu, cuda or auto, not %s", options.device);
+    if (device_choose(wanted, device, err, sizeof err))
+        return tool_fail(&tool, EX_UNAVAILABLE, "%s", err);
+    return 0;
+}
+
 /* The file is read once first: what loading is compared with, and then it is in the page cache. */
 static int open_all(struct bench *b)
 {
-    struct bench_sizes sizes = {(uint32_t)options.prompt,      (uint32_t)options.tokens,
-                                (uint32_t)options.slots,       (uint32_t)options.rows,
-                                tool_threads(options.threads), options.isa};
+    struct bench_sizes sizes = {(uint32_t)options.prompt,
+                                (uint32_t)options.tokens,
+                                (uint32_t)options.slots,
+                                (uint32_t)options.rows,
+                                tool_threads(options.threads),
+                                options.isa,
+                                b->device.ops};
     char err[512];
     int rc = open_model(b, err, sizeof err);
     if (rc)
@@ -277,7 +303,8 @@ int main(int argc, char **argv)
         rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
     if (rc)
         return rc;
-    rc = open_all(&b);
+    rc = choose_device(&b.device);
+    rc = rc ? rc : open_all(&b);
     if (!rc) {
         print_load(&b);
         rc = measure_rates(&b);
