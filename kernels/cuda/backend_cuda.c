@@ -149,8 +149,9 @@ static void cuda_close(struct backend *b)
 {
     if (!b)
         return;
-    if (b->stream)
-        cudaStreamDestroy(b->stream);
+    cuda_graph_close(b);
+    if (b->queue.stream)
+        cudaStreamDestroy(b->queue.stream);
     cuda_arena_close(&b->weight_memory);
     cuda_arena_close(&b->scratch_memory);
     cuda_arena_close(&b->kv_memory);
@@ -172,11 +173,13 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, 0);
     if (code == cudaSuccess)
-        code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
+        code = cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking);
     if (code == cudaSuccess)
         code = (cudaError_t)cuda_launch_init();
     if (code != cudaSuccess)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
+    b->processors = (uint32_t)properties.multiProcessorCount;
+    b->queue.dependent = properties.major >= 9;
     snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
     return 0;
 }
@@ -191,12 +194,16 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         rc = count_memory(b, err, err_bytes);
     if (!rc)
         rc = take_memory(b, err, err_bytes);
-    if (!rc &&
-        !cuda_ok(b,
-                 (int)cudaMemsetAsync(b->scratch_memory.base, 0, b->scratch_memory.used, b->stream),
-                 "open"))
+    if (!rc && !cuda_ok(b,
+                        (int)cudaMemsetAsync(b->scratch_memory.base, 0, b->scratch_memory.used,
+                                             b->queue.stream),
+                        "open"))
         rc = fail(err, err_bytes, -EIO, "%s", b->error);
-    return rc ? rc : cuda_upload_weights(b, err, err_bytes);
+    if (!rc)
+        rc = cuda_upload_weights(b, err, err_bytes);
+    if (!rc && !cuda_graph_open(b))
+        rc = fail(err, err_bytes, -EIO, "%s", b->error);
+    return rc;
 }
 
 static int cuda_open(const struct model *model, const struct backend_limits *limits,

@@ -6,7 +6,9 @@
  *   arena.h         one piece of device memory, handed out once
  *   load.c          weights: repacked, copied, once
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
- *   pass.c          the jobs of a pass in their order, and its results
+ *   jobs.c          the jobs of a pass in their order
+ *   graph.c         the same, captured
+ *   pass.c          a pass from its upload to its results
  *
  * Threads: as backend.h says. A CUDA error makes the instance broken for good: every later finish says -EIO.
  */
@@ -17,6 +19,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/arena.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/kv.h"
 #include "kernels/model.h"
@@ -24,6 +27,14 @@
 /* Passes of at most this many rows cut attention at every split, so that few rows still fill the device; larger ones
  * run a row's splits one after the other. */
 enum { CUDA_SPLIT_ROWS = 16 };
+
+/* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
+enum { CUDA_GRAPH_BUCKETS = 7, CUDA_ATTEND_BLOCKS = 2 };
+
+/* What grids cover: at least what the pass has. items: blocks that share them out. */
+struct cuda_grid {
+    uint32_t rows, wanted, items;
+};
 
 /* Device pointers; vectors that the model lacks are NULL. */
 struct cuda_layer {
@@ -64,8 +75,12 @@ struct backend {
     struct kv_geometry geometry;
     struct cuda_kv kv;
     struct cuda_arena weight_memory, scratch_memory, kv_memory;
-    cudaStream_t stream;
-    float scale; /* 1 / sqrt(head_dim) */
+    struct cuda_queue queue;
+    uint32_t processors;
+    cudaGraphExec_t graphs[CUDA_GRAPH_BUCKETS]
+                          [2]; /* without, with a head; NULL above limits.rows */
+    struct cuda_grid grid;     /* of the jobs that are launched */
+    float scale;               /* 1 / sqrt(head_dim) */
     /* Results, pinned host memory. */
     struct cuda_best *best, *best_device; /* [picks], mapped */
     uint32_t *bad;                        /* [rows] copy of cuda_pass.bad */
@@ -96,6 +111,15 @@ size_t cuda_upload_bytes(const struct backend *b);
 void cuda_place_upload(struct backend *b);
 uint32_t cuda_most_items(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
+
+/* jobs.c: launches all jobs of a pass. */
+void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
+
+/* graph.c. open: false when the instance broke. run: launches the graph for b->pass; false when there is none, or the
+ * instance broke. */
+bool cuda_graph_open(struct backend *b);
+void cuda_graph_close(struct backend *b);
+bool cuda_graph_run(struct backend *b);
 
 /* pass.c */
 void cuda_pass_start(struct backend *b);

@@ -139,4 +139,12 @@ static inline void let_next_start(void)
 }
 
 #endif
+
+/* What a kernel begins with that reads what kernels before it wrote. */
+static __device__ __forceinline__ void follow_previous(void)
+{
+    let_next_start();
+    wait_for_previous();
+}
+
 #endif

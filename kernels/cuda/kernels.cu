@@ -8,6 +8,7 @@
 
 static __global__ void __launch_bounds__(CUDA_THREADS) begin_kernel(const struct begin_job job)
 {
+    follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         begin_item(job, blockIdx.y, blockIdx.x);
 }
@@ -15,6 +16,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) begin_kernel(const struct
 static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)
 {
     SHARED_BYTES(shared);
+    follow_previous();
     if (blockIdx.x < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
         norm_item(job, blockIdx.x, (float *)shared);
 }
@@ -22,6 +24,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct 
 static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct heads_job job)
 {
     SHARED_BYTES(shared);
+    follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
@@ -29,18 +32,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct
 static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
+    follow_previous();
     for (uint32_t item = blockIdx.x; item < job.pass.counts[CUDA_COUNT_ITEMS]; item += gridDim.x)
         attend_item(job, item, blockIdx.y, *(attend_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
 {
+    follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         merge_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) silu_kernel(const struct silu_job job)
 {
+    follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         silu_item(job, blockIdx.y, blockIdx.x);
 }
@@ -48,6 +54,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) silu_kernel(const struct 
 static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const struct pick_job job)
 {
     SHARED_BYTES(shared);
+    follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
         pick_part_item(job, blockIdx.y, blockIdx.x, (struct cuda_best *)shared);
 }
@@ -55,6 +62,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const st
 static __global__ void __launch_bounds__(CUDA_THREADS) pick_best_kernel(const struct pick_job job)
 {
     SHARED_BYTES(shared);
+    follow_previous();
     if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
         pick_best_item(job, blockIdx.x, (struct cuda_best *)shared);
 }
@@ -64,43 +72,43 @@ static uint32_t parts_of(uint32_t n)
     return (n + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-int cuda_launch_begin(cudaStream_t stream, const struct begin_job *job, uint32_t rows)
+int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows)
 {
-    return launch(stream, begin_kernel, dim3(begin_parts(*job), rows), 0, *job);
+    return launch(queue, begin_kernel, dim3(begin_parts(*job), rows), 0, *job);
 }
 
-int cuda_launch_norm(cudaStream_t stream, const struct norm_job *job, uint32_t rows)
+int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
-    return launch(stream, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
+    return launch(queue, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
 }
 
-int cuda_launch_heads(cudaStream_t stream, const struct heads_job *job, uint32_t rows)
+int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows)
 {
     const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
-    return launch(stream, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
+    return launch(queue, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
                   CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
 }
 
-int cuda_launch_attend(cudaStream_t stream, const struct attend_job *job, uint32_t items)
+int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job, uint32_t items)
 {
-    return launch(stream, attend_kernel, dim3(items, job->kv.n_head_kv), sizeof(attend_shared),
+    return launch(queue, attend_kernel, dim3(items, job->kv.n_head_kv), sizeof(attend_shared),
                   *job);
 }
 
-int cuda_launch_merge(cudaStream_t stream, const struct merge_job *job, uint32_t rows)
+int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)
 {
-    return launch(stream, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
+    return launch(queue, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
 }
 
-int cuda_launch_silu(cudaStream_t stream, const struct silu_job *job, uint32_t rows)
+int cuda_launch_silu(const struct cuda_queue *queue, const struct silu_job *job, uint32_t rows)
 {
-    return launch(stream, silu_kernel, dim3(parts_of(job->n), rows), 0, *job);
+    return launch(queue, silu_kernel, dim3(parts_of(job->n), rows), 0, *job);
 }
 
-int cuda_launch_pick(cudaStream_t stream, const struct pick_job *job, uint32_t rows)
+int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows)
 {
     const size_t shared = CUDA_WARPS * sizeof(struct cuda_best);
     const int rc =
-        launch(stream, pick_part_kernel, dim3(pick_parts(job->n_vocab), rows), shared, *job);
-    return rc ? rc : launch(stream, pick_best_kernel, dim3(rows), shared, *job);
+        launch(queue, pick_part_kernel, dim3(pick_parts(job->n_vocab), rows), shared, *job);
+    return rc ? rc : launch(queue, pick_best_kernel, dim3(rows), shared, *job);
 }

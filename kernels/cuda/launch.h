@@ -13,21 +13,31 @@
 extern "C" {
 #endif
 
+/* Where kernels go. dependent: a kernel may begin before the one before it has ended, and waits where it must. */
+struct cuda_queue {
+    cudaStream_t stream;
+    int dependent;
+};
+
 /* Once per device and process: shared memory beyond 48 KiB. */
 int cuda_launch_init(void);
 
 /* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
-int cuda_launch_read(cudaStream_t stream, const void *from, uint64_t n, uint32_t *sum,
+int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,
                      uint32_t blocks);
 
-int cuda_launch_begin(cudaStream_t stream, const struct begin_job *job, uint32_t rows);
-int cuda_launch_norm(cudaStream_t stream, const struct norm_job *job, uint32_t rows);
-int cuda_launch_product(cudaStream_t stream, const struct product_job *job, uint32_t rows);
-int cuda_launch_heads(cudaStream_t stream, const struct heads_job *job, uint32_t rows);
-int cuda_launch_attend(cudaStream_t stream, const struct attend_job *job, uint32_t items);
-int cuda_launch_merge(cudaStream_t stream, const struct merge_job *job, uint32_t rows);
-int cuda_launch_silu(cudaStream_t stream, const struct silu_job *job, uint32_t rows);
-int cuda_launch_pick(cudaStream_t stream, const struct pick_job *job, uint32_t rows);
+int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows);
+int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
+int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows);
+int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
+int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
+int cuda_launch_silu(const struct cuda_queue *queue, const struct silu_job *job, uint32_t rows);
+int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);
+
+/* Blocks share the pass's items out among them. */
+int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
+                       uint32_t blocks);
 
 #ifdef __cplusplus
 }

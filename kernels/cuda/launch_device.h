@@ -4,13 +4,19 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/launch.h"
 
 template <typename JOB>
-static int launch(cudaStream_t stream, void (*kernel)(JOB), dim3 grid, size_t shared_bytes,
-                  const JOB &job)
+static int launch(const struct cuda_queue *queue, void (*kernel)(JOB), dim3 grid,
+                  size_t shared_bytes, const JOB &job)
 {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     /* Grid, block, shared memory, stream, attributes. */
-    const cudaLaunchConfig_t config = {grid, dim3(CUDA_THREADS), shared_bytes, stream, nullptr, 0};
+    const cudaLaunchConfig_t config = {grid,         dim3(CUDA_THREADS),
+                                       shared_bytes, queue->stream,
+                                       &attribute,   queue->dependent ? 1u : 0u};
     return (int)cudaLaunchKernelEx(&config, kernel, job);
 }
 

@@ -105,10 +105,10 @@ static uint8_t *next_stage(struct loader *l)
 static void copy_stage(struct loader *l, void *to, size_t bytes)
 {
     if (l->code == cudaSuccess)
-        l->code =
-            cudaMemcpyAsync(to, l->stage[l->turn], bytes, cudaMemcpyHostToDevice, l->b->stream);
+        l->code = cudaMemcpyAsync(to, l->stage[l->turn], bytes, cudaMemcpyHostToDevice,
+                                  l->b->queue.stream);
     if (l->code == cudaSuccess)
-        l->code = cudaEventRecord(l->copied[l->turn], l->b->stream);
+        l->code = cudaEventRecord(l->copied[l->turn], l->b->queue.stream);
 }
 
 static void load_matrix(struct loader *l, const struct model_tensor *t, const struct cuda_matrix *m)
@@ -213,7 +213,7 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes)
     }
     if (l.code == cudaSuccess)
         rc = load_all(&l);
-    const cudaError_t last = cudaStreamSynchronize(b->stream);
+    const cudaError_t last = cudaStreamSynchronize(b->queue.stream);
     l.code = l.code == cudaSuccess ? last : l.code;
     for (int i = 0; i < 2; i++) {
         if (l.copied[i])

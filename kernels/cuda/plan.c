@@ -93,6 +93,6 @@ void cuda_plan_pass(struct backend *b)
     memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
     cuda_ok(b,
             (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + n_pages * sizeof *p->pages,
-                                 cudaMemcpyHostToDevice, b->stream),
+                                 cudaMemcpyHostToDevice, b->queue.stream),
             "the copy of a pass");
 }

@@ -5,10 +5,30 @@
 #include "kernels/cuda/launch_device.h"
 #include "kernels/cuda/product_device.h"
 
+/* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
+ * cache holds what others work on. */
+enum { PREFETCH_BYTES = 32 << 10, LINE_BYTES = 128 };
+
+static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
+                                                        uint32_t group)
+{
+    int p = 0;
+    while (group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    const struct cuda_matrix &m = job.part[p].matrix;
+    const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
+    for (uint64_t at = (uint64_t)threadIdx.x * LINE_BYTES; at < bytes;
+         at += CUDA_THREADS * LINE_BYTES)
+        prefetch_l2(m.data + group * m.group_bytes + at);
+}
+
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
 {
     SHARED_BYTES(shared);
+    let_next_start();
+    prefetch_weights(job, blockIdx.x);
+    wait_for_previous();
     product_item<TILES>(job, blockIdx.x, blockIdx.y, (float *)shared);
 }
 
@@ -18,11 +38,12 @@ template <int TILES> static constexpr size_t shared_bytes()
 }
 
 template <int TILES>
-static int launch_tiles(cudaStream_t stream, const struct product_job *job, uint32_t rows)
+static int launch_tiles(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows)
 {
     const uint32_t per_item = CUDA_TILE * TILES;
-    return launch(stream, product_kernel<TILES>,
-                  dim3(job->groups, (rows + per_item - 1) / per_item), shared_bytes<TILES>(), *job);
+    return launch(queue, product_kernel<TILES>, dim3(job->groups, (rows + per_item - 1) / per_item),
+                  shared_bytes<TILES>(), *job);
 }
 
 int cuda_launch_init(void)
@@ -32,13 +53,14 @@ int cuda_launch_init(void)
                                      (int)shared_bytes<CUDA_MAX_TILES>());
 }
 
-int cuda_launch_product(cudaStream_t stream, const struct product_job *job, uint32_t rows)
+int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows)
 {
     if (rows <= CUDA_TILE)
-        return launch_tiles<1>(stream, job, rows);
+        return launch_tiles<1>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)
-        return launch_tiles<2>(stream, job, rows);
+        return launch_tiles<2>(queue, job, rows);
     if (rows <= 4 * CUDA_TILE)
-        return launch_tiles<4>(stream, job, rows);
-    return launch_tiles<CUDA_MAX_TILES>(stream, job, rows);
+        return launch_tiles<4>(queue, job, rows);
+    return launch_tiles<CUDA_MAX_TILES>(queue, job, rows);
 }

@@ -30,9 +30,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS) read_kernel(const struct 
         *job.sum = sum;
 }
 
-int cuda_launch_read(cudaStream_t stream, const void *from, uint64_t n, uint32_t *sum,
+int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,
                      uint32_t blocks)
 {
     const struct read_job job = {(const uint4 *)from, n, sum};
-    return launch(stream, read_kernel, dim3(blocks), 0, job);
+    return launch(queue, read_kernel, dim3(blocks), 0, job);
 }

@@ -1,0 +1,65 @@
+/* Graphs: the launches of a pass captured once, for passes of up to 1, 2, 4 .. 64 rows, with and without a head. A pass
+ * runs the smallest one that covers it: no launch of the host but one. Larger passes launch their kernels one by one. */
+#include "kernels/cuda/backend_cuda.h"
+
+static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool head)
+{
+    const uint32_t rows = 1u << bucket;
+    return (struct cuda_grid){
+        .rows = rows,
+        .wanted = !head                    ? 0
+                  : rows < b->limits.picks ? rows
+                                           : b->limits.picks,
+        .items = b->processors * CUDA_ATTEND_BLOCKS / b->model->n_head_kv + 1,
+    };
+}
+
+static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *ret_exec)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t code = cudaStreamBeginCapture(b->queue.stream, cudaStreamCaptureModeThreadLocal);
+    if (code != cudaSuccess)
+        return (int)code;
+    cuda_run_jobs(b, grid);
+    code = cudaStreamEndCapture(b->queue.stream, &graph);
+    if (code == cudaSuccess && !b->broken)
+        code = cudaGraphInstantiate(ret_exec, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    return (int)code;
+}
+
+bool cuda_graph_open(struct backend *b)
+{
+    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
+        if (bucket > 0 && 1u << (bucket - 1) >= b->limits.rows)
+            break;
+        for (int head = 0; head < 2; head++) {
+            if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &b->graphs[bucket][head]),
+                         "the capture of a graph"))
+                return false;
+        }
+    }
+    return true;
+}
+
+void cuda_graph_close(struct backend *b)
+{
+    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
+        for (int head = 0; head < 2; head++) {
+            if (b->graphs[bucket][head])
+                cudaGraphExecDestroy(b->graphs[bucket][head]);
+        }
+    }
+}
+
+bool cuda_graph_run(struct backend *b)
+{
+    uint32_t bucket = 0;
+    while (bucket < CUDA_GRAPH_BUCKETS && 1u << bucket < b->pass->n_rows)
+        bucket++;
+    if (bucket == CUDA_GRAPH_BUCKETS)
+        return false;
+    cudaGraphExec_t graph = b->graphs[bucket][b->n_wanted > 0];
+    return cuda_ok(b, (int)cudaGraphLaunch(graph, b->queue.stream), "the launch of a graph");
+}
