@@ -19,6 +19,7 @@ struct bench_run {
     struct row *rows;           /* [max_rows] */
     struct row_result *results; /* [max_rows] */
     uint32_t max_rows;
+    double start_s; /* of the last decode, in backend_ops.start */
     char error[256];
 };
 
@@ -32,7 +33,10 @@ static double seconds(void)
 static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
 {
     struct pass pass = {PASS_CANONICAL, n_rows, r->rows, r->sequences, r->results, n_sequences};
-    if (r->sizes.ops->start(r->backend, &pass) || r->sizes.ops->finish(r->backend))
+    double begin = seconds();
+    int rc = r->sizes.ops->start(r->backend, &pass);
+    r->start_s += seconds() - begin;
+    if (rc || r->sizes.ops->finish(r->backend))
         return fail(r->error, sizeof r->error, -EIO, "%s", r->sizes.ops->error(r->backend));
     for (uint32_t i = 0; i < n_rows; i++)
         if (r->results[i].status)
@@ -65,6 +69,7 @@ double bench_run_decode(struct bench_run *r)
 {
     uint32_t slots = r->sizes.slots;
     double begin = seconds();
+    r->start_s = 0;
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {
         uint32_t position = r->sizes.prompt + i;
         for (uint32_t s = 0; s < slots; s++)
@@ -75,6 +80,11 @@ double bench_run_decode(struct bench_run *r)
             tokens_of(r, s)[position + 1] = r->results[s].pick.token;
     }
     return seconds() - begin;
+}
+
+double bench_run_start(const struct bench_run *r)
+{
+    return r->start_s / r->sizes.tokens;
 }
 
 double bench_run_window(struct bench_run *r, uint32_t rows)

@@ -44,6 +44,9 @@ double bench_run_prefill(struct bench_run *run, uint32_t slot);
 double bench_run_decode(struct bench_run *run);
 double bench_run_window(struct bench_run *run, uint32_t rows);
 
+/* Seconds of a pass of the last decode until start returned: what a device costs the processor. */
+double bench_run_start(const struct bench_run *run);
+
 const char *bench_run_error(const struct bench_run *run);
 
 #endif

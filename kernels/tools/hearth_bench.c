@@ -142,6 +142,17 @@ static void print_rate(const struct bench *b, const char *what, const struct rat
     printf("\n");
 }
 
+/* On a device: what a step costs the processor that starts it. */
+static void print_start(const struct bench *b, double start_s)
+{
+    if (!options.json) {
+        printf("start    %8.1f us of the processor a step\n", start_s * 1e6);
+        return;
+    }
+    print_head(b, "start");
+    printf(",\"start_us\":%.2f}\n", start_s * 1e6);
+}
+
 static void print_window(const struct bench *b, uint32_t rows, double pass_s, double one_s)
 {
     if (!options.json) {
@@ -216,6 +227,8 @@ static int measure_rates(struct bench *b)
     bytes = weights / slots + (double)bench_run_kv_bytes(b->run);
     rate = rate_of(decodes, reads, bytes, n);
     print_rate(b, "decode", &rate, bytes, 0);
+    if (b->device.ops != &backend_cpu)
+        print_start(b, bench_run_start(b->run));
     return 0;
 }
 

@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# Everything about the CUDA backend that needs an NVIDIA GPU: builds for this one, compares with the CPU bit by bit,
+# looks for bad accesses, measures. Prints what it skipped and why, and a table last. Fits in eight minutes.
+#
+# Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for logs and the table (default: build/gpu/results)
+# Needs gcc, make and nvcc. liburing and check are not needed: without them the daemon is not tested here.
+# Environment: SECONDS_LEFT (default 460), MODELS (a folder with room for 20 GB, default /dev/shm).
+set -u
+cd "$(dirname "$0")/../.." || exit
+BUILD=build/gpu
+RESULTS=${1:-$BUILD/results}
+MODELS=${MODELS:-/dev/shm}
+DEADLINE=$((SECONDS + ${SECONDS_LEFT:-460}))
+mkdir -p "$RESULTS"
+table=$RESULTS/table.txt
+: >"$table"
+failed=0
+export HEARTH_PLUGINS=$PWD/$BUILD/lib/hearth
+
+say() { echo "$*" | tee -a "$table"; }
+left() { echo $((DEADLINE - SECONDS)); }
+# Runs COMMAND for at most LIMIT seconds, and never beyond the deadline; its output to LOG.
+limited() { # LOG LIMIT COMMAND...
+    local log=$1 limit=$2 rest; shift 2
+    rest=$(left)
+    [ "$rest" -gt 3 ] || return 125
+    [ "$limit" -lt "$rest" ] || limit=$rest
+    timeout -k 5 "$limit" "$@" >"$log" 2>&1
+}
+verdict() { # NAME CODE LOG
+    case $2 in
+    0) say "ok      $1: $(tail -n 1 "$3")" ;;
+    124 | 125) say "skip    $1: no time left" ;;
+    *) say "FAILED  $1 (exit $2, see $3)"; tail -n 15 "$3"; failed=1 ;;
+    esac
+}
+
+# ---- build -------------------------------------------------------------------------------------------------------------
+
+for tool in gcc make nvidia-smi; do
+    command -v $tool >/dev/null || { echo "run.sh: $tool is missing"; exit 69; }
+done
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+[ -x "$nvcc" ] || { echo "run.sh: nvcc is missing"; exit 69; }
+arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
+[ -n "$arch" ] || { echo "run.sh: nvidia-smi names no GPU"; exit 69; }
+say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1), sm_$arch, $("$nvcc" --version | grep -o 'release [0-9.]*'), $(nproc) cores"
+say "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+
+begin=$SECONDS
+make_() { make -j"$(nproc)" BUILD=$BUILD CUDA=1 NVCC="$nvcc" CUDA_ARCHS="$arch" "$@"; }
+if ! make_ $BUILD/lib/hearth/hearth-cuda.so $BUILD/tests/gpu/contract $BUILD/bin/hearth-bench \
+    $BUILD/bin/hearth-mkmodel >"$RESULTS/build.log" 2>&1; then
+    tail -n 30 "$RESULTS/build.log"
+    say "FAILED  build"
+    exit 1
+fi
+say "ok      build in $((SECONDS - begin)) s"
+
+# ---- the same bits -----------------------------------------------------------------------------------------------------
+
+limited "$RESULTS/contract.log" 120 $BUILD/tests/gpu/contract
+verdict "contract" $? "$RESULTS/contract.log"
+
+# compute-sanitizer on small tests: bad accesses, then races in shared memory.
+if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        limited "$RESULTS/$tool.log" 40 compute-sanitizer --tool $tool --error-exitcode 9 \
+            $BUILD/tests/gpu/contract a_pick a_key every_architecture
+        verdict "compute-sanitizer $tool" $? "$RESULTS/$tool.log"
+    done
+else
+    say "skip    compute-sanitizer: not installed"
+fi
+
+# ---- the daemon --------------------------------------------------------------------------------------------------------
+
+# The ids of one answer of a served model: DEVICE MODEL TOKENS
+ids() {
+    local socket=$RESULTS/$1.sock
+    $BUILD/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 >"$RESULTS/hearthd-$1.log" 2>&1 &
+    local pid=$!
+    for _ in $(seq 100); do [ -S "$socket" ] && break; sleep 0.1; done
+    timeout 60 $BUILD/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
+    kill $pid
+    wait $pid 2>/dev/null
+}
+if echo '#include <liburing.h>' | gcc -E - >/dev/null 2>&1; then
+    if make_ $BUILD/bin/hearthd $BUILD/bin/hearth >>"$RESULTS/build.log" 2>&1; then
+        $BUILD/bin/hearth-mkmodel --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$RESULTS/code.gguf" >/dev/null 2>&1
+        for model in daemon/models/hearth-code-5m-f16.gguf "$RESULTS/code.gguf"; do
+            cpu=$(ids cpu "$model" 200) cuda=$(ids cuda "$model" 200)
+            if [ -n "$cpu" ] && [ "$cpu" = "$cuda" ]; then
+                say "ok      hearthd: 200 tokens of $(basename "$model") are the CPU's"
+            else
+                say "FAILED  hearthd: $(basename "$model") differs from the CPU"; failed=1
+            fi
+        done
+        rm -f "$RESULTS/code.gguf"
+    else
+        say "FAILED  build of hearthd"; failed=1
+    fi
+else
+    say "skip    hearthd: liburing's headers are not installed"
+fi
+
+# ---- how fast ----------------------------------------------------------------------------------------------------------
+
+# One line of the table from a bench's JSON: NAME LOG
+field() { grep "\"what\":\"$2\"" "$3" | grep "${4:-.}" | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
+bench() { # NAME MODEL LIMIT ARGUMENTS...
+    local name=$1 model=$2 limit=$3 log; shift 3
+    log=$RESULTS/bench-$(echo "$name" | tr ' /' '--').json
+    limited "$log" "$limit" $BUILD/bin/hearth-bench --device cuda --json --model "$model" -r 3 "$@"
+    local rc=$?
+    if [ $rc -ne 0 ] && ! grep -q '"what":"decode"' "$log"; then
+        verdict "bench $name" $rc "$log"
+        return
+    fi
+    local slots tok rows over
+    slots=$(field slots decode "$log") tok=$(field tok_s decode "$log")
+    printf '%-22s step %8.3f ms  %9.1f tok/s  %5.1f %% of %6.0f GB/s  start %5.1f us  prefill %9.1f tok/s  first %8.1f ms\n' "$name" \
+        "$(awk "BEGIN { print 1000 * $slots / $tok }")" "$tok" "$(awk "BEGIN { print 100 * $(field bandwidth_share decode "$log") }")" \
+        "$(field read_gb_s decode "$log")" "$(field start_us start "$log")" "$(field tok_s prefill "$log")" \
+        "$(field first_token_ms prefill "$log")" | tee -a "$table"
+    for rows in 16 64; do
+        over=$(field over_one window "$log" "\"rows\":$rows,")
+        [ -z "$over" ] || say "$(printf '%-22s %8.3f ms, %.2f x one row' "  window of $rows" "$(field pass_ms window "$log" "\"rows\":$rows,")" "$over")"
+    done
+}
+for shape in llama-3.2-1b llama-3.1-8b; do
+    for type in Q4_0 BF16; do
+        [ "$(left)" -gt 20 ] || { say "skip    $shape $type: no time left"; continue; }
+        model=$MODELS/hearth-gpu-$$.gguf
+        if ! limited "$RESULTS/mkmodel.log" 60 $BUILD/bin/hearth-mkmodel --shape $shape --type $type "$model"; then
+            say "skip    $shape $type: the model could not be written ($(tail -n 1 "$RESULTS/mkmodel.log"))"
+            rm -f "$model" "$model.part"
+            continue
+        fi
+        bench "$shape $type 1" "$model" 40 -p 1024 -n 64 --windows
+        bench "$shape $type 4" "$model" 30 -p 1024 -n 32 -b 4
+        bench "$shape $type 16" "$model" 40 -p 1024 -n 16 -b 16 -r 1
+        bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
+        bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
+        rm -f "$model"
+    done
+done
+
+echo
+cat "$table"
+exit $failed
