@@ -14,22 +14,35 @@ struct attend_shared {
     float4 q[CUDA_MAX_HEAD]; /* [dimension] of four queries */
     float4 e[CUDA_SPLIT];    /* [position] scores, then weights */
     float4 o[CUDA_MAX_HEAD]; /* the running sum */
+    const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
     float top[CUDA_WARPS][ATTEND_QUERIES];
     float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
 };
 
-static __device__ __forceinline__ float kv_value(const struct cuda_kv &kv, const uint8_t *values,
-                                                 uint32_t i)
+template <bool F32>
+static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i)
 {
-    return kv.f32 ? ((const float *)values)[i] : f32_from_f16(((const unsigned short *)values)[i]);
+    return F32 ? ((const float *)values)[i] : f32_from_f16(((const unsigned short *)values)[i]);
 }
 
-/* K of the head in the page with position t; V lies n_head_kv * head_bytes behind. */
-static __device__ __forceinline__ const uint8_t *
-kv_at(const struct attend_job &job, const struct cuda_row &row, uint32_t t, uint32_t head_kv)
+/* Where the pages of a split have K of the layer and head; V lies n_head_kv * head_bytes behind. Both are brought
+ * closer, so that what is read later waits for less. */
+static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
+                                  uint32_t begin, uint32_t n, uint32_t head_kv,
+                                  attend_shared &shared)
 {
-    return job.kv.memory + job.pass.pages[row.pages + t / CUDA_PAGE] * job.kv.page_bytes +
-           job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+    const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
+    if (tid < pages)
+        shared.page[tid] = job.kv.memory +
+                           job.pass.pages[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
+                           job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+    __syncthreads();
+    const uint32_t lines = (uint32_t)(job.kv.head_bytes / CUDA_LINE);
+    for (uint32_t i = tid; i < 2 * pages * lines; i += CUDA_THREADS) {
+        const uint8_t *k = shared.page[i / lines % pages];
+        prefetch_l2(k + (i < pages * lines ? 0 : job.kv.n_head_kv * job.kv.head_bytes) +
+                    i % lines * CUDA_LINE);
+    }
 }
 
 static __device__ __forceinline__ float &lane4(float4 &v, int i)
@@ -47,17 +60,17 @@ static __device__ __forceinline__ float warp_max_float(float x)
 }
 
 /* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. */
-static __device__ void attend_scores(const struct attend_job &job, const struct cuda_row &row,
-                                     uint32_t begin, uint32_t n, uint32_t head_kv,
+template <bool F32>
+static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
                                      attend_shared &shared)
 {
     const uint32_t t = threadIdx.x, head_dim = job.kv.head_dim;
     float acc[ATTEND_QUERIES] = {};
     if (t < n) {
-        const uint8_t *k = kv_at(job, row, begin + t, head_kv);
-#pragma unroll 8
+        const uint8_t *k = shared.page[t / CUDA_PAGE];
+#pragma unroll 16
         for (uint32_t d = 0; d < head_dim; d++) {
-            const float key = kv_value(job.kv, k, d * CUDA_PAGE + t % CUDA_PAGE);
+            const float key = kv_value<F32>(k, d * CUDA_PAGE + t % CUDA_PAGE);
             const float4 q = shared.q[d];
             acc[0] = __fmaf_rn(q.x, key, acc[0]);
             acc[1] = __fmaf_rn(q.y, key, acc[1]);
@@ -116,9 +129,24 @@ static __device__ void attend_weights(uint32_t n, bool first, attend_shared &sha
     shared.m[i] = big;
 }
 
+/* One page of the weighted sum of V. */
+template <bool F32>
+static __device__ __forceinline__ void page_values(const uint8_t *v, const float4 *e, uint32_t n,
+                                                   uint32_t head_dim, uint32_t d, int pair,
+                                                   float o[2])
+{
+#pragma unroll CUDA_PAGE
+    for (uint32_t t = 0; t < n; t++) {
+        const float value = kv_value<F32>(v, t * head_dim + d);
+        const float2 w = *(const float2 *)(&e[t].x + pair);
+        o[0] = __fmaf_rn(w.x, value, o[0]);
+        o[1] = __fmaf_rn(w.y, value, o[1]);
+    }
+}
+
 /* The weighted sum of V, two queries a thread, joined to what came before. */
-static __device__ void attend_values(const struct attend_job &job, const struct cuda_row &row,
-                                     uint32_t begin, uint32_t n, uint32_t head_kv, bool first,
+template <bool F32>
+static __device__ void attend_values(const struct attend_job &job, uint32_t n, bool first,
                                      attend_shared &shared)
 {
     const uint32_t head_dim = job.kv.head_dim;
@@ -126,24 +154,23 @@ static __device__ void attend_values(const struct attend_job &job, const struct 
     for (uint32_t work = threadIdx.x; work < 2 * head_dim; work += CUDA_THREADS) {
         const uint32_t d = work % head_dim;
         const int pair = (int)(work / head_dim) * 2;
-        float o0 = 0.0f, o1 = 0.0f;
-        for (uint32_t page = 0; page < n; page += CUDA_PAGE) {
-            const uint8_t *v = kv_at(job, row, begin + page, head_kv) + v_at;
-            const uint32_t end = n - page < CUDA_PAGE ? n - page : CUDA_PAGE;
-#pragma unroll 8
-            for (uint32_t t = 0; t < end; t++) {
-                const float value = kv_value(job.kv, v, t * head_dim + d);
-                o0 = __fmaf_rn(lane4(shared.e[page + t], pair), value, o0);
-                o1 = __fmaf_rn(lane4(shared.e[page + t], pair + 1), value, o1);
-            }
+        float sum[2] = {0.0f, 0.0f};
+        for (uint32_t at = 0; at < n; at += CUDA_PAGE) {
+            const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
+            if (n - at >= CUDA_PAGE)
+                page_values<F32>(v, shared.e + at, CUDA_PAGE, head_dim, d, pair, sum);
+            else
+                page_values<F32>(v, shared.e + at, n - at, head_dim, d, pair, sum);
         }
         float *o = &shared.o[d].x + pair;
-        o[0] = first ? o0 : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(o0, shared.b[pair]));
-        o[1] = first ? o1 : __fmaf_rn(o[1], shared.a[pair + 1], __fmul_rn(o1, shared.b[pair + 1]));
+        o[0] = first ? sum[0] : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(sum[0], shared.b[pair]));
+        o[1] = first ? sum[1]
+                     : __fmaf_rn(o[1], shared.a[pair + 1], __fmul_rn(sum[1], shared.b[pair + 1]));
     }
 }
 
 /* Up to four queries, heads [head, head + n_queries). */
+template <bool F32>
 static __device__ void attend_queries(const struct attend_job &job, uint32_t item_index,
                                       const struct cuda_item &item, uint32_t head_kv, uint32_t head,
                                       uint32_t n_queries, attend_shared &shared)
@@ -158,10 +185,11 @@ static __device__ void attend_queries(const struct attend_job &job, uint32_t ite
         const uint32_t begin = split * CUDA_SPLIT, left = row.position + 1 - begin;
         const uint32_t n = left < CUDA_SPLIT ? left : CUDA_SPLIT;
         const bool first = split == item.split0;
-        attend_scores(job, row, begin, n, head_kv, shared);
+        find_pages(job, row, begin, n, head_kv, shared);
+        attend_scores<F32>(job, n, shared);
         attend_weights(n, first, shared);
         __syncthreads();
-        attend_values(job, row, begin, n, head_kv, first, shared);
+        attend_values<F32>(job, n, first, shared);
         __syncthreads();
     }
     const uint64_t at = (uint64_t)item_index * job.n_head + head;
@@ -179,9 +207,13 @@ static __device__ void attend_item(const struct attend_job &job, uint32_t item_i
 {
     const struct cuda_item item = job.pass.items[item_index];
     const uint32_t share = job.n_head / job.kv.n_head_kv, end = (head_kv + 1) * share;
-    for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES)
-        attend_queries(job, item_index, item, head_kv, head,
-                       end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES, shared);
+    for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES) {
+        const uint32_t n = end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES;
+        if (job.kv.f32)
+            attend_queries<true>(job, item_index, item, head_kv, head, n, shared);
+        else
+            attend_queries<false>(job, item_index, item, head_kv, head, n, shared);
+    }
 }
 
 /* Item: 256 values of a row's attention output; every thread folds its head's runs by itself. */

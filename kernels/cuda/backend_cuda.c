@@ -28,7 +28,7 @@ static void place_input(struct backend *b, struct cuda_input *x, size_t rows, ui
     const size_t tiled = (rows + CUDA_TILE - 1) / CUDA_TILE * CUDA_TILE,
                  blocks = stride / CUDA_BLOCK;
     x->stride = stride;
-    x->f = cuda_take(&b->scratch_memory, rows * stride * sizeof *x->f);
+    x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->f);
     x->q = cuda_take(&b->scratch_memory, tiled * stride);
     x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof *x->scale);
 }

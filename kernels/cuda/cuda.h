@@ -21,6 +21,7 @@ enum {
     CUDA_THREADS = 256,      /* of every block of every kernel */
     CUDA_WARPS = CUDA_THREADS / 32,
     CUDA_MAX_HEAD = 256,
+    CUDA_LINE = 128,    /* that a prefetch brings */
     CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
 };
 

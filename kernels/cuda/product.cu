@@ -7,7 +7,7 @@
 
 /* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
  * cache holds what others work on. */
-enum { PREFETCH_BYTES = 32 << 10, LINE_BYTES = 128 };
+enum { PREFETCH_BYTES = 32 << 10 };
 
 static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
                                                         uint32_t group)
@@ -17,8 +17,8 @@ static __device__ __forceinline__ void prefetch_weights(const struct product_job
         group -= job.part[p++].matrix.groups;
     const struct cuda_matrix &m = job.part[p].matrix;
     const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
-    for (uint64_t at = (uint64_t)threadIdx.x * LINE_BYTES; at < bytes;
-         at += CUDA_THREADS * LINE_BYTES)
+    for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
+         at += CUDA_THREADS * CUDA_LINE)
         prefetch_l2(m.data + group * m.group_bytes + at);
 }
 

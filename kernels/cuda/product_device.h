@@ -37,13 +37,18 @@ struct columns {
             q = ((const uint2 *)x.q)[at * 32 + lane];
         b[0] = q.x;
         b[1] = q.y;
-        for (int e = 0; e < 2; e++) {
-            const bool exists = 2 * t + e < n;
-            d[e] = exists ? x.scale[at * CUDA_TILE + 2 * t + e].d : 0.0f;
-            sum[e] = exists ? x.scale[at * CUDA_TILE + 2 * t + e].sum : 0;
-        }
+        float4 scales =
+            make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, if only the first exists too */
+        if (2 * t < n)
+            scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
+        d[0] = scales.x;
+        sum[0] = __float_as_int(scales.y);
+        d[1] = scales.z;
+        sum[1] = __float_as_int(scales.w);
     }
 };
+
+enum { FLOAT_OF_INT = 0x4b400000 }; /* the bits of 0x1.8p+23 */
 
 /* acc of one block, 16 outputs (m = 0: rows g, g + 8 of the group, m = 1: g + 16, g + 24) and one tile. */
 template <uint32_t TYPE>
@@ -51,22 +56,26 @@ static __device__ __forceinline__ void block_step(int m, const unsigned a[4], co
                                                   const float w[4], const float min[4],
                                                   const int scale[4][2], float acc[4])
 {
-    int isum[4];
+    float dot[4];
     if (TYPE == QUANT_Q6_K) {
         const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
         int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
         mma_s8(c0, first, x.b);
         mma_s8(c1, second, x.b);
         for (int e = 0; e < 4; e++)
-            isum[e] = scale[2 * m + e / 2][0] * c0[e] + scale[2 * m + e / 2][1] * c1[e];
+            dot[e] = (float)(scale[2 * m + e / 2][0] * c0[e] + scale[2 * m + e / 2][1] * c1[e]);
     } else {
+        /* The sum, below 2^22, becomes the mantissa of a float: exact, and an addition takes it out. */
+        int isum[4];
         for (int e = 0; e < 4; e++)
-            isum[e] = -layout_offset(TYPE) * x.sum[e % 2];
+            isum[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
         mma_s8(isum, a, x.b);
+        for (int e = 0; e < 4; e++)
+            dot[e] = __fadd_rn(__int_as_float(isum[e]), -0x1.8p+23f);
     }
     for (int e = 0; e < 4; e++) {
         const int r = 2 * m + e / 2;
-        acc[e] = __fmaf_rn((float)isum[e], __fmul_rn(w[r], x.d[e % 2]), acc[e]);
+        acc[e] = __fmaf_rn(dot[e], __fmul_rn(w[r], x.d[e % 2]), acc[e]);
         if (layout_has_min(TYPE))
             acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(min[r], x.d[e % 2]), acc[e]);
     }
@@ -136,33 +145,52 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
                     acc[m][j][e];
 }
 
-/* One segment of inputs [begin, end), F32, F16 or BF16: lane is output. */
-template <uint32_t TYPE>
-static __device__ __forceinline__ void
-float_segment(const uint8_t *group, uint32_t begin, uint32_t end, const struct cuda_input &x,
-              const product_rows &rows, uint32_t tile, float *out)
+/* One unit of inputs of ROWS rows; x: their values from the unit's first input on. */
+template <uint32_t TYPE, int ROWS>
+static __device__ __forceinline__ void unit_step(const uint4 &unit, const float *x, uint32_t stride,
+                                                 float acc[ROWS])
 {
-    constexpr uint32_t INPUTS = layout_unit_inputs(TYPE);
-    const uint32_t lane = threadIdx.x % 32, done = CUDA_TILE * tile;
-    const uint32_t n = rows.n <= done ? 0 : rows.n - done < CUDA_TILE ? rows.n - done : CUDA_TILE;
-    const float *f = x.f + (uint64_t)(rows.first + done) * x.stride;
-    float acc[CUDA_TILE] = {};
-#pragma unroll 4
-    for (uint32_t i = begin; i < end; i += INPUTS) {
-        const uint4 unit = load_stream(group + (uint64_t)(i / INPUTS) * CUDA_UNIT + lane * 16);
+    constexpr int INPUTS = (int)layout_unit_inputs(TYPE);
 #pragma unroll
-        for (uint32_t k = 0; k < INPUTS; k++) {
-            if (i + k >= end)
-                break;
-            const float w = float_of<TYPE>(unit, (int)k);
+    for (int r = 0; r < ROWS; r++) {
 #pragma unroll
-            for (uint32_t c = 0; c < CUDA_TILE; c++)
-                if (c < n)
-                    acc[c] = __fmaf_rn(w, f[(uint64_t)c * x.stride + i + k], acc[c]);
+        for (int k = 0; k < INPUTS; k += 4) {
+            const float4 v = *(const float4 *)(x + (uint64_t)r * stride + k);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k), v.x, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 1), v.y, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 2), v.z, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 3), v.w, acc[r]);
         }
     }
-    for (uint32_t c = 0; c < CUDA_TILE; c++)
-        out[(done + c) * SEGMENT_PITCH + lane] = acc[c];
+}
+
+/* One segment of inputs [begin, end), F32, F16 or BF16, of ROWS rows, whether they exist or not (their memory does): a
+ * lane is an output. */
+template <uint32_t TYPE, int ROWS>
+static __device__ __forceinline__ void float_segment(const uint8_t *group, uint32_t begin,
+                                                     uint32_t end, const struct cuda_input &x,
+                                                     uint32_t first_row, float *out)
+{
+    constexpr uint32_t INPUTS = layout_unit_inputs(TYPE);
+    const uint32_t lane = threadIdx.x % 32;
+    const float *f = x.f + (uint64_t)first_row * x.stride;
+    const uint8_t *units = group + lane * 16;
+    float acc[ROWS] = {};
+    uint32_t i = begin;
+#pragma unroll(ROWS > 8 ? 4 : 8)
+    for (; i + INPUTS <= end; i += INPUTS)
+        unit_step<TYPE, ROWS>(load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT), f + i,
+                              x.stride, acc);
+    if (i < end) { /* a last unit that is not full */
+        const uint4 unit = load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT);
+#pragma unroll
+        for (uint32_t k = 0; k + 1 < INPUTS; k++)
+            for (int r = 0; r < ROWS && i + k < end; r++)
+                acc[r] = __fmaf_rn(float_of<TYPE>(unit, (int)k), f[(uint64_t)r * x.stride + i + k],
+                                   acc[r]);
+    }
+    for (int r = 0; r < ROWS; r++)
+        out[r * SEGMENT_PITCH + lane] = acc[r];
 }
 
 template <uint32_t TYPE, int TILES>
@@ -177,9 +205,27 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
                                    (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
     } else {
-        for (uint32_t tile = 0; tile < TILES; tile++)
-            float_segment<TYPE>(at, begin, end, x, rows, tile, out);
+        if (TILES > 1 || rows.n > 4)
+            float_segment<TYPE, CUDA_TILE * TILES>(at, begin, end, x, rows.first, out);
+        else if (rows.n > 1)
+            float_segment<TYPE, 4>(at, begin, end, x, rows.first, out);
+        else
+            float_segment<TYPE, 1>(at, begin, end, x, rows.first, out);
     }
+}
+
+/* Brings a segment closer while the warp computes the one before it; none behind the last. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix &m, uint32_t group,
+                                                        uint32_t segment)
+{
+    constexpr uint32_t BYTES = layout_quantized(TYPE)
+                                   ? layout_segment_bytes(TYPE)
+                                   : CUDA_SEGMENT / layout_unit_inputs(TYPE) * CUDA_UNIT;
+    const uint64_t begin = (uint64_t)segment * BYTES;
+    for (uint64_t at = begin + threadIdx.x % 32 * CUDA_LINE;
+         at < begin + BYTES && at < m.group_bytes; at += 32 * CUDA_LINE)
+        prefetch_l2(m.data + group * m.group_bytes + at);
 }
 
 /* Writes the finished outputs of a group. y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
@@ -212,6 +258,7 @@ product_group(const struct product_job &job, const struct product_part &part, ui
                    segments = (part.matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
     float y[TILES];
     for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
+        prefetch_segment<TYPE>(part.matrix, group, s0 + CUDA_WARPS + warp);
         if (s0 + warp < segments)
             any_segment<TYPE, TILES>(part.matrix, group, s0 + warp, job.x, rows,
                                      shared + warp * SEGMENT_FLOATS(TILES));
