@@ -122,6 +122,43 @@ $(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(BUILD)/obj/kernels.a
 	$(Q)$(CXX) $(ALLLDFLAGS) -static-libstdc++ -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lm
 
+# ---- cudasim: the CUDA backend on this processor (tests/cudasim/README.md) -----------------------
+
+# Device code is instrumented as for a thread sanitizer, and its calls go to the simulator: so without SAN,
+# whatever the rest is built with. -O2 as for the device: what is not written is not there to be checked.
+SIM       = $(BUILD)/tests/cudasim
+SIM_CXX  := $(shell command -v $(CXX) 2>/dev/null)
+SIM_FLAGS = -DHEARTH_CUDASIM -isystem tests/cudasim/include
+SIM_CXXFLAGS = -x c++ -std=gnu++17 -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti \
+            -Wall -Wno-unknown-pragmas -Werror -fsanitize=thread,alignment --param tsan-distinguish-volatile=1 \
+            --param tsan-instrument-func-entry-exit=0
+sim_obj   = $(patsubst %.c,$(SIM)/obj/%.o,$(filter %.c,$(1))) $(patsubst %.cu,$(SIM)/obj/%.cu.o,$(filter %.cu,$(1)))
+SIM_OBJ   = $(call sim_obj,$(filter-out tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
+SIM_TESTS = $(patsubst tests/cudasim/%.c,$(SIM)/%,$(wildcard tests/cudasim/test_*.c))
+SIM_PLUGIN = $(SIM)/hearth-cuda.so
+SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN))
+
+$(SIM)/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(say) CC $<
+	$(Q)$(CC) $(CPPFLAGS) $(SIM_FLAGS) $(ALLCFLAGS) -MMD -MP -c $< -o $@
+
+$(SIM)/obj/%.cu.o: %.cu Makefile tests/cudasim/hooks.syms
+	@mkdir -p $(@D)
+	$(say) SIM $<
+	$(Q)$(CXX) -I. $(SIM_FLAGS) $(SIM_CXXFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@.raw
+	$(Q)objcopy --redefine-syms=tests/cudasim/hooks.syms $@.raw $@ && rm $@.raw
+
+$(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ -ldl -lm
+
+$(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(SIM)/obj/tests/cudasim/toys.cu.o $(SIM_OBJ)
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CXX) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) -ldl -lm
+
 # ---- tests -------------------------------------------------------------------------------------
 
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
@@ -161,7 +198,7 @@ $(CONTRACT): $(call obj,tests/gpu/contract.c tests/gpu/subject.c tests/unit/tiny
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
 .PHONY: tests
-tests: all $(UNIT) $(E2E) $(STRESS) $(CONTRACT)
+tests: all $(UNIT) $(E2E) $(STRESS) $(CONTRACT) $(SIMULATED)
 
 .PHONY: check
 check: deps-check

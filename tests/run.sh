@@ -34,6 +34,17 @@ for p in shadow draft; do # the engine's roughest suites again, with a model tha
         run "unit/test_$t ($p)" env HEARTH_RIG_PROPOSER=$p "$BUILD/tests/unit/test_$t"
     done
 done
+if [ -f "$BUILD/tests/cudasim/hearth-cuda.so" ]; then # the CUDA backend on this processor
+    for t in "$BUILD"/tests/cudasim/test_*; do
+        [ -x "$t" ] && [ -f "$t" ] && run "cudasim/${t##*/}" "$t"
+    done
+    for order in up 1; do
+        run "cudasim/contract ($order)" env HEARTH_PLUGINS="$BUILD/tests/cudasim" HEARTH_CUDASIM_ORDER=$order \
+            "$BUILD/tests/gpu/contract"
+    done
+else
+    echo "skip: cudasim: no C++ compiler (g++), the CUDA backend is not tested"
+fi
 for t in tests/tools/check_*.sh tests/e2e/*.sh; do
     [ -f "$t" ] && run "${t#tests/}" bash "$t"
 done

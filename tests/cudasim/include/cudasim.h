@@ -1,0 +1,158 @@
+/* cudasim: what device code compiled for the host calls. cuda_runtime.h makes CUDA's names of it;
+ * device.h of the CUDA backend uses the cudasim_* functions for what is PTX on a GPU.
+ *
+ * Every call that can fail takes the place in the source that a report will name: CUDASIM_HERE in a
+ * C++ wrapper is its caller's file and line.
+ *
+ * Threads: called by simulated threads only (and hooks for tests by the host, at the end). */
+#ifndef HEARTH_CUDASIM_H
+#define HEARTH_CUDASIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+#define CUDASIM_HERE                                                                               \
+    const char *cudasim_file = __builtin_FILE(), int cudasim_line = __builtin_LINE()
+#define CUDASIM_PLACE cudasim_file, cudasim_line
+extern "C" {
+#endif
+
+/* Who a simulated thread is. */
+struct cudasim_self {
+    uint3 thread, block;
+    dim3 block_dim, grid_dim;
+    unsigned lane; /* of its warp, 0 .. 31 */
+};
+
+/* The same answer for as long as a simulated thread lives. */
+__attribute__((const)) const struct cudasim_self *cudasim_self(void);
+
+/* This block's dynamic shared memory, 16-byte aligned, as long as the launch said. */
+__attribute__((const)) void *cudasim_shared(void);
+
+enum cudasim_barrier {
+    CUDASIM_BARRIER,
+    CUDASIM_BARRIER_COUNT,
+    CUDASIM_BARRIER_AND,
+    CUDASIM_BARRIER_OR
+};
+
+/* All threads of the block; returns the count, and or or of the predicates. */
+int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, int line);
+
+enum cudasim_collective {
+    CUDASIM_SYNC_WARP,
+    CUDASIM_SHUFFLE,
+    CUDASIM_SHUFFLE_UP,
+    CUDASIM_SHUFFLE_DOWN,
+    CUDASIM_SHUFFLE_XOR,
+    CUDASIM_BALLOT,
+    CUDASIM_ANY,
+    CUDASIM_ALL,
+    CUDASIM_MATCH_ANY,
+    CUDASIM_REDUCE_ADD,
+    CUDASIM_REDUCE_MIN_S32,
+    CUDASIM_REDUCE_MAX_S32,
+    CUDASIM_REDUCE_MIN_U32,
+    CUDASIM_REDUCE_MAX_U32,
+    CUDASIM_REDUCE_AND,
+    CUDASIM_REDUCE_OR,
+    CUDASIM_REDUCE_XOR,
+    CUDASIM_MMA_I8,      /* value: struct cudasim_mma * */
+    CUDASIM_MMA_F16,     /* likewise */
+    CUDASIM_MMA_BF16,    /* likewise */
+    CUDASIM_LOAD_MATRIX, /* value: struct cudasim_load_matrix * */
+};
+
+/* One operation of the lanes in mask. argument: lane, delta or lane mask of a shuffle; width: its
+ * segments. Returns this lane's result. */
+uint64_t cudasim_collective(enum cudasim_collective kind, uint32_t mask, uint64_t value,
+                            unsigned argument, unsigned width, const char *file, int line);
+
+enum cudasim_atomic {
+    CUDASIM_ATOMIC_ADD,
+    CUDASIM_ATOMIC_MIN,
+    CUDASIM_ATOMIC_MAX,
+    CUDASIM_ATOMIC_MIN_SIGNED,
+    CUDASIM_ATOMIC_MAX_SIGNED,
+    CUDASIM_ATOMIC_AND,
+    CUDASIM_ATOMIC_OR,
+    CUDASIM_ATOMIC_XOR,
+    CUDASIM_ATOMIC_EXCHANGE,
+    CUDASIM_ATOMIC_COMPARE,
+    CUDASIM_ATOMIC_LOAD,  /* ld.acquire, ld.relaxed, ld.volatile */
+    CUDASIM_ATOMIC_STORE, /* st.release, st.relaxed, st.volatile */
+};
+
+/* One atomic operation on 4 or 8 aligned bytes; returns the value before it. */
+uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes, uint64_t value,
+                        uint64_t compare, const char *file, int line);
+
+/* Lets other threads go on: __nanosleep, and what else a loop does while it waits. */
+void cudasim_yield(const char *file, int line);
+
+/* Reports a wrong alignment; inline so that the good case costs nothing. */
+void cudasim_misaligned(const void *address, unsigned alignment, const char *file, int line);
+
+/* Kills the launch with a report that says what the code itself found wrong. */
+__attribute__((noreturn)) void cudasim_trap(const char *text, const char *file, int line);
+
+/* ---- asynchronous copies: cp.async ---- */
+
+/* bytes: 4, 8 or 16; the first source_bytes are copied, zeros behind them. What is copied is there
+ * for this thread after its wait, for others after a barrier behind that. */
+void cudasim_copy_async(void *shared, const void *global, unsigned bytes, unsigned source_bytes,
+                        const char *file, int line);
+void cudasim_copy_commit(void);
+/* Waits until at most `pending` of the groups committed last are outstanding. */
+void cudasim_copy_wait(unsigned pending, const char *file, int line);
+/* cp.async.wait_all: everything, committed or not. */
+void cudasim_copy_wait_all(const char *file, int line);
+
+/* ---- dependent launches: griddepcontrol ---- */
+
+void cudasim_grid_wait(void);
+void cudasim_grid_launch_dependents(void);
+
+/* ---- matrix instructions ---- */
+
+/* mma.sync m16n8k32 of 8-bit integers (a, b of either sign, as flagged; int32 sums wrap) and
+ * m16n8k16 of f16 or bf16 with f32 sums. Registers as PTX lays them out. The float sum of an element
+ * is the chain fmaf(a, b, sum), k ascending, from c: one order of the many that hardware may take. */
+struct cudasim_mma {
+    uint32_t a[4], b[2], c[4];
+    uint32_t d[4];
+    int a_unsigned, b_unsigned;
+};
+void cudasim_mma(enum cudasim_collective kind, struct cudasim_mma *mma, const char *file, int line);
+
+/* ldmatrix: `count` (1, 2, 4) 8x8 matrices of 16-bit values; lane i gives the address of row i % 8 of
+ * matrix i / 8. */
+struct cudasim_load_matrix {
+    const void *row;
+    unsigned count;
+    int transposed;
+    uint32_t registers[4];
+};
+void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int line);
+
+/* ---- launches ---- */
+
+struct cudasim_kernel {
+    const void *function;
+    void (*call)(const void *arguments); /* calls function */
+    const void *arguments;               /* copied by the launch */
+    size_t argument_bytes;               /* at most CUDASIM_ARGUMENT_BYTES */
+};
+enum { CUDASIM_ARGUMENT_BYTES = 4096 };
+
+cudaError_t cudasim_launch(const cudaLaunchConfig_t *config, const struct cudasim_kernel *kernel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

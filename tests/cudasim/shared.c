@@ -1,0 +1,218 @@
+/* Shared memory: a slot for every block that lives. Each byte knows whether somebody has written it;
+ * each word knows who wrote and who read it last, and after which barrier: two threads that touch
+ * the same bytes, one of them writing, without a barrier between them, are a race, whatever order
+ * they happened to run in. __syncwarp orders the lanes of a warp; atomics do not race with atomics. */
+#include "tests/cudasim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SLOTS = 1024, SLOT_BYTES = 256 * 1024, WORD = 4 };
+
+struct touch {
+    uint32_t epoch; /* the block's when it happened; 0: never */
+    uint16_t thread, warp_epoch;
+    uint8_t mask; /* bytes of the word */
+    uint8_t atomic;
+    uint8_t readers; /* reads: 1; 2: several lanes of one warp; 3: of several warps */
+    const void *code;
+};
+
+struct word {
+    struct touch write, read;
+};
+
+struct slot {
+    uint8_t *state; /* [SLOT_BYTES] SIM_* */
+    struct word *words;
+    uint32_t first_epoch;
+};
+
+struct sim_shared sim_shared;
+static struct slot slots[SLOTS];
+
+void sim_shared_open(void)
+{
+    if (sim_shared.base != 0)
+        return;
+    void *memory = mmap(NULL, (size_t)SLOTS * SLOT_BYTES, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        fprintf(stderr, "cudasim: cannot reserve addresses for shared memory\n");
+        abort();
+    }
+    sim_shared = (struct sim_shared){(uintptr_t)memory, SLOT_BYTES, (size_t)SLOTS * SLOT_BYTES};
+}
+
+static void slot_open(unsigned index)
+{
+    struct slot *slot = &slots[index];
+
+    if (index < SLOTS && mprotect((void *)(sim_shared.base + (size_t)index * SLOT_BYTES),
+                                  SLOT_BYTES, PROT_READ | PROT_WRITE) == 0) {
+        slot->state = calloc(1, SLOT_BYTES);
+        slot->words = calloc(SLOT_BYTES / WORD, sizeof(struct word));
+    }
+    if (index >= SLOTS || slot->state == NULL || slot->words == NULL) {
+        fprintf(stderr, "cudasim: no shared memory for %u blocks at once\n", index + 1);
+        abort();
+    }
+}
+
+void sim_shared_begin(struct sim_block *block)
+{
+    if (block->shared_bytes == 0)
+        return;
+    if (slots[block->slot].words == NULL)
+        slot_open(block->slot);
+    memset(slots[block->slot].state, SIM_ALLOCATED, block->shared_bytes);
+}
+
+void *sim_shared_memory(const struct sim_block *block)
+{
+    return (void *)(sim_shared.base + (size_t)block->slot * SLOT_BYTES);
+}
+
+static size_t offset_in(const struct sim_block *block, uintptr_t address)
+{
+    return address - (uintptr_t)sim_shared_memory(block);
+}
+
+/* ---- races ---- */
+
+static bool conflicts(const struct touch *before, const struct touch *now)
+{
+    const bool same_warp = before->thread / 32 == now->thread / 32;
+
+    if (before->epoch != now->epoch || (before->mask & now->mask) == 0 ||
+        (before->atomic && now->atomic))
+        return false;
+    if (same_warp && before->warp_epoch != now->warp_epoch)
+        return before->readers == 3;
+    return before->thread != now->thread || before->readers > 1;
+}
+
+static uint3 thread_index(unsigned flat)
+{
+    const dim3 dim = sim_current->self.block_dim;
+
+    return (uint3){flat % dim.x, flat / dim.x % dim.y, flat / dim.x / dim.y};
+}
+
+__attribute__((noinline, cold)) static void report_race(const struct touch *before, size_t offset,
+                                                        size_t bytes, const char *verb,
+                                                        const char *other, const void *caller)
+{
+    char line[200] = "?";
+    const uint3 thread = thread_index(before->thread);
+
+    (void)sim_symbol_line(before->code, line, sizeof(line));
+    sim_report(
+        NULL, 0, caller,
+        "%s %zu bytes at %zu of shared memory that thread (%u,%u,%u) %s (%s), with no barrier "
+        "between",
+        verb, bytes, offset, thread.x, thread.y, thread.z, other, line);
+}
+
+static void note_read(struct touch *read, const struct touch *now)
+{
+    const bool same = read->epoch == now->epoch && read->mask == now->mask;
+
+    if (!same || read->thread == now->thread) {
+        const uint8_t readers = same && read->warp_epoch == now->warp_epoch ? read->readers : 1;
+        *read = *now;
+        read->readers = readers > 1 ? readers : 1;
+    } else if (read->thread / 32 != now->thread / 32) {
+        read->readers = 3;
+    } else if (read->warp_epoch == now->warp_epoch) {
+        read->readers = read->readers > 2 ? 3 : 2;
+    } else if (read->readers < 3) {
+        *read = *now;
+        read->readers = 1;
+    }
+}
+
+static void touch_word(struct word *word, struct touch *now, size_t offset, size_t bytes,
+                       bool write)
+{
+    const char *verb = now->atomic ? "changes" : write ? "writes" : "reads";
+
+    if (conflicts(&word->write, now))
+        report_race(&word->write, offset, bytes, verb, word->write.atomic ? "changed" : "wrote",
+                    now->code);
+    if (!write) {
+        note_read(&word->read, now);
+        return;
+    }
+    if (conflicts(&word->read, now))
+        report_race(&word->read, offset, bytes, verb, "read", now->code);
+    word->write = *now;
+}
+
+static void check_races(struct slot *slot, size_t offset, size_t bytes, bool write, bool atomic,
+                        const void *caller)
+{
+    const struct sim_thread *thread = sim_current;
+    const struct sim_block *block = thread->block;
+    struct touch now = {.epoch = (uint32_t)block->epoch,
+                        .thread = (uint16_t)thread->index,
+                        .warp_epoch = (uint16_t)block->warps[thread->index / 32].epoch,
+                        .atomic = atomic,
+                        .code = caller};
+
+    for (size_t at = offset; at < offset + bytes;) {
+        const size_t first = at % WORD, left = offset + bytes - at;
+        const size_t n = left < WORD - first ? left : WORD - first;
+
+        now.mask = (uint8_t)(((1u << n) - 1) << first);
+        touch_word(&slot->words[at / WORD], &now, offset, bytes, write);
+        at += n;
+    }
+}
+
+/* ---- accesses ---- */
+
+static void check_state(struct slot *slot, size_t offset, size_t bytes, bool write,
+                        const void *caller)
+{
+    for (size_t i = offset; i < offset + bytes; i++) {
+        if (slot->state[i] & SIM_COPYING)
+            sim_report(NULL, 0, caller,
+                       "%s %zu bytes at %zu of shared memory that an asynchronous copy without its "
+                       "wait may still be writing",
+                       write ? "writes" : "reads", bytes, offset);
+        if (!write && (slot->state[i] & SIM_WRITTEN) == 0)
+            sim_report(NULL, 0, caller,
+                       "reads %zu bytes at %zu of shared memory that nobody has written", bytes,
+                       offset);
+    }
+    if (write)
+        memset(slot->state + offset, SIM_READY, bytes);
+}
+
+void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic, const void *caller)
+{
+    const struct sim_block *block = sim_current->block;
+    struct slot *slot = &slots[block->slot];
+    const size_t offset = offset_in(block, address);
+
+    if (offset >= block->shared_bytes || bytes > block->shared_bytes - offset)
+        sim_report(NULL, 0, caller,
+                   "%s %zu bytes at %ld, outside of its %zu bytes of shared memory",
+                   write ? "writes" : "reads", bytes, (long)offset, block->shared_bytes);
+    if (atomic)
+        check_state(slot, offset, bytes, false, caller);
+    check_state(slot, offset, bytes, write, caller);
+    if (sim_settings()->races)
+        check_races(slot, offset, bytes, write, atomic, caller);
+}
+
+void sim_shared_copying(uintptr_t address, size_t bytes, bool on)
+{
+    const struct sim_block *block = sim_current->block;
+    uint8_t *state = slots[block->slot].state + offset_in(block, address);
+
+    memset(state, on ? SIM_ALLOCATED | SIM_COPYING : SIM_READY, bytes);
+}
