@@ -133,7 +133,8 @@ SIM_CXXFLAGS = -x c++ -std=gnu++17 -O2 -g -fPIC -fvisibility=hidden -ffp-contrac
             -Wall -Wno-unknown-pragmas -Werror -fsanitize=thread,alignment --param tsan-distinguish-volatile=1 \
             --param tsan-instrument-func-entry-exit=0
 sim_obj   = $(patsubst %.c,$(SIM)/obj/%.o,$(filter %.c,$(1))) $(patsubst %.cu,$(SIM)/obj/%.cu.o,$(filter %.cu,$(1)))
-SIM_OBJ   = $(call sim_obj,$(filter-out tests/cudasim/test_%,$(wildcard tests/cudasim/*.c)))
+SIM_HELP  = tests/cudasim/help.c tests/cudasim/toys.cu
+SIM_OBJ   = $(call sim_obj,$(filter-out tests/cudasim/test_% $(SIM_HELP),$(wildcard tests/cudasim/*.c)))
 SIM_TESTS = $(patsubst tests/cudasim/%.c,$(SIM)/%,$(wildcard tests/cudasim/test_*.c))
 SIM_PLUGIN = $(SIM)/hearth-cuda.so
 SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN))
@@ -154,7 +155,7 @@ $(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) $(
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ -ldl -lm
 
-$(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(SIM)/obj/tests/cudasim/toys.cu.o $(SIM_OBJ)
+$(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) -ldl -lm

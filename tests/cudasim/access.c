@@ -86,6 +86,24 @@ static void host_access(uintptr_t address, size_t bytes, bool write, const void 
         report_host(address, bytes, verb, caller);
 }
 
+/* A kernel that was launched while the one before it may run: until it has waited, it writes no device
+ * memory and reads none that kernels write. */
+static void check_followed(uintptr_t offset, size_t bytes, bool write, const void *caller)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (write || (sim_memory.shadow[offset + i] & SIM_BY_KERNEL) != 0)
+            sim_report(NULL, 0, caller,
+                       "%s %zu bytes at %p before it waits for the kernel before it%s",
+                       write ? "writes" : "reads", bytes, (void *)(sim_memory.device + offset),
+                       write ? "" : ", which may still write them");
+    }
+}
+
+static inline bool followed(const struct sim_thread *thread)
+{
+    return thread->followed || thread->block->followed;
+}
+
 static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
@@ -96,6 +114,8 @@ static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
     if (offset < SIM_DEVICE_SPAN) {
         if (!all_have(sim_memory.shadow + offset, bytes, EACH(SIM_READY)))
             report_device(address, bytes, "reads", caller);
+        if (!followed(thread))
+            check_followed(offset, bytes, false, caller);
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, false, false, caller);
     } else {
@@ -115,7 +135,9 @@ static inline void write_at(uintptr_t address, size_t bytes, const void *caller)
         uint8_t *shadow = sim_memory.shadow + offset;
         if (!all_have(shadow, bytes, EACH(SIM_ALLOCATED)))
             report_device(address, bytes, "writes", caller);
-        memset(shadow, SIM_READY, bytes);
+        if (!followed(thread))
+            check_followed(offset, bytes, true, caller);
+        memset(shadow, SIM_READY | SIM_BY_KERNEL, bytes);
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, true, false, caller);
     } else {

@@ -283,7 +283,9 @@ int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, 
         block->count = block->any = 0;
         block->all = 1;
         block->waiting = NULL;
+        block->any_followed = false;
     }
+    block->any_followed |= thread->followed;
     block->count += predicate != 0;
     block->any |= predicate != 0;
     block->all &= predicate != 0;
@@ -298,6 +300,7 @@ int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, 
                                                      : block->any;
     block->arrived = 0;
     block->epoch = sim_next_epoch();
+    block->followed |= block->any_followed;
     for (struct sim_thread *next, *t = block->waiting; t != NULL; t = next) {
         next = t->next;
         t->result = (uint64_t)result;
@@ -375,6 +378,7 @@ static void block_begin(struct sim_block *block, unsigned flat)
     block->index = index_of(flat, kernel->grid_dim);
     block->n_threads = n;
     block->next_thread = block->ended = block->arrived = 0;
+    block->followed = !kernel->dependent;
     block->shared_bytes = kernel->shared_bytes;
     block->epoch = sim_next_epoch();
     order_fill(block->order, n, put16, get16);
@@ -466,9 +470,11 @@ void sim_grid_run(const struct sim_kernel *kernel)
 
 /* ---- dependent launches ---- */
 
-/* Grids run one after another, so all that came before is done. */
+/* Grids run one after another, so what came before is done. But on a GPU it need not be until the wait:
+ * access.c checks that a dependent kernel leaves alone before it what a kernel may still be using. */
 void cudasim_grid_wait(void)
 {
+    sim_current->followed = true;
 }
 
 void cudasim_grid_launch_dependents(void)

@@ -76,7 +76,8 @@ unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 
 /* ---- memory.c ---- */
 
-enum { SIM_ALLOCATED = 1, SIM_WRITTEN = 2, SIM_READY = 3, SIM_COPYING = 4 }; /* shadow bytes */
+/* Bits of a shadow byte. READY: both that a read needs. BY_KERNEL: the last writer was a kernel. */
+enum { SIM_ALLOCATED = 1, SIM_WRITTEN = 2, SIM_READY = 3, SIM_COPYING = 4, SIM_BY_KERNEL = 8 };
 
 struct sim_memory {
     uintptr_t device; /* the device's addresses: SIM_DEVICE_SPAN bytes */
@@ -159,6 +160,7 @@ struct sim_thread {
     uint64_t value, result;  /* of the operation that it waits for */
     struct sim_copy *copies; /* asynchronous copies, oldest first */
     unsigned copy_group;     /* number of the open group */
+    bool followed;           /* has waited for the kernel before (griddepcontrol.wait) */
     void *arguments;         /* its own copy of the kernel's */
 };
 
@@ -188,6 +190,7 @@ struct sim_block {
     struct sim_thread **threads; /* [n_threads] those that live */
     struct sim_warp *warps;      /* [(n_threads + 31) / 32] */
     struct sim_thread *waiting;  /* at the barrier */
+    bool followed, any_followed; /* some thread has waited: before the last barrier, at this one */
     unsigned slot;               /* of shared memory */
     size_t shared_bytes;
 };

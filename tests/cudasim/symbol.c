@@ -2,7 +2,6 @@
  * static, so the dynamic linker does not know them. And which addresses are constants of that object. */
 #include "tests/cudasim/sim.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -93,14 +92,14 @@ static const char *find_in(const ElfW(Ehdr) * file, size_t bytes, uintptr_t valu
     return NULL;
 }
 
-/* The C++ runtime's demangler, where the program has one. */
+/* The C++ runtime's. */
+char *__cxa_demangle(const char *symbol, char *buffer, size_t *bytes, int *ret_status);
+
 static void put_demangled(const char *symbol, char *ret_name, size_t bytes)
 {
-    char *(*demangle)(const char *, char *, size_t *, int *) = NULL;
     int status = -1;
+    char *name = __cxa_demangle(symbol, NULL, NULL, &status);
 
-    *(void **)&demangle = dlsym(RTLD_DEFAULT, "__cxa_demangle");
-    char *name = demangle != NULL ? demangle(symbol, NULL, NULL, &status) : NULL;
     (void)snprintf(ret_name, bytes, "%s", name != NULL ? name : symbol);
     free(name);
     char *end = strrchr(ret_name, '(');

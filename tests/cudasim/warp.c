@@ -327,8 +327,9 @@ static void check_mask(const struct sim_thread *thread, const struct sim_warp *w
                    names[kind], __builtin_ctz(mask & warp->ended), mask);
 }
 
+/* lane: the bit of the one that comes; an operation that waits for it must be this one. */
 static struct sim_pending *find_pending(struct sim_warp *warp, enum cudasim_collective kind,
-                                        uint32_t mask, const char *file, int line)
+                                        uint32_t mask, uint32_t lane, const char *file, int line)
 {
     struct sim_pending *unused = NULL;
 
@@ -339,8 +340,8 @@ static struct sim_pending *find_pending(struct sim_warp *warp, enum cudasim_coll
             return pending;
         if (pending->mask == 0 && unused == NULL)
             unused = pending;
-        if ((pending->mask & mask) == 0)
-            continue;
+        if ((pending->mask & lane) == 0)
+            continue; /* of other lanes, and its own business */
         const struct sim_thread *other = pending->threads[__builtin_ctz(pending->arrived)];
         sim_report(file, line, NULL, "%s (mask 0x%08x) meets %s (mask 0x%08x, lane %u at %s:%d)",
                    names[kind], mask, names[pending->kind], pending->mask, other->self.lane,
@@ -369,7 +370,8 @@ uint64_t cudasim_collective(enum cudasim_collective kind, uint32_t mask, uint64_
     struct sim_warp *warp = &thread->block->warps[thread->index / 32];
 
     check_mask(thread, warp, kind, mask, file, line);
-    struct sim_pending *pending = find_pending(warp, kind, mask, file, line);
+    struct sim_pending *pending =
+        find_pending(warp, kind, mask, 1u << thread->self.lane, file, line);
     pending->width = width;
     pending->threads[thread->self.lane] = thread;
     pending->arguments[thread->self.lane] = argument;

@@ -1,0 +1,425 @@
+/* Right kernels give what a plain model gives, whatever the order of threads: each intrinsic, warps,
+ * barriers of blocks and grids, matrix instructions, asynchronous copies. Loop tests run in several
+ * orders: _i is the order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/num.h"
+#include "tests/cudasim/help.h"
+#include "tests/run_suite.h"
+
+/* Before the first call of the simulator in this (forked) process. */
+static void use_order(int i)
+{
+    static const char *const orders[] = {"up", "down", "1", "2", "3"};
+
+    (void)setenv("HEARTH_CUDASIM_ORDER", orders[i], 1);
+}
+enum { ORDERS = 5 };
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8 ^ *state << 13;
+}
+
+START_TEST(a_sum_through_warps_and_shared_memory)
+{
+    enum { BLOCKS = 7, N = 1000 };
+    static int in[BLOCKS * N];
+    int want[BLOCKS] = {0}, got[BLOCKS];
+    uint32_t state = 1;
+
+    use_order(_i);
+    for (unsigned i = 0; i < BLOCKS * N; i++) {
+        in[i] = (int)(next_random(&state) % 2001) - 1000;
+        want[i / N] += in[i];
+    }
+    struct toy toy = {.blocks = BLOCKS, .threads = 256, .shared_bytes = 32, .n = N};
+    toy.in = help_device(in, BLOCKS * N);
+    toy.out = help_device(NULL, BLOCKS);
+    OK(toy_sum(&toy));
+    help_read(got, toy.out, BLOCKS);
+    ck_assert_mem_eq(got, want, sizeof(want));
+}
+END_TEST
+
+START_TEST(a_dot_product_of_bytes)
+{
+    enum { N = 4096 };
+    static int8_t bytes[2 * N];
+    int want = 0, got;
+    uint32_t state = 2;
+
+    use_order(_i);
+    for (unsigned i = 0; i < 2 * N; i++)
+        bytes[i] = (int8_t)next_random(&state);
+    for (unsigned i = 0; i < N; i++)
+        want += bytes[i] * bytes[N + i];
+    struct toy toy = {.blocks = 1, .threads = 32, .n = N};
+    int words[2 * N / 4];
+    memcpy(words, bytes, sizeof(bytes));
+    toy.in = help_device(words, 2 * N / 4);
+    toy.out = help_device(NULL, 1);
+    OK(toy_dot(&toy));
+    help_read(&got, toy.out, 1);
+    ck_assert_int_eq(got, want);
+}
+END_TEST
+
+START_TEST(rounds_with_a_grid_barrier)
+{
+    enum { BLOCKS = 6, ROUNDS = 5 };
+    int value[BLOCKS + 1] = {1, 20, 300, 4000, 50000, 600000, 0}, got[BLOCKS];
+
+    use_order(_i);
+    struct toy toy = {.blocks = BLOCKS, .threads = 64, .n = ROUNDS, .cooperative = 1};
+    toy.out = help_device(value, BLOCKS + 1);
+    OK(toy_rounds(&toy));
+    help_read(got, toy.out, BLOCKS);
+    for (int round = 0; round < ROUNDS; round++) {
+        int before[BLOCKS];
+        memcpy(before, value, sizeof(before));
+        for (int b = 0; b < BLOCKS; b++)
+            value[b] = before[b] + before[(b + 1) % BLOCKS];
+    }
+    ck_assert_mem_eq(got, value, sizeof(got));
+}
+END_TEST
+
+START_TEST(every_thread_of_every_block_runs_once)
+{
+    enum { BLOCKS = 33, THREADS = 100 };
+    static int got[BLOCKS * THREADS];
+
+    use_order(_i);
+    struct toy toy = {.blocks = BLOCKS, .threads = THREADS};
+    toy.out = help_device(NULL, BLOCKS * THREADS);
+    OK(toy_who(&toy));
+    help_read(got, toy.out, BLOCKS * THREADS);
+    for (int i = 0; i < BLOCKS * THREADS; i++)
+        ck_assert_int_eq(got[i], i / THREADS * 1000 + i % THREADS);
+}
+END_TEST
+
+/* What lane `lane` gets of operation `op` of toy_warp, by CUDA's description. */
+static int warp_model(int op, int lane, const int *v)
+{
+    int sum = 0, least = v[0];
+    unsigned most = 0, exclusive = 0, ballot = 0, same = 0;
+
+    for (int i = 0; i < 32; i++) {
+        sum = (int)((unsigned)sum + (unsigned)v[i]);
+        least = v[i] < least ? v[i] : least;
+        most = (unsigned)v[i] > most ? (unsigned)v[i] : most;
+        exclusive ^= (unsigned)v[i];
+        ballot |= (unsigned)(v[i] & 1) << i;
+        same |= (unsigned)((v[i] & 3) == (v[lane] & 3)) << i;
+    }
+    const int results[] = {v[lane * 7 % 32],
+                           v[lane < 3 ? lane : lane - 3],
+                           v[lane > 26 ? lane : lane + 5],
+                           v[lane ^ 9],
+                           v[lane / 8 * 8 + 2],
+                           v[lane % 8 > 4 ? lane : lane + 3],
+                           (int)ballot,
+                           1,
+                           1,
+                           sum,
+                           least,
+                           (int)most,
+                           (int)exclusive,
+                           v[lane < 16 ? lane ^ 1 : lane ^ 2],
+                           (int)same,
+                           v[lane % 8 < 3 ? lane : lane - 3],
+                           v[(lane ^ 9) > (lane | 7) ? lane : lane ^ 9]};
+    return results[op];
+}
+
+START_TEST(shuffles_votes_and_reductions)
+{
+    enum { OPS = 17 };
+    int v[32], got[OPS * 32];
+    uint32_t state = 3;
+
+    use_order(_i);
+    for (int i = 0; i < 32; i++)
+        v[i] = (int)(next_random(&state) % 100000) - 50000;
+    struct toy toy = {.blocks = 1, .threads = 32};
+    toy.in = help_device(v, 32);
+    toy.out = help_device(NULL, OPS * 32);
+    OK(toy_warp(&toy));
+    help_read(got, toy.out, OPS * 32);
+    for (int op = 0; op < OPS; op++) {
+        for (int lane = 0; lane < 32; lane++)
+            ck_assert_msg(got[op * 32 + lane] == warp_model(op, lane, v), "operation %d, lane %d",
+                          op, lane);
+    }
+}
+END_TEST
+
+START_TEST(atomics_and_a_lock)
+{
+    enum { THREADS = 96 };
+    int got[9] = {0, -100, 100, 0, 0, 0, 0, 0, 0};
+
+    use_order(_i);
+    struct toy toy = {.blocks = 1, .threads = THREADS};
+    toy.out = help_device(got, 9);
+    OK(toy_atomics(&toy));
+    help_read(got, toy.out, 9);
+    ck_assert_int_eq(got[0], THREADS * (THREADS - 1) / 2);
+    ck_assert_int_eq(got[1], THREADS - 51);
+    ck_assert_int_eq(got[2], 21 - THREADS);
+    ck_assert_uint_eq((unsigned)got[3], 0xffffffffu);
+    ck_assert_int_eq(got[4], -THREADS);
+    ck_assert_int_eq(got[6], 0);
+    ck_assert_int_eq(got[7], 2 * THREADS);
+    ck_assert_int_eq(got[8], THREADS);
+}
+END_TEST
+
+START_TEST(the_matrix_product_of_bytes)
+{
+    int8_t a[16][32], b[32][8];
+    int c[16][8], in[320], got[16][8];
+    uint32_t state = 4;
+
+    use_order(_i);
+    for (int i = 0; i < 512; i++)
+        a[i / 32][i % 32] = (int8_t)next_random(&state);
+    for (int i = 0; i < 256; i++)
+        b[i / 8][i % 8] = (int8_t)next_random(&state);
+    for (int i = 0; i < 128; i++)
+        c[i / 8][i % 8] = (int)next_random(&state) % 1000;
+    memcpy(in, a, 512);
+    memcpy(in + 128, b, 256);
+    memcpy(in + 192, c, 512);
+    struct toy toy = {.blocks = 1, .threads = 32};
+    toy.in = help_device(in, 320);
+    toy.out = help_device(NULL, 128);
+    OK(toy_mma_i8(&toy));
+    help_read(got[0], toy.out, 128);
+    for (int row = 0; row < 16; row++) {
+        for (int column = 0; column < 8; column++) {
+            for (int k = 0; k < 32; k++)
+                c[row][column] += a[row][k] * b[k][column];
+            ck_assert_int_eq(got[row][column], c[row][column]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_matrix_product_of_halves)
+{
+    uint16_t a[16][16], b[16][8];
+    float c[16][8], got[16][8];
+    int in[320];
+    uint32_t state = 5;
+
+    for (int i = 0; i < 256; i++)
+        a[i / 16][i % 16] = num_f16_from_f32((float)(int)(next_random(&state) % 2000) / 700 - 1);
+    for (int i = 0; i < 128; i++)
+        b[i / 8][i % 8] = num_f16_from_f32((float)(int)(next_random(&state) % 2000) / 700 - 1);
+    for (int i = 0; i < 128; i++)
+        c[i / 8][i % 8] = (float)(next_random(&state) % 1000) / 300;
+    memcpy(in, a, 512);
+    memcpy(in + 128, b, 256);
+    memcpy(in + 192, c, 512);
+    struct toy toy = {.blocks = 1, .threads = 32};
+    toy.in = help_device(in, 320);
+    toy.out = help_device(NULL, 128);
+    OK(toy_mma_f16(&toy));
+    help_read((int *)got[0], toy.out, 128);
+    for (int row = 0; row < 16; row++) {
+        for (int column = 0; column < 8; column++) {
+            for (int k = 0; k < 16; k++)
+                c[row][column] = fmaf(num_f32_from_f16(a[row][k]), num_f32_from_f16(b[k][column]),
+                                      c[row][column]);
+            ck_assert_mem_eq(&got[row][column], &c[row][column], sizeof(float));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_matrix_loaded_and_transposed)
+{
+    uint16_t matrix[8][8];
+    int in[32], got[64];
+
+    for (unsigned i = 0; i < 64; i++)
+        matrix[i / 8][i % 8] = (uint16_t)(i * 257);
+    memcpy(in, matrix, sizeof(in));
+    struct toy toy = {.blocks = 1, .threads = 32, .shared_bytes = 128};
+    toy.in = help_device(in, 32);
+    toy.out = help_device(NULL, 64);
+    OK(toy_load_matrix(&toy));
+    help_read(got, toy.out, 64);
+    for (int lane = 0; lane < 32; lane++) {
+        const int row = lane / 4, column = lane % 4 * 2;
+        ck_assert_uint_eq((unsigned)got[lane],
+                          (unsigned)matrix[row][column + 1] << 16 | matrix[row][column]);
+        ck_assert_uint_eq((unsigned)got[32 + lane],
+                          (unsigned)matrix[column + 1][row] << 16 | matrix[column][row]);
+    }
+}
+END_TEST
+
+START_TEST(asynchronous_copies_arrive_at_their_wait)
+{
+    enum { N = 101 };
+    int in[N], got[N + 1];
+
+    use_order(_i);
+    for (int i = 0; i < N; i++)
+        in[i] = i * i;
+    struct toy toy = {.blocks = 1, .threads = 32, .shared_bytes = 512, .n = N};
+    toy.in = help_device(in, N);
+    toy.out = help_device(NULL, N + 1);
+    OK(toy_copy_async(&toy));
+    help_read(got, toy.out, N + 1);
+    ck_assert_mem_eq(got, in, sizeof(in));
+    ck_assert_int_eq(got[N], 0);
+}
+END_TEST
+
+START_TEST(a_block_may_poll_another_in_a_cooperative_launch)
+{
+    int value[3] = {0, 0, 0};
+
+    use_order(_i);
+    struct toy toy = {.blocks = 2, .threads = 1, .cooperative = 1};
+    toy.out = help_device(value, 3);
+    OK(toy_poll(&toy));
+    help_read(value, toy.out, 3);
+    ck_assert_int_eq(value[2], 42);
+}
+END_TEST
+
+START_TEST(bytes_of_one_word_and_words_after_barriers_are_no_race)
+{
+    int got[64];
+
+    use_order(_i);
+    struct toy toy = {.blocks = 1, .threads = 64, .shared_bytes = 256};
+    toy.out = help_device(NULL, 64);
+    OK(toy_no_race(&toy));
+    help_read(got, toy.out, 64);
+    for (int t = 0; t < 64; t++)
+        ck_assert_int_eq(got[t], 63 - t + (t ^ 1) + 65);
+}
+END_TEST
+
+/* ---- arithmetic ---- */
+
+static float float_of(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return value != value ? 0x7fc00000u : bits;
+}
+
+static void check_arithmetic(const uint32_t *in, const int *got)
+{
+    const uint32_t a = in[0], b = in[1];
+    const float x = float_of(in[2]), y = float_of(in[3]), z = float_of(in[4]);
+    const volatile float product = x * y;
+    int dot = 7;
+    unsigned udot = 7, popc = 0, reversed = 0, clz = 0, ffs = 0;
+
+    for (unsigned i = 0; i < 4; i++) {
+        dot += (int8_t)(a >> 8 * i) * (int8_t)(b >> 8 * i);
+        udot += (a >> 8 * i & 255) * (b >> 8 * i & 255);
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        popc += a >> i & 1;
+        reversed |= (a >> i & 1) << (31 - i);
+        clz += (a >> i) == 0;
+        ffs = ffs == 0 && (a >> i & 1) ? i + 1 : ffs;
+    }
+    ck_assert_int_eq(got[0], dot);
+    ck_assert_uint_eq((unsigned)got[1], udot);
+    ck_assert_uint_eq((unsigned)got[2], (unsigned)((uint64_t)a * b >> 32));
+    ck_assert_int_eq(got[3], (int)((int64_t)(int32_t)a * (int32_t)b >> 32));
+    ck_assert_uint_eq((unsigned)got[4], popc);
+    ck_assert_uint_eq((unsigned)got[5], clz);
+    ck_assert_uint_eq((unsigned)got[6], ffs);
+    ck_assert_uint_eq((unsigned)got[7], reversed);
+    ck_assert_uint_eq((unsigned)got[8],
+                      (a >> 8 & 255) | (a >> 24) << 8 | (b >> 8 & 255) << 16 | (b >> 24) << 24);
+    ck_assert_uint_eq((unsigned)got[9], b << 5 | a >> 27);
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[10])), bits_of(fmaf(x, y, z)));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[11])), bits_of(product));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[12])), bits_of(x + y));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[13])), bits_of(x / y));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[14])), bits_of(sqrtf(x)));
+    if (x == x)
+        ck_assert_uint_eq((unsigned)got[15], num_f16_from_f32(x));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[16])), bits_of(num_f32_from_f16((uint16_t)a)));
+    ck_assert_uint_eq((unsigned)got[17], (unsigned)((uint64_t)a * b));
+    if (fabsf(x) < 1e9f)
+        ck_assert_int_eq(got[18], (int)rintf(x));
+    ck_assert_uint_eq(bits_of(float_of((uint32_t)got[19])), bits_of(x - y));
+}
+
+/* Random words and floats, and around the limits of f16: denormals, ties, its largest number. */
+START_TEST(arithmetic_is_that_of_the_reference)
+{
+    static const uint32_t edges[] = {0x00000000, 0x80000000, 0x33000000, 0x33000001, 0x33800000,
+                                     0x387fe000, 0x387ff000, 0x38800000, 0x3f802000, 0x3f801000,
+                                     0x3f803000, 0x477fe000, 0x477fefff, 0x477ff000, 0x47800000,
+                                     0x7f800000, 0xff800000, 0x7fc00000, 0x00000001, 0x3f800000};
+    enum { EDGES = sizeof(edges) / sizeof(edges[0]), CASES = 400 };
+    uint32_t state = 6, in[5];
+    int got[20];
+    struct toy toy = {.blocks = 1, .threads = 1};
+
+    toy.out = help_device(NULL, 20);
+    int *device = help_device(NULL, 5);
+    toy.in = device;
+    for (unsigned i = 0; i < CASES; i++) {
+        for (unsigned k = 0; k < 5; k++)
+            in[k] = next_random(&state);
+        if (i % 2 == 0)
+            in[2] = edges[i / 2 % EDGES];
+        else if (i % 4 == 1) /* where f16 is */
+            in[2] = (in[2] & 0x8fffffff) | 0x30000000;
+        OK(cudaMemcpy(device, in, sizeof(in), cudaMemcpyHostToDevice));
+        OK(toy_byte(&toy));
+        help_read(got, toy.out, 20);
+        check_arithmetic(in, got);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cudasim: kernels");
+    TCase *tests = tcase_create("kernels");
+
+    tcase_add_loop_test(tests, a_sum_through_warps_and_shared_memory, 0, ORDERS);
+    tcase_add_loop_test(tests, a_dot_product_of_bytes, 0, ORDERS);
+    tcase_add_loop_test(tests, rounds_with_a_grid_barrier, 0, ORDERS);
+    tcase_add_loop_test(tests, every_thread_of_every_block_runs_once, 0, ORDERS);
+    tcase_add_loop_test(tests, shuffles_votes_and_reductions, 0, ORDERS);
+    tcase_add_loop_test(tests, atomics_and_a_lock, 0, ORDERS);
+    tcase_add_loop_test(tests, the_matrix_product_of_bytes, 0, ORDERS);
+    tcase_add_test(tests, the_matrix_product_of_halves);
+    tcase_add_test(tests, a_matrix_loaded_and_transposed);
+    tcase_add_loop_test(tests, asynchronous_copies_arrive_at_their_wait, 0, ORDERS);
+    tcase_add_loop_test(tests, a_block_may_poll_another_in_a_cooperative_launch, 0, ORDERS);
+    tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_are_no_race, 0, ORDERS);
+    tcase_add_test(tests, arithmetic_is_that_of_the_reference);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,322 @@
+/* Each mistake that the simulator is there to find, made on purpose: it must end the process with one
+ * line that names the kernel, the block, the thread, the place and what is wrong. */
+#include <stdlib.h>
+
+#include "tests/cudasim/help.h"
+#include "tests/run_suite.h"
+
+static struct toy toy_of(unsigned threads, unsigned n)
+{
+    return (struct toy){.blocks = 1, .threads = threads, .n = n, .shared_bytes = 4096};
+}
+
+/* A launch with 64 ints that are written and 64 that are not. */
+#define MISTAKE(name, threads_n, n_value)                                                          \
+    static void do_##name(void)                                                                    \
+    {                                                                                              \
+        static const int zeros[64];                                                                \
+        struct toy toy = toy_of(threads_n, n_value);                                               \
+        toy.in = help_device(zeros, 64);                                                           \
+        toy.out = help_device(NULL, 64);                                                           \
+        OK(toy_##name(&toy));                                                                      \
+    }
+
+MISTAKE(barrier_left, 64, 40)
+MISTAKE(barrier_other, 64, 40)
+MISTAKE(shuffle_left, 32, 3)
+MISTAKE(shuffle_masks, 32, 0)
+MISTAKE(shuffle_out, 32, 20)
+MISTAKE(shuffle_barrier, 32, 5)
+MISTAKE(read_at, 1, 64)
+MISTAKE(write_at, 1, 64)
+MISTAKE(shared_unwritten, 1, 9)
+MISTAKE(shared_race, 64, 0)
+MISTAKE(lane_race, 32, 0)
+MISTAKE(write_race, 64, 0)
+MISTAKE(copy_no_wait, 1, 0)
+MISTAKE(misaligned, 1, 0)
+MISTAKE(stack, 32, 0)
+
+START_TEST(a_barrier_that_a_thread_left_before)
+{
+    help_reported(do_barrier_left, "barrier_left block (0,0,0) thread (|__syncthreads|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_barrier_while_others_wait_at_another)
+{
+    help_reported(do_barrier_other, "barrier_other|wait at another one|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_shuffle_with_a_lane_that_has_ended)
+{
+    help_reported(do_shuffle_left, "shuffle_left block (0,0,0)|__shfl_xor_sync|toys.cu:");
+}
+END_TEST
+
+START_TEST(shuffles_with_masks_that_overlap)
+{
+    help_reported(do_shuffle_masks, "shuffle_masks|__shfl_sync (mask 0xffff0000) meets|0x0001ffff");
+}
+END_TEST
+
+START_TEST(a_shuffle_from_a_lane_outside_of_the_mask)
+{
+    help_reported(do_shuffle_out, "shuffle_out|reads lane 20, which is not in the mask 0x0000ffff");
+}
+END_TEST
+
+START_TEST(a_shuffle_with_a_lane_that_waits_elsewhere)
+{
+    help_reported(do_shuffle_barrier,
+                  "shuffle_barrier|__shfl_sync waits for lane 5|waits at|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_read_behind_the_end)
+{
+    help_reported(do_read_at,
+                  "read_at block (0,0,0) thread (0,0,0): reads 4 bytes at 256, outside of "
+                  "allocation 1 (256 bytes)|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_write_behind_the_end)
+{
+    help_reported(do_write_at, "write_at|writes 4 bytes at 256, outside of allocation 2|toys.cu:");
+}
+END_TEST
+
+static void read_unwritten(void)
+{
+    struct toy toy = toy_of(1, 3);
+
+    toy.in = help_device(NULL, 64);
+    toy.out = help_device(NULL, 64);
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(a_read_of_memory_that_nobody_wrote)
+{
+    help_reported(read_unwritten,
+                  "read_at|reads 4 bytes at 12 of allocation 1 (256 bytes) that nobody "
+                  "has written|toys.cu:");
+}
+END_TEST
+
+static void read_freed(void)
+{
+    struct toy toy = toy_of(1, 3);
+
+    toy.in = help_device(NULL, 64);
+    toy.out = help_device(NULL, 64);
+    OK(cudaFree((void *)(uintptr_t)toy.in));
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(a_read_of_freed_memory)
+{
+    help_reported(read_freed, "read_at|reads 4 bytes at 12 of allocation 1|has been freed");
+}
+END_TEST
+
+static void read_host(void)
+{
+    struct toy toy = toy_of(1, 0);
+    int *host = malloc(sizeof(int));
+
+    toy.in = host;
+    toy.out = help_device(NULL, 64);
+    OK(toy_read_at(&toy));
+    (void)cudaDeviceSynchronize();
+    free(host);
+}
+
+START_TEST(a_host_pointer_in_a_kernel)
+{
+    help_reported(read_host, "read_at|reads 4 bytes at 0x|host memory");
+}
+END_TEST
+
+static void read_null(void)
+{
+    struct toy toy = toy_of(1, 0);
+
+    toy.out = help_device(NULL, 64);
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(a_null_pointer)
+{
+    help_reported(read_null, "read_at|null pointer");
+}
+END_TEST
+
+START_TEST(another_threads_stack)
+{
+    help_reported(do_stack, "stack block (0,0,0) thread (1,0,0)|another thread's stack");
+}
+END_TEST
+
+START_TEST(shared_memory_that_nobody_wrote)
+{
+    help_reported(do_shared_unwritten, "shared_unwritten|reads 4 bytes at 36 of shared memory that "
+                                       "nobody has written|toys.cu:");
+}
+END_TEST
+
+static void shared_outside(void)
+{
+    struct toy toy = toy_of(1, 4);
+
+    toy.shared_bytes = 16;
+    toy.out = help_device(NULL, 64);
+    OK(toy_shared_unwritten(&toy));
+}
+
+START_TEST(shared_memory_behind_its_end)
+{
+    help_reported(shared_outside, "reads 4 bytes at 16, outside of its 16 bytes of shared memory");
+}
+END_TEST
+
+START_TEST(a_race_in_shared_memory)
+{
+    help_reported(do_shared_race,
+                  "shared_race|of shared memory that thread (|no barrier between|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_race_of_two_lanes)
+{
+    help_reported(do_lane_race, "lane_race|no barrier between|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_race_of_two_writes)
+{
+    help_reported(do_write_race, "write_race|writes 4 bytes at 0|wrote|no barrier between");
+}
+END_TEST
+
+START_TEST(an_asynchronous_copy_without_its_wait)
+{
+    help_reported(do_copy_no_wait, "copy_no_wait|asynchronous copy|toys.cu:");
+}
+END_TEST
+
+START_TEST(a_misaligned_load)
+{
+    help_reported(do_misaligned, "misaligned block (0,0,0)|not aligned to 16 bytes|toys.cu:");
+}
+END_TEST
+
+static void grid_missing(void)
+{
+    static const int zero;
+    struct toy toy = toy_of(64, 2);
+
+    toy.blocks = 3;
+    toy.cooperative = 1;
+    toy.out = help_device(&zero, 1);
+    OK(toy_grid_missing(&toy));
+}
+
+START_TEST(a_grid_barrier_that_a_block_misses)
+{
+    help_reported(grid_missing, "grid_missing|nobody changes any more (a grid barrier|toys.cu:");
+}
+END_TEST
+
+static void grid_not_cooperative(void)
+{
+    static const int zero;
+    struct toy toy = toy_of(64, 99);
+
+    toy.blocks = 3;
+    toy.out = help_device(&zero, 1);
+    OK(toy_grid_missing(&toy));
+}
+
+START_TEST(a_grid_barrier_without_a_cooperative_launch)
+{
+    help_reported(grid_not_cooperative, "grid_missing|the launch is not cooperative");
+}
+END_TEST
+
+static void early(void)
+{
+    static const int zeros[64];
+    struct toy toy = toy_of(1, 0), first = toy;
+
+    first.out = help_device(zeros, 64);
+    toy.in = first.out;
+    toy.out = help_device(NULL, 64);
+    toy.dependent = 1;
+    OK(toy_write_at(&first));
+    OK(toy_early(&toy));
+}
+
+START_TEST(a_read_before_the_kernel_before_it_is_done)
+{
+    help_reported(early, "early block (0,0,0)|before it waits for the kernel before it|toys.cu:");
+}
+END_TEST
+
+static void copy_outside(void)
+{
+    static int host[65];
+
+    (void)cudaMemcpy(help_device(NULL, 64), host, sizeof(host), cudaMemcpyHostToDevice);
+}
+
+static void copy_unwritten(void)
+{
+    static int host[4];
+
+    (void)cudaMemcpy(host, help_device(NULL, 64), sizeof(host), cudaMemcpyDeviceToHost);
+}
+
+START_TEST(copies_of_what_is_not_there)
+{
+    help_reported(copy_outside,
+                  "cudaMemcpy: 260 bytes at 0 of allocation 1, which do not lie in it");
+    help_reported(copy_unwritten,
+                  "cudaMemcpy: 16 bytes at 0 of allocation 1: nobody has written byte 0");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cudasim: reports");
+    TCase *threads = tcase_create("threads"), *memory = tcase_create("memory");
+
+    tcase_add_test(threads, a_barrier_that_a_thread_left_before);
+    tcase_add_test(threads, a_barrier_while_others_wait_at_another);
+    tcase_add_test(threads, a_shuffle_with_a_lane_that_has_ended);
+    tcase_add_test(threads, shuffles_with_masks_that_overlap);
+    tcase_add_test(threads, a_shuffle_from_a_lane_outside_of_the_mask);
+    tcase_add_test(threads, a_shuffle_with_a_lane_that_waits_elsewhere);
+    tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
+    tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
+    tcase_add_test(threads, a_read_before_the_kernel_before_it_is_done);
+    tcase_add_test(memory, a_read_behind_the_end);
+    tcase_add_test(memory, a_write_behind_the_end);
+    tcase_add_test(memory, a_read_of_memory_that_nobody_wrote);
+    tcase_add_test(memory, a_read_of_freed_memory);
+    tcase_add_test(memory, a_host_pointer_in_a_kernel);
+    tcase_add_test(memory, a_null_pointer);
+    tcase_add_test(memory, another_threads_stack);
+    tcase_add_test(memory, shared_memory_that_nobody_wrote);
+    tcase_add_test(memory, shared_memory_behind_its_end);
+    tcase_add_test(memory, a_race_in_shared_memory);
+    tcase_add_test(memory, a_race_of_two_lanes);
+    tcase_add_test(memory, a_race_of_two_writes);
+    tcase_add_test(memory, an_asynchronous_copy_without_its_wait);
+    tcase_add_test(memory, a_misaligned_load);
+    tcase_add_test(memory, copies_of_what_is_not_there);
+    suite_add_tcase(suite, threads);
+    suite_add_tcase(suite, memory);
+    return run_suite(suite);
+}

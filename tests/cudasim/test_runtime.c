@@ -1,0 +1,285 @@
+/* The runtime's own behaviour: streams run in order and after the call, graphs keep their arguments,
+ * errors come when and where CUDA brings them, limits are CUDA's. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cudasim/help.h"
+#include "tests/run_suite.h"
+
+static struct toy writes_at(int *out, unsigned n, cudaStream_t stream)
+{
+    return (struct toy){.blocks = 1, .threads = 1, .out = out, .n = n, .stream = stream};
+}
+
+START_TEST(a_call_returns_before_its_work_is_done)
+{
+    cudaStream_t stream;
+    int *mapped;
+    void *device;
+
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaHostAlloc((void **)&mapped, 8, cudaHostAllocMapped));
+    OK(cudaHostGetDevicePointer(&device, mapped, 0));
+    *mapped = 0;
+    struct toy toy = writes_at(device, 7, stream);
+    OK(toy_sleep(&toy));
+    ck_assert_int_eq(cudaStreamQuery(stream), cudaErrorNotReady);
+    /* the host polls mapped memory, without a call */
+    while (__atomic_load_n(mapped, __ATOMIC_ACQUIRE) != 7)
+        ;
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamQuery(stream));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaFreeHost(mapped));
+}
+END_TEST
+
+START_TEST(a_stream_is_in_order_and_an_event_orders_two)
+{
+    cudaStream_t first, second;
+    cudaEvent_t event;
+    int got[2];
+
+    (void)setenv("HEARTH_CUDASIM_ORDER", "1", 1); /* streams in any order */
+    int *out = help_device(NULL, 2);
+    OK(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
+    OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (unsigned i = 0; i < 20; i++) {
+        struct toy toy = writes_at(out, i, first);
+        OK(toy_sleep(&toy));
+        OK(cudaEventRecord(event, first));
+        OK(cudaStreamWaitEvent(second, event, 0));
+        OK(cudaMemcpyAsync(out + 1, out, sizeof(int), cudaMemcpyDeviceToDevice, second));
+        OK(cudaStreamSynchronize(second));
+        help_read(got, out, 2);
+        ck_assert_int_eq(got[0], (int)i);
+        ck_assert_int_eq(got[1], (int)i);
+    }
+    OK(cudaEventQuery(event));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(first));
+    OK(cudaStreamDestroy(second));
+}
+END_TEST
+
+START_TEST(pageable_memory_is_read_at_the_call)
+{
+    cudaStream_t stream;
+    int value = 5, got;
+    int *out = help_device(NULL, 2);
+
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    struct toy toy = writes_at(out, 1, stream);
+    OK(toy_sleep(&toy));
+    OK(cudaMemcpyAsync(out, &value, sizeof(value), cudaMemcpyHostToDevice, stream));
+    value = 6;
+    OK(cudaStreamSynchronize(stream));
+    help_read(&got, out, 1);
+    ck_assert_int_eq(got, 5);
+}
+END_TEST
+
+/* Two kernels and a copy, captured: nothing runs until the launch, then all in order, each time. */
+START_TEST(a_graph_replays_in_order_with_its_own_arguments)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaGraphExecUpdateResultInfo info;
+    enum cudaStreamCaptureStatus status;
+    size_t nodes;
+    int got[2], start[2] = {0, 0};
+    int *out = help_device(start, 2);
+
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (unsigned turn = 0; turn < 2; turn++) {
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        OK(cudaStreamIsCapturing(stream, &status));
+        ck_assert_int_eq(status, cudaStreamCaptureStatusActive);
+        ck_assert_int_eq(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+        struct toy toy = writes_at(out, 3 + turn, stream);
+        OK(toy_sleep(&toy));
+        OK(cudaMemcpyAsync(out + 1, out, sizeof(int), cudaMemcpyDeviceToDevice, stream));
+        toy.n = 9;
+        OK(toy_sleep(&toy));
+        OK(cudaStreamEndCapture(stream, &graph));
+        OK(cudaGraphGetNodes(graph, NULL, &nodes));
+        ck_assert_uint_eq(nodes, 3);
+        if (turn == 0) {
+            OK(cudaGraphInstantiate(&exec, graph, 0));
+            OK(cudaGraphDestroy(graph));
+            help_read(got, out, 2);
+            ck_assert_int_eq(got[0], 0); /* nothing has run */
+        } else {                         /* a launch that is under way keeps its arguments */
+            OK(cudaMemsetAsync(out, 0, 8, stream));
+            OK(cudaGraphLaunch(exec, stream));
+            OK(cudaGraphExecUpdate(exec, graph, &info));
+            ck_assert_int_eq(info.result, cudaGraphExecUpdateSuccess);
+            OK(cudaGraphDestroy(graph));
+            OK(cudaStreamSynchronize(stream));
+            help_read(got, out, 2);
+            ck_assert_int_eq(got[1], 3);
+        }
+        OK(cudaMemsetAsync(out, 0, 8, stream));
+        OK(cudaGraphLaunch(exec, stream));
+        OK(cudaGraphLaunch(exec, stream));
+        OK(cudaStreamSynchronize(stream));
+        help_read(got, out, 2);
+        ck_assert_int_eq(got[0], 9);
+        ck_assert_int_eq(got[1], 3 + (int)turn);
+    }
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaStreamDestroy(stream));
+}
+END_TEST
+
+START_TEST(a_graph_of_another_shape_is_no_update)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaGraphExecUpdateResultInfo info;
+    int *out = help_device(NULL, 2);
+    struct toy toy = writes_at(out, 0, NULL);
+
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    toy.stream = stream;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(toy_sleep(&toy));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemsetAsync(out, 0, 4, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    ck_assert_int_eq(cudaGraphExecUpdate(exec, graph, &info), cudaErrorGraphExecUpdateFailure);
+    ck_assert_int_eq(info.result, cudaGraphExecUpdateErrorNodeTypeChanged);
+}
+END_TEST
+
+START_TEST(launches_outside_of_the_limits_are_refused)
+{
+    int *out = help_device(NULL, 4);
+    struct toy toy = writes_at(out, 0, NULL);
+
+    toy.threads = 1025;
+    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    toy.threads = 32;
+    toy.shared_bytes = 48 * 1024 + 1;
+    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    toy.shared_bytes = 0;
+    toy.blocks = 0;
+    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    toy.blocks = 1000;
+    toy.cooperative = 1;
+    ck_assert_int_eq(toy_who(&toy), cudaErrorCooperativeLaunchTooLarge);
+    ck_assert_int_eq(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
+    OK(cudaGetLastError());
+}
+END_TEST
+
+START_TEST(memory_has_an_end)
+{
+    size_t free_bytes, total;
+    void *most, *more;
+
+    (void)setenv("HEARTH_CUDASIM_MEMORY", "1048576", 1);
+    OK(cudaMemGetInfo(&free_bytes, &total));
+    ck_assert_uint_eq(total, 1048576);
+    OK(cudaMalloc(&most, free_bytes));
+    ck_assert_uint_eq((uintptr_t)most % 256, 0);
+    ck_assert_int_eq(cudaMalloc(&more, 1), cudaErrorMemoryAllocation);
+    ck_assert_ptr_null(more);
+    OK(cudaFree(most));
+    OK(cudaMalloc(&more, 1));
+    ck_assert_ptr_ne(more, most); /* an address never comes back */
+    ck_assert_int_eq(cudaFree(most), cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(a_machine_without_a_device_says_so)
+{
+    int count;
+    void *memory;
+
+    (void)setenv("HEARTH_CUDASIM_DEVICES", "0", 1);
+    ck_assert_int_eq(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+    ck_assert_int_eq(count, 0);
+    ck_assert_int_eq(cudaSetDevice(0), cudaErrorNoDevice);
+    ck_assert_int_eq(cudaMalloc(&memory, 4), cudaErrorNoDevice);
+}
+END_TEST
+
+START_TEST(errors_come_when_they_are_asked_for)
+{
+    void *memory;
+
+    (void)setenv("HEARTH_CUDASIM_FAIL", "malloc@2=2,launch@3=701", 1);
+    OK(cudaMalloc(&memory, 4));
+    struct toy toy = writes_at(memory, 0, NULL);
+    ck_assert_int_eq(cudaMalloc(&memory, 4), cudaErrorMemoryAllocation);
+    OK(cudaMalloc(&memory, 4));
+    OK(toy_sleep(&toy));
+    OK(toy_sleep(&toy));
+    ck_assert_int_eq(toy_sleep(&toy), cudaErrorLaunchOutOfResources);
+    OK(toy_sleep(&toy));
+    OK(cudaDeviceSynchronize());
+}
+END_TEST
+
+/* As with a real device: the launch itself returns well, the next wait says it, and every call after
+ * that, until the context is thrown away. */
+START_TEST(a_lost_device_stays_lost_until_it_is_reset)
+{
+    int *memory, got;
+
+    (void)setenv("HEARTH_CUDASIM_FAIL", "launch@2=719", 1);
+    memory = help_device(NULL, 1);
+    struct toy toy = writes_at(memory, 0, NULL);
+    OK(toy_sleep(&toy));
+    OK(cudaDeviceSynchronize());
+    OK(toy_sleep(&toy));
+    ck_assert_int_eq(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+    ck_assert_int_eq(cudaMemcpy(&got, memory, 4, cudaMemcpyDeviceToHost), cudaErrorLaunchFailure);
+    ck_assert_int_eq(toy_sleep(&toy), cudaErrorLaunchFailure);
+    ck_assert_int_eq(cudaGetLastError(), cudaErrorLaunchFailure);
+    ck_assert_int_eq(cudaGetLastError(), cudaErrorLaunchFailure);
+    OK(cudaDeviceReset());
+    toy.out = help_device(NULL, 1);
+    OK(toy_sleep(&toy));
+    help_read(&got, toy.out, 1);
+}
+END_TEST
+
+START_TEST(copies_in_the_wrong_direction_are_refused)
+{
+    int host = 0, *device = help_device(&host, 1);
+
+    ck_assert_int_eq(cudaMemcpy(&host, device, 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaMemcpy(device, &host, 4, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaMemset(&host, 0, 4), cudaErrorInvalidValue);
+    OK(cudaMemcpy(device, &host, 4, cudaMemcpyDefault));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cudasim: runtime");
+    TCase *tests = tcase_create("runtime");
+
+    tcase_add_test(tests, a_call_returns_before_its_work_is_done);
+    tcase_add_test(tests, a_stream_is_in_order_and_an_event_orders_two);
+    tcase_add_test(tests, pageable_memory_is_read_at_the_call);
+    tcase_add_test(tests, a_graph_replays_in_order_with_its_own_arguments);
+    tcase_add_test(tests, a_graph_of_another_shape_is_no_update);
+    tcase_add_test(tests, launches_outside_of_the_limits_are_refused);
+    tcase_add_test(tests, memory_has_an_end);
+    tcase_add_test(tests, a_machine_without_a_device_says_so);
+    tcase_add_test(tests, errors_come_when_they_are_asked_for);
+    tcase_add_test(tests, a_lost_device_stays_lost_until_it_is_reset);
+    tcase_add_test(tests, copies_in_the_wrong_direction_are_refused);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,437 @@
+#include "tests/cudasim/toys.h"
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/device.h"
+
+struct toy_job {
+    int *out;
+    const int *in;
+    unsigned n;
+};
+
+static int launch(const struct toy *toy, void (*kernel)(toy_job))
+{
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = toy->cooperative;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = toy->dependent;
+    const cudaLaunchConfig_t config = {dim3(toy->blocks),  dim3(toy->threads), toy->shared_bytes,
+                                       toy->stream, attributes, 2};
+    return cudaLaunchKernelEx(&config, kernel, toy_job{toy->out, toy->in, toy->n});
+}
+
+#define TOY(name)                                                                                  \
+    static __global__ void name(toy_job job);                                                      \
+    extern "C" int toy_##name(const struct toy *toy)                                               \
+    {                                                                                              \
+        return launch(toy, name);                                                                  \
+    }                                                                                              \
+    static __global__ void name(toy_job job)
+
+/* ---- right ones ---- */
+
+static __device__ int warp_sum(int value)
+{
+    for (int distance = 16; distance > 0; distance /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, distance);
+    return value;
+}
+
+TOY(sum)
+{
+    SHARED_BYTES(shared);
+    int *partial = (int *)shared, value = 0;
+    const unsigned t = threadIdx.x;
+
+    for (unsigned i = t; i < job.n; i += blockDim.x)
+        value += job.in[blockIdx.x * job.n + i];
+    value = warp_sum(value);
+    if (t % 32 == 0)
+        partial[t / 32] = value;
+    __syncthreads();
+    if (t < 32) {
+        value = warp_sum(t < blockDim.x / 32 ? partial[t] : 0);
+        if (t == 0)
+            job.out[blockIdx.x] = value;
+    }
+}
+
+TOY(dot)
+{
+    const unsigned words = job.n / 4;
+    int value = 0;
+
+    for (unsigned i = threadIdx.x; i < words; i += 32)
+        value = __dp4a(job.in[i], job.in[words + i], value);
+    value = warp_sum(value);
+    if (threadIdx.x == 0)
+        job.out[0] = value;
+}
+
+static __device__ void grid_barrier(unsigned *counter, unsigned goal)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        add_release(counter, 1);
+        while (load_acquire(counter) < goal)
+            __nanosleep(20);
+    }
+    __syncthreads();
+}
+
+/* out[gridDim.x] is the barrier's counter. */
+TOY(rounds)
+{
+    unsigned *counter = (unsigned *)job.out + gridDim.x;
+
+    for (unsigned round = 0; round < job.n; round++) {
+        const int next = job.out[(blockIdx.x + 1) % gridDim.x];
+        grid_barrier(counter, gridDim.x * (2 * round + 1));
+        if (threadIdx.x == 0)
+            job.out[blockIdx.x] += next;
+        grid_barrier(counter, gridDim.x * (2 * round + 2));
+    }
+}
+
+TOY(who)
+{
+    job.out[blockIdx.x * blockDim.x + threadIdx.x] = (int)(blockIdx.x * 1000 + threadIdx.x);
+}
+
+TOY(warp)
+{
+    const unsigned all = 0xffffffffu, lane = threadIdx.x;
+    const int v = job.in[lane];
+    int *out = job.out + lane;
+
+    out[0 * 32] = __shfl_sync(all, v, (int)(lane * 7 % 32));
+    out[1 * 32] = __shfl_up_sync(all, v, 3);
+    out[2 * 32] = __shfl_down_sync(all, v, 5);
+    out[3 * 32] = __shfl_xor_sync(all, v, 9);
+    out[4 * 32] = __shfl_sync(all, v, 2, 8);
+    out[5 * 32] = __shfl_down_sync(all, v, 3, 8);
+    out[6 * 32] = (int)__ballot_sync(all, v & 1);
+    out[7 * 32] = __any_sync(all, v == job.in[13]);
+    out[8 * 32] = __all_sync(all, v > -1000000);
+    out[9 * 32] = __reduce_add_sync(all, v);
+    out[10 * 32] = __reduce_min_sync(all, v);
+    out[11 * 32] = (int)__reduce_max_sync(all, (unsigned)v);
+    out[12 * 32] = (int)__reduce_xor_sync(all, (unsigned)v);
+    /* halves with masks of their own, at the same time */
+    if (lane < 16)
+        out[13 * 32] = __shfl_xor_sync(0x0000ffffu, v, 1);
+    else
+        out[13 * 32] = __shfl_xor_sync(0xffff0000u, v, 2);
+    out[14 * 32] = (int)__match_any_sync(all, v & 3);
+    out[15 * 32] = __shfl_up_sync(all, v, 3, 8);
+    out[16 * 32] = __shfl_xor_sync(all, v, 9, 8);
+}
+
+TOY(atomics)
+{
+    const int t = (int)threadIdx.x;
+
+    atomicAdd(&job.out[0], t);
+    atomicMax(&job.out[1], t - 50);
+    atomicMin(&job.out[2], 20 - t);
+    atomicOr((unsigned *)&job.out[3], 1u << t % 32);
+    atomicSub(&job.out[4], 1);
+    atomicAdd((unsigned long long *)&job.out[6], 1ull << 33);
+    /* a lock made of compare and swap; what it guards is counted in out[8] */
+    while (atomicCAS(&job.out[5], 0, 1) != 0)
+        __nanosleep(10);
+    job.out[8] = job.out[8] + 1;
+    __threadfence();
+    atomicExch(&job.out[5], 0);
+}
+
+TOY(mma_i8)
+{
+    const unsigned lane = threadIdx.x, group = lane / 4, member = lane % 4;
+    const unsigned *a = (const unsigned *)job.in; /* [16][8] words of 4 k */
+    const signed char *b = (const signed char *)job.in + 512; /* [32][8] */
+    const int *c = job.in + 192;                              /* [16][8] */
+    unsigned fa[4], fb[2] = {0, 0};
+    int fc[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        fa[i] = a[(group + 8 * (i % 2)) * 8 + member + 4 * (i / 2)];
+    for (unsigned i = 0; i < 8; i++)
+        fb[i / 4] |= (unsigned)(unsigned char)b[(16 * (i / 4) + 4 * member + i % 4) * 8 + group]
+                     << 8 * (i % 4);
+    for (unsigned i = 0; i < 4; i++)
+        fc[i] = c[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2];
+    mma_s8(fc, fa, fb);
+    for (unsigned i = 0; i < 4; i++)
+        job.out[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = fc[i];
+}
+
+TOY(mma_f16)
+{
+    const unsigned lane = threadIdx.x, group = lane / 4, member = lane % 4;
+    const unsigned *a = (const unsigned *)job.in;                       /* [16][8] pairs of k */
+    const unsigned short *b = (const unsigned short *)(job.in + 128); /* [16][8] */
+    const unsigned *c = (const unsigned *)job.in + 192;                /* [16][8] floats */
+    struct cudasim_mma mma = {};
+
+    for (unsigned i = 0; i < 4; i++) {
+        mma.a[i] = a[(group + 8 * (i % 2)) * 8 + member + 4 * (i / 2)];
+        mma.c[i] = c[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2];
+    }
+    for (unsigned i = 0; i < 4; i++)
+        mma.b[i / 2] |= (unsigned)b[(8 * (i / 2) + 2 * member + i % 2) * 8 + group] << 16 * (i % 2);
+    cudasim_mma(CUDASIM_MMA_F16, &mma, __FILE__, __LINE__);
+    for (unsigned i = 0; i < 4; i++)
+        job.out[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = (int)mma.d[i];
+}
+
+TOY(load_matrix)
+{
+    SHARED_BYTES(shared);
+    struct cudasim_load_matrix load = {};
+
+    ((int *)shared)[threadIdx.x] = job.in[threadIdx.x];
+    __syncthreads();
+    load.row = shared + threadIdx.x % 8 * 16;
+    load.count = 1;
+    cudasim_load_matrix(&load, __FILE__, __LINE__);
+    job.out[threadIdx.x] = (int)load.registers[0];
+    load.transposed = 1;
+    cudasim_load_matrix(&load, __FILE__, __LINE__);
+    job.out[32 + threadIdx.x] = (int)load.registers[0];
+}
+
+TOY(copy_async)
+{
+    SHARED_BYTES(shared);
+    int *words = (int *)shared;
+    const unsigned t = threadIdx.x, first = 4 * t;
+    const unsigned left = first < job.n ? job.n - first : 0, n = left < 4 ? left : 4;
+
+    cudasim_copy_async(words + first, job.in + (n > 0 ? first : 0), 16, n * 4, __FILE__, __LINE__);
+    cudasim_copy_commit();
+    cudasim_copy_wait(0, __FILE__, __LINE__);
+    __syncthreads();
+    for (unsigned i = t; i < job.n; i += blockDim.x)
+        job.out[i] = words[i];
+    if (t == 0)
+        job.out[job.n] = words[job.n]; /* a zero behind the end */
+}
+
+TOY(poll)
+{
+    volatile int *flag = job.out;
+
+    if (blockIdx.x == 0) {
+        job.out[1] = 42;
+        __threadfence();
+        *flag = 1;
+    } else {
+        while (*flag == 0)
+            ;
+        job.out[2] = job.out[1];
+    }
+}
+
+TOY(sleep)
+{
+    const long long begin = clock64();
+
+    while (clock64() - begin < 20000000)
+        ;
+    job.out[0] = (int)job.n;
+}
+
+TOY(byte)
+{
+    const unsigned a = (unsigned)job.in[0], b = (unsigned)job.in[1];
+    const float x = __uint_as_float((unsigned)job.in[2]), y = __uint_as_float((unsigned)job.in[3]);
+    const float z = __uint_as_float((unsigned)job.in[4]);
+    int *out = job.out;
+
+    out[0] = __dp4a((int)a, (int)b, 7);
+    out[1] = (int)__dp4a(a, b, 7u);
+    out[2] = (int)__umulhi(a, b);
+    out[3] = __mulhi((int)a, (int)b);
+    out[4] = __popc(a);
+    out[5] = __clz((int)a);
+    out[6] = __ffs((int)a);
+    out[7] = (int)__brev(a);
+    out[8] = (int)__byte_perm(a, b, 0x7531);
+    out[9] = (int)__funnelshift_l(a, b, 5);
+    out[10] = __float_as_int(__fmaf_rn(x, y, z));
+    out[11] = __float_as_int(__fmul_rn(x, y));
+    out[12] = __float_as_int(__fadd_rn(x, y));
+    out[13] = __float_as_int(__fdiv_rn(x, y));
+    out[14] = __float_as_int(__fsqrt_rn(x));
+    out[15] = __half_as_ushort(__float2half_rn(x));
+    out[16] = __float_as_int(__half2float(__ushort_as_half((unsigned short)a)));
+    out[17] = (int)(__umul64hi((unsigned long long)a << 32, (unsigned long long)b << 32));
+    out[18] = __float2int_rn(x);
+    out[19] = __float_as_int(__fsub_rn(x, y));
+}
+
+/* ---- one mistake each ---- */
+
+TOY(barrier_left)
+{
+    if (threadIdx.x == job.n)
+        return;
+    __syncthreads();
+    job.out[threadIdx.x] = 1;
+}
+
+TOY(barrier_other)
+{
+    if (threadIdx.x == job.n)
+        __syncthreads();
+    else
+        __syncthreads();
+    job.out[threadIdx.x] = 1;
+}
+
+TOY(shuffle_left)
+{
+    if (threadIdx.x == job.n)
+        return;
+    job.out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, (int)threadIdx.x, 1);
+}
+
+TOY(shuffle_masks)
+{
+    const unsigned mask = threadIdx.x < 16 ? 0x0001ffffu : 0xffff0000u;
+
+    job.out[threadIdx.x] = __shfl_sync(mask, (int)threadIdx.x, 16);
+}
+
+TOY(shuffle_out)
+{
+    if (threadIdx.x < 16)
+        job.out[threadIdx.x] = __shfl_sync(0x0000ffffu, (int)threadIdx.x, (int)job.n);
+}
+
+TOY(shuffle_barrier)
+{
+    if (threadIdx.x == job.n)
+        __syncthreads();
+    else
+        (void)__shfl_sync(0xffffffffu, 1, 0);
+    __syncthreads();
+}
+
+TOY(read_at)
+{
+    job.out[0] = job.in[job.n];
+}
+
+TOY(write_at)
+{
+    job.out[job.n] = 1;
+}
+
+TOY(shared_unwritten)
+{
+    SHARED_BYTES(shared);
+
+    ((int *)shared)[0] = 1;
+    job.out[0] = ((int *)shared)[job.n];
+}
+
+TOY(shared_race)
+{
+    SHARED_BYTES(shared);
+    int *words = (int *)shared;
+
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    words[threadIdx.x] = (int)threadIdx.x;
+    job.out[threadIdx.x] = words[(threadIdx.x + 32) % blockDim.x];
+}
+
+TOY(lane_race)
+{
+    SHARED_BYTES(shared);
+    int *words = (int *)shared;
+
+    words[threadIdx.x] = 0;
+    __syncwarp();
+    words[threadIdx.x] = (int)threadIdx.x;
+    job.out[threadIdx.x] = words[threadIdx.x ^ 1];
+}
+
+TOY(write_race)
+{
+    SHARED_BYTES(shared);
+
+    *(int *)shared = (int)threadIdx.x;
+    __syncthreads();
+    job.out[threadIdx.x] = *(int *)shared;
+}
+
+TOY(no_race)
+{
+    SHARED_BYTES(shared);
+    int *words = (int *)shared;
+    const unsigned t = threadIdx.x;
+
+    shared[t] = (unsigned char)t;
+    __syncthreads();
+    job.out[t] = shared[blockDim.x - 1 - t];
+    __syncthreads();
+    words[t] = (int)t;
+    __syncwarp();
+    job.out[t] += words[t ^ 1];
+    __syncwarp();
+    words[t] = 1;
+    __syncthreads();
+    atomicAdd(&words[0], 1);
+    __syncthreads();
+    job.out[t] += words[0];
+}
+
+TOY(copy_no_wait)
+{
+    SHARED_BYTES(shared);
+
+    cudasim_copy_async(shared + 16 * threadIdx.x, job.in, 16, 16, __FILE__, __LINE__);
+    cudasim_copy_commit();
+    job.out[threadIdx.x] = ((int *)shared)[4 * threadIdx.x];
+}
+
+TOY(grid_missing)
+{
+    if (blockIdx.x != job.n)
+        grid_barrier((unsigned *)job.out, gridDim.x);
+}
+
+TOY(early)
+{
+    const int value = job.in[0];
+
+    follow_previous();
+    job.out[0] = value;
+}
+
+TOY(misaligned)
+{
+    const int4 value = *(const int4 *)(job.in + 1);
+
+    job.out[0] = value.x + value.w;
+}
+
+TOY(stack)
+{
+    SHARED_BYTES(shared);
+    volatile int mine = 5;
+
+    if (threadIdx.x == 0)
+        *(volatile int **)shared = &mine;
+    __syncthreads();
+    if (threadIdx.x == 1)
+        job.out[0] = **(volatile int **)shared;
+    __syncthreads();
+}
