@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/contract.h"
+#include "kernels/cpu/pool.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/plugin.h"
 #include "kernels/fail.h"
@@ -53,8 +54,6 @@ static void place_scratch(struct backend *b)
     u->q = floats(b, rows * u->heads);
     u->k = floats(b, rows * u->heads_kv);
     u->v = floats(b, rows * u->heads_kv);
-    u->gate = floats(b, rows * u->ff);
-    u->up = floats(b, rows * u->ff);
     u->logits = floats(b, picks * u->vocab);
     u->part_ml = floats(b, items * m->n_head * 2);
     u->part_o = floats(b, items * m->n_head * m->head_dim);
@@ -111,7 +110,10 @@ static int count_memory(struct backend *b, char *err, size_t err_bytes)
 static int open_host(struct backend *b)
 {
     const size_t rows = b->limits.rows, picks = b->limits.picks;
-    int rc = pick_scratch_open(b->model->n_vocab, &b->pick);
+    b->pick = calloc(b->limits.threads, sizeof *b->pick);
+    int rc = b->pick ? pool_open(b->limits.threads, &b->pool) : -ENOMEM;
+    for (uint32_t i = 0; i < b->limits.threads && !rc; i++)
+        rc = pick_scratch_open(b->model->n_vocab, &b->pick[i]);
     b->next_position = calloc(rows, sizeof *b->next_position);
     b->first_bad = calloc(rows, sizeof *b->first_bad);
     if (rc || !b->next_position || !b->first_bad)
@@ -138,7 +140,9 @@ static int take_memory(struct backend *b, char *err, size_t err_bytes)
     }
     place_all(b);
     if (open_host(b))
-        return fail(err, err_bytes, -ENOMEM, "no pinned memory for %u rows a pass", b->limits.rows);
+        return fail(err, err_bytes, -ENOMEM,
+                    "no pinned memory for %u rows a pass, or no %u threads", b->limits.rows,
+                    b->limits.threads);
     cuda_place_upload(b);
     return 0;
 }
@@ -159,7 +163,10 @@ static void cuda_close(struct backend *b)
     cudaFreeHost(b->bad);
     cudaFreeHost(b->logits);
     cudaFreeHost(b->best);
-    pick_scratch_close(b->pick);
+    for (uint32_t i = 0; b->pick && i < b->limits.threads; i++)
+        pick_scratch_close(b->pick[i]);
+    free(b->pick);
+    pool_close(b->pool);
     free(b->next_position);
     free(b->first_bad);
     free(b->weights.layers);

@@ -31,6 +31,8 @@ enum { CUDA_SPLIT_ROWS = 16 };
 /* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
 enum { CUDA_GRAPH_BUCKETS = 7, CUDA_ATTEND_BLOCKS = 2 };
 
+struct pool;
+
 /* What grids cover: at least what the pass has. items: blocks that share them out. */
 struct cuda_grid {
     uint32_t rows, wanted, items;
@@ -51,7 +53,7 @@ struct cuda_weights {
 
 /* Scratch of a pass: [limits.rows], but head and logits [limits.picks]. Strides are multiples of 32. */
 struct cuda_buffers {
-    float *x, *h, *q, *k, *v, *gate, *up, *logits;
+    float *x, *h, *q, *k, *v, *logits;
     float *part_ml, *part_o;
     struct cuda_input norm, attention, ffn, head;
     struct cuda_best *parts;
@@ -89,7 +91,8 @@ struct backend {
     const struct pass *pass;
     uint32_t n_wanted, n_items;
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
-    struct pick_scratch *pick;
+    struct pool *pool;                   /* repacks weights, and picks what the device does not */
+    struct pick_scratch **pick;          /* [limits.threads] */
     bool broken;
     char name[64]; /* of the device */
     char error[192];

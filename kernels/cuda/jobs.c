@@ -45,7 +45,7 @@ static void product(struct backend *b, struct product_job *job, uint32_t rows, c
     job->pass = b->upload.to;
     job->groups = 0;
     for (int i = 0; i < 3; i++)
-        job->groups += job->part[i].matrix.groups;
+        job->groups += job->gated && i > 0 ? 0 : job->part[i].matrix.groups;
     cuda_ok(b, cuda_launch_product(&b->queue, job, rows), what);
 }
 
@@ -83,13 +83,13 @@ static void feed_forward(struct backend *b, uint32_t layer)
     const struct cuda_buffers *u = &b->buffers;
     const uint32_t n = b->grid.rows;
     const struct cuda_matrix *const in[] = {&l->gate, &l->up}, *const out[] = {&l->down};
-    struct product_job job = {.part = {part(&l->gate, u->gate, u->ff), part(&l->up, u->up, u->ff)},
-                              .x = u->norm};
-    const struct silu_job silu = {b->upload.to, u->gate,        u->up,           u->ffn,
-                                  u->ff,        b->model->n_ff, forms_of(out, 1)};
+    struct product_job job = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
+                              .x = u->norm,
+                              .out = u->ffn,
+                              .gated = 1,
+                              .forms = forms_of(out, 1)};
     norm(b, u->h, l->ffn_norm, forms_of(in, 2));
     product(b, &job, n, "gate and up");
-    cuda_ok(b, cuda_launch_silu(&b->queue, &silu, n), "silu");
     job =
         (struct product_job){.part = {part(&l->down, u->x, u->embd)}, .x = u->ffn, .layer = layer};
     job.part[0].residual = u->h;

@@ -44,13 +44,6 @@ static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct
         merge_item(job, blockIdx.y, blockIdx.x);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) silu_kernel(const struct silu_job job)
-{
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        silu_item(job, blockIdx.y, blockIdx.x);
-}
-
 static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const struct pick_job job)
 {
     SHARED_BYTES(shared);
@@ -98,11 +91,6 @@ int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)
 {
     return launch(queue, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
-}
-
-int cuda_launch_silu(const struct cuda_queue *queue, const struct silu_job *job, uint32_t rows)
-{
-    return launch(queue, silu_kernel, dim3(parts_of(job->n), rows), 0, *job);
 }
 
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows)

@@ -32,7 +32,6 @@ int cuda_launch_product(const struct cuda_queue *queue, const struct product_job
                         uint32_t rows);
 int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
-int cuda_launch_silu(const struct cuda_queue *queue, const struct silu_job *job, uint32_t rows);
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);
 
 /* Blocks share the pass's items out among them. */

@@ -71,7 +71,6 @@ void cuda_place_weights(struct backend *b)
 
 struct loader {
     struct backend *b;
-    struct pool *pool;
     uint8_t *stage[2];     /* pinned */
     cudaEvent_t copied[2]; /* the buffer may be filled again */
     size_t stage_bytes;
@@ -117,7 +116,7 @@ static void load_matrix(struct loader *l, const struct model_tensor *t, const st
     for (uint32_t first = 0; first < m->groups && l->code == cudaSuccess; first += most) {
         const uint32_t n = m->groups - first < most ? m->groups - first : most;
         struct repack_run run = {t, m->group_bytes, first, next_stage(l)};
-        pool_run(l->pool, repack_chunk, &run, n);
+        pool_run(l->b->pool, repack_chunk, &run, n);
         copy_stage(l, (uint8_t *)(uintptr_t)m->data + first * m->group_bytes, n * m->group_bytes);
     }
 }
@@ -202,10 +201,7 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes)
     struct loader l = {.b = b};
     l.stage_bytes = largest_group(&b->weights, b->model->n_layer);
     l.stage_bytes = l.stage_bytes < STAGE_BYTES ? STAGE_BYTES : l.stage_bytes;
-    int rc = pool_open(b->limits.threads, &l.pool);
-    if (rc)
-        return fail(err, err_bytes, rc, "cannot start %u threads: %s", b->limits.threads,
-                    strerror(-rc));
+    int rc = 0;
     for (int i = 0; i < 2 && l.code == cudaSuccess; i++) {
         l.code = cudaMallocHost((void **)&l.stage[i], l.stage_bytes);
         if (l.code == cudaSuccess)
@@ -221,7 +217,6 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes)
         if (l.stage[i])
             cudaFreeHost(l.stage[i]);
     }
-    pool_close(l.pool);
     if (rc)
         return fail(err, err_bytes, rc, "no memory for the tables of rope");
     if (l.code != cudaSuccess)

@@ -42,12 +42,16 @@ struct product_part {
     uint32_t stride, check;
 };
 
-/* Up to three products of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows. */
+/* Up to three products of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows.
+ * With gated, parts 0 and 1 are gate and up, an item makes a group of both, and what is written is silu(gate) * up, as
+ * the forms of `out`: a group is a block of activations. */
 struct product_job {
     struct cuda_pass pass;
     struct product_part part[3];
     struct cuda_input x;
-    uint32_t groups; /* of all parts */
+    struct cuda_input out; /* gated */
+    uint32_t gated, forms;
+    uint32_t groups; /* of all parts; gated: of one */
     uint32_t wanted; /* rows are those with wants */
     uint32_t layer;
 };
@@ -82,14 +86,6 @@ struct merge_job {
     const float *part_ml, *part_o;
     struct cuda_input out; /* [rows][n_head * head_dim] */
     uint32_t n_head, head_dim, forms;
-};
-
-/* out = silu(gate) * up. Items: row, part of 256 values. */
-struct silu_job {
-    struct cuda_pass pass;
-    const float *gate, *up; /* [rows][stride] */
-    struct cuda_input out;
-    uint32_t stride, n, forms;
 };
 
 /* Over the logits of a row with wants: canonical, the largest, the lowest id that has it. */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "kernels/cpu/pool.h"
 #include "kernels/cuda/backend_cuda.h"
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -49,8 +50,10 @@ static void report_poison(struct backend *b)
     }
 }
 
-static void finish_wanted(struct backend *b, uint32_t i)
+/* Chunk i is row i with wants; rows share nothing, so that who finishes one does not matter. */
+static void finish_wanted(void *arg, uint32_t i, uint32_t worker)
 {
+    struct backend *b = arg;
     const uint32_t r = b->upload.from.wanted[i], n = b->model->n_vocab;
     const struct row *row = &b->pass->rows[r];
     const struct pass_sequence *s = &b->pass->sequences[row->sequence];
@@ -71,7 +74,21 @@ static void finish_wanted(struct backend *b, uint32_t i)
         result->pick = (struct pick){.token = b->best[i].id};
     else
         result->status = pick_token(s->pick, logits, n, s->tokens, row->position + 1,
-                                    s->prompt_length, b->pick, &result->pick);
+                                    s->prompt_length, b->pick[worker], &result->pick);
+}
+
+/* By several threads where two rows or more need the host to pick. */
+static void finish_all_wanted(struct backend *b)
+{
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < b->n_wanted; i++)
+        here += needs_logits(b, &b->pass->rows[b->upload.from.wanted[i]]);
+    if (here > 1) {
+        pool_run(b->pool, finish_wanted, b, b->n_wanted);
+        return;
+    }
+    for (uint32_t i = 0; i < b->n_wanted; i++)
+        finish_wanted(b, i, 0);
 }
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
@@ -89,8 +106,7 @@ int cuda_pass_finish(struct backend *b)
     if (!cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "a pass"))
         return -EIO;
     report_poison(b);
-    for (uint32_t i = 0; i < b->n_wanted; i++)
-        finish_wanted(b, i);
+    finish_all_wanted(b);
     b->pass = NULL;
     return 0;
 }

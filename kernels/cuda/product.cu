@@ -12,7 +12,7 @@ enum { PREFETCH_BYTES = 32 << 10 };
 static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
                                                         uint32_t group)
 {
-    int p = 0;
+    int p = 0; /* gated: of the gate; up comes segment by segment */
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
     const struct cuda_matrix &m = job.part[p].matrix;

@@ -177,7 +177,7 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
     const uint8_t *units = group + lane * 16;
     float acc[ROWS] = {};
     uint32_t i = begin;
-#pragma unroll(ROWS > 8 ? 4 : 8)
+#pragma unroll(ROWS > 16 ? 1 : ROWS > 8 ? 2 : 8)
     for (; i + INPUTS <= end; i += INPUTS)
         unit_step<TYPE, ROWS>(load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT), f + i,
                               x.stride, acc);
@@ -249,18 +249,33 @@ static __device__ __forceinline__ void put_outputs(const struct product_job &job
     }
 }
 
+/* Writes silu(gate) * up of a group: a block of activations, one row a warp. */
+template <int TILES>
+static __device__ __forceinline__ void put_gated(const struct product_job &job, uint32_t group,
+                                                 const product_rows &rows, const float gate[TILES],
+                                                 const float up[TILES])
+{
+    for (uint32_t i = 0; i < TILES; i++) {
+        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i;
+        if (in >= rows.n)
+            break;
+        put_value(job.out, job.forms, rows.first + in, group * CUDA_GROUP + threadIdx.x % 32,
+                  job.part[0].matrix.rows, __fmul_rn(device_silu(gate[i]), up[i]));
+    }
+}
+
+/* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
 template <uint32_t TYPE, int TILES>
 static __device__ __forceinline__ void
-product_group(const struct product_job &job, const struct product_part &part, uint32_t group,
-              const product_rows &rows, float *shared)
+product_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
+              const product_rows &rows, float *shared, float y[TILES])
 {
     const uint32_t warp = threadIdx.x / 32,
-                   segments = (part.matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
-    float y[TILES];
+                   segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
     for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
-        prefetch_segment<TYPE>(part.matrix, group, s0 + CUDA_WARPS + warp);
+        prefetch_segment<TYPE>(matrix, group, s0 + CUDA_WARPS + warp);
         if (s0 + warp < segments)
-            any_segment<TYPE, TILES>(part.matrix, group, s0 + warp, job.x, rows,
+            any_segment<TYPE, TILES>(matrix, group, s0 + warp, job.x, rows,
                                      shared + warp * SEGMENT_FLOATS(TILES));
         __syncthreads();
         for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
@@ -273,7 +288,35 @@ product_group(const struct product_job &job, const struct product_part &part, ui
         }
         __syncthreads();
     }
-    put_outputs<TILES>(job, part, group, rows, y);
+}
+
+template <int TILES>
+static __device__ __forceinline__ void
+any_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
+          const product_rows &rows, float *shared, float y[TILES])
+{
+    switch (matrix.type) {
+    case QUANT_F32:
+        return product_group<QUANT_F32, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_F16:
+        return product_group<QUANT_F16, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_BF16:
+        return product_group<QUANT_BF16, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q8_0:
+        return product_group<QUANT_Q8_0, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q4_0:
+        return product_group<QUANT_Q4_0, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_0:
+        return product_group<QUANT_Q5_0, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_1:
+        return product_group<QUANT_Q5_1, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q4_K:
+        return product_group<QUANT_Q4_K, TILES>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_K:
+        return product_group<QUANT_Q5_K, TILES>(job, matrix, group, rows, shared, y);
+    default:
+        return product_group<QUANT_Q6_K, TILES>(job, matrix, group, rows, shared, y);
+    }
 }
 
 /* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
@@ -289,29 +332,20 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
     int p = 0;
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
-    const struct product_part &part = job.part[p];
-    switch (part.matrix.type) {
-    case QUANT_F32:
-        return product_group<QUANT_F32, TILES>(job, part, group, rows, shared);
-    case QUANT_F16:
-        return product_group<QUANT_F16, TILES>(job, part, group, rows, shared);
-    case QUANT_BF16:
-        return product_group<QUANT_BF16, TILES>(job, part, group, rows, shared);
-    case QUANT_Q8_0:
-        return product_group<QUANT_Q8_0, TILES>(job, part, group, rows, shared);
-    case QUANT_Q4_0:
-        return product_group<QUANT_Q4_0, TILES>(job, part, group, rows, shared);
-    case QUANT_Q5_0:
-        return product_group<QUANT_Q5_0, TILES>(job, part, group, rows, shared);
-    case QUANT_Q5_1:
-        return product_group<QUANT_Q5_1, TILES>(job, part, group, rows, shared);
-    case QUANT_Q4_K:
-        return product_group<QUANT_Q4_K, TILES>(job, part, group, rows, shared);
-    case QUANT_Q5_K:
-        return product_group<QUANT_Q5_K, TILES>(job, part, group, rows, shared);
-    default:
-        return product_group<QUANT_Q6_K, TILES>(job, part, group, rows, shared);
+    float y[TILES] = {}, gate[TILES];
+    const int last = p + (job.gated ? 1 : 0);
+#pragma unroll 1
+    for (;; p++) {
+        any_group<TILES>(job, job.part[p].matrix, group, rows, shared, y);
+        if (p == last)
+            break;
+        for (int i = 0; i < TILES; i++)
+            gate[i] = y[i];
     }
+    if (job.gated)
+        put_gated<TILES>(job, group, rows, gate, y);
+    else
+        put_outputs<TILES>(job, job.part[p], group, rows, y);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * rows_device: the operations of a pass that work on one row at a time, each as a function of one item that a block of
- * 256 threads computes: embedding, norms, activation blocks, rotation and append, silu. NUMERICS.md has the order.
+ * 256 threads computes: embedding, norms, activation blocks, rotation and append. NUMERICS.md has the order.
  */
 #ifndef HEARTH_KERNELS_CUDA_ROWS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ROWS_DEVICE_H
@@ -231,17 +231,6 @@ static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint3
     page += (head + (kind == 2 ? n_kv : 0)) * job.kv.head_bytes;
     for (uint32_t k = lane; k < n; k += 32)
         kv_store(job.kv, page, kind == 1 ? k * CUDA_PAGE + slot : slot * n + k, x[k]);
-}
-
-/* ---- silu ------------------------------------------------------------------------------------ */
-
-/* Item: 256 values of a row. */
-static __device__ void silu_item(const struct silu_job &job, uint32_t r, uint32_t part)
-{
-    const uint32_t i = part * CUDA_THREADS + threadIdx.x;
-    const uint64_t at = (uint64_t)r * job.stride + i;
-    const float y = i < job.n ? __fmul_rn(device_silu(job.gate[at]), job.up[at]) : 0.0f;
-    put_value(job.out, job.forms, r, i, job.n, y);
 }
 
 #endif
