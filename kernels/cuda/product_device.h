@@ -281,8 +281,11 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
         for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
 #pragma unroll
             for (int i = 0; i < TILES; i++) {
-                const float seg = shared[w * SEGMENT_FLOATS(TILES) +
-                                         (warp + CUDA_TILE * i) * SEGMENT_PITCH + threadIdx.x % 32];
+                const uint32_t in = warp + CUDA_TILE * i;
+                if (in >= rows.n) /* nobody has written those */
+                    break;
+                const float seg = shared[w * SEGMENT_FLOATS(TILES) + in * SEGMENT_PITCH +
+                                         threadIdx.x % 32];
                 y[i] = s0 + w == 0 ? seg : __fadd_rn(y[i], seg);
             }
         }
