@@ -1,0 +1,138 @@
+/* The daemon with --device cuda, on the simulator (tests/cudasim): real models, the same ids as on the CPU, with and
+ * without drafts and other clients; a device that is lost ends requests with a code; one that is not there is a line. */
+#include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char bundled[] = "daemon/models/hearth-code-5m-f16.gguf";
+
+static bool simulator(void)
+{
+    static char folder[512];
+    const char *build = getenv("BUILD");
+
+    (void)snprintf(folder, sizeof(folder), "%s/tests/cudasim", build ? build : "build");
+    (void)setenv("HEARTH_PLUGINS", folder, 1);
+    (void)strcat(folder, "/hearth-cuda.so");
+    return access(folder, R_OK) == 0;
+}
+
+/* The ids of the last line of `hearth run --json`: "[1,2,3]", in the caller's buffer. */
+static void ids_of(const struct harness_output *o, char *ret_ids, size_t bytes)
+{
+    char *last = strstr(o->out, "{\"event\":\"done\"");
+
+    ck_assert_msg(o->code == 0 && last != NULL, "%s%s", o->out, o->error);
+    last = strstr(last, "\"ids\":[");
+    ck_assert_ptr_nonnull(last);
+    (void)snprintf(ret_ids, bytes, "%.*s", (int)strcspn(last + 6, "]") + 1, last + 6);
+}
+
+static void answer(const char *model, const char *device, const char *prompt, const char *n,
+                   char *ret_ids, size_t bytes)
+{
+    struct harness d = {0};
+
+    harness_start(&d, model, (const char *const[]){"--device", device, NULL});
+    struct harness_output o =
+        HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", n, "--json");
+    ids_of(&o, ret_ids, bytes);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+
+static void same_answer(const char *model, const char *prompt, const char *n)
+{
+    char want[2000], got[2000];
+
+    if (model == NULL) {
+        fprintf(stderr,
+                "skip: HEARTH_TESTDATA is not set: the CUDA backend did not run its models\n");
+        return;
+    }
+    answer(model, "cpu", prompt, n, want, sizeof(want));
+    answer(model, "cuda", prompt, n, got, sizeof(got));
+    ck_assert_str_eq(got, want);
+}
+
+START_TEST(stories260k_gives_the_ids_of_the_cpu)
+{
+    const char *files[] = {"models/stories260K-f32.gguf", "models/stories260K-ff192-q8_0.gguf",
+                           "models/stories260K-ff192-q4_0.gguf",
+                           "models/stories260K-ff192-bf16.gguf"};
+
+    same_answer(harness_data(files[_i]), "1,403,407,261,378,412,38,20,9,77,140,3,59,265", "48");
+}
+END_TEST
+
+/* Its text repeats, so that it drafts. */
+START_TEST(the_bundled_model_gives_the_ids_of_the_cpu)
+{
+    same_answer(bundled, "1,2,3,40,50,60,7,8,90,100", "20");
+}
+END_TEST
+
+/* The answer ends with a code and a line; the daemon ends, so that its supervisor starts it again. */
+START_TEST(a_lost_device_ends_requests_with_a_code)
+{
+    struct harness d = {0};
+
+    (void)setenv("HEARTH_CUDASIM_FAIL", _i == 0 ? "graph@6=719" : "graph@1=700", 1);
+    harness_start(&d, harness_tiny_model(), (const char *const[]){"--device", "cuda", NULL});
+    struct harness_output o =
+        HARNESS_RUN(&d, NULL, "run", "--tokens", "1,2,3", "--max-tokens", "64", "--json");
+    ck_assert_int_ne(o.code, 0);
+    ck_assert_msg(strstr(o.out, "\"reason\":\"error\"") != NULL, "%s%s", o.out, o.error);
+    ck_assert_msg(strlen(o.error) > 0, "no line");
+    harness_output_fini(&o);
+    (void)harness_stop(&d);
+}
+END_TEST
+
+static void check_refused(const char *line)
+{
+    struct harness_output o = harness_run_hearthd((const char *const[]){
+        "--model", bundled, "--socket", "/nonexistent/s", "--device", "cuda", NULL});
+
+    ck_assert_int_ne(o.code, 0);
+    ck_assert_msg(strstr(o.error, line) != NULL, "%s", o.error);
+    harness_output_fini(&o);
+}
+
+START_TEST(no_device_is_one_line_and_no_fallback)
+{
+    (void)setenv("HEARTH_CUDASIM_DEVICES", "0", 1);
+    check_refused("--device cuda");
+}
+END_TEST
+
+START_TEST(too_little_memory_is_one_line)
+{
+    (void)setenv("HEARTH_CUDASIM_MEMORY", "1000000", 1);
+    check_refused("");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("the daemon on cudasim");
+    TCase *tests = tcase_create("cuda");
+
+    if (!simulator()) {
+        printf("skip: there is no C++ compiler, so no simulator of a GPU\n");
+        return EXIT_SUCCESS;
+    }
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, stories260k_gives_the_ids_of_the_cpu, 0, 4);
+    tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
+    tcase_add_loop_test(tests, a_lost_device_ends_requests_with_a_code, 0, 2);
+    tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
+    tcase_add_test(tests, too_little_memory_is_one_line);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
