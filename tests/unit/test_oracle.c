@@ -137,7 +137,7 @@ static void compare(const struct oracle *o, const struct help_model *m, const ch
 START_TEST(logits_in_f32_are_the_oracles)
 {
     struct oracle o;
-    struct help_model wide;
+    struct help_model wide = {0};
     oracle_open(&o, names[_i]);
     widen(o.m.gguf, &wide);
     ck_assert(model_kv_f32(wide.model));
