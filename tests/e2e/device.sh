@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The daemon on the CUDA backend, on the simulator: the CPU's tokens, by name and by choice; what stands in the way is
-# one line each; a device that is lost ends answers with a reason and the daemon with a code.
+# Which device the daemon takes, on the simulator: by choice with a reason, by name or not at all, and what stands in the
+# way in one line each. Sampled and drafted answers are the CPU's as well (greedy ones: test_cuda.c).
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 sim=$PWD/$build/tests/cudasim
-[ -f "$sim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), the daemon is not tested on CUDA"; exit 0; }
+[ -f "$sim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), the daemon is not tried on CUDA"; exit 0; }
 case $build in *asan | *tsan) echo "skip: sanitizers do not follow the simulator's threads"; exit 0 ;; esac
 bin=$PWD/$build/bin
 work=$(mktemp -d)
@@ -41,15 +41,7 @@ same() { # NAME MODEL TEXT
 
 code=daemon/models/hearth-code-5m-f16.gguf
 "$bin/hearth-mkmodel" --from $code --type Q4_0 "$work/q4_0.gguf" >/dev/null
-same "the bundled model" $code "def main():"
 same "the bundled model in Q4_0" "$work/q4_0.gguf" "def main():"
-for story in stories260K-f32 stories260K-ff192-q8_0; do
-    if [ -n "${HEARTH_TESTDATA:-}" ]; then
-        same $story "$HEARTH_TESTDATA/models/$story.gguf" "Once upon a time"
-    else
-        echo "skip: no HEARTH_TESTDATA, $story is not tried"
-    fi
-done
 
 # By choice: a GPU where there is one, else the CPU, and the log says which and why.
 check() { "$bin/hearthd" --check --model $code "$@" 2>&1; }
@@ -77,11 +69,4 @@ refused 'there is no .*hearth-cuda.so' HEARTH_PLUGINS="$work"
 cp "$build/lib/libhearth.so" "$work/hearth-cuda.so"
 refused 'another version of hearth' HEARTH_PLUGINS="$work"
 
-# The device is lost in the middle of an answer.
-export HEARTH_CUDASIM_FAIL=graph@40=719
-serve cuda $code
-"$bin/hearth" run --socket "$work/s" --json --max-tokens 60 "def main():" >"$work/lost" 2>"$work/lost.log" && die "an answer of a lost device"
-wait "$pid" && die "hearthd goes on with a lost device"
-pid=
-grep -q '"reason":"error"' "$work/lost" || grep -q 'GPU failed' "$work/lost.log" || die "no reason: $(cat "$work/lost" "$work/lost.log")"
-echo "ok: the daemon on the simulated GPU gives the CPU's tokens, and says what stands in its way"
+echo "ok: the daemon takes a device for a reason, or says in one line why not"
