@@ -29,7 +29,14 @@ static const char *const names[] = {
     [CUDASIM_LOAD_MATRIX] = "ldmatrix",
 };
 
-#define EACH_LANE(lane, mask) (unsigned lane = 0; lane < 32; lane++) if ((mask) >> lane & 1)
+/* The lowest lane left; takes it out. */
+static unsigned take_lane(uint32_t *left)
+{
+    const unsigned lane = (unsigned)__builtin_ctz(*left);
+
+    *left &= *left - 1;
+    return lane;
+}
 
 /* ---- results ---- */
 
@@ -53,19 +60,18 @@ static unsigned source_lane(const struct sim_pending *pending, unsigned lane)
 
 static void shuffle(struct sim_pending *pending)
 {
-    for
-        EACH_LANE(lane, pending->mask)
-        {
-            const unsigned from = source_lane(pending, lane);
+    for (uint32_t left = pending->mask; left != 0;) {
+        const unsigned lane = take_lane(&left);
+        const unsigned from = source_lane(pending, lane);
 
-            if (from > 31 || (pending->mask >> from & 1) == 0) {
-                sim_current = pending->threads[lane];
-                sim_report(sim_current->file, sim_current->line, NULL,
-                           "%s reads lane %u, which is not in the mask 0x%08x",
-                           names[pending->kind], from, pending->mask);
-            }
-            pending->threads[lane]->result = pending->threads[from]->value;
+        if (from > 31 || (pending->mask >> from & 1) == 0) {
+            sim_current = pending->threads[lane];
+            sim_report(sim_current->file, sim_current->line, NULL,
+                       "%s reads lane %u, which is not in the mask 0x%08x", names[pending->kind],
+                       from, pending->mask);
         }
+        pending->threads[lane]->result = pending->threads[from]->value;
+    }
 }
 
 static uint32_t fold(enum cudasim_collective kind, uint32_t a, uint32_t b)
@@ -95,52 +101,46 @@ static void reduce(struct sim_pending *pending)
     bool first = true;
     uint32_t result = 0;
 
-    for
-        EACH_LANE(lane, pending->mask)
-        {
-            const uint32_t value = (uint32_t)pending->threads[lane]->value;
+    for (uint32_t left = pending->mask; left != 0;) {
+        const unsigned lane = take_lane(&left);
+        const uint32_t value = (uint32_t)pending->threads[lane]->value;
 
-            result = first ? value : fold(pending->kind, result, value);
-            first = false;
-        }
-    for
-        EACH_LANE(lane, pending->mask)
-    pending->threads[lane]->result = result;
+        result = first ? value : fold(pending->kind, result, value);
+        first = false;
+    }
+    for (uint32_t left = pending->mask; left != 0;)
+        pending->threads[take_lane(&left)]->result = result;
 }
 
 static void vote(struct sim_pending *pending)
 {
     uint32_t ballot = 0;
 
-    for
-        EACH_LANE(lane, pending->mask)
-        {
-            if ((uint32_t)pending->threads[lane]->value != 0)
-                ballot |= 1u << lane;
-        }
+    for (uint32_t left = pending->mask; left != 0;) {
+        const unsigned lane = take_lane(&left);
+        if ((uint32_t)pending->threads[lane]->value != 0)
+            ballot |= 1u << lane;
+    }
     const uint32_t result = pending->kind == CUDASIM_ANY   ? ballot != 0
                             : pending->kind == CUDASIM_ALL ? ballot == pending->mask
                                                            : ballot;
-    for
-        EACH_LANE(lane, pending->mask)
-    pending->threads[lane]->result = result;
+    for (uint32_t left = pending->mask; left != 0;)
+        pending->threads[take_lane(&left)]->result = result;
 }
 
 static void match(struct sim_pending *pending)
 {
-    for
-        EACH_LANE(lane, pending->mask)
-        {
-            uint32_t same = 0;
+    for (uint32_t left = pending->mask; left != 0;) {
+        const unsigned lane = take_lane(&left);
+        uint32_t same = 0;
 
-        for
-            EACH_LANE(other, pending->mask)
-            {
-                if (pending->threads[other]->value == pending->threads[lane]->value)
-                    same |= 1u << other;
-            }
-        pending->threads[lane]->result = same;
+        for (uint32_t others = pending->mask; others != 0;) {
+            const unsigned other = take_lane(&others);
+            if (pending->threads[other]->value == pending->threads[lane]->value)
+                same |= 1u << other;
         }
+        pending->threads[lane]->result = same;
+    }
 }
 
 /* ---- matrices ---- */
@@ -251,7 +251,7 @@ static void load_matrix(struct sim_pending *pending)
     const struct cudasim_load_matrix *first = (const void *)(uintptr_t)pending->threads[0]->value;
     const unsigned count = first->count;
     const int transposed = first->transposed;
-    uint16_t matrix[4][8][8];
+    uint16_t matrix[4][8][8] = {0};
 
     for (unsigned lane = 0; lane < 8 * count; lane++) {
         const struct cudasim_load_matrix *load =
@@ -389,12 +389,11 @@ uint64_t cudasim_collective(enum cudasim_collective kind, uint32_t mask, uint64_
     if (kind == CUDASIM_SYNC_WARP)
         warp->epoch++;
     pending->mask = 0;
-    for
-        EACH_LANE(lane, mask)
-        {
-            if (pending->threads[lane] != thread)
-                sim_make_ready(pending->threads[lane]);
-        }
+    for (uint32_t left = mask; left != 0;) {
+        const unsigned lane = take_lane(&left);
+        if (pending->threads[lane] != thread)
+            sim_make_ready(pending->threads[lane]);
+    }
     return thread->result;
 }
 
