@@ -66,7 +66,12 @@ static void show_log(const struct harness *d)
 static void exec_daemon(const struct harness *d, const char *model, const char *const *more)
 {
     const char *argv[64] = {harness_program("hearthd"), "--model", model, "--socket", d->socket};
+    const char *device = getenv("HEARTH_TEST_DEVICE");
     size_t n = 5;
+    if (device) { /* the suites that can, on another device */
+        argv[n++] = "--device";
+        argv[n++] = device;
+    }
     while (more && *more && n < 63)
         argv[n++] = *more++;
     int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char bundled[] = "daemon/models/hearth-code-5m-f16.gguf";
@@ -77,6 +78,93 @@ START_TEST(the_bundled_model_gives_the_ids_of_the_cpu)
 }
 END_TEST
 
+/* A number of the last line. */
+static long number_of(const struct harness_output *o, const char *name)
+{
+    char key[64];
+    const char *last = strstr(o->out, "{\"event\":\"done\"");
+
+    (void)snprintf(key, sizeof(key), "\"%s\":", name);
+    ck_assert_ptr_nonnull(last);
+    last = strstr(last, key);
+    ck_assert_ptr_nonnull(last);
+    return strtol(last + strlen(key), NULL, 10);
+}
+
+/* Drafts that are wrong leave KV behind that is written over. */
+START_TEST(rolled_back_drafts_change_no_id)
+{
+    static const char prompt[] = "1,2,3,2,3,4,2,3,5,2,3";
+    const char *model = harness_data("models/stories260K-ff192-q8_0.gguf");
+    const char *const devices[] = {"cpu", "cuda", "cuda"};
+    char ids[3][2000];
+
+    if (model == NULL) {
+        fprintf(stderr, "skip: HEARTH_TESTDATA is not set: no drafts were rolled back\n");
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        struct harness d = {0};
+        harness_start(&d, model, (const char *const[]){"--device", devices[i], NULL});
+        struct harness_output o =
+            HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "90", "--json",
+                        "--proposer", i < 2 ? "lookup" : "none");
+        ids_of(&o, ids[i], sizeof(ids[i]));
+        if (i < 2)
+            ck_assert_int_gt(number_of(&o, "rollbacks"), 0);
+        harness_output_fini(&o);
+        ck_assert_int_eq(harness_stop(&d), 0);
+    }
+    ck_assert_str_eq(ids[1], ids[0]);
+    ck_assert_str_eq(ids[2], ids[0]);
+}
+END_TEST
+
+enum { CROWD = 5 };
+
+/* The last lines of CROWD answers that are made at the same time. */
+static void crowd(const char *device, char ids[CROWD][2000])
+{
+    struct harness d = {0};
+    pid_t pid[CROWD];
+    int fd[CROWD];
+
+    harness_start(&d, harness_tiny_model(),
+                  (const char *const[]){"--device", device, "--context", "128", "--slots", "5",
+                                        "--kv-bytes", "90K", NULL});
+    for (int i = 0; i < CROWD; i++) {
+        char prompt[64];
+        (void)snprintf(prompt, sizeof(prompt), "1,%d,3,%d,5,6,7,%d", i + 2, 9 * i + 4, 20 - i);
+        pid[i] = harness_spawn(&d, &fd[i],
+                               (const char *const[]){"run", "--tokens", prompt, "--max-tokens",
+                                                     "100", "--json", NULL});
+    }
+    for (int i = 0; i < CROWD; i++) {
+        static char text[1 << 16];
+        size_t n = 0;
+        for (ssize_t got = 1; got > 0 && n<sizeof(text) - 1; n += got> 0 ? (size_t)got : 0)
+            got = read(fd[i], text + n, sizeof(text) - 1 - n);
+        text[n] = 0;
+        (void)close(fd[i]);
+        ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+        ids_of(&(struct harness_output){.out = text, .error = ""}, ids[i], sizeof(ids[i]));
+    }
+    ck_assert_int_gt(harness_counter(&d, "evictions"), 0);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+
+/* Fewer pages than the answers need at once: some are set aside and computed again. */
+START_TEST(a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu)
+{
+    static char want[CROWD][2000], got[CROWD][2000];
+
+    crowd("cpu", want);
+    crowd("cuda", got);
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_str_eq(got[i], want[i]);
+}
+END_TEST
+
 /* The answer ends with a code and a line; the daemon ends, so that its supervisor starts it again. */
 START_TEST(a_lost_device_ends_requests_with_a_code)
 {
@@ -130,6 +218,8 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, stories260k_gives_the_ids_of_the_cpu, 0, 4);
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
+    tcase_add_test(tests, rolled_back_drafts_change_no_id);
+    tcase_add_test(tests, a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu);
     tcase_add_loop_test(tests, a_lost_device_ends_requests_with_a_code, 0, 2);
     tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);
