@@ -196,6 +196,22 @@ static void describe_device(const struct resident *resident, char *text, size_t 
              resident->limits.context, resident->limits.pages, resident->info.page_bytes / 1024);
 }
 
+/* What is resident, and how much of it in huge pages: weights that are not are read slower. */
+static void log_memory(void)
+{
+    size_t resident = 0, huge = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+
+    while (file && fgets(line, sizeof(line), file)) {
+        sscanf(line, "Rss: %zu kB", &resident);
+        sscanf(line, "AnonHugePages: %zu kB", &huge);
+    }
+    if (file)
+        fclose(file);
+    log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
+}
+
 static void log_ready(const struct daemon *daemon)
 {
     const struct resident *resident = &daemon->resident;
@@ -225,6 +241,8 @@ static void log_ready(const struct daemon *daemon)
         log_warning(
             "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
             needed >> 20, memory >> 20);
+    if (daemon->config.log_level >= LOG_LEVEL_INFO)
+        log_memory(); /* the system counts page by page */
     log_info("ready at %s", daemon->config.socket);
 }
 
