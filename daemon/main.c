@@ -152,6 +152,9 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
                                     daemon->resident.vocab_bytes, err, err_bytes);
     if (daemon->vocab_fd < 0)
         return daemon->vocab_fd;
+    rc = resident_share_vocab(&daemon->resident, daemon->vocab_fd, err, err_bytes);
+    if (rc < 0)
+        return rc;
     rc = mailbox_init(&daemon->to_engine, MAILBOX_CELLS);
     if (rc == 0)
         rc = mailbox_init(&daemon->to_control, MAILBOX_CELLS);

@@ -2,6 +2,7 @@
 #include "daemon/resident.h"
 
 #include "ipc/layout.h"
+#include "ipc/segment.h"
 #include "kernels/gguf_vocab.h"
 #include "kernels/kv.h"
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct vocab_string vocab_string_of(const struct gguf_string *from)
@@ -377,6 +379,20 @@ int resident_open_backend(struct resident *resident, const struct config *config
     return rc;
 }
 
+int resident_share_vocab(struct resident *resident, int fd, char *err, size_t err_bytes)
+{
+    int rc = segment_map_sealed(fd, resident->vocab_bytes, &resident->vocab_shared, err, err_bytes);
+
+    if (rc == 0)
+        rc = vocab_open(resident->vocab_shared, resident->vocab_bytes, &resident->vocab, err,
+                        err_bytes);
+    if (rc < 0)
+        return rc;
+    free(resident->vocab_block);
+    resident->vocab_block = NULL;
+    return 0;
+}
+
 void resident_close(struct resident *resident)
 {
     if (resident->draft) {
@@ -385,6 +401,8 @@ void resident_close(struct resident *resident)
     }
     close_instances(resident);
     free(resident->vocab_block);
+    if (resident->vocab_shared)
+        munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
     model_close(resident->model);
     gguf_close(resident->gguf);
     memset(resident, 0, sizeof(*resident));

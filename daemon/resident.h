@@ -21,9 +21,10 @@ struct resident {
     uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
     char name[64]; /* general.name, else the file's name; printable */
 
-    void *vocab_block;
+    void *vocab_block;        /* ours, until it is shared */
+    const void *vocab_shared; /* then: the mapping that clients have, too */
     size_t vocab_bytes;
-    struct vocab vocab; /* a view of vocab_block */
+    struct vocab vocab; /* a view of it */
 
     struct device device;
     const struct backend_ops *ops; /* the device's */
@@ -57,6 +58,10 @@ int resident_compare_vocab(const struct vocab *model, const struct vocab *draft,
  * a device that is not there. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
+
+/* Reads the vocabulary from now on where clients do, from the sealed memfd that holds it, so that it is
+ * in memory once. Returns 0 or -errno with one line. */
+int resident_share_vocab(struct resident *resident, int fd, char *err, size_t err_bytes);
 
 /* Also after a failed open. */
 void resident_close(struct resident *resident);

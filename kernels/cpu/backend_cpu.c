@@ -102,7 +102,6 @@ static void row_scratch(struct backend *b, bool *failed)
     u->q = scratch(b, rows * u->heads, sizeof(float), failed);
     u->k = scratch(b, rows * u->heads_kv, sizeof(float), failed);
     u->v = scratch(b, rows * u->heads_kv, sizeof(float), failed);
-    u->gate = scratch(b, rows * u->ff, sizeof(float), failed);
     u->up = scratch(b, rows * u->ff, sizeof(float), failed);
     u->logits = scratch(b, picks * u->vocab, sizeof(float), failed);
     u->cs = scratch(b, rows * m->rope_dim, sizeof(float), failed);
@@ -110,6 +109,7 @@ static void row_scratch(struct backend *b, bool *failed)
     input_scratch(b, &u->norm, rows, u->embd, failed);
     input_scratch(b, &u->attention, rows, u->heads, failed);
     input_scratch(b, &u->ffn, rows, u->ff, failed);
+    u->gate = u->ffn.f; /* silu(gate) * up goes where gate was */
     input_scratch(b, &u->head, picks, u->embd, failed);
 }
 

@@ -107,7 +107,7 @@ struct cpu_isa {
 
     void (*attend)(const struct cpu_attend *attend);
 
-    /* m = silu(g) * u, [n] */
+    /* m = silu(g) * u, [n]; m may be g */
     void (*silu_mul)(const float *g, const float *u, uint32_t n, float *m);
 
     /* x = x + 0.0f, [n]; true when all of it is finite. */
@@ -139,7 +139,7 @@ struct cpu_buffers {
     struct cpu_input norm;      /* [rows][embd] norm output */
     float *q, *k, *v;           /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
     struct cpu_input attention; /* [rows][heads * head_dim] */
-    float *gate, *up;           /* [rows][ff] */
+    float *gate, *up;           /* [rows][ff]; gate is ffn.f */
     struct cpu_input ffn;       /* [rows][ff] silu(gate) * up */
     struct cpu_input head;      /* [picks][embd] norm of the rows with wants */
     float *logits;              /* [picks][vocab] */

@@ -316,6 +316,8 @@ START_TEST(silu_equals_reference)
                       *b = exact(NULL, n);
                 ref_silu_mul(ge, ue, n, a);
                 isa->silu_mul(ge, ue, n, b);
+                isa->silu_mul(ge, ue, n, ge);
+                ck_assert_mem_eq(ge, b, n * sizeof(float));
                 ASSERT_SAME(a, b, n, isa, kind);
                 free(ge), free(ue), free(a), free(b);
             }
