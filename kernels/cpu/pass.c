@@ -224,7 +224,8 @@ static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t w
     finish_heads(b, k, m->n_head_kv, l->k_bias, l->k_norm, r);
     if (l->v_bias)
         b->isa->add(v, l->v_bias, n_kv);
-    bool (*fits)(const float *, uint32_t) = b->kv.type == KV_F32 ? b->isa->finite : b->isa->fits_f16;
+    bool (*fits)(const float *, uint32_t) =
+        b->kv.type == KV_F32 ? b->isa->finite : b->isa->fits_f16;
     u->bad[r] = !(b->isa->finite(q, m->n_head * m->head_dim) && fits(k, n_kv) && fits(v, n_kv));
     const struct row *row = &b->pass->rows[r];
     if (!u->bad[r] && u->poisoned[r] == CPU_SOUND)
