@@ -139,6 +139,9 @@ SIM_TESTS = $(patsubst tests/cudasim/%.c,$(SIM)/%,$(wildcard tests/cudasim/test_
 SIM_PLUGIN = $(SIM)/hearth-cuda.so
 SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN))
 
+# Nor the simulator: a sanitizer does not follow it from stack to stack.
+$(SIM_OBJ): SAN =
+
 $(SIM)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(say) CC $<
