@@ -51,5 +51,8 @@ void help_reported(void (*function)(void), const char *texts)
     wanted[sizeof(wanted) - 1] = '\0';
     for (char *text = strsep(&rest, "|"); text != NULL; text = strsep(&rest, "|"))
         ck_assert_msg(strstr(output, text) != NULL, "no \"%s\" in: %s", text, output);
-    ck_assert_msg(strchr(output, '\n') == output + strlen(output) - 1, "not one line: %s", output);
+    /* one line; a sanitizer may have said before it that it does not know the stack */
+    const char *line = strstr(output, "cudasim: ");
+    ck_assert_msg(line != NULL && strchr(line, '\n') == line + strlen(line) - 1, "not one line: %s",
+                  output);
 }

@@ -78,6 +78,7 @@ START_TEST(pageable_memory_is_read_at_the_call)
     OK(cudaStreamSynchronize(stream));
     help_read(&got, out, 1);
     ck_assert_int_eq(got, 5);
+    OK(cudaStreamDestroy(stream));
 }
 END_TEST
 
@@ -156,6 +157,9 @@ START_TEST(a_graph_of_another_shape_is_no_update)
     OK(cudaStreamEndCapture(stream, &graph));
     ck_assert_int_eq(cudaGraphExecUpdate(exec, graph, &info), cudaErrorGraphExecUpdateFailure);
     ck_assert_int_eq(info.result, cudaGraphExecUpdateErrorNodeTypeChanged);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaStreamDestroy(stream));
 }
 END_TEST
 
