@@ -142,14 +142,15 @@ static void crowd(const char *device, char ids[CROWD][2000])
     for (int i = 0; i < CROWD; i++) {
         static char text[1 << 16];
         size_t n = 0;
-        for (ssize_t got = 1; got > 0 && n<sizeof(text) - 1; n += got> 0 ? (size_t)got : 0)
+        for (ssize_t got = 1; got > 0 && n < sizeof(text) - 1; n += got > 0 ? (size_t)got : 0)
             got = read(fd[i], text + n, sizeof(text) - 1 - n);
         text[n] = 0;
         (void)close(fd[i]);
         ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
         ids_of(&(struct harness_output){.out = text, .error = ""}, ids[i], sizeof(ids[i]));
     }
-    ck_assert_int_gt(harness_counter(&d, "evictions"), 0);
+    if (!strcmp(device, "cuda")) /* the CPU may be done with one before the next one comes */
+        ck_assert_int_gt(harness_counter(&d, "evictions"), 0);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 
