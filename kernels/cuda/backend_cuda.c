@@ -226,6 +226,9 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
     if (limits->kv_q8_0)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend has no q8_0 KV: use kv-type f16");
+    if (limits->rows > CUDA_MOST_ROWS)
+        return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
+                    CUDA_MOST_ROWS);
     struct backend *b = calloc(1, sizeof *b);
     if (!b)
         return fail(err, err_bytes, -ENOMEM, "no memory");

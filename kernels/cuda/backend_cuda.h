@@ -28,6 +28,9 @@
  * run a row's splits one after the other. */
 enum { CUDA_SPLIT_ROWS = 16 };
 
+/* A grid's second dimension, which rows are, ends there. */
+enum { CUDA_MOST_ROWS = 65535 };
+
 /* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
 enum { CUDA_GRAPH_BUCKETS = 7, CUDA_ATTEND_BLOCKS = 2 };
 

@@ -284,8 +284,8 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
                 const uint32_t in = warp + CUDA_TILE * i;
                 if (in >= rows.n) /* nobody has written those */
                     break;
-                const float seg = shared[w * SEGMENT_FLOATS(TILES) + in * SEGMENT_PITCH +
-                                         threadIdx.x % 32];
+                const float seg =
+                    shared[w * SEGMENT_FLOATS(TILES) + in * SEGMENT_PITCH + threadIdx.x % 32];
                 y[i] = s0 + w == 0 ? seg : __fadd_rn(y[i], seg);
             }
         }

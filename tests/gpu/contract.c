@@ -441,6 +441,9 @@ static void bad_passes_and_limits_are_refused(void)
     limits.picks = 9;
     accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -EINVAL;
     limits.picks = 8;
+    limits.rows = 65536;
+    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP;
+    limits.rows = 8;
     limits.pages = UINT32_MAX / 32;
     accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOMEM;
     struct backend *b = subject_open(&s, &s.device, 8, 8);
@@ -455,7 +458,7 @@ static void bad_passes_and_limits_are_refused(void)
     }
     s.device.close(b);
     subject_fini(&s);
-    EXPECT(accepted == 0, "%u of 7 were not refused as they should be", accepted);
+    EXPECT(accepted == 0, "%u of 8 were not refused as they should be", accepted);
 }
 
 /* ---- all -------------------------------------------------------------------------------------- */
