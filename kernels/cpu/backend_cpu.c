@@ -135,8 +135,6 @@ static int open_scratch(struct backend *b)
             return rc;
         b->scratch_bytes += (size_t)b->model->n_vocab * 36;
     }
-    uint32_t share = b->model->n_head / b->model->n_head_kv;
-    b->tile_rows = share < CPU_QUERIES ? CPU_QUERIES / share : 1;
     return 0;
 }
 

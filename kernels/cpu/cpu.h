@@ -25,7 +25,7 @@ enum {
     CPU_SEGMENT = 256, /* inputs of one chain of a product */
     CPU_BLOCK = 32,    /* inputs of a quantized block */
     CPU_SPLIT = 256,   /* positions of an attention split */
-    CPU_QUERIES = 8,   /* most queries (row, head) that attention takes together */
+    CPU_QUERIES = 64,  /* most queries (row, head) that attention takes together */
     CPU_MAX_HEAD = MODEL_MAX_HEAD_DIM,
 };
 
@@ -73,8 +73,8 @@ struct cpu_attend {
     float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
 };
 
-/* Scores of a split, and the running and the split's own sums of every query. */
-enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 2 * CPU_MAX_HEAD) };
+/* Every query, its scores of a split and two sums: enough for any instruction set. */
+enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 32) };
 
 struct cpu_isa {
     const char *name;
@@ -174,7 +174,7 @@ struct backend {
     struct arena *arena; /* owns every buffer and every repacked weight */
     size_t weight_bytes, shadow_bytes, scratch_bytes;
     float scale; /* 1 / sqrt(head_dim) */
-    uint32_t n_wanted, n_tiles, tile_rows;
+    uint32_t n_wanted, n_tiles;
     const struct pass *pass;
     char error[192];
 };

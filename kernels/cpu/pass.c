@@ -19,6 +19,7 @@ enum {
     CHUNK_BYTES = 1 << 20, /* of weights: the last chunk of a product keeps one thread alone */
     CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
+    TILES_PER_THREAD = 4,
 };
 
 /* ---- sharing out ------------------------------------------------------------------------------
@@ -303,13 +304,22 @@ static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32
         b->isa->attend(&a);
 }
 
+/* Rows of a tile: as many as attention takes together, but enough tiles for all threads. */
+static uint32_t tile_rows(const struct backend *b)
+{
+    uint32_t share = b->model->n_head / b->model->n_head_kv, threads = pool_threads(b->pool);
+    uint32_t most = share < CPU_QUERIES ? CPU_QUERIES / share : 1;
+    uint32_t even = b->pass->n_rows * b->model->n_head_kv / (threads * TILES_PER_THREAD);
+    return even == 0 ? 1 : even < most ? even : most;
+}
+
 static void find_tiles(struct backend *b)
 {
     const struct pass *pass = b->pass;
-    uint32_t *tile = b->buffers.tile, n = 0;
+    uint32_t *tile = b->buffers.tile, n = 0, most = tile_rows(b);
     for (uint32_t r = 0; r < pass->n_rows; r++) {
         if (n == 0 || pass->rows[r].sequence != pass->rows[r - 1].sequence ||
-            r - tile[n - 1] == b->tile_rows)
+            r - tile[n - 1] == most)
             tile[n++] = r;
     }
     tile[n] = pass->n_rows;

@@ -1,29 +1,38 @@
 /*
  * simd_attend: attention of up to CPU_QUERIES queries of one KV head, over vec.h. The body of
  * attend_avx2.c and attend_avx512.c. Scores have positions in the lanes, the weighted sum has
- * dimensions; in both, one lane is one chain of NUMERICS.md. Queries share the loads of K and V.
+ * dimensions; in both, one lane is one chain of NUMERICS.md.
+ *
+ * All queries go through a split together, as many at a time as registers hold, so that a page of K
+ * and a split of V are in the nearest caches for all but the first group. A group is large enough to
+ * hide what it costs to widen f16.
  */
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/vec.h"
 
 enum {
     PAGE_VECTORS = KV_PAGE_POSITIONS / VEC,
-    SCORE_QUERIES = VEC == 16 ? 4 : 2, /* queries taken together, as registers allow */
-    SUM_QUERIES = VEC == 16 ? 4 : 2,
+    SCORE_QUERIES = VEC == 16 ? 8 : 2, /* most queries of a group, as registers allow */
+    SUM_QUERIES = VEC == 16 ? 6 : 2,
     SUM_VECTORS = 4,
 };
 
-/* A query's scratch. */
-struct query {
-    float e[CPU_SPLIT];        /* scores, then weights, of the split */
-    float part[CPU_MAX_HEAD];  /* o of the split */
-    float total[CPU_MAX_HEAD]; /* merged */
+/* A worker's scratch. */
+struct attention {
+    float q[CPU_QUERIES * CPU_MAX_HEAD];    /* [group][head_dim][queries of a group] */
+    float e[CPU_QUERIES][CPU_SPLIT + 16];   /* scores, then weights, of the split; the rows of a
+                                                  group in different sets of the cache */
+    float part[CPU_QUERIES][CPU_MAX_HEAD];  /* o of the split */
+    float total[CPU_QUERIES][CPU_MAX_HEAD]; /* merged */
+    float m[CPU_QUERIES], l[CPU_QUERIES];   /* M and L of the merged splits */
 };
-_Static_assert(sizeof(struct query) * CPU_QUERIES == CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
+_Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
 
-/* M and L of the merged splits. */
-struct running {
-    float m[CPU_QUERIES], l[CPU_QUERIES];
+/* A split for the queries from `first` on: the others stand before it. */
+struct split {
+    uint32_t begin, first;
+    uint32_t group;              /* queries of a group of scores, the last may have fewer */
+    uint32_t terms[CPU_QUERIES]; /* positions of each query; ascending */
 };
 
 static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
@@ -61,10 +70,18 @@ ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, 
     return v_mul(values, v_set1(scales[t * a->kv->n_block + d / KV_BLOCK]));
 }
 
+/* Queries of each group, when n are taken in groups of at most `most`, all about as large. */
+static uint32_t group_size(uint32_t n, uint32_t most)
+{
+    uint32_t groups = (n + most - 1) / most;
+    return (n + groups - 1) / groups;
+}
+
 /* Scores of a page for queries [i, i + n) into e[slot..]. */
-ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct query *query,
+ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
                               uint32_t i, uint32_t slot, int n, enum kv_type type)
 {
+    const float *q = s->q + (size_t)i * a->kv->head_dim;
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
     for (int j = 0; j < n * PAGE_VECTORS; j++)
@@ -77,37 +94,69 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
             key[j] = load_k(a, k, d, (size_t)j * VEC, type);
         UNROLL
         for (int c = 0; c < n; c++) {
-            vf q = v_set1(a->q[i + (uint32_t)c][d]);
+            vf x = v_set1(q[c]);
             UNROLL
             for (int j = 0; j < PAGE_VECTORS; j++)
-                acc[c * PAGE_VECTORS + j] = v_fma(q, key[j], acc[c * PAGE_VECTORS + j]);
+                acc[c * PAGE_VECTORS + j] = v_fma(x, key[j], acc[c * PAGE_VECTORS + j]);
         }
+        q += n;
     }
     vf scale = v_set1(a->scale);
     UNROLL
     for (int c = 0; c < n; c++) {
         UNROLL
         for (int j = 0; j < PAGE_VECTORS; j++)
-            v_store(query[i + (uint32_t)c].e + slot + j * VEC,
+            v_store(s->e[i + (uint32_t)c] + slot + j * VEC,
                     v_mul(acc[c * PAGE_VECTORS + j], scale));
     }
 }
 
-/* Scores of positions [begin, end), whole pages, for queries from `first` on. */
-ALWAYS_INLINE void score(const struct cpu_attend *a, struct query *query, uint32_t first,
-                         uint32_t begin, uint32_t end, enum kv_type type)
+#define SCORE_CASE(n)                                                                              \
+    case n:                                                                                        \
+        score_page(a, k, s, i, slot, n, type);                                                     \
+        break;
+
+ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
+                               uint32_t i, uint32_t slot, uint32_t n, enum kv_type type)
 {
-    for (uint32_t t = begin; t < end; t += KV_PAGE_POSITIONS) {
-        const uint8_t *k = page_at(a, t) + kv_k_offset(a->kv, a->layer, a->head_kv);
-        uint32_t i = first;
+    switch (n) {
+        SCORE_CASE(1)
+        SCORE_CASE(2)
 #if defined(__AVX512F__)
-        for (; i + 4 <= a->n; i += 4)
-            score_page(a, k, query, i, t - begin, 4, type);
+        SCORE_CASE(3)
+        SCORE_CASE(4)
+        SCORE_CASE(5)
+        SCORE_CASE(6)
+        SCORE_CASE(7)
+        SCORE_CASE(8)
 #endif
-        for (; i + 2 <= a->n; i += 2)
-            score_page(a, k, query, i, t - begin, 2, type);
-        for (; i < a->n; i++)
-            score_page(a, k, query, i, t - begin, 1, type);
+    default:
+        break;
+    }
+}
+
+/* Scores of whole pages, up to the last that a query needs. */
+ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                         enum kv_type type)
+{
+    for (uint32_t t = 0; t < split->terms[a->n - 1]; t += KV_PAGE_POSITIONS) {
+        const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->layer, a->head_kv);
+        uint32_t i = split->first / split->group * split->group;
+        for (; i < a->n; i += split->group)
+            score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
+    }
+}
+
+/* Puts the queries of a group side by side. */
+static void gather_queries(const struct cpu_attend *a, struct attention *s, uint32_t group)
+{
+    float *to = s->q;
+    for (uint32_t i = 0; i < a->n; i += group) {
+        uint32_t n = a->n - i < group ? a->n - i : group;
+        for (uint32_t d = 0; d < a->kv->head_dim; d++) {
+            for (uint32_t c = 0; c < n; c++)
+                *to++ = a->q[i + c][d];
+        }
     }
 }
 
@@ -143,20 +192,24 @@ static float soften(float *e, uint32_t n, float *ret_l)
     return max;
 }
 
-/* o += e * V over positions [t, end) of a split that begins at `begin`, for `n` queries and `width`
- * vectors of dimensions from d on. */
-ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                            uint32_t t, uint32_t end, uint32_t d, int n, int width,
-                            enum kv_type type)
+/* Positions [t, end) of a split that begins at `begin`, for queries [i, i + n). */
+struct span {
+    uint32_t begin, t, end, i;
+};
+
+/* o += e * V for `width` vectors of dimensions from d on. */
+ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s, struct span span,
+                            uint32_t d, int n, int width, enum kv_type type)
 {
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
-        o[j] = v_load(query[j / width].part + d + j % width * VEC);
-    while (t < end) {
+        o[j] = v_load(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC);
+    uint32_t t = span.t;
+    while (t < span.end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
-        stop = stop < end ? stop : end;
-        const uint8_t *v = page_at(a, t) + kv_v_offset(a->kv, a->layer, a->head_kv);
+        stop = stop < span.end ? stop : span.end;
+        const uint8_t *v = page_at(a, span.begin + t) + kv_v_offset(a->kv, a->layer, a->head_kv);
         for (; t < stop; t++) {
             vf value[SUM_VECTORS];
             UNROLL
@@ -164,7 +217,7 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uin
                 value[j] = load_v(a, v, t % KV_PAGE_POSITIONS, d + (size_t)j * VEC, type);
             UNROLL
             for (int c = 0; c < n; c++) {
-                vf e = v_set1(query[c].e[t - begin]);
+                vf e = v_set1(s->e[span.i + (uint32_t)c][t]);
                 UNROLL
                 for (int j = 0; j < width; j++)
                     o[c * width + j] = v_fma(e, value[j], o[c * width + j]);
@@ -173,89 +226,108 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct query *query, uin
     }
     UNROLL
     for (int j = 0; j < n * width; j++)
-        v_store(query[j / width].part + d + j % width * VEC, o[j]);
+        v_store(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
 }
 
 /* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
-ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct query *query, uint32_t begin,
-                               uint32_t t, uint32_t end, int n, enum kv_type type)
+ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s, struct span span,
+                               int n, enum kv_type type)
 {
     uint32_t d = 0, head_dim = a->kv->head_dim;
     for (; d + 3 * VEC < head_dim; d += 4 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 4, type);
+        sum_part(a, s, span, d, n, 4, type);
     for (; d + VEC < head_dim; d += 2 * VEC)
-        sum_part(a, query, begin, t, end, d, n, 2, type);
+        sum_part(a, s, span, d, n, 2, type);
     for (; d < head_dim; d += VEC)
-        sum_part(a, query, begin, t, end, d, n, 1, type);
+        sum_part(a, s, span, d, n, 1, type);
 }
 
-/* Weighted sums of a split for queries from `first` on, query i over its own `terms[i]` positions:
- * the positions that all have in common first, then each one's rest. */
-ALWAYS_INLINE void sum(const struct cpu_attend *a, struct query *query, uint32_t first,
-                       uint32_t begin, const uint32_t *terms, enum kv_type type)
+#define SUM_CASE(n)                                                                                \
+    case n:                                                                                        \
+        sum_queries(a, s, span, n, type);                                                          \
+        break;
+
+ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, struct span span,
+                             uint32_t n, enum kv_type type)
 {
-    uint32_t common = begin + terms[first], i = first; /* positions ascend: the first has least */
-    for (uint32_t j = first; j < a->n; j++)
-        memset(query[j].part, 0, sizeof query[j].part);
+    switch (n) {
+        SUM_CASE(1)
+        SUM_CASE(2)
 #if defined(__AVX512F__)
-    for (; i + 4 <= a->n; i += 4)
-        sum_queries(a, query + i, begin, begin, common, 4, type);
+        SUM_CASE(3)
+        SUM_CASE(4)
+        SUM_CASE(5)
+        SUM_CASE(6)
 #endif
-    for (; i + 2 <= a->n; i += 2)
-        sum_queries(a, query + i, begin, begin, common, 2, type);
-    for (; i < a->n; i++)
-        sum_queries(a, query + i, begin, begin, common, 1, type);
-    for (i = first; i < a->n; i++) {
-        if (terms[i] > terms[first])
-            sum_queries(a, query + i, begin, common, begin + terms[i], 1, type);
+    default:
+        break;
     }
 }
 
-static void merge(struct query *query, struct running *run, uint32_t i, float m, float l,
-                  uint32_t head_dim)
+/* Weighted sums of a split: in each group the positions that all have in common, then each query's
+ * rest. */
+ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                       enum kv_type type)
 {
-    float max = run->m[i] > m ? run->m[i] : m;
-    float ea = num_exp(run->m[i] - max);
+    uint32_t per = group_size(a->n - split->first, SUM_QUERIES);
+    for (uint32_t i = split->first; i < a->n; i += per) {
+        uint32_t n = a->n - i < per ? a->n - i : per, common = split->terms[i];
+        sum_group(a, s, (struct span){split->begin, 0, common, i}, n, type);
+        for (uint32_t j = i + 1; j < i + n; j++) {
+            if (split->terms[j] > common)
+                sum_group(a, s, (struct span){split->begin, common, split->terms[j], j}, 1, type);
+        }
+    }
+}
+
+/* Query i's split, of maximum m and sum of weights l, joins those before. */
+static void merge(struct attention *s, uint32_t i, float m, float l, uint32_t head_dim)
+{
+    float max = s->m[i] > m ? s->m[i] : m;
+    float ea = num_exp(s->m[i] - max);
     float eb = num_exp(m - max);
-    run->l[i] = __builtin_fmaf(run->l[i], ea, l * eb);
-    run->m[i] = max;
+    s->l[i] = __builtin_fmaf(s->l[i], ea, l * eb);
+    s->m[i] = max;
     for (uint32_t d = 0; d < head_dim; d += VEC) {
-        vf part = v_mul(v_load(query->part + d), v_set1(eb));
-        v_store(query->total + d, v_fma(v_load(query->total + d), v_set1(ea), part));
+        vf part = v_mul(v_load(s->part[i] + d), v_set1(eb));
+        v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(ea), part));
     }
 }
 
-ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct query *query,
-                                struct running *run, uint32_t begin, enum kv_type type)
+ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct attention *s,
+                                struct split *split, enum kv_type type)
 {
-    uint32_t terms[CPU_QUERIES] = {0}, first = 0;
+    uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    split->first = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t n = a->position[i] + 1;
-        terms[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
-        first += terms[i] == 0;
+        split->terms[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
+        split->first += split->terms[i] == 0;
     }
-    uint32_t most = terms[a->n - 1];
-    score(a, query, first, begin, begin + most, type);
     float m[CPU_QUERIES], l[CPU_QUERIES];
-    for (uint32_t i = first; i < a->n; i++)
-        m[i] = soften(query[i].e, terms[i], &l[i]);
-    sum(a, query, first, begin, terms, type);
-    for (uint32_t i = first; i < a->n; i++) {
+    score(a, s, split, type);
+    for (uint32_t i = split->first; i < a->n; i++) {
+        m[i] = soften(s->e[i], split->terms[i], &l[i]);
+        memset(s->part[i], 0, padded * sizeof(float));
+    }
+    sum(a, s, split, type);
+    for (uint32_t i = split->first; i < a->n; i++) {
         if (begin > 0) {
-            merge(&query[i], run, i, m[i], l[i], a->kv->head_dim);
+            merge(s, i, m[i], l[i], a->kv->head_dim);
         } else {
-            run->m[i] = m[i];
-            run->l[i] = l[i];
-            memcpy(query[i].total, query[i].part, sizeof query[i].total);
+            s->m[i] = m[i];
+            s->l[i] = l[i];
+            memcpy(s->total[i], s->part[i], padded * sizeof(float));
         }
     }
 }
 
 #define SPLITS(name, type)                                                                         \
-    static void name(const struct cpu_attend *a, struct query *query, struct running *run)         \
+    static void name(const struct cpu_attend *a, struct attention *s, uint32_t group)              \
     {                                                                                              \
-        for (uint32_t begin = 0; begin <= a->position[a->n - 1]; begin += CPU_SPLIT)               \
-            attend_split(a, query, run, begin, type);                                              \
+        struct split split = {.group = group};                                                     \
+        for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT)                     \
+            attend_split(a, s, &split, type);                                                      \
     }
 SPLITS(splits_f16, KV_F16)
 SPLITS(splits_f32, KV_F32)
@@ -263,18 +335,19 @@ SPLITS(splits_q8_0, KV_Q8_0)
 
 void SIMD(simd_attend)(const struct cpu_attend *a)
 {
-    struct query *query = (struct query *)(void *)a->scratch;
-    struct running run;
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    uint32_t group = group_size(a->n, SCORE_QUERIES);
+    gather_queries(a, s, group);
     if (a->kv->type == KV_F32)
-        splits_f32(a, query, &run);
+        splits_f32(a, s, group);
     else if (a->kv->type == KV_Q8_0)
-        splits_q8_0(a, query, &run);
+        splits_q8_0(a, s, group);
     else
-        splits_f16(a, query, &run);
+        splits_f16(a, s, group);
     for (uint32_t i = 0; i < a->n; i++) {
-        vf r = v_set1(1.0f / run.l[i]);
+        vf r = v_set1(1.0f / s->l[i]);
         for (uint32_t d = 0; d < a->kv->head_dim; d += VEC)
-            v_store(query[i].total + d, v_mul(v_load(query[i].total + d), r));
-        memcpy(a->out[i], query[i].total, a->kv->head_dim * sizeof(float));
+            v_store(s->total[i] + d, v_mul(v_load(s->total[i] + d), r));
+        memcpy(a->out[i], s->total[i], a->kv->head_dim * sizeof(float));
     }
 }

@@ -446,6 +446,30 @@ START_TEST(attention_equals_reference)
 }
 END_TEST
 
+/* Every number of queries: groups of every size, also where the first rows end before a split and the
+ * others do not, and where each query has a position of its own. */
+START_TEST(attention_of_any_number_of_queries)
+{
+    uint64_t seed = 8;
+    const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
+    FOR_ISAS(isa)
+    {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            struct cache c;
+            cache_open(&c, 1, dims[s], _i);
+            fill_cache(&c, &seed, 576, 2.0f);
+            for (uint32_t n = 1; n <= CPU_QUERIES; n++) {
+                uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
+                for (uint32_t i = 0; i < n; i++)
+                    up[i] = base + i / heads[n / 4 % 4];
+                attend_both(isa, &c, &seed, n, up);
+            }
+            free(c.memory);
+        }
+    }
+}
+END_TEST
+
 /* One position holds nearly all weight: exp of the others is 0 or tiny. */
 START_TEST(attention_equals_reference_when_peaked)
 {
@@ -481,6 +505,7 @@ int main(void)
     tcase_add_test(rows, silu_equals_reference);
     tcase_add_loop_test(kv, append_equals_reference, 0, 3); /* by kv_type */
     tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
+    tcase_add_loop_test(kv, attention_of_any_number_of_queries, 0, 3);
     tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
     tcase_set_timeout(rows, 60);
     tcase_set_timeout(kv, 60);
