@@ -395,11 +395,11 @@ int resident_share_vocab(struct resident *resident, int fd, char *err, size_t er
 
 void resident_close(struct resident *resident)
 {
+    close_instances(resident);
     if (resident->draft) {
         resident_close(resident->draft);
         free(resident->draft);
     }
-    close_instances(resident);
     free(resident->vocab_block);
     if (resident->vocab_shared)
         munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
