@@ -67,11 +67,12 @@ static int open_plugin(const struct hearth_plugin **ret, char *err, size_t err_b
 
 static int find_cuda(struct device *device, char *err, size_t err_bytes)
 {
-    const struct hearth_plugin *plugin;
+    const struct hearth_plugin *plugin = NULL;
     size_t total;
     int rc = open_plugin(&plugin, err, err_bytes);
-    if (!rc)
-        rc = plugin->ops->probe(err, err_bytes);
+    if (!plugin)
+        return rc;
+    rc = plugin->ops->probe(err, err_bytes);
     if (!rc && plugin->memory(&device->free_bytes, &total))
         rc = fail(err, err_bytes, -ENODEV, "the GPU does not say how much memory it has");
     if (!rc) {

@@ -21,7 +21,7 @@ struct device {
     const struct backend_ops *ops;
     size_t free_bytes; /* memory of the device that nobody uses yet; 0 for the CPU */
     double (*read_gb_s)(size_t bytes); /* plugin.h; NULL for the CPU */
-    char why[256];     /* one line: what was chosen by DEVICE_AUTO, and why; else "" */
+    char why[256]; /* one line: what was chosen by DEVICE_AUTO, and why; else "" */
 };
 
 /* Returns 0; or -ENODEV with one line: the device that was asked for cannot be used, and why. */
