@@ -1,5 +1,6 @@
 #include "kernels/cpu/weights.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,15 +79,19 @@ static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
         uint32_t first = group_at(m, begin), last = group_at(m, end);
         for (uint32_t g = first; g < last; g++)
             repack_group(m, g);
-        if (first < last)
-            gguf_drop_range(job->gguf, m->file.data + (size_t)first * CPU_LANES * m->file.row_bytes,
-                            (size_t)(last - first) * CPU_LANES * m->file.row_bytes);
+        uint32_t row0 = first * CPU_LANES, row1 = last * CPU_LANES;
+        row1 = row1 < m->file.rows ? row1 : m->file.rows;
+        if (row0 < row1)
+            gguf_drop_range(job->gguf, m->file.data + (size_t)row0 * m->file.row_bytes,
+                            (size_t)(row1 - row0) * m->file.row_bytes);
     }
 }
 
 /* Packs n matrices that have their memory, ascending. */
 static void pack_all(struct backend *b, const struct cpu_matrix **matrix, uint32_t n)
 {
+    for (uint32_t i = 1; i < n; i++)
+        assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
     struct pack_job job = {.gguf = b->model->gguf, .matrix = matrix, .n = n};
     const uint8_t *end = matrix[n - 1]->packed + repack_bytes(matrix[n - 1]);
     job.begin = matrix[0]->packed - (uintptr_t)matrix[0]->packed % UNIT_BYTES;
@@ -123,18 +128,19 @@ static int load_vector(struct backend *b, const struct model_tensor *file, const
     return 0;
 }
 
-/* Bytes of a tensor in memory: repacked, or a vector's copy. */
-static size_t loaded_bytes(const struct backend *b, const struct model_tensor *file)
+/* Bytes that place_matrix and load_vector take. A matrix may have one row, too. */
+static size_t matrix_bytes(const struct backend *b, const struct model_tensor *file)
 {
     struct cpu_matrix m;
-    if (!file->data)
-        return 0;
-    if (file->rows == 1)
-        return (file->bytes + 63) / 64 * 64;
     if (!b->isa->packed)
         return 0;
     repack_init(&m, file);
     return repack_bytes(&m);
+}
+
+static size_t vector_bytes(const struct model_tensor *file)
+{
+    return file->data ? (file->bytes + 63) / 64 * 64 : 0;
 }
 
 /* All weights lie in one mapping, each where a pass comes to it. */
@@ -143,11 +149,14 @@ static int reserve(struct backend *b)
     const struct model *m = b->model;
     size_t bytes = m->n_layer * sizeof(struct cpu_layer) + 64;
     for (uint32_t i = 0; i < m->n_layer; i++) {
-        for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
-            bytes += loaded_bytes(b, &m->layers[i].tensor[t]);
+        const struct model_tensor *tensor = m->layers[i].tensor;
+        for (size_t t = 0; t < LAYER_MATRICES; t++)
+            bytes += matrix_bytes(b, &tensor[MATRICES[t].tensor]);
+        for (size_t t = 0; t < LAYER_VECTORS; t++)
+            bytes += vector_bytes(&tensor[VECTORS[t].tensor]);
     }
-    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT_NORM]);
-    bytes += loaded_bytes(b, &m->global[MODEL_OUTPUT]);
+    bytes += vector_bytes(&m->global[MODEL_OUTPUT_NORM]);
+    bytes += matrix_bytes(b, &m->global[MODEL_OUTPUT]);
     return arena_reserve(b->arena, bytes);
 }
 

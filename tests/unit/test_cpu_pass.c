@@ -158,7 +158,7 @@ START_TEST(every_architecture_gives_the_same_bits)
 END_TEST
 
 /* Sizes that fill no register, no group and no block; head sizes of all kinds; several splits. */
-enum { N_SHAPES = 9 };
+enum { N_SHAPES = 10 };
 
 START_TEST(odd_shapes_give_the_same_bits)
 {
@@ -220,6 +220,13 @@ START_TEST(odd_shapes_give_the_same_bits)
          .n_head_kv = 5,
          .freqs = true,
          .n_vocab = 301},
+        {.n_layer = 40, /* matrices of one row, many times what a group is larger than that */
+         .n_embd = 512,
+         .n_ff = 1,
+         .n_head = 2,
+         .n_head_kv = 2,
+         .head_dim = 2,
+         .n_vocab = 259},
     };
     struct tiny_model shape = shapes[_i % N_SHAPES];
     shape.kv_q8_0 = _i >= N_SHAPES;
