@@ -9,6 +9,7 @@
  * KV; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
  * change would be noticed. */
+#include "kernels/kv.h"
 #include "kernels/quant_types.h"
 #include "tests/e2e/arrivals.h"
 #include "tests/e2e/harness.h"
@@ -58,7 +59,7 @@ struct configuration {
     bool restarts;       /* the daemon is killed in every round */
 };
 
-static char few_pages[16]; /* bytes: a whole context, and half of one more */
+static char few_pages[16]; /* bytes of two whole contexts */
 
 static const struct configuration configurations[] = {
     {"ref", "1", "none", {0}, NULL, false},
@@ -480,6 +481,7 @@ static bool accepts(const char *option, const char *value)
         (const char *const[]){"--check", "--model", model, option, value, NULL});
     bool does = o.code == 0;
 
+    ck_assert_msg(does || o.code == 65, "--check %s %s: %d %s", option, value, o.code, o.error);
     harness_output_fini(&o);
     return does;
 }
@@ -546,7 +548,12 @@ static void prepare(void)
     ck_assert_ptr_ne(shared, MAP_FAILED);
     model = harness_tiny_model_of(wanted_type());
     struct tiny_model shape = tiny_model_default(wanted_type());
-    snprintf(few_pages, sizeof(few_pages), "%uK", 400 * shape.n_embd / 64);
+    struct kv_geometry kv;
+    kv_geometry_set(&kv, shape.n_layer, shape.n_head_kv, shape.n_embd / shape.n_head,
+                    !strcmp(kv_type(), "q8_0") ? KV_Q8_0
+                    : shape.type == QUANT_F32  ? KV_F32
+                                               : KV_F16);
+    snprintf(few_pages, sizeof(few_pages), "%zu", 2 * kv_pages(CONTEXT) * kv.page_bytes);
     n_proposers = accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
     for (uint32_t i = 0; i < 3; i++)
         if (accepts("--isa", isas[i]))
