@@ -58,7 +58,7 @@
     CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, as a safety net")      \
     CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "how much to say on stderr")     \
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \
-    FLAG(check, "check", "load the model, say what it is, and exit")                               \
+    FLAG(check, "check", "start but for listening, say what it is, and exit")                               \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")
 

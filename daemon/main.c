@@ -147,7 +147,8 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
     daemon->ctl_fd = segment_ctl_open(&daemon->ctl, err, err_bytes);
     if (daemon->ctl_fd < 0)
         return daemon->ctl_fd;
-    daemon->ctl->threads = daemon->resident.info.threads;
+    /* A GPU computes by itself: one thread waits for it. */
+    daemon->ctl->threads = daemon->resident.ops == &backend_cpu ? daemon->resident.info.threads : 1;
     daemon->vocab_fd = segment_seal("hearth-vocab", daemon->resident.vocab_block,
                                     daemon->resident.vocab_bytes, err, err_bytes);
     if (daemon->vocab_fd < 0)

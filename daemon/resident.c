@@ -277,7 +277,7 @@ static int choose_pages(struct resident *resident, const struct config *config, 
     return 0;
 }
 
-/* --isa and --shadow are of the CPU: who asks for one does not mean a GPU by auto. */
+/* --isa, --shadow and q8_0 KV are of the CPU: who asks for one does not mean a GPU by auto. */
 static int choose_device(struct resident *resident, const struct config *config, char *err,
                          size_t err_bytes)
 {
@@ -290,7 +290,7 @@ static int choose_device(struct resident *resident, const struct config *config,
         snprintf(err, err_bytes, "numerics native is not there yet: use --numerics portable");
         return -ENODEV;
     }
-    if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
+    if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1 || config->kv_type != 0))
         wanted = DEVICE_CPU;
     int rc = device_choose(wanted, &resident->device, err, err_bytes);
     resident->ops = resident->device.ops;

@@ -91,8 +91,9 @@ struct backend_limits {
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
-    bool kv_q8_0; /* KV in blocks of int8, not in f16 (or f32): other numerics, half the memory */
-    bool shadow;  /* make one (BACKEND_FAST_SHADOW), where the instance has that */
+    bool kv_q8_0;    /* KV in blocks of int8, not in f16 (or f32): other numerics, 0.56 x the memory
+                      of f16 where head_dim is a multiple of 32 */
+    bool shadow;     /* make one (BACKEND_FAST_SHADOW), where the instance has that */
     const char *isa; /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
 };
 

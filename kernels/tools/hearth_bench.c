@@ -35,7 +35,7 @@ static const struct tool_option table[] = {
     {"runs", 'r', TOOL_NUMBER, &options.runs, 1, MAX_RUNS, "N",
      "the median of N runs and a second"},
     {"isa", 0, TOOL_TEXT, &options.isa, 0, 0, "ISA", "ref, avx2 or avx512 (default: the best)"},
-    {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "cpu or cuda (default: cpu)"},
+    {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "auto, cpu or cuda (default: cpu)"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
      "also what a pass of 2 to 16 (on a GPU: 64) rows costs over one of 1"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
