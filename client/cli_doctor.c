@@ -3,6 +3,9 @@
 
 #include "client/cli_json.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -89,13 +92,18 @@ static int try_pidfd(void)
     return 0;
 }
 
+/* As the daemon chooses (kernels/cpu/isa_x86.c). */
 static enum doctor_isa find_isa(void)
 {
 #ifdef __x86_64__
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    unsigned eax, ebx, ecx, edx;
+    int has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+    int has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                     __builtin_cpu_supports("avx512vnni");
+    if (!has_f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return DOCTOR_NO_ISA;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni") ? DOCTOR_AVX512
-                                                                                     : DOCTOR_AVX2;
+    return has_avx512 ? DOCTOR_AVX512 : DOCTOR_AVX2;
 #else
     return DOCTOR_NO_ISA;
 #endif
@@ -185,6 +193,8 @@ void doctor_ask(const struct cli_options *o, const char *root, struct doctor_fac
     hearth_close(h);
 }
 
+enum { SMALL_KIB = 64 << 10 }; /* huge pages would not matter there */
+
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
 struct judge {
@@ -269,7 +279,7 @@ static void judge_memory(struct judge *j, const struct doctor_facts *f)
     if (f->files < 4096)
         mend(say(j, DOCTOR_NOTE, "files", "a process may open %llu: room for about %llu clients",
                  (unsigned long long)f->files, (unsigned long long)f->files / 8),
-             "ulimit -Hn 65536, or LimitNOFILE= in the service");
+             "LimitNOFILE=65536 in the service, or nofile in /etc/security/limits.conf");
     else
         say(j, DOCTOR_OK, "files", "a process may open %llu", (unsigned long long)f->files);
 }
@@ -286,7 +296,8 @@ static void judge_gpu(struct judge *j, const struct doctor_facts *f)
         mend(say(j, DOCTOR_NOTE, "gpu", "an NVIDIA device is there, the driver's libcuda.so.1 not"),
              "sudo apt install libcuda1");
     else
-        say(j, DOCTOR_OK, "gpu", "an NVIDIA device and its driver are there");
+        say(j, DOCTOR_OK, "gpu",
+            "an NVIDIA device and its driver are there; hearthd --check says whether it uses them");
 }
 
 static void judge_daemon(struct judge *j, const struct doctor_facts *f)
@@ -303,7 +314,7 @@ static void judge_daemon(struct judge *j, const struct doctor_facts *f)
     if (!f->resident_kib)
         return;
     /* What the files of model and programs take is no part of it. */
-    say(j, f->huge_kib ? DOCTOR_OK : DOCTOR_NOTE, "resident",
+    say(j, f->huge_kib || f->resident_kib < SMALL_KIB ? DOCTOR_OK : DOCTOR_NOTE, "resident",
         "%llu MiB, %llu of them in huge pages", (unsigned long long)f->resident_kib / 1024,
         (unsigned long long)f->huge_kib / 1024);
 }

@@ -233,6 +233,9 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     }
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
+    free(resident->draft->vocab_block); /* it was there to be compared */
+    resident->draft->vocab_block = NULL;
+    memset(&resident->draft->vocab, 0, sizeof(resident->draft->vocab));
     return rc;
 }
 
