@@ -370,8 +370,9 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->shadow = config->shadow == 1;
     limits->kv_q8_0 = config->kv_type == 1;
     rc = open_on_device(resident, config, err, err_bytes);
-    /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there. */
-    if ((rc == -ENOMEM || rc == -ENOTSUP) && resident->device.ops != &backend_cpu &&
+    /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there, or the
+     * plugin has no code for it. */
+    if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && resident->device.ops != &backend_cpu &&
         config->device == 0) {
         close_instances(resident);
         device_choose(DEVICE_CPU, &resident->device, err, err_bytes);

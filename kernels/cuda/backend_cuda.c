@@ -26,7 +26,8 @@ bool cuda_ok(struct backend *b, int code, const char *what)
 
 static void place_input(struct backend *b, struct cuda_input *x, size_t rows, uint32_t stride)
 {
-    const size_t tiled = (rows + CUDA_TILE - 1) / CUDA_TILE * CUDA_TILE,
+    /* Rows that do not exist are read with the others of the largest tile. */
+    const size_t most = (size_t)CUDA_TILE * CUDA_MAX_TILES, tiled = (rows + most - 1) / most * most,
                  blocks = stride / CUDA_BLOCK;
     x->stride = stride;
     x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->f);
@@ -176,17 +177,19 @@ static void cuda_close(struct backend *b)
 static int open_device(struct backend *b, char *err, size_t err_bytes)
 {
     struct cudaDeviceProp properties;
+    int version = 0;
     cudaError_t code = cudaSetDevice(0);
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, 0);
     if (code == cudaSuccess)
         code = cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking);
     if (code == cudaSuccess)
-        code = (cudaError_t)cuda_launch_init();
+        code = (cudaError_t)cuda_launch_init(&version);
     if (code != cudaSuccess)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
     b->processors = (uint32_t)properties.multiProcessorCount;
-    b->queue.dependent = properties.major >= 9;
+    /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
+    b->queue.dependent = properties.major >= 9 && version >= 90;
     snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
     return 0;
 }

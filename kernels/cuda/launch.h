@@ -19,8 +19,9 @@ struct cuda_queue {
     int dependent;
 };
 
-/* Once per device and process: shared memory beyond 48 KiB. */
-int cuda_launch_init(void);
+/* Once per device and process: shared memory beyond 48 KiB. *ret_version: the compute capability that the code was made
+ * for, 90 for sm_90. */
+int cuda_launch_init(int *ret_version);
 
 /* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
 int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,

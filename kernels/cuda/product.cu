@@ -46,8 +46,13 @@ static int launch_tiles(const struct cuda_queue *queue, const struct product_job
                   shared_bytes<TILES>(), *job);
 }
 
-int cuda_launch_init(void)
+int cuda_launch_init(int *ret_version)
 {
+    cudaFuncAttributes attributes;
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<1>);
+    if (code != cudaSuccess)
+        return (int)code;
+    *ret_version = attributes.ptxVersion;
     return (int)cudaFuncSetAttribute(product_kernel<CUDA_MAX_TILES>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes<CUDA_MAX_TILES>());

@@ -203,7 +203,7 @@ END_TEST
 START_TEST(too_little_memory_is_one_line)
 {
     (void)setenv("HEARTH_CUDASIM_MEMORY", "1000000", 1);
-    check_refused("");
+    check_refused("MiB");
 }
 END_TEST
 
