@@ -212,6 +212,10 @@ int main(void)
     Suite *suite = suite_create("the daemon on cudasim");
     TCase *tests = tcase_create("cuda");
 
+#ifdef __SANITIZE_THREAD__
+    printf("skip: the thread sanitizer does not follow the simulator's threads\n");
+    return EXIT_SUCCESS;
+#endif
     if (!simulator()) {
         printf("skip: there is no C++ compiler, so no simulator of a GPU\n");
         return EXIT_SUCCESS;
