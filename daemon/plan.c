@@ -11,10 +11,16 @@ static bool decodes(const struct plan_slot *slot)
     return slot->rows <= slot->window;
 }
 
+/* A keystroke: not worth making two passes of. */
+static bool is_short(const struct plan_slot *slot)
+{
+    return slot->rows <= PLAN_SHORT;
+}
+
 uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
                      uint32_t most)
 {
-    uint64_t alone_ns = 8 * cost->decode_ns, decoding = 0;
+    uint64_t alone_ns = 8 * cost->decode_ns, decoding = 0, brief = 0;
     bool answering = false;
 
     if (cost->row_ns == 0)
@@ -22,14 +28,18 @@ uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct pla
     if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
         alone_ns = cost->pass_ns;
     for (uint32_t i = 0; i < n; i++) {
-        if (!decodes(&slots[i]))
+        if (decodes(&slots[i]))
+            decoding += slots[i].rows;
+        else if (is_short(&slots[i]))
+            brief += slots[i].rows;
+        else
             continue;
-        decoding += slots[i].rows;
         answering |= !slots[i].batch && cost->decode_ns > 0;
     }
     uint64_t rows = (answering ? cost->decode_ns / 2 : alone_ns) / cost->row_ns;
-    uint64_t least = answering ? PLAN_CHUNK_MIN / 4 : 2 * PLAN_CHUNK_MIN;
-    rows = decoding + (rows > least ? rows : least);
+    uint64_t least = answering ? 1 : 3 * PLAN_CHUNK_MIN / 2;
+    rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) +
+           (rows > least ? rows : least);
     return rows < most ? (uint32_t)rows : most;
 }
 
@@ -52,6 +62,20 @@ static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *l
     left->rows -= rows;
 }
 
+/* Is there room for all short prompts of the class, and a row for the others? Else they share. */
+static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
+                      const struct plan_left *left)
+{
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t missing = slots[i].rows - slots[i].take;
+        if (slots[i].batch == batch && !decodes(&slots[i]) && missing > 0)
+            rows += is_short(&slots[i]) ? missing : 1;
+    }
+    return rows <= left->rows;
+}
+
 static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t turn,
                        struct plan_left *left)
 {
@@ -59,12 +83,17 @@ static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t
 
     for (uint32_t i = 0; i < n; i++) {
         struct plan_slot *slot = &slots[(turn + i) % n];
-        if (slot->batch != batch || slot->take == slot->rows)
-            continue;
-        if (decodes(slot))
+        if (slot->batch == batch && slot->take < slot->rows && decodes(slot))
             plan_give(slot, slot->rows, left);
-        else
-            prefills++;
+    }
+    bool fit = short_fit(slots, n, batch, left);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plan_slot *slot = &slots[(turn + i) % n];
+        if (slot->batch != batch || slot->take == slot->rows || decodes(slot))
+            continue;
+        if (fit && is_short(slot))
+            plan_give(slot, slot->rows, left);
+        prefills += slot->take < slot->rows;
     }
     while (prefills > 0 && left->rows > 0) {
         uint32_t share = left->rows / prefills, given = left->rows;

@@ -4,7 +4,8 @@
  * Engine thread. The rules, in order:
  *  - a pass has at most `rows` rows and `picks` rows that want something back;
  *  - interactive before batch, but batch keeps at least 1/8 of rows and picks while it has work;
- *  - inside a class, slots that decode (one row, or one verification window) before prefills;
+ *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
+ *    of these the short ones first where all of them fit: a keystroke is one pass;
  *  - prefills of a class share what is left evenly, and never in crumbs below PLAN_CHUNK_MIN;
  *  - who comes first rotates from pass to pass, so nobody starves.
  * What one class leaves over goes to the other.
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PLAN_CHUNK_MIN = 16 };
+enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64 };
 
 struct plan_slot {
     uint32_t rows;   /* in: rows until its next pick (spec_rows), at least 1 */
@@ -38,8 +39,9 @@ struct plan_cost {
 
 /* How many rows the next pass may have, at most `most`. A keystroke comes in the middle of a pass,
  * so prefills take the time of some decode passes, however fast the model is, and pass_ns at most.
- * While somebody reads an answer they make each of its passes half as long again. A floor keeps
- * them going; and who decodes has all his rows: nobody waits for another one's prefill or window. */
+ * While somebody reads an answer, or waits for one behind a short prompt, they make each of its
+ * passes half as long again. A floor keeps them going; who decodes has all his rows, and short
+ * prompts theirs, two of the longest in a pass: nobody waits for another one's prefill or window. */
 uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
                      uint32_t most);
 

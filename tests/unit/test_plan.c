@@ -271,7 +271,7 @@ START_TEST(prefills_alone_take_some_decode_passes)
     cost.pass_ns = 5000;
     ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 50);
     cost.row_ns = 1000000;
-    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 2 * PLAN_CHUNK_MIN);
+    ck_assert_uint_eq(plan_budget(slots, 1, &cost, 256), 3 * PLAN_CHUNK_MIN / 2);
 }
 END_TEST
 
@@ -283,9 +283,36 @@ START_TEST(beside_an_answer_prefills_take_half_a_decode_pass)
     slots[1] = (struct plan_slot){.rows = 3, .window = 3};
     ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + 5);
     cost.row_ns = 1000000;
-    ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + PLAN_CHUNK_MIN / 4);
+    ck_assert_uint_eq(plan_budget(slots, 2, &cost, 256), 3 + 1);
     slots[1].batch = true; /* nobody is looking at that one */
     ck_assert_uint_eq(plan_budget(slots, 2, &known, 256), 3 + 80);
+}
+END_TEST
+
+START_TEST(a_keystroke_is_one_pass_beside_a_long_prompt)
+{
+    for (int batch = 0; batch < 2; batch++) {
+        slots[0] = (struct plan_slot){.rows = 5000, .window = 1, .batch = batch};
+        slots[1] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
+        struct plan_limits limits = {.rows = plan_budget(slots, 2, &known, 512), .picks = 64};
+        ck_assert_uint_eq(limits.rows, PLAN_SHORT + 5);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            plan_pass(slots, 2, &limits, turn);
+            /* Batch keeps an eighth: then the rest of a long keystroke comes in the next one. */
+            ck_assert_uint_ge(slots[1].take, batch ? PLAN_SHORT * 7 / 8 : PLAN_SHORT);
+            ck_assert_uint_ge(slots[0].take, 5);
+        }
+    }
+    slots[1].rows = PLAN_SHORT + 1; /* no keystroke */
+    ck_assert_uint_eq(plan_budget(slots, 2, &known, 512), 80);
+}
+END_TEST
+
+START_TEST(many_short_prompts_do_not_make_a_long_pass)
+{
+    for (uint32_t i = 0; i < CROWD; i++)
+        slots[i] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
+    ck_assert_uint_eq(plan_budget(slots, CROWD, &known, 4096), 2 * PLAN_SHORT + 5);
 }
 END_TEST
 
@@ -320,6 +347,8 @@ int main(void)
     tcase_add_test(t, unknown_costs_allow_all_rows);
     tcase_add_test(t, prefills_alone_take_some_decode_passes);
     tcase_add_test(t, beside_an_answer_prefills_take_half_a_decode_pass);
+    tcase_add_test(t, a_keystroke_is_one_pass_beside_a_long_prompt);
+    tcase_add_test(t, many_short_prompts_do_not_make_a_long_pass);
     tcase_add_test(t, everybody_who_decodes_has_his_rows);
     tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 4);
     tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 4);
