@@ -6,7 +6,8 @@
  *  - interactive before batch, but batch keeps at least 1/8 of rows and picks while it has work;
  *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
  *    of these the short ones first where all of them fit: a keystroke is one pass;
- *  - prefills of a class share what is left evenly, and never in crumbs below PLAN_CHUNK_MIN;
+ *  - prefills of a class share what is left evenly, and not in crumbs below PLAN_CHUNK_MIN
+ *    where there is more than that;
  *  - who comes first rotates from pass to pass, so nobody starves.
  * What one class leaves over goes to the other.
  */
