@@ -61,20 +61,6 @@ static __device__ __forceinline__ void mma_s8(int c[4], const unsigned a[4], con
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Memory that another block writes while this kernel runs: a load that sees all that was written before the value
- * was stored by store_release, and that store. */
-static __device__ __forceinline__ unsigned load_acquire(const unsigned *p)
-{
-    unsigned v;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-
-static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
-{
-    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
-}
-
 /* The kernel before this one in the stream may still run when this one was launched for programmatic stream
  * serialization: waits until all it wrote is visible. And: the next kernel may start now. */
 static __device__ __forceinline__ void wait_for_previous(void)
@@ -116,16 +102,6 @@ static inline void mma_s8(int c[4], const unsigned a[4], const unsigned b[2], CU
     cudasim_mma(CUDASIM_MMA_I8, &mma, CUDASIM_PLACE);
     for (int i = 0; i < 4; i++)
         c[i] = (int)mma.d[i];
-}
-
-static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
-{
-    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
-}
-
-static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
-{
-    cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
 }
 
 static inline void wait_for_previous(void)
