@@ -28,8 +28,11 @@ CPPFLAGS += $(if $(FAULTS),-DHEARTH_FAULTS) -I. -D_GNU_SOURCE -DHEARTH_VERSION='
 ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(CFLAGS) \
             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
             $(if $(findstring thread,$(SAN)),-Wno-tsan)
-ALLLDFLAGS = -pthread $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN))
+ALLLDFLAGS = -pthread -Wl,--as-needed $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN))
 URING    = -luring
+# JSON in the library: schemas, messages of a chat. The command carries it, for its start-up time.
+JANSSON  = -ljansson
+JANSSON_STATIC = -l:libjansson.a
 
 # make V=1 shows whole commands.
 Q        = $(if $(V),,@)
@@ -41,7 +44,7 @@ IPC      = $(wildcard ipc/*.c)
 KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512.c),$(wildcard kernels/*.c kernels/cpu/*.c))
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
 CLI      = $(wildcard client/cli*.c)
-CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c)
+CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c client/jinja/*.c)
 # Programs that need kernels only: kernels/tools/hearth_X.c is build/bin/hearth-X.
 TOOL_MAIN = $(wildcard kernels/tools/hearth_*.c)
 TOOL_PART = $(filter-out $(TOOL_MAIN),$(wildcard kernels/tools/*.c))
@@ -76,13 +79,13 @@ $(BUILD)/obj/%.o: %.c Makefile
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
 
 # The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
 $(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)
 
 $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS))
 	@mkdir -p $(@D)
@@ -92,7 +95,7 @@ $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call ob
 $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@
+	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@ $(JANSSON)
 	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
 
 # ---- the CUDA plugin ---------------------------------------------------------------------------
@@ -177,22 +180,22 @@ BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(JANSSON) -lm
 
 $(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(E2E_HELP) $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) -ljansson -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(JANSSON) -lm
 
 $(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
@@ -266,19 +269,19 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
 	$(say) LINK $@
-	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) -lm
+	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(JANSSON) -lm
 
 # ---- packages ----------------------------------------------------------------------------------
 
 .PHONY: deps-build deps-check deps-bench deps-fuzz
 deps-build:
-	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev
 deps-check:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev
 deps-bench: deps-check
 	@tests/tools/deps.sh gnuplot-nox
 deps-fuzz:
-	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev
+	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev
 
 # ---- install -----------------------------------------------------------------------------------
 

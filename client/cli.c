@@ -19,6 +19,14 @@ static const struct command commands[] = {
      "continue a prompt; the answer goes to stdout",
      "The prompt is PROMPT, or --file, or --tokens, else what stdin holds.\n"
      "Ctrl-C ends the answer and frees the daemon for others.\n"},
+    {"fim", CLI_CMD_FIM, cli_run, "[options] [FILE:LINE:COL]",
+     "fill in the middle: what stands at a place of a file",
+     "The text is FILE or what stdin holds, the place LINE and COL (bytes, both from 1), or\n"
+     "--prefix-file and --suffix-file are the text before and behind it.\n"},
+    {"chat", CLI_CMD_CHAT, cli_chat, "[options]", "a conversation; not on a terminal, one message",
+     "Ctrl-C ends an answer, Ctrl-D the conversation; /help lists what else there is.\n"
+     "Without a terminal stdin is one message. --template names a family where the\n"
+     "model brings no template of its own: chatml, llama3, mistral, gemma, phi3, ...\n"},
     {"tokenize", CLI_CMD_TOKENIZE, cli_tokenize, "[options] <TEXT",
      "text on stdin to a JSON array of ids", "Without --model the daemon's vocabulary is used.\n"},
     {"detokenize", CLI_CMD_DETOKENIZE, cli_detokenize, "[options] <IDS",
@@ -30,6 +38,9 @@ static const struct command commands[] = {
      "numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
+    {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what the daemon does now",
+     "q or Ctrl-C leaves. With --once, or where stdout is no terminal, one frame is printed:\n"
+     "what happened in one interval.\n"},
     {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
      "what of this machine hinders hearth, and what mends it",
      "Exit code 71 where hearthd cannot run at all, 0 where it runs.\n"},
@@ -79,7 +90,7 @@ static int run_command(const struct command *c, int argc, char **argv)
         code = cli_fail(CLI_USAGE, "%s", err);
     else if (o.help)
         code = command_help(c);
-    else if (!(c->id & (CLI_CMD_RUN | CLI_CMD_REPLAY)) && o.words.n)
+    else if (!(c->id & (CLI_CMD_ASK | CLI_CMD_REPLAY)) && o.words.n)
         code = cli_fail(CLI_USAGE, "%s '%s': it takes no argument, see hearth %s --help", c->name,
                         o.words.items[0], c->name);
     else

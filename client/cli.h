@@ -1,10 +1,10 @@
 /* cli.h - what the files of the `hearth` command share.
  *
  * A process runs one command in one thread: main (cli.c) parses the options and calls one of
- * cli_run, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_doctor, whose result is the exit
- * code (sysexits). Errors are one line on stderr, `hearth: what: what to do`; stdout carries results
- * only. Start-up is part of the product (a shell helper runs this once a keystroke): no locale, no
- * stdio on stdout, nothing allocated that a command does not need.
+ * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose
+ * result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to do`;
+ * stdout carries results only. Start-up is part of the product (a shell helper runs this once a
+ * keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need.
  */
 #ifndef HEARTH_CLIENT_CLI_H
 #define HEARTH_CLIENT_CLI_H
@@ -78,11 +78,17 @@ void cli_stop_at_once(int on);
 /* The exit code of a command whose result could not be written: rc is -errno of cli_write. */
 int cli_exit_output(int rc);
 
+/* Puts the grammar that was asked for into *text, with a 0 behind it; nothing where none was. Returns
+ * 0 or an exit code. */
+int cli_grammar_read(const struct cli_options *o, struct cli_buffer *text);
+
 int cli_run(const struct cli_options *o);
+int cli_chat(const struct cli_options *o);
 int cli_replay(const struct cli_options *o);
 int cli_tokenize(const struct cli_options *o);
 int cli_detokenize(const struct cli_options *o);
 int cli_status(const struct cli_options *o);
+int cli_top(const struct cli_options *o);
 int cli_doctor(const struct cli_options *o);
 
 #endif

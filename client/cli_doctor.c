@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/io_uring.h>
 #include <sched.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -141,10 +143,58 @@ static void find_nvidia(const char *root, struct doctor_facts *f)
         dlclose(library);
 }
 
+/* Is this process's user in the group, by what the session has? One who was added since logs in again. */
+static int find_group(const char *name)
+{
+    gid_t groups[256];
+    const struct group *group = getgrnam(name);
+    int n = getgroups(256, groups);
+
+    if (!group || geteuid() == 0)
+        return -1;
+    for (int i = 0; i < n; i++)
+        if (groups[i] == group->gr_gid)
+            return 1;
+    return getegid() == group->gr_gid;
+}
+
+/* Where hearthd, started by us, makes its socket: $HEARTH_SOCKET's folder, else the session's. What is
+ * not there is looked at in the folder above, as hearthd makes the last one alone. */
+static void find_socket_folder(const char *root, struct doctor_facts *f)
+{
+    const char *named = getenv("HEARTH_SOCKET"), *session = getenv("XDG_RUNTIME_DIR");
+    char path[512];
+    struct stat st;
+
+    if (named && *named)
+        snprintf(path, sizeof path, "%s", named);
+    else if (session && *session)
+        snprintf(path, sizeof path, "%s/hearth/hearth.sock", session);
+    else
+        snprintf(path, sizeof path, "%s/run/hearth/hearth.sock", root);
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path)
+            return;
+        *slash = 0;
+        if (!up)
+            snprintf(f->socket_folder, sizeof f->socket_folder, "%.127s", path);
+        if (stat(path, &st) < 0 && errno == ENOENT)
+            continue;
+        if (access(path, W_OK | X_OK) < 0)
+            f->folder_error = errno;
+        else if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
+            f->folder_error = EPERM;
+        return;
+    }
+    f->folder_error = ENOENT;
+}
+
 void doctor_gather(const char *root, struct doctor_facts *f)
 {
     struct utsname name;
-    struct rlimit files;
+    struct rlimit files, locked;
+    unsigned major, minor;
     cpu_set_t cores;
     char text[32];
 
@@ -166,6 +216,12 @@ void doctor_gather(const char *root, struct doctor_facts *f)
     f->available_kib = number_of(root, "/proc/meminfo", "MemAvailable");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0)
         f->files = files.rlim_max;
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
+        f->memlock = locked.rlim_max == RLIM_INFINITY ? UINT64_MAX : locked.rlim_max;
+    f->old_kernel = sscanf(f->kernel, "%u.%u", &major, &minor) == 2 &&
+                    (major < 5 || (major == 5 && minor < 12));
+    f->in_group = find_group("hearth");
+    find_socket_folder(root, f);
     find_nvidia(root, f);
 }
 
@@ -284,6 +340,40 @@ static void judge_memory(struct judge *j, const struct doctor_facts *f)
         say(j, DOCTOR_OK, "files", "a process may open %llu", (unsigned long long)f->files);
 }
 
+enum { LOCKED_BYTES = 8 << 20 }; /* what two rings of 4096 entries take, and room */
+
+/* What the system lets this user do. */
+static void judge_permissions(struct judge *j, const struct doctor_facts *f)
+{
+    if (f->memlock == UINT64_MAX)
+        say(j, DOCTOR_OK, "memlock", "a process may lock all memory");
+    else if (f->old_kernel && f->memlock < LOCKED_BYTES)
+        mend(say(j, DOCTOR_NOTE, "memlock",
+                 "a process may lock %llu KiB: this kernel counts io_uring there, and refuses it",
+                 (unsigned long long)f->memlock >> 10),
+             "LimitMEMLOCK=infinity in the service, or memlock in /etc/security/limits.conf");
+    else
+        say(j, DOCTOR_OK, "memlock", "a process may lock %llu KiB",
+            (unsigned long long)f->memlock >> 10);
+    if (!f->folder_error)
+        say(j, DOCTOR_OK, "socket", "a daemon of yours can listen in %s", f->socket_folder);
+    else if (f->folder_error == EPERM)
+        mend(
+            say(j, DOCTOR_NOTE, "socket", "%s: everybody may put a socket there", f->socket_folder),
+            "chmod 0700 %s", f->socket_folder);
+    else if (f->daemon_error)
+        mend(say(j, DOCTOR_NOTE, "socket", "a daemon of yours cannot listen in %s: %s",
+                 f->socket_folder, strerror(f->folder_error)),
+             "export HEARTH_SOCKET=$HOME/.hearth.sock");
+    if (f->in_group > 0)
+        say(j, DOCTOR_OK, "group", "you are in the group hearth, and may ask the machine's daemon");
+    else if (f->in_group == 0 && f->daemon_error)
+        mend(say(j, DOCTOR_NOTE, "group",
+                 "you are not in the group hearth: the machine's daemon is "
+                 "not for you"),
+             "sudo usermod -aG hearth $USER, then log in again");
+}
+
 static void judge_gpu(struct judge *j, const struct doctor_facts *f)
 {
     if (!f->has_nvidia)
@@ -326,6 +416,7 @@ uint32_t doctor_judge(const struct doctor_facts *f, struct doctor_line lines[DOC
     judge_kernel(&j, f);
     judge_processor(&j, f);
     judge_memory(&j, f);
+    judge_permissions(&j, f);
     judge_gpu(&j, f);
     judge_daemon(&j, f);
     return j.n;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { DOCTOR_LINES = 16, DOCTOR_TEXT = 256 };
+enum { DOCTOR_LINES = 20, DOCTOR_TEXT = 256 };
 
 enum doctor_isa { DOCTOR_NO_ISA, DOCTOR_AVX2, DOCTOR_AVX512 };
 
@@ -27,11 +27,18 @@ struct doctor_facts {
     char governor[24];   /* of the first processor's clock */
     uint64_t memory_kib, available_kib;
     uint64_t files;   /* most descriptors that a process may raise itself to */
+    uint64_t memlock; /* most bytes that it may lock; UINT64_MAX: all */
+    int old_kernel;   /* io_uring counts as locked memory there: before 5.12 */
     int has_nvidia;   /* /dev/nvidia0 is there */
     int nvidia_error; /* errno of opening /dev/nvidiactl */
     int has_libcuda;  /* the driver's library is there */
 
-    int daemon_error;                 /* -errno of connecting; 0: it answers */
+    int in_group; /* the machine's daemon has a group: 1 we are in it, 0 not, -1: no such group,
+                           or we are root */
+    char socket_folder[128]; /* where a daemon of ours would listen */
+    int folder_error; /* errno of using it: EACCES: it is not ours, EPERM: others may write there;
+                                0: well, or it is not there yet and can be made */
+    int daemon_error; /* -errno of connecting; 0: it answers */
     char daemon_problem[DOCTOR_TEXT]; /* in words */
     char model[64], daemon_version[32], socket[128];
     uint64_t resident_kib, huge_kib; /* of the daemon; 0: another user's */

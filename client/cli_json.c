@@ -146,7 +146,8 @@ void json_done_event(struct cli_buffer *b, const struct hearth_result *r)
     cli_buffer_format(
         b, "{\"event\":\"done\",\"reason\":\"%s\",\"prompt_tokens\":%u,\"cached_tokens\":%u,",
         json_reason(r->reason), r->prompt_tokens, r->cached_tokens);
-    cli_buffer_format(b, "\"output_tokens\":%u,\"ids\":", r->output_tokens);
+    cli_buffer_format(b, "\"prefix_break\":%u,\"output_tokens\":%u,\"ids\":", r->prefix_break,
+                      r->output_tokens);
     json_ids(b, r->ids, r->n_ids);
     cli_buffer_format(b, ",\"passes\":%u,\"drafted\":%u,\"accepted_drafts\":%u,\"rollbacks\":%u,",
                       r->passes, r->drafted, r->accepted_drafts, r->rollbacks);

@@ -277,6 +277,7 @@ int cli_options_parse(struct cli_options *o, uint32_t command, int argc, char **
     memset(o, 0, sizeof *o);
     o->command = command;
     o->resume_ms = 30000;
+    o->interval = 1;
     hearth_request_init(&o->request, sizeof o->request);
     int only_words = 0;
     for (int i = 0; i < argc; i++) {
@@ -305,6 +306,7 @@ void cli_options_fini(struct cli_options *o)
     free(o->tokens.items);
     free(o->stop_tokens.items);
     free(o->stops.items);
+    free(o->extra.items);
     free(o->words.items);
     free(o->bias.items);
     memset(o, 0, sizeof *o);

@@ -20,6 +20,7 @@ enum kind {
     MEMBER_F32,
     MEMBER_BOOL,  /* a uint32_t */
     MEMBER_TEXT,  /* const char * */
+    MEMBER_MAYBE, /* the same, NULL where the member is not there */
     MEMBER_IDS,   /* const uint32_t * */
     MEMBER_TEXTS, /* const char *const * */
     MEMBER_BIAS   /* const struct hearth_bias *, as [[ID,VALUE],...] */
@@ -86,6 +87,7 @@ static void write_member(struct cli_buffer *out, const struct member *m, const v
         cli_buffer_text(out, *(const uint32_t *)field ? "true" : "false");
         return;
     case MEMBER_TEXT:
+    case MEMBER_MAYBE:
         json_bytes(out, *(const char *const *)field, strlen(*(const char *const *)field));
         return;
     case MEMBER_IDS:
@@ -104,6 +106,8 @@ void record_write(const struct record *c, struct cli_buffer *out)
 {
     for (int i = 0; i < N_MEMBERS; i++) {
         const struct member *m = &members[i];
+        if (m->kind == MEMBER_MAYBE && !*(const char *const *)((const char *)c + m->field))
+            continue;
         cli_buffer_format(out, "%s\"%s\":", i ? "," : "{", m->name);
         write_member(out, m, (const char *)c + m->field,
                      *(const uint32_t *)((const char *)c + m->count));
@@ -187,6 +191,7 @@ static int read_member(struct json_reader *r, const struct member *m, struct rec
     case MEMBER_BOOL:
         return json_read_bool(r, field);
     case MEMBER_TEXT:
+    case MEMBER_MAYBE:
         return read_text(r, field);
     case MEMBER_IDS:
     case MEMBER_TEXTS:
@@ -279,7 +284,7 @@ static const char *find_fault(const struct record *c)
 static int check_members(const struct record *c, uint32_t seen, char *err, size_t err_bytes)
 {
     for (int i = 0; i < N_MEMBERS; i++)
-        if (!(seen >> i & 1)) {
+        if (!(seen >> i & 1) && members[i].kind != MEMBER_MAYBE) {
             snprintf(err, err_bytes, "no member %s", members[i].name);
             return -EBADMSG;
         }
@@ -310,6 +315,8 @@ int record_read(const char *text, size_t bytes, struct record *ret, char *err, s
         rc = check_members(ret, seen, err, err_bytes);
     if (rc)
         record_fini(ret);
+    ret->request.grammar = ret->grammar;
+    ret->request.grammar_bytes = ret->grammar ? strlen(ret->grammar) : 0;
     return rc;
 }
 
@@ -397,6 +404,7 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
                        .fingerprint = info.fingerprint,
                        .numerics = result->numerics,
                        .request = *request,
+                       .grammar = request->grammar,
                        .ids = result->ids,
                        .n_ids = result->n_ids,
                        .reason = json_reason(result->reason),

@@ -1,8 +1,8 @@
 /* cli_record.h - the file of `hearth run --record`: a request and its answer, to be replayed.
  *
- * One JSON object on one line, of exactly the members below, in any order: what an answer is a
- * function of, the answer, and the receipt that vouches for it. What changes no answer (proposer,
- * guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that are no UTF-8
+ * One JSON object on one line, of exactly the members below, in any order (the grammar only where
+ * there is one): what an answer is a function of, the answer, and the receipt that vouches for it.
+ * What changes no answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that are no UTF-8
  * stand as \udc80 to \udcff, half of a pair each.
  */
 #ifndef HEARTH_CLIENT_CLI_RECORD_H
@@ -35,6 +35,7 @@ enum { RECORD_VERSION = 1 };
     M("stop_tokens", MEMBER_IDS, request.stop_tokens, request.n_stop_tokens)                       \
     M("logprobs", MEMBER_I32, request.logprobs, version)                                           \
     M("deterministic", MEMBER_BOOL, request.deterministic, version)                                \
+    M("grammar", MEMBER_MAYBE, grammar, version)                                                   \
     M("ids", MEMBER_IDS, ids, n_ids)                                                               \
     M("reason", MEMBER_TEXT, reason, version)                                                      \
     M("receipt", MEMBER_TEXT, receipt, version)
@@ -43,6 +44,7 @@ struct record {
     uint32_t version; /* RECORD_VERSION */
     const char *model, *fingerprint, *numerics;
     struct hearth_request request; /* the prompt as tokens; max_tokens cut to the context */
+    const char *grammar;           /* NULL: none; else request.grammar, with a 0 behind it */
     const uint32_t *ids;           /* [n_ids] the answer */
     uint32_t n_ids;
     const char *reason, *receipt;

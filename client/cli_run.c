@@ -1,10 +1,11 @@
-/* cli_run.c - `hearth run`: one request, its answer to stdout as it comes.
+/* cli_run.c - `hearth run`, `hearth fim`: one request, its answer to stdout as it comes.
  *
  * stdout gets the text and nothing else; a newline follows it only on a terminal, so that a pipe
  * carries exactly the answer. However the command ends, the slot is freed: by the cancel here, or
  * by the daemon, which sees the connection close.
  */
 #include "client/cli.h"
+#include "client/cli_fim.h"
 #include "client/cli_json.h"
 #include "client/cli_record.h"
 
@@ -252,7 +253,7 @@ static struct hearth_request make_request(const struct cli_options *o, const str
                                           const struct cli_buffer *text)
 {
     struct hearth_request request = o->request;
-    request.tokens = o->tokens.given ? ids->items : NULL;
+    request.tokens = ids->n ? ids->items : NULL;
     request.n_tokens = ids->n;
     request.text = text->data;
     request.text_bytes = text->bytes;
@@ -270,15 +271,23 @@ int cli_run(const struct cli_options *o)
     if (o->request.logprobs >= 0 && !o->json)
         return cli_fail(CLI_USAGE, "--logprobs shows nothing in plain text: add --json");
     struct cli_ids ids = o->tokens;
-    struct cli_buffer text = {0};
+    struct cli_buffer text = {0}, grammar = {0};
+    struct cli_fim fim = {0};
     struct run r = {.options = o, .ends_line = 1};
     uint32_t *guess = NULL, *prompt = NULL;
     int code = o->record ? record_check_path(o->record) : CLI_OK;
+    int fills_in = o->command == CLI_CMD_FIM;
     if (!code)
-        code = read_prompt(o, &ids, &text);
-    struct hearth_request request = make_request(o, &ids, &text);
+        code = fills_in ? cli_fim_read(o, &fim) : read_prompt(o, &ids, &text);
+    if (!code)
+        code = cli_grammar_read(o, &grammar);
     if (!code)
         code = cli_connect(o, 1, &r.hearth);
+    if (!code && fills_in)
+        code = cli_fim_tokens(r.hearth, &fim, &ids);
+    struct hearth_request request = make_request(o, &ids, &text);
+    request.grammar = grammar.data;
+    request.grammar_bytes = grammar.bytes ? grammar.bytes - 1 : 0;
     if (!code)
         code = tokenize_request(&r, &request, &guess, &prompt);
     if (!code) {
@@ -293,6 +302,8 @@ int cli_run(const struct cli_options *o)
     free(guess);
     cli_buffer_fini(&r.line);
     cli_buffer_fini(&text);
+    cli_fim_fini(&fim);
+    cli_buffer_fini(&grammar);
     if (ids.items != o->tokens.items)
         free(ids.items);
     return code;

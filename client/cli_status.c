@@ -1,7 +1,7 @@
 /* cli_status.c - `hearth status`: the daemon's counters, as JSON or as a table.
  *
  * The table is made from the JSON that the daemon sends, a line per member, so a counter that is
- * new in the daemon needs no change here.
+ * new in the daemon needs no change here; an object in an array (a slot) is one line.
  */
 #include "client/cli.h"
 #include "client/cli_json.h"
@@ -18,6 +18,8 @@ struct walk {
     const char *p, *end;
     char name[NAME_MAX_BYTES]; /* of the member, with the names of what holds it: "engine.passes" */
     size_t name_bytes;
+    size_t
+        row; /* within an object of an array, which is one line: where its members' names begin */
 };
 
 static void skip_blanks(struct walk *w)
@@ -38,17 +40,44 @@ static size_t skip_string(struct walk *w)
     return bytes;
 }
 
-static void add_line(const struct walk *w, struct cli_buffer *out, const char *value, size_t bytes)
+static void add_name(const struct walk *w, struct cli_buffer *out)
 {
     cli_buffer_add(out, w->name, w->name_bytes);
     for (size_t i = w->name_bytes; i < 24; i++)
         cli_buffer_add(out, " ", 1);
+}
+
+/* A member's line; or within a row "name value" behind what is there. */
+static void add_value(const struct walk *w, struct cli_buffer *out, const char *value, size_t bytes)
+{
+    if (w->row) {
+        cli_buffer_add(out, " ", 1);
+        if (w->name_bytes > w->row) /* names end where there is no room for more */
+            cli_buffer_add(out, w->name + w->row, w->name_bytes - w->row);
+    } else {
+        add_name(w, out);
+    }
     cli_buffer_add(out, " ", 1);
     cli_buffer_add(out, value, bytes);
-    cli_buffer_add(out, "\n", 1);
+    if (!w->row)
+        cli_buffer_add(out, "\n", 1);
 }
 
 static int walk_value(struct walk *w, struct cli_buffer *out, int depth);
+
+/* An item of an array: an object is one line. */
+static int walk_item(struct walk *w, struct cli_buffer *out, int depth)
+{
+    skip_blanks(w);
+    if (w->row || w->p == w->end || *w->p != '{')
+        return walk_value(w, out, depth);
+    add_name(w, out);
+    w->row = w->name_bytes + 1;
+    int rc = walk_value(w, out, depth);
+    w->row = 0;
+    cli_buffer_add(out, "\n", 1);
+    return rc;
+}
 
 /* Puts ".name" behind the names so far. Returns how many bytes there were. */
 static size_t push_name(struct walk *w, const char *name, size_t bytes)
@@ -73,6 +102,8 @@ static int walk_members(struct walk *w, struct cli_buffer *out, int depth, char 
             return -EBADMSG;
         if (*w->p == close) {
             w->p++;
+            if (!item && close == ']')
+                add_value(w, out, "none", 4);
             return 0;
         }
         char number[12];
@@ -94,7 +125,7 @@ static int walk_members(struct walk *w, struct cli_buffer *out, int depth, char 
             name = number + sizeof number - bytes;
         }
         size_t before = push_name(w, name, bytes);
-        int rc = walk_value(w, out, depth + 1);
+        int rc = close == ']' ? walk_item(w, out, depth + 1) : walk_value(w, out, depth + 1);
         w->name_bytes = before;
         if (rc)
             return rc;
@@ -118,12 +149,12 @@ static int walk_value(struct walk *w, struct cli_buffer *out, int depth)
     if (c == '"') {
         w->p++;
         start = w->p;
-        add_line(w, out, start, skip_string(w));
+        add_value(w, out, start, skip_string(w));
         return 0;
     }
     while (w->p < w->end && !strchr(",]} \t\r\n", *w->p))
         w->p++;
-    add_line(w, out, start, (size_t)(w->p - start));
+    add_value(w, out, start, (size_t)(w->p - start));
     return w->p == start ? -EBADMSG : 0;
 }
 

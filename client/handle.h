@@ -70,7 +70,16 @@ struct client_resume {
     uint64_t tried_ns;    /* when the last connection was tried */
 };
 
+/* What a chat template can do, found by trying (chat_adapt.c). */
+struct chat_traits {
+    uint64_t hash;         /* of the template; 0: none */
+    uint32_t known, holds; /* enum chat_trait bits: tried, and so it is */
+};
+
 struct hearth {
+    int connecting;      /* 1: the daemon has not answered yet; -errno: it never will */
+    int never_wait;      /* HEARTH_NONBLOCK */
+    uint64_t give_up_ns; /* connecting: until then; 0: for ever */
     int socket_fd, bell_fd, notify_fd; /* -1: none */
     int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
     struct hello hello;    /* what was asked for */
@@ -92,6 +101,8 @@ struct hearth {
     uint32_t next_slot;        /* round robin of HEARTH_ANY_SLOT */
     uint64_t socket_look_ns;   /* when the socket was looked at last */
     struct token_list scratch; /* tokens of a text prompt */
+    struct fim_text *fim_text; /* what hearth_fim() remembers; NULL before the first */
+    struct chat_traits traits; /* of the chat template used last */
     struct hearth_event event; /* what hearth_next() gave out */
     char fingerprint[33];
     char path[HELLO_PATH_BYTES];

@@ -1,4 +1,5 @@
 /* hearth.c - connecting, closing, and what a handle tells about itself. */
+#include "client/fim.h"
 #include "client/handle.h"
 
 #include <errno.h>
@@ -22,12 +23,23 @@ int handle_fail(struct hearth *h, int code, const char *format, ...)
     return code;
 }
 
-int handle_check(struct hearth *h)
+static int check_fork(struct hearth *h)
 {
     if (*h->not_forked)
         return 0;
     return handle_fail(h, -EPERM,
                        "this connection belongs to the parent process: connect again after fork");
+}
+
+int handle_check(struct hearth *h)
+{
+    int rc = check_fork(h);
+    if (rc || !h->connecting)
+        return rc;
+    if (h->connecting < 0) /* the line is there */
+        return h->connecting;
+    return handle_fail(h, -EAGAIN, "the daemon at %s has not answered yet: see hearth_ready()",
+                       h->path);
 }
 
 int handle_check_slot(struct hearth *h, uint32_t slot)
@@ -73,6 +85,12 @@ void hearth_request_init(struct hearth_request *request, size_t size)
     fill(request, &defaults, size, sizeof defaults);
 }
 
+void hearth_fim_init(struct hearth_fim *fim, size_t size)
+{
+    const struct hearth_fim defaults = {.order = HEARTH_FIM_AUTO};
+    fill(fim, &defaults, size, sizeof defaults);
+}
+
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 static struct hearth *handle_open(void)
@@ -98,7 +116,8 @@ static struct hearth *handle_open(void)
 /* A line for what happens most. */
 static int connect_socket(struct hearth *h, char *err, size_t err_bytes)
 {
-    int fd = hello_connect(h->path, err, err_bytes);
+    int fd = h->never_wait ? hello_connect_now(h->path, err, err_bytes)
+                           : hello_connect(h->path, err, err_bytes);
     if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -ENOTDIR)
         snprintf(err, err_bytes, "no daemon at %s: start one with hearthd --model FILE", h->path);
     else if (fd == -EACCES || fd == -EPERM)
@@ -181,12 +200,16 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
         return -EINVAL;
     }
     int rc = hello_send(h->socket_fd, &h->hello, sizeof h->hello, NULL, 0);
-    if (rc) {
+    if (rc)
         snprintf(err, err_bytes, "the daemon at %s does not listen: %s", h->path, strerror(-rc));
-        return rc;
-    }
+    return rc;
+}
+
+/* Waits for the daemon's answer and takes what it brings. -ETIMEDOUT: there is none yet. */
+static int take_answer(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
+{
     int fds[HELLO_FDS] = {-1, -1, -1, -1, -1, -1};
-    rc = hello_recv_answer(h->socket_fd, &h->welcome, fds, o->connect_timeout_ms, err, err_bytes);
+    int rc = hello_recv_answer(h->socket_fd, &h->welcome, fds, timeout_ms, err, err_bytes);
     if (!rc)
         rc = map_shared(h, fds, err, err_bytes);
     for (int i = 0; i < HELLO_FDS; i++)
@@ -195,16 +218,36 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
     return rc ? rc : open_slots(h, err, err_bytes);
 }
 
-/* What hearth_fd() gives: its number stays when the daemon behind it changes. */
+/* What hearth_fd() gives: its number stays when the daemon behind it changes, and also when it
+ * answers: until then it is readable when an answer is there. */
 static int open_poll_fd(struct hearth *h, char *err, size_t err_bytes)
 {
-    if (h->notify_fd < 0)
+    int fd = h->connecting ? h->socket_fd : h->notify_fd;
+    if (fd < 0)
         return 0;
     h->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int rc = h->poll_fd < 0 ? -errno : resume_watch(h, -1, h->notify_fd);
+    int rc = h->poll_fd < 0 ? -errno : resume_watch(h, -1, fd);
     if (rc)
         snprintf(err, err_bytes, "no descriptor to poll: %s", strerror(-rc));
     return rc;
+}
+
+/* Says hello, and takes the answer unless that is for hearth_ready(). */
+static int start(struct hearth *h, const struct hearth_options *o, char *err, size_t err_bytes)
+{
+    h->resume.ms = o->resume_ms > 0 ? o->resume_ms : 0;
+    h->never_wait = (o->flags & HEARTH_NONBLOCK) != 0;
+    int rc = connect_socket(h, err, err_bytes);
+    if (!rc)
+        rc = shake_hands(h, o, err, err_bytes);
+    if (!rc && !h->never_wait)
+        rc = take_answer(h, o->connect_timeout_ms, err, err_bytes);
+    h->connecting = h->never_wait;
+    if (h->connecting && o->connect_timeout_ms >= 0)
+        h->give_up_ns = bell_now_ns() + (uint64_t)o->connect_timeout_ms * 1000000u;
+    if (rc || (h->connecting && !(o->flags & HEARTH_POLLABLE)))
+        return rc;
+    return open_poll_fd(h, err, err_bytes);
 }
 
 int hearth_connect(const char *path, const struct hearth_options *options, struct hearth **ret_h,
@@ -227,7 +270,7 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     }
     int rc = 0;
     if (!path)
-        rc = hello_socket_path(h->path, err, err_bytes);
+        rc = hello_find_socket(HELLO_MACHINE_SOCKET, h->path, err, err_bytes);
     else if (strlen(path) < sizeof h->path)
         memcpy(h->path, path, strlen(path) + 1);
     else {
@@ -236,18 +279,31 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
         rc = -ENAMETOOLONG;
     }
     if (!rc)
-        rc = connect_socket(h, err, err_bytes);
-    if (!rc)
-        rc = shake_hands(h, &o, err, err_bytes);
-    if (!rc)
-        rc = open_poll_fd(h, err, err_bytes);
-    h->resume.ms = o.resume_ms > 0 ? o.resume_ms : 0;
+        rc = start(h, &o, err, err_bytes);
     if (rc) {
         hearth_close(h);
         return rc;
     }
     *ret_h = h;
     return 0;
+}
+
+int hearth_ready(struct hearth *h)
+{
+    int rc = check_fork(h);
+    if (rc || h->connecting <= 0)
+        return rc ? rc : h->connecting < 0 ? h->connecting : 1;
+    char err[sizeof h->error];
+    rc = take_answer(h, 0, err, sizeof err);
+    if (rc == -ETIMEDOUT && (!h->give_up_ns || bell_now_ns() < h->give_up_ns))
+        return 0;
+    if (rc == -ETIMEDOUT)
+        snprintf(err, sizeof err, "the daemon at %s did not answer in time: see whether it is well",
+                 h->path);
+    if (!rc && h->poll_fd >= 0 && h->notify_fd >= 0)
+        rc = resume_watch(h, h->socket_fd, h->notify_fd);
+    h->connecting = rc;
+    return rc ? handle_fail(h, rc, "%s", err) : 1;
 }
 
 static void slot_fini(struct client_slot *s)
@@ -282,6 +338,7 @@ void hearth_close(struct hearth *h)
         slot_fini(&h->slots[i]);
     free(h->slots);
     token_list_fini(&h->scratch);
+    fim_text_close(h->fim_text);
     munmap(h->not_forked, IPC_PAGE);
     free(h);
 }
@@ -301,6 +358,7 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
         return rc;
     if (info->size < sizeof info->size)
         return handle_fail(h, -EINVAL, "hearth_info: set size to sizeof(struct hearth_info) first");
+    enum fim_form fim = fim_find(&h->vocab, HEARTH_FIM_AUTO);
     const struct hearth_info all = {
         .context = h->welcome.limits.context,
         .slots = h->n_slots,
@@ -315,6 +373,10 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
         .socket_path = h->path,
         .is_away = h->resume.away != 0,
         .resumes = h->resume.times,
+        .fim = fim == FIM_NONE  ? 0
+               : fim == FIM_PSM ? 1
+                                : 2,
+        .chat_template = vocab_template(&h->vocab, VOCAB_TEMPLATE_CHAT).data,
     };
     fill(info, &all, info->size, sizeof all);
     return 0;
@@ -322,10 +384,10 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
 
 int hearth_fd(struct hearth *h)
 {
-    int rc = handle_check(h);
+    int rc = check_fork(h);
     if (rc)
         return rc;
-    if (h->notify_fd < 0)
+    if (h->poll_fd < 0)
         return handle_fail(h, -EINVAL, "no descriptor to poll: connect with HEARTH_POLLABLE");
     return h->poll_fd;
 }
@@ -378,6 +440,8 @@ const char *hearth_strerror(int code)
         {-ETIMEDOUT, "no answer in time"},
         {-EINTR, "interrupted by a signal"},
         {-ENAMETOOLONG, "the socket's path is too long"},
+        {-ENOTSUP, "not something this model can do"},
+        {-EAGAIN, "not done yet, call again"},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i].code == code)

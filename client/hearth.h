@@ -58,7 +58,9 @@ struct hearth; /* one connection */
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 enum hearth_connect_flags {
-    HEARTH_POLLABLE = 1 /* wake me through hearth_fd(), for programs that have an event loop */
+    HEARTH_POLLABLE = 1, /* wake me through hearth_fd(), for programs that have an event loop */
+    HEARTH_NONBLOCK = 2  /* neither hearth_connect() nor hearth_submit() waits for the daemon: the
+                            handle is to be used when hearth_ready() says so */
 };
 
 struct hearth_options {
@@ -78,13 +80,20 @@ struct hearth_options {
 HEARTH_API void hearth_options_init(struct hearth_options *options, size_t size);
 
 /* Connects to the daemon at `path`; NULL means $HEARTH_SOCKET, else
- * $XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock. `options` may be NULL for the
+ * $XDG_RUNTIME_DIR/hearth/hearth.sock where it is there, else /run/hearth/hearth.sock. `options` may be NULL for the
  * defaults. Returns 0 with *ret_h set. On failure *ret_h is NULL and `err` (may be NULL) holds one
  * line: -ENOENT or -ECONNREFUSED no daemon there, -EBUSY no slot free or the named slot is in use,
+ * -EAGAIN (with HEARTH_NONBLOCK) it takes nobody just now,
  * -EPROTO another protocol version, -EACCES the socket is not for this user, -ENOMEM and the like.
  */
 HEARTH_API int hearth_connect(const char *path, const struct hearth_options *options,
                               struct hearth **ret_h, char *err, size_t err_bytes);
+
+/* With HEARTH_NONBLOCK: has the daemon answered? Returns 1: the handle can be used (always without
+ * the flag); 0: not yet, look again when hearth_fd() is readable or after a moment (every other call
+ * but hearth_fd, hearth_error and hearth_close fails with -EAGAIN until then); or -errno as
+ * hearth_connect(), -ETIMEDOUT after connect_timeout_ms: hearth_error() has the line, close it. */
+HEARTH_API int hearth_ready(struct hearth *h);
 
 /* Ends whatever runs, frees everything. NULL is fine. */
 HEARTH_API void hearth_close(struct hearth *h);
@@ -104,6 +113,9 @@ struct hearth_info {
     const char *socket_path;    /* where this handle is connected */
     uint32_t is_away;           /* 1 while the daemon is gone and waited for (resume_ms) */
     uint32_t resumes;           /* how often that ended with a daemon */
+    uint32_t fim;               /* has fill-in-the-middle tokens, and hearth_fim()'s automatic
+                                   order is 1: prefix first, 2: suffix first; 0: has none */
+    const char *chat_template;  /* the model's, a Jinja text; "" where it has none */
 };
 
 /* Fills *info up to info->size. Returns 0, or -EINVAL when size is not set. */
@@ -128,6 +140,87 @@ HEARTH_API int64_t hearth_tokenize(struct hearth *h, const char *text, size_t by
  * is not in the vocabulary. */
 HEARTH_API int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n,
                                      uint32_t flags, char *text, size_t max);
+
+/* ---- fill in the middle ---------------------------------------------------------------------- */
+
+struct hearth_chunk { /* another piece of the project */
+    const char *name; /* of its file; NULL: none */
+    const char *text; /* [text_bytes] */
+    size_t text_bytes;
+};
+
+enum hearth_fim_order {
+    HEARTH_FIM_AUTO, /* suffix first where the model is known to be trained so, else prefix first */
+    HEARTH_FIM_PSM,  /* prefix, suffix, middle */
+    HEARTH_FIM_SPM,  /* suffix, prefix, middle: what is typed changes only the prompt's end */
+    HEARTH_FIM_PLAIN /* chunks, prefix and middle as plain text, no suffix: for any model */
+};
+
+struct hearth_fim {
+    uint32_t size;      /* set by hearth_fim_init() */
+    const char *prefix; /* [prefix_bytes] the buffer up to the cursor */
+    size_t prefix_bytes;
+    const char *suffix; /* [suffix_bytes] the buffer behind it */
+    size_t suffix_bytes;
+    const struct hearth_chunk *extra; /* [n_extra] in the order in which they stand in the prompt.
+                                         Keep it between calls, add at the end */
+    uint32_t n_extra;
+    const char *middle; /* [middle_bytes] what the answer already begins with */
+    size_t middle_bytes;
+    uint32_t order;      /* enum hearth_fim_order */
+    uint32_t max_tokens; /* of the prompt. 0: the context less 512 (a small one: less a quarter) */
+    size_t step_bytes;   /* 0, or bytes of text to tokenize in this call at most, about: then
+                            -EAGAIN until the rest is done, too, in further calls */
+    const char *repo;    /* name of the project, and */
+    const char *name;    /* of the file that is edited, for models that know such; NULL: none */
+};
+
+/* Fills *fim with nothing: no text, automatic order. `size` is sizeof *fim. */
+HEARTH_API void hearth_fim_init(struct hearth_fim *fim, size_t size);
+
+/* Makes a prompt to be submitted as tokens: what stands between prefix and suffix? Text is text:
+ * control tokens in it stay letters. Where all of it is too long, chunks from the first one on that
+ * does not fit are left out, then the end of the suffix (down to a quarter of the room) and the
+ * beginning of the prefix, in steps of some lines: what was sent before goes on being the prompt's
+ * beginning while one types. Text that an earlier call on this handle had is not tokenized again.
+ * Writes at most `max` ids and returns how many there are in all. -ENOTSUP: the model has no such
+ * tokens; -EAGAIN: see step_bytes; -E2BIG: no room for `middle`; -EINVAL, -ENOMEM, -EPERM. */
+HEARTH_API int64_t hearth_fim(struct hearth *h, const struct hearth_fim *fim, uint32_t *ids,
+                              size_t max);
+
+/* ---- chat ------------------------------------------------------------------------------------ */
+
+struct hearth_chat {
+    uint32_t size;        /* set by hearth_chat_init() */
+    const char *messages; /* JSON: an array of objects with `role` and `content`, OpenAI's form */
+    size_t messages_bytes;
+    const char *tools; /* JSON: an array of tools' descriptions, or NULL */
+    size_t tools_bytes;
+    const char *extra; /* JSON: an object of more variables for the template, or NULL */
+    size_t extra_bytes;
+    const char *chat_template; /* NULL: the model's own; else the name of a family ("chatml",
+                                  "llama3", ...), or a Jinja text */
+    size_t chat_template_bytes;
+    uint32_t add_generation_prompt; /* default 1: the text ends where the answer begins */
+};
+
+/* Fills *chat with the defaults. `size` is sizeof *chat. */
+HEARTH_API void hearth_chat_init(struct hearth_chat *chat, size_t size);
+
+/* The conversation as the model's template writes it, for people to look at: writes at most `max`
+ * bytes and returns how many there are in all. Needs no slot. Returns -EINVAL (hearth_error() says
+ * in one line what is wrong with the JSON or in the template, or what the template complains of),
+ * -ENOTSUP (the model has no template, or a family of that name is not known: then the line lists
+ * those that are), -E2BIG (the template does not come to an end), -ENOMEM, -EPERM after fork. */
+HEARTH_API int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *chat, char *text,
+                                    size_t max);
+
+/* The same as tokens, to be submitted: writes at most `max` ids and returns how many there are in
+ * all. Texts of control tokens mean these tokens where the template wrote them, and are plain text
+ * where they come out of a message, a tool or an extra variable. Begins with exactly one
+ * begin-of-sequence token where the vocabulary wants one. */
+HEARTH_API int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat,
+                                      uint32_t *ids, size_t max);
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -188,6 +281,16 @@ struct hearth_request {
 
     uint32_t n_guess;      /* tokens that may follow the prompt: the last completion, the file's */
     const uint32_t *guess; /* next lines. Used by "auto" and "client"; it may be wrong anywhere */
+
+    /* A grammar in llama.cpp's GBNF that the answer follows from its rule "root" on, or NULL. At any
+     * time the answer is the beginning of a sentence of it; the model may end it exactly where a
+     * sentence ends, and where nothing else may follow it ends by itself (HEARTH_EOS). max_tokens,
+     * the context, stop tokens and stop texts may end it in the middle of a sentence. Tokens that
+     * are no text are never picked. The daemon compiles it: where it does not compile the request
+     * ends with HEARTH_ERROR, -EINVAL and a line that says where; where no token of the model's
+     * vocabulary can go on, with -ENOTSUP; where following it takes too much, with -E2BIG. */
+    const char *grammar;
+    size_t grammar_bytes; /* 0: none. All parameters together have room for 64 KiB */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof *request. */
@@ -250,6 +353,9 @@ struct hearth_result {      /* how a request ended */
     const char *numerics; /* numerics id of the answer */
     const char *receipt;  /* model, numerics, hash of parameters and prompt, hash of the answer */
     const char *model;
+    uint32_t prefix_break; /* where the prompt first differed from what the slot held before: its
+                              previous prompt and answer; prompt_tokens where it did not, 0 for a
+                              slot that held nothing. Other slots' pages may warm more than that */
 };
 
 struct hearth_event {
@@ -285,6 +391,18 @@ HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_
  * Asked about one slot of several it says nothing about what the others hold already. Only wait on
  * the descriptor; do not read from it. Returns -EINVAL without the flag. */
 HEARTH_API int hearth_fd(struct hearth *h);
+
+/* ---- JSON schemas ---------------------------------------------------------------------------- */
+
+/* Turns a JSON schema of `bytes` bytes into a grammar in llama.cpp's dialect of GBNF, with the rule
+ * "root". Needs no connection, and may run in any thread. Writes at most `max` bytes with a 0 at the
+ * end (`grammar` may be NULL when max is 0) and returns the length of the whole text without it, as
+ * snprintf does. Returns -EINVAL with one line in `err` (may be NULL) that names the place: no JSON,
+ * a keyword that restricts and is not supported, a $ref that leads nowhere or out of the schema, a
+ * pattern that no grammar can follow, bounds that nothing matches, a schema that is too large; or
+ * -ENOMEM. */
+HEARTH_API int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max,
+                                 char *err, size_t err_bytes);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 

@@ -219,6 +219,7 @@ static void make_result(struct hearth *h, struct client_slot *s)
         .numerics = d->numerics,
         .receipt = s->receipt,
         .model = h->welcome.model,
+        .prefix_break = d->prefix_break,
     };
 }
 

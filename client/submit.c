@@ -62,6 +62,9 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
     if (r->n_stops > PARAMS_STOP_TEXTS_MAX)
         return handle_fail(h, -EINVAL, "%u stop texts: give at most %u", r->n_stops,
                            PARAMS_STOP_TEXTS_MAX);
+    if (r->grammar && r->grammar_bytes > h->welcome.limits.params_bytes)
+        return handle_fail(h, -E2BIG, "a grammar of %zu bytes: the daemon has room for %u",
+                           r->grammar_bytes, h->welcome.limits.params_bytes);
     for (uint32_t i = 0; i < r->n_stops; i++) {
         size_t bytes = strlen(r->stops[i]);
         if (!bytes || bytes > PARAMS_STOP_TEXT_BYTES_MAX)
@@ -139,6 +142,8 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
     }
     ret->n_guess = r->n_guess;
     ret->guess = r->guess;
+    ret->grammar = (const uint8_t *)r->grammar;
+    ret->grammar_bytes = r->grammar ? (uint32_t)r->grammar_bytes : 0;
     ret->n_stop_texts = r->n_stops;
     ret->stop_text_lengths = lists->stop_lengths;
     ret->stop_texts = lists->stop_texts;
@@ -168,8 +173,8 @@ static int check_params(struct hearth *h, const struct params *p)
         return handle_fail(h, rc, "%s", err);
     if (params_bytes(p) > h->welcome.limits.params_bytes)
         return handle_fail(h, -E2BIG,
-                           "stop texts, biases and the guess take %llu bytes, the daemon has room "
-                           "for %u: give less",
+                           "grammar, stop texts, biases and the guess take %llu bytes, the daemon "
+                           "has room for %u: give less",
                            (unsigned long long)params_bytes(p), h->welcome.limits.params_bytes);
     return 0;
 }
@@ -230,6 +235,14 @@ static int sleep_for_space(struct hearth *h)
     return bell_wait(&h->sleeper, has_space, &h->submit, &patience);
 }
 
+/* What the arena holds of a cell that was never published, the daemon does not know. */
+static void forget_unsent(struct client_slot *s)
+{
+    if (s->resubmit && s->cell.keep < s->sent)
+        s->sent = s->cell.keep;
+    s->resubmit = 0;
+}
+
 /* Waits for a free submit cell. The daemon leaves a cell unread while the refusal of an older one
  * has no room in an event ring: so the rings are emptied meanwhile, and it always goes on. */
 static int wait_for_space(struct hearth *h)
@@ -240,6 +253,10 @@ static int wait_for_space(struct hearth *h)
         int n = ring_space_known(&h->submit) ? 1 : ring_space(&h->submit);
         if (n > 0)
             return 0;
+        if (!n && h->never_wait) { /* the cell will be published when there is room */
+            bell_ring(h->ctl, h->bell_fd);
+            return 0;
+        }
         int rc = n < 0 ? n : events_drain(h);
         if (rc == -ENOMEM)
             return handle_fail(h, rc, "out of memory: free some and try again");
@@ -276,6 +293,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
 {
     struct client_slot *s = &h->slots[slot];
     uint32_t *arena = segment_arena(&h->segment, slot);
+    forget_unsent(s);
     uint32_t keep = 0, most = n < s->sent ? n : s->sent;
     while (keep < most && arena[keep] == tokens[keep])
         keep++;
@@ -300,11 +318,12 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     };
     if (h->resume.away) {
         h->resume.deadline_ns = bell_now_ns() + (uint64_t)h->resume.ms * 1000000u;
-    } else {
+    } else if (ring_space_known(&h->submit) || ring_space(&h->submit) > 0) {
         ring_push(&h->submit, &s->cell);
         bell_ring(h->ctl, h->bell_fd);
+    } else {
+        s->resubmit = h->resume.pending = 1;
     }
-    s->resubmit = 0;
     s->lost = NULL;
     s->sent = n;
     s->prompt = n;
@@ -356,7 +375,7 @@ int hearth_cancel(struct hearth *h, uint32_t slot)
     advance_generation(h, slot, CLIENT_CANCELLED);
     if (h->resume.away || s->resubmit) /* no daemon knows of it, so none will end it */
         s->lost = "";
-    s->resubmit = 0;
+    forget_unsent(s);
     bell_ring(h->ctl, h->bell_fd);
     return 0;
 }

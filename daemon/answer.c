@@ -34,6 +34,7 @@ static int answer_logprob(struct slot *slot, uint32_t position, const struct pic
 void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
                    const struct pick *const *picks)
 {
+    struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
     uint32_t n = slot->spec.accepted - from;
     int rc = 0;
 
@@ -45,6 +46,9 @@ void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
             rc = answer_logprob(slot, from + i, picks[i]);
     engine->fence_due = true;
     counters_add(engine->options.ctl, COUNTER_OUTPUT_TOKENS, n);
+    /* One writer: no locked instruction. */
+    uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
+    atomic_store_explicit(&down->outputs, outputs + n, memory_order_relaxed);
     /* Room was there before the pass: only a reader that takes its progress back gets here. */
     if (rc < 0)
         engine_close_client(engine, slot->client, rc);
@@ -53,10 +57,15 @@ void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
 void answer_progress(struct slot *slot, enum down_state state)
 {
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
+    const struct request *request = slot->request;
 
-    atomic_store_explicit(&down->generation, slot->request->generation, memory_order_relaxed);
+    atomic_store_explicit(&down->generation, request->generation, memory_order_relaxed);
     atomic_store_explicit(&down->prefill_done, slot->spec.canonical, memory_order_relaxed);
-    atomic_store_explicit(&down->prefill_total, slot->request->length, memory_order_relaxed);
+    atomic_store_explicit(&down->prefill_total, request->length, memory_order_relaxed);
+    atomic_store_explicit(&down->prompt, request->prompt_length, memory_order_relaxed);
+    atomic_store_explicit(&down->output, slot->spec.accepted - request->prompt_length,
+                          memory_order_relaxed);
+    atomic_store_explicit(&down->batch, request->batch, memory_order_relaxed);
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
@@ -169,6 +178,8 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     engine->n_active--;
     if (slot->paused)
         engine->n_paused--;
+    constrain_end(engine, slot);
+    slot->masking = false;
     slot->paused = slot->waiting = slot->starved = slot->follows = false;
     slot_trim(slot, &engine->prefix);
     answer_count(engine, reason, slot->request);

@@ -36,6 +36,8 @@ struct client {
         hello; /* GREETING: what it asked for, while it waits for a client that is leaving */
     bool waiting;
     struct client *next; /* in the control thread's list */
+    uint64_t number;     /* of all that connected since the start */
+    uint64_t told;       /* slots that have their row in the status that is being written */
 
     /* constant after the handshake */
     pid_t pid;

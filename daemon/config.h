@@ -53,12 +53,15 @@
     NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                               \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "time that one pass may take when others wait")  \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking this long before sleeping") \
+    NUMBER(idle_stop, "idle-stop", 0, 0, 1 << 24, "S",                                             \
+           "stop when no client was connected for S seconds, if the service manager holds the "    \
+           "socket and starts hearthd again (0: never)")                                           \
     CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how the daemon waits")             \
     CHOICE(isa, "isa", 0, "auto|ref|avx2|avx512", "CPU kernels (same answers, other speed)")       \
     CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, as a safety net")      \
     CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "how much to say on stderr")     \
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \
-    FLAG(check, "check", "start but for listening, say what it is, and exit")                               \
+    FLAG(check, "check", "start but for listening, say what it is, and exit")                      \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")
 

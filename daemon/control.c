@@ -99,12 +99,18 @@ void control_drop(struct control *control, struct client *client)
     }
 }
 
+static void control_accept_ended(struct control *control);
+
 static void control_accept(struct control *control, int fd)
 {
     struct ucred peer;
     socklen_t bytes = sizeof(peer);
     struct client *client;
 
+    if (fd == -ECANCELED) {
+        control_accept_ended(control);
+        return;
+    }
     if (fd < 0) {
         if (!control->accept_failing)
             log_warning("accepting a client failed: %s: raise the limit of open files",
@@ -127,6 +133,7 @@ static void control_accept(struct control *control, int fd)
     client->pid_fd = client->bell_fd = client->notify_fd = -1;
     client->pid = peer.pid;
     client->uid = peer.uid;
+    client->number = ++control->n_accepted;
     client->deadline_ns = control->options.now_ns() + GREETING_NS;
     client->next = control->clients;
     control->clients = client;
@@ -140,6 +147,8 @@ static void control_status(struct control *control, struct client *client)
 {
     static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
     struct status_facts facts = {
+        .clients = control->clients,
+        .asker = client->uid,
         .resident = control->options.resident,
         .socket = control->options.config->socket,
         .loop = loop_name(control->loop),
@@ -216,18 +225,28 @@ static void control_mail(struct control *control)
     }
 }
 
-static void control_stop(struct control *control)
+static void control_stop(struct control *control, const char *why)
+{
+    if (control->stopping)
+        return;
+    control->stopping = true;
+    log_info("stopping: %s", why);
+    notify_send("STOPPING=1");
+    /* Who connects from now on waits at the manager's socket for the next daemon. */
+    if (control->options.passed) {
+        control->accept_at_ns = 0;
+        loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN);
+    }
+    control_post(control, MAIL_STOP, NULL);
+}
+
+static void control_signal(struct control *control)
 {
     struct signalfd_siginfo signal;
 
     while (read(control->options.signal_fd, &signal, sizeof(signal)) > 0)
         ;
-    if (control->stopping)
-        return;
-    control->stopping = true;
-    log_info("stopping: running answers end now");
-    notify_send("STOPPING=1");
-    control_post(control, MAIL_STOP, NULL);
+    control_stop(control, "running answers end now");
 }
 
 static bool control_known(const struct control *control, const struct client *wanted)
@@ -243,7 +262,7 @@ static void control_event(struct control *control, const struct loop_event *even
     if (event->cookie == COOKIE_LISTEN) {
         control_accept(control, event->result);
     } else if (event->cookie == COOKIE_SIGNAL) {
-        control_stop(control);
+        control_signal(control);
     } else if (event->cookie != COOKIE_MAIL) {
         struct client *client = (struct client *)(uintptr_t)event->cookie;
         /* An earlier event of the same batch may have freed it. */
@@ -293,6 +312,39 @@ static void control_accept_again(struct control *control, uint64_t now)
         control->accept_at_ns = now + ACCEPT_AGAIN_NS;
 }
 
+/* Nobody is accepted any more: the daemon stops, and who comes now starts the next one; or who came at
+ * the last moment is served. */
+static void control_accept_ended(struct control *control)
+{
+    if (!control->ending)
+        return;
+    control->ending = false;
+    if (control->stopping)
+        return;
+    if (control->n_clients == 0)
+        control_stop(control, "no client was connected for as long as --idle-stop says");
+    else
+        control_accept_again(control, control->options.now_ns());
+}
+
+/* When the idle stop is due; UINT64_MAX: not as things are. */
+static uint64_t control_idle(struct control *control, uint64_t now)
+{
+    if (!control->idle_stop_ns || control->n_clients > 0 || control->ending || control->stopping) {
+        control->idle_since_ns = 0;
+        return UINT64_MAX;
+    }
+    if (!control->idle_since_ns)
+        control->idle_since_ns = now;
+    if (control->idle_since_ns + control->idle_stop_ns > now)
+        return control->idle_since_ns + control->idle_stop_ns;
+    control->ending = true;
+    control->accept_at_ns = 0;
+    if (!loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN))
+        control_accept_ended(control);
+    return UINT64_MAX;
+}
+
 /* Until the next thing that time brings about; -1: nothing will. */
 static int64_t control_timeout(struct control *control)
 {
@@ -303,6 +355,9 @@ static int64_t control_timeout(struct control *control)
     if (control->accept_at_ns)
         due = control->accept_at_ns;
 
+    uint64_t idle = control_idle(control, now);
+    if (idle < due)
+        due = idle;
     if (control->watchdog_ns && control->watchdog_due_ns <= now)
         control_watchdog(control, now);
     if (control->n_greeting > 0)
@@ -367,6 +422,7 @@ int control_run(const struct control_options *options)
         .slots_free = (uint32_t)options->config->slots,
         .start_ns = options->now_ns(),
         .watchdog_ns = notify_watchdog_ns(),
+        .idle_stop_ns = options->passed ? options->config->idle_stop * 1000000000 : 0,
     };
     struct loop_event events[EVENTS_AT_ONCE];
     int rc = control_open(&control);

@@ -15,6 +15,8 @@
 #include "daemon/resident.h"
 #include "ipc/layout.h"
 
+#include <stdbool.h>
+
 struct control_options {
     const struct config *config;
     const struct resident *resident;
@@ -22,6 +24,7 @@ struct control_options {
     int ctl_fd;
     int vocab_fd;           /* the sealed vocabulary, handed to every client */
     int listen_fd;          /* non-blocking */
+    bool passed;            /* it is the service manager's: who is not accepted waits there */
     int signal_fd;          /* SIGTERM, SIGINT */
     struct mailbox *inbox;  /* from the engine */
     struct mailbox *outbox; /* to the engine */
@@ -30,7 +33,8 @@ struct control_options {
     uint64_t (*now_ns)(void);
 };
 
-/* Serves until SIGTERM or SIGINT, or until the engine stops by itself; then lets the engine end
+/* Serves until SIGTERM or SIGINT, until nobody was connected for --idle-stop seconds, or until the
+ * engine stops by itself; then lets the engine end
  * every answer and closes every client. Returns 0, or -errno when the loop cannot be had or the
  * engine failed. */
 int control_run(const struct control_options *options);

@@ -16,13 +16,17 @@ struct control {
     struct client *clients; /* list */
     uint32_t n_clients;     /* in the list, in any state */
     uint32_t n_greeting;
+    uint64_t n_accepted; /* since the start */
     uint32_t slots_free;
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: nobody watches */
     uint64_t watchdog_due_ns;
-    uint64_t heartbeat;    /* the engine's, as of the last watchdog */
-    uint64_t accept_at_ns; /* > 0: accepting failed, and is tried again then */
-    bool accept_failing;   /* said so already */
+    uint64_t heartbeat;     /* the engine's, as of the last watchdog */
+    uint64_t accept_at_ns;  /* > 0: accepting failed, and is tried again then */
+    bool accept_failing;    /* said so already */
+    uint64_t idle_stop_ns;  /* 0: it serves whoever may come */
+    uint64_t idle_since_ns; /* nobody is connected since then; 0: somebody is */
+    bool ending; /* accepting comes to its end, to stop unless somebody was accepted meanwhile */
     bool stopping;
     bool stopped;
     int error;

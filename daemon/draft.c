@@ -123,9 +123,11 @@ static void draft_text(struct engine *engine, struct slot *slot, uint32_t most)
     for (uint32_t i = 0; i < n; i++) {
         if (fault_hits(FAULT_DRAFT_MISMATCH))
             drafts[i] = (drafts[i] + 1) % engine->n_vocab;
+        if (!constrain_draft(slot, drafts[i]))
+            break; /* it cannot hold, nor what follows it */
         spec_draft(spec, slot->tokens, drafts[i]);
+        slot->request->drafted++;
     }
-    slot->request->drafted += n;
 }
 
 /* Can the drafter begin a window here? Where the draft model is behind, it is asked to catch up if
@@ -209,8 +211,8 @@ int draft_step(struct engine *engine, const char **ret_error)
         int room = slot->active ? event_room(engine_events(slot)) : -1;
         uint32_t most;
         slot->lags = false; /* said anew in every step: only who could draft now catches up */
-        if (room < 0 || (uint32_t)room < answer_room_needed(slot))
-            continue; /* paused, or about to be closed: pass.c sees to it */
+        if (room < 0 || (uint32_t)room < answer_room_needed(slot) || slot->masking)
+            continue; /* paused, or about to be closed, or without a mask: pass.c sees to it */
         if (!draft_look(engine, slot, (uint32_t)room, &most)) {
             others++;
         } else if (most > 0) {

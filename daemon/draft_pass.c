@@ -86,12 +86,15 @@ static uint32_t draft_rows(struct engine *engine, const struct drafter *drafter,
         .prompt_length = slot->request->prompt_length,
         .pick = &engine->draft_picks[sequence],
     };
+    const uint64_t *mask =
+        slot->request->run.grammar ? slot->request->masks[slot->spec.drafted] : NULL;
     for (uint32_t position = from; position < to; position++)
         engine->rows[n_rows++] = (struct row){
             .sequence = sequence,
             .position = position,
             .token = slot->tokens[position],
             .wants = picks && position + 1 == to ? ROW_PICK : 0,
+            .allowed = picks && position + 1 == to ? mask : NULL,
         };
     engine->order[sequence] = slot;
     slot->take = to - from;
@@ -117,11 +120,13 @@ static uint32_t draft_plan(struct engine *engine, struct drafter *drafter, uint3
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
-        if (!slot->active || draft_due(slot) || draft_source(engine, slot) != drafter)
+        if (!slot->active || slot->masking || draft_due(slot) ||
+            draft_source(engine, slot) != drafter)
             continue;
         uint32_t to = slot->spec.accepted + slot->spec.drafted;
         uint32_t from = drafter->kind == DRAFTER_SELF ? to - 1 : slot->draft_kv.computed;
         if (n < drafter->picks && n_rows + to - from <= drafter->rows &&
+            constrain_ready(engine, slot, slot->spec.drafted) &&
             draft_reserve(engine, drafter, slot, to))
             n_rows = draft_rows(engine, drafter, slot, from, to, true, n++, n_rows);
         else
@@ -170,6 +175,10 @@ static void draft_take(struct engine *engine, struct drafter *drafter, struct sl
         return;
     if (fault_hits(FAULT_DRAFT_MISMATCH))
         token = (token + 1) % engine->n_vocab;
+    if (!constrain_draft(slot, token)) { /* an end, too: the verifier finds it as early */
+        slot->goal = slot->spec.drafted;
+        return;
+    }
     spec_draft(&slot->spec, slot->tokens, token);
     slot->request->drafted++;
     if (vocab_is_end(engine->vocab, token)) /* nothing follows if it holds */

@@ -11,6 +11,10 @@
 static const uint64_t RESCAN_NS = 1000000000;
 static const uint64_t RESCAN_GRACE_NS = 2000000;
 
+/* For masks of grammars in one step: a third of a millisecond, where a pass of a model that is worth
+ * a grammar takes some. */
+static const int64_t GRAMMAR_STEP = GRAMMAR_MILLISECOND / 3;
+
 /* ---- clients ----------------------------------------------------------------------------------
  */
 
@@ -457,8 +461,10 @@ static int engine_alloc(struct engine *engine)
     if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
         !engine->order || !engine->sequences || !engine->rows || !engine->results ||
         !engine->picks || !engine->draft_picks || !engine->shares || !engine->mosts ||
-        !engine->arena || !engine->block || drafters_init(engine) < 0 ||
-        pages_init(&engine->pool, limits->pages) < 0 || engine_alloc_prefix(engine) < 0)
+        !engine->arena || !engine->block ||
+        grammars_init(&engine->grammars, options->resident->grammar_vocab, options->n_slots) < 0 ||
+        drafters_init(engine) < 0 || pages_init(&engine->pool, limits->pages) < 0 ||
+        engine_alloc_prefix(engine) < 0)
         return -ENOMEM;
     return engine_alloc_slots(engine);
 }
@@ -470,6 +476,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
 
     if (engine) {
         engine->options = *options;
+        engine->grammar_step = GRAMMAR_STEP;
         engine->vocab = &options->resident->vocab;
         engine->n_vocab = options->resident->model->n_vocab;
         engine->context = options->resident->limits.context;
@@ -490,11 +497,14 @@ void engine_close(struct engine *engine)
     if (!engine)
         return;
     for (uint32_t i = 0; engine->slots && i < engine->options.n_slots; i++) {
-        if (engine->slots[i].request)
+        if (engine->slots[i].request) {
+            constrain_end(engine, &engine->slots[i]);
             request_fini(engine->slots[i].request);
+        }
         slot_fini(&engine->slots[i], engine->context);
     }
     prefix_fini(&engine->prefix);
+    grammars_fini(&engine->grammars);
     drafters_fini(engine);
     pages_fini(&engine->pool);
     loop_close(engine->loop);

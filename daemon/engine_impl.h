@@ -1,13 +1,15 @@
 /*
  * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go;
  * ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
- * that draft; pass.c: plan, run, verify; answer.c: events, ends, receipts.
+ * that draft; constrain.c: answers that follow a grammar; pass.c: plan, run, verify; answer.c:
+ * events, ends, receipts.
  */
 #ifndef HEARTH_DAEMON_ENGINE_IMPL_H
 #define HEARTH_DAEMON_ENGINE_IMPL_H
 
 #include "daemon/client.h"
 #include "daemon/engine.h"
+#include "daemon/grammars.h"
 #include "daemon/plan.h"
 #include "daemon/request.h"
 #include "ipc/counters.h"
@@ -78,6 +80,10 @@ struct engine {
     uint32_t *arena; /* [context] */
     uint8_t *block;  /* [params_bytes] */
 
+    struct grammars grammars;
+    int64_t grammar_step;   /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t grammar_budget; /* left in this step */
+
     uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
     struct drafter drafters[DRAFTERS];
@@ -142,6 +148,33 @@ uint32_t draft_lag(const struct drafter *drafter, const struct slot *slot);
  * the draft model has not seen yet of slots that would like to draft. Returns the rows, or -errno.
  */
 int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up);
+
+/* ---- constrain.c ---- */
+
+/* Compiles the grammar of the slot's decoded request, if it has one. Returns 0, or -errno with one
+ * line: the request is not to begin. A part of the answer that comes with it is followed by
+ * constrain_step. */
+int constrain_begin(struct engine *engine, struct slot *slot, uint32_t last_of_prompt, char *line,
+                    size_t line_bytes);
+void constrain_end(struct engine *engine, struct slot *slot);
+
+/* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
+ * DONE_ERROR where it cannot be followed, 0: the answer goes on. */
+enum done_reason constrain_accept(struct slot *slot, uint32_t token);
+
+/* May the token be drafted next? Then it was. */
+bool constrain_draft(struct slot *slot, uint32_t token);
+
+/* Is there a mask for the row behind the first `draft` drafts? Then the request's masks[draft]. */
+bool constrain_ready(struct engine *engine, struct slot *slot, uint32_t draft);
+
+/* A step begins: follows answers that were brought along, makes the masks that its first rows need,
+ * ends who cannot go on. Returns how many
+ * slots have to sit out for theirs (slot.masking). */
+uint32_t constrain_step(struct engine *engine);
+
+/* The windows are drafted: makes the masks of their rows, cuts where there is none. */
+void constrain_windows(struct engine *engine);
 
 /* ---- pass.c ---- */
 

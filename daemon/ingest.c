@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { LINE_BYTES = 200 };
+enum { LINE_BYTES = 256 };
 
 /* What a checked request will be, before the slot is touched. */
 struct incoming {
@@ -160,6 +160,10 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
         return DONE_STOP;
     if (request->prewarm)
         return 0;
+    if (request->run.grammar && request->followed < request->length)
+        return 0; /* what its end is the grammar knows when it has followed that part */
+    if (request->run.grammar && grammar_must_end(&request->run))
+        return DONE_EOS;
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
@@ -169,13 +173,15 @@ static int ingest_params(struct engine *engine, struct incoming *in)
     struct request *request = in->slot->request;
 
     memcpy(request->block, engine->block, in->cell.params_bytes);
-    int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab,
-                           &request->params, in->line, sizeof(in->line));
-    if (rc == 0 && request->params.grammar_bytes > 0) {
-        snprintf(in->line, sizeof(in->line), "grammars are not supported yet: ask without one");
-        rc = -ENOSYS;
-    }
+    int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
+                           in->line, sizeof(in->line));
     return rc;
+}
+
+/* Token `i` of the sequence to be: checked, but not in the slot yet where it is new. */
+static uint32_t ingest_token(const struct engine *engine, const struct incoming *in, uint32_t i)
+{
+    return i < in->valid ? in->slot->tokens[i] : engine->arena[i];
 }
 
 static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
@@ -194,6 +200,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->generation = cell->generation;
     request->prompt_length = cell->prompt_length;
     request->length = cell->length;
+    request->followed = cell->prompt_length;
     request->limit = limit;
     request->batch = cell->priority == PRIORITY_BATCH;
     request->prewarm = cell->max_tokens == 0;
@@ -250,6 +257,10 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
             rc = ingest_check_size(engine, in, limit);
         if (rc == 0)
             rc = ingest_params(engine, in);
+        if (rc == 0)
+            rc = constrain_begin(engine, in->slot,
+                                 ingest_token(engine, in, in->cell.prompt_length - 1), in->line,
+                                 sizeof(in->line));
     }
     if (rc < 0)
         return answer_refuse(engine, client, &in->cell, DONE_ERROR, rc, in->line);

@@ -5,15 +5,29 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static enum log_level log_most = LOG_LEVEL_INFO;
 static bool log_journal;
 
+/* The variable names the device and inode of what the service manager gave us as stderr: where that was
+ * redirected since, a line's reader is no journal. */
+static bool log_is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device &&
+           st.st_ino == (ino_t)inode;
+}
+
 void log_init(enum log_level level)
 {
     log_most = level;
-    log_journal = getenv("JOURNAL_STREAM") != NULL;
+    log_journal = log_is_journal();
 }
 
 void log_line(enum log_level level, const char *format, ...)

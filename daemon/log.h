@@ -1,7 +1,7 @@
 /*
  * log: lines on stderr. Any thread; a line is one write(2), so lines never mix.
  *
- * Under systemd (JOURNAL_STREAM) a line begins with its priority, `<6>`, which the journal takes
+ * Where stderr is the journal's (JOURNAL_STREAM, systemd.exec(5)) a line begins with its priority, `<6>`, which the journal takes
  * off. Nothing is logged on the step loop's normal path.
  */
 #ifndef HEARTH_DAEMON_LOG_H

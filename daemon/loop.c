@@ -52,7 +52,7 @@ static int loop_add(struct loop *loop, int fd, short events, bool accept, uint64
     entry->fd = fd;
     entry->events = events;
     entry->accept = accept;
-    entry->accept_once = false;
+    entry->accept_once = entry->ending = false;
     entry->cookie = cookie;
     entry->generation++;
     entry->live = true;
@@ -70,6 +70,20 @@ int loop_add_accept(struct loop *loop, int listen_fd, uint64_t cookie)
 int loop_add_poll(struct loop *loop, int fd, short events, uint64_t cookie)
 {
     return loop_add(loop, fd, events, false, cookie);
+}
+
+int loop_end_accept(struct loop *loop, int listen_fd, uint64_t cookie)
+{
+    for (uint32_t i = 0; i < loop->n_entries; i++) {
+        struct loop_entry *entry = &loop->entries[i];
+        if (!entry->live || !entry->accept || entry->fd != listen_fd || entry->cookie != cookie)
+            continue;
+        loop->ops->disarm(loop, i);
+        entry->ending = loop->ops->asynchronous;
+        entry->live = entry->ending;
+        return entry->ending;
+    }
+    return 0;
 }
 
 void loop_remove(struct loop *loop, int fd, uint64_t cookie)

@@ -41,6 +41,11 @@ const char *loop_name(const struct loop *loop);
  * (-ENOSPC: LOOP_ENTRIES are in use). */
 int loop_add_accept(struct loop *loop, int listen_fd, uint64_t cookie);
 
+/* Ends accepting on `listen_fd`, and loses nobody: who was accepted already still comes as an event.
+ * Returns 0 when accepting has ended; 1 when the last event under the cookie, of -ECANCELED, will
+ * say so. Others may go on accepting on that socket. */
+int loop_end_accept(struct loop *loop, int listen_fd, uint64_t cookie);
+
 /* Watches `fd` for `events` (POLLIN, POLLRDHUP, ...) until removed. */
 int loop_add_poll(struct loop *loop, int fd, short events, uint64_t cookie);
 

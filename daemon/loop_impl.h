@@ -18,11 +18,13 @@ struct loop_entry {
     short events;
     bool accept;
     bool accept_once; /* the kernel refused multishot accept: re-armed after each connection */
+    bool ending;      /* accepting is being cancelled: what was accepted before still comes */
     bool live;
 };
 
 struct loop_ops {
     const char *name;
+    bool asynchronous; /* a disarmed entry may still have events to come, and a last one */
     int (*arm)(struct loop *loop, uint32_t slot);
     void (*disarm)(struct loop *loop, uint32_t slot);
     int (*wait)(struct loop *loop, int64_t timeout_ns, struct loop_event *events, size_t capacity);

@@ -68,6 +68,11 @@ static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct 
 
     if (!entry)
         return 0;
+    if (entry->ending && cqe->res < 0) {
+        entry->live = false; /* the cancellation's, or an error that was faster */
+        *event = (struct loop_event){.cookie = entry->cookie, .result = -ECANCELED};
+        return 1;
+    }
     if (entry->accept && !entry->accept_once && cqe->res == -EINVAL) {
         entry->accept_once = true; /* no multishot accept in this kernel */
         uring_arm(loop, (uint32_t)cqe->user_data);
@@ -79,6 +84,8 @@ static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct 
         entry->live = false; /* loop.h: an error ends it */
     else if (!(cqe->flags & IORING_CQE_F_MORE) && cqe->res != -EBADF)
         uring_arm(loop, (uint32_t)cqe->user_data);
+    if (entry->ending && !(cqe->flags & IORING_CQE_F_MORE))
+        uring_disarm(loop, (uint32_t)cqe->user_data); /* a connection came before the end did */
     if (passing)
         return 0;
     *event = (struct loop_event){.cookie = entry->cookie, .result = cqe->res};
@@ -117,6 +124,7 @@ static void uring_close(struct loop *loop)
 
 static const struct loop_ops uring_ops = {
     .name = "io_uring",
+    .asynchronous = true,
     .arm = uring_arm,
     .disarm = uring_disarm,
     .wait = uring_wait,

@@ -247,6 +247,9 @@ static void log_ready(const struct daemon *daemon)
             needed >> 20, memory >> 20);
     if (daemon->config.log_level >= LOG_LEVEL_INFO)
         log_memory(); /* the system counts page by page */
+    if (daemon->config.idle_stop && daemon->own_socket)
+        log_warning("idle-stop is for a socket of the service manager, who would start hearthd "
+                    "again: this one serves on");
     log_info("ready at %s", daemon->config.socket);
 }
 
@@ -259,6 +262,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
         .ctl_fd = daemon->ctl_fd,
         .vocab_fd = daemon->vocab_fd,
         .listen_fd = daemon->listen_fd,
+        .passed = !daemon->own_socket,
         .signal_fd = daemon->signal_fd,
         .inbox = &daemon->to_control,
         .outbox = &daemon->to_engine,

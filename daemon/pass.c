@@ -6,6 +6,7 @@
 #include "daemon/engine_impl.h"
 
 #include "daemon/fault.h"
+#include "daemon/log.h"
 #include "kernels/kv.h"
 
 #include <assert.h>
@@ -24,6 +25,8 @@ bool pass_runnable(struct slot *slot)
 {
     if (pass_void(slot))
         return true;
+    if (slot->masking)
+        return true; /* the next step goes on with its mask */
     if (slot->waiting)
         return false; /* until somebody else's answer moves: that is a step of its own */
     int room = event_room(engine_events(slot));
@@ -77,7 +80,7 @@ static uint32_t pass_candidates(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
         struct slot *slot = &engine->slots[i];
-        if (!slot->active || slot->waiting)
+        if (!slot->active || slot->waiting || slot->masking)
             continue;
         int room = event_room(engine_events(slot));
         if (room < 0) {
@@ -197,11 +200,14 @@ static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t tak
     };
     for (uint32_t i = 0; i < take; i++) {
         uint32_t position = spec->canonical + i;
+        bool wants = picks && position + 1 >= spec->accepted;
+        bool masked = wants && slot->request->run.grammar;
         engine->rows[n_rows++] = (struct row){
             .sequence = sequence,
             .position = position,
             .token = slot->tokens[position],
-            .wants = picks && position + 1 >= spec->accepted ? ROW_PICK : 0,
+            .wants = wants ? ROW_PICK : 0,
+            .allowed = masked ? slot->request->masks[position + 1 - spec->accepted] : NULL,
         };
     }
     slot->planned = true;
@@ -288,8 +294,13 @@ static enum done_reason pass_token_ends(struct engine *engine, struct slot *slot
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
     }
+    enum done_reason constrained = constrain_accept(slot, token);
+    if (constrained == DONE_ERROR)
+        return constrained;
     if (pass_stops(engine, slot->request, token))
         return DONE_STOP;
+    if (constrained)
+        return constrained;
     return slot->spec.accepted >= slot->request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
@@ -317,7 +328,7 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
         request->rejected += agreed ? 0 : drafted;
         picks[n++] = &results[i].pick;
         reason = pass_token_ends(engine, slot, pick);
-        bool counts = reason != DONE_EOS; /* that one is no token of the answer */
+        bool counts = !vocab_is_end(engine->vocab, pick); /* that one is no token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;
         request->own += !agreed && counts;
@@ -329,7 +340,8 @@ static void pass_accept(struct engine *engine, struct slot *slot, const struct r
     if (slot->spec.accepted > from)
         answer_tokens(engine, slot, from, picks);
     if (reason && slot->active) /* a client that was closed meanwhile had its end */
-        answer_end(engine, slot, reason, 0, "");
+        answer_end(engine, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
+                   reason == DONE_ERROR ? grammar_too_wide : "");
 }
 
 /* A row came out poisoned: the request cannot go on, and says which layer. */
@@ -430,6 +442,7 @@ static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences
 static void pass_failed(struct engine *engine, int error, const char *text)
 {
     engine->failed = error;
+    log_error("%s", text);
     for (uint32_t i = 0; i < engine->options.n_slots; i++)
         if (engine->slots[i].active)
             answer_end(engine, &engine->slots[i], DONE_ERROR, error, text);
@@ -442,6 +455,7 @@ uint32_t pass_step(struct engine *engine)
     const char *error;
 
     pass_end_void(engine);
+    uint32_t masking = constrain_step(engine);
     int drafting = draft_step(engine, &error);
     if (drafting < 0) {
         pass_failed(engine, drafting, error);
@@ -449,9 +463,10 @@ uint32_t pass_step(struct engine *engine)
     }
     if (drafting > 0)
         pass_end_void(engine);
+    constrain_windows(engine);
     n_rows = pass_plan(engine, &n_sequences);
     if (n_rows == 0)
-        return (uint32_t)drafting;
+        return (uint32_t)drafting + masking;
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     engine->pass_start_ns = engine->options.now_ns();

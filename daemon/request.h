@@ -8,7 +8,9 @@
 #define HEARTH_DAEMON_REQUEST_H
 
 #include "daemon/stop.h"
+#include "daemon/window.h"
 #include "ipc/params.h"
+#include "kernels/grammar.h"
 #include "kernels/pick.h"
 
 #include <stdbool.h>
@@ -23,12 +25,15 @@ struct request {
     bool batch;
     bool prewarm; /* max_tokens is 0: compute the prompt, and that is all */
 
-    uint8_t *block; /* [limits.params_bytes] the private copy of the parameter block */
+    uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
     struct params params; /* decoded; points into block */
     struct pick_params pick;
     struct pick_bias *bias; /* [PARAMS_BIAS_MAX] */
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
+    struct grammar_run run; /* where the answer stands in its grammar, if it has one */
+    uint32_t followed;      /* [length at most] tokens that the run is behind */
+    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, behind each draft */
 
     /* The account (DESIGN section 8 defines the names). */
     uint32_t cached, prefix_break, passes;

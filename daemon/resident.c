@@ -1,6 +1,7 @@
 /* Loading: GGUF -> model and vocabulary -> backend, with limits worked out from the options. */
 #include "daemon/resident.h"
 
+#include "daemon/grammars.h"
 #include "ipc/layout.h"
 #include "ipc/segment.h"
 #include "kernels/gguf_vocab.h"
@@ -71,6 +72,8 @@ static int build_vocab(struct resident *resident, const struct gguf_vocab *file,
     desc.add_bos = file->add_bos;
     desc.add_eos = file->add_eos;
     desc.add_space_prefix = file->add_space_prefix;
+    desc.templates[VOCAB_TEMPLATE_CHAT] = vocab_string_of(&file->chat_template);
+    desc.templates[VOCAB_TEMPLATE_TOOLS] = vocab_string_of(&file->chat_template_tools);
     rc = -ENOMEM;
     if (desc.texts && desc.merges)
         rc = vocab_build(&desc, &resident->vocab_block, &resident->vocab_bytes, err, err_bytes);
@@ -144,7 +147,15 @@ static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
 
-    job->rc = open_vocab(job->resident, job->line, sizeof(job->line));
+    struct resident *resident = job->resident;
+
+    job->rc = open_vocab(resident, job->line, sizeof(job->line));
+    if (job->rc == 0) {
+        job->rc = grammars_vocab_open(&resident->vocab, resident->model->n_vocab,
+                                      &resident->grammar_vocab);
+        if (job->rc < 0)
+            snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
+    }
     return NULL;
 }
 
@@ -235,6 +246,8 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
     free(resident->draft->vocab_block); /* it was there to be compared */
     resident->draft->vocab_block = NULL;
+    grammar_vocab_close(resident->draft->grammar_vocab);
+    resident->draft->grammar_vocab = NULL;
     memset(&resident->draft->vocab, 0, sizeof(resident->draft->vocab));
     return rc;
 }
@@ -252,35 +265,46 @@ static uint64_t kv_share(const struct resident *resident)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
 }
 
+/* Bytes of a page on the device: the draft model's instance has as many as the model's. */
+static uint64_t page_bytes(const struct resident *resident)
+{
+    const bool q8_0 = resident->limits.kv_q8_0;
+    struct kv_geometry own, draft = {0};
+
+    kv_geometry_init(&own, resident->model, q8_0);
+    if (resident->draft)
+        kv_geometry_init(&draft, resident->draft->model, q8_0);
+    return own.page_bytes + draft.page_bytes;
+}
+
 /* Pages: what all slots need at most, within kv_share or --kv-bytes; never less than one whole
- * context, so that every request that fits the context can run. */
+ * context, so that every request that fits the context can run. The draft model's KV is part of it. */
 static int choose_pages(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes)
 {
-    struct kv_geometry kv;
-    uint64_t one = kv_pages(resident->limits.context), budget = config->kv_bytes;
+    const uint64_t one = kv_pages(resident->limits.context), page = page_bytes(resident);
+    uint64_t budget = config->kv_bytes;
 
-    kv_geometry_init(&kv, resident->model, resident->limits.kv_q8_0);
     if (!budget) {
         budget = kv_share(resident);
-        if (budget < one * kv.page_bytes)
-            budget = one * kv.page_bytes;
-        if (budget > config->slots * one * kv.page_bytes)
-            budget = config->slots * one * kv.page_bytes;
+        if (budget < one * page)
+            budget = one * page;
+        if (budget > config->slots * one * page)
+            budget = config->slots * one * page;
     }
-    uint64_t pages = budget / kv.page_bytes;
+    uint64_t pages = budget / page;
     if (pages < one || pages > UINT32_MAX / KV_PAGE_POSITIONS) {
         snprintf(err, err_bytes,
                  "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
                  (unsigned long long)budget, (unsigned long long)pages, resident->limits.context,
-                 (unsigned long long)one, (unsigned long long)one * kv.page_bytes);
+                 (unsigned long long)one, (unsigned long long)one * page);
         return -EINVAL;
     }
     resident->limits.pages = (uint32_t)pages;
     return 0;
 }
 
-/* --isa, --shadow and q8_0 KV are of the CPU: who asks for one does not mean a GPU by auto. */
+/* --isa and --shadow are of the CPU: who asks for one does not mean a GPU by auto. */
 static int choose_device(struct resident *resident, const struct config *config, char *err,
                          size_t err_bytes)
 {
@@ -293,7 +317,7 @@ static int choose_device(struct resident *resident, const struct config *config,
         snprintf(err, err_bytes, "numerics native is not there yet: use --numerics portable");
         return -ENODEV;
     }
-    if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1 || config->kv_type != 0))
+    if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
         wanted = DEVICE_CPU;
     int rc = device_choose(wanted, &resident->device, err, err_bytes);
     resident->ops = resident->device.ops;
@@ -405,6 +429,7 @@ void resident_close(struct resident *resident)
         free(resident->draft);
     }
     free(resident->vocab_block);
+    grammar_vocab_close(resident->grammar_vocab);
     if (resident->vocab_shared)
         munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
     model_close(resident->model);

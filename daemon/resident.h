@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/device.h"
 #include "kernels/gguf.h"
+#include "kernels/grammar.h"
 #include "kernels/model.h"
 
 struct resident {
@@ -24,7 +25,8 @@ struct resident {
     void *vocab_block;        /* ours, until it is shared */
     const void *vocab_shared; /* then: the mapping that clients have, too */
     size_t vocab_bytes;
-    struct vocab vocab; /* a view of it */
+    struct vocab vocab;                  /* a view of it */
+    struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; none of a draft model */
 
     struct device device;
     const struct backend_ops *ops; /* the device's */

@@ -60,6 +60,14 @@ uint32_t spec_rollback(struct spec *spec)
     return dropped;
 }
 
+uint32_t spec_cut(struct spec *spec, uint32_t n)
+{
+    uint32_t dropped = spec->drafted > n ? spec->drafted - n : 0;
+
+    spec->drafted -= dropped;
+    return dropped;
+}
+
 void spec_drop_last(struct spec *spec)
 {
     assert(spec->accepted > 1 && spec->drafted == 0);

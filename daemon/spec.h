@@ -69,6 +69,9 @@ bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick);
  * many. */
 uint32_t spec_rollback(struct spec *spec);
 
+/* Keeps the first n drafts. Returns how many it drops. */
+uint32_t spec_cut(struct spec *spec, uint32_t n);
+
 /* The last accepted token is taken out of the sequence: an end-of-sequence token is a reason, not a
  * token of the answer. */
 void spec_drop_last(struct spec *spec);

@@ -166,12 +166,23 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes)
     else if (run != NULL && run[0] != 0)
         n = snprintf(ret_path, HELLO_PATH_BYTES, "%s/hearth/hearth.sock", run);
     else
-        n = snprintf(ret_path, HELLO_PATH_BYTES, "/run/hearth/hearth.sock");
+        n = snprintf(ret_path, HELLO_PATH_BYTES, HELLO_MACHINE_SOCKET);
     if (n >= (int)HELLO_PATH_BYTES)
         return ipc_fail(err, err_bytes, -ENAMETOOLONG,
                         "the socket's path has %d bytes, more than %u: set HEARTH_SOCKET shorter",
                         n, HELLO_PATH_BYTES - 1);
     return 0;
+}
+
+int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err_bytes)
+{
+    const char *named = getenv("HEARTH_SOCKET");
+    int r = hello_socket_path(ret_path, err, err_bytes);
+
+    if (r == 0 && (named == NULL || named[0] == 0) && access(ret_path, F_OK) < 0 &&
+        access(machine, F_OK) == 0)
+        snprintf(ret_path, HELLO_PATH_BYTES, "%s", machine);
+    return r;
 }
 
 static int connect_type(const char *path, int type, char *err, size_t err_bytes)

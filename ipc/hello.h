@@ -152,6 +152,11 @@ void hello_prep_refuse(struct hello_refuse *ret, int code, const char *line);
  * 0, or -ENAMETOOLONG with one line. ret_path: [HELLO_PATH_BYTES]. */
 int hello_socket_path(char *ret_path, char *err, size_t err_bytes);
 
+/* Where a client looks: the same, but where nobody named a socket and this user has none, the one of
+ * the machine if it is there (`machine`: HELLO_MACHINE_SOCKET). */
+#define HELLO_MACHINE_SOCKET "/run/hearth/hearth.sock"
+int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err_bytes);
+
 /* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
 int hello_connect(const char *path, char *err, size_t err_bytes);
 

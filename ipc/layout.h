@@ -226,7 +226,7 @@ struct event_done {
     uint32_t drafted;
     uint32_t accepted_drafts;
     uint32_t rollbacks;    /* verifications with a mismatch */
-    uint32_t prefix_break; /* first position where the prompt left what was cached */
+    uint32_t prefix_break; /* first position where the prompt left what the slot held */
     uint64_t queue_ns;     /* consumed to first row */
     uint64_t prefill_ns;
     uint64_t decode_ns;
@@ -276,6 +276,10 @@ struct down_slot {
     _Atomic uint32_t state;                           /* enum down_state */
     _Atomic uint32_t prefill_done;                    /* positions whose KV is there */
     _Atomic uint32_t prefill_total;
+    _Atomic uint32_t prompt;  /* tokens */
+    _Atomic uint32_t output;  /* accepted tokens of its answer so far */
+    _Atomic uint32_t batch;   /* enum submit_priority */
+    _Atomic uint64_t outputs; /* accepted tokens of all answers since the client came */
 };
 
 /* ---- ctl: written by the daemon, read by everyone -------------------------------------------- */
@@ -385,6 +389,10 @@ LAYOUT_FIELD(down_slot, generation, 0, 4);
 LAYOUT_FIELD(down_slot, state, 4, 4);
 LAYOUT_FIELD(down_slot, prefill_done, 8, 4);
 LAYOUT_FIELD(down_slot, prefill_total, 12, 4);
+LAYOUT_FIELD(down_slot, prompt, 16, 4);
+LAYOUT_FIELD(down_slot, output, 20, 4);
+LAYOUT_FIELD(down_slot, batch, 24, 4);
+LAYOUT_FIELD(down_slot, outputs, 32, 8);
 
 LAYOUT_SIZE(ctl, 0x600);
 LAYOUT_FIELD(ctl, magic, 0, 4);

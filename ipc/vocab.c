@@ -12,6 +12,19 @@ static bool section_valid(const struct vocab_header *h, uint64_t at, uint64_t co
            count <= (h->block_bytes - at) / item;
 }
 
+/* Inside the block, with its 0. */
+static bool templates_valid(const struct vocab_header *h)
+{
+    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
+        uint64_t bytes = h->template_bytes[i];
+        if (bytes > VOCAB_MAX_TEMPLATE_BYTES || !section_valid(h, h->templates_at[i], bytes + 1, 1))
+            return false;
+        if (((const char *)h)[h->templates_at[i] + bytes] != 0)
+            return false;
+    }
+    return true;
+}
+
 static bool mask_valid(uint32_t mask)
 {
     return (mask & (mask + 1u)) == 0 && mask < (1u << 28);
@@ -38,7 +51,7 @@ static const char *header_fault(const struct vocab_header *h, size_t bytes)
         !section_valid(h, h->merges_at, h->merges_mask + 1ull, sizeof(struct vocab_merge)) ||
         !section_valid(h, h->specials_at, h->n_specials, sizeof(uint32_t)) ||
         !section_valid(h, h->special_starts_at, 257, sizeof(uint32_t)) ||
-        !section_valid(h, h->pool_at, h->pool_bytes, 1))
+        !section_valid(h, h->pool_at, h->pool_bytes, 1) || !templates_valid(h))
         return "a section lies outside of it";
     return NULL;
 }
@@ -77,6 +90,9 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
             .pre = (enum vocab_pre)h->pre,
             .flags = h->flags,
         };
+        for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++)
+            v->templates[i] = (struct vocab_string){.data = base + h->templates_at[i],
+                                                    .bytes = (size_t)h->template_bytes[i]};
         if (!starts_valid(v))
             fault = "its special tokens are out of order";
     }
@@ -194,6 +210,11 @@ bool vocab_is_end(const struct vocab *v, uint32_t id)
 bool vocab_is_control(const struct vocab *v, uint32_t id)
 {
     return id < v->n_tokens && v->tokens[id].type == VOCAB_TYPE_CONTROL;
+}
+
+struct vocab_string vocab_template(const struct vocab *v, enum vocab_template which)
+{
+    return v->templates[which];
 }
 
 uint32_t vocab_match_special(const struct vocab *v, const char *text, size_t bytes, bool control,

@@ -22,6 +22,7 @@
 #define VOCAB_NONE UINT32_MAX       /* "no such token" where an id is returned */
 #define VOCAB_MAX_TOKENS (1u << 24) /* ids fit in 24 bits */
 #define VOCAB_MAX_TEXT_BYTES 65535u /* one token's text */
+#define VOCAB_MAX_TEMPLATE_BYTES (1u << 20)
 
 enum vocab_model {
     VOCAB_MODEL_SPM = 1, /* "llama": SentencePiece BPE by scores, byte fallback */
@@ -82,6 +83,13 @@ enum vocab_role {
     VOCAB_ROLE_COUNT
 };
 
+/* The chat templates that a model may bring, Jinja texts. Here they are bytes; the client reads them. */
+enum vocab_template {
+    VOCAB_TEMPLATE_CHAT = 0,
+    VOCAB_TEMPLATE_TOOLS, /* instead of it where a chat has tools */
+    VOCAB_TEMPLATE_COUNT
+};
+
 struct vocab_string {
     const char *data; /* [bytes], not NUL-terminated; may hold NUL */
     size_t bytes;
@@ -100,6 +108,7 @@ struct vocab_desc {
     const struct vocab_string *merges; /* [n_merges] "left right", best first */
     int64_t roles[VOCAB_ROLE_COUNT];   /* ids, -1 where the file names none; by enum vocab_role */
     int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1 where the file does not say */
+    struct vocab_string templates[VOCAB_TEMPLATE_COUNT]; /* 0 bytes where the file has none */
 };
 
 /* One token, as accessors give it: pointers into the block. */
@@ -127,6 +136,7 @@ struct vocab {
     const uint32_t *specials;         /* [n_specials] ids by first byte, then longest text first */
     const uint32_t *special_starts;   /* [257] first index in specials of each first byte */
     const char *pool;                 /* [pool_bytes] texts and bytes */
+    struct vocab_string templates[VOCAB_TEMPLATE_COUNT]; /* each followed by a 0 */
     uint32_t n_tokens, n_specials;
     uint32_t lookup_mask, merges_mask;
     uint32_t pool_bytes;
@@ -176,6 +186,9 @@ uint32_t vocab_special(const struct vocab *v, enum vocab_role role);
 /* True if left followed by right merges; then *ret_rank (lower goes first) and *ret_merged. */
 bool vocab_find_merge(const struct vocab *v, uint32_t left, uint32_t right, uint32_t *ret_rank,
                       uint32_t *ret_merged);
+
+/* A chat template, 0 bytes where the model has none; data is never NULL, and a 0 follows. */
+struct vocab_string vocab_template(const struct vocab *v, enum vocab_template which);
 
 /* The tokens that generation ends with: true for eos, eot and the like. False for an id out of
  * range. */

@@ -94,6 +94,11 @@ static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
             return REFUSE(b, "the vocabulary names token %lld as a special one but has %u tokens",
                           (long long)d->roles[i], d->n_tokens);
     }
+    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
+        if (d->templates[i].bytes > VOCAB_MAX_TEMPLATE_BYTES)
+            return REFUSE(b, "the chat template is %zu bytes long; at most %u are supported",
+                          d->templates[i].bytes, VOCAB_MAX_TEMPLATE_BYTES);
+    }
     *ret_text_bytes = sum;
     return 0;
 }
@@ -159,7 +164,7 @@ static void resolve_stated_roles(struct build *b)
 
 static const struct vocab_name *find_name(struct vocab_string s)
 {
-    if (s.bytes < 5 || s.bytes > 40 || s.data[s.bytes - 1] != '>')
+    if (s.bytes < 5 || s.bytes > 40 || (s.data[s.bytes - 1] != '>' && s.data[s.bytes - 1] != ']'))
         return NULL;
     for (uint32_t i = 0; i < vocab_names_count; i++) {
         const struct vocab_name *n = &vocab_names[i];
@@ -439,6 +444,8 @@ static int allocate_block(struct build *b, const struct vocab_header *h, uint64_
     sized.specials_at = take_section(&end, h->n_specials * sizeof(uint32_t));
     sized.special_starts_at = take_section(&end, 257 * sizeof(uint32_t));
     sized.pool_at = take_section(&end, 2 * text_bytes + 3);
+    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++)
+        (void)take_section(&end, b->desc->templates[i].bytes + 1);
     char *block = calloc(1, end);
     if (block == NULL)
         return -ENOMEM;
@@ -485,6 +492,21 @@ static uint64_t fingerprint_of(const void *block, size_t bytes)
     return h;
 }
 
+/* The templates go where the pool turned out to end. */
+static void add_templates(struct build *b)
+{
+    uint64_t end = b->header->pool_at + b->pool_used;
+    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
+        struct vocab_string t = b->desc->templates[i];
+        end = (end + 7) / 8 * 8;
+        b->header->templates_at[i] = take_section(&end, t.bytes + 1);
+        b->header->template_bytes[i] = t.bytes;
+        if (t.bytes > 0)
+            memcpy((char *)b->header + b->header->templates_at[i], t.data, t.bytes);
+    }
+    b->header->block_bytes = end;
+}
+
 static void fill_block(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
@@ -497,7 +519,7 @@ static void fill_block(struct build *b)
     }
     add_specials(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
-    b->header->block_bytes = b->header->pool_at + b->pool_used;
+    add_templates(b);
     b->header->fingerprint = fingerprint_of(b->header, b->header->block_bytes);
 }
 

@@ -9,6 +9,7 @@
  *   ...    special_starts   u32[257]                 specials of first byte c: [starts[c], starts[c
  * + 1])
  *   ...    pool             char[pool_bytes]         texts and bytes, entries refer to them
+ *   ...    templates        char[bytes + 1]          VOCAB_TEMPLATE_COUNT Jinja texts, a 0 after each
  *
  * Sections begin at multiples of 8 and are zero between them. Numbers are the machine's own: the
  * block never leaves it. Nobody writes after vocab_build. */
@@ -23,7 +24,7 @@
 #include "ipc/vocab.h"
 
 #define VOCAB_MAGIC 0x31434f5654524548ull /* "HERTVOC1" */
-#define VOCAB_VERSION 1u
+#define VOCAB_VERSION 2u
 
 struct vocab_header {
     uint64_t magic;
@@ -42,6 +43,8 @@ struct vocab_header {
     uint64_t tokens_at, lookup_at, merges_at, specials_at, special_starts_at, pool_at;
     uint32_t roles[16];        /* [VOCAB_ROLE_COUNT] ids or VOCAB_NONE */
     uint32_t byte_tokens[256]; /* ids or VOCAB_NONE */
+    uint64_t templates_at[VOCAB_TEMPLATE_COUNT];
+    uint64_t template_bytes[VOCAB_TEMPLATE_COUNT]; /* without the 0 */
 };
 
 enum { VOCAB_ENTRY_END = 1 };
@@ -77,7 +80,9 @@ VOCAB_AT(vocab_header, pool_bytes, 60);
 VOCAB_AT(vocab_header, tokens_at, 64);
 VOCAB_AT(vocab_header, roles, 112);
 VOCAB_AT(vocab_header, byte_tokens, 176);
-static_assert(sizeof(struct vocab_header) == 1200, "header size");
+VOCAB_AT(vocab_header, templates_at, 1200);
+VOCAB_AT(vocab_header, template_bytes, 1216);
+static_assert(sizeof(struct vocab_header) == 1232, "header size");
 VOCAB_AT(vocab_entry, score, 12);
 VOCAB_AT(vocab_entry, type, 16);
 static_assert(sizeof(struct vocab_entry) == 20, "entry size");

@@ -51,6 +51,8 @@ struct row {
     uint32_t position; /* absolute, below limits.context */
     uint32_t token;    /* below n_vocab */
     uint32_t wants;    /* ROW_* */
+    /* With ROW_PICK: pick_params.allowed of this row, in place of its sequence's. */
+    const uint64_t *allowed;
 };
 
 /* One sequence of a pass. Its rows come in ascending consecutive positions (other sequences' rows

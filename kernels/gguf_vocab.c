@@ -218,6 +218,10 @@ static int read_vocab(const struct gguf *gguf, struct gguf_vocab *v, struct erro
     if (!rc)
         rc = read_text(gguf, "tokenizer.ggml.pre", &v->pre, e);
     if (!rc)
+        rc = read_text(gguf, "tokenizer.chat_template", &v->chat_template, e);
+    if (!rc)
+        rc = read_text(gguf, "tokenizer.chat_template.tool_use", &v->chat_template_tools, e);
+    if (!rc)
         rc = read_tokens(gguf, v, e);
     if (!rc)
         rc = read_types(gguf, v, e);
@@ -239,7 +243,8 @@ static int read_vocab(const struct gguf *gguf, struct gguf_vocab *v, struct erro
 int gguf_vocab_open(const struct gguf *gguf, struct gguf_vocab *ret, char *err, size_t err_bytes)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->pre.data = ""; /* never NULL, so that a length of 0 needs no special care */
+    /* never NULL, so that a length of 0 needs no special care */
+    ret->pre.data = ret->chat_template.data = ret->chat_template_tools.data = "";
     int rc = read_vocab(gguf, ret, (struct error){.text = err, .bytes = err_bytes});
     if (rc)
         gguf_vocab_close(ret);

@@ -48,6 +48,8 @@ struct gguf_vocab {
     int8_t add_bos; /* 0, 1, or -1 where the key is absent */
     int8_t add_eos;
     int8_t add_space_prefix;
+    /* Jinja texts of a chat: the model's, and its variant for chats with tools; 0 bytes: none. */
+    struct gguf_string chat_template, chat_template_tools;
 };
 
 /*

@@ -38,6 +38,7 @@ int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret)
         s->lanes = pick_lanes_avx2;
     }
 #endif
+    s->masked = calloc(n_vocab, sizeof *s->masked);
     s->l = calloc(n_vocab, sizeof *s->l);
     s->id = calloc(n_vocab, sizeof *s->id);
     s->w = calloc(n_vocab, sizeof *s->w);
@@ -47,8 +48,9 @@ int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret)
     s->seen = calloc(n_vocab, sizeof *s->seen);
     s->touched = calloc(n_vocab, sizeof *s->touched);
     s->block = calloc(n_vocab / PICK_BLOCK + 1, sizeof *s->block);
-    if (s->l == NULL || s->id == NULL || s->w == NULL || s->rank == NULL || s->key == NULL ||
-        s->key_w == NULL || s->seen == NULL || s->touched == NULL || s->block == NULL) {
+    if (s->masked == NULL || s->l == NULL || s->id == NULL || s->w == NULL || s->rank == NULL ||
+        s->key == NULL || s->key_w == NULL || s->seen == NULL || s->touched == NULL ||
+        s->block == NULL) {
         pick_scratch_close(s);
         return -ENOMEM;
     }
@@ -61,6 +63,7 @@ void pick_scratch_close(struct pick_scratch *s)
     if (s == NULL) {
         return;
     }
+    free(s->masked);
     free(s->l);
     free(s->id);
     free(s->w);
@@ -107,8 +110,8 @@ static int check_order(const struct pick_params *p)
 
 bool pick_is_largest(const struct pick_params *p)
 {
-    return !(p->temperature > 0.0f) && p->n_bias == 0 && !p->logprobs && !pick_penalties_on(p) &&
-           check_order(p) == 0;
+    return !(p->temperature > 0.0f) && p->allowed == NULL && p->n_bias == 0 && !p->logprobs &&
+           !pick_penalties_on(p) && check_order(p) == 0;
 }
 
 /* Fills the candidates and restores the logits, whatever happens. */
@@ -129,6 +132,17 @@ static int distribute(struct pick_scratch *s, const struct pick_input *in)
     return rc;
 }
 
+/* The logits that the pick begins with: the model's own, or a copy without what is not allowed. */
+static float *allowed_logits(const struct pick_scratch *s, const struct pick_params *p,
+                             float *logits)
+{
+    if (p->allowed == NULL) {
+        return logits;
+    }
+    s->lanes.allow(logits, s->n_vocab, p->allowed, s->masked);
+    return s->masked;
+}
+
 /* Walks the candidates by id: the first whose running sum is above mulhi(random, total). */
 static uint32_t draw(const struct pick_scratch *s, uint64_t random)
 {
@@ -146,7 +160,7 @@ int pick_distribution(const struct pick_params *p, float *logits, uint32_t n_voc
                       struct pick_scratch *s, struct pick_kept *ret)
 {
     assert(n_vocab == s->n_vocab);
-    const struct pick_input in = {p, logits, tokens, position, prompt_length};
+    const struct pick_input in = {p, allowed_logits(s, p, logits), tokens, position, prompt_length};
     const int rc = distribute(s, &in);
     if (rc != 0) {
         return rc;
@@ -159,7 +173,7 @@ int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, con
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret)
 {
     assert(n_vocab == s->n_vocab);
-    const struct pick_input in = {p, logits, tokens, position, prompt_length};
+    const struct pick_input in = {p, allowed_logits(s, p, logits), tokens, position, prompt_length};
     const int rc = distribute(s, &in);
     if (rc != 0) {
         return rc;

@@ -5,7 +5,8 @@
  * the pass. kernels/NUMERICS.md, "Picks", is the definition; there it is integers wherever
  * something is summed, so no order of summation can show.
  *
- * Stages: the logit bias first; then those of `order`; then a draw. temperature <= 0 is greedy:
+ * Stages: what is not allowed is left out first; then the logit bias; then those of `order`; then a
+ * draw. temperature <= 0 is greedy:
  * bias, penalties (where `order` has them), the largest logit, the lower id among equals; the other
  * stages do not matter then.
  *
@@ -60,6 +61,9 @@ struct pick_params {
     uint8_t order[PICK_STAGES]; /* enum pick_stage */
     uint32_t n_bias;
     const struct pick_bias *bias; /* [n_bias]; several of one id add up, in this order */
+    /* [n_vocab / 64, rounded up] bit `id`: the token may be picked (a grammar); NULL: any may. Of
+     * one position, unlike all else here: a pass has it by row (backend.h). */
+    const uint64_t *allowed;
 };
 
 struct pick_top {
@@ -83,11 +87,11 @@ struct pick_kept {
     uint64_t total;          /* > 0 */
 };
 
-/* Working memory for one pick at a time, 48 bytes per token of the vocabulary. */
+/* Working memory for one pick at a time, 52 bytes per token of the vocabulary. */
 struct pick_scratch;
 
-/* Whether the pick is no more than the largest logit, the lower id among equals: greedy, no bias, no
- * penalties, no log-probabilities, and stages in order. A device may then find it by itself. */
+/* Whether the pick is no more than the largest logit, the lower id among equals: greedy, everything
+ * allowed, no bias, no penalties, no log-probabilities, and stages in order. A device may then find it by itself. */
 bool pick_is_largest(const struct pick_params *p);
 
 /* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p,
@@ -106,7 +110,7 @@ void pick_scratch_close(struct pick_scratch *s); /* NULL is allowed */
  * - prompt_length: tokens from there on are answer; only penalty_answer_only looks at it
  *
  * Returns 0 with *ret; -EDOM where a logit is NaN or +inf (by itself, or after bias and penalties),
- * or none is above -inf; -EINVAL for a token or a bias id outside the vocabulary, or an unknown or
+ * or none is above -inf (none allowed, too); -EINVAL for a token or a bias id outside the vocabulary, or an unknown or
  * repeated stage. Parameters of any value, NaN too, lead to one of these. */
 int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret);

@@ -173,4 +173,23 @@ static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uin
     return k;
 }
 
-const struct pick_lanes pick_lanes_avx2 = {scan, weigh, rank_all, temper, block_max, above};
+/* Eight bits choose eight floats; most words of a mask are all one or all the other. */
+static void allow(const float *l, uint32_t n, const uint64_t *bits, float *ret)
+{
+    const __m256 never = _mm256_set1_ps(-INFINITY);
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const uint32_t body = n & ~63u;
+    for (uint32_t i = 0; i < body; i += 64) {
+        uint64_t word = bits[i >> 6];
+        for (uint32_t k = i; k < i + 64; k += 8, word >>= 8) {
+            const __m256i eight = _mm256_and_si256(_mm256_set1_epi32((int)(word & 255)), lane);
+            const __m256 set = _mm256_castsi256_ps(_mm256_cmpeq_epi32(eight, lane));
+            _mm256_storeu_ps(ret + k, _mm256_blendv_ps(never, _mm256_loadu_ps(l + k), set));
+        }
+    }
+    for (uint32_t i = body; i < n; i++) {
+        ret[i] = (bits[i >> 6] >> (i & 63) & 1) != 0 ? l[i] : -INFINITY;
+    }
+}
+
+const struct pick_lanes pick_lanes_avx2 = {scan, weigh, rank_all, temper, block_max, above, allow};

@@ -37,6 +37,9 @@ struct pick_lanes {
 
     /* The elements not below bound, in order: ret_l[k] = l[i], ret_id[k] = i. Returns how many. */
     uint32_t (*above)(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id);
+
+    /* ret[i] = l[i] where bit i is set, else -inf. */
+    void (*allow)(const float *l, uint32_t n, const uint64_t *bits, float *ret);
 };
 
 enum { PICK_BLOCK = 64 };
@@ -56,6 +59,7 @@ struct pick_scratch {
     bool weighed; /* w and total belong to l */
     uint64_t total;
     struct pick_lanes lanes;
+    float *masked;   /* [n_vocab] logits, -inf where not allowed */
     float *l;        /* [n] logits */
     uint32_t *id;    /* [n] */
     uint64_t *w;     /* [n] */

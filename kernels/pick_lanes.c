@@ -81,4 +81,12 @@ static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uin
     return k;
 }
 
-const struct pick_lanes pick_lanes_portable = {scan, weigh, rank_all, temper, block_max, above};
+static void allow(const float *l, uint32_t n, const uint64_t *bits, float *ret)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ret[i] = (bits[i >> 6] >> (i & 63) & 1) != 0 ? l[i] : -INFINITY;
+    }
+}
+
+const struct pick_lanes pick_lanes_portable = {scan,      weigh, rank_all, temper,
+                                               block_max, above, allow};

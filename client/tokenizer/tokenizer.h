@@ -44,4 +44,21 @@ int token_list_push(struct token_list *l, uint32_t id);
 int tokenize(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
              struct token_list *out, char *err, size_t err_bytes);
 
+/* A part of a text. */
+struct token_span {
+    size_t at, bytes;
+};
+
+struct token_spans {
+    const struct token_span *at; /* [n] ascending, not overlapping */
+    size_t n;
+};
+
+/* The same, but with TOKENIZE_PARSE_SPECIAL a control token is found only where none of its bytes
+ * lies in `plain`: parts that come from elsewhere, whose "<|im_end|>" is text. Else those parts make
+ * no difference: words go across their ends. */
+int tokenize_plain(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
+                   const struct token_spans *plain, struct token_list *out, char *err,
+                   size_t err_bytes);
+
 #endif

@@ -402,9 +402,12 @@ static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t wor
     }
     if (row->wants & ROW_LOGITS)
         memcpy(result->logits, logits, n_vocab * sizeof(float));
-    if (row->wants & ROW_PICK)
-        result->status = pick_token(s->pick, logits, n_vocab, s->tokens, row->position + 1,
-                                    s->prompt_length, u->pick[worker], &result->pick);
+    if (!(row->wants & ROW_PICK))
+        return;
+    struct pick_params p = *s->pick;
+    p.allowed = row->allowed;
+    result->status = pick_token(&p, logits, n_vocab, s->tokens, row->position + 1, s->prompt_length,
+                                u->pick[worker], &result->pick);
 }
 
 static void run_head(struct backend *b)

@@ -57,7 +57,8 @@ double bench_run_prefill(struct bench_run *r, uint32_t slot)
     for (uint32_t at = 0; at < n; at += rows) {
         rows = n - at < r->sizes.rows ? n - at : r->sizes.rows;
         for (uint32_t i = 0; i < rows; i++)
-            r->rows[i] = (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_PICK : 0};
+            r->rows[i] =
+                (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_PICK : 0, NULL};
         if (run_pass(r, rows, r->sizes.slots))
             return -1;
     }
@@ -73,7 +74,7 @@ double bench_run_decode(struct bench_run *r)
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {
         uint32_t position = r->sizes.prompt + i;
         for (uint32_t s = 0; s < slots; s++)
-            r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_PICK};
+            r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_PICK, NULL};
         if (run_pass(r, slots, slots))
             return -1;
         for (uint32_t s = 0; s < slots; s++)
@@ -91,7 +92,7 @@ double bench_run_window(struct bench_run *r, uint32_t rows)
 {
     uint32_t first = r->sizes.prompt;
     for (uint32_t i = 0; i < rows; i++)
-        r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_PICK};
+        r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_PICK, NULL};
     double begin = seconds();
     if (run_pass(r, rows, r->sizes.slots))
         return -1;
@@ -159,6 +160,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .pages = s->slots * r->slot_pages,
         .context = r->length,
         .threads = s->threads,
+        .kv_q8_0 = s->kv_q8_0,
         .isa = s->isa,
     };
     return s->ops->open(r->model, &limits, &r->backend, err, err_bytes);

@@ -6,6 +6,7 @@
 #ifndef HEARTH_KERNELS_TOOLS_BENCH_RUN_H
 #define HEARTH_KERNELS_TOOLS_BENCH_RUN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct bench_sizes {
     uint32_t threads;
     const char *isa; /* or NULL */
     const struct backend_ops *ops;
+    bool kv_q8_0; /* KV in q8_0, not of the model's own type */
 };
 
 struct bench_run;

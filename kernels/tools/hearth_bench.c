@@ -20,10 +20,16 @@ enum { MAX_RUNS = 99 };
 #define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
 
 static struct {
-    const char *model, *isa, *device;
+    const char *model, *isa, *device, *kv_type;
     uint64_t prompt, tokens, slots, threads, rows, runs;
     bool json, windows;
-} options = {.device = "cpu", .prompt = 128, .tokens = 64, .slots = 1, .rows = 512, .runs = 5};
+} options = {.device = "cpu",
+             .kv_type = "f16",
+             .prompt = 128,
+             .tokens = 64,
+             .slots = 1,
+             .rows = 512,
+             .runs = 5};
 
 static const struct tool_option table[] = {
     {"model", 0, TOOL_TEXT, &options.model, 0, 0, "FILE", "the GGUF model (needed)"},
@@ -36,6 +42,8 @@ static const struct tool_option table[] = {
      "the median of N runs and a second"},
     {"isa", 0, TOOL_TEXT, &options.isa, 0, 0, "ISA", "ref, avx2 or avx512 (default: the best)"},
     {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "auto, cpu or cuda (default: cpu)"},
+    {"kv-type", 0, TOOL_TEXT, &options.kv_type, 0, 0, "TYPE",
+     "f16 (of F32 models: f32), the default, or q8_0"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
      "also what a pass of 2 to 16 (on a GPU: 64) rows costs over one of 1"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
@@ -276,6 +284,13 @@ static int choose_device(struct device *device)
     return 0;
 }
 
+static int check_kv_type(void)
+{
+    if (strcmp(options.kv_type, "f16") == 0 || strcmp(options.kv_type, "q8_0") == 0)
+        return 0;
+    return tool_fail(&tool, EX_USAGE, "--kv-type is f16 or q8_0, not %s", options.kv_type);
+}
+
 /* The file is read once first: what loading is compared with, and then it is in the page cache. */
 static int open_all(struct bench *b)
 {
@@ -285,7 +300,8 @@ static int open_all(struct bench *b)
                                 (uint32_t)options.rows,
                                 tool_threads(options.threads),
                                 options.isa,
-                                b->device.ops};
+                                b->device.ops,
+                                strcmp(options.kv_type, "q8_0") == 0};
     char err[512];
     int rc = open_model(b, err, sizeof err);
     if (rc)
@@ -316,7 +332,8 @@ int main(int argc, char **argv)
         rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
     if (rc)
         return rc;
-    rc = choose_device(&b.device);
+    rc = check_kv_type();
+    rc = rc ? rc : choose_device(&b.device);
     rc = rc ? rc : open_all(&b);
     if (!rc) {
         print_load(&b);

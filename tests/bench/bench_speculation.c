@@ -382,8 +382,8 @@ static void bench_shadow(const char *file)
 
 int main(int argc, char **argv)
 {
-    if (argc < 4) {
-        fprintf(stderr, "usage: bench_speculation BIN_FOLDER PYTHON_FILE MODEL...\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: bench_speculation BIN_FOLDER PYTHON_FILE [MODEL...]\n");
         return 64;
     }
     served_init(argv[1]);

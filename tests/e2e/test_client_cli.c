@@ -281,6 +281,22 @@ START_TEST(a_named_slot_stays_warm_and_is_busy_while_held)
 }
 END_TEST
 
+START_TEST(an_edit_says_where_the_prefix_broke)
+{
+    static const char *const prompts[] = {"7,8,9,10,11,12", "7,8,9,10,11,12,13", "7,8,9,99,11,12"};
+    static const int broke[] = {0, 6, 3};
+    for (int i = 0; i < 3; i++) {
+        o = HARNESS_RUN(&d, NULL, "run", "--json", "--slot", "edited", "--max-tokens", "0",
+                        "--tokens", prompts[i]);
+        ck_assert_msg(o.code == 0, "%s", o.error);
+        struct answer_lines a = read_lines(o.out);
+        ck_assert_int_eq(number(&a, "prefix_break"), broke[i]);
+        lines_fini(&a);
+        harness_output_fini(&o);
+    }
+}
+END_TEST
+
 /* ---- tokenize, detokenize, status ---------------------------------------------------------- */
 
 START_TEST(tokenizing_by_daemon_and_by_file_agree_and_come_back)
@@ -384,6 +400,24 @@ START_TEST(bad_input_gets_one_line_and_its_code)
     o = HARNESS_RUN(&d, NULL, "run", "--slot", "a b", "x");
     assert_failed(64);
     ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
+}
+END_TEST
+
+START_TEST(a_schema_s_file_without_its_at_is_told)
+{
+    static const char *const names[] = {"/nonexistent/s.json", "/etc/passwd"};
+    for (size_t i = 0; i < 2; i++) {
+        char hint[64];
+        o = HARNESS_RUN(&d, NULL, "run", "--json-schema", names[i], "x");
+        snprintf(hint, sizeof hint, "give @%s", names[i]);
+        ck_assert_msg(strstr(o.error, hint) != NULL, "%s", o.error);
+        assert_failed(65);
+    }
+    o = HARNESS_RUN(&d, NULL, "run", "--json-schema", "{\"type\":.json", "x");
+    ck_assert_msg(strstr(o.error, "not JSON") != NULL, "%s", o.error);
+    assert_failed(65);
+    o = HARNESS_RUN(&d, NULL, "run", "--json-schema", "@/nonexistent/s.json", "x");
+    assert_failed(66);
 }
 END_TEST
 
@@ -587,11 +621,13 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_stop_token_ends_the_answer);
     tcase_add_test(t, a_seed_decides_where_temperature_leaves_a_choice);
     tcase_add_test(t, logprobs_are_sorted_and_belong_to_the_tokens);
+    tcase_add_test(t, an_edit_says_where_the_prefix_broke);
     tcase_add_test(t, a_named_slot_stays_warm_and_is_busy_while_held);
     tcase_add_test(t, tokenizing_by_daemon_and_by_file_agree_and_come_back);
     tcase_add_test(t, status_is_json_and_a_table_of_the_same);
     tcase_add_test(t, doctor_looks_at_the_machine_and_at_the_daemon);
     tcase_add_test(t, bad_input_gets_one_line_and_its_code);
+    tcase_add_test(t, a_schema_s_file_without_its_at_is_told);
     tcase_add_test(t, closed_descriptors_are_told_and_nothing_goes_elsewhere);
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);

@@ -6,7 +6,8 @@
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
  * determinism`), HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _KV=q8_0 other
- * KV; the short form is part of `make check`. On a build with fault injection drafts are
+ * KV, and _DEVICE=cuda runs the configurations without kernels of their own on a GPU, whose answers
+ * are the CPU's; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
  * change would be noticed. */
 #include "kernels/kv.h"
@@ -59,7 +60,7 @@ struct configuration {
     bool restarts;       /* the daemon is killed in every round */
 };
 
-static char few_pages[16]; /* bytes of two whole contexts */
+static char few_pages[16]; /* bytes of two whole contexts, the model's and the draft model's */
 
 static const struct configuration configurations[] = {
     {"ref", "1", "none", {0}, NULL, false},
@@ -442,12 +443,25 @@ static const char *kv_type(void)
     return type ? type : "f16";
 }
 
+static const char *device(void)
+{
+    const char *name = getenv("HEARTH_DETERMINISM_DEVICE");
+
+    return name ? name : "cpu";
+}
+
+/* Kernels that a configuration does not name are those of the GPU, where one was asked for. */
+static bool on_device(const struct configuration *c)
+{
+    return !c->isa && !strcmp(device(), "cuda");
+}
+
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
-    const char *isa = c->isa ? c->isa : best_isa, *arguments[22];
+    const char *isa = c->isa ? c->isa : on_device(c) ? "cuda" : best_isa, *arguments[22];
     uint32_t n = 0, seed = (uint32_t)now_ns();
 
-    arguments[n++] = "--isa";
+    arguments[n++] = on_device(c) ? "--device" : "--isa";
     arguments[n++] = isa;
     arguments[n++] = "--threads";
     arguments[n++] = c->threads;
@@ -553,8 +567,9 @@ static void prepare(void)
                     !strcmp(kv_type(), "q8_0") ? KV_Q8_0
                     : shape.type == QUANT_F32  ? KV_F32
                                                : KV_F16);
-    snprintf(few_pages, sizeof(few_pages), "%zu", 2 * kv_pages(CONTEXT) * kv.page_bytes);
-    n_proposers = accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
+    snprintf(few_pages, sizeof(few_pages), "%zu", 2 * 2 * kv_pages(CONTEXT) * kv.page_bytes);
+    n_proposers =
+        strcmp(device(), "cuda") && accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
     for (uint32_t i = 0; i < 3; i++)
         if (accepts("--isa", isas[i]))
             snprintf(best_isa, sizeof(best_isa), "%s", isas[i]);

@@ -3,6 +3,7 @@
 
 #include "ipc/params.h"
 #include "kernels/kv.h"
+#include "tests/unit/grammar_reference.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ static uint32_t or_default(uint32_t value, uint32_t fallback)
 
 /* The same for every rig, and therefore built once a process. */
 static struct vocab rig_vocab;
+static struct grammar_vocab *rig_grammar_vocab;
 
 static void open_vocab(void)
 {
@@ -55,6 +57,8 @@ static void open_vocab(void)
     rc = vocab_open(block, bytes, &rig_vocab, err, sizeof(err));
     RIG_CHECK(rc == 0, "%s", err);
     RIG_CHECK(vocab_is_end(&rig_vocab, FAKE_END), "the end token");
+    rc = grammars_vocab_open(&rig_vocab, FAKE_VOCAB, &rig_grammar_vocab);
+    RIG_CHECK(rc == 0, "no memory");
 }
 
 static void open_engine(struct rig *rig)
@@ -150,6 +154,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     open_draft(rig);
     open_vocab();
     rig->resident.vocab = rig_vocab;
+    rig->resident.grammar_vocab = rig_grammar_vocab;
     rig->ctl = aligned_alloc(IPC_PAGE, IPC_PAGE);
     RIG_CHECK(rig->ctl, "no memory");
     memset(rig->ctl, 0, sizeof(*rig->ctl));
@@ -471,6 +476,27 @@ static enum done_reason token_ends(const struct params *p, uint32_t token, const
     return text_ends(p, bytes, n_bytes - 1, n_bytes) ? DONE_STOP : (enum done_reason)0;
 }
 
+/* What the grammar of the request allows behind bytes [n] of its answer, by the definition: tokens in
+ * `allowed` [FAKE_VOCAB bits]. Returns how many, but for the end token. */
+static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n, uint64_t *allowed)
+{
+    uint32_t n_allowed = 0;
+    bool whole, ignored;
+
+    memset(allowed, 0, (FAKE_VOCAB + 63) / 64 * sizeof(*allowed));
+    RIG_CHECK(reference_match(grammar, bytes, n, &whole), "the answer is none of the grammar");
+    if (whole)
+        allowed[0] |= 1u << FAKE_END;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        bytes[n] = (char)byte;
+        if (!reference_match(grammar, bytes, n + 1, &ignored))
+            continue;
+        allowed[(FAKE_BYTES + byte) >> 6] |= (uint64_t)1 << ((FAKE_BYTES + byte) & 63);
+        n_allowed++;
+    }
+    return n_allowed;
+}
+
 void rig_alone(const struct rig *rig, const struct rig_request *request, struct rig_answer *ret)
 {
     uint32_t sequence[RIG_TOKENS], n = request->n;
@@ -478,6 +504,8 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
     char bytes[RIG_TOKENS]; /* of the answer; every token is one byte */
     struct params standard;
     const struct params *p = request->params ? request->params : &standard;
+    uint64_t allowed[(FAKE_VOCAB + 63) / 64], *mask = NULL;
+    struct reference grammar;
 
     params_default(&standard);
     *ret = (struct rig_answer){0};
@@ -486,12 +514,21 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
         bytes[i - prompt] = (char)(sequence[i] - FAKE_BYTES);
     if (n > prompt)
         ret->reason = token_ends(p, sequence[n - 1], bytes, n - prompt);
+    if (p->grammar_bytes > 0) {
+        int rc = reference_open(&grammar, (const char *)p->grammar, p->grammar_bytes);
+        RIG_CHECK(rc == 0, "the grammar does not parse");
+        mask = allowed;
+    }
     while (!ret->reason) {
+        if (mask && find_allowed(&grammar, bytes, n - prompt, mask) == 0) {
+            ret->reason = DONE_EOS;
+            break;
+        }
         if (n >= rig->desc.context || n - prompt >= request->max_tokens) {
             ret->reason = DONE_LENGTH;
             break;
         }
-        uint32_t token = fake_next(&rig->fake, sequence, n, p->seed);
+        uint32_t token = fake_allowed(fake_next(&rig->fake, sequence, n, p->seed), mask);
         if (token == FAKE_END) {
             ret->reason = DONE_EOS;
             break;
@@ -500,6 +537,8 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
         sequence[n++] = ret->tokens[ret->n++] = token;
         ret->reason = token_ends(p, token, bytes, n - prompt);
     }
+    if (mask)
+        reference_close(&grammar);
 }
 
 bool rig_same(const struct rig *rig, const struct rig_request *request,

@@ -68,6 +68,15 @@ uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, 
     return pick_of(fake, state, n, seed);
 }
 
+uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
+{
+    for (uint32_t n = 0; n < FAKE_VOCAB; n++, token = (token + 1) % FAKE_VOCAB)
+        if (!allowed || (allowed[token >> 6] >> (token & 63) & 1) != 0)
+            return token;
+    FAKE_CHECK(!"a token is allowed");
+    return 0;
+}
+
 /* ---- the contract ---------------------------------------------------------------------------- */
 
 /* Pages that a sequence writes in this pass are its own: nobody else has them. Those before may be
@@ -170,13 +179,14 @@ static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint
 }
 
 static void fill_pick(const struct fake *fake, uint64_t state, uint32_t position,
-                      const struct pick_params *params, struct pick *ret)
+                      const struct pick_params *params, const uint64_t *allowed, struct pick *ret)
 {
     bool fast = fake->pass->kind == PASS_FAST;
 
     *ret = (struct pick){.token = pick_of(fake, state, position, params->seed)};
     if (fast && fake->wrong && fold(state, position) % fake->wrong == 0)
         ret->token = FAKE_WRONG;
+    ret->token = fake_allowed(ret->token, allowed);
     if (!params->logprobs)
         return;
     ret->logprob = -(float)(state % 64) / 8;
@@ -212,7 +222,8 @@ static int fake_finish(struct backend *backend)
         page[row->position % PAGE] = (row->token + 1) | mark;
         state = fold(state, row->token);
         if (row->wants & ROW_PICK)
-            fill_pick(fake, state, row->position + 1, sequence->pick, &pass->results[i].pick);
+            fill_pick(fake, state, row->position + 1, sequence->pick, row->allowed,
+                      &pass->results[i].pick);
     }
     fake->pass = NULL;
     if (fake->during)

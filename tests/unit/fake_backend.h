@@ -9,7 +9,8 @@
  * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
  * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
  * reused too early gives another token than fake_next() of the same sequence. A pass that breaks
- * the contract of kernels/backend.h aborts the process with one line. For tests only; one thread.
+ * the contract of kernels/backend.h aborts the process with one line. Where a row has a mask, the
+ * pick is the next allowed id from there on. For tests only; one thread.
  */
 #ifndef HEARTH_TESTS_UNIT_FAKE_BACKEND_H
 #define HEARTH_TESTS_UNIT_FAKE_BACKEND_H
@@ -77,5 +78,8 @@ struct backend *fake_backend(struct fake *fake);
 
 /* What the device picks after tokens [0, n), n >= 1: one of the bytes 'a' .. 'h', or FAKE_END. */
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed);
+
+/* The first of token, token + 1, ... that is allowed; NULL: any is. Aborts where none is. */
+uint32_t fake_allowed(uint32_t token, const uint64_t *allowed);
 
 #endif

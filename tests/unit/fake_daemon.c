@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+int fake_without_template;
+
 /* A small SPM vocabulary with all byte tokens. */
 static void make_vocab(struct fake_daemon *f)
 {
@@ -47,6 +49,9 @@ static void make_vocab(struct fake_daemon *f)
     d.roles[VOCAB_UNK] = 0;
     d.roles[VOCAB_BOS] = FAKE_BOS;
     d.roles[VOCAB_EOS] = FAKE_EOS;
+    if (!fake_without_template)
+        d.templates[VOCAB_TEMPLATE_CHAT] =
+            (struct vocab_string){.data = FAKE_TEMPLATE, .bytes = strlen(FAKE_TEMPLATE)};
     void *block;
     size_t size;
     char err[256];
@@ -241,6 +246,7 @@ void fake_done(struct fake_daemon *f, uint32_t slot, uint32_t generation, uint32
     struct event_done d = {.reason = reason,
                            .prompt = 3,
                            .cached = 2,
+                           .prefix_break = 1,
                            .output = output,
                            .passes = 7,
                            .prefill_ns = 1000,

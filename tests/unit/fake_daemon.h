@@ -28,6 +28,10 @@ enum {
     FAKE_VOCAB
 };
 
+#define FAKE_TEMPLATE                                                                              \
+    "{% for m in messages %}{{ m.role }}:{{ m.content }}</s>{% endfor %}"                          \
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+
 struct fake_daemon {
     char directory[64], path[HELLO_PATH_BYTES];
     int listen_fd, socket_fd;
@@ -47,6 +51,8 @@ struct fake_daemon {
     const char *numerics; /* id */
     int garbage;          /* answer with bytes that are no message */
 };
+
+extern int fake_without_template; /* for fake_open(): the vocabulary brings no chat template */
 
 /* Makes the socket in a directory of its own; limits may be changed before fake_start(). */
 void fake_open(struct fake_daemon *f);

@@ -361,6 +361,7 @@ START_TEST(a_done_event_has_every_member)
                               .error_text = "",
                               .prompt_tokens = 5,
                               .cached_tokens = 4,
+                              .prefix_break = 3,
                               .output_tokens = 2,
                               .passes = 3,
                               .drafted = 6,
@@ -377,7 +378,8 @@ START_TEST(a_done_event_has_every_member)
     ck_assert_str_eq(
         printed(),
         "{\"event\":\"done\",\"reason\":\"length\",\"prompt_tokens\":5,\"cached_tokens\":4,"
-        "\"output_tokens\":2,\"ids\":[1,2],\"passes\":3,\"drafted\":6,\"accepted_drafts\":1,"
+        "\"prefix_break\":3,\"output_tokens\":2,\"ids\":[1,2],\"passes\":3,\"drafted\":6,"
+        "\"accepted_drafts\":1,"
         "\"rollbacks\":2,\"prefill_ms\":1.500,\"decode_ms\":0.250,\"numerics\":\"portable-1\","
         "\"receipt\":\"hearth1:x\",\"model\":\"m \\\"q\\\"\"}\n");
     r.reason = HEARTH_ERROR;

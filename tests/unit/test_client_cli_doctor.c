@@ -22,6 +22,9 @@ static struct doctor_facts good(void)
         .memory_kib = 32u << 20,
         .available_kib = 20u << 20,
         .files = 524288,
+        .memlock = 8 << 20,
+        .in_group = -1,
+        .socket_folder = "/run/user/7/hearth",
         .model = "some model",
         .daemon_version = "hearthd " HEARTH_VERSION,
         .socket = "/run/hearth/hearth.sock",
@@ -94,6 +97,10 @@ START_TEST(what_is_wrong_is_named_with_its_mend)
     expect(&f, "huge pages", DOCTOR_NOTE, "none in this kernel", "");
     f = good(), f.files = 1024;
     expect(&f, "files", DOCTOR_NOTE, "about 128 clients", "LimitNOFILE");
+    f = good(), f.memlock = 65536, f.old_kernel = 1;
+    expect(&f, "memlock", DOCTOR_NOTE, "64 KiB", "LimitMEMLOCK");
+    f = good(), f.folder_error = EPERM;
+    expect(&f, "socket", DOCTOR_NOTE, "everybody", "chmod 0700 /run/user/7/hearth");
     f = good(), f.has_nvidia = 1, f.nvidia_error = EACCES;
     expect(&f, "gpu", DOCTOR_NOTE, "Permission denied", "usermod");
     f = good(), f.has_nvidia = 1;
@@ -107,6 +114,24 @@ START_TEST(what_is_wrong_is_named_with_its_mend)
 }
 END_TEST
 
+/* Without a daemon to talk to, what keeps one from being there. */
+START_TEST(permissions_matter_where_there_is_no_daemon)
+{
+    struct doctor_facts f = good();
+
+    f.in_group = 0, f.folder_error = EACCES;
+    ck_assert_ptr_null(judged(&f, "group")); /* there is one that answers */
+    ck_assert_ptr_null(judged(&f, "socket"));
+    f.daemon_error = -ENOENT;
+    ck_assert_int_eq(judged(&f, "group")->verdict, DOCTOR_NOTE);
+    ck_assert_ptr_nonnull(strstr(judged(&f, "group")->mend, "usermod -aG hearth"));
+    ck_assert_int_eq(judged(&f, "socket")->verdict, DOCTOR_NOTE);
+    ck_assert_ptr_nonnull(strstr(judged(&f, "socket")->mend, "HEARTH_SOCKET"));
+    f.in_group = 1;
+    ck_assert_int_eq(judged(&f, "group")->verdict, DOCTOR_OK);
+}
+END_TEST
+
 START_TEST(all_that_can_be_wrong_at_once_fits)
 {
     struct doctor_facts f = good();
@@ -116,6 +141,7 @@ START_TEST(all_that_can_be_wrong_at_once_fits)
     strcpy(f.governor, "powersave");
     f.has_nvidia = 1;
     strcpy(f.daemon_version, "");
+    f.old_kernel = 1, f.memlock = 0, f.folder_error = EPERM, f.in_group = 1;
     judged(&f, "kernel");
     ck_assert_uint_gt(n_lines, 10);
 }
@@ -165,6 +191,22 @@ START_TEST(facts_are_read_from_the_system_s_files)
     ck_assert_int_eq(f.uring_disabled, 2);
     ck_assert_int_eq(f.has_nvidia, 1);
     ck_assert_int_eq(f.nvidia_error, ENOENT);
+    struct stat st;
+    char own[600];
+    snprintf(own, sizeof own, "%s/session", root);
+    mkdir(own, 0700);
+    unsetenv("HEARTH_SOCKET");
+    setenv("XDG_RUNTIME_DIR", own, 1);
+    doctor_gather(root, &f);
+    ck_assert_int_eq(f.folder_error, 0); /* hearthd makes its folder there */
+    ck_assert_ptr_nonnull(strstr(f.socket_folder, "/session/hearth"));
+    chmod(own, 0777);
+    doctor_gather(root, &f);
+    ck_assert_int_eq(f.folder_error, EPERM);
+    setenv("XDG_RUNTIME_DIR", "/nonexistent/session", 1);
+    doctor_gather(root, &f);
+    ck_assert_int_eq(f.folder_error, ENOENT);
+    ck_assert_int_eq(stat(own, &st), 0);
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", root);
     ck_assert_int_eq(system(command), 0);
@@ -177,6 +219,7 @@ int main(void)
     TCase *t = tcase_create("doctor");
     tcase_add_test(t, a_good_machine_has_nothing_to_mend);
     tcase_add_test(t, what_is_wrong_is_named_with_its_mend);
+    tcase_add_test(t, permissions_matter_where_there_is_no_daemon);
     tcase_add_test(t, all_that_can_be_wrong_at_once_fits);
     tcase_add_test(t, facts_are_read_from_the_system_s_files);
     suite_add_tcase(suite, t);

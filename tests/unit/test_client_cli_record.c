@@ -50,6 +50,7 @@ static struct record sample(void)
                        .model = "a \"model\" \xff",
                        .fingerprint = FINGERPRINT,
                        .numerics = "cpu-float-1",
+                       .grammar = "root ::= \"\\n\xc3\xa9\"\n# \xff",
                        .ids = ids,
                        .n_ids = 2,
                        .reason = "stop",
@@ -95,6 +96,9 @@ START_TEST(what_was_written_is_read_bit_by_bit)
     ck_assert_str_eq(c.model, s.model);
     ck_assert_str_eq(c.receipt, s.receipt);
     ck_assert_str_eq(c.reason, "stop");
+    ck_assert_str_eq(c.grammar, s.grammar);
+    ck_assert_ptr_eq(c.request.grammar, c.grammar);
+    ck_assert_uint_eq(c.request.grammar_bytes, strlen(s.grammar));
     ck_assert_mem_eq(c.request.tokens, prompt, sizeof prompt);
     ck_assert_mem_eq(c.ids, ids, sizeof ids);
     ck_assert_mem_eq(c.request.stop_tokens, stop_tokens, sizeof stop_tokens);
@@ -116,6 +120,18 @@ START_TEST(what_was_written_is_read_bit_by_bit)
     ck_assert_uint_eq(again.bytes, out.bytes);
     ck_assert_mem_eq(again.data, out.data, out.bytes);
     cli_buffer_fini(&again);
+}
+END_TEST
+
+/* As those before there were any. */
+START_TEST(a_record_may_have_no_grammar)
+{
+    struct record s = sample();
+    s.grammar = NULL;
+    record_write(&s, &out);
+    ck_assert_int_eq(read_back(), 0);
+    ck_assert(c.grammar == NULL && c.request.grammar == NULL && c.request.grammar_bytes == 0);
+    ck_assert_ptr_null(strstr(printed(), "grammar"));
 }
 END_TEST
 
@@ -397,6 +413,7 @@ int main(void)
     TCase *t = tcase_create("record");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, what_was_written_is_read_bit_by_bit);
+    tcase_add_test(t, a_record_may_have_no_grammar);
     tcase_add_test(t, a_record_is_one_line_of_utf8);
     tcase_add_test(t, empty_lists_stay_empty);
     tcase_add_test(t, order_and_blanks_do_not_matter);

@@ -38,6 +38,7 @@ START_TEST(tokens_text_and_the_end_are_delivered)
     ck_assert_uint_eq(r->reason, HEARTH_EOS);
     ck_assert_uint_eq(r->prompt_tokens, 3);
     ck_assert_uint_eq(r->cached_tokens, 2);
+    ck_assert_uint_eq(r->prefix_break, 1);
     ck_assert_uint_eq(r->output_tokens, 2);
     ck_assert_uint_eq(r->n_ids, 2);
     ck_assert_uint_eq(r->ids[0], FAKE_A);

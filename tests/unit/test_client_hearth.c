@@ -29,6 +29,7 @@ START_TEST(connecting_tells_what_is_served)
     ck_assert_str_eq(info.fingerprint, "abcd0000000000000000000000000000");
     ck_assert_str_eq(info.server_version, "hearthd 9.9.9");
     ck_assert_str_eq(info.socket_path, fake.path);
+    ck_assert_str_eq(info.chat_template, FAKE_TEMPLATE);
 }
 END_TEST
 
@@ -359,6 +360,23 @@ START_TEST(text_and_tokens_turn_into_each_other)
 }
 END_TEST
 
+START_TEST(a_model_without_fim_tokens_says_so)
+{
+    connect_with(1, 0);
+    struct hearth_info info = {.size = sizeof info, .fim = 7};
+    struct hearth_fim f;
+    hearth_fim_init(&f, sizeof f);
+    f.prefix = "a b";
+    f.prefix_bytes = 3;
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    ck_assert_uint_eq(info.fim, 0);
+    ck_assert_int_eq(hearth_fim(h, &f, NULL, 0), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(hearth_error(h), "no fill-in-the-middle tokens"));
+    f.prefix = NULL;
+    ck_assert_int_eq(hearth_fim(h, &f, NULL, 0), -EINVAL);
+}
+END_TEST
+
 static void *answer_status(void *arg)
 {
     fake_answer_status(&fake, arg);
@@ -420,6 +438,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, text_is_tokenized_with_its_bos);
     tcase_add_test(t, a_bad_request_changes_nothing);
     tcase_add_test(t, text_and_tokens_turn_into_each_other);
+    tcase_add_test(t, a_model_without_fim_tokens_says_so);
     tcase_add_test(t, status_takes_no_slot);
     tcase_add_test(t, codes_have_words);
 }

@@ -312,7 +312,7 @@ static void add_rows(struct mixed *x, uint32_t s, const uint32_t *tokens, uint32
                      uint32_t count, uint32_t wants)
 {
     for (uint32_t i = 0; i < count; i++)
-        x->rows[x->n++] = (struct row){s, position + i, tokens[position + i], wants};
+        x->rows[x->n++] = (struct row){s, position + i, tokens[position + i], wants, NULL};
 }
 
 /* The sequence is watched while others decode and prefill around it in the same passes, before,
@@ -704,9 +704,11 @@ START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing)
     struct backend *b = help_backend(&m, NULL, 1, 4, 8);
     uint32_t pages[PAGES], tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     page_ids(0, pages);
-    const struct row good[2] = {{0, 0, 1, 0}, {0, 1, 2, 0}};
-    const struct row bad[] = {{1, 1, 2, 0}, {0, 512, 2, 0},      {0, 1, 320, 0},       {0, 2, 2, 0},
-                              {0, 0, 2, 0}, {0, 1, 2, ROW_PICK}, {0, 1, 2, ROW_LOGITS}};
+    const struct row good[2] = {{0, 0, 1, 0, NULL}, {0, 1, 2, 0, NULL}};
+    const struct row bad[] = {{1, 1, 2, 0, NULL},         {0, 512, 2, 0, NULL},
+                              {0, 1, 320, 0, NULL},       {0, 2, 2, 0, NULL},
+                              {0, 0, 2, 0, NULL},         {0, 1, 2, ROW_PICK, NULL},
+                              {0, 1, 2, ROW_LOGITS, NULL}};
     struct row rows[8];
     struct row_result results[8] = {{0}};
     struct pass_sequence sequence = {.pages = pages, .tokens = tokens};

@@ -38,7 +38,7 @@ static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens
     while (position < n - 1) {
         uint32_t count = position == 0 ? n_prompt : 1;
         for (uint32_t i = 0; i < count; i++)
-            rows[i] = (struct row){0, position + i, tokens[position + i], 0};
+            rows[i] = (struct row){0, position + i, tokens[position + i], 0, NULL};
         rows[count - 1].wants = ROW_PICK;
         struct pass pass = {PASS_CANONICAL, count, rows, &sequence, results, 1};
         help_pass(b, &pass);

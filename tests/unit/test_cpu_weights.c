@@ -11,7 +11,9 @@
 #include "kernels/cpu/weights.h"
 #include "kernels/gguf.h"
 #include "kernels/quant_block.h"
+#include "kernels/quant_types.h"
 #include "tests/run_suite.h"
+#include "tests/unit/tiny_model.h"
 
 static const char BUNDLED[] = "daemon/models/hearth-code-5m-f16.gguf"; /* some huge pages long */
 
@@ -31,13 +33,18 @@ static void teardown(void)
     gguf_close(gguf);
 }
 
-static struct backend *open_backend(uint32_t threads, const char *isa)
+static struct backend *open_backend_of(const struct model *of, uint32_t threads, const char *isa)
 {
     const struct backend_limits limits = {
         .rows = 4, .picks = 1, .pages = 2, .context = 64, .threads = threads, .isa = isa};
     struct backend *b = NULL;
-    ck_assert_int_eq(backend_cpu.open(model, &limits, &b, err, sizeof(err)), 0);
+    ck_assert_int_eq(backend_cpu.open(of, &limits, &b, err, sizeof(err)), 0);
     return b;
+}
+
+static struct backend *open_backend(uint32_t threads, const char *isa)
+{
+    return open_backend_of(model, threads, isa);
 }
 
 static void check_matrix(const struct cpu_matrix *m)
@@ -66,6 +73,90 @@ START_TEST(every_row_is_packed_whoever_packs_it)
         check_matrix(m);
     ck_assert_uint_eq(n, b->isa->packed ? model->n_layer * 7 + 1 : 0);
     backend_cpu.close(b);
+}
+END_TEST
+
+/* Quantized models several huge pages long, whose groups no unit of a load holds a whole number of, with last
+ * groups and last segments that are short. */
+static const struct tiny_model odd[] = {
+    {.n_embd = 1056, .n_ff = 1312, .n_head = 16, .n_head_kv = 1, .head_dim = 34, .n_vocab = 2081},
+    {.n_embd = 2080, .n_ff = 480, .n_head = 16, .n_head_kv = 1, .head_dim = 26, .n_vocab = 263},
+    {.n_embd = 288, .n_ff = 2336, .n_head = 9, .n_head_kv = 9, .head_dim = 32, .n_vocab = 5003},
+};
+static const uint32_t odd_types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, TINY_MIXED};
+static const struct tiny_model odd_k[] = {
+    {.n_embd = 1280, .n_ff = 1792, .n_head = 16, .n_head_kv = 16, .head_dim = 80, .n_vocab = 2081},
+    {.n_embd = 768, .n_ff = 2816, .n_head = 6, .n_head_kv = 3, .head_dim = 128, .n_vocab = 1031},
+};
+static const uint32_t odd_k_types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, TINY_MIXED_K};
+
+enum {
+    N_ODD = sizeof odd / sizeof odd[0] * (sizeof odd_types / sizeof odd_types[0]),
+    N_ODD_K = sizeof odd_k / sizeof odd_k[0] * (sizeof odd_k_types / sizeof odd_k_types[0]),
+    UNIT = 2 << 20 /* UNIT_BYTES of weights.c */
+};
+
+static struct tiny_model odd_shape(uint32_t i)
+{
+    const bool k = i >= N_ODD;
+    const uint32_t n = k ? sizeof odd_k / sizeof odd_k[0] : sizeof odd / sizeof odd[0],
+                   at = k ? i - N_ODD : i;
+    struct tiny_model shape = k ? odd_k[at % n] : odd[at % n];
+    shape.type = k ? odd_k_types[at / n] : odd_types[at / n];
+    shape.n_layer = 1;
+    shape.n_context = 64;
+    shape.untied = i % 2;
+    shape.seed = 900 + i;
+    shape.scale = 1;
+    return shape;
+}
+
+/* The matrix as one thread packs it, group by group from the first, into memory of its own. Returns how many groups
+ * lie on both sides of a unit's end in the instance. */
+static uint32_t check_packed(const struct cpu_matrix *m)
+{
+    struct cpu_matrix alone = *m;
+    uint32_t crossing = 0;
+    alone.packed = aligned_alloc(64, (repack_bytes(m) + 63) / 64 * 64);
+    ck_assert_ptr_nonnull(alone.packed);
+    memset(alone.packed, 0, repack_bytes(m));
+    for (uint32_t g = 0; g < m->groups; g++) {
+        const uintptr_t begin = (uintptr_t)m->packed + g * m->group_bytes;
+        repack_group(&alone, g);
+        crossing += begin / UNIT != (begin + m->group_bytes - 1) / UNIT;
+    }
+    ck_assert_mem_eq(m->packed, alone.packed, repack_bytes(m));
+    free(alone.packed);
+    return crossing;
+}
+
+START_TEST(groups_that_cross_a_unit_are_packed_whole_by_any_number_of_threads)
+{
+    static const uint32_t threads[] = {1, 2, 3, 7};
+    const struct tiny_model shape = odd_shape((uint32_t)_i);
+    struct gguf *file;
+    struct model *random;
+    size_t bytes;
+    uint8_t *memory = tiny_model_file(&shape, &bytes);
+    ck_assert_msg(gguf_open_memory(memory, bytes, &file, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(model_open(file, &random, err, sizeof(err)) == 0, "%s", err);
+    for (uint32_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
+        struct backend *b = open_backend_of(random, threads[t], NULL);
+        struct cpu_matrix *m;
+        uint32_t n = 0, crossing = 0;
+        for (; b->isa->packed &&
+               (m = weights_matrix(&b->weights[PASS_CANONICAL], shape.n_layer, n)) != NULL;
+             n++)
+            crossing += check_packed(m);
+        if (b->isa->packed) {
+            ck_assert_uint_eq(n, shape.n_layer * 7 + 1);
+            ck_assert_msg(crossing > 0, "shape %d has no group that crosses a unit", _i);
+        }
+        backend_cpu.close(b);
+    }
+    model_close(random);
+    gguf_close(file);
+    free(memory);
 }
 END_TEST
 
@@ -151,6 +242,8 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, every_row_is_packed_whoever_packs_it, 1, 4);
+    tcase_add_loop_test(core, groups_that_cross_a_unit_are_packed_whole_by_any_number_of_threads, 0,
+                        N_ODD + N_ODD_K);
     tcase_add_loop_test(core, weights_are_in_memory_once, 0, 2);
     tcase_add_test(core, the_pages_of_the_file_are_given_back_while_loading);
     tcase_add_test(core, only_whole_pages_within_a_range_are_dropped);

@@ -93,6 +93,31 @@ START_TEST(one_token_prompt_and_one_token_answer)
 }
 END_TEST
 
+/* What `hearth top` shows of a slot: of the request that runs or ran last, and of all together. */
+START_TEST(the_status_line_follows_the_answers)
+{
+    struct rig_request first = {.tokens = prompt, .n = 10, .max_tokens = 5};
+    struct rig_request second = {.tokens = other, .n = 12, .max_tokens = 7, .batch = true};
+    const struct down_slot *line = segment_down_slot(&a.segment, 0);
+
+    rig_submit(&a, 0, &first);
+    engine_step(rig.engine);
+    ck_assert_uint_eq(line->state, DOWN_DECODE);
+    ck_assert_uint_eq(line->prompt, 10);
+    ck_assert_uint_eq(line->output, 1);
+    ck_assert_uint_eq(line->outputs, 1);
+    rig_run(&rig, 20);
+    ck_assert_uint_eq(line->state, DOWN_IDLE);
+    ck_assert_uint_eq(line->output, 5);
+    ck_assert_uint_eq(line->batch, 0);
+    rig_ask(&rig, &a, 0, &second);
+    ck_assert_uint_eq(line->prompt, 12);
+    ck_assert_uint_eq(line->output, 7);
+    ck_assert_uint_eq(line->outputs, 12);
+    ck_assert_uint_eq(line->batch, 1);
+}
+END_TEST
+
 START_TEST(an_echo_comes_back_with_its_cookie_and_touches_nothing)
 {
     struct submit_cell cell = {.opcode = SUBMIT_NOP, .slot = 1, .cookie = 0x123456789abcdef0};
@@ -582,6 +607,7 @@ int main(void)
     tcase_add_test(t, a_request_is_answered_end_to_end);
     tcase_add_test(t, equal_requests_have_equal_receipts_and_others_have_not);
     tcase_add_test(t, one_token_prompt_and_one_token_answer);
+    tcase_add_test(t, the_status_line_follows_the_answers);
     tcase_add_test(t, an_echo_comes_back_with_its_cookie_and_touches_nothing);
     tcase_add_test(t, logprobs_come_with_every_token);
     tcase_add_test(t, two_slots_decode_in_one_pass);

@@ -69,6 +69,8 @@ START_TEST(the_least_vocabulary_has_defaults)
     const struct gguf_vocab *v = &o.vocab;
     ck_assert(gguf_string_equal(v->model, "llama"));
     ck_assert_uint_eq(v->pre.bytes, 0);
+    ck_assert_uint_eq(v->chat_template.bytes, 0);
+    ck_assert_uint_eq(v->chat_template_tools.bytes, 0);
     ck_assert_uint_eq(v->n_tokens, N);
     ck_assert_uint_eq(v->n_merges, 0);
     ck_assert_ptr_null(v->merges);
@@ -107,6 +109,8 @@ START_TEST(everything_reads_back)
     gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 1);
     gw_key_bool(&w, "tokenizer.ggml.add_eos_token", 0);
     gw_key_bool(&w, "tokenizer.ggml.add_space_prefix", 200);
+    gw_key_string(&w, "tokenizer.chat_template", "{{ messages }}");
+    gw_key_string(&w, "tokenizer.chat_template.tool_use", "{{ tools }}");
     ck_assert_int_eq(open_writer(&w, &o), 0);
     const struct gguf_vocab *v = &o.vocab;
     ck_assert(gguf_string_equal(v->pre, "qwen2"));
@@ -125,6 +129,8 @@ START_TEST(everything_reads_back)
     ck_assert_int_eq(v->add_bos, 1);
     ck_assert_int_eq(v->add_eos, 0);
     ck_assert_int_eq(v->add_space_prefix, 1);
+    ck_assert(gguf_string_equal(v->chat_template, "{{ messages }}"));
+    ck_assert(gguf_string_equal(v->chat_template_tools, "{{ tools }}"));
     close_opened(&o);
 }
 END_TEST
@@ -169,7 +175,8 @@ START_TEST(keys_of_another_type_are_refused)
         "tokenizer.ggml.pre",           "tokenizer.ggml.token_type",
         "tokenizer.ggml.scores",        "tokenizer.ggml.merges",
         "tokenizer.ggml.bos_token_id",  "tokenizer.ggml.fim_sep_token_id",
-        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_space_prefix"};
+        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_space_prefix",
+        "tokenizer.chat_template",      "tokenizer.chat_template.tool_use"};
     static const char *const ARRAYS[] = {"tokenizer.ggml.token_type", "tokenizer.ggml.scores",
                                          "tokenizer.ggml.merges"};
     static const uint8_t BOOLS[N] = {0};

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -266,6 +267,37 @@ START_TEST(the_socket_path_follows_the_environment)
 }
 END_TEST
 
+START_TEST(a_client_without_a_daemon_of_its_own_takes_the_machine_s)
+{
+    char folder[] = "/tmp/hearth-hello-XXXXXX", path[HELLO_PATH_BYTES], own[64], machine[64];
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(own, sizeof(own), "%s/hearth/hearth.sock", folder);
+    snprintf(machine, sizeof(machine), "%s/machine", folder);
+    unsetenv("HEARTH_SOCKET");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
+    ck_assert_str_eq(path, own); /* neither is there: the user's own is what to start */
+    close(open(machine, O_CREAT | O_WRONLY, 0600));
+    ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
+    ck_assert_str_eq(path, machine);
+    *strrchr(own, '/') = 0;
+    ck_assert_int_eq(mkdir(own, 0700), 0);
+    own[strlen(own)] = '/';
+    close(open(own, O_CREAT | O_WRONLY, 0600));
+    ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
+    ck_assert_str_eq(path, own);
+    unlink(own);
+    setenv("HEARTH_SOCKET", own, 1); /* what is named is what is meant */
+    ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
+    ck_assert_str_eq(path, own);
+    unlink(machine);
+    *strrchr(own, '/') = 0;
+    rmdir(own);
+    rmdir(folder);
+}
+END_TEST
+
 START_TEST(no_daemon_is_one_line_with_the_path)
 {
     char longer[200];
@@ -483,6 +515,7 @@ int main(void)
     tcase_add_test(messages, a_strange_welcome_is_refused);
     tcase_add_test(messages, a_refusal_is_readable_in_every_version);
     tcase_add_test(messages, the_socket_path_follows_the_environment);
+    tcase_add_test(messages, a_client_without_a_daemon_of_its_own_takes_the_machine_s);
     tcase_add_test(messages, no_daemon_is_one_line_with_the_path);
     suite_add_tcase(s, messages);
     tcase_add_checked_fixture(sockets, setup, teardown);

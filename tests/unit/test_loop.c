@@ -332,6 +332,48 @@ START_TEST(every_connection_is_an_event)
 }
 END_TEST
 
+/* Whoever connects around the end of accepting comes as an event, or waits for the next who accepts. */
+START_TEST(the_end_of_accepting_loses_nobody)
+{
+    enum { DIALS = 12 };
+    struct sockaddr_un address;
+    socklen_t bytes;
+    int listener = make_listener(&address, &bytes), dialed[DIALS], n = 0, fd;
+
+    open_loop(_i);
+    ck_assert_int_eq(loop_end_accept(loop, listener, 9), 0); /* nothing to end */
+    for (int round = 0; round < 20; round++, n = 0) {
+        ck_assert_int_eq(loop_add_accept(loop, listener, 9), 0);
+        ck_assert_int_ge(loop_wait(loop, 0, events, EVENTS), 0);
+        for (int i = 0; i < round % 5; i++)
+            dialed[n++] = dial(&address, bytes);
+        int ends = loop_end_accept(loop, listener, 9), accepted = 0;
+        while (n < round % 5 + 4)
+            dialed[n++] = dial(&address, bytes);
+        while (ends) {
+            int came = collect(events, 1);
+            ck_assert_int_ge(came, 1);
+            for (int i = 0; i < came; i++) {
+                ck_assert_uint_eq(events[i].cookie, 9);
+                ck_assert(events[i].result >= 0 ? ends : events[i].result == -ECANCELED);
+                ends = events[i].result >= 0;
+                accepted += ends;
+                if (ends)
+                    close(events[i].result);
+            }
+        }
+        ck_assert_int_eq(loop_wait(loop, 1000000, events, EVENTS), 0); /* that was the last */
+        for (; (fd = accept(listener, NULL, NULL)) >= 0; accepted++)
+            close(fd);
+        ck_assert_int_eq(accepted, n);
+        while (n > 0)
+            close(dialed[--n]);
+    }
+    loop_close(loop);
+    close(listener);
+}
+END_TEST
+
 START_TEST(polls_and_accepts_mix)
 {
     struct sockaddr_un address;
@@ -394,6 +436,7 @@ int main(void)
     tcase_add_loop_test(t, a_closed_descriptor_is_free_after_its_removal, 0, n);
     tcase_add_loop_test(t, the_table_has_an_end_and_recovers, 0, n);
     tcase_add_loop_test(t, every_connection_is_an_event, 0, n);
+    tcase_add_loop_test(t, the_end_of_accepting_loses_nobody, 0, n);
     tcase_add_loop_test(t, polls_and_accepts_mix, 0, n);
     suite_add_tcase(suite, t);
     return run_suite(suite);

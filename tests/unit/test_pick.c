@@ -550,10 +550,60 @@ START_TEST(tokens_from_the_position_on_are_not_read)
 }
 END_TEST
 
+/* A mask is logits of -inf, whatever the other parameters do; but log-probabilities do not see it. */
+START_TEST(what_is_not_allowed_is_impossible)
+{
+    const struct pick_bias bias[] = {{77, 3.0f}};
+    static uint64_t allowed[(N + 63) / 64];
+    static float saved[N];
+    memcpy(saved, logits, sizeof saved);
+    for (uint32_t i = 0; i < 200; i++) {
+        struct pick_params p = varied(i, bias);
+        struct pick masked, changed, plain;
+        for (uint32_t id = 0; id < N; id++) {
+            const uint64_t bit = (uint64_t)1 << (id & 63);
+            const bool keep = (id * 2654435761u + i * 40503u) >> 16 & 1 || id == i % N;
+            allowed[id >> 6] = keep ? allowed[id >> 6] | bit : allowed[id >> 6] & ~bit;
+        }
+        ck_assert_int_eq(pick_at(&p, i, &plain), 0);
+        p.allowed = allowed;
+        ck_assert(!pick_is_largest(&p));
+        ck_assert_int_eq(pick_at(&p, i, &masked), 0);
+        ck_assert((allowed[masked.token >> 6] >> (masked.token & 63) & 1) != 0);
+        ck_assert(memcmp(saved, logits, sizeof saved) == 0);
+        ck_assert(masked.n_top == plain.n_top &&
+                  memcmp(masked.top, plain.top, plain.n_top * sizeof plain.top[0]) == 0);
+        p.allowed = NULL;
+        for (uint32_t id = 0; id < N; id++) {
+            if ((allowed[id >> 6] >> (id & 63) & 1) == 0) {
+                logits[id] = -INFINITY;
+            }
+        }
+        ck_assert_int_eq(pick_at(&p, i, &changed), 0);
+        ck_assert_uint_eq(changed.token, masked.token);
+        memcpy(logits, saved, sizeof saved);
+    }
+}
+END_TEST
+
+START_TEST(where_nothing_is_allowed_nothing_is_picked)
+{
+    static const uint64_t none[(N + 63) / 64];
+    struct pick_params p = sampling(0.8f);
+    struct pick pick;
+    p.allowed = none;
+    ck_assert_int_eq(pick_at(&p, 3, &pick), -EDOM);
+    p.temperature = 0;
+    ck_assert_int_eq(pick_at(&p, 3, &pick), -EDOM);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
         philox_gives_its_published_answers,
+        what_is_not_allowed_is_impossible,
+        where_nothing_is_allowed_nothing_is_picked,
         greedy_takes_the_largest_wherever_it_stands,
         greedy_ties_go_to_the_lower_id,
         bias_moves_and_forbids_tokens,

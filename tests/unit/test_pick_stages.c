@@ -453,6 +453,15 @@ static void compare_lanes(uint64_t seed, uint32_t n)
     ck_assert(a->rank(l, n, ua) == b->rank(l, n, ub) && memcmp(ua, ub, n * sizeof ua[0]) == 0);
     memcpy(la, l, sizeof l);
     memcpy(lb, l, sizeof l);
+    uint64_t bits[LANES_MAX / 64 + 1];
+    for (uint32_t i = 0; i <= LANES_MAX / 64; i++) {
+        bits[i] = i % 3 == 0 ? UINT64_MAX * (i & 1) : (seed + i) * 0x9e3779b97f4a7c15u;
+    }
+    a->allow(l, n, bits, la);
+    b->allow(l, n, bits, lb);
+    ck_assert(memcmp(la, lb, n * sizeof la[0]) == 0);
+    memcpy(la, l, sizeof l);
+    memcpy(lb, l, sizeof l);
     a->temper(la, n, max_a, 0.7f);
     b->temper(lb, n, max_a, 0.7f);
     ck_assert(memcmp(la, lb, n * sizeof la[0]) == 0);

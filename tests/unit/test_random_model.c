@@ -128,7 +128,7 @@ static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
     pick_params_init(&params);
     uint32_t tokens[128] = {first};
     for (uint32_t i = 0; i < n; i++) {
-        struct row row = {0, i, tokens[i], ROW_PICK};
+        struct row row = {0, i, tokens[i], ROW_PICK, NULL};
         struct row_result result = {0};
         struct pass_sequence sequence = {pages, tokens, 1, &params};
         help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});

@@ -259,6 +259,19 @@ START_TEST(prefill_never_reaches_the_last_token)
 }
 END_TEST
 
+START_TEST(a_cut_drops_the_last_drafts)
+{
+    struct spec s = {.accepted = 5, .drafted = 4, .canonical = 4};
+
+    ck_assert_uint_eq(spec_cut(&s, 9), 0);
+    ck_assert_uint_eq(s.drafted, 4);
+    ck_assert_uint_eq(spec_cut(&s, 1), 3);
+    ck_assert(s.drafted == 1 && s.accepted == 5 && s.canonical == 4);
+    ck_assert_uint_eq(spec_cut(&s, 0), 1);
+    ck_assert_uint_eq(s.drafted, 0);
+}
+END_TEST
+
 START_TEST(an_empty_request_is_no_request)
 {
     spec_begin(&spec, 0, 0);
@@ -289,6 +302,7 @@ int main(void)
     tcase_add_test(t, prefill_in_any_chunks_ends_at_the_last_token);
     tcase_add_test(t, evict_anywhere_costs_rows_only);
     tcase_add_test(t, valid_knows_what_is_not);
+    tcase_add_test(t, a_cut_drops_the_last_drafts);
     tcase_add_checked_fixture(mistakes, setup, NULL);
     tcase_add_test_raise_signal(mistakes, prefill_never_reaches_the_last_token, SIGABRT);
     tcase_add_test_raise_signal(mistakes, an_empty_request_is_no_request, SIGABRT);

@@ -1,171 +1,188 @@
-/* The status object: valid JSON whatever the names hold, every counter in it, and nothing beyond
- * its buffer. */
+/* The text of `hearth status`: every counter, a row a slot, and whose names are told to whom. */
 #include "daemon/status.h"
-
 #include "ipc/counters.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct ctl *ctl;
-static struct model model = {.arch = "llama", .n_vocab = 10};
+static struct model model;
 static struct resident resident;
-static struct status_facts facts;
-static char text[16384];
+static char text[HELLO_STATUS_MAX - 64];
 
-static void setup(void)
+/* Adds a client with `n_slots` slots in front of the list. */
+static struct client *add_client(struct client **list, uid_t uid, uint32_t n_slots,
+                                 const char *name)
 {
-    ctl = aligned_alloc(IPC_PAGE, IPC_PAGE);
-    ck_assert_ptr_nonnull(ctl);
-    memset(ctl, 0, sizeof(*ctl));
-    resident = (struct resident){
-        .model = &model,
-        .name = "a \"quoted\" \\ name",
-        .info = {.name = "cpu",
-                 .isa = "ref",
-                 .numerics = "portable-1",
-                 .threads = 3,
-                 .weight_bytes = 12345},
-        .limits = {.context = 4096},
-    };
-    facts = (struct status_facts){.resident = &resident,
-                                  .socket = "/run/hearth/\"h\".sock",
-                                  .loop = "epoll",
-                                  .uptime_ns = 61500000000};
+    struct ipc_limits limits = {.slots = n_slots,
+                                .context = 64,
+                                .submit_cells = LIMIT_SUBMIT_CELLS_MIN,
+                                .event_cells = LIMIT_EVENT_CELLS_MIN,
+                                .params_bytes = LIMIT_PARAMS_MIN};
+    struct client *client = calloc(1, sizeof *client);
+    char err[256];
+
+    ck_assert_ptr_nonnull(client);
+    client->state = CLIENT_ATTACHED;
+    client->pid = 4711;
+    client->number = *list ? (*list)->number + 1 : 1;
+    client->uid = uid;
+    client->n_slots = n_slots;
+    snprintf(client->name, sizeof client->name, "%s", name);
+    ck_assert_msg(segment_open(&client->segment, &limits, err, sizeof err) == 0, "%s", err);
+    client->next = *list;
+    return *list = client;
 }
 
-static void teardown(void)
+static void free_clients(struct client *list)
 {
-    free(ctl);
+    for (struct client *next; list; list = next) {
+        next = list->next;
+        segment_close(&list->segment);
+        free(list);
+    }
 }
 
-static json_t *parsed(void)
+static json_t *status_as(struct client *clients, uid_t asker, size_t bytes)
 {
+    struct status_facts facts = {.clients = clients,
+                                 .asker = asker,
+                                 .resident = &resident,
+                                 .socket = "/run/hearth/hearth.sock",
+                                 .loop = "epoll",
+                                 .uptime_ns = 5000000000};
     json_error_t error;
-    int n = status_json(ctl, &facts, text, sizeof(text));
+    int n = status_json(ctl, &facts, text, bytes);
 
     ck_assert_int_gt(n, 0);
     ck_assert_uint_eq((size_t)n, strlen(text));
-    ck_assert_ptr_null(strchr(text, '\n'));
-    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    ck_assert_msg(object, "%s at %d: %s", error.text, error.column, text);
-    return object;
+    json_t *status = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    ck_assert_msg(status != NULL, "%s: %s", error.text, text);
+    return status;
 }
 
-static const char *string(const json_t *object, const char *key)
+static int64_t number(const json_t *object, const char *name)
 {
-    const char *value = json_string_value(json_object_get(object, key));
+    json_t *value = json_object_get(object, name);
 
-    ck_assert_msg(value, "no text at %s", key);
-    return value;
+    ck_assert_msg(json_is_integer(value), "%s", name);
+    return json_integer_value(value);
 }
 
-static json_int_t number(const json_t *object, const char *key)
+static const char *word(const json_t *object, const char *name)
 {
-    ck_assert_msg(json_is_integer(json_object_get(object, key)), "no number at %s", key);
-    return json_integer_value(json_object_get(object, key));
+    return json_string_value(json_object_get(object, name));
 }
 
-START_TEST(says_what_the_daemon_is)
+static void setup(void)
 {
-    json_t *object = parsed();
+    int fd = segment_ctl_open(&ctl, text, sizeof text);
 
-    ck_assert_str_eq(string(object, "model"), "a \"quoted\" \\ name");
-    ck_assert_str_eq(string(object, "socket"), "/run/hearth/\"h\".sock");
-    ck_assert_str_eq(string(object, "loop"), "epoll");
-    ck_assert_str_eq(string(object, "arch"), "llama");
-    ck_assert_str_eq(string(object, "device"), "cpu");
-    ck_assert_str_eq(string(object, "numerics"), "portable-1");
-    ck_assert_str_eq(string(object, "version"), HEARTH_VERSION);
-    ck_assert_uint_eq(strlen(string(object, "fingerprint")), 32);
-    ck_assert_int_eq(number(object, "pid"), getpid());
-    ck_assert_int_eq(number(object, "threads"), 3);
-    ck_assert_int_eq(number(object, "context"), 4096);
-    ck_assert_int_eq(number(object, "weight_bytes"), 12345);
-    ck_assert_str_eq(string(object, "draft"), "");
-    ck_assert_str_eq(string(object, "fast"), "none");
-    json_decref(object);
+    ck_assert_int_ge(fd, 0);
+    resident.model = &model;
+    snprintf(resident.name, sizeof resident.name, "a \"model\"");
 }
-END_TEST
 
-START_TEST(says_who_can_draft)
+START_TEST(all_counters_are_there_and_a_daemon_at_rest_has_no_rows)
 {
-    struct resident draft = {.name = "a \"small\" one"};
+    json_t *status = status_as(NULL, 1000, sizeof text);
 
-    resident.draft = &draft;
-    resident.info.fast = BACKEND_FAST_SHADOW;
-    json_t *object = parsed();
-    ck_assert_str_eq(string(object, "draft"), "a \"small\" one");
-    ck_assert_str_eq(string(object, "fast"), "shadow");
-    json_decref(object);
+    for (int i = 0; i < COUNTERS_N; i++)
+        number(status, counters_table[i].name);
+    ck_assert_int_eq(number(status, "uptime_s"), 5);
+    ck_assert_str_eq(word(status, "model"), "a \"model\"");
+    ck_assert_int_eq((int)json_array_size(json_object_get(status, "slots")), 0);
+    ck_assert_int_eq(number(status, "slots_left_out"), 0);
+    json_decref(status);
 }
 END_TEST
 
-START_TEST(holds_every_counter)
+START_TEST(a_row_says_what_the_slot_does_and_those_at_work_come_first)
 {
-    for (uint32_t c = 0; c < COUNTERS_N; c++)
-        counters_set(ctl, (enum counter)c, 1000 + c);
-    json_t *object = parsed();
-    for (uint32_t c = 0; c < COUNTERS_N; c++) {
-        json_int_t value = number(object, counters_table[c].name);
-        if (c != COUNTER_FDS_OPEN && c != COUNTER_RSS_BYTES && c != COUNTER_UPTIME_S)
-            ck_assert_int_eq(value, 1000 + c);
+    struct client *clients = NULL, *editor = add_client(&clients, 1000, 2, "editor");
+    struct down_slot *down = segment_down_slot(&editor->segment, 1);
+
+    add_client(&clients, 1000, 1, "");
+    add_client(&clients, 1000, 1, "leaving")->state = CLIENT_DETACHING;
+    down->state = DOWN_DECODE;
+    down->batch = 1;
+    down->prompt = 812;
+    down->prefill_done = 811;
+    down->output = 14;
+    down->outputs = 5000000000;
+    json_t *status = status_as(clients, 1000, sizeof text);
+    json_t *slots = json_object_get(status, "slots"), *row = json_array_get(slots, 0);
+    ck_assert_uint_eq(json_array_size(slots), 3);
+    ck_assert_int_eq(number(row, "client"), 1);
+    ck_assert_int_eq(number(row, "slot"), 1);
+    ck_assert_str_eq(word(row, "state"), "decode");
+    ck_assert_str_eq(word(row, "priority"), "batch");
+    ck_assert_int_eq(number(row, "prompt"), 812);
+    ck_assert_int_eq(number(row, "kv"), 811);
+    ck_assert_int_eq(number(row, "output"), 14);
+    ck_assert_int_eq(number(row, "outputs"), 5000000000);
+    ck_assert_int_eq(number(row, "pid"), 4711);
+    ck_assert_ptr_null(json_object_get(row, "name")); /* the name is slot 0's */
+    ck_assert_ptr_null(json_object_get(json_array_get(slots, 1), "name"));
+    row = json_array_get(slots, 2);
+    ck_assert_str_eq(word(row, "name"), "editor");
+    ck_assert_str_eq(word(row, "state"), "idle");
+    ck_assert_str_eq(word(row, "priority"), "interactive");
+    json_decref(status);
+    free_clients(clients);
+}
+END_TEST
+
+START_TEST(names_and_processes_are_told_to_their_user_and_to_root_alone)
+{
+    static const struct {
+        uid_t asker;
+        int told;
+    } cases[] = {{1000, 1}, {0, 1}, {1001, 0}};
+    struct client *clients = NULL;
+
+    add_client(&clients, 1000, 1, "secret");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *status = status_as(clients, cases[i].asker, sizeof text);
+        json_t *row = json_array_get(json_object_get(status, "slots"), 0);
+        ck_assert_int_eq(number(row, "uid"), 1000);
+        ck_assert_int_eq(json_object_get(row, "pid") != NULL, cases[i].told);
+        ck_assert_int_eq(json_object_get(row, "name") != NULL, cases[i].told);
+        ck_assert_int_eq(strstr(text, "secret") != NULL, cases[i].told);
+        json_decref(status);
     }
-    json_decref(object);
+    free_clients(clients);
 }
 END_TEST
 
-START_TEST(refreshes_its_gauges)
+START_TEST(rows_without_room_are_counted_and_the_text_stays_whole)
 {
-    json_t *object = parsed();
-    json_int_t fds = number(object, "fds_open");
-    int fd = dup(0);
+    struct client *clients = NULL;
 
-    ck_assert_int_gt(number(object, "rss_bytes"), 100000);
-    ck_assert_int_eq(number(object, "uptime_s"), 61);
-    json_decref(object);
-    object = parsed();
-    ck_assert_int_eq(number(object, "fds_open"), fds + 1);
-    json_decref(object);
-    close(fd);
-}
-END_TEST
-
-START_TEST(odd_bytes_in_the_sockets_path_stay_json)
-{
-    facts.socket = "/tmp/a\nb\tc\x01.sock";
-    json_t *object = parsed();
-    ck_assert_ptr_nonnull(strstr(string(object, "socket"), "/tmp/a"));
-    json_decref(object);
-}
-END_TEST
-
-START_TEST(a_long_name_is_cut_and_stays_json)
-{
-    static char longer[400];
-
-    memset(longer, '"', sizeof(longer) - 1);
-    facts.socket = longer;
-    memset(resident.name, '\\', sizeof(resident.name) - 1);
-    json_decref(parsed());
-}
-END_TEST
-
-START_TEST(a_small_buffer_is_refused_and_not_overrun)
-{
-    size_t whole = (size_t)status_json(ctl, &facts, text, sizeof(text)) + 1;
-
-    for (size_t bytes = 1; bytes < whole; bytes += 7) {
-        memset(text, 0x55, sizeof(text));
+    for (int i = 0; i < 3; i++)
+        add_client(&clients, 1000, 64, "many");
+    json_t *status = status_as(clients, 0, sizeof text);
+    size_t most = strlen(text);
+    ck_assert_int_eq(number(status, "slots_left_out"), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(status, "slots")), 192);
+    json_decref(status);
+    for (size_t bytes = most; bytes > most - 2000; bytes -= 11) {
+        status = status_as(clients, 0, bytes);
+        size_t rows = json_array_size(json_object_get(status, "slots"));
+        ck_assert_int_eq(number(status, "slots_left_out"), 192 - (int64_t)rows);
+        ck_assert_uint_lt(rows, 192);
+        json_decref(status);
+    }
+    struct status_facts facts = {.resident = &resident, .socket = "", .loop = ""};
+    int whole = status_json(ctl, &facts, text, sizeof text);
+    for (size_t bytes = 1; bytes < (size_t)whole; bytes++)
         ck_assert_int_eq(status_json(ctl, &facts, text, bytes), -ENOSPC);
-        for (size_t i = bytes; i < whole + 10; i++)
-            ck_assert_int_eq(text[i], 0x55);
-    }
+    free_clients(clients);
 }
 END_TEST
 
@@ -173,15 +190,11 @@ int main(void)
 {
     Suite *suite = suite_create("status");
     TCase *t = tcase_create("status");
-
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, says_what_the_daemon_is);
-    tcase_add_test(t, says_who_can_draft);
-    tcase_add_test(t, holds_every_counter);
-    tcase_add_test(t, refreshes_its_gauges);
-    tcase_add_test(t, odd_bytes_in_the_sockets_path_stay_json);
-    tcase_add_test(t, a_long_name_is_cut_and_stays_json);
-    tcase_add_test(t, a_small_buffer_is_refused_and_not_overrun);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, all_counters_are_there_and_a_daemon_at_rest_has_no_rows);
+    tcase_add_test(t, a_row_says_what_the_slot_does_and_those_at_work_come_first);
+    tcase_add_test(t, names_and_processes_are_told_to_their_user_and_to_root_alone);
+    tcase_add_test(t, rows_without_room_are_counted_and_the_text_stays_whole);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

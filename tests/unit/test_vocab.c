@@ -380,6 +380,10 @@ START_TEST(senseless_descriptions_are_refused)
     t.texts[5].bytes = VOCAB_MAX_TEXT_BYTES + 1;
     ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof err), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err, "token 5"));
+    t.texts[5].bytes = 1;
+    t.desc.templates[0] = (struct vocab_string){"{{}}", VOCAB_MAX_TEMPLATE_BYTES + 1};
+    ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof err), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err, "chat template"));
     t.desc.n_tokens = 0;
     ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof err), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err, "no tokens"));

@@ -11,6 +11,7 @@
 #include "tests/unit/tiny_vocab.h"
 
 static char err[512];
+static const char template[] = "{{ messages[0].content }}";
 static void *original;
 static size_t n_original;
 
@@ -30,6 +31,7 @@ static void build_both_kinds(int bpe)
     }
     tiny_add(t, "<|im_end|>", VOCAB_TYPE_CONTROL, 0);
     tiny_add(t, "<|user|>", VOCAB_TYPE_USER_DEFINED, 0);
+    t->desc.templates[VOCAB_TEMPLATE_CHAT] = (struct vocab_string){template, strlen(template)};
     ck_assert_int_eq(vocab_build(&t->desc, &original, &n_original, err, sizeof err), 0);
     free(t);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -71,6 +73,11 @@ static void exercise(const struct vocab *v)
     for (size_t i = 0; text[i] != '\0'; i++)
         vocab_match_special(v, text + i, strlen(text + i), true, &length);
     vocab_fingerprint(v);
+    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
+        struct vocab_string s = vocab_template(v, (enum vocab_template)i);
+        ck_assert_int_eq(s.data[s.bytes], 0);
+        ck_assert_uint_le(strlen(s.data), s.bytes);
+    }
 }
 
 static int try_open(void)
@@ -159,6 +166,24 @@ START_TEST(a_wrong_header_is_refused)
     REFUSED(merges_mask, 0xffffff);
     REFUSED(pool_bytes, 1u << 30);
     REFUSED(pool_bytes, UINT32_MAX);
+    REFUSED(template_bytes[0], sizeof template - 2); /* the byte after it is no 0 */
+    REFUSED(template_bytes[0], VOCAB_MAX_TEMPLATE_BYTES + 1);
+    REFUSED(template_bytes[1], n_original);
+    REFUSED(template_bytes[1], UINT64_MAX);
+    REFUSED(templates_at[0], header()->block_bytes);
+    REFUSED(templates_at[1], UINT64_MAX / 8 * 8);
+}
+END_TEST
+
+START_TEST(a_chat_template_comes_back_with_its_zero)
+{
+    struct vocab v;
+    build_both_kinds(_i);
+    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof err), 0);
+    ck_assert_str_eq(vocab_template(&v, VOCAB_TEMPLATE_CHAT).data, template);
+    ck_assert_uint_eq(vocab_template(&v, VOCAB_TEMPLATE_CHAT).bytes, strlen(template));
+    ck_assert_str_eq(vocab_template(&v, VOCAB_TEMPLATE_TOOLS).data, "");
+    ck_assert_uint_eq(vocab_template(&v, VOCAB_TEMPLATE_TOOLS).bytes, 0);
 }
 END_TEST
 
@@ -166,12 +191,15 @@ START_TEST(a_section_outside_is_refused)
 {
     build_both_kinds(1);
     static const size_t fields[] = {
-        offsetof(struct vocab_header, tokens_at),         offsetof(struct vocab_header, lookup_at),
-        offsetof(struct vocab_header, merges_at),         offsetof(struct vocab_header, pool_at),
+        offsetof(struct vocab_header, tokens_at),
+        offsetof(struct vocab_header, lookup_at),
+        offsetof(struct vocab_header, merges_at),
+        offsetof(struct vocab_header, pool_at),
         offsetof(struct vocab_header, special_starts_at),
+        offsetof(struct vocab_header, templates_at),
     };
     const uint64_t values[] = {
-        0, 8, n_original, n_original - 8, UINT64_MAX, UINT64_MAX / 8 * 8 - 64, 1201, 1ull << 40};
+        0, 8, n_original, n_original - 8, UINT64_MAX, UINT64_MAX / 8 * 8 - 64, 1233, 1ull << 40};
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
             memcpy(guarded, original, n_original);
@@ -230,7 +258,8 @@ START_TEST(no_damage_crashes_a_reader)
         for (int k = 0; k < 1 + turn % 8; k++) {
             state = state * 6364136223846793005ull + 1442695040888963407ull;
             /* Half of the hits in the header and the smaller tables behind the pool's texts. */
-            size_t at = (size_t)(state >> 33) % (turn % 2 == 0 ? 1200 : n_original);
+            size_t at =
+                (size_t)(state >> 33) % (turn % 2 == 0 ? sizeof(struct vocab_header) : n_original);
             guarded[at] = (char)(state >> 24);
         }
         try_open();
@@ -248,6 +277,7 @@ int main(void)
     tcase_add_test(c, an_unaligned_block_is_refused);
     tcase_add_test(c, a_wrong_header_is_refused);
     tcase_add_test(c, a_section_outside_is_refused);
+    tcase_add_loop_test(c, a_chat_template_comes_back_with_its_zero, 0, 2);
     tcase_add_test(c, wild_entries_are_not_followed);
     tcase_add_test(c, full_tables_end_a_search);
     tcase_add_loop_test(c, no_damage_crashes_a_reader, 0, 4);

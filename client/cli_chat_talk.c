@@ -1,0 +1,305 @@
+/* cli_chat_talk.c - a conversation: messages, their tokens, answers.
+ *
+ * The slot keeps the KV of prompt and answer. A conversation that is rendered anew and tokenized
+ * anew may cut the answer into other tokens than the model wrote, and all from there on would be
+ * computed again. So where the new tokens spell what the slot holds and go on from there, the slot's
+ * own ids stay, and only what was said since is new. */
+#include "client/cli_chat.h"
+#include "client/cli_json.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 250, FAREWELL_MS = 1000, ROOM = 4096 };
+
+static int out_of_memory(void)
+{
+    return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+}
+
+/* Adds a message. Returns 0 or an exit code. */
+static int add_message(struct talk *t, const char *role, const char *text, size_t bytes)
+{
+    json_t *m = json_pack("{s:s, s:s%}", "role", role, "content", text ? text : "", bytes);
+    if (!m)
+        return cli_fail(CLI_BAD_INPUT, "the text is no UTF-8: give text");
+    return json_array_append_new(t->messages, m) ? out_of_memory() : CLI_OK;
+}
+
+static void drop_last(struct talk *t)
+{
+    (void)json_array_remove(t->messages, json_array_size(t->messages) - 1);
+}
+
+int talk_reset(struct talk *t)
+{
+    const char *system = t->options->system;
+    json_array_clear(t->messages);
+    t->sequence.n = 0;
+    return system ? add_message(t, "system", system, strlen(system)) : CLI_OK;
+}
+
+int talk_open(struct talk *t, const struct cli_options *o)
+{
+    *t = (struct talk){.options = o, .messages = json_array()};
+    t->is_terminal = isatty(STDOUT_FILENO);
+    t->shows_progress = isatty(STDERR_FILENO);
+    int code = t->messages ? cli_connect(o, 1, &t->hearth) : out_of_memory();
+    if (!code && hearth_tokenize(t->hearth, "a", 1, 0, &t->anchor, 1) < 1)
+        code = cli_fail(CLI_BAD_INPUT, "%s", hearth_error(t->hearth));
+    return code ? code : talk_reset(t);
+}
+
+void talk_close(struct talk *t)
+{
+    hearth_close(t->hearth);
+    json_decref(t->messages);
+    free(t->sequence.items);
+    cli_buffer_fini(&t->line);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* Ids of room n, as cli_grow makes them. Returns whether there is memory. */
+static int reserve_ids(struct cli_ids *ids, size_t n)
+{
+    size_t room = 1;
+    while (room < n)
+        room *= 2;
+    uint32_t *items = n > UINT32_MAX / 2 ? NULL : realloc(ids->items, room * sizeof *items);
+    if (items)
+        ids->items = items;
+    return items != NULL;
+}
+
+/* The conversation as tokens. Returns 0 or an exit code. */
+static int render(struct talk *t, struct cli_ids *ret)
+{
+    struct hearth_chat chat;
+    hearth_chat_init(&chat, sizeof chat);
+    char *messages = json_dumps(t->messages, JSON_COMPACT);
+    if (!messages)
+        return out_of_memory();
+    chat.messages = messages;
+    chat.messages_bytes = strlen(messages);
+    chat.chat_template = t->chat_template;
+    chat.chat_template_bytes = t->template_bytes;
+    size_t room = chat.messages_bytes + ROOM;
+    int64_t n = -ENOMEM;
+    while (reserve_ids(ret, room)) {
+        n = hearth_chat_tokens(t->hearth, &chat, ret->items, room);
+        if (n <= (int64_t)room)
+            break;
+        room = (size_t)n;
+        n = -ENOMEM;
+    }
+    free(messages);
+    ret->n = n < 0 ? 0 : (uint32_t)n;
+    if (n == -ENOMEM)
+        return out_of_memory();
+    return n < 0 ? cli_fail(cli_exit_request((int)n), "%s", hearth_error(t->hearth)) : CLI_OK;
+}
+
+/* The bytes that a token stands for in the middle of a text, appended to *b; control tokens as their
+ * texts. At a text's beginning some vocabularies drop a blank: so it follows another token. */
+static void spell(const struct talk *t, uint32_t id, struct cli_buffer *b)
+{
+    const uint32_t two[2] = {t->anchor, id};
+    char text[1024], *bytes = text;
+    int64_t n_anchor = hearth_detokenize(t->hearth, two, 1, HEARTH_SPECIAL, NULL, 0);
+    int64_t n = hearth_detokenize(t->hearth, two, 2, HEARTH_SPECIAL, text, sizeof text);
+    if (n > (int64_t)sizeof text) {
+        bytes = malloc((size_t)n);
+        if (bytes)
+            n = hearth_detokenize(t->hearth, two, 2, HEARTH_SPECIAL, bytes, (size_t)n);
+        else
+            b->failed = 1;
+    }
+    if (bytes && n >= n_anchor && n_anchor >= 0)
+        cli_buffer_add(b, bytes + n_anchor, (size_t)(n - n_anchor));
+    if (bytes != text)
+        free(bytes);
+}
+
+/* How many of ids spell exactly what the slot's sequence spells; 0 where none do. */
+static uint32_t find_end(const struct talk *t, const struct cli_ids *ids)
+{
+    const struct cli_ids *old = &t->sequence;
+    struct cli_buffer a = {0}, b = {0};
+    uint32_t same = 0, i;
+    while (same < old->n && same < ids->n && old->items[same] == ids->items[same])
+        same++;
+    for (i = same; i < old->n; i++)
+        spell(t, old->items[i], &a);
+    for (i = same; i < ids->n && b.bytes < a.bytes && !b.failed; i++)
+        spell(t, ids->items[i], &b);
+    int equal = !a.failed && !b.failed && a.bytes == b.bytes &&
+                (!a.bytes || memcmp(a.data, b.data, a.bytes) == 0);
+    cli_buffer_fini(&a);
+    cli_buffer_fini(&b);
+    return equal ? i : 0;
+}
+
+/* Puts the slot's own ids in the place of those that spell the same. Returns 0 or an exit code. */
+static int keep_sequence(struct talk *t, struct cli_ids *ids)
+{
+    uint32_t end = find_end(t, ids), n = t->sequence.n;
+    if (!end || !n)
+        return CLI_OK;
+    uint32_t rest = ids->n - end;
+    if (!reserve_ids(ids, (size_t)n + rest))
+        return out_of_memory();
+    memmove(ids->items + n, ids->items + end, rest * sizeof *ids->items);
+    memcpy(ids->items, t->sequence.items, n * sizeof *ids->items);
+    ids->n = n + rest;
+    return CLI_OK;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+struct answering {
+    struct talk *talk;
+    struct cli_buffer text; /* so far */
+    int progress_shown;
+    int cancelled;
+};
+
+static void show_progress(struct answering *a, const struct hearth_event *e)
+{
+    struct cli_buffer *line = &a->talk->line;
+    if (!a->talk->shows_progress || !e->total)
+        return;
+    line->bytes = 0;
+    cli_buffer_format(line, "\r\033[Kreading the prompt: %u of %u tokens", e->done, e->total);
+    (void)cli_write(STDERR_FILENO, line->data, line->bytes);
+    a->progress_shown = 1;
+}
+
+/* Writes what an event brings. Returns 0 or -errno. */
+static int show(struct answering *a, const struct hearth_event *e)
+{
+    struct talk *t = a->talk;
+    const char *data = e->text;
+    size_t bytes = e->text_bytes;
+    cli_buffer_add(&a->text, e->text, e->text_bytes);
+    if (t->options->json) {
+        t->line.bytes = 0;
+        if (e->n_tokens || bytes)
+            json_tokens_event(&t->line, e);
+        if (e->result)
+            json_done_event(&t->line, e->result);
+        data = t->line.data;
+        bytes = t->line.bytes;
+    }
+    if (bytes && a->progress_shown) {
+        (void)cli_write(STDERR_FILENO, "\r\033[K", 4);
+        a->progress_shown = 0;
+    }
+    return bytes ? cli_write(STDOUT_FILENO, data, bytes) : 0;
+}
+
+/* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
+static int finish(struct answering *a, const struct hearth_result *r, struct cli_ids *ids)
+{
+    struct talk *t = a->talk;
+    if (r->reason == HEARTH_ERROR)
+        return cli_fail(cli_exit_request(r->error), "%s", r->error_text);
+    int open_line = !a->text.bytes || a->text.data[a->text.bytes - 1] != '\n';
+    if (t->is_terminal && !t->options->json && open_line)
+        (void)cli_write(STDOUT_FILENO, "\n", 1);
+    if (!reserve_ids(ids, (size_t)ids->n + r->n_ids))
+        return out_of_memory();
+    if (r->n_ids)
+        memcpy(ids->items + ids->n, r->ids, r->n_ids * sizeof *ids->items);
+    ids->n += r->n_ids;
+    free(t->sequence.items);
+    t->sequence = *ids;
+    *ids = (struct cli_ids){0};
+    return add_message(t, "assistant", a->text.data, a->text.bytes);
+}
+
+static int stdout_is_gone(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLNVAL));
+}
+
+/* Until the answer has ended; Ctrl-C ends it early. Returns 0 or an exit code. */
+static int stream(struct answering *a, struct cli_ids *ids)
+{
+    struct hearth *h = a->talk->hearth;
+    for (;;) {
+        const struct hearth_event *e;
+        int rc = hearth_next(h, 0, &e, LOOK_MS), written = 0;
+        if (rc < 0 && rc != -EINTR)
+            return cli_fail(cli_exit_request(rc), "%s", hearth_error(h));
+        if (rc == 1 && e->kind == HEARTH_PROGRESS)
+            show_progress(a, e);
+        else if (rc == 1)
+            written = show(a, e);
+        if (written || cli_stop_requested() || (rc <= 0 && stdout_is_gone())) {
+            (void)hearth_cancel(h, 0);
+            (void)hearth_next(h, 0, &e, FAREWELL_MS);
+            return written ? cli_exit_output(written) : CLI_INTERRUPTED;
+        }
+        if (rc == 1 && e->kind == HEARTH_DONE)
+            return finish(a, e->result, ids);
+        if (rc == 0 && a->cancelled)
+            return cli_fail(CLI_NO_DAEMON, "the daemon does not end the answer");
+        if (a->talk->keeps_on && !a->cancelled && chat_line_interrupted()) {
+            a->cancelled = 1;
+            (void)hearth_cancel(h, 0);
+        }
+    }
+}
+
+static int ask(struct talk *t, struct cli_ids *ids)
+{
+    const struct cli_options *o = t->options;
+    struct hearth_request request = o->request;
+    struct answering a = {.talk = t};
+    request.tokens = ids->items;
+    request.n_tokens = ids->n;
+    request.bias = o->bias.items;
+    request.n_bias = o->bias.n;
+    request.stop_tokens = o->stop_tokens.items;
+    request.n_stop_tokens = o->stop_tokens.n;
+    request.stops = o->stops.items;
+    request.n_stops = o->stops.n;
+    int rc = hearth_submit(t->hearth, 0, &request);
+    int code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
+    cli_buffer_fini(&a.text);
+    return code;
+}
+
+int talk_try(struct talk *t)
+{
+    struct cli_ids ids = {0};
+    int code = add_message(t, "user", "Hi", 2);
+    if (!code) {
+        code = render(t, &ids);
+        drop_last(t);
+    }
+    free(ids.items);
+    return code;
+}
+
+int talk_say(struct talk *t, const char *text, size_t bytes)
+{
+    struct cli_ids ids = {0};
+    size_t before = json_array_size(t->messages);
+    int code = add_message(t, "user", text, bytes);
+    if (!code)
+        code = render(t, &ids);
+    if (!code)
+        code = keep_sequence(t, &ids);
+    if (!code)
+        code = ask(t, &ids);
+    if (code && json_array_size(t->messages) > before)
+        drop_last(t);
+    free(ids.items);
+    return code;
+}

@@ -1,0 +1,349 @@
+/* Filters over one value: {{ x | trim }}. Those over lists are in filters_list.c. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/jinja/eval.h"
+#include "client/jinja/text.h"
+
+#define FILTER(name) static struct value name(struct eval *e, const struct call *c)
+
+FILTER(trim)
+{
+    return text_strip(e, self_string(e, c), c->a[0], true, true);
+}
+
+FILTER(upper)
+{
+    return text_case(e, self_string(e, c), 'u');
+}
+
+FILTER(lower)
+{
+    return text_case(e, self_string(e, c), 'l');
+}
+
+FILTER(title)
+{
+    return text_case(e, self_string(e, c), 'w');
+}
+
+FILTER(capitalize)
+{
+    return text_case(e, self_string(e, c), 'c');
+}
+
+static const struct json_style plain_json = {
+    .indent = -1,
+    .item = {.kind = VALUE_STRING, .text = ", ", .bytes = 2},
+    .key = {.kind = VALUE_STRING, .text = ": ", .bytes = 2}};
+
+/* Of a list or a dict it is JSON, unlike what {{ }} prints: so the published vectors have it. */
+FILTER(string)
+{
+    struct buf b;
+    if (!value_is_list(c->self) && c->self.kind != VALUE_DICT)
+        return self_string(e, c);
+    buf_init(&b, e->heap);
+    print_json(&b, c->self, &plain_json);
+    return buf_value(&b);
+}
+
+FILTER(safe)
+{
+    return self_string(e, c);
+}
+
+FILTER(replace)
+{
+    return text_replace(e, self_string(e, c), arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
+                        arg_integer(e, c, 2, -1));
+}
+
+FILTER(otherwise)
+{
+    bool given = c->self.kind != VALUE_UNDEFINED;
+    if (arg_bool(c, 1, false))
+        given = value_true(c->self);
+    if (given)
+        return c->self;
+    (void)e;
+    return c->a[0].kind == VALUE_ABSENT ? value_literal("") : c->a[0];
+}
+
+FILTER(length)
+{
+    return value_integer((int64_t)value_length(e->heap, c->self));
+}
+
+/* Lines behind the first begin with so many blanks, or with a string. */
+FILTER(indent)
+{
+    struct value s = self_string(e, c), by = c->a[0];
+    struct buf blank, b;
+    bool first = arg_bool(c, 1, false), blanks = arg_bool(c, 2, false);
+    buf_init(&blank, e->heap);
+    buf_init(&b, e->heap);
+    if (by.kind == VALUE_STRING)
+        buf_string(&blank, by);
+    else
+        for (int64_t i = arg_integer(e, c, 0, 4); i > 0; i--)
+            buf_literal(&blank, " ");
+    by = buf_value(&blank);
+    for (size_t at = 0; at <= s.bytes;) {
+        const char *end = at < s.bytes ? memchr(s.text + at, '\n', s.bytes - at) : NULL;
+        size_t stop = end ? (size_t)(end - s.text) : s.bytes;
+        if (at ? stop > at || blanks : first)
+            buf_string(&b, by);
+        buf_string(&b, value_slice(s, at, stop - at + (end != NULL)));
+        at = stop + 1;
+    }
+    return buf_value(&b);
+}
+
+FILTER(tojson)
+{
+    struct json_style style = plain_json;
+    struct value by = c->a[1];
+    struct buf b;
+    buf_init(&b, e->heap);
+    style.sorted = arg_bool(c, 2, false);
+    style.ascii = arg_bool(c, 3, false);
+    style.indent = arg_integer(e, c, 0, -1);
+    if (style.indent > 1000)
+        style.indent = 1000;
+    if (style.indent >= 0)
+        style.item = value_literal(",");
+    if (value_is_list(by) && by.list->n == 2 && by.list->items[0].kind == VALUE_STRING &&
+        by.list->items[1].kind == VALUE_STRING) {
+        style.item = by.list->items[0];
+        style.key = by.list->items[1];
+    }
+    print_json(&b, c->self, &style);
+    return buf_value(&b);
+}
+
+FILTER(items)
+{
+    if (c->self.kind == VALUE_UNDEFINED)
+        return value_list(e->heap);
+    return dict_pairs(e, c->self);
+}
+
+FILTER(center)
+{
+    struct value s = self_string(e, c);
+    int64_t n = (int64_t)value_length(e->heap, s), width = arg_integer(e, c, 0, 80);
+    struct buf b;
+    buf_init(&b, e->heap);
+    int64_t room = width > n ? width - n : 0, left = room / 2 + (room & width & 1);
+    for (int64_t i = 0; i < left; i++)
+        buf_literal(&b, " ");
+    buf_string(&b, s);
+    for (int64_t i = left; i < room; i++)
+        buf_literal(&b, " ");
+    return buf_value(&b);
+}
+
+FILTER(escape)
+{
+    static const struct {
+        char c;
+        const char *text;
+    } marks[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+    struct value s = self_string(e, c);
+    struct buf b;
+    buf_init(&b, e->heap);
+    for (size_t i = 0; i < s.bytes; i++) {
+        const char *text = NULL;
+        for (size_t k = 0; k < sizeof marks / sizeof marks[0]; k++)
+            if (marks[k].c == s.text[i])
+                text = marks[k].text;
+        if (text)
+            buf_add(&b, text, strlen(text), origin_at(s, i));
+        else
+            buf_string(&b, value_slice(s, i, 1));
+    }
+    return buf_value(&b);
+}
+
+FILTER(urlencode)
+{
+    struct value s = self_string(e, c);
+    struct buf b;
+    buf_init(&b, e->heap);
+    for (size_t i = 0; i < s.bytes; i++) {
+        static const char hex[] = "0123456789ABCDEF";
+        unsigned char ch = (unsigned char)s.text[i];
+        const char out[3] = {'%', hex[ch >> 4], hex[ch & 15]};
+        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+                     (ch >= '0' && ch <= '9') || (ch && strchr("-._~/", ch));
+        if (plain)
+            buf_string(&b, value_slice(s, i, 1));
+        else
+            buf_add(&b, out, 3, origin_at(s, i));
+    }
+    return buf_value(&b);
+}
+
+FILTER(wordcount)
+{
+    struct value s = self_string(e, c);
+    int64_t words = 0;
+    bool inside = false;
+    heap_charge(e->heap, s.bytes / 4);
+    for (size_t at = 0, n; at < s.bytes; at += n) {
+        uint32_t code = text_code(s.text + at, s.bytes - at, &n);
+        bool letter = text_is_letter(code) || (code >= '0' && code <= '9') || code == '_';
+        words += letter && !inside;
+        inside = letter;
+    }
+    return value_integer(words);
+}
+
+FILTER(truncate)
+{
+    struct value s = self_string(e, c), end = arg_string(e, c, 2, "...");
+    int64_t length = arg_integer(e, c, 0, 255), leeway = arg_integer(e, c, 3, 5);
+    int64_t n = (int64_t)value_length(e->heap, s);
+    int64_t n_end = (int64_t)value_length(e->heap, end);
+    if (length < n_end || leeway < 0 || leeway > 1 << 20 || length > 1 << 30)
+        heap_fault(e->heap, -EINVAL, "truncate: the length makes no sense");
+    if (n <= length + leeway)
+        return s;
+    size_t bytes = text_offset(s.text, s.bytes, (size_t)(length - n_end));
+    if (!arg_bool(c, 1, false)) {
+        const char *blank = bytes ? memrchr(s.text, ' ', bytes) : NULL;
+        bytes = blank ? (size_t)(blank - s.text) : bytes;
+    }
+    struct buf b;
+    buf_init(&b, e->heap);
+    buf_string(&b, value_slice(s, 0, bytes));
+    buf_string(&b, end);
+    return buf_value(&b);
+}
+
+FILTER(format)
+{
+    struct value all = value_list(e->heap);
+    all.kind = VALUE_TUPLE;
+    if (c->given->n_named) {
+        all = value_dict(e->heap);
+        for (size_t i = 0; i < c->given->n_named; i++) {
+            const struct name *name = c->given->named[i].name;
+            dict_set(e->heap, all.dict, value_text(name->text, name->bytes),
+                     c->given->named[i].value);
+        }
+    }
+    for (size_t i = 0; all.kind == VALUE_TUPLE && i < c->given->n; i++)
+        list_push(e->heap, all.list, c->given->at[i]);
+    return text_format_percent(e, self_string(e, c), all);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The number that a string holds, all of it; false: none. */
+static bool read_number(struct value v, double *ret)
+{
+    char text[64], *end;
+    if (value_is_number(v)) {
+        *ret = value_number(v);
+        return true;
+    }
+    if (v.kind != VALUE_STRING || !v.bytes || v.bytes >= sizeof text)
+        return false;
+    memcpy(text, v.text, v.bytes);
+    text[v.bytes] = 0;
+    *ret = strtod(text, &end);
+    while (*end == ' ' || *end == '\n' || *end == '\t')
+        end++;
+    return end != text && end == text + v.bytes;
+}
+
+FILTER(to_int)
+{
+    double number;
+    if (c->self.kind == VALUE_INTEGER || c->self.kind == VALUE_BOOL)
+        return value_integer(value_whole(c->self));
+    if (!read_number(c->self, &number) || !(number > -9e18 && number < 9e18))
+        return c->a[0].kind == VALUE_ABSENT ? value_integer(0) : c->a[0];
+    (void)e;
+    return value_integer((int64_t)number);
+}
+
+FILTER(to_float)
+{
+    double number;
+    (void)e;
+    if (!read_number(c->self, &number))
+        return c->a[0].kind == VALUE_ABSENT ? value_float(0) : c->a[0];
+    return value_float(number);
+}
+
+FILTER(absolute)
+{
+    if (c->self.kind == VALUE_FLOAT)
+        return value_float(__builtin_fabs(c->self.number));
+    value_need(e->heap, c->self);
+    if (!value_is_number(c->self) || value_whole(c->self) == INT64_MIN)
+        heap_fault(e->heap, -EINVAL, "abs is for numbers");
+    return value_integer(llabs(value_whole(c->self)));
+}
+
+FILTER(round_to)
+{
+    double number, scale = 1;
+    int64_t places = arg_integer(e, c, 0, 0);
+    struct value how = arg_string(e, c, 1, "common");
+    if (!read_number(c->self, &number) || places < -15 || places > 15)
+        heap_fault(e->heap, -EINVAL, "round is for numbers");
+    for (int64_t i = 0; i < (places < 0 ? -places : places); i++)
+        scale *= 10;
+    number = places < 0 ? number / scale : number * scale;
+    double down = value_floor(number), half = number - down;
+    if (value_is(how, "ceil"))
+        number = half > 0 ? down + 1 : down;
+    else if (value_is(how, "floor"))
+        number = down;
+    else if (half != 0.5)
+        number = half > 0.5 ? down + 1 : down;
+    else /* to the even neighbour */
+        number = value_floor(down / 2) * 2 == down ? down : down + 1;
+    return value_float(places < 0 ? number * scale : number / scale);
+}
+
+static const struct builtin filters[] = {
+    {"trim", trim, 0, "chars"},
+    {"tojson", tojson, 0, "indent separators sort_keys ensure_ascii"},
+    {"length", length, 0, ""},
+    {"count", length, 0, ""},
+    {"string", string, 0, ""},
+    {"safe", safe, 0, ""},
+    {"default", otherwise, 0, "default_value boolean"},
+    {"d", otherwise, 0, "default_value boolean"},
+    {"upper", upper, 0, ""},
+    {"lower", lower, 0, ""},
+    {"title", title, 0, ""},
+    {"capitalize", capitalize, 0, ""},
+    {"replace", replace, 2, "old new count"},
+    {"indent", indent, 0, "width first blank"},
+    {"items", items, 0, ""},
+    {"int", to_int, 0, "default base"},
+    {"float", to_float, 0, "default"},
+    {"abs", absolute, 0, ""},
+    {"round", round_to, 0, "precision method"},
+    {"center", center, 0, "width"},
+    {"escape", escape, 0, ""},
+    {"e", escape, 0, ""},
+    {"urlencode", urlencode, 0, ""},
+    {"wordcount", wordcount, 0, ""},
+    {"truncate", truncate, 0, "length killwords end leeway"},
+    {"format", format, 0, "*"},
+};
+
+const struct builtin *filters_find(const char *name, size_t bytes)
+{
+    const struct builtin *b =
+        builtin_find(filters, sizeof filters / sizeof filters[0], name, bytes);
+    return b ? b : builtin_find(list_filters, n_list_filters, name, bytes);
+}

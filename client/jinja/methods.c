@@ -1,0 +1,496 @@
+/* Methods: 'text'.strip(), {}.items(), [].index(x), loop.cycle(a, b). */
+#include <errno.h>
+#include <string.h>
+
+#include "client/jinja/eval.h"
+#include "client/jinja/text.h"
+
+#define METHOD(name) static struct value name(struct eval *e, const struct call *c)
+
+METHOD(strip)
+{
+    return text_strip(e, c->self, c->a[0], true, true);
+}
+
+METHOD(lstrip)
+{
+    return text_strip(e, c->self, c->a[0], true, false);
+}
+
+METHOD(rstrip)
+{
+    return text_strip(e, c->self, c->a[0], false, true);
+}
+
+METHOD(upper)
+{
+    return text_case(e, c->self, 'u');
+}
+
+METHOD(lower)
+{
+    return text_case(e, c->self, 'l');
+}
+
+METHOD(title)
+{
+    return text_case(e, c->self, 't');
+}
+
+METHOD(capitalize)
+{
+    return text_case(e, c->self, 'c');
+}
+
+METHOD(swapcase)
+{
+    return text_case(e, c->self, 's');
+}
+
+METHOD(replace)
+{
+    return text_replace(e, c->self, arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
+                        arg_integer(e, c, 2, -1));
+}
+
+static bool has_end(struct eval *e, struct value s, struct value part, bool at_end)
+{
+    if (part.bytes > s.bytes)
+        return false;
+    heap_charge(e->heap, part.bytes / 64);
+    size_t at = at_end ? s.bytes - part.bytes : 0;
+    return !part.bytes || memcmp(s.text + at, part.text, part.bytes) == 0;
+}
+
+/* The argument is a string or a tuple of them. */
+static struct value ends(struct eval *e, const struct call *c, bool at_end)
+{
+    if (c->a[0].kind != VALUE_TUPLE)
+        return value_bool(has_end(e, c->self, arg_string(e, c, 0, ""), at_end));
+    for (size_t i = 0; i < c->a[0].list->n; i++) {
+        struct value part = c->a[0].list->items[i];
+        if (part.kind == VALUE_STRING && has_end(e, c->self, part, at_end))
+            return value_bool(true);
+    }
+    return value_bool(false);
+}
+
+METHOD(startswith)
+{
+    return ends(e, c, false);
+}
+
+METHOD(endswith)
+{
+    return ends(e, c, true);
+}
+
+METHOD(removeprefix)
+{
+    struct value part = arg_string(e, c, 0, "");
+    bool there = has_end(e, c->self, part, false);
+    return there ? value_slice(c->self, part.bytes, c->self.bytes - part.bytes) : c->self;
+}
+
+METHOD(removesuffix)
+{
+    struct value part = arg_string(e, c, 0, "");
+    bool there = has_end(e, c->self, part, true);
+    return there ? value_slice(c->self, 0, c->self.bytes - part.bytes) : c->self;
+}
+
+/* ---- searching and splitting ----------------------------------------------------------------- */
+
+/* Byte offset of part in s, the first or the last; SIZE_MAX for none. */
+static size_t search(struct eval *e, struct value s, struct value part, bool last)
+{
+    heap_charge(e->heap, 1 + s.bytes / 16);
+    if (part.bytes > s.bytes)
+        return SIZE_MAX;
+    if (!part.bytes)
+        return last ? s.bytes : 0;
+    const char *found = memmem(s.text, s.bytes, part.text, part.bytes);
+    size_t at = found ? (size_t)(found - s.text) : SIZE_MAX;
+    while (last && found) {
+        heap_charge(e->heap, 1 + part.bytes / 16); /* they may overlap */
+        at = (size_t)(found - s.text);
+        found = memmem(found + 1, s.bytes - at - 1, part.text, part.bytes);
+    }
+    return at;
+}
+
+static struct value find_in(struct eval *e, const struct call *c, bool last)
+{
+    size_t at = search(e, c->self, arg_string(e, c, 0, ""), last);
+    return value_integer(at == SIZE_MAX ? -1 : (int64_t)text_length(c->self.text, at));
+}
+
+METHOD(find)
+{
+    return find_in(e, c, false);
+}
+
+METHOD(rfind)
+{
+    return find_in(e, c, true);
+}
+
+METHOD(text_index)
+{
+    struct value at = find_in(e, c, false);
+    if (at.integer < 0)
+        heap_fault(e->heap, -EINVAL, "substring not found");
+    return at;
+}
+
+METHOD(text_count)
+{
+    struct value part = arg_string(e, c, 0, ""), rest = c->self;
+    int64_t n = 0;
+    if (!part.bytes)
+        return value_integer((int64_t)text_length(rest.text, rest.bytes) + 1);
+    heap_charge(e->heap, rest.bytes / 16);
+    for (const char *found; rest.bytes; n++) {
+        found = memmem(rest.text, rest.bytes, part.text, part.bytes);
+        if (!found)
+            break;
+        size_t used = (size_t)(found - rest.text) + part.bytes;
+        rest = value_slice(rest, used, rest.bytes - used);
+    }
+    return value_integer(n);
+}
+
+static size_t skip_blanks(struct value s, size_t at, bool blanks)
+{
+    size_t n;
+    while (at < s.bytes && text_is_space(text_code(s.text + at, s.bytes - at, &n)) == blanks)
+        at += n;
+    return at;
+}
+
+static struct value split_blanks(struct eval *e, struct value s, int64_t most)
+{
+    struct value all = value_list(e->heap);
+    heap_charge(e->heap, s.bytes / 4);
+    for (size_t at = skip_blanks(s, 0, true); at < s.bytes; most--) {
+        size_t stop = most == 0 ? s.bytes : skip_blanks(s, at, false);
+        struct value part = value_slice(s, at, stop - at);
+        if (most == 0)
+            part = text_strip(e, part, value_none(), false, true);
+        list_push(e->heap, all.list, part);
+        if (most == 0)
+            break;
+        at = skip_blanks(s, stop, true);
+    }
+    return all;
+}
+
+METHOD(split)
+{
+    struct value s = c->self;
+    int64_t most = arg_integer(e, c, 1, -1);
+    if (c->a[0].kind == VALUE_ABSENT || c->a[0].kind == VALUE_NONE)
+        return split_blanks(e, s, most);
+    struct value by = arg_string(e, c, 0, ""), all = value_list(e->heap);
+    if (!by.bytes)
+        heap_fault(e->heap, -EINVAL, "empty separator");
+    heap_charge(e->heap, s.bytes / 16);
+    for (; most != 0; most--) {
+        const char *found = s.bytes ? memmem(s.text, s.bytes, by.text, by.bytes) : NULL;
+        if (!found)
+            break;
+        size_t at = (size_t)(found - s.text);
+        list_push(e->heap, all.list, value_slice(s, 0, at));
+        s = value_slice(s, at + by.bytes, s.bytes - at - by.bytes);
+        heap_charge(e->heap, 1);
+    }
+    list_push(e->heap, all.list, s);
+    return all;
+}
+
+METHOD(rsplit)
+{
+    struct value s = c->self;
+    int64_t most = arg_integer(e, c, 1, -1);
+    if (most < 0 || c->a[0].kind == VALUE_ABSENT || c->a[0].kind == VALUE_NONE)
+        return split(e, c); /* from which side makes no difference, but for a limit on blanks */
+    struct value by = arg_string(e, c, 0, ""), all = value_list(e->heap);
+    if (!by.bytes)
+        heap_fault(e->heap, -EINVAL, "empty separator");
+    for (; most > 0; most--) {
+        size_t at = search(e, s, by, true);
+        if (at == SIZE_MAX)
+            break;
+        list_push(e->heap, all.list, value_slice(s, at + by.bytes, s.bytes - at - by.bytes));
+        s = value_slice(s, 0, at);
+    }
+    list_push(e->heap, all.list, s);
+    for (size_t i = 0, k = all.list->n - 1; i < k; i++, k--) {
+        struct value other = all.list->items[i];
+        all.list->items[i] = all.list->items[k];
+        all.list->items[k] = other;
+    }
+    return all;
+}
+
+METHOD(splitlines)
+{
+    struct value s = c->self, all = value_list(e->heap);
+    bool keep = arg_bool(c, 0, false);
+    heap_charge(e->heap, s.bytes / 4);
+    for (size_t at = 0; at < s.bytes;) {
+        size_t stop = at;
+        while (stop < s.bytes && s.text[stop] != '\n' && s.text[stop] != '\r')
+            stop++;
+        size_t next = stop + (stop < s.bytes);
+        next += next < s.bytes && s.text[stop] == '\r' && s.text[next] == '\n';
+        list_push(e->heap, all.list, value_slice(s, at, (keep ? next : stop) - at));
+        at = next;
+    }
+    return all;
+}
+
+static struct value partition_at(struct eval *e, const struct call *c, bool last)
+{
+    struct value s = c->self, by = arg_string(e, c, 0, ""), all = value_list(e->heap);
+    size_t at = search(e, s, by, last);
+    bool there = at != SIZE_MAX;
+    all.kind = VALUE_TUPLE;
+    if (!there)
+        at = last ? 0 : s.bytes;
+    size_t used = there ? by.bytes : 0;
+    list_push(e->heap, all.list, value_slice(s, 0, at));
+    list_push(e->heap, all.list, value_slice(s, at, used));
+    list_push(e->heap, all.list, value_slice(s, at + used, s.bytes - at - used));
+    return all;
+}
+
+METHOD(partition)
+{
+    return partition_at(e, c, false);
+}
+
+METHOD(rpartition)
+{
+    return partition_at(e, c, true);
+}
+
+METHOD(text_join)
+{
+    struct list *items = value_items(e->heap, c->a[0]);
+    struct buf b;
+    buf_init(&b, e->heap);
+    for (size_t i = 0; i < items->n; i++) {
+        if (items->items[i].kind != VALUE_STRING)
+            heap_fault(e->heap, -EINVAL, "sequence item %zu: expected str instance, %s found", i,
+                       value_type(items->items[i]));
+        if (i)
+            buf_string(&b, c->self);
+        buf_string(&b, items->items[i]);
+    }
+    return buf_value(&b);
+}
+
+METHOD(text_format)
+{
+    return text_format_braces(e, c->self, c->given);
+}
+
+/* Are all characters, and at least one, of this kind? */
+static struct value all_are(const struct call *c, bool (*is)(uint32_t code))
+{
+    struct value s = c->self;
+    bool all = s.bytes > 0;
+    for (size_t at = 0, n; all && at < s.bytes; at += n)
+        all = is(text_code(s.text + at, s.bytes - at, &n));
+    return value_bool(all);
+}
+
+static bool is_digit(uint32_t code)
+{
+    return code >= '0' && code <= '9';
+}
+
+static bool is_alnum(uint32_t code)
+{
+    return is_digit(code) || text_is_letter(code);
+}
+
+METHOD(text_isdigit)
+{
+    heap_charge(e->heap, c->self.bytes / 8);
+    return all_are(c, is_digit);
+}
+
+METHOD(text_isalpha)
+{
+    heap_charge(e->heap, c->self.bytes / 8);
+    return all_are(c, text_is_letter);
+}
+
+METHOD(text_isalnum)
+{
+    heap_charge(e->heap, c->self.bytes / 8);
+    return all_are(c, is_alnum);
+}
+
+METHOD(text_isspace)
+{
+    heap_charge(e->heap, c->self.bytes / 8);
+    return all_are(c, text_is_space);
+}
+
+METHOD(text_isupper)
+{
+    struct value low = text_case(e, c->self, 'l'), up = text_case(e, c->self, 'u');
+    return value_bool(value_equal(e->heap, up, c->self) && !value_equal(e->heap, low, up));
+}
+
+METHOD(text_islower)
+{
+    struct value low = text_case(e, c->self, 'l'), up = text_case(e, c->self, 'u');
+    return value_bool(value_equal(e->heap, low, c->self) && !value_equal(e->heap, low, up));
+}
+
+/* ---- dicts, lists, loops --------------------------------------------------------------------- */
+
+METHOD(dict_items)
+{
+    return dict_pairs(e, c->self);
+}
+
+METHOD(dict_keys)
+{
+    struct value all = value_list(e->heap);
+    all.list = value_items(e->heap, c->self);
+    return all;
+}
+
+METHOD(dict_values)
+{
+    struct value all = value_list(e->heap);
+    for (size_t i = 0; i < c->self.dict->n; i++)
+        list_push(e->heap, all.list, c->self.dict->entries[i].value);
+    return all;
+}
+
+METHOD(dict_get)
+{
+    struct value *found = dict_find(e->heap, c->self.dict, c->a[0]);
+    if (found)
+        return *found;
+    return c->a[1].kind == VALUE_ABSENT ? value_none() : c->a[1];
+}
+
+METHOD(dict_copy)
+{
+    struct value all = value_dict(e->heap);
+    heap_charge(e->heap, c->self.dict->n);
+    for (size_t i = 0; i < c->self.dict->n; i++)
+        dict_add(e->heap, all.dict, c->self.dict->entries[i].key, c->self.dict->entries[i].value);
+    return all;
+}
+
+METHOD(list_index)
+{
+    for (size_t i = 0; i < c->self.list->n; i++)
+        if (value_equal(e->heap, c->self.list->items[i], c->a[0]))
+            return value_integer((int64_t)i);
+    heap_fault(e->heap, -EINVAL, "the value is not in the list");
+}
+
+METHOD(list_count)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < c->self.list->n; i++)
+        n += value_equal(e->heap, c->self.list->items[i], c->a[0]);
+    return value_integer(n);
+}
+
+METHOD(loop_cycle)
+{
+    if (!c->given->n)
+        heap_fault(e->heap, -EINVAL, "loop.cycle needs at least one argument");
+    return c->given->at[c->self.loop->at % c->given->n];
+}
+
+METHOD(loop_changed)
+{
+    struct loop *l = c->self.loop;
+    struct value now = value_list(e->heap);
+    for (size_t i = 0; i < c->given->n; i++)
+        list_push(e->heap, now.list, c->given->at[i]);
+    bool same = l->changed.kind != VALUE_ABSENT && value_equal(e->heap, l->changed, now);
+    l->changed = now;
+    return value_bool(!same);
+}
+
+static const struct builtin text_methods[] = {
+    {"strip", strip, 0, "chars"},
+    {"lstrip", lstrip, 0, "chars"},
+    {"rstrip", rstrip, 0, "chars"},
+    {"split", split, 0, "sep maxsplit"},
+    {"rsplit", rsplit, 0, "sep maxsplit"},
+    {"startswith", startswith, 1, "prefix"},
+    {"endswith", endswith, 1, "suffix"},
+    {"replace", replace, 2, "old new count"},
+    {"upper", upper, 0, ""},
+    {"lower", lower, 0, ""},
+    {"title", title, 0, ""},
+    {"capitalize", capitalize, 0, ""},
+    {"swapcase", swapcase, 0, ""},
+    {"casefold", lower, 0, ""},
+    {"join", text_join, 1, "iterable"},
+    {"format", text_format, 0, "*"},
+    {"find", find, 1, "sub"},
+    {"rfind", rfind, 1, "sub"},
+    {"index", text_index, 1, "sub"},
+    {"count", text_count, 1, "sub"},
+    {"splitlines", splitlines, 0, "keepends"},
+    {"partition", partition, 1, "sep"},
+    {"rpartition", rpartition, 1, "sep"},
+    {"removeprefix", removeprefix, 1, "prefix"},
+    {"removesuffix", removesuffix, 1, "suffix"},
+    {"isdigit", text_isdigit, 0, ""},
+    {"isdecimal", text_isdigit, 0, ""},
+    {"isnumeric", text_isdigit, 0, ""},
+    {"isalpha", text_isalpha, 0, ""},
+    {"isalnum", text_isalnum, 0, ""},
+    {"isspace", text_isspace, 0, ""},
+    {"isupper", text_isupper, 0, ""},
+    {"islower", text_islower, 0, ""},
+};
+
+static const struct builtin dict_methods[] = {
+    {"items", dict_items, 0, ""},        {"keys", dict_keys, 0, ""}, {"values", dict_values, 0, ""},
+    {"get", dict_get, 1, "key default"}, {"copy", dict_copy, 0, ""},
+};
+
+static const struct builtin list_methods[] = {
+    {"index", list_index, 1, "value"},
+    {"count", list_count, 1, "value"},
+};
+
+static const struct builtin loop_methods[] = {
+    {"cycle", loop_cycle, 0, "*"},
+    {"changed", loop_changed, 0, "*"},
+};
+
+#define FIND(table) builtin_find(table, sizeof(table) / sizeof *(table), name, bytes)
+
+const struct builtin *methods_find(enum value_kind kind, const char *name, size_t bytes)
+{
+    switch (kind) {
+    case VALUE_STRING:
+        return FIND(text_methods);
+    case VALUE_DICT:
+        return FIND(dict_methods);
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+        return FIND(list_methods);
+    case VALUE_LOOP:
+        return FIND(loop_methods);
+    default:
+        return NULL;
+    }
+}

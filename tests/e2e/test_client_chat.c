@@ -1,0 +1,451 @@
+/* `hearth chat` against a real daemon: one message through a pipe, conversations on a terminal. The
+ * model is one of the others with a chat template put into its file. */
+#include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEMPLATE                                                                                   \
+    "{% for m in messages %}{{ m.role | upper }}:\n{{ m.content }}\n{% endfor %}"                  \
+    "{% if add_generation_prompt %}ASSISTANT:\n{% endif %}"
+
+static struct harness d;
+static struct harness_output o;
+static char folder[64], model[128];
+
+/* ---- a model with a template ----------------------------------------------------------------- */
+
+static void put_u64(FILE *f, uint64_t value)
+{
+    ck_assert_uint_eq(fwrite(&value, sizeof value, 1, f), 1);
+}
+
+/* A copy of a GGUF file with one more key, right behind its head. The key's bytes are a multiple of
+ * the file's alignment, so everything behind it only moves: the template has a comment to fill up. */
+static void write_model(const char *from, const char *to)
+{
+    static const char key[] = "tokenizer.chat_template";
+    const size_t n_key = sizeof key - 1, n_text = sizeof TEMPLATE - 1 + 4; /* {##} */
+    size_t fill = 63 - (8 + n_key + 4 + 8 + n_text + 63) % 64;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    char head[24], *block = malloc(1 << 16);
+    uint64_t n_keys;
+    size_t n;
+    ck_assert(in && out && fread(head, sizeof head, 1, in) == 1);
+    memcpy(&n_keys, head + 16, sizeof n_keys);
+    n_keys++;
+    memcpy(head + 16, &n_keys, sizeof n_keys);
+    ck_assert_uint_eq(fwrite(head, sizeof head, 1, out), 1);
+    put_u64(out, n_key);
+    fputs(key, out);
+    ck_assert_uint_eq(fwrite(&(uint32_t){8}, 4, 1, out), 1); /* a string */
+    put_u64(out, n_text + fill);
+    fprintf(out, "%s{#%*s#}", TEMPLATE, (int)fill, "");
+    while ((n = fread(block, 1, 1 << 16, in)) > 0)
+        ck_assert_uint_eq(fwrite(block, 1, n, out), n);
+    free(block);
+    fclose(in);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+static void start(void)
+{
+    static const char *const arguments[] = {"--context", "8000", "--threads", "1", NULL};
+    strcpy(folder, "/tmp/hearth-chat-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(model, sizeof model, "%s/model.gguf", folder);
+    write_model(harness_model(), model);
+    harness_start(&d, model, arguments);
+}
+
+static void stop(void)
+{
+    ck_assert_int_eq(harness_stop(&d), 0);
+    unlink(model);
+    rmdir(folder);
+}
+
+static void teardown(void)
+{
+    harness_output_fini(&o);
+}
+
+static void assert_failed(int code, const char *part)
+{
+    ck_assert_msg(o.code == code, "exit code %d, not %d: %s", o.code, code, o.error);
+    ck_assert_msg(strncmp(o.error, "hearth: ", 8) == 0 && strstr(o.error, part), "%s", o.error);
+    ck_assert_msg(strchr(o.error, '\n') == o.error + o.error_bytes - 1, "%s", o.error);
+    ck_assert_str_eq(o.out, "");
+    harness_output_fini(&o);
+}
+
+/* ---- one message ----------------------------------------------------------------------------- */
+
+START_TEST(a_message_on_stdin_is_answered_in_the_models_form)
+{
+    struct harness_output plain =
+        HARNESS_RUN(&d, NULL, "run", "--max-tokens", "30", "USER:\nOnce upon a time\nASSISTANT:\n");
+    ck_assert_msg(plain.code == 0 && plain.out_bytes > 10, "%s", plain.error);
+    o = HARNESS_RUN(&d, "Once upon a time\n", "chat", "--max-tokens", "30");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    ck_assert_str_eq(o.out, plain.out);
+    ck_assert_str_eq(o.error, "");
+    harness_output_fini(&plain);
+    harness_output_fini(&o);
+    plain = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "30",
+                        "SYSTEM:\nBe brief\nUSER:\nOnce upon a time\nASSISTANT:\n");
+    o = HARNESS_RUN(&d, "Once upon a time", "chat", "--max-tokens", "30", "--system", "Be brief");
+    ck_assert_str_eq(o.out, plain.out);
+    harness_output_fini(&plain);
+}
+END_TEST
+
+START_TEST(a_family_or_a_file_can_be_the_template)
+{
+    char path[200];
+    struct harness_output plain =
+        HARNESS_RUN(&d, NULL, "run", "--max-tokens", "30",
+                    "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    o = HARNESS_RUN(&d, "Hi", "chat", "--max-tokens", "30", "--template", "chatml");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    ck_assert_str_eq(o.out, plain.out);
+    harness_output_fini(&o);
+    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    FILE *f = fopen(path, "w");
+    fputs("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+          "{% endfor %}<|im_start|>assistant\n\n",
+          f);
+    fclose(f);
+    o = HARNESS_RUN(&d, "Hi", "chat", "--max-tokens", "30", "--template", path);
+    unlink(path);
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    ck_assert_str_eq(o.out, plain.out);
+    harness_output_fini(&plain);
+}
+END_TEST
+
+START_TEST(what_cannot_be_is_one_line_and_its_code)
+{
+    char path[200];
+    o = HARNESS_RUN(&d, "Hi", "chat", "--template", "nope");
+    assert_failed(65, "'nope' is not known");
+    o = HARNESS_RUN(&d, "Hi", "chat", "--template", "/nonexistent/x.jinja");
+    assert_failed(66, "/nonexistent/x.jinja");
+    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    FILE *f = fopen(path, "w");
+    fputs("{{ raise_exception('No more') }}", f);
+    fclose(f);
+    o = HARNESS_RUN(&d, "Hi", "chat", "--template", path);
+    unlink(path);
+    assert_failed(65, "No more");
+    o = HARNESS_RUN(&d, "", "chat");
+    assert_failed(64, "no message");
+    o = HARNESS_RUN(&d, "\xff\xfe", "chat");
+    assert_failed(65, "no UTF-8");
+    o = HARNESS_RUN(&d, "Hi", "chat", "surplus");
+    assert_failed(64, "surplus");
+    o = HARNESS_RUN(NULL, "Hi", "chat");
+    assert_failed(69, "no daemon");
+    ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
+}
+END_TEST
+
+START_TEST(a_model_without_a_template_says_to_name_one)
+{
+    struct harness other = {0};
+    static const char *const arguments[] = {"--threads", "1", NULL};
+    harness_start(&other, harness_model(), arguments);
+    o = HARNESS_RUN(&other, "Hi", "chat");
+    assert_failed(65, "--template");
+    o = HARNESS_RUN(&other, "Hi", "chat", "--template", "chatml", "--max-tokens", "3");
+    ck_assert_msg(o.code == 0 && o.out_bytes > 0, "%s", o.error);
+    ck_assert_int_eq(harness_stop(&other), 0);
+}
+END_TEST
+
+/* ---- on a terminal --------------------------------------------------------------------------- */
+
+struct terminal {
+    pid_t pid;
+    int keys;           /* the terminal's other side */
+    int out;            /* stdout of the program */
+    char seen[1 << 16]; /* [n_seen] of stdout, not looked at yet */
+    size_t n_seen;
+    char shown[1 << 16]; /* [n_shown] on the terminal: prompts, echo, errors */
+    size_t n_shown;
+};
+
+static void open_terminal_at(struct terminal *t, const char *socket, const char *const *arguments)
+{
+    const char *argv[24] = {harness_program("hearth")};
+    int pipes[2];
+    memset(t, 0, sizeof *t);
+    for (int i = 0; arguments[i]; i++)
+        argv[i + 1] = arguments[i];
+    ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+    t->pid = forkpty(&t->keys, NULL, NULL, NULL);
+    ck_assert_int_ge(t->pid, 0);
+    if (t->pid == 0) {
+        setenv("HEARTH_SOCKET", socket, 1);
+        setenv("TERM", "dumb", 1);
+        setenv("INPUTRC", "/dev/null", 1);
+        dup2(pipes[1], STDOUT_FILENO);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    close(pipes[1]);
+    t->out = pipes[0];
+}
+
+static void open_terminal(struct terminal *t, const char *const *arguments)
+{
+    open_terminal_at(t, d.socket, arguments);
+}
+
+static void type(struct terminal *t, const char *keys)
+{
+    ck_assert_int_eq(write(t->keys, keys, strlen(keys)), (ssize_t)strlen(keys));
+}
+
+/* Reads what comes on both within 100 ms. Returns 0 when stdout has ended. */
+static int look(struct terminal *t)
+{
+    struct pollfd p[2] = {{.fd = t->out, .events = POLLIN}, {.fd = t->keys, .events = POLLIN}};
+    (void)poll(p, 2, 100);
+    if (p[1].revents & POLLIN) {
+        ssize_t n = read(t->keys, t->shown + t->n_shown, sizeof t->shown - t->n_shown - 1);
+        t->n_shown += n > 0 ? (size_t)n : 0;
+    }
+    if (!(p[0].revents & (POLLIN | POLLHUP)))
+        return 1;
+    ssize_t n = read(t->out, t->seen + t->n_seen, sizeof t->seen - t->n_seen - 1);
+    t->n_seen += n > 0 ? (size_t)n : 0;
+    return n > 0;
+}
+
+/* Waits until the terminal shows the prompt for the n-th time. */
+static void wait_prompts(struct terminal *t, int wanted)
+{
+    for (int turn = 0; turn < 600; turn++) {
+        int n = 0;
+        t->shown[t->n_shown] = 0;
+        for (const char *at = t->shown; (at = strstr(at, "> ")); at += 2)
+            n++;
+        if (n >= wanted)
+            return;
+        (void)look(t);
+    }
+    ck_assert_msg(0, "no prompt %d: %s", wanted, t->shown);
+}
+
+/* The next line of JSON from stdout. */
+static json_t *next_line(struct terminal *t)
+{
+    for (int turn = 0; turn < 600; turn++) {
+        char *end = t->n_seen ? memchr(t->seen, '\n', t->n_seen) : NULL;
+        if (end) {
+            json_t *j = json_loadb(t->seen, (size_t)(end - t->seen), 0, NULL);
+            size_t used = (size_t)(end - t->seen) + 1;
+            memmove(t->seen, end + 1, t->n_seen - used);
+            t->n_seen -= used;
+            ck_assert_ptr_nonnull(j);
+            return j;
+        }
+        ck_assert_msg(look(t), "the program ended: %s", t->shown);
+    }
+    ck_assert_msg(0, "no answer: %s", t->shown);
+    return NULL;
+}
+
+/* The event `done` of the answer that comes. */
+static json_t *next_done(struct terminal *t)
+{
+    for (;;) {
+        json_t *j = next_line(t);
+        if (strcmp(json_string_value(json_object_get(j, "event")), "done") == 0)
+            return j;
+        json_decref(j);
+    }
+}
+
+static int64_t number(const json_t *j, const char *name)
+{
+    ck_assert_msg(json_is_integer(json_object_get(j, name)), "%s", name);
+    return json_integer_value(json_object_get(j, name));
+}
+
+static int close_terminal(struct terminal *t)
+{
+    int code = harness_wait(t->pid);
+    close(t->keys);
+    close(t->out);
+    return code;
+}
+
+START_TEST(a_conversation_computes_only_what_is_new)
+{
+    struct terminal t;
+    open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "24", NULL});
+    wait_prompts(&t, 1);
+    type(&t, "Once upon a time\r");
+    json_t *first = next_done(&t);
+    wait_prompts(&t, 2);
+    type(&t, "and then\r");
+    json_t *second = next_done(&t);
+    int64_t held = number(first, "prompt_tokens") + number(first, "output_tokens");
+    ck_assert_int_gt(number(second, "prompt_tokens"), held);
+    ck_assert_int_ge(number(second, "cached_tokens"), held - 1);
+    wait_prompts(&t, 3);
+    type(&t, "/reset\r");
+    wait_prompts(&t, 4);
+    type(&t, "Once upon a time\r");
+    json_t *third = next_done(&t);
+    ck_assert_int_eq(number(third, "prompt_tokens"), number(first, "prompt_tokens"));
+    ck_assert(json_equal(json_object_get(third, "ids"), json_object_get(first, "ids")));
+    wait_prompts(&t, 5);
+    type(&t, "\x04");
+    ck_assert_int_eq(close_terminal(&t), 0);
+    json_decref(first);
+    json_decref(second);
+    json_decref(third);
+}
+END_TEST
+
+START_TEST(ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program)
+{
+    struct terminal t;
+    open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "7000", NULL});
+    wait_prompts(&t, 1);
+    type(&t, "Once upon a time\r");
+    json_decref(next_line(&t));
+    type(&t, "\x03");
+    json_t *done = next_done(&t);
+    ck_assert_str_eq(json_string_value(json_object_get(done, "reason")), "cancelled");
+    json_decref(done);
+    wait_prompts(&t, 2);
+    type(&t, "never sent\x03");
+    wait_prompts(&t, 3);
+    type(&t, "/nope\r");
+    wait_prompts(&t, 4);
+    ck_assert_ptr_nonnull(strstr(t.shown, "/nope: no such command"));
+    type(&t, "go on\r");
+    json_decref(next_line(&t));
+    type(&t, "\x03");
+    done = next_done(&t);
+    ck_assert_str_eq(json_string_value(json_object_get(done, "reason")), "cancelled");
+    ck_assert_int_gt(number(done, "cached_tokens"), 10);
+    json_decref(done);
+    wait_prompts(&t, 5);
+    type(&t, "\x04");
+    ck_assert_int_eq(close_terminal(&t), 0);
+    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
+}
+END_TEST
+
+/* The program ends by itself, and has shown this one line and no prompt. */
+static void assert_refused(const char *socket, const char *chat_template, int code,
+                           const char *part)
+{
+    struct terminal t;
+    const char *arguments[] = {"chat", chat_template ? "--template" : NULL, chat_template, NULL};
+    open_terminal_at(&t, socket, arguments);
+    ssize_t n = 1;
+    while (n > 0 && !strstr(t.shown, "> ")) {
+        n = read(t.keys, t.shown + t.n_shown, sizeof t.shown - t.n_shown - 1);
+        t.n_shown += n > 0 ? (size_t)n : 0;
+        t.shown[t.n_shown] = 0;
+    }
+    ck_assert_msg(n <= 0, "it asks for a message: %s", t.shown);
+    int ended = close_terminal(&t);
+    ck_assert_msg(ended == code, "exit code %d, not %d: %s", ended, code, t.shown);
+    ck_assert_msg(strncmp(t.shown, "hearth: ", 8) == 0 && strstr(t.shown, part), "%s", t.shown);
+    ck_assert_msg(strchr(t.shown, '\n') == t.shown + t.n_shown - 1, "%s", t.shown);
+}
+
+START_TEST(a_template_that_cannot_be_is_refused_before_the_first_prompt)
+{
+    char path[200];
+    assert_refused(d.socket, "nope", 65, "'nope' is not known");
+    assert_refused(d.socket, "/nonexistent/x.jinja", 66, "/nonexistent/x.jinja");
+    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    FILE *f = fopen(path, "w");
+    fputs("{{ raise_exception('No more') }}", f);
+    fclose(f);
+    assert_refused(d.socket, path, 65, "No more");
+    unlink(path);
+    struct harness other = {0};
+    harness_start(&other, harness_model(), (const char *const[]){"--threads", "1", NULL});
+    assert_refused(other.socket, NULL, 65, "no chat template");
+    ck_assert_int_eq(harness_stop(&other), 0);
+}
+END_TEST
+
+START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
+{
+    struct terminal t;
+    char path[200], command[300];
+    snprintf(path, sizeof path, "%s/saved", folder);
+    snprintf(command, sizeof command, "/save %s  \r", path);
+    struct harness_output plain = HARNESS_RUN(&d, "Once upon a time", "chat", "--max-tokens", "20");
+    open_terminal(&t, (const char *const[]){"chat", "--max-tokens", "20", NULL});
+    wait_prompts(&t, 1);
+    type(&t, "Once upon a time\r");
+    wait_prompts(&t, 2);
+    type(&t, command);
+    wait_prompts(&t, 3);
+    type(&t, "/save \r");
+    wait_prompts(&t, 4);
+    ck_assert_ptr_nonnull(strstr(t.shown, "hearth: /save: give a file's name"));
+    type(&t, "\x04");
+    while (look(&t))
+        ;
+    ck_assert_int_eq(close_terminal(&t), 0);
+    t.seen[t.n_seen] = 0;
+    ck_assert_str_eq(t.seen, plain.out);
+    json_t *saved = json_load_file(path, 0, NULL);
+    ck_assert_uint_eq(json_array_size(saved), 2);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(saved, 1), "content")),
+                     plain.out);
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 077, 0);
+    unlink(path);
+    json_decref(saved);
+    harness_output_fini(&plain);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("client_chat");
+    TCase *c = tcase_create("client_chat");
+    if (!harness_model()) {
+        printf("skip: there is no model to talk to\n");
+        return 0;
+    }
+    tcase_set_timeout(c, 120);
+    tcase_add_unchecked_fixture(c, start, stop);
+    tcase_add_checked_fixture(c, NULL, teardown);
+    tcase_add_test(c, a_message_on_stdin_is_answered_in_the_models_form);
+    tcase_add_test(c, a_family_or_a_file_can_be_the_template);
+    tcase_add_test(c, what_cannot_be_is_one_line_and_its_code);
+    tcase_add_test(c, a_model_without_a_template_says_to_name_one);
+    tcase_add_test(c, a_conversation_computes_only_what_is_new);
+    tcase_add_test(c, ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program);
+    tcase_add_test(c, a_template_that_cannot_be_is_refused_before_the_first_prompt);
+    tcase_add_test(c, stdout_holds_answers_only_and_a_conversation_is_saved);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

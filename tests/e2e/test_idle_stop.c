@@ -1,0 +1,214 @@
+/* --idle-stop under a service manager that holds the socket, played here as systemd does it: whoever
+ * connects while the daemon is about to stop, or while there is none, gets an answer. */
+#include "tests/e2e/harness.h"
+#include "tests/random.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CLIENTS = 3, ROUNDS = 8 };
+
+static char folder[] = "/tmp/hearth-idle-XXXXXX", path[64];
+static int socket_fd;
+static _Atomic uint32_t starts, failures;
+static _Atomic int stop;
+static pthread_barrier_t together;
+
+static void exec_daemon(const char *const *more)
+{
+    const char *argv[16] = {harness_program("hearthd"), "--model", harness_tiny_model(),
+                            "--threads", "1"};
+    char pid[24];
+    int log = open("/dev/null", O_WRONLY);
+
+    for (int i = 0; more[i]; i++)
+        argv[5 + i] = more[i];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(log, STDERR_FILENO);
+    dup2(socket_fd, 3);
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    setenv("LISTEN_FDS", "1", 1);
+    setenv("LISTEN_PID", pid, 1);
+    execv(argv[0], (char *const *)argv);
+    _exit(127);
+}
+
+/* Starts a daemon whenever somebody waits at the socket and none runs. */
+static void *manage(void *arg)
+{
+    struct pollfd waiting = {.fd = socket_fd, .events = POLLIN};
+
+    (void)harness_tiny_model(); /* made here, not in every child */
+    while (!atomic_load(&stop)) {
+        if (poll(&waiting, 1, 100) <= 0)
+            continue;
+        pid_t pid = fork();
+        if (pid == 0)
+            exec_daemon(arg);
+        int status = 0;
+        atomic_fetch_add(&starts, 1);
+        waitpid(pid, &status, 0);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            atomic_fetch_add(&failures, 1);
+    }
+    return NULL;
+}
+
+static void open_manager(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/s", folder);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ck_assert_int_eq(bind(socket_fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(listen(socket_fd, 128), 0);
+}
+
+static void close_manager(void)
+{
+    close(socket_fd);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* Connects and asks for one token. Returns 0 or what went wrong. */
+static int ask(char *err, size_t err_bytes)
+{
+    static const uint32_t prompt[] = {1, 70, 80};
+    const struct hearth_event *e;
+    struct hearth_request r;
+    struct hearth *h;
+    int rc = hearth_connect(path, NULL, &h, err, err_bytes);
+
+    if (rc)
+        return rc;
+    hearth_request_init(&r, sizeof r);
+    r.tokens = prompt;
+    r.n_tokens = 3;
+    r.max_tokens = 1;
+    rc = hearth_submit(h, 0, &r);
+    while (rc >= 0 && (rc = hearth_next(h, 0, &e, 20000)) > 0)
+        if (e->kind == HEARTH_DONE)
+            break;
+    rc = rc <= 0 ? rc - 1 : e->result->reason == HEARTH_ERROR ? e->result->error : 0;
+    if (rc)
+        snprintf(err, err_bytes, "%d: %s", rc, hearth_error(h));
+    hearth_close(h);
+    return rc;
+}
+
+/* All come together about when the second of being idle is over, from a little before to 19 ms after. */
+static void *come_late(void *arg)
+{
+    uint32_t state = *(uint32_t *)arg;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 3; i++) {
+            char err[256];
+            int rc = ask(err, sizeof err);
+            if (rc) {
+                fprintf(stderr, "client %u, round %d: %s\n", *(uint32_t *)arg, round, err);
+                atomic_fetch_add(&failures, 1);
+            }
+        }
+        pthread_barrier_wait(&together);
+        usleep(999000 + next_random(&state) % 20000);
+    }
+    return NULL;
+}
+
+START_TEST(whoever_comes_while_it_stops_is_served)
+{
+    static const char *const options[][5] = {{"--idle-stop", "1", "--event-loop", "auto", NULL},
+                                             {"--idle-stop", "1", "--event-loop", "epoll", NULL}};
+    pthread_t manager, clients[CLIENTS];
+    uint32_t seeds[CLIENTS];
+
+    open_manager();
+    pthread_barrier_init(&together, NULL, CLIENTS);
+    ck_assert_int_eq(pthread_create(&manager, NULL, manage, (void *)(uintptr_t)options[_i]), 0);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        seeds[i] = i + 1;
+        ck_assert_int_eq(pthread_create(&clients[i], NULL, come_late, &seeds[i]), 0);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(clients[i], NULL);
+    atomic_store(&stop, 1);
+    pthread_join(manager, NULL); /* the last daemon has stopped by itself */
+    fprintf(stderr, "%u starts in %d rounds\n", atomic_load(&starts), ROUNDS);
+    ck_assert_uint_gt(atomic_load(&starts), 1);
+    ck_assert_uint_eq(atomic_load(&failures), 0);
+    close_manager();
+}
+END_TEST
+
+START_TEST(who_stays_connected_keeps_it)
+{
+    static const char *const options[] = {"--idle-stop", "1", NULL};
+    char err[256];
+    pthread_t manager;
+    struct hearth_options o;
+    struct hearth *h;
+
+    open_manager();
+    ck_assert_int_eq(pthread_create(&manager, NULL, manage, (void *)(uintptr_t)options), 0);
+    hearth_options_init(&o, sizeof o);
+    o.slots = 0; /* one that only looks, too */
+    ck_assert_msg(hearth_connect(path, &o, &h, err, sizeof err) == 0, "%s", err);
+    usleep(2500000);
+    ck_assert_int_gt((int)hearth_status(h, err, sizeof err), 0);
+    ck_assert_uint_eq(atomic_load(&starts), 1);
+    atomic_store(&stop, 1);
+    hearth_close(h);
+    pthread_join(manager, NULL);
+    ck_assert_uint_eq(atomic_load(&failures), 0);
+    close_manager();
+}
+END_TEST
+
+START_TEST(a_socket_of_its_own_is_served_on)
+{
+    static const char *const arguments[] = {"--idle-stop", "1", NULL};
+    struct harness d;
+    char line[256];
+    int told = 0;
+
+    memset(&d, 0, sizeof d);
+    harness_start(&d, harness_tiny_model(), arguments);
+    usleep(1500000);
+    ck_assert_int_eq((int)harness_counter(&d, "slots_used"), 0);
+    FILE *log = fopen(d.log, "r");
+    while (fgets(line, sizeof line, log))
+        told += strstr(line, "idle-stop") != NULL;
+    fclose(log);
+    ck_assert_int_eq(told, 1);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("idle_stop");
+    TCase *t = tcase_create("idle_stop");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, whoever_comes_while_it_stops_is_served, 0, 2);
+    tcase_add_test(t, who_stays_connected_keeps_it);
+    tcase_add_test(t, a_socket_of_its_own_is_served_on);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}

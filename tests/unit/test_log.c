@@ -1,0 +1,124 @@
+/* Lines of the log: levels, the journal's priorities, one line whatever happens. */
+#include "daemon/log.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int out[2], before;
+static char text[8192];
+
+/* stderr becomes a pipe. */
+static void setup(void)
+{
+    ck_assert_int_eq(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
+    before = dup(STDERR_FILENO);
+    dup2(out[1], STDERR_FILENO);
+    unsetenv("JOURNAL_STREAM");
+}
+
+static void teardown(void)
+{
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(out[0]);
+    close(out[1]);
+}
+
+static const char *logged(void)
+{
+    ssize_t n = read(out[0], text, sizeof text - 1);
+
+    text[n > 0 ? n : 0] = 0;
+    return text;
+}
+
+/* Says that stderr, or what stands at another inode, is the journal. */
+static void say_journal(ino_t away)
+{
+    struct stat st;
+    char stream[64];
+
+    ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+    snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)(st.st_ino + away));
+    setenv("JOURNAL_STREAM", stream, 1);
+}
+
+static void log_all(enum log_level most)
+{
+    log_init(most);
+    log_error("e %d", 1);
+    log_warning("w");
+    log_info("i");
+    log_debug("d");
+}
+
+START_TEST(a_level_keeps_what_matters_less_away)
+{
+    static const char *const expected[] = {"hearthd: e 1\n", "hearthd: e 1\nhearthd: w\n",
+                                           "hearthd: e 1\nhearthd: w\nhearthd: i\n",
+                                           "hearthd: e 1\nhearthd: w\nhearthd: i\nhearthd: d\n"};
+
+    for (int level = LOG_LEVEL_ERROR; level <= LOG_LEVEL_DEBUG; level++) {
+        log_all((enum log_level)level);
+        ck_assert_str_eq(logged(), expected[level]);
+    }
+}
+END_TEST
+
+START_TEST(the_journal_gets_priorities)
+{
+    say_journal(0);
+    log_all(LOG_LEVEL_DEBUG);
+    ck_assert_str_eq(logged(), "<3>e 1\n<4>w\n<6>i\n<7>d\n");
+}
+END_TEST
+
+START_TEST(stderr_that_was_redirected_is_no_journal)
+{
+    static const char *const streams[] = {"", "1", "x:y", ":"};
+
+    say_journal(1);
+    log_all(LOG_LEVEL_ERROR);
+    ck_assert_str_eq(logged(), "hearthd: e 1\n");
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        setenv("JOURNAL_STREAM", streams[i], 1);
+        log_all(LOG_LEVEL_ERROR);
+        ck_assert_str_eq(logged(), "hearthd: e 1\n");
+    }
+}
+END_TEST
+
+START_TEST(a_line_too_long_is_cut_and_stays_one)
+{
+    char word[3000];
+
+    memset(word, 'x', sizeof word - 1);
+    word[sizeof word - 1] = 0;
+    log_init(LOG_LEVEL_INFO);
+    log_info("%s", word);
+    const char *line = logged();
+    ck_assert_uint_le(strlen(line), 1024);
+    ck_assert_uint_gt(strlen(line), 1000);
+    ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("log");
+    TCase *t = tcase_create("log");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_level_keeps_what_matters_less_away);
+    tcase_add_test(t, the_journal_gets_priorities);
+    tcase_add_test(t, stderr_that_was_redirected_is_no_journal);
+    tcase_add_test(t, a_line_too_long_is_cut_and_stays_one);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}
