@@ -33,6 +33,7 @@ URING    = -luring
 # JSON in the library: schemas, messages of a chat. The command carries it, for its start-up time.
 JANSSON  = -ljansson
 JANSSON_STATIC = -l:libjansson.a
+MHD      = -lmicrohttpd
 
 # make V=1 shows whole commands.
 Q        = $(if $(V),,@)
@@ -45,13 +46,15 @@ KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512.c),$(wi
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
 CLI      = $(wildcard client/cli*.c)
 CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c client/jinja/*.c)
+# The gateway: an ordinary client, which carries the library's objects.
+HTTP     = $(filter-out client/http/main.c,$(wildcard client/http/*.c))
 # Programs that need kernels only: kernels/tools/hearth_X.c is build/bin/hearth-X.
 TOOL_MAIN = $(wildcard kernels/tools/hearth_*.c)
 TOOL_PART = $(filter-out $(TOOL_MAIN),$(wildcard kernels/tools/*.c))
 
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
-ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(TOOL_PART) $(DAEMON) $(CLIENT))
+ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(TOOL_PART) $(DAEMON) $(CLIENT) $(HTTP))
 
 # CUDA=auto builds the plugin where nvcc is, CUDA=1 always, CUDA=0 never. CUDA_ARCHS: compute capabilities; one is
 # quicker to build: make CUDA_ARCHS=90.
@@ -61,7 +64,8 @@ CUDA_HOME = $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_ARCHS ?= 80 86 89 90 100 120
 PLUGINS  = $(if $(filter 0,$(CUDA)),,$(if $(filter 1,$(CUDA))$(wildcard $(NVCC)),$(BUILD)/lib/hearth/hearth-cuda.so))
 
-PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth)
+PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth) \
+           $(BUILD)/bin/hearth-http
 TOOLS    = $(patsubst kernels/tools/hearth_%.c,$(BUILD)/bin/hearth-%,$(TOOL_MAIN))
 LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
 
@@ -79,13 +83,18 @@ $(BUILD)/obj/%.o: %.c Makefile
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
 $(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)
+
+$(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP)) $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(MHD) $(JANSSON)
 
 $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS))
 	@mkdir -p $(@D)
@@ -180,22 +189,22 @@ BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
 
 $(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(E2E_HELP) $(UNIT_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
 
 $(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
@@ -267,21 +276,21 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	$(say) CC $<
 	$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
-                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
+                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(HTTP))
 	$(say) LINK $@
-	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(JANSSON) -lm
+	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # ---- packages ----------------------------------------------------------------------------------
 
 .PHONY: deps-build deps-check deps-bench deps-fuzz
 deps-build:
-	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev libmicrohttpd-dev
 deps-check:
-	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev libmicrohttpd-dev
 deps-bench: deps-check
 	@tests/tools/deps.sh gnuplot-nox
 deps-fuzz:
-	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev
+	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev libmicrohttpd-dev
 
 # ---- install -----------------------------------------------------------------------------------
 

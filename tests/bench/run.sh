@@ -30,6 +30,10 @@ echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/l
     "$build/tests/bench/bench_daemon" "$build/bin" "$noop" $models
     "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/corpus.py $models
     "$build/tests/bench/bench_warm" "$build/bin" $models
+    if [ -n "${HEARTH_TESTDATA:-}" ]; then
+        "$build/tests/bench/bench_grammar" "$HEARTH_TESTDATA/tokenizers/ggml-vocab-qwen2.gguf"
+    fi
+    "$build/tests/bench/bench_http" "$build/bin" $models
     for model in $models; do "$build/bin/hearth-bench" --json --model "$model" -p 16 -n 128 -t 1; done
     "$build/tests/bench/bench_load" "$build/bin" "$loaded"
     tests/bench/kernels.sh

@@ -1,0 +1,180 @@
+/* ask_prompt.c - a request's prompt as tokens: text, ids, both, or several of these. */
+#include "client/http/ask.h"
+
+#include "client/http/fields.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPTS_MAX = 64, PART_BYTES = 8 /* a token, in texts that people write, and more */ };
+
+struct ids {
+    uint32_t *at; /* [n] */
+    size_t n, room;
+};
+
+static int ids_room(struct ids *l, size_t more, struct fail *f)
+{
+    if (l->n + more <= l->room)
+        return 0;
+    size_t room = (l->n + more) * 2;
+    uint32_t *at = realloc(l->at, room * sizeof *at);
+    if (!at)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    l->at = at;
+    l->room = room;
+    return 0;
+}
+
+static int add_text(struct hearth *h, struct ids *l, const json_t *v, uint32_t flags,
+                    struct fail *f)
+{
+    const char *text = json_string_value(v);
+    size_t bytes = json_string_length(v);
+    if (ids_room(l, bytes / 4 + 16, f) < 0)
+        return -1;
+    int64_t n = hearth_tokenize(h, text, bytes, flags, l->at + l->n, l->room - l->n);
+    if (n > (int64_t)(l->room - l->n)) {
+        if (ids_room(l, (size_t)n, f) < 0)
+            return -1;
+        n = hearth_tokenize(h, text, bytes, flags, l->at + l->n, l->room - l->n);
+    }
+    if (n < 0)
+        return fail_library(f, (int)n, hearth_error(h));
+    l->n += (size_t)n;
+    return 0;
+}
+
+static int add_id(struct ids *l, const json_t *v, uint32_t n_vocab, const char *name,
+                  struct fail *f)
+{
+    json_int_t id = json_integer_value(v);
+    if (id < 0 || id >= (json_int_t)n_vocab)
+        return fail_set(f, 400, FAIL_INVALID, "'%s': %lld is no token id: they go from 0 to %u",
+                        name, (long long)id, n_vocab - 1);
+    if (ids_room(l, 1, f) < 0 || !l->at)
+        return -1;
+    l->at[l->n++] = (uint32_t)id;
+    return 0;
+}
+
+int ask_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos, bool special,
+               uint32_t **ret_ids, uint32_t *ret_n, struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof info};
+    struct ids l = {0};
+    uint32_t flags = special ? HEARTH_SPECIAL : 0;
+    int rc = hearth_info(h, &info) < 0 ? fail_library(f, -EPERM, hearth_error(h)) : 0;
+    if (json_is_string(value) && !rc)
+        rc = add_text(h, &l, value, flags | (add_bos ? HEARTH_ADD_BOS : 0), f);
+    for (size_t i = 0; i < json_array_size(value) && !rc; i++) {
+        const json_t *v = json_array_get(value, i);
+        if (json_is_string(v))
+            rc = add_text(h, &l, v, flags | (add_bos && !i ? HEARTH_ADD_BOS : 0), f);
+        else if (json_is_integer(v))
+            rc = add_id(&l, v, info.n_vocab, name, f);
+        else
+            rc = fail_set(f, 400, FAIL_INVALID, "'%s' must hold texts and token ids, not %s", name,
+                          field_type(v));
+    }
+    if (!rc && l.n > UINT32_MAX / 2)
+        rc = fail_set(f, 400, FAIL_CONTEXT, "'%s' has too many tokens", name);
+    if (rc) {
+        free(l.at);
+        return -1;
+    }
+    *ret_ids = l.at;
+    *ret_n = (uint32_t)l.n;
+    return 0;
+}
+
+/* Is it an array of prompts, not one prompt of texts and ids? An array of texts alone is several.
+ */
+static bool is_several(const json_t *v)
+{
+    bool all_texts = json_array_size(v) > 0;
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        if (json_is_array(item) || json_is_object(item))
+            return true;
+        all_texts = all_texts && json_is_string(item);
+    }
+    return all_texts;
+}
+
+/* n: how many it has; 0: nobody counted, but more than the context holds. */
+static int too_long(struct fail *f, uint32_t n, uint32_t context)
+{
+    fail_set(f, 400, FAIL_CONTEXT,
+             "the prompt has %s%u tokens, the context holds %u with the answer: shorten it, or "
+             "start hearthd with a larger --context",
+             n ? "" : "more than ", n ? n : context, context);
+    f->n_prompt = n;
+    f->n_context = context;
+    return -1;
+}
+
+/* A text of many contexts is refused by its first part: others wait while it is tokenized. */
+static int check_length(struct hearth *h, const json_t *v, struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof info};
+    size_t part = hearth_info(h, &info) < 0 ? SIZE_MAX / 4 : (size_t)info.context * PART_BYTES;
+    if (json_string_length(v) <= 2 * part)
+        return 0;
+    int64_t n = hearth_tokenize(h, json_string_value(v), part, 0, NULL, 0);
+    if (n <= info.context + PART_BYTES) /* few long tokens: the whole may fit */
+        return 0;
+    return too_long(f, 0, info.context);
+}
+
+static int add_prompt(struct ask *a, struct hearth *h, const json_t *v, struct fail *f)
+{
+    struct ask_prompt *p = &a->prompts[a->n_prompts];
+    if (json_is_object(v)) { /* {"prompt_string": text}, where others put pictures, too */
+        if (json_array_size(json_object_get(v, "multimodal_data")))
+            return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'multimodal_data' is not supported");
+        v = json_object_get(v, "prompt_string");
+    }
+    if (!json_is_string(v) && !json_is_array(v))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'prompt' must be a string, an array of token ids, or a list of these");
+    p->text = json_string_value(v);
+    if (check_length(h, v, f) < 0 || ask_tokens(h, v, "prompt", true, true, &p->ids, &p->n, f) < 0)
+        return -1;
+    a->n_prompts++;
+    return 0;
+}
+
+int ask_read_prompt(struct ask *a, struct hearth *h, struct fail *f)
+{
+    const json_t *v = json_object_get(a->root, "prompt");
+    bool several = is_several(v);
+    size_t n = several ? json_array_size(v) : 1;
+    int rc = 0;
+    if (!v || json_is_null(v))
+        return fail_set(f, 400, FAIL_INVALID, "'prompt' is required");
+    if (n * a->n > PROMPTS_MAX)
+        return fail_set(f, 400, FAIL_INVALID, "at most %d answers can be asked for at once",
+                        PROMPTS_MAX);
+    a->prompts = calloc(n, sizeof *a->prompts);
+    if (!a->prompts)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = add_prompt(a, h, several ? json_array_get(v, i) : v, f);
+    a->is_list = n * a->n > 1 || (several && json_array_size(v) > 1);
+    return rc;
+}
+
+int ask_check_prompts(const struct ask *a, uint32_t context, struct fail *f)
+{
+    for (uint32_t i = 0; i < a->n_prompts; i++) {
+        uint32_t n = a->prompts[i].n;
+        if (!n)
+            return fail_set(f, 400, FAIL_INVALID, "the prompt is empty: give at least one token");
+        if (n < context || (n == context && a->max_tokens == 0))
+            continue;
+        return too_long(f, n, context);
+    }
+    return 0;
+}

@@ -1,0 +1,340 @@
+/* exchange.c - choices at the daemon become an answer. See exchange.h. */
+#include "client/http/exchange.h"
+
+#include "client/http/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int append(const char *bytes, size_t n, void *arg)
+{
+    struct text *t = arg;
+    text_add(t, bytes, n);
+    return t->failed ? -1 : 0;
+}
+
+/* Floats are told exactly with nine digits. */
+static void put_json(struct text *t, json_t *json)
+{
+    if (!json || json_dump_callback(json, append, t, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)
+        t->failed = true;
+    json_decref(json);
+}
+
+void exchange_put(struct exchange *x, json_t *json)
+{
+    if (x->ask.stream)
+        text_puts(&x->out, "data: ");
+    put_json(&x->out, json);
+    if (x->ask.stream)
+        text_puts(&x->out, "\n\n");
+}
+
+void exchange_answer(struct exchange *x, json_t *json)
+{
+    x->status = 200;
+    x->content_type = "application/json; charset=utf-8";
+    put_json(&x->out, json);
+    if (x->out.failed) { /* no empty answer that looks like success */
+        struct fail f;
+        fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with a smaller request");
+        x->status = f.status;
+        x->out.n = 0;
+        x->out.failed = false;
+        put_json(&x->out, fail_json(&f));
+    }
+    x->is_ready = true;
+    server_wake(x);
+}
+
+static void cancel_all(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->n_choices; i++)
+        gate_cancel(&x->server->gate, &x->choices[i].job);
+}
+
+void exchange_fail(struct exchange *x, const struct fail *f)
+{
+    cancel_all(x);
+    if (x->is_streaming) {
+        text_puts(&x->out, "data: ");
+        put_json(&x->out, fail_json(f));
+        text_puts(&x->out, "\n\n");
+        x->is_finished = true;
+        server_wake(x);
+        return;
+    }
+    x->out.n = 0;
+    exchange_answer(x, fail_json(f));
+    x->status = f->status;
+}
+
+void exchange_hang_up(struct exchange *x)
+{
+    if (x->is_gone)
+        return;
+    x->is_gone = true;
+    cancel_all(x);
+    if (x->is_started && !x->is_finished)
+        x->server->count.dropped++;
+    server_wake(x);
+}
+
+/* ---- a choice -------------------------------------------------------------------------------- */
+
+static void out_of_memory(struct exchange *x)
+{
+    struct fail f;
+    fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with fewer or shorter requests");
+    exchange_fail(x, &f);
+}
+
+/* The stop text that ended it stands in the answer's bytes behind what was handed on. */
+static void find_stopping_word(struct choice *c, const struct hearth_result *r)
+{
+    struct hearth *h = gate_handle(&c->x->server->gate);
+    const struct hearth_request *q = &c->job.request;
+    int64_t n = h ? hearth_detokenize(h, r->ids, r->n_ids, 0, NULL, 0) : 0;
+    char *all = n > 0 ? malloc((size_t)n) : NULL;
+    if (!all)
+        return;
+    (void)hearth_detokenize(h, r->ids, r->n_ids, 0, all, (size_t)n);
+    for (uint32_t i = 0; i < q->n_stops && !c->end.stopping_word[0]; i++) {
+        size_t bytes = strlen(q->stops[i]);
+        for (size_t at = c->text_bytes; at <= c->text_bytes + 1; at++) /* 1: the space of SPM */
+            if (at + bytes <= (size_t)n && memcmp(all + at, q->stops[i], bytes) == 0)
+                memcpy(c->end.stopping_word, q->stops[i], bytes + 1);
+    }
+    free(all);
+}
+
+static void take_result(struct choice *c, const struct hearth_result *r)
+{
+    struct ending *end = &c->end;
+    end->reason = c->is_cut ? HEARTH_LENGTH : r->reason;
+    end->prompt = r->prompt_tokens;
+    end->cached = r->cached_tokens;
+    end->output = r->output_tokens;
+    end->drafted = r->drafted;
+    end->accepted = r->accepted_drafts;
+    end->prefill_ns = r->prefill_ns;
+    end->decode_ns = r->decode_ns;
+    snprintf(end->receipt, sizeof end->receipt, "%s", c->is_cut ? "" : r->receipt);
+    if (r->reason == HEARTH_STOP && c->job.request.n_stops)
+        find_stopping_word(c, r);
+    c->x->server->count.prompt_tokens += end->prompt - end->cached;
+    c->x->server->count.cached_tokens += end->cached;
+    c->x->server->count.output_tokens += end->output;
+    c->x->server->count.prefill_ns += end->prefill_ns;
+    c->x->server->count.decode_ns += end->decode_ns;
+}
+
+static void add_ids(struct choice *c, const struct hearth_event *e)
+{
+    size_t n = c->n_ids + e->n_tokens;
+    if (n > c->ids_room) {
+        uint32_t *more = realloc(c->ids, 2 * n * sizeof *more);
+        if (!more) {
+            c->text.failed = true;
+            return;
+        }
+        c->ids = more;
+        c->ids_room = 2 * n;
+    }
+    memcpy(c->ids + c->n_ids, e->tokens, e->n_tokens * sizeof *c->ids);
+    c->n_ids = n;
+}
+
+static void add_probs(struct choice *c, const struct hearth_event *e)
+{
+    if (!c->probs)
+        c->probs = json_array();
+    for (uint32_t i = 0; i < e->n_tokens; i++)
+        if (json_array_append_new(c->probs, c->x->reply->probs(c->x, &e->logprobs[i])) < 0)
+            c->text.failed = true;
+}
+
+/* After the first line, a limit of time ends the answer: t_max_predict_ms. */
+static bool is_late(const struct choice *c)
+{
+    int64_t ms = c->x->ask.t_max_predict_ms;
+    return ms > 0 && c->has_newline && reactor_now_ns() - c->first_ns > (uint64_t)ms * 1000000u;
+}
+
+static void on_tokens(struct choice *c, const struct hearth_event *e)
+{
+    struct exchange *x = c->x;
+    size_t before = c->text.n;
+    if (c->is_cut)
+        return;
+    if (!c->first_ns)
+        c->first_ns = reactor_now_ns();
+    c->n_tokens += e->n_tokens;
+    add_ids(c, e);
+    if (e->logprobs && x->reply->probs)
+        add_probs(c, e);
+    c->is_cut = indent_filter(&c->indent, e->text, e->text_bytes, &c->text);
+    c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
+    c->is_cut = c->is_cut || is_late(c);
+    c->text_bytes += c->text.n - before;
+    if (c->is_cut)
+        gate_stop(&x->server->gate, &c->job);
+}
+
+/* What a chunk told is not told again. */
+static void clear_pending(struct choice *c)
+{
+    c->text.n = 0;
+    c->n_ids = 0;
+    json_decref(c->probs);
+    c->probs = NULL;
+}
+
+static void start_stream(struct exchange *x)
+{
+    if (x->is_streaming)
+        return;
+    x->status = 200;
+    x->content_type = "text/event-stream";
+    x->is_streaming = true;
+}
+
+static void on_done(struct choice *c, const struct hearth_result *r)
+{
+    struct exchange *x = c->x;
+    struct fail f;
+    if (r->reason == HEARTH_ERROR) {
+        fail_library(&f, r->error, r->error_text);
+        if (r->error == -E2BIG && c->job.request.grammar_bytes)
+            f.type = FAIL_INVALID; /* following the grammar is too much, not the prompt */
+        exchange_fail(x, &f);
+        return;
+    }
+    if (!c->is_cut) {
+        size_t before = c->text.n;
+        indent_finish(&c->indent, &c->text);
+        c->text_bytes += c->text.n - before;
+    }
+    take_result(c, r);
+    c->is_done = true;
+    x->n_done++;
+    if (x->ask.stream) {
+        start_stream(x);
+        x->reply->end(x, c);
+        clear_pending(c);
+        if (x->n_done == x->n_choices && x->reply->close)
+            x->reply->close(x);
+    } else if (x->n_done == x->n_choices) {
+        x->status = 200;
+        x->content_type = "application/json; charset=utf-8";
+        x->reply->whole(x);
+        x->is_ready = true;
+    }
+    x->is_finished = x->n_done == x->n_choices;
+}
+
+static void pause_all(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->n_choices; i++)
+        gate_pause(&x->server->gate, &x->choices[i].job);
+}
+
+void exchange_taken(struct exchange *x)
+{
+    if (x->out.n > STREAM_LOW_BYTES)
+        return;
+    for (uint32_t i = 0; i < x->n_choices; i++)
+        if (x->choices[i].job.paused)
+            gate_unpause(&x->server->gate, &x->choices[i].job);
+}
+
+static void on_event(struct job *job, const struct hearth_event *e)
+{
+    struct choice *c = (struct choice *)job; /* its first member */
+    struct exchange *x = c->x;
+    if (e->kind == HEARTH_DONE) {
+        on_done(c, e->result);
+    } else if (e->kind == HEARTH_TOKENS) {
+        on_tokens(c, e);
+        if (x->ask.stream && (c->text.n || c->n_ids)) {
+            start_stream(x);
+            x->reply->chunk(x, c);
+            clear_pending(c);
+        }
+    } else if (x->ask.stream && x->ask.return_progress && x->reply->progress) {
+        start_stream(x);
+        x->reply->progress(x, c, e);
+    }
+    if ((c->text.failed || c->indent.held.failed || x->out.failed) && !x->is_gone) {
+        x->out.failed = c->text.failed = c->indent.held.failed = false;
+        out_of_memory(x);
+    } else if (x->is_streaming && x->out.n > STREAM_HIGH_BYTES && !x->is_finished) {
+        pause_all(x);
+    }
+    if (x->is_streaming || x->is_ready)
+        server_wake(x);
+}
+
+static void on_lost(struct job *job, const struct fail *why)
+{
+    struct choice *c = (struct choice *)job;
+    exchange_fail(c->x, why);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+void exchange_run(struct exchange *x, const struct reply *reply)
+{
+    struct fail f = {0};
+    uint32_t n = x->ask.n_prompts * x->ask.n;
+    x->reply = reply;
+    x->choices = calloc(n, sizeof *x->choices);
+    if (!x->choices) {
+        out_of_memory(x);
+        return;
+    }
+    x->n_choices = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct choice *c = &x->choices[i];
+        c->x = x;
+        c->index = i;
+        c->indent.least = (size_t)x->ask.n_indent;
+        c->job.id_slot = x->ask.id_slot < 0 ? -1 : x->ask.id_slot;
+        c->job.on_event = on_event;
+        c->job.on_lost = on_lost;
+        c->job.slot = JOB_NOWHERE;
+        c->submit_ns = reactor_now_ns();
+        ask_request(&x->ask, i, &c->job.request);
+    }
+    for (uint32_t i = 0; i < n && !f.status && !x->is_ready && !x->is_finished; i++)
+        if (gate_submit(&x->server->gate, &x->choices[i].job, &f) < 0)
+            exchange_fail(x, &f);
+}
+
+void exchange_close(struct exchange *x)
+{
+    if (x->worker && !worker_take_back(x->worker, &x->task)) {
+        x->is_orphan = true;
+        return;
+    }
+    cancel_all(x);
+    for (uint32_t i = 0; i < x->n_choices; i++) {
+        struct choice *c = &x->choices[i];
+        text_fini(&c->text);
+        indent_fini(&c->indent);
+        free(c->ids);
+        json_decref(c->probs);
+    }
+    free(x->choices);
+    if (x->ask.root)
+        ask_fini(&x->ask);
+    json_decref(x->root);
+    json_decref(x->made);
+    text_fini(&x->body);
+    text_fini(&x->out);
+    free(x);
+}

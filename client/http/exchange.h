@@ -1,0 +1,111 @@
+/* exchange.h - one HTTP request, from its first header to the last byte of its answer.
+ *
+ * An exchange is made when a request's headers are there, collects the body, and is then answered
+ * at once (exchange_answer), or runs choices at the daemon. While those run the connection is
+ * suspended: libmicrohttpd does not look at it, and the loop watches for its hang-up. An answer is
+ * either whole (`out` is sent when everything is there) or a stream, whose `out` is what the
+ * client did not take yet: above a limit its slots are paused.
+ */
+#ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
+#define HEARTH_CLIENT_HTTP_EXCHANGE_H
+
+#include "client/http/ask.h"
+#include "client/http/indent.h"
+#include "client/http/gate.h"
+#include "client/http/text.h"
+#include "client/http/worker.h"
+
+#include <microhttpd.h>
+
+struct server;
+struct exchange;
+struct route;
+
+enum { STREAM_HIGH_BYTES = 65536, STREAM_LOW_BYTES = 16384 };
+
+/* How an answer ended. */
+struct ending {
+    uint32_t reason; /* enum hearth_reason; HEARTH_LENGTH where a limit of the request ended it */
+    uint32_t prompt, cached, output, drafted, accepted;
+    uint64_t prefill_ns, decode_ns;
+    char receipt[256], stopping_word[260];
+};
+
+/* One answer of a request. */
+struct choice {
+    struct job job; /* first: the gate knows it by this */
+    struct exchange *x;
+    uint32_t index;
+    struct text text; /* all of it, or in a stream what the next chunk takes */
+    uint32_t *ids;    /* [n_ids] of these */
+    size_t n_ids, ids_room;
+    json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
+    struct indent indent;
+    bool has_newline, is_cut, is_done, is_started;
+    size_t text_bytes; /* handed on in all, */
+    uint32_t n_tokens; /* and tokens */
+    uint64_t submit_ns, first_ns;
+    struct ending end;
+};
+
+/* What makes text out of choices. Each appends to x->out. */
+struct reply {
+    void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
+    void (*progress)(struct exchange *x, struct choice *c,
+                     const struct hearth_event *e);    /* or NULL */
+    void (*end)(struct exchange *x, struct choice *c); /* the end of a choice in a stream */
+    void (*close)(struct exchange *x);                 /* the end of a stream; or NULL */
+    void (*whole)(struct exchange *x);                 /* all choices, as one text */
+    json_t *(*probs)(struct exchange *x, const struct hearth_token_logprobs *l); /* of one token */
+};
+
+struct exchange {
+    struct server *server;
+    struct MHD_Connection *mhd;
+    struct exchange *next, **link; /* all of a server's */
+    const struct route *route;     /* NULL: refused before it was known */
+    char path_rest[128];           /* behind a route that takes more */
+
+    struct text body;
+    size_t body_counted, discarded;
+    struct fail fail; /* found before the body was there */
+
+    bool is_started, is_suspended, is_ready, is_streaming, is_finished, is_gone;
+    unsigned status;
+    const char *content_type;
+    struct text out;
+
+    json_t *root; /* the request's object, until x->ask takes it */
+    json_t *made; /* an answer that reading the request made */
+    struct task task;
+    struct worker *worker; /* who reads the request, or NULL */
+    bool is_orphan;        /* nobody waits any more: free it when that is done */
+    const struct reply *reply;
+    struct ask ask;
+    struct choice *choices; /* [n_choices] */
+    uint32_t n_choices, n_done;
+    char id[40];
+    uint64_t start_ns, created;
+    bool waits_for_connect; /* until an attempt to reach the daemon ended */
+};
+
+/* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */
+void exchange_answer(struct exchange *x, json_t *json);
+void exchange_fail(struct exchange *x, const struct fail *f);
+
+/* Runs x->ask, whose prompts are there. */
+void exchange_run(struct exchange *x, const struct reply *reply);
+
+/* The client hung up: cancels what runs. */
+void exchange_hang_up(struct exchange *x);
+
+/* Frees it, or lets the worker that has it do so. */
+void exchange_close(struct exchange *x);
+
+/* Appends json to x->out, as a server-sent event in a stream. Takes it. */
+void exchange_put(struct exchange *x, json_t *json);
+
+/* Of the stream, after libmicrohttpd took bytes: has the daemon go on where there is room. */
+void exchange_taken(struct exchange *x);
+
+#endif

@@ -1,0 +1,73 @@
+/* fail.c - see fail.h. */
+#include "client/http/fail.h"
+
+#include "client/hearth.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int fail_set(struct fail *f, unsigned status, const char *type, const char *format, ...)
+{
+    va_list args;
+    *f = (struct fail){.status = status, .type = type};
+    va_start(args, format);
+    vsnprintf(f->message, sizeof f->message, format, args);
+    va_end(args);
+    return -1;
+}
+
+int fail_library(struct fail *f, int code, const char *what)
+{
+    const char *text = what && *what ? what : hearth_strerror(code);
+    switch (code) {
+    case -EINVAL:
+    case -ERANGE:
+        return fail_set(f, 400, FAIL_INVALID, "%s", text);
+    case -E2BIG:
+        return fail_set(f, 400, FAIL_CONTEXT, "%s", text);
+    case -ENOTSUP:
+        return fail_set(f, 501, FAIL_NOT_SUPPORTED, "%s", text);
+    case -EBUSY:
+    case -EAGAIN:
+    case -ENOSPC:
+    case -ECONNRESET:
+    case -ESHUTDOWN:
+    case -ENOENT:
+    case -ENOTDIR:
+    case -ECONNREFUSED:
+    case -ETIMEDOUT:
+    case -EACCES:
+        return fail_set(f, 503, FAIL_UNAVAILABLE, "%s", text);
+    default:
+        return fail_set(f, 500, FAIL_SERVER, "%s", text);
+    }
+}
+
+/* A line from elsewhere may hold what is no UTF-8. */
+static json_t *line(const char *text)
+{
+    json_t *s = json_string(text);
+    char copy[sizeof((struct fail *)0)->message];
+    if (s)
+        return s;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *c = copy; *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    return json_string(copy);
+}
+
+json_t *fail_json(const struct fail *f)
+{
+    json_t *code = f->code ? json_string(f->code) : json_integer(f->status);
+    json_t *e = json_pack("{s:o, s:o, s:s}", "code", code, "message", line(f->message), "type",
+                          f->type ? f->type : FAIL_SERVER);
+    if (e && f->n_context) {
+        if (f->n_prompt)
+            json_object_set_new(e, "n_prompt_tokens", json_integer(f->n_prompt));
+        json_object_set_new(e, "n_ctx", json_integer(f->n_context));
+    }
+    return json_pack("{s:o}", "error", e);
+}

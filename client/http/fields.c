@@ -1,0 +1,118 @@
+/* fields.c - see fields.h. */
+#include "client/http/fields.h"
+
+#include <math.h>
+
+const char *field_type(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_NULL:
+        return "null";
+    default:
+        return "a boolean";
+    }
+}
+
+static json_t *find(const json_t *o, const char *name)
+{
+    json_t *v = json_object_get(o, name);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+static int wrong(struct fail *f, const char *name, const char *wanted, const json_t *v)
+{
+    return fail_set(f, 400, FAIL_INVALID, "'%s' must be %s, not %s", name, wanted, field_type(v));
+}
+
+int field_bool(const json_t *o, const char *name, bool *ret, struct fail *f)
+{
+    const json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_boolean(v))
+        return wrong(f, name, "true or false", v);
+    *ret = json_is_true(v);
+    return 1;
+}
+
+int field_int(const json_t *o, const char *name, int64_t least, int64_t most, int64_t *ret,
+              struct fail *f)
+{
+    const json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_number(v))
+        return wrong(f, name, "a whole number", v);
+    double real = json_number_value(v);
+    if (json_is_real(v) && (real != floor(real) || fabs(real) > 9e15))
+        return fail_set(f, 400, FAIL_INVALID, "'%s' must be a whole number, not %g", name, real);
+    int64_t value = json_is_real(v) ? (int64_t)real : json_integer_value(v);
+    if (value < least || value > most)
+        return fail_set(f, 400, FAIL_INVALID,
+                        "Field '%s': Value must be between %lld <= value <= %lld, but got %lld",
+                        name, (long long)least, (long long)most, (long long)value);
+    *ret = value;
+    return 1;
+}
+
+int field_float(const json_t *o, const char *name, double least, double most, float *ret,
+                struct fail *f)
+{
+    const json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_number(v))
+        return wrong(f, name, "a number", v);
+    double value = json_number_value(v);
+    if (!(value >= least && value <= most))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "Field '%s': Value must be between %g <= value <= %g, but got %g", name,
+                        least, most, value);
+    *ret = (float)value;
+    return 1;
+}
+
+int field_text(const json_t *o, const char *name, const char **ret, size_t *ret_bytes,
+               struct fail *f)
+{
+    const json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_string(v))
+        return wrong(f, name, "a string", v);
+    *ret = json_string_value(v);
+    if (ret_bytes)
+        *ret_bytes = json_string_length(v);
+    return 1;
+}
+
+int field_array(const json_t *o, const char *name, json_t **ret, struct fail *f)
+{
+    json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_array(v))
+        return wrong(f, name, "an array", v);
+    *ret = v;
+    return 1;
+}
+
+int field_object(const json_t *o, const char *name, json_t **ret, struct fail *f)
+{
+    json_t *v = find(o, name);
+    if (!v)
+        return 0;
+    if (!json_is_object(v))
+        return wrong(f, name, "an object", v);
+    *ret = v;
+    return 1;
+}

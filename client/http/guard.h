@@ -1,0 +1,34 @@
+/* guard.h - who may ask: keys, and headers that only a web page of somebody else would send.
+ *
+ * A page in a browser can reach loopback, under a name of its own that it points there (DNS
+ * rebinding) or with requests across origins. So on TCP the Host header must name this machine, and
+ * an Origin header must be one that was allowed. Pure functions.
+ */
+#ifndef HEARTH_CLIENT_HTTP_GUARD_H
+#define HEARTH_CLIENT_HTTP_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 16 };
+
+struct guard {
+    const char *keys[GUARD_KEYS_MAX]; /* [n_keys]; none: everybody may */
+    size_t n_keys;
+    const char *origins[GUARD_ORIGINS_MAX]; /* [n_origins], "*" is any */
+    size_t n_origins;
+};
+
+/* "localhost", "127.0.0.1" or "[::1]", with a port or without. NULL (HTTP/1.0) is let pass. */
+bool guard_host(const char *host);
+
+bool guard_origin(const struct guard *g, const char *origin);
+
+/* `authorization`: "Bearer KEY", or NULL; `key`: that of X-Api-Key, or NULL. The time it takes says
+ * nothing about the keys but their number and length. */
+bool guard_key(const struct guard *g, const char *authorization, const char *key);
+
+/* Is it a loopback address to listen at? */
+bool guard_is_loopback(const char *host);
+
+#endif

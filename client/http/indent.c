@@ -1,0 +1,45 @@
+/* indent.c - see indent.h. */
+#include "client/http/indent.h"
+
+#include <string.h>
+
+bool indent_filter(struct indent *i, const char *bytes, size_t n, struct text *out)
+{
+    if (!i->least) {
+        text_add(out, bytes, n);
+        return false;
+    }
+    for (size_t k = 0; k < n; k++) {
+        char c = bytes[k];
+        if (c == '\n') {
+            i->holds = true;
+            i->now = 0;
+        }
+        if (!i->holds) {
+            text_add(out, &c, 1);
+            continue;
+        }
+        if (c == '\n' || c == '\r' || c == ' ' || c == '\t') {
+            i->now += c == ' ' || c == '\t';
+            text_add(&i->held, &c, 1);
+            continue;
+        }
+        if (i->now < i->least)
+            return true;
+        indent_finish(i, out);
+        text_add(out, &c, 1);
+    }
+    return false;
+}
+
+void indent_finish(struct indent *i, struct text *out)
+{
+    text_add(out, i->held.bytes, i->held.n);
+    i->held.n = 0;
+    i->holds = false;
+}
+
+void indent_fini(struct indent *i)
+{
+    text_fini(&i->held);
+}

@@ -1,0 +1,30 @@
+/* indent.h - ends an answer at the first line that is indented less than asked for (n_indent).
+ *
+ * Lines after the first are held back until their first visible character says whether they belong
+ * to the answer; blank lines wait for the next one. Cutting takes the line end before with it.
+ */
+#ifndef HEARTH_CLIENT_HTTP_INDENT_H
+#define HEARTH_CLIENT_HTTP_INDENT_H
+
+#include "client/http/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct indent {
+    size_t least; /* blanks and tabs; 0: everything passes */
+    size_t now;   /* of the line that is held */
+    bool holds;
+    struct text held;
+};
+
+/* Appends to *out what of bytes[n] (and of what was held) is certain. Returns true when the answer
+ * ends here. */
+bool indent_filter(struct indent *i, const char *bytes, size_t n, struct text *out);
+
+/* The answer ended by itself: what is held belongs to it. */
+void indent_finish(struct indent *i, struct text *out);
+
+void indent_fini(struct indent *i);
+
+#endif

@@ -1,0 +1,111 @@
+/* metrics.c - see metrics.h. */
+#include "client/http/metrics.h"
+
+#include "client/http/server.h"
+#include "ipc/counters.h"
+
+#include <stdio.h>
+
+static void line(struct text *out, const char *name, const char *type, const char *help,
+                 double value)
+{
+    text_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
+}
+
+static void llama_names(const struct server *s, struct text *out)
+{
+    const struct counters *c = &s->count;
+    double prompt_s = (double)c->prefill_ns / 1e9, decode_s = (double)c->decode_ns / 1e9;
+    line(out, "llamacpp:prompt_tokens_total", "counter", "Number of prompt tokens processed.",
+         (double)c->prompt_tokens);
+    line(out, "llamacpp:prompt_seconds_total", "counter", "Prompt process time.", prompt_s);
+    line(out, "llamacpp:tokens_predicted_total", "counter",
+         "Number of generation tokens processed.", (double)c->output_tokens);
+    line(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Predict process time.",
+         decode_s);
+    line(out, "llamacpp:prompt_tokens_seconds", "gauge", "Average prompt throughput in tokens/s.",
+         prompt_s > 0 ? (double)c->prompt_tokens / prompt_s : 0);
+    line(out, "llamacpp:predicted_tokens_seconds", "gauge",
+         "Average generation throughput in tokens/s.",
+         decode_s > 0 ? (double)c->output_tokens / decode_s : 0);
+    line(out, "llamacpp:requests_processing", "gauge", "Number of requests processing.",
+         s->gate.n_running);
+    line(out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.",
+         s->gate.n_queued);
+}
+
+void metrics_own(const struct server *s, struct text *out)
+{
+    const struct counters *c = &s->count;
+    line(out, "hearth_http_requests_total", "counter", "HTTP requests.", (double)c->requests);
+    text_puts(out, "# HELP hearth_http_responses_total HTTP responses by class of status.\n"
+                   "# TYPE hearth_http_responses_total counter\n");
+    for (unsigned i = 2; i < SERVER_CODES; i++)
+        text_printf(out, "hearth_http_responses_total{code=\"%uxx\"} %llu\n", i,
+                    (unsigned long long)c->responses[i]);
+    line(out, "hearth_http_dropped_total", "counter", "Answers whose client hung up.",
+         (double)c->dropped);
+    line(out, "hearth_http_connections_total", "counter", "Connections.", (double)c->connections);
+    line(out, "hearth_http_connections", "gauge", "Connections that are open.", s->n_connections);
+    line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", s->gate.n_queued);
+    line(out, "hearth_http_running", "gauge", "Requests that run.", s->gate.n_running);
+    line(out, "hearth_http_slots", "gauge", "Slots at the daemon that are open.",
+         s->gate.n_connected);
+    line(out, "hearth_http_cached_tokens_total", "counter", "Prompt tokens found computed.",
+         (double)c->cached_tokens);
+    text_printf(out,
+                "# HELP hearth_http_request_seconds From a request's last byte to its answer's.\n"
+                "# TYPE hearth_http_request_seconds summary\n"
+                "hearth_http_request_seconds_sum %.9g\nhearth_http_request_seconds_count %llu\n",
+                (double)c->seconds_ns / 1e9, (unsigned long long)c->n_seconds);
+    line(out, "hearth_http_uptime_seconds", "counter", "Since the gateway started.",
+         (double)(reactor_now_ns() - s->start_ns) / 1e9);
+    llama_names(s, out);
+}
+
+/* A label's value: quotes, backslashes and line ends escaped. */
+static void label(struct text *out, const char *name, const char *value)
+{
+    text_printf(out, "%s=\"", name);
+    for (const char *c = value; *c; c++) {
+        if (*c == '"' || *c == '\\' || *c == '\n')
+            text_puts(out, "\\");
+        text_add(out, *c == '\n' ? "n" : c, 1);
+    }
+    text_puts(out, "\"");
+}
+
+/* What the daemon counts comes with its kind and its words from the table that it counts by. */
+static void counters(const json_t *status, struct text *out)
+{
+    for (int i = 0; i < COUNTERS_N; i++) {
+        const struct counter_info *c = &counters_table[i];
+        const json_t *v = json_object_get(status, c->name);
+        bool is_gauge = c->kind == COUNTER_KIND_GAUGE;
+        char name[80];
+        if (!json_is_number(v))
+            continue;
+        snprintf(name, sizeof name, "hearth_%s%s", c->name, is_gauge ? "" : "_total");
+        line(out, name, is_gauge ? "gauge" : "counter", c->help, json_number_value(v));
+    }
+}
+
+void metrics_daemon(const json_t *status, struct text *out)
+{
+    const char *name, *comma = "";
+    json_t *v;
+    line(out, "hearth_up", "gauge", "1: a daemon is there.", status ? 1 : 0);
+    if (!status)
+        return;
+    counters(status, out);
+    text_puts(out, "# HELP hearth_info What runs.\n# TYPE hearth_info gauge\nhearth_info{");
+    json_object_foreach((json_t *)(uintptr_t)status, name, v)
+    {
+        if (!json_is_string(v))
+            continue;
+        text_puts(out, comma);
+        label(out, name, json_string_value(v));
+        comma = ",";
+    }
+    text_puts(out, "} 1\n");
+}

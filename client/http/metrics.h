@@ -1,0 +1,18 @@
+/* metrics.h - what happens here and at the daemon, for Prometheus. */
+#ifndef HEARTH_CLIENT_HTTP_METRICS_H
+#define HEARTH_CLIENT_HTTP_METRICS_H
+
+#include "client/http/text.h"
+
+#include <jansson.h>
+
+struct server;
+
+/* Appends the gateway's own counters, under hearth_http_ and under llama-server's names. */
+void metrics_own(const struct server *s, struct text *out);
+
+/* Appends the daemon's counters as hearth_NAME (those that only grow: hearth_NAME_total), and its
+ * words as labels of hearth_info. status NULL: there is none. */
+void metrics_daemon(const json_t *status, struct text *out);
+
+#endif

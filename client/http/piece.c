@@ -1,0 +1,74 @@
+/* piece.c - see piece.h. */
+#include "client/http/piece.h"
+
+#include "client/http/text.h"
+
+size_t piece_get(struct hearth *h, uint32_t id, char *bytes)
+{
+    /* A detokenizer drops the first space of a text: so the token stands behind another one. */
+    uint32_t ids[2] = {0, id};
+    char both[2 * PIECE_BYTES];
+    if (hearth_tokenize(h, "a", 1, 0, ids, 1) < 1)
+        return 0;
+    ids[1] = id;
+    int64_t first = hearth_detokenize(h, ids, 1, HEARTH_SPECIAL, both, 0);
+    int64_t n = hearth_detokenize(h, ids, 2, HEARTH_SPECIAL, both, sizeof both);
+    if (first < 0 || n <= first)
+        return 0;
+    if (n > (int64_t)sizeof both)
+        n = sizeof both;
+    size_t mine = (size_t)(n - first) < PIECE_BYTES ? (size_t)(n - first) : PIECE_BYTES;
+    for (size_t i = 0; i < mine; i++)
+        bytes[i] = both[(size_t)first + i];
+    return mine;
+}
+
+/* How many of bytes[n] are one character, or 0. */
+static size_t character(const char *bytes, size_t n)
+{
+    for (size_t k = 1; k <= 4 && k <= n; k++) {
+        json_t *s = json_stringn(bytes, k);
+        json_decref(s);
+        if (s)
+            return k;
+    }
+    return 0;
+}
+
+json_t *piece_text(const char *bytes, size_t n)
+{
+    json_t *s = json_stringn(bytes, n);
+    struct text valid = {0};
+    if (s)
+        return s;
+    for (size_t i = 0; i < n;) {
+        size_t k = character(bytes + i, n - i);
+        text_add(&valid, k ? bytes + i : "\xef\xbf\xbd", k ? k : 3);
+        i += k ? k : 1;
+    }
+    s = valid.failed ? NULL : json_stringn(valid.bytes, valid.n);
+    text_fini(&valid);
+    return s;
+}
+
+json_t *piece_bytes(const char *bytes, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(a, json_integer((unsigned char)bytes[i]));
+    return a;
+}
+
+json_t *piece_exact(const char *bytes, size_t n)
+{
+    json_t *s = json_stringn(bytes, n);
+    return s ? s : piece_bytes(bytes, n);
+}
+
+json_t *piece_ids(const uint32_t *ids, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(a, json_integer(ids[i]));
+    return a;
+}

@@ -1,0 +1,21 @@
+/* reply.h - the three dialects in which answers are told (struct reply in exchange.h). */
+#ifndef HEARTH_CLIENT_HTTP_REPLY_H
+#define HEARTH_CLIENT_HTTP_REPLY_H
+
+#include "client/http/exchange.h"
+
+extern const struct reply reply_native; /* /completion, /infill */
+extern const struct reply reply_text;   /* /v1/completions */
+extern const struct reply reply_chat;   /* /v1/chat/completions */
+
+/* The options that an answer was made with, as llama-server names them; of `a` NULL: its defaults.
+ */
+json_t *reply_settings(const struct exchange *x, const struct ask *a);
+
+/* How long it took, in llama-server's words. */
+json_t *reply_timings(const struct ending *e);
+
+/* What is hearth's own: seed, numerics, receipt. */
+json_t *reply_hearth(const struct exchange *x, const struct choice *c);
+
+#endif

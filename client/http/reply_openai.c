@@ -1,0 +1,254 @@
+/* reply_openai.c - answers as OpenAI's completions and chat completions tell them. */
+#include "client/http/piece.h"
+#include "client/http/reply.h"
+#include "client/http/server.h"
+
+#include <string.h>
+
+static const char *finish_reason(const struct ending *e)
+{
+    return e->reason == HEARTH_LENGTH ? "length" : "stop";
+}
+
+static json_t *usage(const struct exchange *x)
+{
+    json_int_t prompt = 0, output = 0, cached = 0;
+    for (uint32_t i = 0; i < x->n_choices; i++) {
+        const struct ending *e = &x->choices[i].end;
+        if (i % x->ask.n == 0) { /* choices share their prompt */
+            prompt += e->prompt;
+            cached += e->cached;
+        }
+        output += e->output;
+    }
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
+                     output, "total_tokens", prompt + output, "prompt_tokens_details",
+                     "cached_tokens", cached);
+}
+
+/* What all objects of an answer begin with. Takes choices. */
+static json_t *head(const struct exchange *x, const char *object, json_t *choices)
+{
+    const struct gate_model *m = &x->server->gate.model;
+    char fingerprint[80];
+    snprintf(fingerprint, sizeof fingerprint, "fp_%.12s_%.40s", m->fingerprint, m->numerics);
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
+                     (json_int_t)x->created, "model", m->name, "system_fingerprint", fingerprint,
+                     "choices", choices);
+}
+
+static void put_stream(struct exchange *x, const char *object, json_t *choice)
+{
+    json_t *o = head(x, object, json_pack("[o]", choice));
+    if (x->ask.include_usage)
+        json_object_set_new(o, "usage", json_null());
+    exchange_put(x, o);
+}
+
+static void close_stream(struct exchange *x, const char *object)
+{
+    if (x->ask.include_usage) {
+        json_t *o = head(x, object, json_array());
+        json_object_set_new(o, "usage", usage(x));
+        json_object_set_new(o, "timings", reply_timings(&x->choices[0].end));
+        exchange_put(x, o);
+    }
+    text_puts(&x->out, "data: [DONE]\n\n");
+}
+
+static void put_whole(struct exchange *x, const char *object, json_t *choices)
+{
+    json_t *o = head(x, object, choices);
+    json_object_set_new(o, "usage", usage(x));
+    json_object_set_new(o, "timings", reply_timings(&x->choices[0].end));
+    json_object_set_new(o, "hearth", reply_hearth(x, &x->choices[0]));
+    exchange_put(x, o);
+}
+
+static json_t *string_of(const struct text *t)
+{
+    return json_stringn(t->bytes ? t->bytes : "", t->n);
+}
+
+/* ---- /v1/completions ------------------------------------------------------------------------- */
+
+/* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...}]. */
+static json_t *text_probs(struct exchange *x, const struct hearth_token_logprobs *l)
+{
+    struct hearth *h = gate_handle(&x->server->gate);
+    char bytes[PIECE_BYTES];
+    json_t *top = json_object();
+    for (uint32_t i = 0; i < l->n_top; i++) {
+        json_t *key = piece_text(bytes, h ? piece_get(h, l->top[i].token, bytes) : 0);
+        json_object_setn_new(top, json_string_value(key), json_string_length(key),
+                             json_real((double)l->top[i].logprob));
+        json_decref(key);
+    }
+    json_t *picked = piece_text(bytes, h ? piece_get(h, l->picked.token, bytes) : 0);
+    json_object_setn_new(
+        top, json_string_value(picked), json_string_length(picked),
+        json_real((double)l->picked.logprob)); /* also where it is none of the best */
+    return json_pack("[o, f, o]", picked, (double)l->picked.logprob, top);
+}
+
+static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
+{
+    if (x->ask.n_logprobs < 0)
+        return json_null();
+    json_t *tokens = json_array(), *values = json_array(), *tops = json_array();
+    json_t *offsets = json_array();
+    size_t offset = c->text_bytes - c->text.n;
+    for (size_t i = 0; i < json_array_size(c->probs); i++) {
+        const json_t *p = json_array_get(c->probs, i);
+        json_array_append(tokens, json_array_get(p, 0));
+        json_array_append(values, json_array_get(p, 1));
+        json_array_append(tops, json_array_get(p, 2));
+        json_array_append_new(offsets, json_integer((json_int_t)offset));
+        offset += json_string_length(json_array_get(p, 0));
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values,
+                     "top_logprobs", tops, "text_offset", offsets);
+}
+
+static json_t *text_choice(const struct exchange *x, const struct choice *c, const char *finish)
+{
+    return json_pack("{s:o, s:I, s:o, s:o}", "text", string_of(&c->text), "index",
+                     (json_int_t)c->index, "logprobs", text_logprobs(x, c), "finish_reason",
+                     finish ? json_string(finish) : json_null());
+}
+
+/* The prompt in front of its answer: once, with the first of the text. */
+static void echo(const struct exchange *x, struct choice *c)
+{
+    const char *prompt = x->ask.prompts[c->index / x->ask.n].text;
+    struct text all = {0};
+    if (!x->ask.echo || c->is_started || !prompt)
+        return;
+    c->is_started = true;
+    text_puts(&all, prompt);
+    text_add(&all, c->text.bytes, c->text.n);
+    all.failed |= c->text.failed;
+    text_fini(&c->text);
+    c->text = all;
+}
+
+static void text_chunk(struct exchange *x, struct choice *c)
+{
+    echo(x, c);
+    put_stream(x, "text_completion", text_choice(x, c, NULL));
+}
+
+static void text_end(struct exchange *x, struct choice *c)
+{
+    echo(x, c);
+    put_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->end)));
+}
+
+static void text_close(struct exchange *x)
+{
+    close_stream(x, "text_completion");
+}
+
+static void text_whole(struct exchange *x)
+{
+    json_t *choices = json_array();
+    for (uint32_t i = 0; i < x->n_choices; i++) {
+        struct choice *c = &x->choices[i];
+        echo(x, c);
+        json_array_append_new(choices, text_choice(x, c, finish_reason(&c->end)));
+    }
+    put_whole(x, "text_completion", choices);
+}
+
+const struct reply reply_text = {.chunk = text_chunk,
+                                 .end = text_end,
+                                 .close = text_close,
+                                 .whole = text_whole,
+                                 .probs = text_probs};
+
+/* ---- /v1/chat/completions -------------------------------------------------------------------- */
+
+static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
+{
+    char bytes[PIECE_BYTES];
+    size_t n = h ? piece_get(h, l->token, bytes) : 0;
+    return json_pack("{s:o, s:f, s:o}", "token", piece_text(bytes, n), "logprob",
+                     (double)l->logprob, "bytes", piece_bytes(bytes, n));
+}
+
+static json_t *chat_probs(struct exchange *x, const struct hearth_token_logprobs *l)
+{
+    struct hearth *h = gate_handle(&x->server->gate);
+    json_t *o = chat_prob(h, &l->picked), *top = json_array();
+    for (uint32_t i = 0; i < l->n_top; i++)
+        json_array_append_new(top, chat_prob(h, &l->top[i]));
+    json_object_set_new(o, "top_logprobs", top);
+    return o;
+}
+
+static json_t *chat_logprobs(const struct exchange *x, const struct choice *c)
+{
+    if (x->ask.n_logprobs < 0)
+        return json_null();
+    return json_pack("{s:o, s:n}", "content", c->probs ? json_incref(c->probs) : json_array(),
+                     "refusal");
+}
+
+static void put_delta(struct exchange *x, const struct choice *c, json_t *delta, const char *finish)
+{
+    put_stream(x, "chat.completion.chunk",
+               json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)c->index, "delta", delta,
+                         "logprobs", finish ? json_null() : chat_logprobs(x, c), "finish_reason",
+                         finish ? json_string(finish) : json_null()));
+}
+
+/* Says whose turn it is: once. */
+static void chat_role(struct exchange *x, struct choice *c)
+{
+    if (c->is_started)
+        return;
+    c->is_started = true;
+    json_t *probs = c->probs; /* these belong to the text */
+    c->probs = NULL;
+    put_delta(x, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+    c->probs = probs;
+}
+
+static void chat_chunk(struct exchange *x, struct choice *c)
+{
+    chat_role(x, c);
+    put_delta(x, c, json_pack("{s:o}", "content", string_of(&c->text)), NULL);
+}
+
+static void chat_end(struct exchange *x, struct choice *c)
+{
+    if (c->text.n || c->probs)
+        chat_chunk(x, c);
+    chat_role(x, c);
+    put_delta(x, c, json_object(), finish_reason(&c->end));
+}
+
+static void chat_close(struct exchange *x)
+{
+    close_stream(x, "chat.completion.chunk");
+}
+
+static void chat_whole(struct exchange *x)
+{
+    json_t *choices = json_array();
+    for (uint32_t i = 0; i < x->n_choices; i++) {
+        struct choice *c = &x->choices[i];
+        json_array_append_new(choices, json_pack("{s:I, s:{s:s, s:o, s:n}, s:o, s:s}", "index",
+                                                 (json_int_t)i, "message", "role", "assistant",
+                                                 "content", string_of(&c->text), "refusal",
+                                                 "logprobs", chat_logprobs(x, c), "finish_reason",
+                                                 finish_reason(&c->end)));
+    }
+    put_whole(x, "chat.completion", choices);
+}
+
+const struct reply reply_chat = {.chunk = chat_chunk,
+                                 .end = chat_end,
+                                 .close = chat_close,
+                                 .whole = chat_whole,
+                                 .probs = chat_probs};

@@ -1,0 +1,353 @@
+/* routes.c - see routes.h. What describes the gateway is in here, answers of the model in
+ * routes_ask.c. */
+#include "client/http/routes.h"
+
+#include "client/http/fields.h"
+#include "client/http/metrics.h"
+#include "client/http/piece.h"
+#include "client/http/reply.h"
+#include "client/http/routes_ask.h"
+#include "client/http/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATUS_BYTES = 65536, WORK_BYTES = 4096 /* of a body that a worker reads */ };
+
+enum {
+    ROUTE_OPEN = 1,   /* no key is needed */
+    ROUTE_REST = 2,   /* the path goes on behind it */
+    ROUTE_DAEMON = 4, /* there must be a daemon */
+    ROUTE_POST = 8    /* with a JSON object, in x->root; else GET */
+};
+
+struct route {
+    const char *path;
+    unsigned flags;
+    void (*answer)(struct exchange *x);
+    /* Of a POST: reads x->root, with the vocabulary of h, perhaps in a worker: so it looks at
+     * nothing of the server's. Returns 0, or -1 with *f. */
+    int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
+};
+
+/* ---- the gateway ----------------------------------------------------------------------------- */
+
+static void health(struct exchange *x)
+{
+    exchange_answer(x, json_pack("{s:s}", "status", "ok"));
+}
+
+static json_t *model_object(const struct server *s)
+{
+    const struct gate_model *m = &s->gate.model;
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", m->name, "object",
+                     "model", "created", (json_int_t)m->since, "owned_by", "hearth", "meta",
+                     "n_vocab", (json_int_t)m->n_vocab, "n_ctx", (json_int_t)m->context,
+                     "n_ctx_train", (json_int_t)m->context, "fingerprint", m->fingerprint,
+                     "numerics", m->numerics);
+}
+
+static void models(struct exchange *x)
+{
+    exchange_answer(x,
+                    json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(x->server)));
+}
+
+static void one_model(struct exchange *x)
+{
+    struct fail f;
+    if (strcmp(x->path_rest, x->server->gate.model.name) == 0) {
+        exchange_answer(x, model_object(x->server));
+        return;
+    }
+    fail_set(&f, 404, FAIL_NOT_FOUND, "the model '%.120s' does not exist here: this is '%.200s'",
+             x->path_rest, x->server->gate.model.name);
+    f.code = "model_not_found";
+    exchange_fail(x, &f);
+}
+
+static void props(struct exchange *x)
+{
+    const struct server *s = x->server;
+    const struct gate_model *m = &s->gate.model;
+    struct ask defaults;
+    struct fail f;
+    if (ask_read(&defaults, ASK_NATIVE, json_object(), &f) < 0) {
+        ask_fini(&defaults);
+        exchange_fail(x, &f);
+        return;
+    }
+    json_t *params = reply_settings(x, &defaults);
+    const char *text = routes_chat_template(x);            /* of a file: perhaps no UTF-8 */
+    json_object_set_new(params, "seed", json_integer(-1)); /* by chance, unless one is given */
+    ask_fini(&defaults);
+    exchange_answer(x, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:o, s:s, s:{s:b, s:b}, s:b}",
+                                 "default_generation_settings", "n_ctx", (json_int_t)m->context,
+                                 "params", params, "total_slots", (json_int_t)s->config->slots,
+                                 "model_alias", m->name, "model_path", m->name, "chat_template",
+                                 piece_text(text, strlen(text)), "build_info",
+                                 "hearth " HEARTH_VERSION, "modalities", "vision", 0, "audio", 0,
+                                 "is_sleeping", 0));
+}
+
+static void slots(struct exchange *x)
+{
+    struct gate *p = &x->server->gate;
+    const char *fail =
+        MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "fail_on_no_slot");
+    json_t *list = json_array();
+    if (fail && strcmp(fail, "0") != 0 && p->n_running >= p->n_slots) {
+        struct fail f;
+        json_decref(list);
+        fail_set(&f, 503, FAIL_UNAVAILABLE, "no slot available: all %u run", p->n_slots);
+        exchange_fail(x, &f);
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const struct slot *s = &p->slots[i];
+        const struct choice *c = (const struct choice *)s->job;
+        json_t *o = json_pack(
+            "{s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:I, s:{s:I}}", "id", (json_int_t)i, "id_task",
+            (json_int_t)(c ? (json_int_t)s->job->id : -1), "n_ctx", (json_int_t)p->model.context,
+            "speculative", 1, "is_processing", (int)(c != NULL), "is_open", (int)(s->h != NULL),
+            "n_requests", (json_int_t)s->n_requests, "n_tokens", (json_int_t)s->n_tokens,
+            "next_token", "n_decoded", (json_int_t)(c ? c->n_tokens : 0));
+        json_array_append_new(list, o);
+    }
+    exchange_answer(x, list);
+}
+
+static json_t *daemon_status(struct gate *g)
+{
+    struct hearth *h = gate_is_up(g) ? gate_handle(g) : NULL;
+    size_t room = STATUS_BYTES;
+    json_t *status = NULL;
+    for (int i = 0; h && !status && i < 2; i++) { /* again, where it is longer */
+        char *text = malloc(room);
+        int64_t n = text ? hearth_status(h, text, room) : -1;
+        if (n > 0 && (size_t)n < room)
+            status = json_loadb(text, (size_t)n, 0, NULL);
+        room = n > 0 ? (size_t)n + 1 : room;
+        free(text);
+    }
+    return status;
+}
+
+static void metrics(struct exchange *x)
+{
+    json_t *status = daemon_status(&x->server->gate);
+    struct text t = {0};
+    metrics_own(x->server, &t);
+    metrics_daemon(status, &t);
+    json_decref(status);
+    exchange_answer(x, json_object());
+    text_fini(&x->out);
+    x->out = t;
+    x->content_type = "text/plain; version=0.0.4";
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static int read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const json_t *content = json_object_get(x->root, "content");
+    bool add_special = false, parse_special = true, with_pieces = false;
+    uint32_t *ids = NULL, n = 0;
+    if (!json_is_string(content) && !json_is_array(content))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'content' must be a string, or an array of texts and ids");
+    if (field_bool(x->root, "add_special", &add_special, f) < 0 ||
+        field_bool(x->root, "parse_special", &parse_special, f) < 0 ||
+        field_bool(x->root, "with_pieces", &with_pieces, f) < 0 ||
+        ask_tokens(h, content, "content", add_special, parse_special, &ids, &n, f) < 0)
+        return -1;
+    json_t *list = with_pieces ? json_array() : piece_ids(ids, n);
+    for (uint32_t i = 0; with_pieces && i < n; i++) {
+        char bytes[PIECE_BYTES];
+        size_t piece = piece_get(h, ids[i], bytes);
+        json_array_append_new(list, json_pack("{s:I, s:o}", "id", (json_int_t)ids[i], "piece",
+                                              piece_exact(bytes, piece)));
+    }
+    free(ids);
+    x->made = json_pack("{s:o}", "tokens", list);
+    return 0;
+}
+
+static int read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const json_t *list = json_object_get(x->root, "tokens");
+    uint32_t *ids = NULL, n = 0;
+    bool only_ids = json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        only_ids = only_ids && json_is_integer(json_array_get(list, i));
+    if (!only_ids)
+        return fail_set(f, 400, FAIL_INVALID, "'tokens' must be an array of token ids");
+    if (ask_tokens(h, list, "tokens", false, false, &ids, &n, f) < 0)
+        return -1;
+    int64_t bytes = hearth_detokenize(h, ids, n, HEARTH_SPECIAL, NULL, 0);
+    char *text = malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (text && bytes > 0)
+        (void)hearth_detokenize(h, ids, n, HEARTH_SPECIAL, text, (size_t)bytes);
+    x->made = json_pack("{s:o}", "content",
+                        text ? piece_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL);
+    free(ids);
+    free(text);
+    return 0;
+}
+
+static void made(struct exchange *x)
+{
+    json_t *o = x->made;
+    x->made = NULL;
+    exchange_answer(x, o);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct route routes[] = {
+    {"/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL},
+    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL},
+    {"/completion", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_completion},
+    {"/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_completion},
+    {"/infill", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_infill},
+    {"/v1/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_text, routes_read_v1},
+    {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_chat, routes_read_chat},
+    {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_chat, routes_read_chat},
+    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, made, routes_read_template},
+    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, made, read_tokenize},
+    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, made, read_detokenize},
+    {"/v1/models", ROUTE_DAEMON, models, NULL},
+    {"/models", ROUTE_DAEMON, models, NULL},
+    {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL},
+    {"/props", ROUTE_DAEMON, props, NULL},
+    {"/slots", ROUTE_DAEMON, slots, NULL},
+    {"/metrics", 0, metrics, NULL},
+};
+
+const struct route *route_find(const char *path, char *rest, size_t rest_bytes)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        const struct route *r = &routes[i];
+        size_t n = strlen(r->path);
+        if (strcmp(path, r->path) == 0 && !(r->flags & ROUTE_REST))
+            return r;
+        if (r->flags & ROUTE_REST && strncmp(path, r->path, n) == 0 && path[n]) {
+            snprintf(rest, rest_bytes, "%s", path + n);
+            return r;
+        }
+    }
+    return NULL;
+}
+
+bool route_is_open(const struct route *r)
+{
+    return r && r->flags & ROUTE_OPEN;
+}
+
+const char *route_method(const struct route *r)
+{
+    return r->flags & ROUTE_POST ? "POST" : "GET";
+}
+
+bool route_takes(const struct route *r, const char *method)
+{
+    if (r->flags & ROUTE_POST)
+        return strcmp(method, "POST") == 0;
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
+static int read_body(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    json_error_t e;
+    x->root = json_loadb(x->body.bytes ? x->body.bytes : "", x->body.n, JSON_ALLOW_NUL, &e);
+    if (!x->root)
+        return fail_set(f, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
+                        e.column, e.text);
+    if (!json_is_object(x->root))
+        return fail_set(f, 400, FAIL_INVALID, "the request must be a JSON object, not %s",
+                        field_type(x->root));
+    return x->route->read(x, h, f);
+}
+
+static void answer_read(struct exchange *x)
+{
+    server_drop_body(x);
+    if (x->fail.status)
+        exchange_fail(x, &x->fail);
+    else
+        x->route->answer(x);
+}
+
+static struct exchange *of_task(struct task *t)
+{
+    return (struct exchange *)((char *)t - offsetof(struct exchange, task));
+}
+
+static void work(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    struct exchange *x = of_task(t);
+    if (h)
+        (void)read_body(x, h, &x->fail);
+    else
+        fail_library(&x->fail, rc, err);
+}
+
+static void work_done(struct task *t)
+{
+    struct exchange *x = of_task(t);
+    x->worker = NULL;
+    if (x->is_orphan) {
+        exchange_close(x);
+        return;
+    }
+    if (x->is_gone) /* its connection is about to end it */
+        return;
+    if (!x->fail.status && t->epoch != x->server->gate.n_lost)
+        fail_set(&x->fail, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
+    answer_read(x);
+}
+
+/* There is a daemon, where one is needed. */
+static void answer(struct exchange *x)
+{
+    struct server *s = x->server;
+    if (!(x->route->flags & ROUTE_POST)) {
+        x->route->answer(x);
+    } else if (x->body.n < WORK_BYTES) {
+        (void)read_body(x, gate_handle(&s->gate), &x->fail);
+        answer_read(x);
+    } else {
+        x->task.work = work;
+        x->task.done = work_done;
+        x->task.epoch = s->gate.n_lost;
+        x->worker = &s->workers[x->route->read != routes_read_infill];
+        worker_give(x->worker, &x->task);
+    }
+}
+
+void route_answer(struct exchange *x)
+{
+    if (x->route->flags & ROUTE_DAEMON && !gate_is_up(&x->server->gate)) {
+        x->waits_for_connect = true;
+        gate_connect(&x->server->gate);
+    } else {
+        answer(x);
+    }
+}
+
+void route_connected(struct exchange *x, const struct fail *why)
+{
+    x->waits_for_connect = false;
+    if (x->is_gone)
+        return;
+    if (gate_is_up(&x->server->gate)) {
+        answer(x);
+        return;
+    }
+    struct fail f;
+    if (!why)
+        fail_set(&f, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
+    exchange_fail(x, why ? why : &f);
+}

@@ -1,0 +1,26 @@
+/* routes.h - paths, and what answers them. */
+#ifndef HEARTH_CLIENT_HTTP_ROUTES_H
+#define HEARTH_CLIENT_HTTP_ROUTES_H
+
+#include "client/http/exchange.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL where there is none. What follows a route that takes more goes to rest. */
+const struct route *route_find(const char *path, char *rest, size_t rest_bytes);
+
+/* May everybody ask, without a key? NULL: no. */
+bool route_is_open(const struct route *r);
+
+/* "GET" or "POST"; a GET may also be a HEAD. */
+const char *route_method(const struct route *r);
+bool route_takes(const struct route *r, const char *method);
+
+/* Answers a whole request, or starts to. */
+void route_answer(struct exchange *x);
+
+/* For an exchange with waits_for_connect: there is a daemon (why NULL), or none. */
+void route_connected(struct exchange *x, const struct fail *why);
+
+#endif

@@ -1,0 +1,167 @@
+/* routes_ask.c - requests that run the model. See routes_ask.h. */
+#include "client/http/routes_ask.h"
+
+#include "client/http/fields.h"
+#include "client/http/reply.h"
+#include "client/http/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int routes_read_options(struct exchange *x, struct hearth *h, enum ask_dialect dialect,
+                        struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof info};
+    json_t *root = x->root;
+    int rc = hearth_info(h, &info);
+    if (rc < 0)
+        return fail_library(f, rc, hearth_error(h));
+    if (ask_check_model(root, info.model, f) < 0)
+        return -1;
+    x->root = NULL;
+    return ask_read(&x->ask, dialect, root, f);
+}
+
+int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    return routes_read_options(x, h, ASK_NATIVE, f) < 0 || ask_read_prompt(&x->ask, h, f) < 0 ? -1
+                                                                                              : 0;
+}
+
+static void run(struct exchange *x, const struct reply *reply, const char *prefix)
+{
+    struct server *s = x->server;
+    uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
+    struct fail f;
+    if (ask_check_prompts(&x->ask, s->gate.model.context, &f) < 0) {
+        exchange_fail(x, &f);
+        return;
+    }
+    x->created = (uint64_t)time(NULL);
+    snprintf(x->id, sizeof x->id, "%s-%016" PRIx64, prefix, id);
+    exchange_run(x, reply);
+}
+
+void routes_run_native(struct exchange *x)
+{
+    run(x, &reply_native, "cmpl");
+}
+
+void routes_run_text(struct exchange *x)
+{
+    run(x, &reply_text, "cmpl");
+}
+
+void routes_run_chat(struct exchange *x)
+{
+    run(x, &reply_chat, "chatcmpl");
+}
+
+/* ---- fill in the middle ---------------------------------------------------------------------- */
+
+static int read_extra(const json_t *list, struct hearth_chunk *chunks, struct fail *f)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        struct hearth_chunk *c = &chunks[i];
+        if (!json_is_object(item) || !json_is_string(json_object_get(item, "text")))
+            return fail_set(f, 400, FAIL_INVALID,
+                            "'input_extra' must be an array of {\"filename\": ..., \"text\": ...}");
+        if (field_text(item, "text", &c->text, &c->text_bytes, f) < 0 ||
+            field_text(item, "filename", &c->name, NULL, f) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Makes the one prompt of x->ask. */
+static int make_fim(struct ask *a, struct hearth *h, const struct hearth_fim *fim, struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof info};
+    struct ask_prompt *p = calloc(1, sizeof *p);
+    a->prompts = p;
+    if (!p || hearth_info(h, &info) < 0)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    a->n_prompts = 1;
+    p->ids = malloc(((size_t)info.context + 1) * sizeof *p->ids);
+    if (!p->ids)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    int64_t n = hearth_fim(h, fim, p->ids, (size_t)info.context + 1);
+    if (n == -ENOTSUP)
+        return fail_set(f, 501, FAIL_NOT_SUPPORTED,
+                        "the model '%.200s' knows no fill-in-the-middle tokens: start hearthd with "
+                        "one that does (Qwen2.5-Coder, StarCoder2, CodeLlama, ...)",
+                        info.model);
+    if (n < 0)
+        return fail_library(f, (int)n, hearth_error(h));
+    p->n = (uint32_t)n;
+    return 0;
+}
+
+static int read_sides(const json_t *o, struct hearth_fim *fim, struct fail *f)
+{
+    int prefix = field_text(o, "input_prefix", &fim->prefix, &fim->prefix_bytes, f);
+    int suffix =
+        prefix < 0 ? -1 : field_text(o, "input_suffix", &fim->suffix, &fim->suffix_bytes, f);
+    if (suffix < 0)
+        return -1;
+    if (!prefix || !suffix)
+        return fail_set(f, 400, FAIL_INVALID, "'%s' is required",
+                        prefix ? "input_suffix" : "input_prefix");
+    return field_text(o, "prompt", &fim->middle, &fim->middle_bytes, f);
+}
+
+int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    struct hearth_fim fim;
+    json_t *extra = NULL;
+    hearth_fim_init(&fim, sizeof fim);
+    if (routes_read_options(x, h, ASK_INFILL, f) < 0 || read_sides(x->ask.root, &fim, f) < 0 ||
+        field_array(x->ask.root, "input_extra", &extra, f) < 0)
+        return -1;
+    struct hearth_chunk *chunks = calloc(json_array_size(extra) + 1, sizeof *chunks);
+    if (!chunks)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    fim.extra = chunks;
+    fim.n_extra = (uint32_t)json_array_size(extra);
+    int rc = read_extra(extra, chunks, f);
+    if (!rc)
+        rc = make_fim(&x->ask, h, &fim, f);
+    free(chunks);
+    return rc;
+}
+
+/* ---- OpenAI ---------------------------------------------------------------------------------- */
+
+static int read_suffixed(struct ask *a, struct hearth *h, struct fail *f)
+{
+    struct hearth_fim fim;
+    hearth_fim_init(&fim, sizeof fim);
+    if (field_text(a->root, "prompt", &fim.prefix, &fim.prefix_bytes, f) < 0 ||
+        field_text(a->root, "suffix", &fim.suffix, &fim.suffix_bytes, f) < 0 ||
+        make_fim(a, h, &fim, f) < 0)
+        return -1;
+    a->prompts[0].text = fim.prefix;
+    return 0;
+}
+
+int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const char *suffix = NULL;
+    size_t bytes = 0;
+    if (routes_read_options(x, h, ASK_TEXT, f) < 0 ||
+        field_text(x->ask.root, "suffix", &suffix, &bytes, f) < 0)
+        return -1;
+    return bytes ? read_suffixed(&x->ask, h, f) : ask_read_prompt(&x->ask, h, f);
+}
+
+const char *routes_chat_template(struct exchange *x)
+{
+    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth_info info = {.size = sizeof info};
+    return h && hearth_info(h, &info) == 0 && info.chat_template ? info.chat_template : "";
+}

@@ -1,0 +1,27 @@
+/* routes_ask.h - the endpoints that run the model, or its template. */
+#ifndef HEARTH_CLIENT_HTTP_ROUTES_ASK_H
+#define HEARTH_CLIENT_HTTP_ROUTES_ASK_H
+
+#include "client/http/exchange.h"
+
+/* Read requests, as struct route says. */
+int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1/completions */
+
+int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f); /* into x->made */
+
+/* Of these: everything but the prompt goes into x->ask, which takes the request's object. */
+int routes_read_options(struct exchange *x, struct hearth *h, enum ask_dialect dialect,
+                        struct fail *f);
+
+/* Run what was read. */
+void routes_run_native(struct exchange *x);
+void routes_run_text(struct exchange *x);
+void routes_run_chat(struct exchange *x);
+
+/* The model's chat template, "" where it has none. */
+const char *routes_chat_template(struct exchange *x);
+
+#endif

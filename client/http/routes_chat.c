@@ -1,0 +1,163 @@
+/* routes_chat.c - conversations: the model's template makes prompts of them. */
+#include "client/http/fields.h"
+#include "client/http/piece.h"
+#include "client/http/reply.h"
+#include "client/http/routes_ask.h"
+#include "client/http/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What struct hearth_chat points to. */
+struct talk {
+    struct hearth_chat chat;
+    char *messages, *tools, *extra;
+};
+
+static void talk_fini(struct talk *t)
+{
+    free(t->messages);
+    free(t->tools);
+    free(t->extra);
+}
+
+/* A model that reads text is sent text only. */
+static int check_parts(const json_t *messages, struct fail *f)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *parts = json_object_get(json_array_get(messages, i), "content");
+        for (size_t k = 0; json_is_array(parts) && k < json_array_size(parts); k++) {
+            const char *type = json_string_value(json_object_get(json_array_get(parts, k), "type"));
+            if (type && strcmp(type, "text") != 0)
+                return fail_set(
+                    f, 400, FAIL_NOT_SUPPORTED,
+                    "messages[%zu]: content of type '%.40s' is not supported: send text", i, type);
+        }
+    }
+    return 0;
+}
+
+/* tool_choice "none" hides the tools; that one must be called cannot be promised, as what the model
+ * writes is left as text. */
+static int read_tools(const json_t *o, json_t **ret, struct fail *f)
+{
+    const json_t *choice = json_object_get(o, "tool_choice");
+    const char *word = json_string_value(choice);
+    if (field_array(o, "tools", ret, f) < 0)
+        return -1;
+    if (json_array_size(json_object_get(o, "functions")))
+        return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'functions' is not supported: send 'tools'");
+    if (!choice || json_is_null(choice) || (word && strcmp(word, "auto") == 0))
+        return 0;
+    if (word && strcmp(word, "none") == 0) {
+        *ret = NULL;
+        return 0;
+    }
+    return fail_set(
+        f, 400, FAIL_NOT_SUPPORTED,
+        "'tool_choice' must be \"auto\" or \"none\": a grammar or a json_schema can force "
+        "the form of an answer");
+}
+
+/* More variables of the template. */
+static int read_extra(const json_t *o, struct talk *t, struct fail *f)
+{
+    json_t *extra = NULL;
+    const char *effort = NULL;
+    if (field_object(o, "chat_template_kwargs", &extra, f) < 0 ||
+        field_text(o, "reasoning_effort", &effort, NULL, f) < 0)
+        return -1;
+    extra = extra ? json_copy(extra) : json_object();
+    if (effort)
+        json_object_set_new(extra, "reasoning_effort", json_string(effort));
+    if (json_object_size(extra))
+        t->extra = json_dumps(extra, JSON_COMPACT);
+    json_decref(extra);
+    t->chat.extra = t->extra;
+    t->chat.extra_bytes = t->extra ? strlen(t->extra) : 0;
+    return 0;
+}
+
+static int read_talk(const json_t *o, const char *chat_template, struct talk *t, struct fail *f)
+{
+    json_t *messages = NULL, *tools = NULL;
+    bool add_prompt = true;
+    hearth_chat_init(&t->chat, sizeof t->chat);
+    if (field_array(o, "messages", &messages, f) < 0 ||
+        field_bool(o, "add_generation_prompt", &add_prompt, f) < 0 ||
+        read_tools(o, &tools, f) < 0 || read_extra(o, t, f) < 0)
+        return -1;
+    if (!json_array_size(messages))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'messages' is required: an array of {\"role\": ..., \"content\": ...}");
+    if (check_parts(messages, f) < 0)
+        return -1;
+    t->messages = json_dumps(messages, JSON_COMPACT);
+    t->tools = json_array_size(tools) ? json_dumps(tools, JSON_COMPACT) : NULL;
+    if (!t->messages || (json_array_size(tools) && !t->tools))
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    t->chat.messages = t->messages;
+    t->chat.messages_bytes = strlen(t->messages);
+    t->chat.tools = t->tools;
+    t->chat.tools_bytes = t->tools ? strlen(t->tools) : 0;
+    t->chat.chat_template = chat_template;
+    t->chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
+    t->chat.add_generation_prompt = add_prompt;
+    return 0;
+}
+
+/* The one prompt of a: what does not fit the context is counted only. */
+static int make_prompt(struct ask *a, struct hearth *h, const struct hearth_chat *chat,
+                       struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof info};
+    int rc = hearth_info(h, &info);
+    struct ask_prompt *p = calloc(1, sizeof *p);
+    a->prompts = p;
+    if (p)
+        p->ids = malloc(((size_t)info.context + 1) * sizeof *p->ids);
+    if (rc || !p || !p->ids)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    a->n_prompts = 1;
+    int64_t n = hearth_chat_tokens(h, chat, p->ids, info.context);
+    if (n < 0)
+        return fail_library(f, (int)n, hearth_error(h));
+    p->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    /* Here, where `ids` holds no more, and not later, by when another daemon may have another context. */
+    return p->n > info.context ? ask_check_prompts(a, info.context, f) : 0;
+}
+
+int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    struct talk t = {0};
+    int rc = routes_read_options(x, h, ASK_CHAT, f);
+    if (!rc)
+        rc = read_talk(x->ask.root, x->server->config->chat_template, &t, f);
+    if (!rc)
+        rc = make_prompt(&x->ask, h, &t.chat, f);
+    talk_fini(&t);
+    return rc;
+}
+
+int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    struct talk t = {0};
+    char *text = NULL;
+    int64_t n = 0, room = 0;
+    int rc = read_talk(x->root, x->server->config->chat_template, &t, f);
+    while (!rc && n >= room) { /* again, once its length is known */
+        room = n ? n + 1 : 4096;
+        free(text);
+        text = malloc((size_t)room);
+        n = text ? hearth_chat_text(h, &t.chat, text, (size_t)room) : 0;
+        if (!text)
+            rc = fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+        else if (n < 0)
+            rc = fail_library(f, (int)n, hearth_error(h));
+    }
+    if (!rc)
+        x->made = json_pack("{s:o}", "prompt", piece_text(text, (size_t)n));
+    free(text);
+    talk_fini(&t);
+    return rc;
+}

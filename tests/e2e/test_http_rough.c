@@ -1,0 +1,558 @@
+/* hearth-http where things go wrong: clients that hang up, do not read, or come all at once; keys;
+ * a daemon that dies and comes back; ends. */
+#include "tests/e2e/gateway.h"
+#include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
+static struct harness daemon_;
+static struct gateway gate;
+static char forever[256]; /* options of a request that ends with the context only */
+
+static void setup_daemon(void)
+{
+    struct hearth_info info = {.size = sizeof info};
+    harness_start(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
+    struct hearth *h = harness_connect(&daemon_, 1, NULL);
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    snprintf(forever, sizeof forever,
+             "\"prompt\":\"import os\\n\",\"n_predict\":-1,\"seed\":1,\"logit_bias\":[[%d,false]]",
+             info.eos);
+    hearth_close(h);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
+}
+
+static void teardown_daemon(void)
+{
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+
+static void setup(void)
+{
+    setup_daemon();
+    gateway_start(&gate, &daemon_, false, NULL);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    teardown_daemon();
+}
+
+static int send_forever(const char *more)
+{
+    char body[400];
+    int fd = gateway_connect(&gate);
+    snprintf(body, sizeof body, "{%s%s}", forever, more);
+    http_send(fd, "POST", "/completion", "", body);
+    return fd;
+}
+
+/* ---- clients that hang up -------------------------------------------------------------------- */
+
+START_TEST(a_dropped_connection_cancels_its_request)
+{
+    int fd = send_forever(_i ? ",\"stream\":true" : "");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    if (_i) { /* in the middle of the stream */
+        char some[4096];
+        ck_assert_int_gt(recv(fd, some, sizeof some, 0), 0);
+    }
+    close(fd);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 0), 0);
+    ck_assert_int_lt(harness_counter(&daemon_, "output_tokens"), 16000);
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":3}", 200));
+}
+END_TEST
+
+START_TEST(a_half_closed_connection_is_a_dropped_one)
+{
+    int fd = send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    shutdown(fd, SHUT_WR);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
+    close(fd);
+}
+END_TEST
+
+/* Fewer of them under sanitizers, which compute at a hundredth of the speed. */
+static int fewer(int n)
+{
+    const char *build = getenv("BUILD");
+    return build && strstr(build, "san") ? n / 10 : n;
+}
+
+/* A prompt whose prefill takes a while. The caller frees. */
+static char *huge_body(uint32_t seed)
+{
+    uint32_t n = (uint32_t)fewer(16000);
+    char *body = malloc(8ul * n + 100);
+    int at = sprintf(body, "{\"n_predict\":1,\"prompt\":[%u", 300 + seed);
+    for (uint32_t i = 1; i < n; i++)
+        at += sprintf(body + at, ",%u", 300 + (i * 7919 + seed) % 3000);
+    strcpy(body + at, "]}");
+    return body;
+}
+
+START_TEST(a_connection_dropped_in_a_prefill_cancels_it)
+{
+    char *body = huge_body(1);
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/completion", "", body);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    close(fd);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
+    ck_assert_int_eq(harness_counter(&daemon_, "output_tokens"), 0);
+    free(body);
+}
+END_TEST
+
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+static bool has_answer(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+START_TEST(a_huge_prefill_does_not_hold_up_others)
+{
+    enum { OTHERS = 15 };
+    char *body = huge_body(2);
+    int huge = gateway_connect(&gate), fds[OTHERS];
+    http_send(huge, "POST", "/completion", "", body);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    for (int i = 0; i < OTHERS; i++) {
+        fds[i] = gateway_connect(&gate);
+        http_send(fds[i], "POST", "/completion", "", "{\"prompt\":\"x =\",\"n_predict\":4}");
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        struct http_answer a = http_receive(fds[i]);
+        ck_assert_int_eq(a.status, 200);
+        http_answer_fini(&a);
+        close(fds[i]);
+    }
+    ck_assert_msg(!has_answer(huge), "the others waited for the long one");
+    struct http_answer a = http_receive(huge);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(huge);
+    free(body);
+}
+END_TEST
+
+/* A request whose reading takes a while: a text of some megabytes. The caller frees. */
+static char *long_text_body(void)
+{
+    enum { BYTES = 6 << 20 };
+    static const char words[] = "for x in range(10): print(x) ";
+    char *body = malloc(BYTES + 100);
+    size_t at = (size_t)sprintf(body, "{\"content\":\"");
+    while (at < BYTES) {
+        memcpy(body + at, words, sizeof words - 1);
+        at += sizeof words - 1;
+    }
+    strcpy(body + at, "\"}");
+    return body;
+}
+
+START_TEST(a_huge_text_does_not_hold_up_others)
+{
+    char *body = long_text_body();
+    int huge = gateway_connect(&gate), gone = gateway_connect(&gate);
+    http_send(huge, "POST", "/tokenize", "", body);
+    http_send(gone, "POST", "/tokenize", "", body); /* waits behind it, and hangs up */
+    for (int i = 0; i < 10; i++)
+        json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
+    ck_assert_msg(!has_answer(huge), "the others waited for the long one");
+    close(gone);
+    struct http_answer a = http_receive(huge);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert(a.is_whole);
+    http_answer_fini(&a);
+    close(huge);
+    huge = gateway_connect(&gate); /* and one that the gateway's end finds in the middle */
+    http_send(huge, "POST", "/tokenize", "", body);
+    kill(gate.pid, SIGTERM);
+    a = http_receive(huge);
+    ck_assert(a.status == 200 && a.is_whole);
+    http_answer_fini(&a);
+    close(huge);
+    free(body);
+}
+END_TEST
+
+START_TEST(who_waits_has_a_bounded_queue)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    gateway_start(&gate, &daemon_, false,
+                  (const char *const[]){"--slots", "1", "--queue", "2", NULL});
+    int running = send_forever(""), waiting[2];
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = gateway_connect(&gate);
+        http_send(waiting[i], "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+    }
+    usleep(100000); /* nothing tells that they wait; the third is to come behind them */
+    struct http_answer a = http_ask(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}");
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "unavailable_error"));
+    http_answer_fini(&a);
+    a = http_ask(&gate, "/slots?fail_on_no_slot=1", NULL);
+    ck_assert_int_eq(a.status, 503);
+    http_answer_fini(&a);
+    close(waiting[0]); /* who leaves the queue is forgotten */
+    close(running);
+    a = http_receive(waiting[1]);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(waiting[1]);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 2), 2);
+}
+END_TEST
+
+START_TEST(more_connections_than_allowed_wait)
+{
+    enum { N = 12 };
+    int fds[N];
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    gateway_start(&gate, &daemon_, false, (const char *const[]){"--connections", "4", NULL});
+    for (int i = 0; i < N; i++) {
+        fds[i] = gateway_connect(&gate);
+        http_send(fds[i], "GET", "/health", "", NULL);
+    }
+    for (int i = 0; i < N; i++) {
+        struct http_answer a = http_receive(fds[i]);
+        ck_assert_int_eq(a.status, 200);
+        http_answer_fini(&a);
+        close(fds[i]);
+    }
+}
+END_TEST
+
+static long resident_kb(pid_t pid)
+{
+    char path[64], line[256];
+    long kb = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kb;
+}
+
+/* The daemon pauses the slot of who does not read; nobody else notices; nothing is lost. */
+START_TEST(a_slow_reader_is_paused_alone)
+{
+    json_t *want = http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}", 200);
+    long before = resident_kb(gate.pid);
+    int fd = send_forever(",\"stream\":true,\"n_probs\":20,\"n_predict\":4000");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
+    for (int i = 0; i < 20; i++)
+        json_decref(http_json(&gate, "/completion", "{\"prompt\":\"y\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(harness_counter(&daemon_, "slots_paused"), 1);
+    const char *san = getenv("BUILD");
+    if (!san || !strstr(san, "san")) /* sanitizers keep what was freed */
+        ck_assert_int_lt(resident_kb(gate.pid) - before, 8192);
+    struct http_answer a = http_receive(fd);
+    ck_assert(a.is_whole);
+    json_t *events = http_events(&a);
+    json_int_t tokens = 0;
+    for (size_t i = 0; i < json_array_size(events); i++)
+        tokens += (json_int_t)json_array_size(json_at(json_array_get(events, i), "tokens"));
+    ck_assert_int_eq(tokens, 4000);
+    http_answer_fini(&a);
+    json_decref(events);
+    json_decref(want);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_template_that_is_no_utf8_is_told)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    gateway_start(&gate, &daemon_, false,
+                  (const char *const[]){"--chat-template", "\xff{{ messages[0].content }}", NULL});
+    json_t *o = http_json(&gate, "/apply-template",
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", 200);
+    ck_assert_str_eq(json_text(o, "prompt"), "\xef\xbf\xbdx");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_want_of_descriptors_passes)
+{
+    struct rlimit before, none = {.rlim_cur = 3};
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    none.rlim_max = before.rlim_max;
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    int fd = gateway_connect(&gate);
+    http_send(fd, "GET", "/health", "", NULL);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 300), 0); /* it has to wait: nobody else is connected */
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    ck_assert_int_eq(poll(&p, 1, 10000), 1);
+    struct http_answer a = http_receive(fd);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(fd);
+}
+END_TEST
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static int status_of(const char *method, const char *headers, const char *path)
+{
+    int fd = gateway_connect(&gate);
+    http_send(fd, method, path, headers, NULL);
+    struct http_answer a = http_receive(fd);
+    int status = a.status;
+    if (status == 401)
+        ck_assert_ptr_nonnull(strstr(a.body, "authentication_error"));
+    http_answer_fini(&a);
+    close(fd);
+    return status;
+}
+
+static int status_with(const char *headers, const char *path)
+{
+    return status_of("GET", headers, path);
+}
+
+START_TEST(a_key_is_asked_for)
+{
+    static const char page[] = "Origin: http://localhost:3000\r\n";
+    char file[200];
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    snprintf(file, sizeof file, "%s/keys", daemon_.directory);
+    FILE *f = fopen(file, "w");
+    fputs("# ours\nfrom-file\n", f);
+    fclose(f);
+    gateway_start(&gate, &daemon_, false,
+                  (const char *const[]){"--api-key", "secret", "--api-key-file", file,
+                                        "--cors-origin", "http://localhost:3000", NULL});
+    ck_assert_int_eq(status_with("", "/health"), 200);
+    ck_assert_int_eq(status_with("", "/slots"), 401);
+    ck_assert_int_eq(status_with("", "/nothing"), 401);
+    ck_assert_int_eq(status_with("Authorization: Bearer secret\r\n", "/slots"), 200);
+    ck_assert_int_eq(status_with("Authorization: Bearer from-file\r\n", "/slots"), 200);
+    ck_assert_int_eq(status_with("X-Api-Key: secret\r\n", "/slots"), 200);
+    ck_assert_int_eq(status_with("Authorization: Bearer secre\r\n", "/slots"), 401);
+    ck_assert_int_eq(status_with("Authorization: Bearer secrett\r\n", "/slots"), 401);
+    ck_assert_int_eq(status_with("Authorization: Bearer secretsecret\r\n", "/slots"), 401);
+    ck_assert_int_eq(status_with("Authorization: Bearer \r\n", "/slots"), 401);
+    ck_assert_int_eq(status_with("Authorization: Basic secret\r\n", "/slots"), 401);
+    /* A browser's preflight has no key, what follows it must have one. */
+    ck_assert_int_eq(status_of("OPTIONS", page, "/v1/completions"), 204);
+    ck_assert_int_eq(status_of("GET", page, "/slots"), 401);
+    ck_assert_int_eq(status_of("OPTIONS", "", "/slots"), 401);
+    unlink(file);
+}
+END_TEST
+
+/* ---- daemons --------------------------------------------------------------------------------- */
+
+static int wait_health(int status)
+{
+    int last = 0;
+    for (int i = 0; i < 3000 && last != status; i++) {
+        struct http_answer a = http_ask(&gate, "/health", NULL);
+        last = a.status;
+        http_answer_fini(&a);
+        if (last != status)
+            usleep(10000);
+    }
+    return last;
+}
+
+START_TEST(without_a_daemon_it_says_so_and_comes_back)
+{
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+    harness_kill(&daemon_);
+    ck_assert_int_eq(wait_health(503), 503);
+    json_t *o = http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 503);
+    ck_assert_str_eq(json_text(o, "error/type"), "unavailable_error");
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "hearthd"));
+    json_decref(o);
+    struct http_answer a = http_ask(&gate, "/metrics", NULL);
+    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 0\n"));
+    http_answer_fini(&a);
+    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
+    ck_assert_int_eq(wait_health(200), 200);
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+}
+END_TEST
+
+START_TEST(it_starts_before_the_daemon)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    harness_kill(&daemon_);
+    gateway_start(&gate, &daemon_, false, NULL);
+    ck_assert_int_eq(wait_health(503), 503);
+    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
+    ck_assert_int_eq(wait_health(200), 200);
+}
+END_TEST
+
+START_TEST(a_running_answer_outlives_the_daemon)
+{
+    static const char body[] =
+        "{\"prompt\":\"class "
+        "A:\\n\",\"n_predict\":%d,\"seed\":4,\"logit_bias\":[],\"stream\":%s}";
+    char text[200];
+    snprintf(text, sizeof text, body, fewer(3000), "false");
+    json_t *want = http_json(&gate, "/completion", text, 200);
+    snprintf(text, sizeof text, body, fewer(3000), "true");
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/completion", "", text);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 2), 2);
+    harness_kill(&daemon_);
+    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
+    struct http_answer a = http_receive(fd);
+    ck_assert(a.is_whole);
+    json_t *events = http_events(&a);
+    char *got = calloc(1, 1 << 20);
+    for (size_t i = 0; i < json_array_size(events); i++)
+        strcat(got, json_text(json_array_get(events, i), "content"));
+    ck_assert_str_eq(got, json_text(want, "content"));
+    free(got);
+    http_answer_fini(&a);
+    json_decref(events);
+    json_decref(want);
+    close(fd);
+}
+END_TEST
+
+/* ---- ends and beginnings --------------------------------------------------------------------- */
+
+START_TEST(sigterm_lets_running_answers_end)
+{
+    int idle = gateway_connect(&gate), fd = gateway_connect(&gate);
+    char body[100];
+    snprintf(body, sizeof body, "{\"prompt\":\"x\",\"n_predict\":%d}", fewer(500));
+    http_send(fd, "POST", "/completion", "", body);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
+    kill(gate.pid, SIGTERM);
+    struct http_answer a = http_receive(fd);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert(a.is_whole);
+    http_answer_fini(&a);
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    close(fd);
+    close(idle);
+}
+END_TEST
+
+START_TEST(sigterm_twice_ends_at_once)
+{
+    int fd = send_forever(",\"stream\":true");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
+    kill(gate.pid, SIGTERM);
+    usleep(50000);
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    struct http_answer a = http_receive(fd);
+    ck_assert(!a.is_whole); /* and it can tell */
+    http_answer_fini(&a);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_stale_socket_is_replaced)
+{
+    kill(gate.pid, SIGKILL);
+    harness_wait(gate.pid);
+    ck_assert_int_eq(access(gate.socket, F_OK), 0);
+    gateway_start(&gate, &daemon_, false, NULL);
+    ck_assert_int_eq(wait_health(200), 200);
+}
+END_TEST
+
+/* As a service manager starts it. */
+static pid_t activate(int listen_fd)
+{
+    static const char *const argv[] = {NULL, NULL, NULL, NULL};
+    const char *with[4];
+    char program[512], pid_text[16];
+    memcpy(with, argv, sizeof with);
+    snprintf(program, sizeof program, "%s", harness_program("hearth-http"));
+    with[0] = program;
+    with[1] = "--socket";
+    with[2] = daemon_.socket;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid)
+        return pid;
+    snprintf(pid_text, sizeof pid_text, "%d", (int)getpid());
+    setenv("LISTEN_FDS", "1", 1);
+    setenv("LISTEN_PID", pid_text, 1);
+    dup2(listen_fd, 3);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execv(with[0], (char **)(uintptr_t)with);
+    _exit(127);
+}
+
+START_TEST(a_socket_of_the_service_manager_is_used_and_left)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    snprintf(at.sun_path, sizeof at.sun_path, "%.100s", gate.socket);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    gate.pid = activate(fd);
+    ck_assert_int_eq(wait_health(200), 200);
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    ck_assert_int_eq(access(gate.socket, F_OK), 0);
+    close(fd);
+    unlink(gate.socket);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_rough");
+    TCase *tcase = tcase_create("http_rough");
+    tcase_set_timeout(tcase, 240);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, a_dropped_connection_cancels_its_request, 0, 2);
+    tcase_add_test(tcase, a_half_closed_connection_is_a_dropped_one);
+    tcase_add_test(tcase, a_connection_dropped_in_a_prefill_cancels_it);
+    tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
+    tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
+    tcase_add_test(tcase, who_waits_has_a_bounded_queue);
+    tcase_add_test(tcase, more_connections_than_allowed_wait);
+    tcase_add_test(tcase, a_template_that_is_no_utf8_is_told);
+    tcase_add_test(tcase, a_want_of_descriptors_passes);
+    tcase_add_test(tcase, a_slow_reader_is_paused_alone);
+    tcase_add_test(tcase, a_key_is_asked_for);
+    tcase_add_test(tcase, without_a_daemon_it_says_so_and_comes_back);
+    tcase_add_test(tcase, it_starts_before_the_daemon);
+    tcase_add_test(tcase, a_running_answer_outlives_the_daemon);
+    tcase_add_test(tcase, sigterm_lets_running_answers_end);
+    tcase_add_test(tcase, sigterm_twice_ends_at_once);
+    tcase_add_test(tcase, a_stale_socket_is_replaced);
+    tcase_add_test(tcase, a_socket_of_the_service_manager_is_used_and_left);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

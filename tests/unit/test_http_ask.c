@@ -1,0 +1,234 @@
+/* client/http/ask: JSON of a request becomes what the daemon is asked. */
+#include "client/http/ask.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+static struct ask ask;
+static struct fail fail;
+
+static int read_as(enum ask_dialect dialect, const char *json)
+{
+    json_t *root = json_loads(json, JSON_ALLOW_NUL, NULL);
+    ck_assert_msg(root != NULL, "%s", json);
+    fail = (struct fail){0};
+    return ask_read(&ask, dialect, root, &fail);
+}
+
+static void setup(void)
+{
+    ask = (struct ask){0};
+}
+
+static void teardown(void)
+{
+    ask_fini(&ask);
+}
+
+/* The request of the only choice, for a prompt of one token. */
+static struct hearth_request request(void)
+{
+    static uint32_t token = 5;
+    static struct ask_prompt prompt;
+    struct hearth_request r;
+    prompt = (struct ask_prompt){.ids = &token, .n = 1};
+    ask.prompts = &prompt;
+    ask_request(&ask, 0, &r);
+    ask.prompts = NULL;
+    return r;
+}
+
+START_TEST(each_dialect_has_its_defaults)
+{
+    ck_assert_int_eq(read_as(ASK_NATIVE, "{}"), 0);
+    struct hearth_request r = request();
+    ck_assert_float_eq(r.temperature, 0.8f);
+    ck_assert_uint_eq(r.top_k, 40);
+    ck_assert_float_eq(r.top_p, 0.95f);
+    ck_assert_float_eq(r.min_p, 0.05f);
+    ck_assert_float_eq(r.repeat_penalty, 1);
+    ck_assert_int_eq(r.logprobs, -1);
+    ck_assert_uint_eq(r.max_tokens, INT32_MAX);
+    ask_fini(&ask);
+    ck_assert_int_eq(read_as(ASK_TEXT, "{}"), 0);
+    r = request();
+    ck_assert_float_eq(r.temperature, 1);
+    ck_assert_uint_eq(r.top_k, 0);
+    ck_assert_float_eq(r.top_p, 1);
+    ck_assert_float_eq(r.min_p, 0);
+    ck_assert_uint_eq(r.max_tokens, 16);
+    ask_fini(&ask);
+    ck_assert_int_eq(read_as(ASK_CHAT, "{}"), 0);
+    ck_assert_uint_eq(request().max_tokens, INT32_MAX);
+}
+END_TEST
+
+START_TEST(every_field_arrives)
+{
+    ck_assert_int_eq(
+        read_as(
+            ASK_NATIVE,
+            "{\"temperature\":0.5,\"top_k\":3,\"top_p\":0.25,\"min_p\":0.125,\"typical_p\":0.75,"
+            "\"repeat_penalty\":1.5,\"frequency_penalty\":0.5,\"presence_penalty\":-1,"
+            "\"repeat_last_n\":-1,\"seed\":12345678901,\"n_predict\":7,\"n_probs\":3,\"id_slot\":2,"
+            "\"t_max_predict_ms\":250,\"n_indent\":4,\"stop\":[\"a\",\"\",\"b\"],\"stream\":true,"
+            "\"return_tokens\":true,\"logit_bias\":[[7,1.5],[8,false]],\"unknown\":{\"x\":1}}"),
+        0);
+    struct hearth_request r = request();
+    ck_assert_float_eq(r.temperature, 0.5f);
+    ck_assert_uint_eq(r.top_k, 3);
+    ck_assert_float_eq(r.top_p, 0.25f);
+    ck_assert_float_eq(r.min_p, 0.125f);
+    ck_assert_float_eq(r.typical_p, 0.75f);
+    ck_assert_float_eq(r.repeat_penalty, 1.5f);
+    ck_assert_float_eq(r.frequency_penalty, 0.5f);
+    ck_assert_float_eq(r.presence_penalty, -1);
+    ck_assert_int_eq(r.penalty_last_n, -1);
+    ck_assert_uint_eq(r.seed, 12345678901);
+    ck_assert_uint_eq(r.max_tokens, 7);
+    ck_assert_int_eq(r.logprobs, 3);
+    ck_assert_uint_eq(r.n_stops, 2);
+    ck_assert_str_eq(r.stops[1], "b");
+    ck_assert_uint_eq(r.n_bias, 2);
+    ck_assert_float_eq(r.bias[0].value, 1.5f);
+    ck_assert(isinf(r.bias[1].value) && r.bias[1].value < 0);
+    ck_assert_int_eq(ask.id_slot, 2);
+    ck_assert_int_eq(ask.t_max_predict_ms, 250);
+    ck_assert_int_eq(ask.n_indent, 4);
+    ck_assert(ask.stream && ask.return_tokens);
+}
+END_TEST
+
+START_TEST(null_is_absent_and_whole_numbers_may_have_a_point)
+{
+    ck_assert_int_eq(read_as(ASK_CHAT,
+                             "{\"temperature\":null,\"stop\":null,\"seed\":3.0,\"logprobs\":"
+                             "null,\"max_completion_tokens\":5,\"logit_bias\":null}"),
+                     0);
+    ck_assert_float_eq(request().temperature, 1);
+    ck_assert_uint_eq(request().seed, 3);
+    ck_assert_uint_eq(request().max_tokens, 5);
+}
+END_TEST
+
+START_TEST(without_a_seed_there_is_one_by_chance)
+{
+    ck_assert_int_eq(read_as(ASK_NATIVE, "{}"), 0);
+    uint64_t first = ask.seed;
+    ask_fini(&ask);
+    ck_assert_int_eq(read_as(ASK_NATIVE, "{\"seed\":-1}"), 0);
+    ck_assert(ask.seed != first || ask.seed == 0); /* one in 2^32 */
+    ask_fini(&ask);
+    ck_assert_int_eq(read_as(ASK_NATIVE, "{\"seed\":0}"), 0);
+    ck_assert_uint_eq(ask.seed, 0);
+}
+END_TEST
+
+START_TEST(samplers_that_are_not_named_are_off)
+{
+    ck_assert_int_eq(read_as(ASK_INFILL, "{\"top_k\":40,\"top_p\":0.9,\"repeat_penalty\":1.1,"
+                                         "\"samplers\":[\"top_k\",\"top_p\",\"infill\"]}"),
+                     0);
+    struct hearth_request r = request();
+    ck_assert_uint_eq(r.top_k, 40);
+    ck_assert_float_eq(r.top_p, 0.9f);
+    ck_assert_float_eq(r.min_p, 0);
+    ck_assert_float_eq(r.repeat_penalty, 1);
+    ck_assert_float_eq(r.temperature, 0); /* infill: the likeliest */
+    ask_fini(&ask);
+    ck_assert_int_eq(read_as(ASK_CHAT, "{\"min_p\":0.1,\"temperature\":0.1,"
+                                       "\"samplers\":[\"min_p\",\"temperature\"]}"),
+                     0);
+    ck_assert_float_eq(request().min_p, 0.1f);
+    ck_assert_float_eq(request().temperature, 0.1f);
+}
+END_TEST
+
+START_TEST(choices_differ_by_their_seed)
+{
+    static uint32_t tokens[2] = {5, 6};
+    struct ask_prompt prompts[2] = {{.ids = tokens, .n = 1}, {.ids = tokens + 1, .n = 1}};
+    struct hearth_request r;
+    ck_assert_int_eq(read_as(ASK_TEXT, "{\"n\":3,\"seed\":10}"), 0);
+    ask.prompts = prompts;
+    ask_request(&ask, 4, &r);
+    ask.prompts = NULL;
+    ck_assert_uint_eq(r.seed, 11);
+    ck_assert_uint_eq(r.tokens[0], 6);
+}
+END_TEST
+
+static const struct {
+    enum ask_dialect dialect;
+    const char *json, *says;
+} refused[] = {
+    {ASK_NATIVE, "{\"temperature\":\"1\"}", "'temperature' must be a number, not a string"},
+    {ASK_NATIVE, "{\"temperature\":[]}", "not an array"},
+    {ASK_NATIVE, "{\"top_k\":1.5}", "whole number"},
+    {ASK_NATIVE, "{\"min_p\":-0.1}", "min_p"},
+    {ASK_NATIVE, "{\"repeat_penalty\":0}", "repeat_penalty"},
+    {ASK_NATIVE, "{\"n_cmpl\":65}", "Field 'n_cmpl': Value must be between 1 <= value <= 64"},
+    {ASK_NATIVE, "{\"stop\":{}}", "'stop'"},
+    {ASK_NATIVE, "{\"stop\":\"a\\u0000b\"}", "'stop'"},
+    {ASK_NATIVE, "{\"samplers\":[1]}", "'samplers'"},
+    {ASK_NATIVE, "{\"mirostat\":1}", "mirostat"},
+    {ASK_NATIVE, "{\"lora\":[{\"id\":0,\"scale\":1}]}", "lora"},
+    {ASK_NATIVE, "{\"logit_bias\":5}", "logit_bias"},
+    {ASK_NATIVE, "{\"logit_bias\":[[1]]}", "pairs"},
+    {ASK_NATIVE, "{\"logit_bias\":[[1,1e9]]}", "10000"},
+    {ASK_NATIVE, "{\"logit_bias\":{\"5\":\"x\"}}", "logit_bias"},
+    {ASK_NATIVE, "{\"response_fields\":\"content\"}", "response_fields"},
+    {ASK_TEXT, "{\"best_of\":4,\"n\":2}", "best_of"},
+    {ASK_TEXT, "{\"echo\":true,\"logprobs\":1}", "echo"},
+    {ASK_TEXT, "{\"logprobs\":true}", "logprobs"},
+    {ASK_CHAT, "{\"logprobs\":1}", "'logprobs' must be true or false"},
+    {ASK_CHAT, "{\"top_logprobs\":2}", "top_logprobs"},
+    {ASK_CHAT, "{\"stream_options\":1}", "stream_options"},
+    {ASK_CHAT, "{\"stream_options\":{\"include_usage\":1}}", "include_usage"},
+    {ASK_CHAT, "{\"seed\":\"x\"}", "seed"},
+};
+
+START_TEST(what_has_another_type_is_refused_by_name)
+{
+    ck_assert_int_eq(read_as(refused[_i].dialect, refused[_i].json), -1);
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_msg(strstr(fail.message, refused[_i].says) != NULL, "%s", fail.message);
+}
+END_TEST
+
+START_TEST(a_model_is_ours_or_none)
+{
+    json_t *o = json_pack("{s:s}", "model", "a"), *empty = json_pack("{s:s}", "model", "");
+    ck_assert_int_eq(ask_check_model(o, "a", &fail), 0);
+    ck_assert_int_eq(ask_check_model(empty, "a", &fail), 0);
+    ck_assert_int_eq(ask_check_model(o, "b", &fail), -1);
+    ck_assert_uint_eq(fail.status, 404);
+    ck_assert_str_eq(fail.code, "model_not_found");
+    json_t *e = fail_json(&fail);
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(e, "error"), "code")),
+                     "model_not_found");
+    json_decref(e);
+    json_decref(o);
+    json_decref(empty);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_ask");
+    TCase *tcase = tcase_create("ask");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, each_dialect_has_its_defaults);
+    tcase_add_test(tcase, every_field_arrives);
+    tcase_add_test(tcase, null_is_absent_and_whole_numbers_may_have_a_point);
+    tcase_add_test(tcase, without_a_seed_there_is_one_by_chance);
+    tcase_add_test(tcase, samplers_that_are_not_named_are_off);
+    tcase_add_test(tcase, choices_differ_by_their_seed);
+    tcase_add_loop_test(tcase, what_has_another_type_is_refused_by_name, 0,
+                        (int)(sizeof refused / sizeof refused[0]));
+    tcase_add_test(tcase, a_model_is_ours_or_none);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,205 @@
+/* The small parts of hearth-http: who may ask, what an indent ends, events, options. */
+#include "client/http/config.h"
+#include "client/http/exchange.h"
+#include "client/http/guard.h"
+#include "client/http/indent.h"
+#include "client/http/piece.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- guard ----------------------------------------------------------------------------------- */
+
+START_TEST(only_names_of_this_machine_are_hosts)
+{
+    static const char *const good[] = {"localhost",      "LocalHost:80", "127.0.0.1",
+                                       "127.0.0.1:8012", "[::1]",        "[::1]:1"};
+    static const char *const bad[] = {"",      "localhost.a.org", "localhost:",     "localhost:8a",
+                                      "a.org", "127.0.0.1.a.org", "[::1]x",         "127.0.0.2",
+                                      "[::]",  "localhost@a.org", "127.0.0.1:80:80"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        ck_assert_msg(guard_host(good[i]), "%s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(!guard_host(bad[i]), "%s", bad[i]);
+    ck_assert(guard_host(NULL));
+}
+END_TEST
+
+START_TEST(an_origin_is_one_that_was_allowed)
+{
+    struct guard none = {0}, one = {.origins = {"http://localhost:3000"}, .n_origins = 1};
+    struct guard all = {.origins = {"*"}, .n_origins = 1};
+    ck_assert(!guard_origin(&none, "http://localhost:3000"));
+    ck_assert(guard_origin(&one, "http://localhost:3000"));
+    ck_assert(!guard_origin(&one, "http://localhost:30000"));
+    ck_assert(!guard_origin(&one, "null"));
+    ck_assert(guard_origin(&all, "http://a.org"));
+}
+END_TEST
+
+START_TEST(a_key_must_be_whole)
+{
+    struct guard g = {.keys = {"abc", "de"}, .n_keys = 2}, open = {0};
+    ck_assert(guard_key(&open, NULL, NULL));
+    ck_assert(!guard_key(&g, NULL, NULL));
+    ck_assert(guard_key(&g, "Bearer abc", NULL));
+    ck_assert(guard_key(&g, "bearer de", NULL));
+    ck_assert(guard_key(&g, NULL, "abc"));
+    ck_assert(guard_key(&g, "Basic xyz", "abc"));
+    ck_assert(!guard_key(&g, "Bearer ab", NULL));
+    ck_assert(!guard_key(&g, "Bearer abcd", NULL));
+    ck_assert(!guard_key(&g, "Bearer dede", NULL));
+    ck_assert(!guard_key(&g, "Bearer ", NULL));
+    ck_assert(!guard_key(&g, "abc", NULL));
+}
+END_TEST
+
+/* ---- indent ---------------------------------------------------------------------------------- */
+
+/* The filter over text, one byte at a time or whole. */
+static void check_indent(size_t least, const char *text, const char *want, bool ends)
+{
+    for (size_t step = 1; step <= strlen(text) + 1; step += strlen(text)) {
+        struct indent i = {.least = least};
+        struct text out = {0};
+        bool ended = false;
+        for (size_t at = 0; at < strlen(text) && !ended; at += step) {
+            size_t left = strlen(text) - at;
+            ended = indent_filter(&i, text + at, left < step ? left : step, &out);
+        }
+        if (!ended)
+            indent_finish(&i, &out);
+        text_add(&out, "", 1);
+        ck_assert_str_eq(out.bytes, want);
+        ck_assert_int_eq(ended, ends);
+        indent_fini(&i);
+        text_fini(&out);
+    }
+}
+
+START_TEST(an_answer_ends_where_the_indent_does)
+{
+    check_indent(4, "a\n    b\nc", "a\n    b", true);
+    check_indent(4, "a\n    b\n\n    c\n", "a\n    b\n\n    c\n", false);
+    check_indent(4, "a\n   b", "a", true);
+    check_indent(1, "a\n\tb\n\n\n}", "a\n\tb", true);
+    check_indent(0, "a\nb\nc", "a\nb\nc", false);
+    check_indent(2, "a", "a", false);
+    check_indent(2, "x\r\n  y\r\nz", "x\r\n  y\r", true);
+}
+END_TEST
+
+/* ---- JSON and events ------------------------------------------------------------------------- */
+
+START_TEST(an_event_is_a_line_of_json)
+{
+    struct exchange x = {.ask = {.stream = true}};
+    exchange_put(&x, json_pack("{s:s, s:f}", "a", "1\n2", "b", 0.1f));
+    text_add(&x.out, "", 1);
+    ck_assert_str_eq(x.out.bytes, "data: {\"a\":\"1\\n2\",\"b\":0.100000001}\n\n");
+    text_fini(&x.out);
+    x.ask.stream = false;
+    exchange_put(&x, json_pack("{}"));
+    text_add(&x.out, "", 1);
+    ck_assert_str_eq(x.out.bytes, "{}");
+    text_fini(&x.out);
+    exchange_put(&x, NULL); /* what could not be made is no text */
+    ck_assert(x.out.failed);
+    text_fini(&x.out);
+}
+END_TEST
+
+START_TEST(bytes_that_are_no_text_are_replaced_or_listed)
+{
+    json_t *s = piece_text("a\xc3\xa9\xc3z\xff", 6), *whole = piece_exact("\xc3\xa9", 2);
+    json_t *half = piece_exact("\xc3", 1);
+    ck_assert_str_eq(json_string_value(s), "a\xc3\xa9\xef\xbf\xbdz\xef\xbf\xbd");
+    ck_assert_str_eq(json_string_value(whole), "\xc3\xa9");
+    ck_assert_uint_eq(json_array_size(half), 1);
+    ck_assert_int_eq(json_integer_value(json_array_get(half, 0)), 0xc3);
+    json_decref(s);
+    json_decref(whole);
+    json_decref(half);
+}
+END_TEST
+
+START_TEST(a_text_grows_and_gives_back)
+{
+    struct text t = {0};
+    for (int i = 0; i < 1000; i++)
+        text_printf(&t, "%03d", i);
+    ck_assert_uint_eq(t.n, 3000);
+    text_drop(&t, 2997);
+    text_add(&t, "", 1);
+    ck_assert_str_eq(t.bytes, "999");
+    text_fini(&t);
+}
+END_TEST
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static struct http_config config;
+static char err[256];
+
+#define READ(...) read_options((char *[]){"hearth-http", __VA_ARGS__, NULL})
+static int read_options(char **argv)
+{
+    int argc = 0;
+    while (argv[argc])
+        argc++;
+    *err = 0;
+    return http_config_read(&config, argc, argv, err, sizeof err);
+}
+
+START_TEST(options_are_read_and_checked)
+{
+    ck_assert_int_eq(
+        READ("--port", "8012", "--slots=3", "--max-body", "1M", "--api-key", "a", "--api-key", "b"),
+        0);
+    ck_assert_uint_eq(config.port, 8012);
+    ck_assert_uint_eq(config.slots, 3);
+    ck_assert_uint_eq(config.max_body, 1 << 20);
+    ck_assert_uint_eq(config.api_keys.n, 2);
+    ck_assert_uint_eq(config.queue, 64);
+    http_config_fini(&config);
+    static const char *const bad[][3] = {{"--port", "0", "--port"},
+                                         {"--port", "65536", "65535"},
+                                         {"--port", "x", "--port"},
+                                         {"--slots", "65", "64"},
+                                         {"--slots", "-1", "--slots"},
+                                         {"--api-key", "", "--api-key"},
+                                         {"--nothing", "1", "--help"},
+                                         {"word", "1", "word"},
+                                         {"--host", "::1", "--port"},
+                                         {"--host", "192.168.0.1", "loopback"},
+                                         {"-", "", "-"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(READ((char *)(uintptr_t)bad[i][0], (char *)(uintptr_t)bad[i][1]), -EINVAL);
+        ck_assert_msg(strstr(err, bad[i][2]) != NULL, "%s", err);
+        http_config_fini(&config);
+    }
+    ck_assert_int_eq(READ("--port"), -EINVAL);
+    http_config_fini(&config);
+    ck_assert_int_eq(READ("--api-key-file", "/nonexistent/file"), -ENOENT);
+    http_config_fini(&config);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_parts");
+    TCase *tcase = tcase_create("parts");
+    tcase_add_test(tcase, only_names_of_this_machine_are_hosts);
+    tcase_add_test(tcase, an_origin_is_one_that_was_allowed);
+    tcase_add_test(tcase, a_key_must_be_whole);
+    tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
+    tcase_add_test(tcase, an_event_is_a_line_of_json);
+    tcase_add_test(tcase, bytes_that_are_no_text_are_replaced_or_listed);
+    tcase_add_test(tcase, a_text_grows_and_gives_back);
+    tcase_add_test(tcase, options_are_read_and_checked);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
