@@ -1,0 +1,68 @@
+"""Talk to a resident hearthd: a language model that is already warm.
+
+import hearth
+
+with hearth.Client() as client:
+    for text in client.generate("def fib(n):", max_tokens=64).text():
+        print(text, end="", flush=True)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ._prompts import grammar_from_schema
+from .client import Client, Sequence, Stream
+from .errors import (
+    Busy,
+    Closed,
+    Error,
+    Forked,
+    Incompatible,
+    InvalidRequest,
+    LibraryMissing,
+    NotAllowed,
+    NotRunning,
+    NotSupported,
+)
+from .types import Event, Info, Logprob, Params, Prompt, Replay, Result, TokenLogprobs
+
+if TYPE_CHECKING:
+    from .aio import AsyncClient, AsyncSequence, AsyncStream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncSequence",
+    "AsyncStream",
+    "Busy",
+    "Client",
+    "Closed",
+    "Error",
+    "Event",
+    "Forked",
+    "Incompatible",
+    "Info",
+    "InvalidRequest",
+    "LibraryMissing",
+    "Logprob",
+    "NotAllowed",
+    "NotRunning",
+    "NotSupported",
+    "Params",
+    "Prompt",
+    "Replay",
+    "Result",
+    "Sequence",
+    "Stream",
+    "TokenLogprobs",
+    "grammar_from_schema",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """asyncio takes longer to import than all the rest: only for those who want it."""
+    if name in ("AsyncClient", "AsyncSequence", "AsyncStream"):
+        from . import aio
+
+        return getattr(aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

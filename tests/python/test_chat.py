@@ -1,0 +1,94 @@
+"""Conversations, through the model's template or another one."""
+
+import asyncio
+import json
+
+import pytest
+from test_prompts import forget
+
+import hearth
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Is <|end|> an end? é"},
+]
+TEXT = "<|begin|><|system|>Be brief.<|end|>\n<|user|>Is <|end|> an end? é<|end|>\n"
+TOOLS = [{"type": "function", "function": {"name": "look_up", "description": "Looks up.", "parameters": {}}}]
+
+
+@pytest.fixture
+def chat(chat_daemon):
+    with hearth.Client(chat_daemon.socket, slots=2) as client:
+        yield client
+
+
+def test_the_models_template_writes_the_prompt(chat):
+    assert "add_generation_prompt" in chat.info.chat_template
+    assert chat.chat_text(MESSAGES) == TEXT + "<|assistant|>"
+    assert chat.chat_text(json.dumps(MESSAGES)) == TEXT + "<|assistant|>"
+    assert chat.chat_text(MESSAGES, answers=False) == TEXT
+    assert chat.chat_text(MESSAGES, TOOLS, answers=False) == TEXT + "<|tools|>look_up<|end|>\n"
+    assert chat.chat_text(MESSAGES, variables={"mood": "glad"}, answers=False) == TEXT + "glad"
+    long = [{"role": "user", "content": "x" * 100000}]
+    assert chat.chat_text(long).count("x") == 100000
+
+
+def test_control_tokens_come_from_the_template_alone(chat):
+    prompt = chat.chat(MESSAGES, max_tokens=0).prompt
+    bos, eos = chat.info.bos, chat.info.eos
+    assert prompt[0] == bos and prompt.count(bos) == 1 and prompt.count(eos) == 2
+    assert chat.detokenize(prompt, special=True) == TEXT + "<|assistant|>"
+
+
+def test_an_answer(chat):
+    stream = chat.chat(MESSAGES, max_tokens=10, temperature=0.5, seed=1)
+    result = stream.wait()
+    assert result.output_tokens > 0
+    again = chat.generate(stream.prompt, max_tokens=10, temperature=0.5, seed=1).wait()
+    assert again.receipt == result.receipt
+    assert chat.replay(stream.record()).equal
+    more = [*MESSAGES, {"role": "assistant", "content": result.text}, {"role": "user", "content": "So?"}]
+    assert chat.chat(more, max_tokens=2).wait().cached_tokens >= len(stream.prompt)
+
+
+def test_another_template(client):
+    assert client.info.chat_template == ""
+    with pytest.raises(hearth.NotSupported, match="template"):
+        client.chat(MESSAGES)
+    text = client.chat_text(MESSAGES[:1], template="chatml")
+    assert text.endswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>assistant\n")
+    jinja = "{% for m in messages %}[{{ m.role }}]{% endfor %}"
+    assert client.chat_text(MESSAGES, template=jinja) == "[system][user]"
+    with pytest.raises(hearth.NotSupported, match="nobodys"):
+        client.chat(MESSAGES, template="nobodys")
+
+
+def test_bad_conversations(chat, monkeypatch):
+    cases = [
+        ({"messages": "{"}, "."),
+        ({"messages": {"role": "user"}}, "."),
+        ({"messages": [{1, 2}]}, "messages: no JSON"),
+        ({"tools": "["}, "."),
+        ({"variables": "7"}, "."),
+        ({"template": "{% if %}"}, "."),
+        ({"template": "{{ raise_exception('roles must alternate') }}"}, "roles must alternate"),
+        ({"template": 7}, "template: give a text, not int"),
+    ]
+    for arguments, sentence in cases:
+        with pytest.raises(hearth.InvalidRequest, match=sentence) as refused:
+            chat.chat(**{"messages": MESSAGES, **arguments})
+        assert str(refused.value) and "\n" not in str(refused.value)
+    for name in ("hearth_chat_init", "hearth_chat_tokens"):
+        with monkeypatch.context() as patch:
+            forget(patch, name)
+            with pytest.raises(hearth.NotSupported, match=r"too old for chat\(\): it has no " + name):
+                chat.chat(MESSAGES)
+
+
+def test_in_an_event_loop(chat_daemon, chat):
+    async def ask():
+        async with hearth.AsyncClient(chat_daemon.socket) as client:
+            assert client.chat_text(MESSAGES) == TEXT + "<|assistant|>"
+            return (await client.chat(MESSAGES, max_tokens=6).wait()).receipt
+
+    assert asyncio.run(ask()) == chat.chat(MESSAGES, max_tokens=6).wait().receipt

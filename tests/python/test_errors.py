@@ -1,0 +1,147 @@
+"""Every refusal is an exception with a sentence, and nothing is lost by it."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import hearth
+
+BAD = [
+    ({"top_k": -1}, "top_k -1: give 0 to"),
+    ({"max_tokens": 2**32}, "max_tokens 4294967296: give 0 to"),
+    ({"max_tokens": 1.5}, "max_tokens: give a whole number, not 1.5"),
+    ({"seed": -1}, "seed -1: give 0 to"),
+    ({"logprobs": 21}, "logprobs 21: give 0 to 20"),
+    ({"temperature": float("nan")}, "temperature nan"),
+    ({"temperature": "hot"}, "temperature: give a number, not 'hot'"),
+    ({"top_p": 1e300}, "top-p inf|top_p inf"),
+    ({"penalty_last_n": -2}, "penalty_last_n -2"),
+    ({"stop": "a\0b"}, "a stop text cannot hold a byte 0"),
+    ({"stop": ""}, "a stop text of 0 bytes"),
+    ({"stop": ["x"] * 65}, "65 stop texts: give at most 64"),
+    ({"stop": [7]}, "stop: give a text, not int"),
+    ({"stop": 7}, "stop: give texts, not 7"),
+    ({"prompt": b"text"}, "prompt: give token ids"),
+    ({"prompt": 7}, "prompt: give token ids"),
+    ({"stop_tokens": ["a"]}, "stop_tokens: give token ids"),
+    ({"stop_tokens": [4096]}, "4096"),
+    ({"logit_bias": {4096: 1.0}}, "token 4096 is outside the vocabulary"),
+    ({"logit_bias": {-1: 1.0}}, "logit_bias: give token ids"),
+    ({"logit_bias": [(1, 1.0)]}, "logit_bias: give {token id: value}"),
+    ({"guess": [9999]}, "9999"),
+    ({"priority": "urgent"}, "priority 'urgent': give 'interactive' or 'batch'"),
+    ({"proposer": "oracle"}, "proposer 'oracle' is unknown: give auto, none"),
+    ({"prompt": []}, "the prompt is empty"),
+    ({"prompt": [4096]}, "token 4096 at position 0 is not in the vocabulary"),
+    ({"prompt": [1, -1]}, "prompt: give token ids"),
+    ({"prompt": ["a"]}, "prompt: give token ids"),
+    ({"prompt": [2**32]}, "prompt: give token ids"),
+    ({"prompt": "x" * 5000}, "the context holds 1024"),
+    ({"prompt": "\ud800"}, "half of a surrogate pair is no text"),
+]
+
+
+@pytest.mark.parametrize("params, sentence", BAD, ids=[str(i) for i in range(len(BAD))])
+def test_bad_requests(client, params, sentence):
+    params = dict(params)
+    prompt = params.pop("prompt", "x")
+    with pytest.raises(hearth.InvalidRequest, match=sentence) as refused:
+        client.generate(prompt, **params)
+    assert "\n" not in str(refused.value)
+    assert isinstance(refused.value, ValueError)
+    assert client.generate("def f(", max_tokens=2).wait().output_tokens == 2
+
+
+def test_a_bad_request_that_waited_says_so_when_it_is_read(daemon):
+    with hearth.Client(daemon.socket, slots=1) as client:
+        first, bad = client.generate("def f(", max_tokens=20), client.generate("x", top_p=7.0)
+        last = client.generate("def g(", max_tokens=5)
+        with pytest.raises(hearth.InvalidRequest, match="top"):
+            bad.wait()
+        assert bad.result.reason == "error" and list(bad) == []
+        assert first.wait().output_tokens == 20 and last.wait().output_tokens == 5
+
+
+def test_an_unknown_parameter_is_a_mistake_in_the_program(client):
+    with pytest.raises(TypeError, match="no such parameter: temprature: there are .*temperature"):
+        client.generate("x", temprature=1)
+
+
+def test_none_means_the_default(client):
+    plain = client.generate("def f(", max_tokens=5).wait()
+    assert (
+        client.generate("def f(", max_tokens=5, top_p=None, stop=None, seed=None).wait().receipt
+        == plain.receipt
+    )
+
+
+def test_a_proposer_that_the_daemon_lacks_is_not_supported(client):
+    with pytest.raises(hearth.NotSupported) as refused:
+        client.generate("x", proposer="draft").wait()
+    assert refused.value.code < 0 and str(refused.value)
+
+
+def test_no_daemon(tmp_path):
+    with pytest.raises(hearth.NotRunning, match="^no daemon at .*: start one with hearthd --model FILE$"):
+        hearth.Client(str(tmp_path / "s"))
+    with pytest.raises(hearth.InvalidRequest, match="too long for a socket"):
+        hearth.Client("/" + "x" * 300)
+    with pytest.raises(hearth.InvalidRequest, match="timeout -1: give seconds"):
+        hearth.Client(str(tmp_path / "s"), timeout=-1)
+
+
+def test_somebody_else_listens_there(tmp_path):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.bind(path)
+        s.listen(1)
+        with pytest.raises(hearth.NotRunning):
+            hearth.Client(path, timeout=0.2)
+
+
+def test_busy(daemon):
+    held = [hearth.Client(daemon.socket, slots=16) for _ in range(2)]
+    with pytest.raises(hearth.Busy) as refused:
+        held += [hearth.Client(daemon.socket, slots=16) for _ in range(2)]
+    assert "slot" in str(refused.value)
+    for client in held:
+        client.close()
+
+
+def test_a_client_without_slots_knows_text_and_status(daemon):
+    with hearth.Client(daemon.socket, slots=0) as client:
+        assert client.detokenize(client.tokenize("def f")) == "def f"
+        assert client.status()["model"]
+        with pytest.raises(hearth.InvalidRequest, match="no slots"):
+            client.generate("x")
+
+
+def in_python(code, **environment):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import hearth\ntry:\n    {code}\nexcept hearth.Error as e:\n    print(type(e).__name__, e)",
+        ],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    return done.stdout
+
+
+def test_a_library_that_is_missing_or_too_old(tmp_path):
+    said = in_python("hearth.Client()", HEARTH_LIBRARY=str(tmp_path / "none.so"))
+    assert (
+        said.startswith("LibraryMissing ") and "install hearth (make install), or set HEARTH_LIBRARY" in said
+    )
+    old = tmp_path / "old.so"
+    subprocess.run(["gcc", "-shared", "-o", old, "-xc", "/dev/null"], check=True)
+    said = in_python("hearth.Client()", HEARTH_LIBRARY=str(old))
+    assert said == f"NotSupported {old} is too old for this package: it has no hearth_options_init: " + (
+        "install a newer libhearth\n"
+    )
