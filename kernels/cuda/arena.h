@@ -1,6 +1,8 @@
 /*
  * arena: one allocation of device memory, handed out from its start. Used twice with the same calls: first with no
  * memory behind it, to count; then, after cuda_arena_open, for real. Any thread, one at a time.
+ *
+ * cuda_forget: what was written there is not there for those who come now. It does nothing; the simulator checks it.
  */
 #ifndef HEARTH_KERNELS_CUDA_ARENA_H
 #define HEARTH_KERNELS_CUDA_ARENA_H
@@ -8,6 +10,17 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef HEARTH_CUDASIM /* the simulator sees who leaves a piece, or reads what was left there */
+#include <cudasim.h>
+enum { CUDA_GAP = 256 };
+#define cuda_gap(address, bytes) cudasim_gap(address, bytes)
+#define cuda_forget(address, bytes) cudasim_forget(address, bytes)
+#else
+enum { CUDA_GAP = 0 };
+#define cuda_gap(address, bytes) ((void)(address), (void)(bytes))
+#define cuda_forget(address, bytes) ((void)(address), (void)(bytes))
+#endif
 
 struct cuda_arena {
     uint8_t *base; /* device memory; NULL while counting */
@@ -19,9 +32,12 @@ enum { CUDA_ALIGNMENT = 256 };
 /* The address while counting is no address. */
 static inline void *cuda_take(struct cuda_arena *arena, size_t bytes)
 {
-    void *at = arena->base + arena->used;
-    arena->used += (bytes + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT;
-    return arena->base ? at : NULL;
+    const size_t at = arena->used, end = at + bytes;
+    arena->used = (end + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT + CUDA_GAP;
+    if (!arena->base)
+        return NULL;
+    cuda_gap(arena->base + end, arena->used - end);
+    return arena->base + at;
 }
 
 /* Memory for all that was counted; counting begins anew. Returns a cudaError_t. */

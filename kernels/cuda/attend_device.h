@@ -19,10 +19,15 @@ struct attend_shared {
     float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
 };
 
-template <bool F32>
-static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i)
+/* Value i of K or V of a page and head; scale: q8_0 alone. */
+template <uint32_t KV>
+static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i, float scale)
 {
-    return F32 ? ((const float *)values)[i] : f32_from_f16(((const unsigned short *)values)[i]);
+    if (KV == CUDA_KV_F32)
+        return ((const float *)values)[i];
+    if (KV == CUDA_KV_F16)
+        return f32_from_f16(((const unsigned short *)values)[i]);
+    return __fmul_rn((float)((const signed char *)values)[i], scale);
 }
 
 /* Where the pages of a split have K of the layer and head; V lies n_head_kv * head_bytes behind. Both are brought
@@ -60,7 +65,7 @@ static __device__ __forceinline__ float warp_max_float(float x)
 }
 
 /* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. */
-template <bool F32>
+template <uint32_t KV>
 static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
                                      attend_shared &shared)
 {
@@ -68,14 +73,20 @@ static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
     float acc[ATTEND_QUERIES] = {};
     if (t < n) {
         const uint8_t *k = shared.page[t / CUDA_PAGE];
+        const float *scales = (const float *)(k + head_dim * CUDA_PAGE) + t % CUDA_PAGE;
+        const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : head_dim;
+        for (uint32_t begin = 0; begin < head_dim; begin += step) {
+            const uint32_t end = head_dim - begin < step ? head_dim : begin + step;
+            const float scale = KV == CUDA_KV_Q8_0 ? scales[begin] : 0.0f;
 #pragma unroll 16
-        for (uint32_t d = 0; d < head_dim; d++) {
-            const float key = kv_value<F32>(k, d * CUDA_PAGE + t % CUDA_PAGE);
-            const float4 q = shared.q[d];
-            acc[0] = __fmaf_rn(q.x, key, acc[0]);
-            acc[1] = __fmaf_rn(q.y, key, acc[1]);
-            acc[2] = __fmaf_rn(q.z, key, acc[2]);
-            acc[3] = __fmaf_rn(q.w, key, acc[3]);
+            for (uint32_t d = begin; d < end; d++) {
+                const float key = kv_value<KV>(k, d * CUDA_PAGE + t % CUDA_PAGE, scale);
+                const float4 q = shared.q[d];
+                acc[0] = __fmaf_rn(q.x, key, acc[0]);
+                acc[1] = __fmaf_rn(q.y, key, acc[1]);
+                acc[2] = __fmaf_rn(q.z, key, acc[2]);
+                acc[3] = __fmaf_rn(q.w, key, acc[3]);
+            }
         }
     }
     for (int i = 0; i < ATTEND_QUERIES; i++) {
@@ -130,14 +141,16 @@ static __device__ void attend_weights(uint32_t n, bool first, attend_shared &sha
 }
 
 /* One page of the weighted sum of V. */
-template <bool F32>
-static __device__ __forceinline__ void page_values(const uint8_t *v, const float4 *e, uint32_t n,
-                                                   uint32_t head_dim, uint32_t d, int pair,
-                                                   float o[2])
+template <uint32_t KV>
+static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, const uint8_t *v,
+                                                   const float4 *e, uint32_t n, uint32_t d,
+                                                   int pair, float o[2])
 {
-#pragma unroll CUDA_PAGE
+    const float *scales = (const float *)(v + kv.head_dim * CUDA_PAGE) + d / CUDA_BLOCK;
+#pragma unroll(KV == CUDA_KV_Q8_0 ? 8 : CUDA_PAGE)
     for (uint32_t t = 0; t < n; t++) {
-        const float value = kv_value<F32>(v, t * head_dim + d);
+        const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.n_block] : 0.0f;
+        const float value = kv_value<KV>(v, t * kv.head_dim + d, scale);
         const float2 w = *(const float2 *)(&e[t].x + pair);
         o[0] = __fmaf_rn(w.x, value, o[0]);
         o[1] = __fmaf_rn(w.y, value, o[1]);
@@ -145,7 +158,7 @@ static __device__ __forceinline__ void page_values(const uint8_t *v, const float
 }
 
 /* The weighted sum of V, two queries a thread, joined to what came before. */
-template <bool F32>
+template <uint32_t KV>
 static __device__ void attend_values(const struct attend_job &job, uint32_t n, bool first,
                                      attend_shared &shared)
 {
@@ -158,9 +171,9 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t n, b
         for (uint32_t at = 0; at < n; at += CUDA_PAGE) {
             const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
             if (n - at >= CUDA_PAGE)
-                page_values<F32>(v, shared.e + at, CUDA_PAGE, head_dim, d, pair, sum);
+                page_values<KV>(job.kv, v, shared.e + at, CUDA_PAGE, d, pair, sum);
             else
-                page_values<F32>(v, shared.e + at, n - at, head_dim, d, pair, sum);
+                page_values<KV>(job.kv, v, shared.e + at, n - at, d, pair, sum);
         }
         float *o = &shared.o[d].x + pair;
         o[0] = first ? sum[0] : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(sum[0], shared.b[pair]));
@@ -170,7 +183,7 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t n, b
 }
 
 /* Up to four queries, heads [head, head + n_queries). */
-template <bool F32>
+template <uint32_t KV>
 static __device__ void attend_queries(const struct attend_job &job, uint32_t item_index,
                                       const struct cuda_item &item, uint32_t head_kv, uint32_t head,
                                       uint32_t n_queries, attend_shared &shared)
@@ -186,10 +199,10 @@ static __device__ void attend_queries(const struct attend_job &job, uint32_t ite
         const uint32_t n = left < CUDA_SPLIT ? left : CUDA_SPLIT;
         const bool first = split == item.split0;
         find_pages(job, row, begin, n, head_kv, shared);
-        attend_scores<F32>(job, n, shared);
+        attend_scores<KV>(job, n, shared);
         attend_weights(n, first, shared);
         __syncthreads();
-        attend_values<F32>(job, n, first, shared);
+        attend_values<KV>(job, n, first, shared);
         __syncthreads();
     }
     const uint64_t at = (uint64_t)item_index * job.n_head + head;
@@ -202,6 +215,7 @@ static __device__ void attend_queries(const struct attend_job &job, uint32_t ite
     __syncthreads();
 }
 
+template <uint32_t KV>
 static __device__ void attend_item(const struct attend_job &job, uint32_t item_index,
                                    uint32_t head_kv, attend_shared &shared)
 {
@@ -209,10 +223,7 @@ static __device__ void attend_item(const struct attend_job &job, uint32_t item_i
     const uint32_t share = job.n_head / job.kv.n_head_kv, end = (head_kv + 1) * share;
     for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES) {
         const uint32_t n = end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES;
-        if (job.kv.f32)
-            attend_queries<true>(job, item_index, item, head_kv, head, n, shared);
-        else
-            attend_queries<false>(job, item_index, item, head_kv, head, n, shared);
+        attend_queries<KV>(job, item_index, item, head_kv, head, n, shared);
     }
 }
 

@@ -17,9 +17,32 @@ bool cuda_ok(struct backend *b, int code, const char *what)
     if (code == cudaSuccess || b->broken)
         return !b->broken;
     b->broken = true;
+    b->code = code;
+    b->where = what;
     fail(b->error, sizeof b->error, 0, "the GPU failed in %s: %s", what,
          cudaGetErrorString((cudaError_t)code));
     return false;
+}
+
+int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes)
+{
+    switch (b->code) {
+    case cudaErrorMemoryAllocation:
+        return fail(err, err_bytes, -ENOMEM,
+                    "the GPU has too little memory for what its kernels need beside weights and KV "
+                    "(in %s): lower kv-bytes, slots or context, or use --device cpu",
+                    b->where);
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+        return fail(
+            err, err_bytes, -EIO,
+            "hearth-cuda.so has no code that this GPU (%s) and its driver can run: build it "
+            "with make CUDA_ARCHS=%s, or use --device cpu",
+            b->name, b->name + 3);
+    default:
+        return fail(err, err_bytes, -EIO, "the GPU cannot be used: it failed in %s: %s", b->where,
+                    cudaGetErrorString((cudaError_t)b->code));
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -66,6 +89,10 @@ static void place_scratch(struct backend *b)
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
 }
 
+_Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F32 &&
+                   (int)CUDA_KV_Q8_0 == (int)KV_Q8_0 && (int)CUDA_BLOCK == (int)KV_BLOCK,
+               "the KV of kernels/kv.h");
+
 static void place_kv(struct backend *b)
 {
     const struct kv_geometry *g = &b->geometry;
@@ -76,7 +103,8 @@ static void place_kv(struct backend *b)
         .head_bytes = g->head_bytes,
         .n_head_kv = g->n_head_kv,
         .head_dim = g->head_dim,
-        .f32 = g->type == KV_F32,
+        .type = g->type,
+        .n_block = g->n_block,
     };
 }
 
@@ -176,21 +204,18 @@ static void cuda_close(struct backend *b)
 
 static int open_device(struct backend *b, char *err, size_t err_bytes)
 {
-    struct cudaDeviceProp properties;
+    struct cudaDeviceProp properties = {0};
     int version = 0;
-    cudaError_t code = cudaSetDevice(0);
-    if (code == cudaSuccess)
-        code = cudaGetDeviceProperties(&properties, 0);
-    if (code == cudaSuccess)
-        code = cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking);
-    if (code == cudaSuccess)
-        code = (cudaError_t)cuda_launch_init(&version);
-    if (code != cudaSuccess)
-        return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
+    if (cuda_ok(b, (int)cudaSetDevice(0), "the choice of a device") &&
+        cuda_ok(b, (int)cudaGetDeviceProperties(&properties, 0), "the device's properties"))
+        snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
+    if (!cuda_ok(b, (int)cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking),
+                 "opening a stream") ||
+        !cuda_ok(b, cuda_launch_init(&version), "loading the kernels"))
+        return cuda_open_failed(b, err, err_bytes);
     b->processors = (uint32_t)properties.multiProcessorCount;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
     b->queue.dependent = properties.major >= 9 && version >= 90;
-    snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
     return 0;
 }
 
@@ -207,13 +232,13 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     if (!rc && !cuda_ok(b,
                         (int)cudaMemsetAsync(b->scratch_memory.base, 0, b->scratch_memory.used,
                                              b->queue.stream),
-                        "open"))
-        rc = fail(err, err_bytes, -EIO, "%s", b->error);
+                        "clearing memory"))
+        rc = cuda_open_failed(b, err, err_bytes);
     if (!rc)
         rc = cuda_upload_weights(b, err, err_bytes);
     if (!rc && !cuda_graph_open(b))
-        rc = fail(err, err_bytes, -EIO, "%s", b->error);
-    return rc;
+        rc = cuda_open_failed(b, err, err_bytes);
+    return rc ? rc : cuda_warm_up(b, err, err_bytes);
 }
 
 static int cuda_open(const struct model *model, const struct backend_limits *limits,
@@ -227,8 +252,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
                     limits->isa);
     if (limits->shadow)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
-    if (limits->kv_q8_0)
-        return fail(err, err_bytes, -ENOTSUP, "the CUDA backend has no q8_0 KV: use kv-type f16");
     if (limits->rows > CUDA_MOST_ROWS)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
                     CUDA_MOST_ROWS);
@@ -238,7 +261,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     b->model = model;
     b->limits = *limits;
     b->scale = 1.0f / sqrtf((float)model->head_dim);
-    kv_geometry_init(&b->geometry, model, false);
+    kv_geometry_init(&b->geometry, model, limits->kv_q8_0);
     rc = open_parts(b, err, err_bytes);
     if (rc)
         cuda_close(b);
@@ -247,7 +270,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     return rc;
 }
 
-static int cuda_start(struct backend *b, const struct pass *pass)
+int cuda_start(struct backend *b, const struct pass *pass)
 {
     if (b->broken)
         return 0; /* finish says so */
@@ -260,7 +283,7 @@ static int cuda_start(struct backend *b, const struct pass *pass)
     return 0;
 }
 
-static int cuda_finish(struct backend *b)
+int cuda_finish(struct backend *b)
 {
     return b->broken ? -EIO : cuda_pass_finish(b);
 }
@@ -270,7 +293,7 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
     *ret_info = (struct backend_info){
         .name = "cuda",
         .isa = b->name,
-        .numerics = model_numerics_id(b->model, false),
+        .numerics = model_numerics_id(b->model, b->limits.kv_q8_0),
         .threads = b->limits.threads,
         .fast = BACKEND_FAST_NONE,
         .weight_bytes = b->weight_memory.used,

@@ -8,6 +8,7 @@
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
+ *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
  *
  * Threads: as backend.h says. A CUDA error makes the instance broken for good: every later finish says -EIO.
@@ -32,7 +33,7 @@ enum { CUDA_SPLIT_ROWS = 16 };
 enum { CUDA_MOST_ROWS = 65535 };
 
 /* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
-enum { CUDA_GRAPH_BUCKETS = 7, CUDA_ATTEND_BLOCKS = 2 };
+enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
 
 struct pool;
 
@@ -84,6 +85,7 @@ struct backend {
     uint32_t processors;
     cudaGraphExec_t graphs[CUDA_GRAPH_BUCKETS]
                           [2]; /* without, with a head; NULL above limits.rows */
+    uint32_t least_bucket;     /* 0; other ones are for the self-test */
     struct cuda_grid grid;     /* of the jobs that are launched */
     float scale;               /* 1 / sqrt(head_dim) */
     /* Results, pinned host memory. */
@@ -97,6 +99,8 @@ struct backend {
     struct pool *pool;                   /* repacks weights, and picks what the device does not */
     struct pick_scratch **pick;          /* [limits.threads] */
     bool broken;
+    int code; /* the cudaError_t that broke it, and in what */
+    const char *where;
     char name[64]; /* of the device */
     char error[192];
 };
@@ -126,6 +130,15 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
 bool cuda_graph_open(struct backend *b);
 void cuda_graph_close(struct backend *b);
 bool cuda_graph_run(struct backend *b);
+
+/* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */
+int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);
+
+/* backend_cuda.c: a pass, checked, as backend_ops has it. And: the line of an instance that broke while it was opened,
+ * with -ENOMEM or -EIO. */
+int cuda_start(struct backend *b, const struct pass *pass);
+int cuda_finish(struct backend *b);
+int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes);
 
 /* pass.c */
 void cuda_pass_start(struct backend *b);

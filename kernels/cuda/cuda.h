@@ -82,12 +82,16 @@ enum { CUDA_COUNT_ROWS, CUDA_COUNT_WANTED, CUDA_COUNT_ITEMS, CUDA_COUNTS };
 
 #define CUDA_SOUND UINT32_MAX
 
+/* enum kv_type of kernels/kv.h. */
+enum cuda_kv_type { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_Q8_0 };
+
 /* Where a key or value lies: kernels/kv.h, in numbers that a kernel can take. */
 struct cuda_kv {
     uint8_t *memory; /* [pages][page_bytes] */
     uint64_t page_bytes, layer_bytes, head_bytes;
     uint32_t n_head_kv, head_dim;
-    uint32_t f32; /* values are f32; else f16 */
+    uint32_t type;    /* enum cuda_kv_type */
+    uint32_t n_block; /* CUDA_KV_Q8_0: scales of a position in K or V of a head */
 };
 
 #endif

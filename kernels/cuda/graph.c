@@ -55,7 +55,7 @@ void cuda_graph_close(struct backend *b)
 
 bool cuda_graph_run(struct backend *b)
 {
-    uint32_t bucket = 0;
+    uint32_t bucket = b->least_bucket;
     while (bucket < CUDA_GRAPH_BUCKETS && 1u << bucket < b->pass->n_rows)
         bucket++;
     if (bucket == CUDA_GRAPH_BUCKETS)

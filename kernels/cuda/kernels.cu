@@ -29,12 +29,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct
         heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
 
+template <uint32_t KV>
 static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
     for (uint32_t item = blockIdx.x; item < job.pass.counts[CUDA_COUNT_ITEMS]; item += gridDim.x)
-        attend_item(job, item, blockIdx.y, *(attend_shared *)shared);
+        attend_item<KV>(job, item, blockIdx.y, *(attend_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
@@ -84,8 +85,10 @@ int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *jo
 
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job, uint32_t items)
 {
-    return launch(queue, attend_kernel, dim3(items, job->kv.n_head_kv), sizeof(attend_shared),
-                  *job);
+    void (*const kernels[])(struct attend_job) = {
+        attend_kernel<CUDA_KV_F16>, attend_kernel<CUDA_KV_F32>, attend_kernel<CUDA_KV_Q8_0>};
+    return launch(queue, kernels[job->kv.type], dim3(items, job->kv.n_head_kv),
+                  sizeof(attend_shared), *job);
 }
 
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)

@@ -10,7 +10,7 @@
 /* Is the row's pick the one of the device, or does the host need its logits? */
 static bool picked_there(const struct backend *b, const struct row *row)
 {
-    return pick_is_largest(b->pass->sequences[row->sequence].pick);
+    return row->allowed == NULL && pick_is_largest(b->pass->sequences[row->sequence].pick);
 }
 
 static bool needs_logits(const struct backend *b, const struct row *row)
@@ -70,11 +70,14 @@ static void finish_wanted(void *arg, uint32_t i, uint32_t worker)
         memcpy(result->logits, logits, n * sizeof(float));
     if (!(row->wants & ROW_PICK))
         return;
-    if (picked_there(b, row))
+    if (picked_there(b, row)) {
         result->pick = (struct pick){.token = b->best[i].id};
-    else
-        result->status = pick_token(s->pick, logits, n, s->tokens, row->position + 1,
-                                    s->prompt_length, b->pick[worker], &result->pick);
+        return;
+    }
+    struct pick_params p = *s->pick;
+    p.allowed = row->allowed;
+    result->status = pick_token(&p, logits, n, s->tokens, row->position + 1, s->prompt_length,
+                                b->pick[worker], &result->pick);
 }
 
 /* By several threads where two rows or more need the host to pick. */

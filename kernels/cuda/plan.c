@@ -62,6 +62,48 @@ static uint32_t add_items(struct cuda_pass *p, uint32_t r, uint32_t n, bool cut)
     return n + splits;
 }
 
+/* Of `rows` rows, and not the others of their last tile: a float product reads those with them, a quantized one the
+ * scale beside that of an odd last row (product_device.h); what they give goes nowhere. */
+static void forget_input(const struct cuda_input *x, uint32_t rows)
+{
+    const size_t blocks = x->stride / CUDA_BLOCK, tiles = (rows + CUDA_TILE - 1) / CUDA_TILE;
+    cuda_forget(x->f, (size_t)rows * x->stride * sizeof *x->f);
+    cuda_forget(x->q, tiles * blocks * CUDA_BLOCK * CUDA_TILE);
+    for (size_t at = 0; at < tiles * blocks; at++) {
+        const size_t left = rows - at / blocks * CUDA_TILE, n = left < CUDA_TILE ? left : CUDA_TILE;
+        cuda_forget(x->scale + at * CUDA_TILE, n * sizeof *x->scale);
+    }
+}
+
+/* A pass reads nothing that the one before it left in scratch, and nothing of a page that begins with it. */
+static void forget_scratch(const struct backend *b)
+{
+    const struct cuda_buffers *u = &b->buffers;
+    const size_t rows = b->limits.rows, picks = b->limits.picks, items = cuda_most_items(b),
+                 heads = items * b->model->n_head;
+    float *const of_rows[] = {u->x, u->h, u->q, u->k, u->v};
+    const uint32_t strides[] = {u->embd, u->embd, u->heads, u->heads_kv, u->heads_kv};
+    for (int i = 0; i < 5; i++)
+        cuda_forget(of_rows[i], rows * strides[i] * sizeof(float));
+    cuda_forget(u->logits, picks * u->vocab * sizeof(float));
+    cuda_forget(u->part_ml, heads * 2 * sizeof(float));
+    cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));
+    cuda_forget(u->parts, picks * pick_parts(b->model->n_vocab) * sizeof *u->parts);
+    cuda_forget(b->upload.device, b->upload.bytes);
+    forget_input(&u->norm, b->pass->n_rows);
+    forget_input(&u->attention, b->pass->n_rows);
+    forget_input(&u->ffn, b->pass->n_rows);
+    forget_input(&u->head, b->n_wanted);
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        const struct cuda_row *row = &b->upload.from.rows[r];
+        if (row->position % CUDA_PAGE == 0)
+            cuda_forget(b->kv.memory +
+                            b->upload.from.pages[row->pages + row->position / CUDA_PAGE] *
+                                b->kv.page_bytes,
+                        b->kv.page_bytes);
+    }
+}
+
 void cuda_plan_pass(struct backend *b)
 {
     const struct pass *pass = b->pass;
@@ -91,6 +133,7 @@ void cuda_plan_pass(struct backend *b)
     p->counts[CUDA_COUNT_ITEMS] = b->n_items;
     memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
     memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
+    forget_scratch(b);
     cuda_ok(b,
             (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + n_pages * sizeof *p->pages,
                                  cudaMemcpyHostToDevice, b->queue.stream),

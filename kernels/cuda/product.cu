@@ -1,71 +1,24 @@
-/*
- * product: the kernels of products, for up to 8, 16, 32 and any number of rows, and what launches them.
- */
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/launch_device.h"
-#include "kernels/cuda/product_device.h"
-
-/* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
- * cache holds what others work on. */
-enum { PREFETCH_BYTES = 32 << 10 };
-
-static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
-                                                        uint32_t group)
-{
-    int p = 0; /* gated: of the gate; up comes segment by segment */
-    while (group >= job.part[p].matrix.groups)
-        group -= job.part[p++].matrix.groups;
-    const struct cuda_matrix &m = job.part[p].matrix;
-    const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
-    for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
-         at += CUDA_THREADS * CUDA_LINE)
-        prefetch_l2(m.data + group * m.group_bytes + at);
-}
-
-template <int TILES>
-static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
-{
-    SHARED_BYTES(shared);
-    let_next_start();
-    prefetch_weights(job, blockIdx.x);
-    wait_for_previous();
-    product_item<TILES>(job, blockIdx.x, blockIdx.y, (float *)shared);
-}
-
-template <int TILES> static constexpr size_t shared_bytes()
-{
-    return CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float);
-}
-
-template <int TILES>
-static int launch_tiles(const struct cuda_queue *queue, const struct product_job *job,
-                        uint32_t rows)
-{
-    const uint32_t per_item = CUDA_TILE * TILES;
-    return launch(queue, product_kernel<TILES>, dim3(job->groups, (rows + per_item - 1) / per_item),
-                  shared_bytes<TILES>(), *job);
-}
+/* product: which kernel of products for how many rows. */
+#include "kernels/cuda/product_launch.h"
 
 int cuda_launch_init(int *ret_version)
 {
-    cudaFuncAttributes attributes;
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<1>);
-    if (code != cudaSuccess)
-        return (int)code;
-    *ret_version = attributes.ptxVersion;
-    return (int)cudaFuncSetAttribute(product_kernel<CUDA_MAX_TILES>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)shared_bytes<CUDA_MAX_TILES>());
+    int (*const init[])(int *) = {product_init<1>, product_init<2>, product_init<4>,
+                                  product_init<CUDA_MAX_TILES>};
+    int code = 0;
+    for (int i = 0; i < 4 && !code; i++)
+        code = init[i](ret_version);
+    return code;
 }
 
 int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
                         uint32_t rows)
 {
     if (rows <= CUDA_TILE)
-        return launch_tiles<1>(queue, job, rows);
+        return product_launch<1>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)
-        return launch_tiles<2>(queue, job, rows);
+        return product_launch<2>(queue, job, rows);
     if (rows <= 4 * CUDA_TILE)
-        return launch_tiles<4>(queue, job, rows);
-    return launch_tiles<CUDA_MAX_TILES>(queue, job, rows);
+        return product_launch<4>(queue, job, rows);
+    return product_launch<CUDA_MAX_TILES>(queue, job, rows);
 }

@@ -52,8 +52,9 @@ static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint3
 {
     const struct cuda_row row = job.pass.rows[r];
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
-    if (i < job.embedding.cols)
-        job.x[(uint64_t)r * job.stride + i] = matrix_value(job.embedding, row.token, i);
+    if (i < job.stride) /* behind the row: what residuals add to outputs that nobody reads */
+        job.x[(uint64_t)r * job.stride + i] =
+            i < job.embedding.cols ? matrix_value(job.embedding, row.token, i) : 0.0f;
     if (row.position % CUDA_PAGE != 0)
         return;
     uint4 *page = (uint4 *)(job.kv.memory + job.pass.pages[row.pages + row.position / CUDA_PAGE] *
@@ -74,18 +75,25 @@ static __device__ __forceinline__ int round_clamped(float v)
     return (int)__fadd_rn(__fadd_rn(v, NUM_ROUND), -NUM_ROUND);
 }
 
-/* One block of row r, a value a lane: NUMERICS.md, "Activations of a quantized matrix". All lanes of the warp. */
+/* The integer of one value of a block of 32, a lane each, and their scale: NUMERICS.md, "Activations of a quantized
+ * matrix". All lanes of the warp. */
+static __device__ __forceinline__ int quantize_value(float x, float *d)
+{
+    const float amax = __uint_as_float(warp_max(__float_as_uint(x) & 0x7fffffffu));
+    *d = 0.0f;
+    if (amax < 0x1p-100f)
+        return 0;
+    *d = __fdiv_rn(amax, 127.0f);
+    return round_clamped(__fmul_rn(x, __fdiv_rn(127.0f, amax)));
+}
+
+/* One block of row r, a value a lane. All lanes of the warp. */
 static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, uint32_t block,
                                       float x)
 {
     const unsigned lane = threadIdx.x % 32;
-    const float amax = __uint_as_float(warp_max(__float_as_uint(x) & 0x7fffffffu));
-    float d = 0.0f;
-    int q = 0;
-    if (!(amax < 0x1p-100f)) {
-        d = __fdiv_rn(amax, 127.0f);
-        q = round_clamped(__fmul_rn(x, __fdiv_rn(127.0f, amax)));
-    }
+    float d;
+    const int q = quantize_value(x, &d);
     const int sum = warp_sum(q);
     unsigned word = ((unsigned)q & 255u) << 8 * (lane % 4);
     word |= __shfl_xor_sync(FULL_WARP, word, 1);
@@ -178,13 +186,39 @@ static __device__ void rotate_head(float *x, const struct heads_job &job, uint32
     __syncwarp();
 }
 
-static __device__ __forceinline__ void kv_store(const struct cuda_kv &kv, uint8_t *values,
-                                                uint32_t i, float x)
+/* Appends a head of K or V, by one warp. Value k lies at `first` + k * `step` of `values`, and in q8_0 the scale of
+ * block b at `first_scale` + b * `scale_step` behind all values of the page. */
+struct kv_place {
+    uint8_t *values;
+    uint32_t first, step, first_scale, scale_step;
+};
+
+static __device__ void append_q8_0(const struct cuda_kv &kv, const kv_place &at, const float *x)
 {
-    if (kv.f32)
-        ((float *)values)[i] = x;
-    else
-        ((unsigned short *)values)[i] = f16_from_f32(x);
+    const uint32_t lane = threadIdx.x % 32;
+    float *scales = (float *)(at.values + kv.head_dim * CUDA_PAGE);
+    for (uint32_t b = 0; b < kv.n_block; b++) {
+        const uint32_t k = b * CUDA_BLOCK + lane;
+        float d;
+        const int q = quantize_value(k < kv.head_dim ? x[k] : 0.0f, &d);
+        if (k < kv.head_dim)
+            ((signed char *)at.values)[at.first + k * at.step] = (signed char)q;
+        if (lane == 0)
+            scales[at.first_scale + b * at.scale_step] = d;
+    }
+}
+
+static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at, const float *x)
+{
+    if (kv.type == CUDA_KV_Q8_0)
+        return append_q8_0(kv, at, x);
+    for (uint32_t k = threadIdx.x % 32; k < kv.head_dim; k += 32) {
+        const uint32_t i = at.first + k * at.step;
+        if (kv.type == CUDA_KV_F32)
+            ((float *)at.values)[i] = x[k];
+        else
+            ((unsigned short *)at.values)[i] = f16_from_f32(x[k]);
+    }
 }
 
 /* Item: eight heads of a row, one a warp: those of q, then k, then v. shared: 8 * 256 floats. */
@@ -211,7 +245,8 @@ static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint3
     }
     bool good = true;
     for (uint32_t k = lane; k < n; k += 32)
-        good = good && (kind == 0 || job.kv.f32 ? device_finite(x[k]) : device_fits_f16(x[k]));
+        good = good && (kind == 0 || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
+                                                                : device_fits_f16(x[k]));
     if (!__all_sync(FULL_WARP, good)) {
         if (lane == 0)
             mark_bad(job.pass, r, job.layer);
@@ -229,8 +264,10 @@ static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint3
                     job.pass.pages[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
                     job.layer * job.kv.layer_bytes;
     page += (head + (kind == 2 ? n_kv : 0)) * job.kv.head_bytes;
-    for (uint32_t k = lane; k < n; k += 32)
-        kv_store(job.kv, page, kind == 1 ? k * CUDA_PAGE + slot : slot * n + k, x[k]);
+    if (kind == 1)
+        append_head(job.kv, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x);
+    else
+        append_head(job.kv, {page, slot * n, 1, slot * job.kv.n_block, 1}, x);
 }
 
 #endif

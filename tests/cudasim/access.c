@@ -35,6 +35,11 @@ __attribute__((noinline, cold)) static void report_device(uintptr_t address, siz
 
     sim_memory_find(address, &found);
     for (size_t i = 0; i < bytes; i++) {
+        if ((shadow[i] & SIM_GAP) != 0)
+            sim_report(NULL, 0, caller,
+                       "%s %zu bytes at %zu of allocation %u, between the pieces that it was cut "
+                       "into",
+                       verb, bytes, address - found.base, found.number);
         if ((shadow[i] & SIM_ALLOCATED) == 0)
             describe_device(&found, address, bytes, verb, caller);
     }

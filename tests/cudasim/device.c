@@ -3,7 +3,8 @@
  * HEARTH_CUDASIM_FAIL=EVENT@N=CODE[,...]: the Nth event (malloc, copy, launch, graph, sync; from 1)
  * fails with cudaError CODE. A code that ends a context on a real device (an illegal address, a launch
  * failure ...) loses the device: it comes with the next call that could report it and with every
- * call after that, until cudaDeviceReset. */
+ * call after that, until cudaDeviceReset. N = 0: every one. bit@N=B: the Nth copy to the host
+ * arrives with bit B inverted. */
 #include "tests/cudasim/sim.h"
 
 #include <pthread.h>
@@ -104,7 +105,8 @@ cudaError_t sim_enter(void)
 
 static bool event_named(const char *text, size_t length, enum sim_event event)
 {
-    static const char *const names[SIM_EVENTS] = {"malloc", "copy", "launch", "graph", "sync"};
+    static const char *const names[SIM_EVENTS] = {"malloc", "copy", "launch",
+                                                  "graph",  "sync", "bit"};
 
     return strlen(names[event]) == length && strncmp(names[event], text, length) == 0;
 }
@@ -123,7 +125,7 @@ cudaError_t sim_inject(enum sim_event event)
             fprintf(stderr, "cudasim: HEARTH_CUDASIM_FAIL: \"%s\" is not EVENT@N=CODE\n", item);
             abort();
         }
-        if (at == count && event_named(item, length, event))
+        if ((at == count || at == 0) && event_named(item, length, event))
             return (cudaError_t)code;
         item = strchr(item, ',');
         item = item == NULL ? NULL : item + 1;

@@ -273,6 +273,35 @@ void sim_memory_find(uintptr_t address, struct sim_block_found *ret_found)
     pthread_mutex_unlock(&lock);
 }
 
+/* The shadow of bytes that lie in allocations, gaps or not; NULL when they do not. */
+static uint8_t *shadow_of(const void *address, size_t bytes)
+{
+    if (!sim_is_device((uintptr_t)address))
+        return NULL;
+    uint8_t *shadow = sim_memory.shadow + ((uintptr_t)address - sim_memory.device);
+    for (size_t i = 0; i < bytes; i++) {
+        if ((shadow[i] & (SIM_ALLOCATED | SIM_GAP)) == 0)
+            return NULL;
+    }
+    return shadow;
+}
+
+void cudasim_gap(const void *address, size_t bytes)
+{
+    uint8_t *shadow = shadow_of(address, bytes);
+
+    if (shadow != NULL)
+        memset(shadow, SIM_GAP, bytes);
+}
+
+void cudasim_forget(const void *address, size_t bytes)
+{
+    uint8_t *shadow = shadow_of(address, bytes);
+
+    for (size_t i = 0; shadow != NULL && i < bytes; i++)
+        shadow[i] = shadow[i] & SIM_GAP ? SIM_GAP : SIM_ALLOCATED;
+}
+
 bool sim_memory_pinned(uintptr_t address, size_t bytes)
 {
     bool found = false;

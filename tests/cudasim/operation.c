@@ -86,7 +86,8 @@ void operations_drop(struct operations *operations)
 
 /* ---- ranges ---- */
 
-/* Is [address, + bytes) allocated device memory, and where asked written? Reports what is not. */
+/* Is [address, + bytes) allocated device memory, gaps left aside, and where asked written, all of it? Reports what
+ * is not. */
 static void check_device(const char *call, const void *pointer, size_t bytes, bool written)
 {
     const uintptr_t address = (uintptr_t)pointer;
@@ -95,7 +96,7 @@ static void check_device(const char *call, const void *pointer, size_t bytes, bo
     struct sim_block_found found;
 
     for (size_t i = 0; i < bytes; i++) {
-        if ((shadow[i] & wanted) == wanted)
+        if ((shadow[i] & wanted) == wanted || (!written && (shadow[i] & SIM_GAP) != 0))
             continue;
         sim_memory_find(address, &found);
         if ((shadow[i] & SIM_ALLOCATED) != 0)
@@ -110,10 +111,22 @@ static void check_device(const char *call, const void *pointer, size_t bytes, bo
 
 static void mark_written(const void *pointer, size_t bytes)
 {
-    memset(sim_memory.shadow + ((uintptr_t)pointer - sim_memory.device), SIM_READY, bytes);
+    uint8_t *shadow = sim_memory.shadow + ((uintptr_t)pointer - sim_memory.device);
+
+    for (size_t i = 0; i < bytes; i++)
+        shadow[i] = shadow[i] & SIM_GAP ? SIM_GAP : SIM_READY;
 }
 
 /* ---- running ---- */
+
+/* A device that computes wrong, as seen from the host. */
+static void invert_bit(uint8_t *to, size_t bytes)
+{
+    const size_t bit = (size_t)sim_inject(SIM_BIT);
+
+    if (bit > 0 && bit / 8 < bytes)
+        to[bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
 
 static void run_copy(const struct operation *operation)
 {
@@ -133,6 +146,8 @@ static void run_copy(const struct operation *operation)
                 sim_memory.shadow + ((uintptr_t)from - sim_memory.device), bytes);
     else if (to_device)
         mark_written(operation->copy.to, bytes);
+    else if (from_device)
+        invert_bit(operation->copy.to, bytes);
 }
 
 static void run_set(const struct operation *operation)

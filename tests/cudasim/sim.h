@@ -44,7 +44,7 @@ void sim_random_reset(void);
 
 /* ---- device.c ---- */
 
-enum sim_event { SIM_MALLOC, SIM_COPY, SIM_LAUNCH, SIM_GRAPH, SIM_SYNC, SIM_EVENTS };
+enum sim_event { SIM_MALLOC, SIM_COPY, SIM_LAUNCH, SIM_GRAPH, SIM_SYNC, SIM_BIT, SIM_EVENTS };
 
 /* Counts one event of the kind; returns the error that was asked for at this count, else success. */
 cudaError_t sim_inject(enum sim_event event);
@@ -76,8 +76,16 @@ unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 
 /* ---- memory.c ---- */
 
-/* Bits of a shadow byte. READY: both that a read needs. BY_KERNEL: the last writer was a kernel. */
-enum { SIM_ALLOCATED = 1, SIM_WRITTEN = 2, SIM_READY = 3, SIM_COPYING = 4, SIM_BY_KERNEL = 8 };
+/* Bits of a shadow byte. READY: both that a read needs. BY_KERNEL: the last writer was a kernel. GAP, alone: in an
+ * allocation, but of no piece of it (cudasim_gap); a copy may pass over it. */
+enum {
+    SIM_ALLOCATED = 1,
+    SIM_WRITTEN = 2,
+    SIM_READY = 3,
+    SIM_COPYING = 4,
+    SIM_BY_KERNEL = 8,
+    SIM_GAP = 16
+};
 
 struct sim_memory {
     uintptr_t device; /* the device's addresses: SIM_DEVICE_SPAN bytes */

@@ -1,7 +1,9 @@
 /* Each mistake that the simulator is there to find, made on purpose: it must end the process with one
  * line that names the kernel, the block, the thread, the place and what is wrong. */
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "kernels/cuda/arena.h"
 #include "tests/cudasim/help.h"
 #include "tests/run_suite.h"
 
@@ -287,6 +289,73 @@ START_TEST(copies_of_what_is_not_there)
 }
 END_TEST
 
+/* Memory shared out: two pieces of 60 ints, the first one all written, the second one but its last. */
+static void shared_out(int *pieces[2])
+{
+    static const int zeros[60];
+    struct cuda_arena arena = {NULL, 0};
+
+    for (int real = 0; real < 2; real++) {
+        for (int i = 0; i < 2; i++)
+            pieces[i] = cuda_take(&arena, sizeof(zeros));
+        if (!real)
+            OK(cuda_arena_open(&arena));
+    }
+    OK(cudaMemset(arena.base, 7, arena.used)); /* passes over gaps */
+    OK(cudaMemcpy(pieces[0], zeros, sizeof(zeros), cudaMemcpyHostToDevice));
+}
+
+static void write_next(void)
+{
+    struct toy toy = toy_of(1, 60);
+    int *pieces[2];
+
+    shared_out(pieces);
+    toy.out = pieces[0];
+    OK(toy_write_at(&toy));
+}
+
+static void read_next(void)
+{
+    struct toy toy = toy_of(1, (512 + 240 + 240) / 4); /* of the piece: behind the other one */
+    int *pieces[2];
+
+    shared_out(pieces);
+    toy.in = pieces[0];
+    toy.out = pieces[1];
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(what_lies_between_two_pieces_of_an_allocation)
+{
+    help_reported(write_next, "write_at|writes 4 bytes at 240 of allocation 1, between the pieces "
+                              "that it was cut into|toys.cu:");
+    help_reported(read_next, "read_at|reads 4 bytes at 992 of allocation 1, between the pieces");
+}
+END_TEST
+
+static void read_left(void)
+{
+    struct toy toy = toy_of(1, 5);
+    int *pieces[2], seen = 1;
+
+    shared_out(pieces);
+    toy.in = pieces[0];
+    toy.out = pieces[1];
+    OK(toy_read_at(&toy));
+    help_read(&seen, toy.out, 1);
+    if (seen != 0)
+        _exit(0); /* no report: it fails */
+    cuda_forget(pieces[0], 60 * sizeof(int));
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(a_read_of_what_was_left_by_others)
+{
+    help_reported(read_left, "read_at|reads 4 bytes at 20 of allocation 1|that nobody has written");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cudasim: reports");
@@ -316,6 +385,8 @@ int main(void)
     tcase_add_test(memory, an_asynchronous_copy_without_its_wait);
     tcase_add_test(memory, a_misaligned_load);
     tcase_add_test(memory, copies_of_what_is_not_there);
+    tcase_add_test(memory, what_lies_between_two_pieces_of_an_allocation);
+    tcase_add_test(memory, a_read_of_what_was_left_by_others);
     suite_add_tcase(suite, threads);
     suite_add_tcase(suite, memory);
     return run_suite(suite);

@@ -17,11 +17,13 @@ for slots in 1 2; do
     bench --model tiny.gguf -p 8 -n 3 -b $slots -t 2 -r 1 --windows --json >>lines
 done
 bench --model=tiny.gguf -p 16 -n 3 -t1 -r1 --rows 5 --isa ref --json >>lines
-[ "$(wc -l <lines)" -eq 23 ]
+bench --model tiny.gguf -p 16 -n 3 -t 1 -r 1 --kv-type q8_0 --json >>lines
+[ "$(wc -l <lines)" -eq 26 ]
 for what in load prefill decode; do
-    [ "$(grep -c "\"what\":\"$what\"" lines)" -eq 3 ] || { echo "lines of $what"; exit 1; }
+    [ "$(grep -c "\"what\":\"$what\"" lines)" -eq 4 ] || { echo "lines of $what"; exit 1; }
 done
 [ "$(grep -c '"isa":"ref","numerics":"portable-1","threads":1,"slots":1,"prompt":16,"tokens":3' lines)" -eq 3 ]
+[ "$(grep -c '"numerics":"portable-1-kvq8"' lines)" -eq 3 ]
 while read -r line; do
     case $(field what "$line") in
     load) positive load_ms "$(field load_ms "$line")"
@@ -58,6 +60,7 @@ refused 64 '--prompt 0: a whole'      --model tiny.gguf -p 0
 refused 64 '--slots 65: a whole'      --model tiny.gguf -b 65
 refused 64 'no such option: -x'       --model tiny.gguf -x
 refused 64 '--windows takes no value' --model tiny.gguf --windows=3
+refused 64 '--kv-type is f16 or'      --model tiny.gguf --kv-type f32
 refused 65 'cut.gguf: '               --model cut.gguf
 refused 65 'instruction set "mmx"'    --model tiny.gguf --isa mmx
 refused 66 'none.gguf: cannot open'   --model none.gguf

@@ -53,6 +53,37 @@ said 'on cuda \(sm_90' "$(check --device auto)"
 said 'on cpu ' "$(HEARTH_CUDASIM_DEVICES=0 check --device auto)"
 said 'on cpu ' "$(HEARTH_CUDASIM_MEMORY=4194304 check --device auto)"
 said 'on cpu ' "$(check --device auto --isa ref)"
+said 'numerics cpu-float-1-kvq8' "$(check --device cuda --kv-type q8_0)"
+
+# And a start says it in its log: the device, why this one, and on what it serves.
+logged() { # WHY SERVES ENVIRONMENT...
+    local why=$1 on=$2 device=$DEVICE; shift 2
+    env "$@" "$bin/hearthd" --device "$device" --model "$work/q4_0.gguf" --socket "$work/s" --slots 2 --context 256 \
+        >"$work/hearthd.log" 2>&1 &
+    pid=$!
+    for _ in $(seq 600); do grep -q ' ready at ' "$work/hearthd.log" && break; sleep 0.1; done
+    stop
+    [ -z "$why" ] || [ "$(grep -cE "^hearthd: $why\$" "$work/hearthd.log")" -eq 1 ] || die "not logged once: $why"
+    [ -n "$why" ] || ! grep -qE '^hearthd: device ' "$work/hearthd.log" || die "a reason for what was asked for"
+    grep -qE "^hearthd: $on, context 256, .* numerics " "$work/hearthd.log" || die "not logged: $on"
+}
+cuda='on cuda \(sm_90, [0-9]+ threads\)' cpu='on cpu \([a-z0-9]+, [0-9]+ threads\)'
+DEVICE=auto logged 'device cuda: a GPU with 1024 MiB free' "$cuda"
+DEVICE=auto logged 'device cpu: no NVIDIA driver is loaded: .*' "$cpu" HEARTH_CUDASIM_DEVICES=0
+DEVICE=auto logged 'device cpu: there is no .*hearth-cuda.so: .*' "$cpu" HEARTH_PLUGINS="$work"
+DEVICE=auto logged 'device cpu: the GPU has [0-9]+ MiB free, [0-9]+ are needed .*' "$cpu" HEARTH_CUDASIM_MEMORY=4194304
+DEVICE=auto logged 'device cpu: .* has no code that this GPU \(sm_90\) and its driver can run.*' "$cpu" \
+    HEARTH_CUDASIM_FAIL=launch@1=209
+DEVICE=cuda logged '' "$cuda"
+DEVICE=cpu logged '' "$cpu"
+
+# A draft model's KV is part of the share: both fit where one alone would take all.
+small=$work/small.gguf
+"$bin/hearth-mkmodel" --shape tiny --type Q8_0 "$small" >/dev/null
+text=$(HEARTH_CUDASIM_MEMORY=$((24 << 20)) "$bin/hearthd" --check --device cuda --model "$small" --draft "$small" --rows 16 2>&1) ||
+    die "a model and its draft model do not fit: $text"
+pages=$(grep -oE '[0-9]+ KV pages of 32 KiB' <<<"$text" | cut -d' ' -f1)
+[ "$pages" -gt 192 ] && [ $((2 * pages * 32)) -lt $((24 << 10)) ] || die "pages: $text"
 
 # By name: one line, exit 71, never the CPU.
 refused() { # PATTERN ENVIRONMENT...
@@ -63,8 +94,16 @@ refused() { # PATTERN ENVIRONMENT...
     said "$pattern" "$text"
 }
 refused 'no (NVIDIA driver|GPU)|sees no GPU' HEARTH_CUDASIM_DEVICES=0
+code=$small
+refused 'self-test failed: 1 rows in the graph for 1 give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@1=3
+refused 'self-test failed: 3 rows in the graph for 4 give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@12=3
 refused 'compute capability 7.5: hearth needs 8.0' HEARTH_CUDASIM_ARCH=75
 refused 'MiB free, [0-9]+ are needed .* lower kv-bytes' HEARTH_CUDASIM_MEMORY=4194304
+refused 'no code that this GPU \(sm_90\) and its driver can run: build it with make CUDA_ARCHS=90' \
+    HEARTH_CUDASIM_FAIL=launch@3=209
+refused 'too little memory for what its kernels need beside weights and KV \(in the launch of a graph\): lower kv-bytes' \
+    HEARTH_CUDASIM_FAIL=graph@1=2
+refused 'it failed in [a-z ]+: an illegal memory access' HEARTH_CUDASIM_FAIL=graph@1=700
 refused 'there is no .*hearth-cuda.so' HEARTH_PLUGINS="$work"
 cp "$build/lib/libhearth.so" "$work/hearth-cuda.so"
 refused 'another version of hearth' HEARTH_PLUGINS="$work"

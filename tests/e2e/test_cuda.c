@@ -34,20 +34,22 @@ static void ids_of(const struct harness_output *o, char *ret_ids, size_t bytes)
     (void)snprintf(ret_ids, bytes, "%.*s", (int)strcspn(last + 6, "]") + 1, last + 6);
 }
 
-static void answer(const char *model, const char *device, const char *prompt, const char *n,
-                   char *ret_ids, size_t bytes)
+static void answer(const char *model, const char *device, const char *kv, const char *prompt,
+                   const char *n, char *ret_ids, size_t bytes)
 {
     struct harness d = {0};
 
-    harness_start(&d, model, (const char *const[]){"--device", device, NULL});
+    harness_start(&d, model, (const char *const[]){"--device", device, "--kv-type", kv, NULL});
     struct harness_output o =
         HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", n, "--json");
     ids_of(&o, ret_ids, bytes);
+    if (!strcmp(kv, "q8_0"))
+        ck_assert_msg(strstr(o.out, "-kvq8\"") != NULL, "%s", o.out);
     harness_output_fini(&o);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 
-static void same_answer(const char *model, const char *prompt, const char *n)
+static void same_answer(const char *model, const char *kv, const char *prompt, const char *n)
 {
     char want[2000], got[2000];
 
@@ -56,8 +58,8 @@ static void same_answer(const char *model, const char *prompt, const char *n)
                 "skip: HEARTH_TESTDATA is not set: the CUDA backend did not run its models\n");
         return;
     }
-    answer(model, "cpu", prompt, n, want, sizeof(want));
-    answer(model, "cuda", prompt, n, got, sizeof(got));
+    answer(model, "cpu", kv, prompt, n, want, sizeof(want));
+    answer(model, "cuda", kv, prompt, n, got, sizeof(got));
     ck_assert_str_eq(got, want);
 }
 
@@ -67,14 +69,24 @@ START_TEST(stories260k_gives_the_ids_of_the_cpu)
                            "models/stories260K-ff192-q4_0.gguf",
                            "models/stories260K-ff192-bf16.gguf"};
 
-    same_answer(harness_data(files[_i]), "1,403,407,261,378,412,38,20,9,77,140,3,59,265", "48");
+    same_answer(harness_data(files[_i]), "f16", "1,403,407,261,378,412,38,20,9,77,140,3,59,265",
+                "48");
+}
+END_TEST
+
+START_TEST(q8_0_kv_gives_the_ids_of_the_cpu)
+{
+    const char *model =
+        _i == 0 ? harness_tiny_model() : harness_data("models/stories260K-f32.gguf");
+
+    same_answer(model, "q8_0", "1,203,107,261,178,212,38,20,9,77,140,3,59,265", "60");
 }
 END_TEST
 
 /* Its text repeats, so that it drafts. */
 START_TEST(the_bundled_model_gives_the_ids_of_the_cpu)
 {
-    same_answer(bundled, "1,2,3,40,50,60,7,8,90,100", "20");
+    same_answer(bundled, "f16", "1,2,3,40,50,60,7,8,90,100", "20");
 }
 END_TEST
 
@@ -142,7 +154,7 @@ static void crowd(const char *device, char ids[CROWD][2000])
     for (int i = 0; i < CROWD; i++) {
         static char text[1 << 16];
         size_t n = 0;
-        for (ssize_t got = 1; got > 0 && n < sizeof(text) - 1; n += got > 0 ? (size_t)got : 0)
+        for (ssize_t got = 1; got > 0 && n<sizeof(text) - 1; n += got> 0 ? (size_t)got : 0)
             got = read(fd[i], text + n, sizeof(text) - 1 - n);
         text[n] = 0;
         (void)close(fd[i]);
@@ -166,20 +178,54 @@ START_TEST(a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu)
 }
 END_TEST
 
-/* The answer ends with a code and a line; the daemon ends, so that its supervisor starts it again. */
-START_TEST(a_lost_device_ends_requests_with_a_code)
+/* Has the daemon ended by itself with this exit code, and said the line? */
+static void check_ended(struct harness *d, int code, const char *line)
 {
-    struct harness d = {0};
+    char log[4000] = "";
+    FILE *file;
 
-    (void)setenv("HEARTH_CUDASIM_FAIL", _i == 0 ? "graph@6=719" : "graph@1=700", 1);
+    ck_assert_int_eq(harness_wait(d->pid), code);
+    d->pid = 0;
+    file = fopen(d->log, "r");
+    ck_assert_ptr_nonnull(file);
+    log[fread(log, 1, sizeof(log) - 1, file)] = 0;
+    (void)fclose(file);
+    ck_assert_msg(strstr(log, line) != NULL, "%s", log);
+    (void)unlink(d->log);
+    (void)rmdir(d->directory);
+}
+
+/* Every answer that runs ends with a code and the line; the daemon ends, so that its supervisor starts it again. */
+START_TEST(a_lost_device_ends_every_request_with_a_code)
+{
+    enum { RUNNING = 4 };
+    static char text[1 << 16];
+    struct harness d = {0};
+    pid_t pid[RUNNING];
+    int fd[RUNNING];
+
+    (void)setenv("HEARTH_CUDASIM_FAIL", _i == 0 ? "graph@150=719" : "graph@150=700", 1);
     harness_start(&d, harness_tiny_model(), (const char *const[]){"--device", "cuda", NULL});
-    struct harness_output o =
-        HARNESS_RUN(&d, NULL, "run", "--tokens", "1,2,3", "--max-tokens", "64", "--json");
-    ck_assert_int_ne(o.code, 0);
-    ck_assert_msg(strstr(o.out, "\"reason\":\"error\"") != NULL, "%s%s", o.out, o.error);
-    ck_assert_msg(strlen(o.error) > 0, "no line");
-    harness_output_fini(&o);
-    (void)harness_stop(&d);
+    for (int i = 0; i < RUNNING; i++) {
+        char prompt[32];
+        (void)snprintf(prompt, sizeof(prompt), "1,%d,3,%d", i + 2, 9 * i + 4);
+        pid[i] = harness_spawn(&d, &fd[i],
+                               (const char *const[]){"run", "--tokens", prompt, "--max-tokens",
+                                                     "400", "--json", "--logit-bias", "2=-inf",
+                                                     "--proposer", "none", NULL});
+    }
+    for (int i = 0; i < RUNNING; i++) {
+        size_t n = 0;
+        for (ssize_t got = 1; got > 0 && n<sizeof(text) - 1; n += got> 0 ? (size_t)got : 0)
+            got = read(fd[i], text + n, sizeof(text) - 1 - n);
+        text[n] = 0;
+        (void)close(fd[i]);
+        ck_assert_int_eq(harness_wait(pid[i]), 71);
+        ck_assert_msg(strstr(text, "\"reason\":\"error\"") != NULL, "client %d: %s", i, text);
+    }
+    check_ended(&d, 71,
+                _i == 0 ? "the GPU failed in a pass: unspecified launch failure"
+                        : "the GPU failed in a pass: an illegal memory access");
 }
 END_TEST
 
@@ -222,10 +268,11 @@ int main(void)
     }
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, stories260k_gives_the_ids_of_the_cpu, 0, 4);
+    tcase_add_loop_test(tests, q8_0_kv_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
     tcase_add_test(tests, rolled_back_drafts_change_no_id);
     tcase_add_test(tests, a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu);
-    tcase_add_loop_test(tests, a_lost_device_ends_requests_with_a_code, 0, 2);
+    tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 2);
     tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);
     suite_add_tcase(suite, tests);

@@ -12,36 +12,20 @@
 #include <string.h>
 
 #include "kernels/device.h"
-#include "kernels/kv.h"
-#include "kernels/num.h"
-#include "tests/gpu/subject.h"
+#include "tests/gpu/contract.h"
 
-static uint32_t failures;
-static const char *test_name;
-
-#define EXPECT(condition, ...)                                                                     \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            failures++;                                                                            \
-            printf("%s: line %d: ", test_name, __LINE__);                                          \
-            printf(__VA_ARGS__);                                                                   \
-            printf("\n");                                                                          \
-            return;                                                                                \
-        }                                                                                          \
-    } while (0)
+uint32_t failures;
+const char *test_name;
 
 /* ---- one sequence, many ways ------------------------------------------------------------------ */
 
-/* The sequence of a subject computed on the device in chunks of `chunk` rows, against the CPU's logits. */
-static void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what)
+void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what)
 {
     uint32_t pages[SUBJECT_PAGES];
     float *got = subject_floats(s, s->n);
-    struct backend *b = subject_open(s, &s->device, s->n, SUBJECT_PAGES);
     subject_pages(page_seed, pages);
-    subject_logits(s, &s->device, b, s->tokens, s->n, chunk, pages, got);
+    subject_logits(s, &s->device, subject_backend(s), s->tokens, s->n, chunk, pages, got);
     const size_t n = (size_t)s->n * s->model->n_vocab, at = subject_differs(s->logits, got, n);
-    s->device.close(b);
     const double have = at < n ? (double)got[at] : 0, want = at < n ? (double)s->logits[at] : 0;
     free(got);
     EXPECT(at == n, "%s, chunks of %u: row %zu differs at token %zu: %a for %a", what, chunk,
@@ -62,7 +46,7 @@ static void every_type_gives_the_same_bits(void)
         shape.seed = 100 + i;
         subject_init(&s, &shape, 40);
         check_chunks(&s, 40, i, what);
-        check_chunks(&s, i % 2 ? 1 : 7, i + 1, what);
+        check_chunks(&s, i % 2 ? 13 : 7, i + 1, what);
         subject_fini(&s);
     }
 }
@@ -199,25 +183,49 @@ static void long_contexts_give_the_same_bits(void)
     }
 }
 
-/* ---- rows of several sequences ---------------------------------------------------------------- */
-
-enum { OTHERS = 3, MOST_ROWS = 128 };
-
-struct mixed {
-    struct row rows[MOST_ROWS];
-    struct row_result results[MOST_ROWS];
-    struct pass_sequence sequences[1 + OTHERS];
-    uint32_t n;
-};
-
-static void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
-                     uint32_t count, uint32_t wants)
+/* Heads of whole blocks, of less than one, of some and a rest, of the largest size; of every KV type's models. */
+static void q8_0_kv_gives_the_same_bits(void)
 {
-    for (uint32_t i = 0; i < count; i++)
-        x->rows[x->n++] = (struct row){sequence, position + i, tokens[position + i], wants};
+    static const struct {
+        uint32_t type, head_dim;
+        const char *arch;
+    } kinds[] = {{QUANT_Q8_0, 0, "llama"},  {QUANT_Q4_0, 64, "qwen2"}, {QUANT_F32, 40, "qwen3"},
+                 {QUANT_BF16, 80, "llama"}, {QUANT_F16, 2, "llama"},   {QUANT_F32, 256, "qwen3"}};
+    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct tiny_model shape = tiny_model_default(kinds[i].type);
+        struct subject s;
+        char what[32];
+        snprintf(what, sizeof what, "q8_0 KV, kind %u", i);
+        shape.arch = kinds[i].arch;
+        shape.head_dim = kinds[i].head_dim;
+        shape.kv_q8_0 = true;
+        shape.seed = 700 + i;
+        subject_init(&s, &shape, 40);
+        check_chunks(&s, i % 2 ? 40 : 11, i, what);
+        check_chunks(&s, i % 2 ? 5 : 33, i + 1, what);
+        subject_fini(&s);
+    }
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    shape.n_layer = 1;
+    shape.n_context = 1024;
+    shape.kv_q8_0 = true;
+    subject_init(&s, &shape, 530);
+    check_chunks(&s, 265, 3, "long, q8_0 KV");
+    check_chunks(&s, 16, 4, "long, q8_0 KV");
+    subject_fini(&s);
 }
 
-static int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind)
+/* ---- rows of several sequences ---------------------------------------------------------------- */
+
+void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
+              uint32_t count, uint32_t wants)
+{
+    for (uint32_t i = 0; i < count; i++)
+        x->rows[x->n++] = (struct row){sequence, position + i, tokens[position + i], wants, NULL};
+}
+
+int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind)
 {
     struct pass pass = {kind, x->n, x->rows, x->sequences, x->results, 1 + OTHERS};
     int rc = s->device.start(b, &pass);
@@ -291,177 +299,6 @@ static void two_instances_do_not_disturb_each_other(void)
     EXPECT(at == n, "row %zu differs", at / other.n_vocab);
 }
 
-/* ---- picks ------------------------------------------------------------------------------------ */
-
-/* Parameters of many kinds; what the device picks is what pick_token picks of the CPU's logits. */
-static struct pick_params some_params(uint32_t i)
-{
-    struct pick_params p;
-    pick_params_init(&p);
-    p.seed = 77 + i;
-    p.temperature = i % 4 == 0 ? 0.0f : 0.7f;
-    p.top_k = i % 3 == 1 ? 40 : 0;
-    p.top_p = i % 4 == 2 ? 0.9f : 1.0f;
-    p.min_p = i % 4 == 3 ? 0.05f : 0.0f;
-    p.repeat_penalty = i % 5 == 4 ? 1.3f : 1.0f;
-    p.logprobs = i % 2 == 1;
-    p.n_top = i % 2 == 1 ? 3 : 0;
-    return p;
-}
-
-static bool same_pick(const struct pick *a, const struct pick *b)
-{
-    if (a->token != b->token || num_bits(a->logprob) != num_bits(b->logprob) ||
-        a->n_top != b->n_top)
-        return false;
-    for (uint32_t i = 0; i < a->n_top; i++) {
-        if (a->top[i].id != b->top[i].id ||
-            num_bits(a->top[i].logprob) != num_bits(b->top[i].logprob))
-            return false;
-    }
-    return true;
-}
-
-static void a_pick_is_that_of_its_logits(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct subject s;
-    struct pick_scratch *scratch;
-    struct pick picks[24];
-    uint32_t pages[SUBJECT_PAGES], wrong = 0;
-    shape.n_vocab = 9001; /* three parts on the device */
-    subject_init(&s, &shape, 24);
-    subject_pages(1, pages);
-    if (pick_scratch_open(s.model->n_vocab, &scratch))
-        abort();
-    struct backend *b = subject_open(&s, &s.device, 24, SUBJECT_PAGES);
-    for (uint32_t i = 0; i < 24; i++) {
-        struct pick_params params = some_params(i);
-        struct pass_sequence sequence = {pages, s.tokens, 2, &params};
-        struct row row = {0, i, s.tokens[i], ROW_PICK};
-        struct row_result result = {0};
-        struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
-        int rc = s.device.start(b, &pass);
-        rc = rc ? rc : s.device.finish(b);
-        pick_token(&params, s.logits + (size_t)i * s.model->n_vocab, s.model->n_vocab, s.tokens,
-                   i + 1, 2, scratch, &picks[i]);
-        wrong += rc || result.status || !same_pick(&picks[i], &result.pick);
-    }
-    pick_scratch_close(scratch);
-    s.device.close(b);
-    subject_fini(&s);
-    EXPECT(wrong == 0, "%u of 24 picks are wrong", wrong);
-}
-
-/* ---- poison ----------------------------------------------------------------------------------- */
-
-/* Token 5's embedding is not finite: from its row on its sequence is poisoned, the other one is not. */
-static void a_bad_row_poisons_its_sequence_alone(void)
-{
-    static const float values[] = {__builtin_nanf(""), __builtin_inff()};
-    for (uint32_t v = 0; v < 2; v++) {
-        struct tiny_model shape = tiny_model_default(QUANT_F32);
-        struct subject s;
-        uint32_t pages[SUBJECT_PAGES], bad[40];
-        shape.untied = true; /* the head shall not see it */
-        subject_init(&s, &shape, 40);
-        for (uint32_t i = 0; i < s.n; i++) /* token 5 is the bad one's alone */
-            s.tokens[i] = s.tokens[i] == 5 ? 6 : s.tokens[i];
-        subject_expect(&s);
-        memcpy(bad, s.tokens, sizeof bad);
-        bad[20] = 5;
-        subject_set_embedding(&s, 5, values[v]);
-        subject_pages(3, pages);
-        float *got = subject_floats(&s, 80);
-        struct backend *b = subject_open(&s, &s.device, 80, SUBJECT_PAGES);
-        struct mixed x = {.n = 0};
-        for (uint32_t i = 0; i <= OTHERS; i++)
-            x.sequences[i].pages = pages + 8 * i;
-        uint32_t wrong = 0;
-        for (uint32_t i = 0; i < 40; i++) {
-            for (uint32_t q = 0; q < 2; q++) {
-                x.results[x.n].logits = got + (size_t)x.n * s.model->n_vocab;
-                add_rows(&x, q, q ? s.tokens : bad, i, 1, ROW_LOGITS);
-            }
-        }
-        int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
-        for (uint32_t r = 0; r < x.n && rc == 0; r++) {
-            const bool poisoned = x.rows[r].sequence == 0 && x.rows[r].position >= 20;
-            const size_t n = s.model->n_vocab;
-            wrong += x.results[r].status != (poisoned ? -EDOM : 0) ||
-                     (poisoned && x.results[r].layer != 0);
-            wrong += !poisoned && subject_differs(s.logits + (size_t)x.rows[r].position * n,
-                                                  got + (size_t)r * n, n) != n;
-        }
-        s.device.close(b);
-        free(got);
-        /* And the next pass over the same pages knows nothing of it: another instance, the same memory. */
-        check_chunks(&s, 40, 3, "behind a poisoned pass");
-        subject_fini(&s);
-        EXPECT(rc == 0 && wrong == 0, "%u rows are wrong (%d)", wrong, rc);
-    }
-}
-
-/* A key of layer 1 that f16 cannot hold. */
-static void a_key_beyond_f16_poisons_at_its_layer(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_BF16);
-    struct subject s;
-    uint32_t pages[SUBJECT_PAGES], wrong = 0;
-    subject_init(&s, &shape, 4);
-    subject_scale_keys(&s, 1, 0x1p20f);
-    subject_pages(0, pages);
-    struct backend *b = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
-    struct mixed x = {.n = 0};
-    for (uint32_t i = 0; i <= OTHERS; i++)
-        x.sequences[i].pages = pages;
-    add_rows(&x, 0, s.tokens, 0, 4, 0);
-    int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
-    for (uint32_t r = 0; r < 4; r++)
-        wrong += x.results[r].status != -EDOM || x.results[r].layer != 1;
-    s.device.close(b);
-    subject_fini(&s);
-    EXPECT(rc == 0 && wrong == 0, "%u rows are wrong (%d)", wrong, rc);
-}
-
-/* ---- refusals --------------------------------------------------------------------------------- */
-
-static void bad_passes_and_limits_are_refused(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct subject s;
-    uint32_t pages[SUBJECT_PAGES], accepted = 0;
-    struct backend *none = NULL;
-    char err[256] = "";
-    subject_init(&s, &shape, 4);
-    subject_pages(0, pages);
-    struct backend_limits limits = {
-        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1, .isa = "avx2"};
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP || !err[0];
-    limits.isa = NULL;
-    limits.picks = 9;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -EINVAL;
-    limits.picks = 8;
-    limits.rows = 65536;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP;
-    limits.rows = 8;
-    limits.pages = UINT32_MAX / 32;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOMEM;
-    struct backend *b = subject_open(&s, &s.device, 8, 8);
-    struct pass_sequence sequence = {.pages = pages};
-    struct row_result result = {0};
-    const struct row rows[] = {
-        {1, 0, 0, 0}, {0, 1 << 20, 0, 0}, {0, 0, 1 << 20, 0}, {0, 0, 0, ROW_LOGITS}};
-    pages[0] = 8;
-    for (uint32_t i = 0; i < 4; i++) {
-        struct pass pass = {PASS_CANONICAL, 1, &rows[i], &sequence, &result, 1};
-        accepted += s.device.start(b, &pass) != -EINVAL || !s.device.error(b)[0];
-    }
-    s.device.close(b);
-    subject_fini(&s);
-    EXPECT(accepted == 0, "%u of 8 were not refused as they should be", accepted);
-}
-
 /* ---- all -------------------------------------------------------------------------------------- */
 
 #define TEST(name)                                                                                 \
@@ -472,12 +309,21 @@ static const struct {
     const char *name;
     void (*run)(void);
 } tests[] = {
-    TEST(every_type_gives_the_same_bits),          TEST(every_number_of_rows_gives_the_same_bits),
-    TEST(every_architecture_gives_the_same_bits),  TEST(odd_shapes_give_the_same_bits),
-    TEST(long_contexts_give_the_same_bits),        TEST(other_sequences_never_change_a_bit),
-    TEST(two_instances_do_not_disturb_each_other), TEST(a_pick_is_that_of_its_logits),
-    TEST(a_bad_row_poisons_its_sequence_alone),    TEST(a_key_beyond_f16_poisons_at_its_layer),
+    TEST(every_type_gives_the_same_bits),
+    TEST(every_number_of_rows_gives_the_same_bits),
+    TEST(every_architecture_gives_the_same_bits),
+    TEST(odd_shapes_give_the_same_bits),
+    TEST(long_contexts_give_the_same_bits),
+    TEST(q8_0_kv_gives_the_same_bits),
+    TEST(other_sequences_never_change_a_bit),
+    TEST(two_instances_do_not_disturb_each_other),
+    TEST(a_pick_is_that_of_its_logits),
+    TEST(a_bad_row_poisons_its_sequence_alone),
+    TEST(a_key_beyond_f16_poisons_at_its_layer),
     TEST(bad_passes_and_limits_are_refused),
+    TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
+    TEST(an_instance_that_broke_stays_broken),
+    TEST(a_lost_device_lets_every_call_return),
 };
 
 static bool wanted(const char *name, int argc, char **argv)

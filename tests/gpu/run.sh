@@ -3,8 +3,10 @@
 # looks for bad accesses, measures. Prints what it skipped and why, and a table last. Fits in eight minutes.
 #
 # Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for logs and the table (default: build/gpu/results)
-# Needs gcc, make and nvcc. liburing and check are not needed: without them the daemon is not tested here.
-# Environment: SECONDS_LEFT (default 460), MODELS (a folder with room for 20 GB, default /dev/shm or else /tmp).
+# Needs gcc, make and nvcc. Where liburing, jansson and check are not installed, the daemon is tested with programs that
+# `make portable` made elsewhere (build/portable), or not at all.
+# Environment: SECONDS_LEFT (default 460), MODELS (a folder with room for 20 GB, default /dev/shm or else /tmp), OUT (a
+# folder that gets the table as summary.txt and everything as results.tar.gz).
 set -u
 cd "$(dirname "$0")/../.." || exit
 BUILD=build/gpu
@@ -56,7 +58,8 @@ say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,nohe
 say "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 
 begin=$SECONDS
-make_() { make -j"$(nproc)" BUILD=$BUILD CUDA=1 NVCC="$nvcc" CUDA_ARCHS="$arch" "$@"; }
+# Another compiler than the one that the code was written with may warn of something else.
+make_() { make -j"$(nproc)" BUILD=$BUILD CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" "$@"; }
 if ! make_ $BUILD/lib/hearth/hearth-cuda.so $BUILD/tests/gpu/contract $BUILD/bin/hearth-bench \
     $BUILD/bin/hearth-mkmodel >"$RESULTS/build.log" 2>&1; then
     tail -n 30 "$RESULTS/build.log"
@@ -89,34 +92,52 @@ fi
 
 # ---- the daemon --------------------------------------------------------------------------------------------------------
 
-# The ids of one answer of a served model: DEVICE MODEL TOKENS
-ids() {
-    local socket=$RESULTS/$1.sock
-    $BUILD/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 >"$RESULTS/hearthd-$1.log" 2>&1 &
-    local pid=$!
-    for _ in $(seq 100); do [ -S "$socket" ] && break; sleep 0.1; done
-    timeout 60 $BUILD/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
-    kill $pid
-    wait $pid 2>/dev/null
-}
-if echo '#include <liburing.h>' | gcc -E - >/dev/null 2>&1; then
-    if make_ $BUILD/bin/hearthd $BUILD/bin/hearth >>"$RESULTS/build.log" 2>&1; then
-        $BUILD/bin/hearth-mkmodel --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$RESULTS/code.gguf" >/dev/null 2>&1
-        for model in daemon/models/hearth-code-5m-f16.gguf "$RESULTS/code.gguf"; do
-            cpu=$(ids cpu "$model" 200) cuda=$(ids cuda "$model" 200)
-            if [ -n "$cpu" ] && [ "$cpu" = "$cuda" ]; then
-                say "ok      hearthd: 200 tokens of $(basename "$model") are the CPU's"
-            else
-                say "FAILED  hearthd: $(basename "$model") differs from the CPU"; failed=1
-            fi
-        done
-        rm -f "$RESULTS/code.gguf"
+# PROGRAMS: a build folder with hearthd, hearth and the determinism suite; nothing where there is none.
+PROGRAMS=
+if printf '#include <liburing.h>\n#include <jansson.h>\n#include <check.h>\n' | gcc -E - >/dev/null 2>&1; then
+    if make_ $BUILD/bin/hearthd $BUILD/bin/hearth $BUILD/tests/e2e/test_determinism >>"$RESULTS/build.log" 2>&1; then
+        PROGRAMS=$BUILD
     else
         say "FAILED  build of hearthd"; failed=1
     fi
+elif [ -x build/portable/bin/hearthd ] && build/portable/bin/hearthd --version >/dev/null 2>&1; then
+    PROGRAMS=build/portable
 else
-    say "skip    hearthd: liburing's headers are not installed"
+    say "skip    hearthd: no headers of liburing, jansson and check, and no build/portable that runs here (make portable)"
 fi
+
+# The ids of one answer of a served model: DEVICE MODEL TOKENS
+sockets=$(mktemp -d)
+ids() {
+    local socket=$sockets/$1
+    $PROGRAMS/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 >"$RESULTS/hearthd-$1.log" 2>&1 &
+    local pid=$!
+    for _ in $(seq 100); do [ -S "$socket" ] && break; sleep 0.1; done
+    timeout 60 $PROGRAMS/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
+    kill $pid
+    wait $pid 2>/dev/null
+}
+if [ -n "$PROGRAMS" ]; then
+    $BUILD/bin/hearth-mkmodel --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$RESULTS/code.gguf" >/dev/null 2>&1
+    for model in daemon/models/hearth-code-5m-f16.gguf "$RESULTS/code.gguf"; do
+        cpu=$(ids cpu "$model" 200) cuda=$(ids cuda "$model" 200)
+        if [ -n "$cpu" ] && [ "$cpu" = "$cuda" ]; then
+            say "ok      hearthd: 200 tokens of $(basename "$model") are the CPU's"
+        else
+            say "FAILED  hearthd: $(basename "$model") differs from the CPU"; failed=1
+        fi
+    done
+    rm -f "$RESULTS/code.gguf"
+    # One answer a request, whoever else asks, whatever is cached, after a kill; some of the daemons are the CPU's.
+    for type in Q8_0 BF16; do
+        limited "$RESULTS/determinism-$type.log" 60 env BUILD=$PROGRAMS HEARTH_DETERMINISM_DEVICE=cuda \
+            HEARTH_DETERMINISM_TYPE=$type $PROGRAMS/tests/e2e/test_determinism
+        code=$?
+        grep '^ok' "$RESULTS/determinism-$type.log" | tail -n 1 >>"$RESULTS/determinism-$type.log"
+        verdict "determinism $type" $code "$RESULTS/determinism-$type.log"
+    done
+fi
+rm -rf "$sockets"
 
 # ---- how fast ----------------------------------------------------------------------------------------------------------
 
@@ -162,4 +183,7 @@ done
 
 echo
 cat "$table"
+if [ -n "${OUT:-}" ]; then
+    cp "$table" "$OUT/summary.txt" && tar -C "$RESULTS" -czf "$OUT/results.tar.gz" .
+fi
 exit $failed

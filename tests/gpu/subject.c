@@ -51,8 +51,12 @@ float *subject_floats(const struct subject *s, uint32_t rows)
 struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
                              uint32_t pages)
 {
-    struct backend_limits limits = {
-        .rows = rows, .picks = rows, .pages = pages, .context = s->model->n_context, .threads = 2};
+    struct backend_limits limits = {.rows = rows,
+                                    .picks = rows,
+                                    .pages = pages,
+                                    .context = s->model->n_context,
+                                    .threads = 2,
+                                    .kv_q8_0 = s->kv_q8_0};
     struct backend *b = NULL;
     char err[256] = "";
     must(ops->open(s->model, &limits, &b, err, sizeof err) == 0, err);
@@ -96,7 +100,7 @@ void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
 {
     size_t bytes;
     char err[256] = "";
-    *s = (struct subject){.device = *subject_device, .n = n};
+    *s = (struct subject){.device = *subject_device, .kv_q8_0 = shape->kv_q8_0, .n = n};
     s->file = tiny_model_file(shape, &bytes);
     must(gguf_open_memory(s->file, bytes, &s->gguf, err, sizeof err) == 0, err);
     must(model_open(s->gguf, &s->model, err, sizeof err) == 0, err);
@@ -105,8 +109,16 @@ void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
     subject_expect(s);
 }
 
+struct backend *subject_backend(struct subject *s)
+{
+    if (!s->opened)
+        s->opened = subject_open(s, &s->device, s->n, SUBJECT_PAGES);
+    return s->opened;
+}
+
 void subject_fini(struct subject *s)
 {
+    s->device.close(s->opened);
     free(s->logits);
     model_close(s->model);
     gguf_close(s->gguf);

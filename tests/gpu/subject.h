@@ -20,9 +20,14 @@ struct subject {
     struct gguf *gguf;
     struct model *model;
     struct backend_ops device; /* subject_device */
+    bool kv_q8_0;              /* of every instance: the shape's */
     uint32_t tokens[SUBJECT_TOKENS], n;
-    float *logits; /* [n][n_vocab] */
+    float *logits;          /* [n][n_vocab] */
+    struct backend *opened; /* of the device, n rows: subject_backend */
 };
+
+/* The subject's own instance on the device. */
+struct backend *subject_backend(struct subject *s);
 
 void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n);
 void subject_fini(struct subject *s);

@@ -139,6 +139,13 @@ struct cudasim_load_matrix {
 };
 void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int line);
 
+/* ---- for a host that shares out memory by itself ---- */
+
+/* These bytes of device memory belong to no piece; and: what was written there is not there for those who come now.
+ * Elsewhere, host memory and NULL: nothing. Not while the device works on them. */
+void cudasim_gap(const void *address, size_t bytes);
+void cudasim_forget(const void *address, size_t bytes);
+
 /* ---- launches ---- */
 
 struct cudasim_kernel {

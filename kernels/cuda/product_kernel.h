@@ -1,0 +1,68 @@
+/*
+ * product_kernel: the kernel of products for rows in TILES tiles of 8, and what launches it. product_1.cu and the others
+ * make it for 1, 2, 4 and 8: a file each, because ten types are unrolled in every one and they take long to compile.
+ */
+#ifndef HEARTH_KERNELS_CUDA_PRODUCT_KERNEL_H
+#define HEARTH_KERNELS_CUDA_PRODUCT_KERNEL_H
+
+#include "kernels/cuda/launch_device.h"
+#include "kernels/cuda/product_device.h"
+#include "kernels/cuda/product_launch.h"
+
+/* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
+ * cache holds what others work on. */
+enum { PREFETCH_BYTES = 32 << 10 };
+
+static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
+                                                        uint32_t group)
+{
+    int p = 0; /* gated: of the gate; up comes segment by segment */
+    while (group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    const struct cuda_matrix &m = job.part[p].matrix;
+    const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
+    for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
+         at += CUDA_THREADS * CUDA_LINE)
+        prefetch_l2(m.data + group * m.group_bytes + at);
+}
+
+template <int TILES>
+static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
+{
+    SHARED_BYTES(shared);
+    let_next_start();
+    prefetch_weights(job, blockIdx.x);
+    wait_for_previous();
+    product_item<TILES>(job, blockIdx.x, blockIdx.y, (float *)shared);
+}
+
+template <int TILES> static constexpr int shared_bytes()
+{
+    return (int)(CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float));
+}
+
+template <int TILES>
+int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows)
+{
+    const uint32_t per_item = CUDA_TILE * TILES;
+    return launch(queue, product_kernel<TILES>, dim3(job->groups, (rows + per_item - 1) / per_item),
+                  shared_bytes<TILES>(), *job);
+}
+
+template <int TILES> int product_init(int *ret_version)
+{
+    cudaFuncAttributes attributes;
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<TILES>);
+    if (code != cudaSuccess)
+        return (int)code;
+    *ret_version = attributes.ptxVersion;
+    return (int)cudaFuncSetAttribute(
+        product_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<TILES>());
+}
+
+#define PRODUCT_OF(tiles)                                                                          \
+    template int product_launch<tiles>(const struct cuda_queue *, const struct product_job *,      \
+                                       uint32_t);                                                  \
+    template int product_init<tiles>(int *)
+
+#endif

@@ -1,0 +1,12 @@
+/* product_launch: what product.cu has of product_kernel.h. C++. */
+#ifndef HEARTH_KERNELS_CUDA_PRODUCT_LAUNCH_H
+#define HEARTH_KERNELS_CUDA_PRODUCT_LAUNCH_H
+
+#include "kernels/cuda/launch.h"
+
+/* As cuda_launch_product, in tiles of 8 * TILES rows; as cuda_launch_init. */
+template <int TILES>
+int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows);
+template <int TILES> int product_init(int *ret_version);
+
+#endif

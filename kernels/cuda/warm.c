@@ -1,0 +1,169 @@
+/* The first passes of an instance, before anybody asks. Everything that can be launched is brought to the device, so that
+ * what a driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open. And the
+ * self-test: no result depends on how many rows a pass has, or on which of them a row is. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cuda/backend_cuda.h"
+#include "kernels/fail.h"
+
+/* Sequences of 2 positions with a page each, all of the same tokens; a pass of one row for each position is what the
+ * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for. A GPU needs some
+ * milliseconds for that; a simulated one, which may need a minute, is let off with those that it gets done. */
+enum { POSITIONS = 2, MOST_ROWS = 33, ENOUGH_MS = 1000 };
+
+struct self_test {
+    struct backend *b;
+    uint32_t positions;        /* of a sequence */
+    float *want, *got;         /* [POSITIONS], [MOST_ROWS], each [n_vocab] */
+    int32_t status[POSITIONS]; /* of want: a model may have numbers that are not finite */
+    struct timespec begin;
+    uint32_t pages[MOST_ROWS];
+    struct row rows[MOST_ROWS];
+    struct row_result results[MOST_ROWS];
+    struct pass_sequence sequences[MOST_ROWS];
+};
+
+/* One row through every kernel, launched one by one; graphs are taken to the device. */
+static int warm_up(struct backend *b, char *err, size_t err_bytes)
+{
+    const uint32_t page = 0, launched = CUDA_GRAPH_ROWS + 1;
+    const struct row row = {.wants = ROW_PICK};
+    const struct pass_sequence sequence = {.pages = &page};
+    const struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, NULL, 1};
+    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[bucket][0]; bucket++) {
+        for (int head = 0; head < 2; head++)
+            cuda_ok(b, (int)cudaGraphUpload(b->graphs[bucket][head], b->queue.stream),
+                    "the upload of a graph");
+    }
+    b->next_position[0] = 1;
+    b->pass = &pass;
+    cuda_plan_pass(b);
+    cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
+                                        b->n_items});
+    const bool done = cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
+    b->pass = NULL;
+    return done ? 0 : cuda_open_failed(b, err, err_bytes);
+}
+
+/* ---- the self-test --------------------------------------------------------------------------- */
+
+static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t sequence,
+                                 uint32_t position)
+{
+    const struct model *m = t->b->model;
+    t->rows[r] = (struct row){sequence, position, (m->n_vocab - 1) / (position + 1),
+                              r < t->b->limits.picks ? ROW_LOGITS : 0, NULL};
+    t->pages[sequence] = sequence;
+    t->sequences[sequence].pages = &t->pages[sequence];
+    return &t->results[r];
+}
+
+static int run_rows(struct self_test *t, uint32_t n)
+{
+    const struct pass pass = {PASS_CANONICAL, n,          t->rows,
+                              t->sequences,   t->results, t->rows[n - 1].sequence + 1};
+    const int rc = cuda_start(t->b, &pass);
+    return rc ? rc : cuda_finish(t->b);
+}
+
+static int expect(struct self_test *t)
+{
+    int rc = 0;
+    for (uint32_t p = 0; p < t->positions && !rc; p++) {
+        row_of(t, 0, 0, p)->logits = t->want + (size_t)p * t->b->model->n_vocab;
+        rc = run_rows(t, 1);
+        t->status[p] = t->results[0].status;
+    }
+    return rc;
+}
+
+/* Is what row r gave what the same row alone gave? */
+static bool same(const struct self_test *t, uint32_t r)
+{
+    const size_t vocab = t->b->model->n_vocab;
+    const uint32_t position = t->rows[r].position;
+    const struct row_result *got = &t->results[r];
+    if (got->status != t->status[position])
+        return false;
+    return got->status != 0 || t->rows[r].wants == 0 ||
+           memcmp(t->want + position * vocab, got->logits, vocab * sizeof(float)) == 0;
+}
+
+/* One pass of n rows, of which the first sequence has `first`. Returns 0, an error of the device, or -EDOM: its bits
+ * are others. */
+static int compare(struct self_test *t, uint32_t n, uint32_t first)
+{
+    const uint32_t whole = t->positions;
+    for (uint32_t r = 0; r < n; r++) {
+        const uint32_t behind = r - first;
+        row_of(t, r, r < first ? 0 : behind / whole + 1, r < first ? r : behind % whole)->logits =
+            t->got + (size_t)r * t->b->model->n_vocab;
+    }
+    int rc = run_rows(t, n);
+    for (uint32_t r = 0; r < n && !rc; r++)
+        rc = same(t, r) ? 0 : -EDOM;
+    return rc;
+}
+
+/* Rows that a pass may have: of the limits, and as many as there are pages for. */
+static uint32_t rows_possible(const struct self_test *t, uint32_t n)
+{
+    const uint32_t pages = t->b->limits.pages, rows = t->b->limits.rows;
+    const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * t->positions + 1;
+    n = n < rows ? n : rows;
+    return n < held ? n : held;
+}
+
+static bool is_quick(const struct self_test *t)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 <
+           ENOUGH_MS;
+}
+
+static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
+{
+    struct backend *b = t->b;
+    clock_gettime(CLOCK_MONOTONIC, &t->begin);
+    int rc = expect(t);
+    for (uint32_t i = 0;
+         i < CUDA_GRAPH_BUCKETS && b->graphs[i][1] && !rc && (i == 0 || is_quick(t)); i++) {
+        const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1, n = rows_possible(t, fewest);
+        b->least_bucket = i;
+        rc = compare(t, n, i % t->positions + 1);
+        if (rc == -EDOM)
+            return fail(err, err_bytes, -EIO,
+                        "the self-test failed: %u rows in the graph for %u give other numbers than "
+                        "one by one: the GPU is broken, or hearth-cuda.so is; use --device cpu",
+                        n, 1u << i);
+    }
+    b->least_bucket = 0;
+    return rc ? cuda_open_failed(b, err, err_bytes) : 0;
+}
+
+static int self_test(struct backend *b, char *err, size_t err_bytes)
+{
+    struct self_test *t = calloc(1, sizeof *t);
+    if (!t)
+        return fail(err, err_bytes, -ENOMEM, "no memory");
+    t->b = b;
+    t->positions = b->limits.context < POSITIONS ? b->limits.context : POSITIONS;
+    t->want = malloc((size_t)POSITIONS * b->model->n_vocab * sizeof *t->want);
+    t->got = malloc((size_t)MOST_ROWS * b->model->n_vocab * sizeof *t->got);
+    int rc = t->want && t->got ? run_self_test(t, err, err_bytes)
+                               : fail(err, err_bytes, -ENOMEM, "no memory");
+    free(t->want);
+    free(t->got);
+    free(t);
+    return rc;
+}
+
+int cuda_warm_up(struct backend *b, char *err, size_t err_bytes)
+{
+    const int rc = warm_up(b, err, err_bytes);
+    return rc ? rc : self_test(b, err, err_bytes);
+}

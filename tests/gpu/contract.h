@@ -1,0 +1,52 @@
+/*
+ * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_ends.c: picks,
+ * poison, refusals, devices that fail.
+ */
+#ifndef HEARTH_TESTS_GPU_CONTRACT_H
+#define HEARTH_TESTS_GPU_CONTRACT_H
+
+#include <stdio.h>
+
+#include "tests/gpu/subject.h"
+
+extern uint32_t failures;
+extern const char *test_name;
+
+#define EXPECT(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            failures++;                                                                            \
+            printf("%s: line %d: ", test_name, __LINE__);                                          \
+            printf(__VA_ARGS__);                                                                   \
+            printf("\n");                                                                          \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* The sequence of a subject computed on its own instance in chunks of `chunk` rows, against the CPU's logits. */
+void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what);
+
+/* A pass of rows of up to four sequences. */
+enum { OTHERS = 3, MOST_ROWS = 128 };
+
+struct mixed {
+    struct row rows[MOST_ROWS];
+    struct row_result results[MOST_ROWS];
+    struct pass_sequence sequences[1 + OTHERS];
+    uint32_t n;
+};
+
+void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
+              uint32_t count, uint32_t wants);
+int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind);
+
+/* contract_ends.c */
+void a_pick_is_that_of_its_logits(void);
+void a_pass_may_have_several_picks_and_fewer_than_rows(void);
+void a_bad_row_poisons_its_sequence_alone(void);
+void a_key_beyond_f16_poisons_at_its_layer(void);
+void bad_passes_and_limits_are_refused(void);
+void an_instance_that_broke_stays_broken(void);
+void a_lost_device_lets_every_call_return(void);
+
+#endif
