@@ -3,7 +3,8 @@
 #   make            build programs, library            make check   everything a change must pass
 #   make demo       see a model answer                 make bench   JSON lines, tables, plots
 #   make asan/tsan  the tests under a sanitizer        make fuzz    libFuzzer targets, FUZZ_SECONDS each
-#   make install    DESTDIR and PREFIX are honoured    make lint    clang-format, clang-tidy
+#   make install    DESTDIR, PREFIX, LIBDIR honoured   make lint    clang-format, clang-tidy
+#   make uninstall  removes exactly what install put   make deb     Debian packages, in build/deb
 #
 # Every file is found by its place: a new .c in a folder is built, a new tests/unit/test_X.c is run.
 
@@ -13,14 +14,16 @@ CC       = gcc
 endif
 PREFIX  ?= /usr/local
 BINDIR   = $(PREFIX)/bin
-LIBDIR   = $(PREFIX)/lib
+LIBDIR  ?= $(PREFIX)/lib
 VERSION  = 0.1.0
 SOVERSION = 0
 
 # SAN: address,undefined or thread; set by the asan and tsan targets. gcc warns that its thread sanitizer does
 # not model fences: every fence here orders atomics (ipc/ring.h, kernels/cpu/pool.h), which it does model.
 SAN     ?=
-WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+# WERROR=: warnings are none, for compilers that nobody here has tried.
+WERROR   ?= -Werror
+WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
 # Canonical numerics: no contraction the code did not write (kernels/NUMERICS.md).
 CFLAGS  ?= -O2 -g
 # FAULTS=1: the daemon takes --fault (daemon/fault.h).
@@ -69,8 +72,12 @@ PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard 
 TOOLS    = $(patsubst kernels/tools/hearth_%.c,$(BUILD)/bin/hearth-%,$(TOOL_MAIN))
 LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
 
-.PHONY: all
-all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS)
+# Manual pages that are made of what they describe: the library's header, the daemon's --help.
+MANUALS  = $(BUILD)/man/libhearth.3 $(BUILD)/man/hearthd.conf.5
+
+.PHONY: all programs
+programs: $(PROGRAMS)
+all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS) $(MANUALS)
 
 $(BUILD)/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
 $(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
@@ -83,7 +90,7 @@ $(BUILD)/obj/%.o: %.c Makefile
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 # The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
 $(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
@@ -107,11 +114,26 @@ $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@ $(JANSSON)
 	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
 
+FUNCTIONS = awk -v want=names -f client/man/functions.awk client/hearth.h
+$(BUILD)/man/libhearth.3: client/man/libhearth.3.in client/man/functions.awk client/hearth.h Makefile
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)awk -v want=functions -f client/man/functions.awk client/hearth.h >$@.part
+	$(Q)sed -e 's|@VERSION@|$(VERSION)|' -e "s|@NAMES@|libhearth, $$($(FUNCTIONS))|" \
+	    -e '/^@FUNCTIONS@$$/{' -e 'r $@.part' -e 'd' -e '}' $< >$@ && rm $@.part
+
+$(BUILD)/man/hearthd.conf.5: daemon/hearthd.conf.5.in client/man/options.awk $(BUILD)/bin/hearthd
+	@mkdir -p $(@D)
+	$(say) MAN $@
+	$(Q)$(BUILD)/bin/hearthd --help | awk -f client/man/options.awk >$@.part
+	$(Q)sed -e 's|@VERSION@|$(VERSION)|' -e '/^@OPTIONS@$$/{' -e 'r $@.part' -e 'd' -e '}' $< >$@ && rm $@.part
+
 # ---- the CUDA plugin ---------------------------------------------------------------------------
 
 # Canonical numerics on the device too: nothing contracted, denormals kept, IEEE divide and root.
-NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true --Werror all-warnings \
-            -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
+            $(if $(WERROR),--Werror all-warnings) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+            $(if $(word 2,$(CUDA_ARCHS)),--threads 0) \
             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard kernels/cuda/*.cu))
@@ -208,7 +230,7 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
-$(CONTRACT): $(call obj,tests/gpu/contract.c tests/gpu/subject.c tests/unit/tiny_model.c $(KERNELS))
+$(CONTRACT): $(call obj,tests/gpu/contract.c tests/gpu/contract_ends.c tests/gpu/subject.c tests/unit/tiny_model.c $(KERNELS))
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
@@ -253,7 +275,7 @@ bench: deps-bench
 
 .PHONY: demo
 demo: deps-build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory programs # what it needs: the CUDA plugin takes minutes
 	@BUILD=$(BUILD) tests/tools/demo.sh
 
 # ---- fuzzing -----------------------------------------------------------------------------------
@@ -276,47 +298,114 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	$(say) CC $<
 	$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
-                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(HTTP))
+                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
 	$(say) LINK $@
-	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(JANSSON) -lm
 
 # ---- packages ----------------------------------------------------------------------------------
 
-.PHONY: deps-build deps-check deps-bench deps-fuzz
+.PHONY: deps-build deps-check deps-deb deps-bench deps-fuzz
 deps-build:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev libmicrohttpd-dev
 deps-check:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev libmicrohttpd-dev
+deps-deb: deps-build
+	@tests/tools/deps.sh dpkg-dev debhelper fakeroot $(if $(wildcard client/python),dh-python python3)
 deps-bench: deps-check
 	@tests/tools/deps.sh gnuplot-nox
 deps-fuzz:
-	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev libmicrohttpd-dev
+	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev
+
+# The daemon's programs and its determinism suite with their libraries inside, in build/portable: for tests/gpu/run.sh on
+# a machine that has neither those nor their headers.
+.PHONY: portable
+portable: deps-check
+	@$(MAKE) --no-print-directory BUILD=build/portable CUDA=0 CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a \
+	         CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lrt -lm' build/portable/bin/hearthd build/portable/bin/hearth \
+	         build/portable/tests/e2e/test_determinism
 
 # ---- install -----------------------------------------------------------------------------------
 
-.PHONY: install
+# What goes where, a line a class of files: KIND FOLDER FILE...
+#   755, 644   copied with this mode; FILE:NAME gives it another name
+#   fill       copied with 644, @PREFIX@, @BINDIR@, @LIBDIR@, @SYSCONFDIR@ and @VERSION@ filled in; a last `.in` of the name is taken off
+#   conf       as fill, but a file that is there stays, and one that was changed is not removed
+#   tree       a folder: every file below it, with 644
+#   link       NAME:TARGET, a symbolic link NAME to TARGET
+# Install, uninstall and the Debian packages are made of these lines (systemd/install.sh); without files a line is nothing.
+# The plugin stands where hearthd looks for it, ../lib/hearth beside its own folder; units where systemd does.
+SHARE    = $(PREFIX)/share
+MANDIR   = $(SHARE)/man
+UNITDIR  = $(PREFIX)/lib/systemd
+# A machine's own configuration; one that is there already is the administrator's.
+SYSCONFDIR = $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
+NVIMDIR  = $(SHARE)/nvim/site/pack/dist/start/hearth
+# Where each shell looks below a prefix: zsh of a distribution in vendor-completions. One file knows all programs.
+ZSHDIR   = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+COMPLETED = $(filter-out hearth,$(notdir $(PROGRAMS) $(TOOLS)))
+define INSTALLED
+755  $(BINDIR)              $(PROGRAMS) $(TOOLS)
+644  $(LIBDIR)              $(LIBRARY):libhearth.so.$(VERSION)
+link $(LIBDIR)              libhearth.so.$(SOVERSION):libhearth.so.$(VERSION) libhearth.so:libhearth.so.$(SOVERSION)
+644  $(PREFIX)/lib/hearth   $(PLUGINS)
+644  $(PREFIX)/include      client/hearth.h
+fill $(LIBDIR)/pkgconfig    client/hearth.pc.in
+644  $(MANDIR)/man1         $(wildcard client/*.1 kernels/tools/*.1)
+644  $(MANDIR)/man3         $(BUILD)/man/libhearth.3
+link $(MANDIR)/man3         $(patsubst %,%.3:libhearth.3,$(subst $(comma),,$(shell $(FUNCTIONS))))
+644  $(MANDIR)/man5         $(BUILD)/man/hearthd.conf.5
+644  $(MANDIR)/man8         $(wildcard daemon/*.8 client/http/*.8)
+tree $(NVIMDIR)             client/nvim
+644  $(SHARE)/hearth        daemon/models/hearth-code-5m-f16.gguf $(wildcard client/shell/hearth-widget.*)
+644  $(SHARE)/bash-completion/completions client/shell/hearth.bash:hearth
+link $(SHARE)/bash-completion/completions $(COMPLETED:%=%:hearth)
+644  $(ZSHDIR)              client/shell/_hearth
+644  $(SHARE)/fish/vendor_completions.d client/shell/hearth.fish $(COMPLETED:%=client/shell/hearth.fish:%.fish)
+fill $(UNITDIR)/system      $(wildcard systemd/system/*)
+fill $(UNITDIR)/user        $(wildcard systemd/user/*)
+644  $(UNITDIR)/system/hearthd.service.d $(if $(PLUGINS),systemd/cuda.conf)
+644  $(UNITDIR)/system/hearth@.service.d $(if $(PLUGINS),systemd/cuda.conf)
+644  $(PREFIX)/lib/sysusers.d systemd/sysusers.conf:hearth.conf
+644  $(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.conf:hearth.conf
+conf $(SYSCONFDIR)/hearth   systemd/hearthd.conf
+endef
+
+$(if $(word 2,x$(PREFIX)$(LIBDIR)),$(error PREFIX and LIBDIR must not hold a blank))
+install_sh = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' \
+             SYSCONFDIR='$(SYSCONFDIR)' VERSION='$(VERSION)' systemd/install.sh
+
+.PHONY: install uninstall
+install uninstall: export TABLE = $(INSTALLED)
 install: all
-	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(PREFIX)/include" \
-	           "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/man/man8" \
-	           "$(DESTDIR)$(LIBDIR)/systemd/system" "$(DESTDIR)$(LIBDIR)/systemd/user" \
-	           "$(DESTDIR)$(PREFIX)/share/hearth"
-	install -m 755 $(BUILD)/bin/hearthd $(BUILD)/bin/hearth $(TOOLS) "$(DESTDIR)$(BINDIR)"
-	install -m 755 $(BUILD)/lib/libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(VERSION)"
-	$(if $(PLUGINS),install -d "$(DESTDIR)$(LIBDIR)/hearth")
-	$(if $(PLUGINS),install -m 755 $(PLUGINS) "$(DESTDIR)$(LIBDIR)/hearth")
-	ln -sf libhearth.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so.$(SOVERSION)"
-	ln -sf libhearth.so.$(SOVERSION) "$(DESTDIR)$(LIBDIR)/libhearth.so"
-	install -m 644 client/hearth.h "$(DESTDIR)$(PREFIX)/include/hearth.h"
-	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' client/hearth.pc.in \
-	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/hearth.pc"
-	install -m 644 client/hearth.1 $(wildcard kernels/tools/*.1) "$(DESTDIR)$(PREFIX)/share/man/man1"
-	install -m 644 daemon/hearthd.8 "$(DESTDIR)$(PREFIX)/share/man/man8/hearthd.8"
-	install -m 644 daemon/models/hearth-code-5m-f16.gguf "$(DESTDIR)$(PREFIX)/share/hearth/"
-	for scope in system user; do for unit in systemd/$$scope/*; do \
-	    sed -e 's|@BINDIR@|$(BINDIR)|g' -e 's|@PREFIX@|$(PREFIX)|g' $$unit \
-	        > "$(DESTDIR)$(LIBDIR)/systemd/$$scope/$$(basename $$unit)"; done; done
+	$(Q)$(install_sh) install
 	@# A new library in the system's own folders is found only after this.
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+# The plugin goes, whatever this build has.
+uninstall: override CUDA = 1
+uninstall:
+	$(Q)$(install_sh) uninstall
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+# ---- Debian packages ----------------------------------------------------------------------------
+
+# In build/deb: a copy of the tree with systemd/debian/ at its top, packages beside it. Objects have Debian's flags, so
+# they are others than those of `make`, and stay for the next time. hearth-cuda where the plugin is built.
+DEB      = build/deb
+DEB_TREE = $(DEB)/hearth-$(VERSION)
+DEB_PROFILES = $(if $(PLUGINS),pkg.hearth.cuda) $(if $(wildcard client/python),pkg.hearth.python)
+comma    = ,
+.PHONY: deb
+deb: deps-deb
+	@rm -rf $(DEB_TREE) $(DEB)/*.deb $(DEB)/*.changes $(DEB)/*.buildinfo
+	@mkdir -p $(DEB_TREE)
+	@cp -a LICENSE Makefile README.md daemon client kernels ipc tests systemd $(DEB_TREE)/
+	@mv $(DEB_TREE)/systemd/debian $(DEB_TREE)/
+	@find $(DEB_TREE) -name __pycache__ -prune -exec rm -rf {} +
+	cd $(DEB_TREE) && CC='$(CC)' HEARTH_BUILD=$(CURDIR)/$(DEB)/objects HEARTH_CUDA=$(if $(PLUGINS),1,0) \
+	    dpkg-buildpackage -b -us -uc -P$(subst $() ,$(comma),$(strip $(DEB_PROFILES))) >../build.log 2>&1 || \
+	    { tail -n 40 ../build.log; exit 1; }
+	@ls $(DEB)/*.deb
 
 .PHONY: clean
 clean:
@@ -326,5 +415,5 @@ clean:
 lint:
 	tests/tools/lint.sh
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 .SECONDARY:

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# make install lays out what Debian's policy expects, and make uninstall takes away exactly that: nothing of ours stays,
+# nothing of others goes.
+set -euo pipefail
+cd "$(dirname "$0")/../.." || exit
+build=${BUILD:-build}
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+fail() { echo "$*"; exit 1; }
+
+# VERB DESTDIR WORD=VALUE...
+make_verb() {
+    local verb=$1 destdir=$2; shift 2
+    make --no-print-directory -s BUILD="$build" DESTDIR="$destdir" "$@" "$verb" >/dev/null
+}
+files() { (cd "$1" && find . ! -type d | sort); }
+
+# As a package: the library by architecture, everything else where the policy says.
+triplet=$(${CC:-gcc} -print-multiarch 2>/dev/null || true)
+package=(PREFIX=/usr LIBDIR="/usr/lib/${triplet:-none}")
+make_verb install "$root/deb" "${package[@]}"
+for file in bin/hearthd bin/hearth include/hearth.h "lib/${triplet:-none}/libhearth.so.0" \
+            "lib/${triplet:-none}/pkgconfig/hearth.pc" share/man/man1/hearth.1 share/man/man8/hearthd.8 \
+            lib/systemd/system/hearthd.socket lib/systemd/user/hearthd.socket share/hearth/hearth-code-5m-f16.gguf; do
+    [ -e "$root/deb/usr/$file" ] || fail "make install left out $file"
+done
+other=$(files "$root/deb" | grep -vE '^\./(usr/(bin|include|lib|share)|etc/hearth)/' || true)
+[ -z "$other" ] || fail "files outside of what a package may have: $other"
+grep -q "^libdir=/usr/lib/${triplet:-none}$" "$root/deb/usr/lib/${triplet:-none}/pkgconfig/hearth.pc" ||
+    fail "hearth.pc names another folder than the library's"
+configured() { # DESTDIR SYSCONFDIR PREFIX: the units and the file's own comment name the file where it is
+    local unit name
+    [ -e "$1$2/hearth/hearthd.conf" ] || fail "no hearthd.conf in $2/hearth"
+    for unit in hearthd:hearthd hearth@:%i; do
+        name=${unit#*:}
+        grep -q "^ExecStart=.* --config $2/hearth/$name.conf$" "$1$3/lib/systemd/system/${unit%:*}.service" ||
+            fail "${unit%:*}.service reads another file than $2/hearth/$name.conf"
+    done
+    grep -q "^# $2/hearth/hearthd.conf\`" "$1$2/hearth/hearthd.conf" || fail "hearthd.conf calls itself something else"
+}
+configured "$root/deb" /etc /usr
+if grep -rnI '@[A-Z]*@' "$root/deb"; then fail "a placeholder was not filled in"; fi
+if grep -rlI "$root" "$root/deb"; then fail "a file speaks of DESTDIR"; fi
+modes=$(cd "$root/deb" && find . -type f ! -perm 644 ! -path './usr/bin/*' -o -type f ! -perm 755 -path './usr/bin/*' \
+        -o -type d ! -perm 755)
+[ -z "$modes" ] || fail "wrong modes: $modes"
+
+# Twice is once, and away is away.
+files "$root/deb" >"$root/first"
+make_verb install "$root/deb" "${package[@]}"
+files "$root/deb" | cmp - "$root/first" || fail "a second install made other files"
+make_verb uninstall "$root/deb" "${package[@]}"
+[ ! -d "$root/deb" ] || [ -z "$(find "$root/deb" -mindepth 1)" ] || fail "left behind: $(find "$root/deb" -mindepth 1)"
+
+# In a system's own folders: what others put there stays, and so do the folders.
+here=(PREFIX="$root/usr/local")
+mkdir -p "$root"/usr/local/{bin,lib/systemd/system,share/hearth,share/man/man1}
+echo theirs | tee "$root"/usr/local/{bin/other,lib/systemd/system/other.service,share/hearth/my.gguf} >/dev/null
+(cd "$root/usr" && find . | sort) >"$root/before"
+make_verb install "" "${here[@]}"
+[ -x "$root/usr/local/bin/hearth" ] || fail "PREFIX was not honoured"
+configured "" "$root/usr/local/etc" "$root/usr/local"
+echo '# mine' >>"$root/usr/local/etc/hearth/hearthd.conf"
+make_verb install "" "${here[@]}"
+make_verb uninstall "" "${here[@]}"
+[ "$(tail -n 1 "$root/usr/local/etc/hearth/hearthd.conf")" = '# mine' ] || fail "the administrator's configuration is gone"
+rm -r "$root/usr/local/etc"
+files "$root/usr" | diff <(cd "$root" && grep -vxFf <(cd "$root/usr" && find . -type d) before) - ||
+    fail "uninstall left or took files"
+[ -d "$root/usr/local/share/man/man1" ] || fail "uninstall removed a folder of the system"
+[ ! -d "$root/usr/local/lib/hearth" ] || fail "uninstall left its own folder"
+echo "ok: installed as the policy says, and uninstalled without a trace"

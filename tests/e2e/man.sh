@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Manual pages: whole (every function of the header, every key of the configuration file), found by
+# name, and without a complaint of the programs that read them.
+set -euo pipefail
+cd "$(dirname "$0")/../.." || exit
+build=${BUILD:-build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "$*" >&2; exit 1; }
+pages=("$build"/man/*.[0-9] client/*.1 client/http/*.8 daemon/*.8 kernels/tools/*.1)
+
+# The library says itself what it has.
+functions=$(nm -D --defined-only "$build/lib/libhearth.so.0" | awk '$2 == "T" { print $3 }')
+[ "$(echo "$functions" | wc -l)" -ge 15 ] || fail "the library has no functions: $functions"
+for function in $functions; do
+    grep -q "^\\\\fB.*$function(" "$build/man/libhearth.3" || fail "libhearth.3 does not describe $function"
+    sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -qw "$function" || fail "$function is no name of libhearth.3"
+done
+for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|version|help'); do
+    grep -q "^\.BI ${key//-/\\\\-} \" = " "$build/man/hearthd.conf.5" || fail "hearthd.conf.5 has no $key"
+    # What the page calls a key is one: the daemon complains of the model then, and not of the name.
+    printf '%s =\n' "$key" >"$work/conf"
+    "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep -q "no option is called" && fail "$key is no key"
+done
+
+# Installed, each function is a page of its own.
+make --no-print-directory -s BUILD="$build" CUDA=0 DESTDIR="$work/root" PREFIX=/usr install >/dev/null
+for function in $functions; do
+    [ -e "$work/root/usr/share/man/man3/$function.3" ] || fail "man 3 $function finds nothing"
+done
+
+for page in "${pages[@]}"; do
+    if command -v man >/dev/null; then
+        complaints=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null)
+        [ -z "$complaints" ] || fail "$page: $complaints"
+    fi
+    if command -v lexgrog >/dev/null; then
+        lexgrog "$page" >/dev/null || fail "$page: whatis finds no name in it"
+    fi
+    if command -v mandoc >/dev/null; then
+        complaints=$(mandoc -T lint -W warning "$page" || true)
+        [ -z "$complaints" ] || fail "$complaints"
+    fi
+done
+command -v man >/dev/null || echo "skip: what man complains of: there is no man here"
+command -v mandoc >/dev/null || echo "skip: what mandoc complains of: there is no mandoc here"
+echo "ok: ${#pages[@]} manual pages, $(echo "$functions" | wc -l) functions"
