@@ -90,6 +90,11 @@ struct engine {
     uint64_t drafting_ns;    /* time of drafting passes since the last canonical one */
     struct window_cost cost; /* of decoding passes, and of the rows of windows */
     uint64_t row_ns;         /* smoothed cost of one more row of a prefill */
+    bool answering;          /* in this pass somebody reads an answer (plan_budget) */
+    uint32_t long_rows;      /* of this pass, of long prompts */
+    uint32_t brief_rows;     /* of short ones */
+    int64_t credit_ns;       /* of long prompts beside answers (plan_credit) */
+    uint64_t answered_ns;    /* when somebody last read one; 0: never */
     uint64_t step_ns;        /* smoothed time between passes that pick */
     bool fence_due;          /* something was published or freed in this step */
 };

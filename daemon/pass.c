@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+enum { LATELY_NS = 500000000 }; /* who types goes on within that */
+
 static bool pass_void(const struct slot *slot)
 {
     const struct up_slot *up = segment_up_slot(&slot->client->segment, slot->ring);
@@ -214,6 +216,17 @@ static uint32_t pass_rows(struct engine *engine, struct slot *slot, uint32_t tak
     return n_rows;
 }
 
+static struct plan_cost pass_cost(const struct engine *engine)
+{
+    return (struct plan_cost){
+        .pass_ns = engine->options.pass_ns,
+        .decode_ns = (uint64_t)engine->cost.pass_ns,
+        .row_ns = engine->row_ns,
+        .credit_ns = engine->credit_ns,
+        .lately = engine->answered_ns && engine->now_ns - engine->answered_ns < LATELY_NS,
+    };
+}
+
 /* One try: fills engine->rows and engine->order [*ret_sequences]. Returns the number of rows; slots
  * that were given rows but found no pages are marked as waiting, *ret_planned counts them as well.
  */
@@ -221,23 +234,24 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
 {
     uint32_t n = pass_follow(engine, pass_candidates(engine));
     uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
-    struct plan_cost cost = {
-        .pass_ns = engine->options.pass_ns,
-        .decode_ns = (uint64_t)engine->cost.pass_ns,
-        .row_ns = engine->row_ns,
-    };
-    struct plan_limits limits = {
-        .rows = plan_budget(engine->plan, n, &cost, engine->options.resident->limits.rows),
-        .picks = engine->options.resident->limits.picks,
-    };
+    struct plan_cost cost = pass_cost(engine);
+    struct plan_limits limits = {.picks = engine->options.resident->limits.picks};
 
     *ret_sequences = *ret_planned = 0;
+    engine->answering =
+        plan_budget(engine->plan, n, &cost, engine->options.resident->limits.rows, &limits);
     if (plan_pass(engine->plan, n, &limits, engine->turn++) == 0)
         return 0;
+    engine->long_rows = engine->brief_rows = 0;
     for (uint32_t i = 0; i < n; i++) {
-        engine->candidates[i]->take = engine->plan[i].take;
-        if (engine->plan[i].take)
+        const struct plan_slot *plan = &engine->plan[i];
+        engine->candidates[i]->take = plan->take;
+        if (plan->take)
             engine->order[n_order++] = engine->candidates[i];
+        if (plan_is_long(plan))
+            engine->long_rows += plan->take;
+        else if (plan->rows > plan->window)
+            engine->brief_rows += plan->take;
     }
     if (n_order > 1)
         qsort(engine->order, n_order, sizeof(*engine->order), pass_precedes);
@@ -407,10 +421,25 @@ static void pass_measure_prefill(struct engine *engine, uint32_t rows, bool deco
         engine->row_ns = engine_smooth(engine->row_ns, (took - decode_ns) / rows + 1);
 }
 
+/* Somebody reads an answer: what long prompts took of this pass comes off their credit. */
+static void pass_measure_credit(struct engine *engine, bool decodes, uint64_t took)
+{
+    struct plan_cost cost = pass_cost(engine);
+    uint64_t others = (decodes ? cost.decode_ns : 0) + engine->brief_rows * cost.row_ns;
+    uint64_t least = engine->long_rows * cost.row_ns / 4;
+    uint64_t prefill = took > others + least ? took - others : least;
+
+    engine->answered_ns = engine->now_ns;
+    engine->credit_ns = plan_credit(&cost, engine->long_rows ? prefill : 0);
+}
+
 static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
 {
     uint64_t took = engine->now_ns - engine->pass_start_ns;
     uint32_t decode_rows = pass_decode_rows(engine, n_sequences);
+
+    if (engine->answering)
+        pass_measure_credit(engine, decode_rows > 0, took);
 
     if (decode_rows == n_rows)
         window_measured(&engine->cost, n_sequences, n_rows, took);

@@ -4,6 +4,7 @@
 struct plan_left {
     uint32_t rows;
     uint32_t picks;
+    uint32_t prefill;
 };
 
 static bool decodes(const struct plan_slot *slot)
@@ -17,16 +18,52 @@ static bool is_short(const struct plan_slot *slot)
     return slot->rows <= PLAN_SHORT;
 }
 
-uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
-                     uint32_t most)
+bool plan_is_long(const struct plan_slot *slot)
 {
-    uint64_t alone_ns = 8 * cost->decode_ns, decoding = 0, brief = 0;
-    bool answering = false;
+    return !decodes(slot) && !is_short(slot);
+}
 
-    if (cost->row_ns == 0)
-        return most;
+/* What a chunk beside an answer costs. */
+static int64_t plan_price(const struct plan_cost *cost)
+{
+    uint64_t chunk_ns = PLAN_CHUNK_MIN * cost->row_ns;
+
+    return (int64_t)(chunk_ns < 2 * cost->decode_ns ? chunk_ns : 2 * cost->decode_ns);
+}
+
+int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns)
+{
+    int64_t price = plan_price(cost);
+    /* A pass that was preempted, or a wrong guess, must not stop them for long. */
+    int64_t paid = prefill_ns < 4 * (uint64_t)price ? (int64_t)prefill_ns : 4 * price;
+    int64_t credit = cost->credit_ns + (int64_t)(cost->decode_ns / 2) - paid;
+
+    return credit < price ? credit : price;
+}
+
+static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
+{
+    uint64_t alone_ns = (cost->lately ? 4 : 8) * cost->decode_ns;
+
+    if (answering && cost->credit_ns < plan_price(cost))
+        return 0;
     if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
         alone_ns = cost->pass_ns;
+    uint64_t rows = (answering ? (uint64_t)cost->credit_ns : alone_ns) / cost->row_ns;
+    uint64_t least = answering ? 1 : 3 * PLAN_CHUNK_MIN / 2;
+    rows = rows > least ? rows : least;
+    return rows < UINT32_MAX / 2 ? (uint32_t)rows : UINT32_MAX / 2;
+}
+
+bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
+                 uint32_t most, struct plan_limits *limits)
+{
+    uint64_t decoding = 0, brief = 0;
+    bool answering = false;
+
+    limits->rows = limits->prefill = most;
+    if (cost->row_ns == 0)
+        return false;
     for (uint32_t i = 0; i < n; i++) {
         if (decodes(&slots[i]))
             decoding += slots[i].rows;
@@ -36,11 +73,10 @@ uint32_t plan_budget(const struct plan_slot *slots, uint32_t n, const struct pla
             continue;
         answering |= !slots[i].batch && cost->decode_ns > 0;
     }
-    uint64_t rows = (answering ? cost->decode_ns / 2 : alone_ns) / cost->row_ns;
-    uint64_t least = answering ? 1 : 3 * PLAN_CHUNK_MIN / 2;
-    rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) +
-           (rows > least ? rows : least);
-    return rows < most ? (uint32_t)rows : most;
+    limits->prefill = plan_prefill(cost, answering);
+    uint64_t rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) + limits->prefill;
+    limits->rows = rows < most ? (uint32_t)rows : most;
+    return answering;
 }
 
 /* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not
@@ -60,6 +96,19 @@ static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *l
     }
     slot->take += rows;
     left->rows -= rows;
+}
+
+/* The same for a prompt, of which long ones have a limit of their own. */
+static void plan_give_prefill(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
+{
+    uint32_t before = left->rows;
+
+    if (is_short(slot)) {
+        plan_give(slot, rows, left);
+        return;
+    }
+    plan_give(slot, rows < left->prefill ? rows : left->prefill, left);
+    left->prefill -= before - left->rows;
 }
 
 /* Is there room for all short prompts of the class, and a row for the others? Else they share. */
@@ -104,36 +153,51 @@ static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t
             struct plan_slot *slot = &slots[(turn + i) % n];
             if (slot->batch != batch || decodes(slot) || slot->take == slot->rows)
                 continue;
-            plan_give(slot, share, left);
+            plan_give_prefill(slot, share, left);
             prefills += slot->take < slot->rows;
         }
         if (given == left->rows)
-            break; /* only windows without room for their picks are left */
+            break; /* windows without room for their picks are left, and who has to wait */
     }
 }
 
 /* The eighth that batch keeps; of a single one interactive requests are first. */
-static uint32_t plan_kept(uint32_t limit)
+static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
 {
-    return limit / 8 ? limit / 8 : limit > 1;
+    uint32_t kept = limit / 8 ? limit / 8 : limit > 1;
+
+    return wanted < kept ? (uint32_t)wanted : kept;
 }
 
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
                    uint32_t turn)
 {
-    struct plan_left kept = {0}, left;
+    uint64_t ready = 0, waiting = 0, picks = 0; /* what batch could use of this pass */
 
     for (uint32_t i = 0; i < n; i++) {
         slots[i].take = 0;
-        if (slots[i].batch)
-            kept = (struct plan_left){plan_kept(limits->rows), plan_kept(limits->picks)};
+        if (!slots[i].batch)
+            continue;
+        *(plan_is_long(&slots[i]) ? &waiting : &ready) += slots[i].rows;
+        picks += slots[i].window;
     }
     if (n == 0)
         return 0;
-    left = (struct plan_left){limits->rows - kept.rows, limits->picks - kept.picks};
+    waiting = waiting < limits->prefill ? waiting : limits->prefill;
+    struct plan_left kept = {
+        .rows = plan_kept(limits->rows, ready + waiting),
+        .picks = plan_kept(limits->picks, picks),
+        .prefill = plan_kept(limits->prefill, waiting),
+    };
+    struct plan_left left = {
+        .rows = limits->rows - kept.rows,
+        .picks = limits->picks - kept.picks,
+        .prefill = limits->prefill - kept.prefill,
+    };
     plan_class(slots, n, false, turn, &left);
     left.rows += kept.rows;
     left.picks += kept.picks;
+    left.prefill += kept.prefill;
     plan_class(slots, n, true, turn, &left);
     plan_class(slots, n, false, turn, &left);
     return limits->rows - left.rows;

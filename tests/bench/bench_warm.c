@@ -175,8 +175,9 @@ static void agent_ask(struct hearth *agent, uint32_t number, enum hearth_priorit
 
 static void print_editor(struct editor *e, const char *what, int whole, const char *about)
 {
-    double beside = bench_percentile_us(whole ? &e->whole : &e->first, 95);
-    double alone = bench_percentile_us(whole ? &e->whole_alone : &e->first_alone, 95);
+    struct bench_samples *of[] = {whole ? &e->whole : &e->first,
+                                  whole ? &e->whole_alone : &e->first_alone};
+    double beside = bench_percentile_us(of[0], 95), alone = bench_percentile_us(of[1], 95);
     char note[256];
     struct bench_ratio r = {
         .bench = "warm",

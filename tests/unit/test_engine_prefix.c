@@ -453,7 +453,7 @@ START_TEST(nobody_waits_for_one_that_finds_no_pages)
     rig_tokens(tokens[2], RIG_TOKENS, 77);
     requests[0].batch = true;
     requests[2].n = 300;
-    requests[2].max_tokens = 60;
+    requests[2].max_tokens = 200;
     for (uint32_t i = 0; i < 3; i++)
         rig_attach(&rig, &clients[i], 1, USER + i / 2, "");
     const struct slot *first = clients[0].client->slots[0], *second = clients[1].client->slots[0];
@@ -461,12 +461,12 @@ START_TEST(nobody_waits_for_one_that_finds_no_pages)
     for (uint32_t i = 0; i < 6; i++)
         step();
     rig_submit(&clients[0], 0, &requests[0]);
-    for (uint32_t i = 0; i < 20 && !first->waiting; i++)
+    for (uint32_t i = 0; i < 150 && !first->waiting; i++)
         step();
     ck_assert(first->waiting);
     uint32_t canonical = first->spec.canonical;
     rig_submit(&clients[1], 0, &requests[1]);
-    for (uint32_t i = 0; i < 10 && second->spec.canonical <= canonical; i++)
+    for (uint32_t i = 0; i < 40 && second->spec.canonical <= canonical; i++)
         step();
     ck_assert(clients[2].client->slots[0]->active);
     ck_assert_uint_gt(second->spec.canonical, canonical);
