@@ -94,7 +94,7 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
     O("grammar-file", "FILE", CLI_CMD_ASK, CLI_TEXT, grammar_file, 0, 0,                           \
       "the same, read from FILE")                                                                  \
     O("json-schema", "SCHEMA", CLI_CMD_ASK, CLI_TEXT, json_schema, 0, 0,                           \
-      "the answer is JSON of this schema (@FILE)")                                        \
+      "the answer is JSON of this schema (@FILE)")                                                 \
     O("seed", "S", CLI_CMD_SAY, CLI_U64, request.seed, 0, 0,                                       \
       "chooses among answers, temperature above 0 (0)")                                            \
     O("stop", "TEXT", CLI_CMD_SAY, CLI_TEXTS, stops, 1, 256, "end before TEXT; repeatable")        \

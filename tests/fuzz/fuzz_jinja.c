@@ -179,11 +179,9 @@ static char *make_template(const uint8_t *data, size_t size, size_t *ret_bytes)
     char *source = malloc(bytes ? bytes : 1);
     *ret_bytes = bytes;
     bytes = 0;
-    for (size_t i = 1; i < size; i++) {
-        const char *piece = pieces[data[i] % N_PIECES];
-        memcpy(source + bytes, piece, strlen(piece));
-        bytes += strlen(piece);
-    }
+    for (size_t i = 1; i < size; i++)
+        for (const char *piece = pieces[data[i] % N_PIECES]; *piece; piece++)
+            source[bytes++] = *piece;
     return source;
 }
 
