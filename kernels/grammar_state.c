@@ -18,6 +18,57 @@ size_t grammar_states_bytes(const struct grammar *g)
            (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 5);
 }
 
+/* ---- sets ------------------------------------------------------------------------------------ */
+
+/* A new state, not to be found yet. */
+static int64_t add_state(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash)
+{
+    struct states *s = &g->states;
+    const uint32_t n_classes = g->program.n_classes;
+    if (s->sets.n == s->room) {
+        const uint32_t room = s->room > 0 ? s->room * 2 : 16;
+        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof *next);
+        s->next = next != NULL ? next : s->next;
+        uint8_t *ends = realloc(s->ends, room);
+        s->ends = ends != NULL ? ends : s->ends;
+        uint32_t *mask = realloc(s->mask, room * sizeof *mask);
+        s->mask = mask != NULL ? mask : s->mask;
+        if (next == NULL || ends == NULL || mask == NULL)
+            return -ENOMEM;
+        s->room = room;
+    }
+    const int64_t number = sets_add(&s->sets, f, n, hash);
+    if (number < 0)
+        return number;
+    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
+    s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
+    s->mask[number] = 0;
+    return number;
+}
+
+/* The set of these frames in one of the two tables, which it is added to where it is new. */
+static int64_t find_set(struct grammar *g, struct set_table *t, const struct frame *f, uint32_t n)
+{
+    const uint32_t hash = frames_hash(f, n);
+    const uint32_t found = sets_find(t, f, n, hash);
+    if (found != GRAMMAR_NONE)
+        return found;
+    if (grammar_states_bytes(g) > GRAMMAR_BYTES_MAX)
+        return -ENOSPC;
+    if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
+        return -ENOMEM;
+    const int64_t number =
+        t == &g->states.sets ? add_state(g, f, n, hash) : sets_add(t, f, n, hash);
+    if (number >= 0)
+        sets_put(t, (uint32_t)number);
+    return number;
+}
+
+static int64_t find_state(struct grammar *g, const struct frame *f, uint32_t n)
+{
+    return find_set(g, &g->states.sets, f, n);
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static int push(struct frame_list *l, uint32_t op, uint32_t node)
@@ -44,21 +95,7 @@ static int push_all(struct states *s, struct frame_list *l, uint32_t node)
 /* The node of these frames, which are sorted and differ. */
 static int64_t find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
 {
-    struct set_table *t = &g->states.nodes;
-    if (n > GRAMMAR_WIDTH_MAX)
-        return -E2BIG;
-    const uint32_t hash = frames_hash(f, n);
-    const uint32_t found = sets_find(t, f, n, hash);
-    if (found != GRAMMAR_NONE)
-        return found;
-    if (grammar_states_bytes(g) > GRAMMAR_BYTES_MAX)
-        return -ENOSPC;
-    if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
-        return -ENOMEM;
-    const int64_t number = sets_add(t, f, n, hash);
-    if (number >= 0)
-        sets_put(t, (uint32_t)number);
-    return number;
+    return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
 }
 
 static int64_t unite(struct grammar *g, uint32_t a, uint32_t b, uint32_t depth);
@@ -120,49 +157,6 @@ static int64_t find_node(struct grammar *g, const struct frame_list *l)
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
         rc = push(&s->merge, l->items[i].op, l->items[i].node);
     return rc < 0 ? rc : find_merged(g, 0, UNITE_DEPTH);
-}
-
-/* A new state, not to be found yet. */
-static int64_t add_state(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash)
-{
-    struct states *s = &g->states;
-    const uint32_t n_classes = g->program.n_classes;
-    if (s->sets.n == s->room) {
-        const uint32_t room = s->room > 0 ? s->room * 2 : 16;
-        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof *next);
-        s->next = next != NULL ? next : s->next;
-        uint8_t *ends = realloc(s->ends, room);
-        s->ends = ends != NULL ? ends : s->ends;
-        uint32_t *mask = realloc(s->mask, room * sizeof *mask);
-        s->mask = mask != NULL ? mask : s->mask;
-        if (next == NULL || ends == NULL || mask == NULL)
-            return -ENOMEM;
-        s->room = room;
-    }
-    const int64_t number = sets_add(&s->sets, f, n, hash);
-    if (number < 0)
-        return number;
-    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
-    s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
-    s->mask[number] = 0;
-    return number;
-}
-
-static int64_t find_state(struct grammar *g, const struct frame *f, uint32_t n)
-{
-    struct set_table *t = &g->states.sets;
-    const uint32_t hash = frames_hash(f, n);
-    const uint32_t found = sets_find(t, f, n, hash);
-    if (found != GRAMMAR_NONE)
-        return found;
-    if (grammar_states_bytes(g) > GRAMMAR_BYTES_MAX)
-        return -ENOSPC;
-    if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
-        return -ENOMEM;
-    const int64_t number = add_state(g, f, n, hash);
-    if (number >= 0)
-        sets_put(t, (uint32_t)number);
-    return number;
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */
