@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from ._core import Core, Run
 from ._prompts import Chunk, make_chat, make_fim
 from ._request import Request
 from ._text import make_ids
-from .errors import Closed, InvalidRequest
+from .errors import Closed, Forked, InvalidRequest
 from .record import make_record
 from .types import Info, Messages, Params, Prompt, Result, Tools
 
@@ -60,6 +61,12 @@ class BaseStream:
         run.take_end()
         if run.result and run.result.error:
             raise run.result.error.again()
+
+    def _cancel(self) -> None:
+        if not self._run.is_taken:
+            # With the client it ended already, or it belongs to another process.
+            with suppress(Closed, Forked), self._core as core:
+                core.stop(self._run)
 
     def __del__(self) -> None:
         run = getattr(self, "_run", None)

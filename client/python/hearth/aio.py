@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Mapping, Optional, Union
 
@@ -148,12 +149,7 @@ class AsyncStream(BaseStream):
 
     def cancel(self) -> None:
         """Cancels what is not read yet. `result` tells what was."""
-        if not self._run.is_taken:
-            try:
-                with self._core as core:
-                    core.stop(self._run)
-            except (Closed, Forked):
-                pass
+        self._cancel()
 
     async def aclose(self) -> None:
         self.cancel()
@@ -270,11 +266,8 @@ class AsyncClient(BaseClient[AsyncStream]):
         """Ends whatever runs."""
         core, self._core = self._core, None
         if core is not None:
-            try:
-                with core:
-                    core.close()
-            except (Closed, Forked):
-                pass
+            with suppress(Closed, Forked), core:
+                core.close()
 
     async def __aenter__(self) -> Self:
         return await self.connect()

@@ -186,12 +186,7 @@ class Stream(BaseStream):
 
     def close(self) -> None:
         """Cancels what is not read yet. `result` tells what was."""
-        if not self._run.is_taken:
-            try:
-                with self._core as core:
-                    core.stop(self._run)
-            except (Closed, Forked):  # with the client it ended, or belongs to another process
-                pass
+        self._cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -256,11 +251,8 @@ class Client(BaseClient[Stream]):
 
     def close(self) -> None:
         """Ends whatever runs."""
-        try:
-            with self._core as core:
-                core.close()
-        except (Closed, Forked):
-            pass
+        with suppress(Closed, Forked), self._core as core:
+            core.close()
 
     def __enter__(self) -> Self:
         return self
