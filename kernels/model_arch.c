@@ -1,4 +1,4 @@
-#include "kernels/model_load.h"
+#include "kernels/model_arch.h"
 
 #define HAS(tensor) (1u << (tensor))
 #define LLAMA_TENSORS                                                                              \

@@ -1,6 +1,6 @@
 /*
- * model_load: what the parts of model_open share: the table of architectures (model_arch.c), the
- * keys (model_keys.c) and the tensors (model.c). Private to those three files.
+ * model_load: what the parts of model_open share: the keys (model_keys.c) and the tensors (model.c).
+ * Private to those two files.
  */
 #ifndef HEARTH_KERNELS_MODEL_LOAD_H
 #define HEARTH_KERNELS_MODEL_LOAD_H
@@ -9,19 +9,7 @@
 
 #include "kernels/fail.h"
 #include "kernels/model.h"
-
-/* All that tells one architecture from another; the backends read it from struct model. */
-struct model_arch {
-    const char *name; /* general.architecture, and what its keys begin with */
-    enum model_rope rope;
-    uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
-};
-
-/* The architecture of that name, or NULL. */
-const struct model_arch *model_arch_find(struct gguf_string name);
-
-/* "llama, qwen2", for an error line. Static text. */
-const char *model_arch_names(void);
+#include "kernels/model_arch.h"
 
 /* One model_open in progress. */
 struct model_loader {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/model_arch.h"
 #include "kernels/philox.h"
 #include "kernels/quant_types.h"
 #include "kernels/tools/vocabulary.h"
@@ -32,46 +33,37 @@ enum kind {
     N_KINDS,
 };
 
-enum family { ANY = 7, QWEN2 = 2, QWEN3 = 4 };
-
+/* In their order in the file; a layer has those of its architecture (kernels/model_arch.h). */
 static const struct {
     const char *name;
     enum kind kind;
-    uint32_t families; /* that have it */
+    enum model_layer_tensor tensor;
 } layer_tensors[] = {
-    {"attn_norm.weight", ATTN_NORM, ANY},
-    {"attn_q.weight", ATTN_Q, ANY},
-    {"attn_k.weight", ATTN_K, ANY},
-    {"attn_v.weight", ATTN_V, ANY},
-    {"attn_output.weight", ATTN_OUTPUT, ANY},
-    {"attn_q.bias", ATTN_Q_BIAS, QWEN2},
-    {"attn_k.bias", ATTN_K_BIAS, QWEN2},
-    {"attn_v.bias", ATTN_V_BIAS, QWEN2},
-    {"attn_q_norm.weight", ATTN_Q_NORM, QWEN3},
-    {"attn_k_norm.weight", ATTN_K_NORM, QWEN3},
-    {"ffn_norm.weight", FFN_NORM, ANY},
-    {"ffn_gate.weight", FFN_GATE, ANY},
-    {"ffn_up.weight", FFN_UP, ANY},
-    {"ffn_down.weight", FFN_DOWN, ANY},
+    {"attn_norm.weight", ATTN_NORM, MODEL_ATTN_NORM},
+    {"attn_q.weight", ATTN_Q, MODEL_ATTN_Q},
+    {"attn_k.weight", ATTN_K, MODEL_ATTN_K},
+    {"attn_v.weight", ATTN_V, MODEL_ATTN_V},
+    {"attn_output.weight", ATTN_OUTPUT, MODEL_ATTN_OUTPUT},
+    {"attn_q.bias", ATTN_Q_BIAS, MODEL_ATTN_Q_BIAS},
+    {"attn_k.bias", ATTN_K_BIAS, MODEL_ATTN_K_BIAS},
+    {"attn_v.bias", ATTN_V_BIAS, MODEL_ATTN_V_BIAS},
+    {"attn_q_norm.weight", ATTN_Q_NORM, MODEL_ATTN_Q_NORM},
+    {"attn_k_norm.weight", ATTN_K_NORM, MODEL_ATTN_K_NORM},
+    {"ffn_norm.weight", FFN_NORM, MODEL_FFN_NORM},
+    {"ffn_gate.weight", FFN_GATE, MODEL_FFN_GATE},
+    {"ffn_up.weight", FFN_UP, MODEL_FFN_UP},
+    {"ffn_down.weight", FFN_DOWN, MODEL_FFN_DOWN},
 };
 enum { N_LAYER_TENSORS = sizeof layer_tensors / sizeof layer_tensors[0] };
 
-static const struct {
-    const char *name;
-    uint32_t family;
-} archs[] = {{"llama", 1}, {"qwen2", QWEN2}, {"qwen3", QWEN3}};
-
-static uint32_t family_of(const char *arch)
+static const struct model_arch *find_arch(const char *name)
 {
-    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
-        if (strcmp(archs[i].name, arch) == 0)
-            return archs[i].family;
-    return 0;
+    return model_arch_find((struct gguf_string){name, strlen(name)});
 }
 
 bool random_model_arch_valid(const char *arch)
 {
-    return family_of(arch) != 0;
+    return find_arch(arch) != NULL;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------
@@ -86,9 +78,9 @@ struct place {
 /* The list: embedding, layers, output norm, output. Returns false behind the last one. */
 static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
 {
-    uint32_t family = family_of(m->arch), n = 0, of_layer[N_LAYER_TENSORS];
+    uint32_t has = find_arch(m->arch)->tensors, n = 0, of_layer[N_LAYER_TENSORS];
     for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
-        if (layer_tensors[i].families & family)
+        if (has >> layer_tensors[i].tensor & 1)
             of_layer[n++] = i;
     uint32_t all = n * m->shape->n_layer;
     *ret = (struct place){EMBD, 0, "token_embd.weight"};
