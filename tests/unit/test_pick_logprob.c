@@ -2,50 +2,10 @@
  * to the draw, and the alternatives in order. */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/pick.h"
 #include "tests/run_suite.h"
-
-enum { N = 1000 };
-
-static struct pick_scratch *scratch; /* for N tokens */
-static float logits[N];
-static uint32_t history[N]; /* history[i] = i % 7 */
-
-static void fill(void)
-{
-    for (uint32_t i = 0; i < N; i++) {
-        logits[i] =
-            (float)((i * 7919u) % 1009u) * 0.0125f - 6.0f; /* distinct: 7919 and 1009 are coprime */
-        history[i] = i % 7;
-    }
-}
-
-static void setup(void)
-{
-    ck_assert_int_eq(pick_scratch_open(N, &scratch), 0);
-    fill();
-}
-
-static void teardown(void)
-{
-    pick_scratch_close(scratch);
-}
-
-static int pick_at(const struct pick_params *p, uint32_t position, struct pick *ret)
-{
-    return pick_token(p, logits, N, history, position, 0, scratch, ret);
-}
-
-static struct pick_params sampling(float temperature)
-{
-    struct pick_params p;
-    pick_params_init(&p);
-    p.temperature = temperature;
-    return p;
-}
+#include "tests/unit/pick_fixture.h"
 
 static double log_softmax(uint32_t id)
 {
