@@ -1,10 +1,26 @@
-/* The end of every test's main: runs the suite, frees it, and gives the exit code. */
+/* What the mains of tests have in common: cases that need other people's models, and the end. */
 #ifndef HEARTH_TESTS_RUN_SUITE_H
 #define HEARTH_TESTS_RUN_SUITE_H
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+/* A case for tests that read the folder in HEARTH_TESTDATA. NULL, and a line that says so, where it
+ * is not set. */
+static inline TCase *add_testdata_case(Suite *suite, double timeout_s)
+{
+    if (!getenv("HEARTH_TESTDATA")) {
+        fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
+        return NULL;
+    }
+    TCase *tcase = tcase_create("test data");
+    tcase_set_timeout(tcase, timeout_s);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+/* The end of every test's main: runs the suite, frees it, and gives the exit code. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);

@@ -1,6 +1,6 @@
 /*
- * model_opened: opens a model from memory or from the test data, for tests. A header of static
- * functions, as gguf_writer.h is.
+ * model_opened: opens a model from memory or from the test data, for tests, and says what must come
+ * of it. A header of static functions, as gguf_writer.h is.
  */
 #ifndef HEARTH_TESTS_UNIT_MODEL_OPENED_H
 #define HEARTH_TESTS_UNIT_MODEL_OPENED_H
@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/model.h"
 #include "tests/unit/gguf_writer.h"
@@ -55,6 +56,30 @@ static inline void open_testdata(const char *name, struct opened *ret)
     if (!rc)
         rc = model_open(ret->gguf, &ret->model, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s: %s", path, err);
+}
+
+/* Finishes the writer; model_open must refuse it with `code` and a line that holds `part`. */
+static inline void check_refused(struct gw *w, int code, const char *part)
+{
+    struct opened o;
+    size_t bytes;
+    uint8_t *file = gw_finish(w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == code, "returned %d, not %d, for \"%s\": %s", rc, code, part, err);
+    ck_assert_msg(strstr(err, part) != NULL, "\"%s\" is not in: %s", part, err);
+    ck_assert_ptr_nonnull(o.gguf); /* the container itself was valid */
+    ck_assert_ptr_null(o.model);
+    close_opened(&o);
+}
+
+static inline void check_opens(struct gw *w)
+{
+    struct opened o;
+    size_t bytes;
+    uint8_t *file = gw_finish(w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    close_opened(&o);
 }
 
 #endif

@@ -376,7 +376,7 @@ START_TEST(real_vocabularies_open)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
     Suite *suite = suite_create("gguf_vocab");
     TCase *core = tcase_create("core");
@@ -392,18 +392,8 @@ static Suite *make_suite(void)
     tcase_add_test(core, scores_and_types_are_sane);
     tcase_add_test(core, too_many_tokens_are_refused);
     suite_add_tcase(suite, core);
-    if (getenv("HEARTH_TESTDATA")) {
-        TCase *data = tcase_create("test data");
-        tcase_set_timeout(data, 60);
+    TCase *data = add_testdata_case(suite, 60);
+    if (data)
         tcase_add_test(data, real_vocabularies_open);
-        suite_add_tcase(suite, data);
-    } else {
-        fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
-    }
-    return suite;
-}
-
-int main(void)
-{
-    return run_suite(make_suite());
+    return run_suite(suite);
 }

@@ -131,7 +131,7 @@ START_TEST(a_damaged_trained_model_is_survived)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
     Suite *suite = suite_create("model_damage");
     TCase *core = tcase_create("core");
@@ -139,18 +139,8 @@ static Suite *make_suite(void)
     tcase_add_test(core, every_byte_flip_and_truncation_is_survived);
     tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 3);
     suite_add_tcase(suite, core);
-    if (getenv("HEARTH_TESTDATA")) {
-        TCase *data = tcase_create("test data");
-        tcase_set_timeout(data, 120);
+    TCase *data = add_testdata_case(suite, 120);
+    if (data)
         tcase_add_test(data, a_damaged_trained_model_is_survived);
-        suite_add_tcase(suite, data);
-    } else {
-        fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
-    }
-    return suite;
-}
-
-int main(void)
-{
-    return run_suite(make_suite());
+    return run_suite(suite);
 }

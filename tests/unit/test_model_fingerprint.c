@@ -2,7 +2,6 @@
  * nothing else. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/hash128.h"
@@ -198,7 +197,7 @@ START_TEST(trained_models_have_their_fingerprints)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
     Suite *suite = suite_create("model_fingerprint");
     TCase *core = tcase_create("core");
@@ -210,18 +209,8 @@ static Suite *make_suite(void)
     tcase_add_test(core, fingerprints_ignore_what_changes_nothing);
     tcase_add_test(core, fingerprints_see_what_changes_something);
     suite_add_tcase(suite, core);
-    if (getenv("HEARTH_TESTDATA")) {
-        TCase *data = tcase_create("test data");
-        tcase_set_timeout(data, 120);
+    TCase *data = add_testdata_case(suite, 120);
+    if (data)
         tcase_add_test(data, trained_models_have_their_fingerprints);
-        suite_add_tcase(suite, data);
-    } else {
-        fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
-    }
-    return suite;
-}
-
-int main(void)
-{
-    return run_suite(make_suite());
+    return run_suite(suite);
 }
