@@ -73,6 +73,17 @@ int help_isas(const struct cpu_isa *isas[2])
     return n;
 }
 
+bool help_has_isa(const char *name)
+{
+    const struct cpu_isa *have[2];
+    int n = help_isas(have);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(have[i]->name, name) == 0)
+            return true;
+    }
+    return strcmp(name, "ref") == 0;
+}
+
 size_t help_differs(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

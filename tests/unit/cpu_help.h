@@ -37,6 +37,9 @@ void *help_memory(size_t bytes);
 /* The instruction sets but "ref" that this machine has; returns how many. */
 int help_isas(const struct cpu_isa *isas[2]);
 
+/* Is it "ref", or one of those? */
+bool help_has_isa(const char *name);
+
 /* Index of the first float whose bits differ, or n. */
 size_t help_differs(const float *a, const float *b, size_t n);
 

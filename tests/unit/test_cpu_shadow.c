@@ -16,17 +16,6 @@ enum { TOKENS = 70, PAGES = 4 };
 
 static const char *const isas[] = {"ref", "avx2", "avx512"};
 
-static bool has_isa(const char *name)
-{
-    const struct cpu_isa *have[2];
-    int n = help_isas(have);
-
-    for (int i = 0; i < n; i++)
-        if (strcmp(have[i]->name, name) == 0)
-            return true;
-    return strcmp(name, "ref") == 0;
-}
-
 static int open_shadow(const struct model *m, const char *isa, bool shadow, struct backend **ret,
                        char *err, size_t err_bytes)
 {
@@ -155,7 +144,7 @@ START_TEST(a_fast_pass_is_that_of_the_model_in_q4_0)
     run(b, PASS_CANONICAL, m.model, 0, TOKENS, want);
     backend_cpu.close(b);
     for (int i = 0; i < 3; i++) {
-        if (!has_isa(isas[i]))
+        if (!help_has_isa(isas[i]))
             continue;
         b = shadowed(m.model, isas[i], true);
         run(b, PASS_FAST, m.model, 0, 33, got);
@@ -250,7 +239,7 @@ START_TEST(odd_shapes_keep_their_matrices)
     help_model_tiny(&m, &shape);
     float *want = all_logits(m.model), *got = all_logits(m.model);
     for (int i = 0; i < 3; i++) {
-        if (!has_isa(isas[i]))
+        if (!help_has_isa(isas[i]))
             continue;
         struct backend *b = shadowed(m.model, isas[i], true);
         run(b, PASS_FAST, m.model, 0, TOKENS, i ? got : want);
