@@ -3,21 +3,14 @@
  * says. What the bytes mean is tested in test_grammar.c.
  */
 #include "daemon/grammars.h"
-#include "kernels/grammar_impl.h"
-#include "tests/random.h"
 #include "tests/run_suite.h"
+#include "tests/unit/grammar_masks.h"
 #include "tests/unit/vocab_file.h"
 
 #include <check.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool has(const uint64_t *bits, uint32_t id)
-{
-    return (bits[id >> 6] >> (id & 63) & 1) != 0;
-}
 
 static void compare_all(struct grammar_run *run, const struct grammar_mask *mask)
 {
@@ -32,14 +25,6 @@ static void compare_all(struct grammar_run *run, const struct grammar_mask *mask
         ck_assert_msg(has(mask->bits, id) == want, "token %u", id);
     }
     ck_assert_uint_eq(n, mask->n_allowed);
-}
-
-static uint32_t random_allowed(const struct grammar_mask *mask, uint32_t *state)
-{
-    uint32_t skip = next_random(state) % mask->n_allowed;
-    for (uint32_t id = 0;; id++)
-        if (has(mask->bits, id) && skip-- == 0)
-            return id;
 }
 
 /* A random answer, its masks made at once and in pieces. */
