@@ -40,6 +40,7 @@ void hash128_stripes_any(uint64_t lane[LANES], const uint8_t *data, size_t n)
 static void stripes(uint64_t lane[LANES], const uint8_t *data, size_t n)
 {
 #if defined(__x86_64__)
+    /* Asked once, before main: this reads a word. */
     if (n > 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
         hash128_stripes_avx512(lane, data, n);
         return;
