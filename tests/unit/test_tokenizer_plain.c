@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "client/tokenizer/tokenizer.h"
-#include "kernels/gguf_vocab.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
 #include "tests/unit/tiny_vocab.h"
+#include "tests/unit/vocab_file.h"
 
 enum { END = 264, USER, TOOL };
 static char err[512];
@@ -104,40 +104,6 @@ END_TEST
 
 /* ---- a real vocabulary ----------------------------------------------------------------------- */
 
-static struct vocab_string *strings(const struct gguf_string *from, uint32_t n)
-{
-    struct vocab_string *to = calloc(n + 1, sizeof *to);
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = (struct vocab_string){from[i].data, from[i].bytes};
-    return to;
-}
-
-static struct vocab real_vocab(const char *path, void **ret_block)
-{
-    struct gguf *g;
-    struct gguf_vocab f;
-    struct vocab_desc d;
-    struct vocab v;
-    size_t bytes;
-    ck_assert_msg(gguf_open(path, &g, err, sizeof err) == 0, "%s", err);
-    ck_assert_msg(gguf_vocab_open(g, &f, err, sizeof err) == 0, "%s", err);
-    vocab_desc_init(&d);
-    d.model = (struct vocab_string){f.model.data, f.model.bytes};
-    d.pre = (struct vocab_string){f.pre.data, f.pre.bytes};
-    d.n_tokens = f.n_tokens;
-    d.n_merges = f.n_merges;
-    d.texts = strings(f.tokens, f.n_tokens);
-    d.merges = strings(f.merges, f.n_merges);
-    d.types = f.types;
-    ck_assert_msg(vocab_build(&d, ret_block, &bytes, err, sizeof err) == 0, "%s", err);
-    ck_assert_msg(vocab_open(*ret_block, bytes, &v, err, sizeof err) == 0, "%s", err);
-    free((void *)d.texts);
-    free((void *)d.merges);
-    gguf_vocab_close(&f);
-    gguf_close(g);
-    return v;
-}
-
 static uint32_t pick(uint32_t *random, uint32_t n)
 {
     return next_random(random) % n;
@@ -181,9 +147,11 @@ START_TEST(a_message_changes_no_ids_but_those_of_control_tokens)
 {
     const char *folder = getenv("HEARTH_TESTDATA");
     char path[1024];
-    void *block;
+    struct vocab v;
+    size_t bytes;
     snprintf(path, sizeof path, "%s/tokenizers/ggml-vocab-qwen2.gguf", folder);
-    struct vocab v = real_vocab(path, &block);
+    void *block = vocab_file_build(path, &bytes);
+    ck_assert_msg(vocab_open(block, bytes, &v, err, sizeof err) == 0, "%s", err);
     uint32_t random = 7;
     for (int i = 0; i < 2000; i++)
         check_same(&v, &random);
