@@ -133,7 +133,7 @@ uint32_t constrain_step(struct engine *engine)
     engine->grammar_budget = engine->grammar_step;
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         /* Each step somebody else is the first to use the budget. */
-        struct slot *slot = &engine->slots[(i + engine->turn) % engine->options.n_slots];
+        struct slot *slot = &engine->slots[(i + engine->turn.passes) % engine->options.n_slots];
         if (!slot->active || !slot->request->run.grammar || slot->request->prewarm)
             continue;
         if (!constrain_follow(engine, slot)) {

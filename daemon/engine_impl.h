@@ -74,7 +74,7 @@ struct engine {
     struct pick_params *draft_picks; /* [n_slots] of a drafting pass */
     struct window_share *shares;     /* [n_slots] of one drafter's slots */
     uint32_t *mosts;                 /* [n_slots] drafts that candidates have room for */
-    uint32_t turn;
+    struct plan_turn turn;
 
     /* ingest's private copies, before they are believed */
     uint32_t *arena; /* [context] */

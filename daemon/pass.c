@@ -240,7 +240,7 @@ static uint32_t pass_try(struct engine *engine, uint32_t *ret_sequences, uint32_
     *ret_sequences = *ret_planned = 0;
     engine->answering =
         plan_budget(engine->plan, n, &cost, engine->options.resident->limits.rows, &limits);
-    if (plan_pass(engine->plan, n, &limits, engine->turn++) == 0)
+    if (plan_pass(engine->plan, n, &limits, &engine->turn) == 0)
         return 0;
     engine->long_rows = engine->brief_rows = 0;
     for (uint32_t i = 0; i < n; i++) {

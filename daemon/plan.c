@@ -125,9 +125,24 @@ static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
     return rows <= left->rows;
 }
 
-static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t turn,
-                       struct plan_left *left)
+/* The slot whose turn to prefill it is: one with a long prompt where the class has any. */
+static uint32_t plan_first_prefill(const struct plan_slot *slots, uint32_t n, bool batch,
+                                   const struct plan_turn *turn)
 {
+    uint32_t n_long = 0, k = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        n_long += slots[i].batch == batch && plan_is_long(&slots[i]);
+    for (uint32_t i = 0; i < n && n_long > 0; i++)
+        if (slots[i].batch == batch && plan_is_long(&slots[i]) && k++ == turn->chunks % n_long)
+            return i;
+    return turn->passes;
+}
+
+static void plan_class(struct plan_slot *slots, uint32_t n, bool batch,
+                       const struct plan_turn *turns, struct plan_left *left)
+{
+    uint32_t turn = turns->passes, first = plan_first_prefill(slots, n, batch, turns);
     uint32_t prefills = 0;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -150,7 +165,7 @@ static void plan_class(struct plan_slot *slots, uint32_t n, bool batch, uint32_t
             share = PLAN_CHUNK_MIN;
         prefills = 0;
         for (uint32_t i = 0; i < n; i++) {
-            struct plan_slot *slot = &slots[(turn + i) % n];
+            struct plan_slot *slot = &slots[(first + i) % n];
             if (slot->batch != batch || decodes(slot) || slot->take == slot->rows)
                 continue;
             plan_give_prefill(slot, share, left);
@@ -170,7 +185,7 @@ static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
 }
 
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
-                   uint32_t turn)
+                   struct plan_turn *turn)
 {
     uint64_t ready = 0, waiting = 0, picks = 0; /* what batch could use of this pass */
 
@@ -200,5 +215,7 @@ uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits
     left.prefill += kept.prefill;
     plan_class(slots, n, true, turn, &left);
     plan_class(slots, n, false, turn, &left);
+    turn->passes++;
+    turn->chunks += left.prefill < limits->prefill;
     return limits->rows - left.rows;
 }

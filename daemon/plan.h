@@ -60,9 +60,16 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
  * more a row, and nobody sees a pass that is longer than some. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
-/* Fills `take` of each slot. `turn` grows by one each pass and rotates who is first. Returns the
- * rows planned; 0 only when n is 0, or when no window fits into the limits. */
+/* Who is first rotates: passes so far, and of these the ones in which long prompts had rows (if
+ * chunks come every fourth pass, every fourth slot would have them all). */
+struct plan_turn {
+    uint32_t passes;
+    uint32_t chunks;
+};
+
+/* Fills `take` of each slot and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or
+ * when no window fits into the limits. */
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
-                   uint32_t turn);
+                   struct plan_turn *turn);
 
 #endif

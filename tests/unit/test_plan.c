@@ -22,8 +22,9 @@ static uint32_t random_below(uint32_t n)
 /* What must hold of every plan. Returns the rows. */
 static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_t turn)
 {
-    uint32_t rows = plan_pass(slots, n, limits, turn), sum = 0, picks = 0, batch = 0;
-    uint32_t widest = 1, interactive_left = 0;
+    struct plan_turn turns = {turn, turn};
+    uint32_t rows = plan_pass(slots, n, limits, &turns), sum = 0, picks = 0, batch = 0;
+    uint32_t widest = 1, interactive_left = 0, long_left = 0, prefilled = 0;
     bool fine = true;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -33,16 +34,20 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
         fine &= slot->take == slot->rows || slot->take <= before;
         sum += slot->take;
         picks += slot->take == slot->rows ? slot->window : 0;
+        prefilled += plan_is_long(slot) ? slot->take : 0;
         if (slot->batch)
             batch += slot->take;
         else
-            interactive_left += slot->rows - slot->take;
+            *(plan_is_long(slot) ? &long_left : &interactive_left) += slot->rows - slot->take;
         widest = slot->window > widest ? slot->window : widest;
     }
     ck_assert(fine);
     ck_assert_uint_eq(sum, rows);
     ck_assert_uint_le(rows, limits->rows);
     ck_assert_uint_le(picks, limits->picks);
+    ck_assert_uint_le(prefilled, limits->prefill);
+    if (prefilled < limits->prefill)
+        interactive_left += long_left;
     /* While interactive requests want more, batch has its share and no more; but for the rows into
      * which none of their windows fits. */
     uint32_t share = limits->rows / 8 ? limits->rows / 8 : 1;
@@ -57,7 +62,9 @@ START_TEST(nobody_needs_nothing)
 {
     struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
 
-    ck_assert_uint_eq(plan_pass(slots, 0, &limits, 0), 0);
+    struct plan_turn turn = {0};
+
+    ck_assert_uint_eq(plan_pass(slots, 0, &limits, &turn), 0);
 }
 END_TEST
 
@@ -298,7 +305,7 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
     slots[1] = (struct plan_slot){.rows = 3, .window = 3};
     ck_assert(plan_budget(slots, 2, &cost, 256, &limits));
     ck_assert_uint_eq(limits.rows, 3);
-    plan_pass(slots, 2, &limits, 0);
+    check_plan(2, &limits, 0);
     ck_assert_uint_eq(slots[0].take, 0);
     ck_assert_uint_eq(slots[1].take, 3);
     cost.credit_ns = 1599; /* a chunk of 16 rows, and not in crumbs */
@@ -328,7 +335,7 @@ START_TEST(beside_an_answer_prefills_take_a_third_of_the_time)
     slots[1] = (struct plan_slot){.rows = 1, .window = 1};
     for (uint32_t pass = 0; pass < PASSES; pass++) {
         struct plan_limits limits = limits_of(2, &cost, 256);
-        plan_pass(slots, 2, &limits, pass);
+        check_plan(2, &limits, pass);
         ck_assert_uint_eq(slots[1].take, 1);
         uint64_t took = slots[0].take * real[_i / 2];
         cost.credit_ns = plan_credit(&cost, took);
@@ -341,6 +348,39 @@ START_TEST(beside_an_answer_prefills_take_a_third_of_the_time)
     /* Rows that are much dearer than they were thought to be are forgiven a part. */
     ck_assert_uint_le(spent, real[_i / 2] <= 400 ? earned + longest : 4 * earned);
     ck_assert_uint_ge(spent, earned / 2 - longest);
+}
+END_TEST
+
+/* A chunk comes every some passes: whose it is must not hang on that number. */
+START_TEST(beside_an_answer_chunks_go_round)
+{
+    uint64_t got[CROWD] = {0};
+    struct plan_cost cost = known;
+    struct plan_turn turn = {0};
+
+    for (uint32_t pass = 0; pass < 1200; pass++) {
+        for (uint32_t i = 0; i < 6; i++)
+            slots[i] = (struct plan_slot){.rows = _i >> i & 1 ? 500 : 1, .window = 1};
+        struct plan_limits limits = limits_of(6, &cost, 256);
+        plan_pass(slots, 6, &limits, &turn);
+        uint64_t took = 0;
+        for (uint32_t i = 0; i < 6; i++) {
+            bool is_long = _i >> i & 1;
+            got[i] += slots[i].take;
+            took += is_long ? slots[i].take * 100 : 0;
+            ck_assert(is_long || slots[i].take == 1);
+        }
+        cost.credit_ns = plan_credit(&cost, took);
+    }
+    uint64_t most = 0, least = UINT64_MAX;
+    for (uint32_t i = 0; i < 6; i++) {
+        if (!(_i >> i & 1))
+            continue;
+        most = got[i] > most ? got[i] : most;
+        least = got[i] < least ? got[i] : least;
+    }
+    ck_assert_uint_gt(least, 0);
+    ck_assert_uint_le(most, least + 2 * PLAN_CHUNK_MIN);
 }
 END_TEST
 
@@ -366,7 +406,7 @@ START_TEST(a_keystroke_is_one_pass_beside_a_long_prompt)
         slots[1] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
         struct plan_limits limits = limits_of(2, &cost, 512);
         for (uint32_t turn = 0; turn < 2; turn++) {
-            plan_pass(slots, 2, &limits, turn);
+            check_plan(2, &limits, turn);
             ck_assert_uint_eq(slots[1].take, PLAN_SHORT);
             ck_assert_uint_eq(slots[0].take, i / 2 ? 16 : 0);
         }
@@ -397,7 +437,7 @@ START_TEST(everybody_who_decodes_has_his_rows)
         for (uint32_t i = 1; i < CROWD; i++)
             slots[i].batch = i % 2 || !answering;
         struct plan_limits limits = limits_of(CROWD, &cost, 256);
-        plan_pass(slots, CROWD, &limits, 0);
+        check_plan(CROWD, &limits, 0);
         for (uint32_t i = 1; i < CROWD; i++)
             ck_assert_uint_eq(slots[i].take, 2);
     }
@@ -421,6 +461,7 @@ int main(void)
     tcase_add_test(t, prefills_alone_take_some_decode_passes);
     tcase_add_test(t, beside_an_answer_prefills_have_what_their_credit_buys);
     tcase_add_loop_test(t, beside_an_answer_prefills_take_a_third_of_the_time, 0, 8);
+    tcase_add_loop_test(t, beside_an_answer_chunks_go_round, 1, 63);
     tcase_add_test(t, credit_is_for_one_chunk_and_debt_has_an_end);
     tcase_add_test(t, a_keystroke_is_one_pass_beside_a_long_prompt);
     tcase_add_test(t, many_short_prompts_do_not_make_a_long_pass);
