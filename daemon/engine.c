@@ -99,6 +99,8 @@ static void engine_attach(struct engine *engine, struct client *client)
     engine_listen(engine, client);
 }
 
+static void engine_gauges(struct engine *engine);
+
 static void engine_detach(struct engine *engine, struct client *client)
 {
     for (uint32_t i = 0; i < client->n_slots; i++) {
@@ -116,6 +118,7 @@ static void engine_detach(struct engine *engine, struct client *client)
     for (uint32_t i = 0; i < engine->n_clients; i++)
         if (engine->clients[i] == client)
             engine->clients[i] = engine->clients[--engine->n_clients];
+    engine_gauges(engine); /* who sees that the client is gone sees its slots and pages free */
     engine_post(engine, MAIL_DETACHED, client, 0);
 }
 
