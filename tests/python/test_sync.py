@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from conftest import ENDLESS, LONG, until
+from conftest import ENDLESS, LONG, PATIENCE, until
 
 import hearth
 
@@ -165,7 +165,7 @@ def test_sixteen_streams_from_threads(daemon):
         for t in threads:
             t.start()
         for t in threads:
-            t.join(60)
+            t.join(PATIENCE)
         assert found == {i: [alone[i]] * 3 for i in range(16)}
 
 
@@ -182,14 +182,14 @@ def test_one_thread_a_stream(client):
     for t in threads:
         t.start()
     for t in threads:
-        t.join(60)
+        t.join(PATIENCE)
     assert stream.result.reason == "length"
     assert all(text == "another thread reads this answer: one thread a stream" for text in refused)
 
 
 def test_closing_from_another_thread_ends_the_wait(own_daemon):
     client = hearth.Client(own_daemon.socket, slots=2)
-    stream, ends = client.generate(PROMPT, **LONG), []
+    stream, ends = client.generate(PROMPT, **ENDLESS), []
     own_daemon.signal(signal.SIGSTOP)
 
     def read():
@@ -202,7 +202,7 @@ def test_closing_from_another_thread_ends_the_wait(own_daemon):
     thread.start()
     time.sleep(0.2)
     client.close()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert ends == ["the client was closed before the answer was whole"]
     own_daemon.signal(signal.SIGCONT)
     until(lambda: own_daemon.counters()["slots_used"] == 0)
@@ -223,7 +223,7 @@ def test_closing_a_stream_from_another_thread_ends_the_wait(own_daemon, readers)
         for stream in streams:
             stream.close()
         for t in threads:
-            t.join(60)
+            t.join(PATIENCE)
             assert not t.is_alive()
         own_daemon.signal(signal.SIGCONT)
         assert client.generate(PROMPT, max_tokens=3).wait().output_tokens == 3
@@ -241,31 +241,46 @@ def test_events_that_another_thread_took_in_are_not_slept_through(daemon):
             assert stream.result.output_tokens == 3
 
 
+# What runs the tests may ignore Ctrl-C, as a shell does for what it starts in the background.
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def test_ctrl_c_while_the_daemon_does_not_answer(own_daemon):
     own_daemon.signal(signal.SIGSTOP)
-    code = "import sys, hearth\nprint('go', flush=True)\nhearth.Client(sys.argv[1])"
+    code = HEED + "import sys, hearth\nprint('go', flush=True)\nhearth.Client(sys.argv[1], timeout=3600)"
     process = subprocess.Popen(
         [sys.executable, "-c", code, own_daemon.socket], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert process.stdout.readline() == b"go\n"
     time.sleep(0.3)
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode != 0 and time.monotonic() - start < 10
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
 
 
-def test_waiting_costs_no_processor_time(own_daemon):
+class Counted:
+    """A poller that counts how often it is asked."""
+
+    def __init__(self, poller):
+        self.poller, self.polls = poller, 0
+
+    def poll(self, *arguments):
+        self.polls += 1
+        return self.poller.poll(*arguments)
+
+
+def test_waiting_does_not_spin(own_daemon):
     with hearth.Client(own_daemon.socket) as client:
         stream = client.generate(PROMPT, **ENDLESS)
         next(stream)
         own_daemon.signal(signal.SIGSTOP)
         timer = threading.Timer(1.0, own_daemon.signal, [signal.SIGCONT])
         timer.start()
-        before, start = time.process_time(), time.monotonic()
+        client._core._poller = counted = Counted(client._core._poller)
+        start = time.monotonic()
         while time.monotonic() - start < 0.9:
             next(stream)
-        assert time.process_time() - before < 0.3
+        assert counted.polls < 50
 
 
 def test_a_named_slot_stays_warm(daemon):
@@ -317,16 +332,21 @@ def test_nothing_is_printed(daemon):
 
 
 CTRL_C = """
-import os, sys
+import sys, threading, time
 import hearth
 client = hearth.Client(sys.argv[1])
-stream = client.generate("def f(", max_tokens=900, logit_bias={2: -10000.0})
+stream = client.generate("def f(", max_tokens=15000, logit_bias={2: -10000.0})
 next(stream)
-print("reading", flush=True)
+
+def tell():
+    had = len(stream.ids)
+    while len(stream.ids) == had:  # nobody but wait() takes anything in
+        time.sleep(0.001)
+    print("reading", flush=True)
+
+threading.Thread(target=tell, daemon=True).start()
 try:
-    while True:
-        stream.wait()
-        stream = client.generate("def f(", max_tokens=900, logit_bias={2: -10000.0})
+    stream.wait()
 except KeyboardInterrupt:
     assert stream.result.reason == "cancelled", stream.result
     assert len(client.generate("def g(", max_tokens=5).wait().ids) == 5
@@ -334,17 +354,41 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_cancels_the_answer_and_leaves_the_client_usable(daemon):
+def test_ctrl_c_cancels_the_answer_and_leaves_the_client_usable(own_daemon):
     process = subprocess.Popen(
-        [sys.executable, "-c", CTRL_C, daemon.socket],
+        [sys.executable, "-c", HEED + CTRL_C, own_daemon.socket],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
     )
     assert process.stdout.readline() == "reading\n"
-    time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[0] == "interrupted\n"
+    assert process.communicate(timeout=PATIENCE)[0] == "interrupted\n"
+
+
+def test_ctrl_c_while_events_are_taken_in_loses_none(client):
+    alone = client.generate(PROMPT, **LONG).wait()
+    other, stream = client.generate(PROMPT, **LONG), client.generate("def g(", **LONG)
+    core, signals = client._core, [signal.SIGINT]
+    dispatch = core.dispatch
+
+    def interrupted(event):
+        if signals and event.slot == other._run.slot:
+            signal.raise_signal(signals.pop())
+        dispatch(event)
+
+    core.dispatch = interrupted
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stream.wait()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        del core.dispatch
+    assert not signals and stream.result.reason == "cancelled"
+    other.wait()
+    assert (other.result.ids, other.result.text) == (alone.ids, alone.text)
 
 
 def test_json_of_status_is_what_the_command_says(daemon, client):

@@ -72,11 +72,18 @@ class _SyncCore(Core):
 
     def _wait_turn(self, run: Run) -> None:
         turn = threading.Condition(self.lock)
+        held, self._held = self._held, None  # the next to hold the lock has its own
         run.wake = turn.notify
         self._turns.append(turn)
         try:
+            if held:
+                held.deliver()
+                held.is_direct = True
             turn.wait()
         finally:
+            if held:
+                held.is_direct = False
+            self._held = held
             self._turns.remove(turn)
             run.wake = None
 
@@ -85,18 +92,27 @@ class _SyncCore(Core):
         if run.is_ready:
             return
         self._polls, run.wake = True, self._ring  # others hand out events as well
+        held, self._held = self._held, None  # the next to hold the lock has its own
+        if held:
+            held.wake = self._ring
         self.lock.release()
         try:
             if self._dropped:
                 self.bury()
-            self._poller.poll()
+            if not held or not held.has_come:
+                self._poller.poll()
         finally:
             self.lock.acquire()
+            self._held = held
             self._polls, run.wake = False, None
+            if held:
+                held.wake = None
             self._quiet()
             if self._closing:
                 self._close_handle()
         self.pump()
+        if held:
+            held.deliver()
 
     def _ring(self) -> None:
         try:
@@ -157,14 +173,20 @@ class Stream(BaseStream):
 
     def __next__(self) -> Event:
         run = self._run
-        while not run.is_taken:
-            if run.events:
-                with suppress(IndexError):  # another thread took it
-                    return run.events.popleft()
-            elif run.state == ENDED:
-                self._take_end()
-            else:
-                self._core.wait(run)
+        try:
+            while not run.is_taken:
+                if run.events:
+                    with suppress(IndexError):  # another thread took it
+                        return run.events.popleft()
+                elif run.state == ENDED:
+                    self._take_end()
+                else:
+                    self._core.wait(run)
+        except Error:
+            raise
+        except BaseException:  # Ctrl-C, which may come anywhere in here
+            self.close()
+            raise
         raise StopIteration
 
     def text(self) -> Iterator[str]:
@@ -178,8 +200,14 @@ class Stream(BaseStream):
 
     def wait(self) -> Result:
         """Reads to the end."""
-        for _ in self:
-            pass
+        try:
+            for _ in self:
+                pass
+        except Error:
+            raise
+        except BaseException:  # Ctrl-C between two events
+            self.close()
+            raise
         result = self.result
         assert result
         return result
@@ -227,9 +255,15 @@ class Client(BaseClient[Stream]):
         self._core = _connect(socket, slots, slot_name, timeout, resume)
 
     def _start(self, run: Run) -> Stream:
-        with self._core as core:
-            core.start(run)
-        return Stream(self._core, run)
+        try:
+            with self._core as core:
+                core.start(run)
+            return Stream(self._core, run)
+        except Error:
+            raise
+        except BaseException:  # Ctrl-C: it may have begun, and nobody would end it
+            self._core.drop(run)
+            raise
 
     def sequence(self, prompt: Prompt = "") -> Sequence:
         """Tokens to branch from. A text is tokenized with the begin-of-sequence token."""
