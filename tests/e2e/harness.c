@@ -13,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 10000, RUN_MS = 120000 };
+enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 60000, RUN_MS = 120000 };
+enum { SMALL_PIPE = 4096 };
 
 static uint64_t now_ms(void)
 {
@@ -143,6 +145,7 @@ void harness_start(struct harness *d, const char *model, const char *const *argu
 
 void harness_restart(struct harness *d, const char *model, const char *const *arguments)
 {
+    ck_assert_int_eq(syscall(SYS_gettid), getpid()); /* PR_SET_PDEATHSIG is about the thread */
     d->pid = fork();
     ck_assert_int_ge(d->pid, 0);
     if (d->pid == 0)
@@ -222,6 +225,12 @@ void harness_check_drafts(const struct harness *d)
                                                         harness_counter(d, "unused_drafts"));
     ck_assert_int_eq(harness_counter(d, "output_tokens"),
                      accepted + harness_counter(d, "own_picks"));
+}
+
+void harness_check_pages(const struct harness *d)
+{
+    int64_t total = harness_counter(d, "pages_total");
+    ck_assert_int_eq(harness_wait_counter(d, "pages_free", total), total);
 }
 
 struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name)
@@ -352,15 +361,62 @@ void harness_output_fini(struct harness_output *o)
 
 pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments)
 {
-    int out[2];
+    int out[2] = {-1, -1};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+    if (ret_fd)
+        ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
-        exec_program("hearth", d, (const int[]){null, out[1], null}, arguments);
+        exec_program("hearth", d, (const int[]){null, ret_fd ? out[1] : null, null}, arguments);
+    close(null);
+    if (ret_fd) {
+        close(out[1]);
+        *ret_fd = out[0];
+    }
+    return pid;
+}
+
+/* ---- a command in the middle of its answer --------------------------------------------------- */
+
+void harness_begin(struct harness_running *r, const struct harness *d, const char *const *arguments)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), out[2], error[2];
+    *r = (struct harness_running){.output = {.out = calloc(1, 1), .error = calloc(1, 1)}};
+    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(error, O_CLOEXEC), 0);
+    ck_assert_int_ge(fcntl(out[0], F_SETPIPE_SZ, SMALL_PIPE), 0);
+    r->pid = fork();
+    ck_assert_int_ge(r->pid, 0);
+    if (r->pid == 0)
+        exec_program("hearth", d, (const int[]){null, out[1], error[1]}, arguments);
     close(null);
     close(out[1]);
-    *ret_fd = out[0];
-    return pid;
+    close(error[1]);
+    r->out = out[0];
+    r->error = error[0];
+    struct pollfd p = {.fd = r->out, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, RUN_MS), 1);
+}
+
+void harness_await(struct harness_running *r, const char *said)
+{
+    struct harness_output *o = &r->output;
+    uint64_t start = now_ms();
+    while ((r->out >= 0 || r->error >= 0) && !(said && strstr(o->error, said))) {
+        ck_assert_msg(now_ms() - start < RUN_MS, "not said: %s: %s", said ? said : "", o->error);
+        struct pollfd p[2] = {{.fd = r->out, .events = POLLIN}, {.fd = r->error, .events = POLLIN}};
+        poll(p, 2, 100);
+        if (p[0].revents)
+            append(&o->out, &o->out_bytes, &r->out);
+        if (p[1].revents)
+            append(&o->error, &o->error_bytes, &r->error);
+    }
+}
+
+struct harness_output harness_finish(struct harness_running *r)
+{
+    harness_await(r, NULL);
+    r->output.code = harness_wait(r->pid);
+    return r->output;
 }

@@ -42,7 +42,8 @@ bool harness_has_faults(void);
  * until it answers. */
 void harness_start(struct harness *d, const char *model, const char *const *arguments);
 
-/* The same again at the same socket after harness_kill(); does not wait for anything. */
+/* The same again at the same socket after harness_kill(); does not wait for anything. By the main
+ * thread, as harness_start(): a daemon dies with the thread that started it. */
 void harness_restart(struct harness *d, const char *model, const char *const *arguments);
 
 /* SIGTERM, and waits. Returns the exit code, -1 when it had to be killed. Removes the directory. */
@@ -60,6 +61,9 @@ int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t 
 /* Of a daemon at rest: every draft was accepted, rejected or left unused, and every token that went
  * out was a draft or the verifier's own. */
 void harness_check_drafts(const struct harness *d);
+
+/* Of a daemon without slots in use: all pages are free, within a minute. */
+void harness_check_pages(const struct harness *d);
 
 /* Connects with `slots` slots. */
 struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name);
@@ -84,11 +88,27 @@ void harness_output_fini(struct harness_output *o);
 
 #define HARNESS_RUN(d, input, ...) harness_run(d, input, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The same program left running, its stdout in *ret_fd (with its stdin empty and its stderr
- * dropped). */
+/* The same program left running, its stdout in *ret_fd (NULL: dropped; its stdin is empty and its
+ * stderr dropped). */
 pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments);
 
-/* Waits for a process. Returns as harness_output.code; kills it after 20 s. */
+/* Waits for a process. Returns as harness_output.code; kills it after two minutes. */
 int harness_wait(pid_t pid);
+
+/* The same program in the middle of its answer. It has a place for 4096 bytes of it, so that a longer
+ * answer (than that, and than the 1024 cells of an event ring) is not whole before it is read on. */
+struct harness_running {
+    pid_t pid;
+    int out, error; /* -1: it ended */
+    struct harness_output output;
+};
+
+/* Starts it, and returns when the answer has begun. */
+void harness_begin(struct harness_running *r, const struct harness *d,
+                   const char *const *arguments);
+/* Reads on until this was said on stderr. */
+void harness_await(struct harness_running *r, const char *said);
+/* Reads to the end, and waits. */
+struct harness_output harness_finish(struct harness_running *r);
 
 #endif

@@ -23,7 +23,7 @@ int raw_open(struct raw_client *raw, const char *socket_path, uint32_t slots)
     raw->socket_fd = hello_connect(socket_path, err, sizeof(err));
     if (raw->socket_fd >= 0 && hello_prep_hello(&hello, slots, 0, NULL) == 0 &&
         hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) == 0 &&
-        hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) == 0 &&
+        hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 60000, err, sizeof(err)) == 0 &&
         segment_map(&raw->segment, raw->fds[HELLO_FD_UP], raw->fds[HELLO_FD_DOWN], &welcome.limits,
                     err, sizeof(err)) == 0)
         return 0;

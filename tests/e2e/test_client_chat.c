@@ -195,6 +195,8 @@ static void open_terminal_at(struct terminal *t, const char *socket, const char 
     for (int i = 0; arguments[i]; i++)
         argv[i + 1] = arguments[i];
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+    /* Little room: a long answer is not whole before it is read. */
+    ck_assert_int_ge(fcntl(pipes[0], F_SETPIPE_SZ, 4096), 0);
     t->pid = forkpty(&t->keys, NULL, NULL, NULL);
     ck_assert_int_ge(t->pid, 0);
     if (t->pid == 0) {
@@ -238,7 +240,7 @@ static int look(struct terminal *t)
 /* Waits until the terminal shows the prompt for the n-th time. */
 static void wait_prompts(struct terminal *t, int wanted)
 {
-    for (int turn = 0; turn < 600; turn++) {
+    for (int turn = 0; turn < 1200; turn++) {
         int n = 0;
         t->shown[t->n_shown] = 0;
         for (const char *at = t->shown; (at = strstr(at, "> ")); at += 2)
@@ -253,7 +255,7 @@ static void wait_prompts(struct terminal *t, int wanted)
 /* The next line of JSON from stdout. */
 static json_t *next_line(struct terminal *t)
 {
-    for (int turn = 0; turn < 600; turn++) {
+    for (int turn = 0; turn < 1200; turn++) {
         char *end = t->n_seen ? memchr(t->seen, '\n', t->n_seen) : NULL;
         if (end) {
             json_t *j = json_loadb(t->seen, (size_t)(end - t->seen), 0, NULL);
@@ -326,7 +328,8 @@ END_TEST
 START_TEST(ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program)
 {
     struct terminal t;
-    open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "7000", NULL});
+    open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "7000", "--proposer",
+                                            "none", NULL});
     wait_prompts(&t, 1);
     type(&t, "Once upon a time\r");
     json_decref(next_line(&t));
@@ -435,7 +438,7 @@ int main(void)
         printf("skip: there is no model to talk to\n");
         return 0;
     }
-    tcase_set_timeout(c, 120);
+    tcase_set_timeout(c, 300);
     tcase_add_unchecked_fixture(c, start, stop);
     tcase_add_checked_fixture(c, NULL, teardown);
     tcase_add_test(c, a_message_on_stdin_is_answered_in_the_models_form);

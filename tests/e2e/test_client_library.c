@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONG = 20000, PATIENCE_MS = 20000 };
+enum { LONG = 20000, PATIENCE_MS = 60000 };
 
 static struct harness d;
 
@@ -344,7 +344,7 @@ int main(void)
     TCase *t = tcase_create("library");
     tcase_add_unchecked_fixture(t, start, stop);
     tcase_add_checked_fixture(t, NULL, teardown);
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 300);
     tcase_add_test(t, an_event_loop_gets_every_token);
     tcase_add_test(t, slots_answer_side_by_side_as_alone);
     tcase_add_test(t, the_newest_request_wins);

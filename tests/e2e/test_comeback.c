@@ -40,7 +40,7 @@ static void expect_welcome(int fd)
     struct hello_welcome welcome;
     int fds[HELLO_FDS];
     char err[256] = "";
-    int rc = hello_recv_answer(fd, &welcome, fds, 20000, err, sizeof(err));
+    int rc = hello_recv_answer(fd, &welcome, fds, 60000, err, sizeof(err));
 
     ck_assert_msg(rc == 0, "%d %s", rc, err);
     for (int i = 0; i < HELLO_FDS; i++)
@@ -82,7 +82,7 @@ START_TEST(a_hello_that_overtakes_its_own_hang_up_is_welcome)
     int other = connect_silently(&d), fds[HELLO_FDS];
     char err[256];
     say_hello(other);
-    ck_assert_int_lt(hello_recv_answer(other, &welcome, fds, 20000, err, sizeof(err)), 0);
+    ck_assert_int_lt(hello_recv_answer(other, &welcome, fds, 60000, err, sizeof(err)), 0);
     close(other);
     close(held);
     ck_assert_int_eq(harness_wait_counter(&d, "slots_used", 0), 0);

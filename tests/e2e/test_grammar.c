@@ -199,7 +199,7 @@ static uint32_t take_answer(struct harness *h, struct hearth *handle, uint32_t k
     const struct hearth_event *e;
     uint32_t seen = 0;
     for (;;) {
-        int rc = hearth_next(handle, 0, &e, 30000);
+        int rc = hearth_next(handle, 0, &e, 120000);
         ck_assert_msg(rc == 1, "%d: %s", rc, hearth_error(handle));
         seen += e->n_tokens;
         if (kill_at && seen >= kill_at) {
@@ -227,7 +227,7 @@ START_TEST(a_killed_daemon_goes_on_within_the_grammar)
     struct hearth_options options;
     struct hearth *handle;
     hearth_options_init(&options, sizeof options);
-    options.resume_ms = 60000;
+    options.resume_ms = 120000;
     ck_assert_int_eq(hearth_connect(h.socket, &options, &handle, NULL, 0), 0);
     hearth_request_init(&r, sizeof r);
     r.text = "config = ";

@@ -101,7 +101,7 @@ static uint64_t good_answer(struct hearth *h, uint32_t i)
     good_request(&request, tokens, i);
     if (hearth_submit(h, 0, &request) < 0)
         return 0;
-    while (hearth_next(h, 0, &event, 30000) > 0) {
+    while (hearth_next(h, 0, &event, 60000) > 0) {
         for (uint32_t k = 0; k < event->n_tokens; k++)
             hash = (hash ^ event->tokens[k]) * 1099511628211u;
         if (event->kind == HEARTH_DONE)
@@ -129,20 +129,16 @@ START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
     pid = fork();
     if (pid == 0)
         hostile_process(99);
-    int rounds = 0;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
+    do {
         for (uint32_t i = 0; i < ANSWERS; i++)
             ck_assert_uint_eq(good_answer(good[i % WELL_BEHAVED], i), alone[i]);
-        rounds++;
-    }
-    ck_assert_int_gt(rounds, 0);
+    } while (waitpid(pid, &status, WNOHANG) == 0);
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "hostile: status %x", status);
     ck_assert_int_gt(harness_counter(&daemon_, "protocol_errors"), 0);
     for (int c = 0; c < WELL_BEHAVED; c++)
         hearth_close(good[c]);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
-    ck_assert_int_eq(harness_counter(&daemon_, "pages_free"),
-                     harness_counter(&daemon_, "pages_total"));
+    harness_check_pages(&daemon_);
     ck_assert_int_le(harness_wait_counter(&daemon_, "fds_open", fds), fds);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
@@ -206,7 +202,7 @@ START_TEST(a_reader_that_stops_reading_loses_nothing)
 
     const struct hearth_event *event;
     uint32_t n = 0, reason = 0;
-    while (!reason && hearth_next(slow, 0, &event, 30000) > 0) {
+    while (!reason && hearth_next(slow, 0, &event, 60000) > 0) {
         n += event->n_tokens;
         reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
     }
@@ -217,6 +213,13 @@ START_TEST(a_reader_that_stops_reading_loses_nothing)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 END_TEST
+
+static int64_t seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
 
 /* Wake-ups are counted, not timed: at most two a second with everybody idle. */
 START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
@@ -232,12 +235,13 @@ START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
     sleep_us(300000);
     int64_t before =
         harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
+    int64_t since = seconds();
     sleep_us(IDLE_SECONDS * 1000000L);
     int64_t after =
         harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
     /* Each look at the counters is a connection, so the looking itself wakes the control thread. */
     int64_t looks = 4 * 3;
-    ck_assert_int_le(after - before, 2 * IDLE_SECONDS + looks);
+    ck_assert_int_le(after - before, 2 * (seconds() - since + 1) + looks);
     for (int i = 0; i < IDLE_CLIENTS; i++)
         hearth_close(clients[i]);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
@@ -262,7 +266,7 @@ START_TEST(a_stopping_daemon_ends_every_answer)
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
     uint32_t reason = 0;
-    while (!reason && hearth_next(h, 0, &event, 30000) > 0)
+    while (!reason && hearth_next(h, 0, &event, 60000) > 0)
         reason = event->kind == HEARTH_DONE ? event->result->reason : 0;
     ck_assert_uint_eq(reason, HEARTH_ERROR);
     hearth_close(h);

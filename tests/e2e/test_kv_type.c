@@ -5,7 +5,6 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,30 +124,22 @@ END_TEST
 /* ---- resume ---------------------------------------------------------------------------------- */
 
 /* Once the answer has begun, the daemon makes place for one with q8_0 KV. */
-static void *replace_daemon(void *arg)
-{
-    (void)arg;
-    while (harness_counter(&d, "output_tokens") < 50)
-        usleep(2000);
-    harness_kill(&d);
-    harness_restart(
-        &d, harness_tiny_model(),
-        (const char *const[]){"--kv-type", "q8_0", "--threads", "1", "--context", "20000", NULL});
-    return NULL;
-}
-
 START_TEST(a_request_is_not_continued_with_other_kv)
 {
-    pthread_t thread;
+    struct harness_running r;
 
     memset(&d, 0, sizeof d);
     harness_start(
         &d, harness_tiny_model(),
         (const char *const[]){"--kv-type", "f16", "--threads", "1", "--context", "20000", NULL});
-    ck_assert_int_eq(pthread_create(&thread, NULL, replace_daemon, NULL), 0);
-    struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--json", "--max-tokens", "15000",
-                                          "--tokens", "1,70,80", "--logit-bias", "2=-inf");
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    harness_begin(&r, &d,
+                  (const char *const[]){"run", "--json", "--max-tokens", "15000", "--tokens",
+                                        "1,70,80", "--logit-bias", "2=-inf", NULL});
+    harness_kill(&d);
+    harness_restart(
+        &d, harness_tiny_model(),
+        (const char *const[]){"--kv-type", "q8_0", "--threads", "1", "--context", "20000", NULL});
+    struct harness_output o = harness_finish(&r);
     ck_assert_msg(o.code == 69, "%d: %s", o.code, o.error);
     ck_assert_msg(strstr(o.error, "came back with other numerics (portable-1-kvq8, was "
                                   "portable-1): repeat the request") != NULL,

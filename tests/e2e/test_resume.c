@@ -5,7 +5,6 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +26,8 @@ struct answer {
 /* Shared with the clients. */
 struct shared {
     struct answer alone[KINDS];
-    _Atomic uint32_t stop, answers, resumed; /* resumed: answers in the middle of which it died */
+    _Atomic uint32_t connected, stop, answers;
+    _Atomic uint32_t resumed; /* answers in the middle of which it died */
 };
 
 static const char *const arguments[] = {"--slots", "20", "--threads", "1", NULL};
@@ -60,7 +60,7 @@ static void read_answer(struct hearth *h, uint32_t kind, struct answer *a)
     const struct hearth_event *e;
     memset(a, 0, sizeof *a);
     do {
-        int rc = hearth_next(h, 0, &e, 20000);
+        int rc = hearth_next(h, 0, &e, 120000);
         ck_assert_msg(rc == 1, "kind %u: %d %s", kind, rc, hearth_error(h));
         ck_assert(e->kind == HEARTH_PROGRESS || e->position == 1 + kind * 6 + a->n);
         ck_assert_uint_le(a->n + e->n_tokens, OUTPUT_MAX);
@@ -85,7 +85,7 @@ static struct hearth *connect_client(void)
     struct hearth *h;
     char err[256];
     hearth_options_init(&o, sizeof o);
-    o.resume_ms = 60000;
+    o.resume_ms = 120000;
     int rc = hearth_connect(d.socket, &o, &h, err, sizeof err);
     ck_assert_msg(rc == 0, "%s", err);
     return h;
@@ -130,13 +130,19 @@ START_TEST(a_daemon_that_is_killed_again_and_again_changes_no_answer)
         ck_assert_int_ge(pids[i], 0);
         if (pids[i] == 0) {
             h = connect_client();
+            atomic_fetch_add(&shared->connected, 1);
             stream(h, i);
             hearth_close(h);
             _exit(0);
         }
     }
-    usleep(50000); /* all have connected */
-    for (uint32_t i = 0; i < kills; i++) {
+    while (atomic_load(&shared->connected) < n) {
+        for (uint32_t i = 0; i < n; i++)
+            ck_assert_int_eq(waitpid(pids[i], NULL, WNOHANG), 0);
+        usleep(1000);
+    }
+    /* Some of the kills must hit an answer: on a machine that lets the clients wait, more are needed. */
+    for (uint32_t i = 0; i < kills || (!atomic_load(&shared->resumed) && i < 10 * kills); i++) {
         usleep(20000 + next_random(&state) % 150000);
         harness_kill(&d);
         usleep(next_random(&state) % 60000);
@@ -156,31 +162,23 @@ END_TEST
 static const char *const long_arguments[] = {"--slots",   "2",     "--threads", "1",
                                              "--context", "20000", NULL};
 
-static void *replace_daemon(void *arg)
-{
-    (void)arg;
-    while (harness_counter(&d, "output_tokens") < 50)
-        usleep(1000);
-    harness_kill(&d);
-    usleep(600000); /* longer than the command looks away */
-    harness_restart(&d, harness_tiny_model(), long_arguments);
-    return NULL;
-}
+/* Longer than what there is room for on its way, one token a cell. */
+#define LONG_ANSWER "run", "--max-tokens", "8000", "--tokens", "1,70,80", "--proposer", "none"
 
 START_TEST(the_command_tells_it_on_stderr_only)
 {
-    pthread_t thread;
+    struct harness_running r;
     memset(&d, 0, sizeof d);
     harness_start(&d, harness_tiny_model(), long_arguments);
-    ck_assert_int_eq(pthread_create(&thread, NULL, replace_daemon, NULL), 0);
-    struct harness_output cut =
-        HARNESS_RUN(&d, NULL, "run", "--max-tokens", "6000", "--tokens", "1,70,80");
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    harness_begin(&r, &d, (const char *const[]){LONG_ANSWER, NULL});
+    harness_kill(&d);
+    harness_await(&r, "hearth: the daemon is gone, waiting for it\n");
+    harness_restart(&d, harness_tiny_model(), long_arguments);
+    struct harness_output cut = harness_finish(&r);
     ck_assert_str_eq(cut.error, "hearth: the daemon is gone, waiting for it\n"
                                 "hearth: the daemon is back, going on\n");
     ck_assert_int_eq(cut.code, 0);
-    struct harness_output whole =
-        HARNESS_RUN(&d, NULL, "run", "--max-tokens", "6000", "--tokens", "1,70,80");
+    struct harness_output whole = HARNESS_RUN(&d, NULL, LONG_ANSWER);
     ck_assert_int_eq(whole.code, 0);
     ck_assert_str_eq(whole.error, "");
     ck_assert_uint_eq(cut.out_bytes, whole.out_bytes);
@@ -191,24 +189,14 @@ START_TEST(the_command_tells_it_on_stderr_only)
 }
 END_TEST
 
-static void *kill_daemon(void *arg)
-{
-    (void)arg;
-    while (harness_counter(&d, "output_tokens") < 50)
-        usleep(1000);
-    harness_kill(&d);
-    return NULL;
-}
-
 START_TEST(the_command_gives_up_when_asked_to)
 {
-    pthread_t thread;
+    struct harness_running r;
     memset(&d, 0, sizeof d);
     harness_start(&d, harness_tiny_model(), long_arguments);
-    ck_assert_int_eq(pthread_create(&thread, NULL, kill_daemon, NULL), 0);
-    struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "15000", "--tokens",
-                                          "1,70,80", "--resume-ms", "0");
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    harness_begin(&r, &d, (const char *const[]){LONG_ANSWER, "--resume-ms", "0", NULL});
+    harness_kill(&d);
+    struct harness_output o = harness_finish(&r);
     ck_assert_int_eq(o.code, 69);
     ck_assert_ptr_nonnull(strstr(o.error, "went away"));
     harness_output_fini(&o);
