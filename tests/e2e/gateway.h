@@ -18,7 +18,7 @@ struct gateway {
 };
 
 /* Starts hearth-http at D's directory with more arguments (NULL-ended, or NULL), and waits until it
- * listens. with_port: also on a free port of loopback. */
+ * answers. with_port: also on a free port of loopback. */
 void gateway_start(struct gateway *g, const struct harness *d, bool with_port,
                    const char *const *arguments);
 
@@ -58,5 +58,8 @@ json_t *http_events(const struct http_answer *a);
 json_t *json_at(json_t *o, const char *path);
 const char *json_text(json_t *o, const char *path); /* fails the test where there is no string */
 json_int_t json_number(json_t *o, const char *path);
+
+/* Waits until a number of /metrics has this value. */
+void gateway_wait_metric(const struct gateway *g, const char *name, long value);
 
 #endif

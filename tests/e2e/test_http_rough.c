@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,13 @@ static void teardown(void)
 {
     ck_assert_int_eq(gateway_stop(&gate), 0);
     teardown_daemon();
+}
+
+/* In place of the gateway one that gives running answers ten minutes to end. */
+static void start_patient(void)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    gateway_start(&gate, &daemon_, false, (const char *const[]){"--grace", "600", NULL});
 }
 
 static int send_forever(const char *more)
@@ -172,25 +180,36 @@ static char *long_text_body(void)
     return body;
 }
 
-START_TEST(a_huge_text_does_not_hold_up_others)
+/* Do others get their answers while a long text is read? */
+static bool others_overtake(const char *body)
 {
-    char *body = long_text_body();
     int huge = gateway_connect(&gate), gone = gateway_connect(&gate);
     http_send(huge, "POST", "/tokenize", "", body);
     http_send(gone, "POST", "/tokenize", "", body); /* waits behind it, and hangs up */
     for (int i = 0; i < 10; i++)
         json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
-    ck_assert_msg(!has_answer(huge), "the others waited for the long one");
+    bool overtook = !has_answer(huge);
     close(gone);
     struct http_answer a = http_receive(huge);
     ck_assert_int_eq(a.status, 200);
     ck_assert(a.is_whole);
     http_answer_fini(&a);
     close(huge);
-    huge = gateway_connect(&gate); /* and one that the gateway's end finds in the middle */
+    return overtook;
+}
+
+START_TEST(a_huge_text_does_not_hold_up_others)
+{
+    char *body = long_text_body();
+    bool overtook = false;
+    start_patient();
+    for (int i = 0; i < 10 && !overtook; i++) /* again where it was us who did not get on */
+        overtook = others_overtake(body);
+    ck_assert_msg(overtook, "the others waited for the long one");
+    int huge = gateway_connect(&gate); /* and one that the gateway's end finds in the middle */
     http_send(huge, "POST", "/tokenize", "", body);
     kill(gate.pid, SIGTERM);
-    a = http_receive(huge);
+    struct http_answer a = http_receive(huge);
     ck_assert(a.status == 200 && a.is_whole);
     http_answer_fini(&a);
     close(huge);
@@ -203,13 +222,13 @@ START_TEST(who_waits_has_a_bounded_queue)
     ck_assert_int_eq(gateway_stop(&gate), 0);
     gateway_start(&gate, &daemon_, false,
                   (const char *const[]){"--slots", "1", "--queue", "2", NULL});
-    int running = send_forever(""), waiting[2];
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    int running = send_forever(",\"stream\":true"), waiting[2]; /* nobody reads it: it has no end */
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
     for (int i = 0; i < 2; i++) {
         waiting[i] = gateway_connect(&gate);
         http_send(waiting[i], "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+        gateway_wait_metric(&gate, "hearth_http_queued", i + 1);
     }
-    usleep(100000); /* nothing tells that they wait; the third is to come behind them */
     struct http_answer a = http_ask(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}");
     ck_assert_int_eq(a.status, 503);
     ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
@@ -219,6 +238,7 @@ START_TEST(who_waits_has_a_bounded_queue)
     ck_assert_int_eq(a.status, 503);
     http_answer_fini(&a);
     close(waiting[0]); /* who leaves the queue is forgotten */
+    gateway_wait_metric(&gate, "hearth_http_queued", 1);
     close(running);
     a = http_receive(waiting[1]);
     ck_assert_int_eq(a.status, 200);
@@ -270,7 +290,7 @@ START_TEST(a_slow_reader_is_paused_alone)
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
     for (int i = 0; i < 20; i++)
         json_decref(http_json(&gate, "/completion", "{\"prompt\":\"y\",\"n_predict\":2}", 200));
-    ck_assert_int_eq(harness_counter(&daemon_, "slots_paused"), 1);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
     const char *san = getenv("BUILD");
     if (!san || !strstr(san, "san")) /* sanitizers keep what was freed */
         ck_assert_int_lt(resident_kb(gate.pid) - before, 8192);
@@ -312,7 +332,7 @@ START_TEST(a_want_of_descriptors_passes)
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ck_assert_int_eq(poll(&p, 1, 300), 0); /* it has to wait: nobody else is connected */
     ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
-    ck_assert_int_eq(poll(&p, 1, 10000), 1);
+    ck_assert_int_eq(poll(&p, 1, 60000), 1);
     struct http_answer a = http_receive(fd);
     ck_assert_int_eq(a.status, 200);
     http_answer_fini(&a);
@@ -376,7 +396,7 @@ END_TEST
 static int wait_health(int status)
 {
     int last = 0;
-    for (int i = 0; i < 3000 && last != status; i++) {
+    for (int i = 0; i < 12000 && last != status; i++) {
         struct http_answer a = http_ask(&gate, "/health", NULL);
         last = a.status;
         http_answer_fini(&a);
@@ -448,8 +468,9 @@ END_TEST
 
 START_TEST(sigterm_lets_running_answers_end)
 {
-    int idle = gateway_connect(&gate), fd = gateway_connect(&gate);
     char body[100];
+    start_patient();
+    int idle = gateway_connect(&gate), fd = gateway_connect(&gate);
     snprintf(body, sizeof body, "{\"prompt\":\"x\",\"n_predict\":%d}", fewer(500));
     http_send(fd, "POST", "/completion", "", body);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
@@ -464,17 +485,34 @@ START_TEST(sigterm_lets_running_answers_end)
 }
 END_TEST
 
+/* A connection that is kept: asks until the answer says that the gateway is ending. */
+static void wait_draining(int fd)
+{
+    for (bool ends = false; !ends;) {
+        http_send(fd, "GET", "/health", "", NULL);
+        struct http_answer a = http_receive(fd);
+        ck_assert_int_eq(a.status, 200);
+        ends = strstr(a.headers, "Connection: close") != NULL;
+        http_answer_fini(&a);
+    }
+}
+
 START_TEST(sigterm_twice_ends_at_once)
 {
-    int fd = send_forever(",\"stream\":true");
+    start_patient();
+    int kept = gateway_connect(&gate), fd = send_forever(",\"stream\":true");
+    struct http_answer a = http_ask(&gate, "/health", NULL); /* both are accepted */
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
     kill(gate.pid, SIGTERM);
-    usleep(50000);
+    wait_draining(kept); /* two at once would be one */
     ck_assert_int_eq(gateway_stop(&gate), 0);
-    struct http_answer a = http_receive(fd);
+    a = http_receive(fd);
     ck_assert(!a.is_whole); /* and it can tell */
     http_answer_fini(&a);
     close(fd);
+    close(kept);
 }
 END_TEST
 
@@ -533,7 +571,7 @@ int main(void)
 {
     Suite *suite = suite_create("http_rough");
     TCase *tcase = tcase_create("http_rough");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_dropped_connection_cancels_its_request, 0, 2);
     tcase_add_test(tcase, a_half_closed_connection_is_a_dropped_one);
