@@ -4,6 +4,9 @@
 # Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors).
 set -u
 cd "$(dirname "$0")/.." || exit
+# A busy machine may let a test wait for long: what is stuck is stuck after minutes, too. (Check's own 4 s are for
+# a machine with nothing else to do.)
+export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-120} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3}
 export BUILD=${BUILD:-build}
 passed=0 failed=0 skipped=0 broken=()
 logs=$BUILD/tests/logs

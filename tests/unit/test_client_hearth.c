@@ -448,7 +448,7 @@ int main(void)
     Suite *suite = suite_create("client_hearth");
     TCase *t = tcase_create("library");
     tcase_add_checked_fixture(t, fixture_setup, fixture_teardown);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 120);
     add_tests(t);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -22,6 +22,7 @@ struct user {
     pthread_t thread;
     uint32_t number;
     _Atomic uint32_t detached;
+    bool was_heard; /* the engine listened to its bell, in the end */
 };
 
 static struct rig rig;
@@ -151,15 +152,17 @@ static void stop(void)
         rig_post(&rig, MAIL_DETACH, users[i].client.client);
     for (uint32_t i = 0; i < CLIENTS; i++)
         for (int wait = 0; !atomic_load(&users[i].detached); wait++) {
-            ck_assert_int_lt(wait, 20000);
+            ck_assert_int_lt(wait, 60000);
             usleep(1000);
         }
     rig_post(&rig, MAIL_STOP, NULL);
     pthread_join(engine_thread, NULL);
     pthread_join(control_thread, NULL);
     ck_assert_int_eq(engine_rc, 0);
-    for (uint32_t i = 0; i < CLIENTS; i++)
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        users[i].was_heard = users[i].client.client->bell_polled;
         rig_strip(&users[i].client);
+    }
     rig_check(&rig);
     ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
     rig_close(&rig);
@@ -231,36 +234,45 @@ END_TEST
 START_TEST(an_idle_engine_sleeps)
 {
     start(cases[_i].loop, cases[_i].linger_ns);
-    for (int i = 0; i < 1000 && !atomic_load(&rig.ctl->sleeping); i++)
+    for (int i = 0; i < 60000 && !atomic_load(&rig.ctl->sleeping); i++)
         usleep(1000);
     ck_assert_uint_eq(atomic_load(&rig.ctl->sleeping), 1);
-    uint64_t wakeups = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
-    usleep(100000);
-    ck_assert_uint_le(counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) - wakeups, 1);
+    /* It announces its sleep before it has looked at all that came with the start. */
+    uint64_t woke = 2;
+    for (int i = 0; i < 100 && woke > 1; i++) {
+        uint64_t before = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
+        usleep(100000);
+        woke = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) - before;
+    }
+    ck_assert_uint_le(woke, 1);
     stop();
 }
 END_TEST
+
+/* Rings users[0]'s bell for nothing, and gives the engine a moment to wake up. */
+static void ring_for_nothing(void)
+{
+    uint64_t one = 1, before = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
+
+    ck_assert_int_eq(write(users[0].client.client->bell_fd, &one, sizeof(one)), sizeof(one));
+    for (int k = 0; k < 200 && counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) == before; k++)
+        usleep(10);
+}
 
 /* A bell that rings on and on and announces nothing is not listened to any more, and its client is
  * still served: here by the rings of another. */
 START_TEST(a_bell_that_rings_for_nothing_is_not_heard_for_ever)
 {
-    uint64_t one = 1;
-    int rings = 0, unheard = 0;
-
     start(LOOP_AUTO, 0);
-    for (; rings < 20 * IDLE_RINGS_MAX && unheard < 20; rings++) {
-        uint64_t before = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
-        ck_assert_int_eq(write(users[0].client.client->bell_fd, &one, sizeof(one)), sizeof(one));
-        for (int k = 0; k < 200 && counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) == before; k++)
-            usleep(10);
-        unheard = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) == before ? unheard + 1 : 0;
-    }
-    ck_assert_int_eq(unheard, 20);
-    ck_assert_int_ge(rings, IDLE_RINGS_MAX);
+    uint64_t first = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
+    while (counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS) - first < IDLE_RINGS_MAX)
+        ring_for_nothing(); /* two may be heard as one */
+    for (int i = 0; i < IDLE_RINGS_MAX / 5; i++)
+        ring_for_nothing(); /* and the engine may have woken up for something else */
     ck_assert_int_eq(pthread_create(&users[1].thread, NULL, run_user, &users[1]), 0);
     pthread_join(users[1].thread, NULL);
     stop();
+    ck_assert(!users[0].was_heard && users[1].was_heard);
 }
 END_TEST
 
