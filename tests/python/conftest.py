@@ -17,11 +17,13 @@ import hearth
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD", "build")
 MODEL = ROOT / "daemon" / "models" / "hearth-code-5m-f16.gguf"
-PATIENCE = 60  # seconds; sanitizers and busy machines are slow
+PATIENCE = 120  # seconds; sanitizers and busy machines are slow
 
-# An answer that only ends when somebody ends it: never the end-of-sequence token.
+# Never the end-of-sequence token. A client has room for all of it: it may be whole before it is read.
 LONG = {"max_tokens": 900, "logit_bias": {2: -10000.0}}
-ENDLESS = dict(LONG, max_tokens=15000)  # seconds, in a context that has room for it
+# An answer that only ends when somebody ends it, in a context that has room for it: seconds, and as the
+# daemon goes on only while it is read, it runs however long the reader is not let run.
+ENDLESS = dict(LONG, max_tokens=15000)
 
 
 class Daemon:

@@ -68,19 +68,19 @@ async def test_sixteen_streams_on_one_handle_and_as_many_in_the_queue(daemon):
 
 
 @in_loop
-async def test_streams_run_side_by_side(daemon):
+async def test_streams_run_side_by_side(own_daemon):
     """Each of four makes progress before any of them ends."""
-    async with hearth.AsyncClient(daemon.socket, slots=4) as client:
-        began, ended = set(), []
+    async with hearth.AsyncClient(own_daemon.socket, slots=4) as client:
+        began = set()
 
         async def read(i):
-            async for _ in client.generate(f"def f{i}(", max_tokens=200, logit_bias={2: -10000.0}):
-                assert not ended or len(began) == 4
+            async for _ in client.generate(f"def f{i}(", **ENDLESS):
                 began.add(i)
-            ended.append(i)
+                if len(began) == 4:
+                    return
+            raise AssertionError(f"{i} ended, but only {began} began")
 
         await asyncio.gather(*(read(i) for i in range(4)))
-        assert len(ended) == 4
 
 
 async def close(client):
@@ -171,6 +171,14 @@ async def test_dropping_cancels(own_daemon, way):
         assert (await client.generate(PROMPT, max_tokens=5).wait()).output_tokens == 5
 
 
+def count_turns():
+    """The turns that the loop takes from now on, as a list that grows."""
+    selector, turns = asyncio.get_running_loop()._selector, []
+    select = selector.select
+    selector.select = lambda timeout=None: turns.append(timeout) or select(timeout)
+    return turns
+
+
 @in_loop
 async def test_waiting_neither_spins_nor_blocks_the_loop(own_daemon):
     async with hearth.AsyncClient(own_daemon.socket) as client:
@@ -179,11 +187,10 @@ async def test_waiting_neither_spins_nor_blocks_the_loop(own_daemon):
         own_daemon.signal(signal.SIGSTOP)
         reader = asyncio.ensure_future(stream.wait())
         await asyncio.sleep(0.05)  # what had arrived
-        before, ticks = time.process_time(), 0
+        turns = count_turns()
         for _ in range(20):
             await asyncio.sleep(0.05)
-            ticks += 1
-        assert time.process_time() - before < 0.2 and ticks == 20 and not reader.done()
+        assert len(turns) < 100 and not reader.done()
         had = len(stream.ids)
         own_daemon.signal(signal.SIGCONT)
         await until_async(lambda: asyncio.sleep(0, len(stream.ids) > had))
@@ -211,15 +218,15 @@ async def test_the_daemon_is_killed_and_back(own_daemon):
 @in_loop
 async def test_the_daemon_does_not_come_back(own_daemon):
     async with hearth.AsyncClient(own_daemon.socket, slots=1, resume=0.3) as client:
-        streams = [client.generate(PROMPT, **LONG) for _ in range(2)]
+        streams = [client.generate(PROMPT, **ENDLESS) for _ in range(2)]
         await streams[0].__anext__()
         own_daemon.kill()
         for stream in streams:
             with pytest.raises(hearth.NotRunning):
                 await stream.wait()
-        before = time.process_time()
+        turns = count_turns()
         await asyncio.sleep(0.3)
-        assert time.process_time() - before < 0.1  # the descriptor, readable for good, is no reader any more
+        assert len(turns) < 10  # the descriptor, readable for good, is no reader any more
         with pytest.raises(hearth.NotRunning):
             client.generate("x")
 

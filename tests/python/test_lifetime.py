@@ -5,7 +5,7 @@ import os
 import threading
 
 import pytest
-from conftest import ENDLESS, LONG, until
+from conftest import ENDLESS, LONG, PATIENCE, until
 
 import hearth
 
@@ -115,19 +115,19 @@ def test_dropping_cancels(own_daemon, way):
 
 def test_what_was_not_read_is_not_in_the_result(own_daemon):
     with hearth.Client(own_daemon.socket, slots=2) as client:
-        stream = client.generate(PROMPT, max_tokens=200, logprobs=0)
-        read = next(stream)
+        stream = client.generate(PROMPT, **LONG, logprobs=0)
+        read = next(stream)  # 256 tokens at most
         client.generate("def g(", max_tokens=100).wait()  # meanwhile much arrives
         until(lambda: len(stream.ids) > len(read.ids) or not client.generate("x", max_tokens=1).wait())
         stream.close()
         assert (stream.result.ids, stream.result.text) == (read.ids, read.text)
         assert len(stream.result.logprobs) == len(read.ids)
-        whole = client.generate(PROMPT, max_tokens=30)
+        whole = client.generate(PROMPT, **LONG)
         next(whole)
         while client.status()["slots_active"]:
             client.generate("def g(", max_tokens=20).wait()
         whole.close()  # it was whole, but was not read
-        assert whole.result.reason == "cancelled" and len(whole.result.ids) < 30
+        assert whole.result.reason == "cancelled" and len(whole.result.ids) < LONG["max_tokens"]
 
 
 def test_a_dropped_client_goes_with_its_last_stream(own_daemon):
@@ -188,14 +188,16 @@ def test_answers_go_on_at_the_next_daemon(own_daemon):
     with hearth.Client(own_daemon.socket, slots=2) as client:
         params = dict(LONG, temperature=0.8, seed=4)
         undisturbed = client.generate(PROMPT, **params).wait()
-        for _ in range(3):
+        for _ in range(20):  # an answer may be whole before the daemon is killed
             streams = [client.generate(PROMPT, **params), client.generate(PROMPT, **params)]
             next(streams[0])
             own_daemon.kill()
             own_daemon.start()
             for stream in streams:
                 assert stream.wait().receipt == undisturbed.receipt
-        assert client.info.resumes == 3
+            if client.info.resumes >= 3:
+                break
+        assert client.info.resumes >= 3
 
 
 def test_a_daemon_that_does_not_come_back(own_daemon):
@@ -225,13 +227,13 @@ def test_another_thread_that_waits_hears_it_too(own_daemon):
             except hearth.NotRunning as e:
                 said.append(str(e))
 
-        streams = [client.generate(PROMPT, **LONG) for _ in range(3)]
+        streams = [client.generate(PROMPT, **ENDLESS) for _ in range(3)]
         threads = [threading.Thread(target=read, args=(s,)) for s in streams]
         own_daemon.kill()
         for t in threads:
             t.start()
         for t in threads:
-            t.join(60)
+            t.join(PATIENCE)
         assert len(said) == 3
 
 
