@@ -18,7 +18,7 @@ serve() { # DEVICE MODEL
     rm -f "$work/s"
     "$bin/hearthd" --device "$1" --model "$2" --socket "$work/s" --slots 2 --context 256 >"$work/hearthd.log" 2>&1 &
     pid=$!
-    for _ in $(seq 200); do [ -S "$work/s" ] && return; sleep 0.05; done
+    for _ in $(seq 1200); do grep -q ' ready at ' "$work/hearthd.log" && return; sleep 0.05; done
     die "hearthd --device $1 does not start"
 }
 stop() { kill "$pid" && wait "$pid"; pid=; }

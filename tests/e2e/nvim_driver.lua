@@ -31,7 +31,7 @@ function daemon.start(more, file)
   daemon.job = vim.fn.jobstart(vim.list_extend(command, more or {}), {
     on_stderr = function(_, lines) vim.list_extend(daemon.log, lines) end })
   daemon.pid = vim.fn.jobpid(daemon.job)
-  local up = vim.wait(20000, function()
+  local up = vim.wait(120000, function()
     vim.fn.system({ build .. '/bin/hearth', 'status', '--socket', daemon.socket })
     return vim.v.shell_error == 0
   end, 50)
@@ -47,7 +47,7 @@ end
 function daemon.stop(name)
   if daemon.job then
     daemon.signal(name or 'sigterm')
-    vim.fn.jobwait({ daemon.job }, 10000)
+    vim.fn.jobwait({ daemon.job }, 120000)
     daemon.job = nil
   end
 end
@@ -108,7 +108,7 @@ end
 function editor.wait(what, code, ...)
   local got
   local arguments = { ... }
-  if not vim.wait(60000, function()
+  if not vim.wait(120000, function()
     got = editor.lua(code, unpack(arguments))
     return got ~= nil and got ~= vim.NIL and got ~= false
   end, 10) then
@@ -123,8 +123,16 @@ function editor.ready()
   editor.wait('the daemon', 'return require("hearth").status().state == "ready"')
 end
 
+-- Until the keys that were sent, and what they have scheduled, are through: keys go before calls, and
+-- calls go in their order with what is scheduled.
+local function settle()
+  editor.lua('_G.settled = false vim.schedule(function() _G.settled = true end)')
+  editor.wait('the keys', 'return _G.settled')
+end
+
 -- The ghost, when its answer is complete.
 function editor.ghost()
+  settle()
   return editor.wait('a ghost', [[
     local s = require('hearth.complete').session(vim.api.nvim_get_current_buf())
     return s.request and s.request.done and not s.request.fresh and s.ghost and require('hearth').visible()
@@ -133,6 +141,7 @@ end
 
 -- The newest request has its answer, shown or not.
 function editor.answered()
+  settle()
   return editor.wait('an answer', [[
     local s = require('hearth.complete').session(vim.api.nvim_get_current_buf())
     return not s.job and s.request and s.request.done and not s.request.fresh and { prompt = s.request.prompt_tokens or 0,

@@ -130,14 +130,15 @@ nasty) printf 'echo \033[31mred\007 a\342\200\256b\302\233\tc\r\n' ;;
 down) echo 'hearth: no daemon there: start hearthd' >&2; exit 69 ;;
 slow)
     trap 'echo interrupted >>"$FAKE_LOG"; exit 130' INT
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 1; done ;;
+    echo sleeping >>"$FAKE_LOG"
+    for _ in $(seq 300); do sleep 1; done ;;
 esac
 END
 chmod +x "$work/fake/hearth"
 
 "$bin/hearthd" --model daemon/models/hearth-code-5m-f16.gguf --socket "$work/socket" --threads 1 2>"$work/log" &
 daemon=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     HEARTH_SOCKET=$work/socket hearth status >/dev/null 2>&1 && break
     sleep 0.1
 done

@@ -18,7 +18,7 @@ activate() {
     before=$(grep -c '^Listening' "$folder/log" 2>/dev/null || true)
     systemd-socket-activate --seqpacket -l "$HEARTH_SOCKET" "$bin/hearthd" "$@" 2>>"$folder/log" &
     activator=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         [ "$(grep -c '^Listening' "$folder/log")" -gt "${before:-0}" ] && return
         sleep 0.05
     done
@@ -61,24 +61,30 @@ stream() {
 }
 activate "${options[@]}"
 for seed in 1 2 3; do stream $seed && mv "$folder/answer.$seed" "$folder/alone.$seed"; done
-for signal in TERM KILL; do
-    clients=()
+# SIGNAL: ends the daemon under three clients, and starts the next one. Was any of them interrupted?
+replace() {
+    local clients=() client seed
     for seed in 1 2 3; do stream $seed & clients+=($!); done
     for _ in $(seq 200); do
         "$bin/hearth" status | grep -q '^slots_active *3$' && break
         sleep 0.02
     done
-    kill -$signal "$activator"
-    { wait "$activator" || [ $signal = KILL ] || fail "the daemon did not stop cleanly"; } 2>/dev/null
+    kill -"$1" "$activator"
+    { wait "$activator" || [ "$1" = KILL ] || fail "the daemon did not stop cleanly"; } 2>/dev/null
     activate "${options[@]}"
     for client in "${clients[@]}"; do wait "$client" || fail "a client failed: $(cat "$folder"/told.*)"; done
     for seed in 1 2 3; do
         grep -q '"output_tokens":4000' "$folder/answer.$seed" || fail "no whole answer: $(cut -c -200 "$folder/answer.$seed")"
         [ "$(ids "$(cat "$folder/answer.$seed")")" = "$(ids "$(cat "$folder/alone.$seed")")" ] ||
-            fail "SIG$signal changed an answer"
-        grep -q 'the daemon is back' "$folder/told.$seed" || echo "note: SIG$signal came after answer $seed"
+            fail "SIG$1 changed an answer"
     done
-    grep -q 'the daemon is back' "$folder"/told.* || fail "no client was interrupted by SIG$signal"
+    grep -q 'the daemon is back' "$folder"/told.*
+}
+for signal in TERM KILL; do
+    for try in 1 2 3 4 5 6 7 8 9 10; do # on a busy machine the answers may be there before the signal
+        replace $signal && break
+        [ $try -lt 10 ] || fail "no client was interrupted by SIG$signal"
+    done
 done
 kill -TERM "$activator"
 stopped
@@ -87,8 +93,10 @@ stopped
 
 activate "${options[@]}" --idle-stop 1
 for round in 1 2; do
+    before=$(date +%s%N)
     "$bin/hearth" run --max-tokens 4 --tokens 5,6,7 --json | grep -q '"reason":"length"' || fail "no answer in round $round"
-    kill -0 "$activator" || fail "the daemon stopped at once"
+    kill -0 "$activator" 2>/dev/null || [ $(($(date +%s%N) - before)) -gt 1000000000 ] ||
+        fail "the daemon stopped at once"
     stopped
     grep -q 'no client was connected' "$folder/log" || fail "it does not say why it stopped"
     activate "${options[@]}" --idle-stop 1
