@@ -229,6 +229,23 @@ test('two buffers stay warm side by side', function()
   expect(again.prompt, third.prompt, 'the prompt')
 end)
 
+test('a buffer that is in no list is forgotten, too', function()
+  editor.start({ max_tokens = 4 }, write('a.py', small))
+  editor.ready()
+  for _, way in ipairs({ 'bwipeout', 'bdelete' }) do
+    editor.lua('vim.cmd("edit " .. ...) vim.bo.buflisted = false', write(way .. '.py', large(3)))
+    local buffer = editor.lua('return vim.api.nvim_get_current_buf()')
+    editor.answered()
+    local used = [[for _, s in pairs(require('hearth.connection').slots()) do
+      if s.buffer == ... then return s.used end end]]
+    if editor.lua(used, buffer) == 0 then
+      fail('the buffer had no slot')
+    end
+    editor.lua('vim.cmd(...)', way)
+    expect(editor.lua(used, buffer), 0, 'its slot after :' .. way)
+  end
+end)
+
 test('pieces of other buffers stand in the prompt when one rests', function()
   editor.start({ max_tokens = 4, ring = { idle_ms = 50 } }, write('one.py', large(20)))
   editor.ready()
@@ -294,6 +311,41 @@ test('another model after that is connected to anew', function()
   expect(editor.lua('return require("hearth").status().problem'), vim.NIL, 'the last problem')
   daemon.stop()
   daemon.start()
+end)
+
+test('a ghost ends with its vocabulary', function()
+  for _, early in ipairs({ false, true }) do
+    editor.start({ max_tokens = 24, auto = false, resume_ms = 0 }, write('a.py', small))
+    editor.ready()
+    editor.input('5GA')
+    editor.lua('require("hearth").complete()')
+    editor.ghost()
+    daemon.stop('sigkill')
+    editor.wait('the loss', 'return require("hearth").status().state == "down"')
+    daemon.start({ '--context', '512' }, other_model())
+    if early then -- a key comes after the handshake, before the editor got round to telling of it
+      local guesses = editor.lua([[
+        local complete, connection = require('hearth.complete'), require('hearth.connection')
+        local submit, guesses = connection.submit, {}
+        connection.submit = function(buffer, request, on_change)
+          table.insert(guesses, request.n_guess)
+          return submit(buffer, request, on_change)
+        end
+        connection.retry()
+        vim.wait(20000, function() return connection.state == 'ready' end, 5, true)
+        complete.changed(true)
+        vim.wait(20000, function() return #guesses > 0 end, 5)
+        return guesses]])
+      expect(guesses[1], 0, 'tokens of the old vocabulary that are guessed')
+    else
+      editor.lua('require("hearth.connection").retry()')
+      editor.ready()
+      editor.wait('no ghost', 'return require("hearth").shown() == nil')
+    end
+    editor.stop()
+    daemon.stop()
+    daemon.start()
+  end
 end)
 
 test('a model that wants the prefix first computes what was typed in a line', function()

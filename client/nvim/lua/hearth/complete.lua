@@ -275,13 +275,14 @@ function M.forget(buffer)
   end
 end
 
--- Shortens the ghost by what was typed, where that is what it said; else there is none any more.
+-- Shortens the ghost by what was typed, where that is what it said; else there is none any more. Nor
+-- where it came by another connection: its ids are those of another vocabulary.
 local function follow(s, buffer, typed)
   local g = s.ghost
   if not g then
     return
   end
-  if typed and #typed < #g.text and g.text:sub(1, #typed) == typed then
+  if g.source.connection == connection.counts.connects and typed and #typed < #g.text and g.text:sub(1, #typed) == typed then
     M.counts.kept = M.counts.kept + 1
     s.ghost = { text = g.text:sub(#typed + 1), source = g.source, offset = g.offset + #typed }
   else
@@ -383,8 +384,9 @@ end
 
 -- A daemon is there, or another one: what is open is asked for anew.
 function M.on_ready()
-  for _, s in pairs(sessions) do
+  for buffer, s in pairs(sessions) do
     s.request, s.job = nil, nil
+    clear(buffer)
   end
   if inserting() and config.options.auto then
     M.changed(true)

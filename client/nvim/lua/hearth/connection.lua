@@ -314,7 +314,8 @@ function M.submit(buffer, request, on_change)
   clock, serial = clock + 1, serial + 1
   slots[slot].used = clock
   request.cookie = serial
-  local r = { serial = serial, buffer = buffer, text = '', ids = {}, on_change = on_change }
+  local r = { serial = serial, buffer = buffer, text = '', ids = {}, on_change = on_change,
+    connection = M.counts.connects }
   slots[slot].request = r
   M.counts.submits = M.counts.submits + 1
   local rc = lib.hearth_submit(handle, slot, request)

@@ -132,8 +132,13 @@ local function listen(options)
       rest()
     end
   end)
-  on('BufDelete', 'leave', function(e)
+  on({ 'BufDelete', 'BufWipeout' }, 'leave', function(e)
     complete.forget(e.buf)
+  end)
+  on('BufUnload', 'leave', function(e)
+    if not vim.bo[e.buf].buflisted then -- it is in no list that it could be deleted from
+      complete.forget(e.buf)
+    end
   end)
   on('VimLeavePre', 'leave', function()
     connection.close()
