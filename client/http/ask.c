@@ -307,9 +307,10 @@ int ask_check_model(const json_t *root, const char *model, struct fail *f)
         return -1;
     if (!name || !*name || strcmp(name, model) == 0)
         return 0;
-    fail_set(f, 404, FAIL_NOT_FOUND,
-             "the model '%.120s' does not exist here: this is '%.200s'; name that, or none", name,
-             model);
+    fail_set(
+        f, 404, FAIL_NOT_FOUND,
+        "the model '%.120s' does not exist here: this is '%.200s'; name that, or leave 'model' out",
+        name, model);
     f->code = "model_not_found";
     return -1;
 }

@@ -257,6 +257,13 @@ static void kick(struct gate *g)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
+/* Is it for now that there are no more slots, because the daemon's are taken, or this process may open
+ * no more descriptors? */
+static bool is_scarce(int rc)
+{
+    return rc == -EBUSY || rc == -EAGAIN || rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+}
+
 /* An attempt to connect ended: with a handle, or -errno and a line. */
 static void joined(struct gate *g, struct hearth *h, int rc, const char *err)
 {
@@ -267,14 +274,14 @@ static void joined(struct gate *g, struct hearth *h, int rc, const char *err)
         g->on_connect(g->owner, NULL);
         return;
     }
-    bool is_full = rc == -EBUSY || rc == -EAGAIN;
-    if (is_full)
+    bool scarce = is_scarce(rc);
+    if (scarce)
         g->full_ns = reactor_now_ns();
     fail_library(&f, rc, err);
     f.status = 503;
     f.type = FAIL_UNAVAILABLE;
-    /* A daemon that is full serves them when one of our own slots is free. */
-    while (g->first && (!is_full || !g->n_connected)) {
+    /* Those that we have serve them when one is free. */
+    while (g->first && (!scarce || !g->n_connected)) {
         struct job *job = pop(g);
         job->slot = JOB_NOWHERE;
         job->on_lost(job, &f);

@@ -74,7 +74,7 @@ struct gate {
     struct job *first, **last; /* the queue */
     uint32_t n_queued, n_running, n_connected;
     uint64_t last_id, n_connects, n_lost;
-    uint64_t full_ns; /* the daemon had no slot left then */
+    uint64_t full_ns; /* there was no further slot to be had then */
     bool kicking;
 };
 

@@ -14,7 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATUS_BYTES = 65536, WORK_BYTES = 4096 /* of a body that a worker reads */ };
+enum {
+    STATUS_BYTES = 65536,
+    STATUS_CONNECT_MS = 1000,
+    WORK_BYTES = 4096 /* of a body that a worker reads */
+};
 
 enum {
     ROUTE_OPEN = 1,   /* no key is needed */
@@ -119,14 +123,30 @@ static void slots(struct exchange *x)
     exchange_answer(x, list);
 }
 
-static json_t *daemon_status(struct gate *g)
+static struct exchange *of_task(struct task *t)
 {
-    struct hearth *h = gate_is_up(g) ? gate_handle(g) : NULL;
+    return (struct exchange *)((char *)t - offsetof(struct exchange, task));
+}
+
+/* Is the exchange still wanted? Else it is freed, or its connection is about to end it. */
+static bool is_back(struct exchange *x)
+{
+    x->worker = NULL;
+    if (x->is_orphan)
+        exchange_close(x);
+    else if (!x->is_gone)
+        return true;
+    return false;
+}
+
+static json_t *daemon_status(struct hearth *h)
+{
     size_t room = STATUS_BYTES;
     json_t *status = NULL;
-    for (int i = 0; h && !status && i < 2; i++) { /* again, where it is longer */
+    int64_t n = 1;
+    for (int i = 0; !status && n > 0 && i < 2; i++) { /* again, where it is longer */
         char *text = malloc(room);
-        int64_t n = text ? hearth_status(h, text, room) : -1;
+        n = text ? hearth_status(h, text, room) : -1;
         if (n > 0 && (size_t)n < room)
             status = json_loadb(text, (size_t)n, 0, NULL);
         room = n > 0 ? (size_t)n + 1 : room;
@@ -135,17 +155,44 @@ static json_t *daemon_status(struct gate *g)
     return status;
 }
 
-static void metrics(struct exchange *x)
+static void tell_metrics(struct exchange *x)
 {
-    json_t *status = daemon_status(&x->server->gate);
     struct text t = {0};
     metrics_own(x->server, &t);
-    metrics_daemon(status, &t);
-    json_decref(status);
+    metrics_daemon(x->made, &t);
     exchange_answer(x, json_object());
     text_fini(&x->out);
     x->out = t;
     x->content_type = "text/plain; version=0.0.4";
+}
+
+static void ask_status(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    struct exchange *x = of_task(t);
+    (void)rc, (void)err; /* hearth_up says it */
+    x->made = h ? daemon_status(h) : NULL;
+    t->drop = !x->made;
+}
+
+static void status_asked(struct task *t)
+{
+    if (is_back(of_task(t)))
+        tell_metrics(of_task(t));
+}
+
+/* A daemon that stands still is waited for elsewhere, and not for long. */
+static void metrics(struct exchange *x)
+{
+    if (!gate_is_up(&x->server->gate)) {
+        tell_metrics(x);
+        return;
+    }
+    x->task.work = ask_status;
+    x->task.done = status_asked;
+    x->task.epoch = x->server->gate.n_lost;
+    x->task.connect_ms = STATUS_CONNECT_MS;
+    x->worker = &x->server->workers[WORKER_STATUS];
+    worker_give(x->worker, &x->task);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -280,11 +327,6 @@ static void answer_read(struct exchange *x)
         x->route->answer(x);
 }
 
-static struct exchange *of_task(struct task *t)
-{
-    return (struct exchange *)((char *)t - offsetof(struct exchange, task));
-}
-
 static void work(struct task *t, struct hearth *h, int rc, const char *err)
 {
     struct exchange *x = of_task(t);
@@ -297,12 +339,7 @@ static void work(struct task *t, struct hearth *h, int rc, const char *err)
 static void work_done(struct task *t)
 {
     struct exchange *x = of_task(t);
-    x->worker = NULL;
-    if (x->is_orphan) {
-        exchange_close(x);
-        return;
-    }
-    if (x->is_gone) /* its connection is about to end it */
+    if (!is_back(x))
         return;
     if (!x->fail.status && t->epoch != x->server->gate.n_lost)
         fail_set(&x->fail, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
@@ -322,7 +359,7 @@ static void answer(struct exchange *x)
         x->task.work = work;
         x->task.done = work_done;
         x->task.epoch = s->gate.n_lost;
-        x->worker = &s->workers[x->route->read != routes_read_infill];
+        x->worker = &s->workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
         worker_give(x->worker, &x->task);
     }
 }

@@ -449,7 +449,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     int rc = reactor_open(&s->loop);
     if (!rc)
         rc = start_mhd(s, err, err_bytes);
-    for (int i = 0; i < 2 && !rc; i++)
+    for (int i = 0; i < SERVER_WORKERS && !rc; i++)
         rc = worker_open(&s->workers[i], &s->loop, config->daemon);
     if (!rc)
         start_gate(s);
@@ -509,7 +509,7 @@ void server_close(struct server *s)
         (void)MHD_run_wait(s->mhd, 0); /* it must not end with suspended connections */
         MHD_stop_daemon(s->mhd);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < SERVER_WORKERS; i++)
         worker_close(&s->workers[i]);
     if (s->gate.n_slots)
         gate_close(&s->gate);

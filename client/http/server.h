@@ -14,6 +14,14 @@
 
 enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
 
+/* Who waits, so that the loop does not. */
+enum {
+    WORKER_INFILL, /* its handle remembers tokens */
+    WORKER_TEXT,   /* the other texts */
+    WORKER_STATUS, /* what the daemon counts */
+    SERVER_WORKERS
+};
+
 struct listener {
     struct watch watch;
     struct server *server;
@@ -32,7 +40,7 @@ struct server {
     struct guard guard;
     struct reactor loop;
     struct gate gate;
-    struct worker workers[2]; /* of /infill, whose handle remembers tokens; of the rest */
+    struct worker workers[SERVER_WORKERS];
     struct MHD_Daemon *mhd;
     struct watch mhd_watch;
     struct listener listeners[SERVER_LISTENERS_MAX];

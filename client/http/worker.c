@@ -22,6 +22,8 @@ static struct hearth *handle_for(struct worker *w, const struct task *t, int *re
     hearth_close(w->h);
     hearth_options_init(&o, sizeof o);
     o.slots = 0;
+    if (t->connect_ms)
+        o.connect_timeout_ms = t->connect_ms;
     w->epoch = t->epoch;
     *ret_rc = hearth_connect(w->path, &o, &w->h, err, err_bytes);
     return w->h;
@@ -45,6 +47,10 @@ static void *run(void *arg)
         int rc = 0;
         struct hearth *h = handle_for(w, t, &rc, err, sizeof err);
         t->work(t, h, rc, err);
+        if (t->drop) {
+            hearth_close(w->h);
+            w->h = NULL;
+        }
         pthread_mutex_lock(&w->lock);
         push(&w->done_end, t);
         (void)eventfd_write(w->watch.fd, 1);

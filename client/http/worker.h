@@ -1,4 +1,5 @@
-/* worker.h - a thread that reads large requests, so that the loop does not stand still meanwhile.
+/* worker.h - a thread that reads large requests, or asks the daemon, so that the loop does not stand
+ * still meanwhile.
  *
  * A text of a megabyte takes longer to become tokens than many answers do. A task is worked on in
  * the order given, with a handle of the worker's own that has no slots (the vocabulary); then its
@@ -18,6 +19,8 @@ struct task {
     void (*work)(struct task *t, struct hearth *h, int rc, const char *err); /* h NULL: rc, err */
     void (*done)(struct task *t);
     uint64_t epoch; /* another one than the last task's: the daemon may be another, connect again */
+    int connect_ms; /* how long that may take; 0: as long as the library waits */
+    bool drop;      /* set by work: the handle is of no use any more */
     struct task *next;
 };
 

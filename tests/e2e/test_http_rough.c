@@ -248,6 +248,82 @@ START_TEST(who_waits_has_a_bounded_queue)
 }
 END_TEST
 
+/* Somebody else holds the daemon's other slots: ours serve all, and where there is none it is said. */
+START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
+{
+    static const char two[] = "{\"prompt\":\"x\",\"n_predict\":2}";
+    int waiting[2];
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+    harness_start(&daemon_, model,
+                  (const char *const[]){"--context", "16384", "--slots", "2", NULL});
+    struct hearth *one = harness_connect(&daemon_, 1, NULL);
+    struct hearth *other = harness_connect(&daemon_, 1, NULL);
+    gateway_start(&gate, &daemon_, false, (const char *const[]){"--queue", "2", NULL});
+    struct http_answer a = http_ask(&gate, "/completion", two);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "slots"));
+    http_answer_fini(&a);
+    hearth_close(other);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 1), 1);
+    int running = send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = gateway_connect(&gate);
+        http_send(waiting[i], "POST", "/completion", "", two);
+    }
+    int64_t queued = -1;
+    for (int i = 0; i < 1000 && queued != 2; i++) {
+        a = http_ask(&gate, "/metrics", NULL);
+        const char *line = strstr(a.body, "\nhearth_http_queued ");
+        ck_assert_ptr_nonnull(line);
+        queued = strtoll(line + sizeof "\nhearth_http_queued " - 1, NULL, 10);
+        http_answer_fini(&a);
+    }
+    ck_assert_int_eq(queued, 2);
+    a = http_ask(&gate, "/completion", two);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "2 requests wait already"));
+    http_answer_fini(&a);
+    close(running);
+    for (int i = 0; i < 2; i++) {
+        a = http_receive(waiting[i]);
+        ck_assert_int_eq(a.status, 200);
+        http_answer_fini(&a);
+        close(waiting[i]);
+    }
+    hearth_close(one);
+}
+END_TEST
+
+/* Who has a slot, but no descriptor for another one, lets requests wait for that slot. */
+START_TEST(a_want_of_descriptors_makes_requests_wait_for_a_slot)
+{
+    struct rlimit before, few;
+    int waiting = gateway_connect(&gate);
+    http_send(waiting, "GET", "/health", "", NULL); /* it is accepted before they are scarce */
+    struct http_answer a = http_receive(waiting);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    int running = send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    few = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &few, NULL), 0);
+    http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+    struct pollfd p = {.fd = waiting, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 300), 0);
+    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    close(running);
+    a = http_receive(waiting);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(waiting);
+}
+END_TEST
+
 START_TEST(more_connections_than_allowed_wait)
 {
     enum { N = 12 };
@@ -424,6 +500,31 @@ START_TEST(without_a_daemon_it_says_so_and_comes_back)
 }
 END_TEST
 
+/* Its counters are asked for by a thread of their own, and not for ever. */
+START_TEST(a_daemon_that_stands_still_holds_up_its_counters_alone)
+{
+    int fd = gateway_connect(&gate);
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
+    http_send(fd, "GET", "/metrics", "", NULL);
+    json_decref(http_json(&gate, "/slots", NULL, 200));
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 0), 0); /* asked before, not answered yet */
+    struct http_answer a = http_receive(fd);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 0\n"));
+    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_http_running 0\n"));
+    http_answer_fini(&a);
+    close(fd);
+    ck_assert_int_eq(kill(daemon_.pid, SIGCONT), 0);
+    for (int i = 0; i < 2; i++) { /* by a new handle, and by the same again */
+        a = http_ask(&gate, "/metrics", NULL);
+        ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 1\n"));
+        http_answer_fini(&a);
+    }
+}
+END_TEST
+
 START_TEST(it_starts_before_the_daemon)
 {
     ck_assert_int_eq(gateway_stop(&gate), 0);
@@ -579,12 +680,15 @@ int main(void)
     tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
     tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
     tcase_add_test(tcase, who_waits_has_a_bounded_queue);
+    tcase_add_test(tcase, slots_that_others_hold_are_not_waited_for_without_end);
+    tcase_add_test(tcase, a_want_of_descriptors_makes_requests_wait_for_a_slot);
     tcase_add_test(tcase, more_connections_than_allowed_wait);
     tcase_add_test(tcase, a_template_that_is_no_utf8_is_told);
     tcase_add_test(tcase, a_want_of_descriptors_passes);
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
     tcase_add_test(tcase, a_key_is_asked_for);
     tcase_add_test(tcase, without_a_daemon_it_says_so_and_comes_back);
+    tcase_add_test(tcase, a_daemon_that_stands_still_holds_up_its_counters_alone);
     tcase_add_test(tcase, it_starts_before_the_daemon);
     tcase_add_test(tcase, a_running_answer_outlives_the_daemon);
     tcase_add_test(tcase, sigterm_lets_running_answers_end);
