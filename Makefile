@@ -353,8 +353,8 @@ fill $(LIBDIR)/pkgconfig    client/hearth.pc.in
 644  $(MANDIR)/man1         $(wildcard client/*.1 kernels/tools/*.1)
 644  $(MANDIR)/man3         $(BUILD)/man/libhearth.3
 link $(MANDIR)/man3         $(patsubst %,%.3:libhearth.3,$(subst $(comma),,$(shell $(FUNCTIONS))))
-644  $(MANDIR)/man5         $(BUILD)/man/hearthd.conf.5
-644  $(MANDIR)/man8         $(wildcard daemon/*.8 client/http/*.8)
+fill $(MANDIR)/man5         $(BUILD)/man/hearthd.conf.5
+fill $(MANDIR)/man8         $(wildcard daemon/*.8 client/http/*.8)
 tree $(NVIMDIR)             client/nvim
 644  $(SHARE)/hearth        daemon/models/hearth-code-5m-f16.gguf $(wildcard client/shell/hearth-widget.*)
 644  $(SHARE)/bash-completion/completions client/shell/hearth.bash:hearth

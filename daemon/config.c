@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum option_kind { OPTION_TEXT, OPTION_NUMBER, OPTION_CHOICE, OPTION_FLAG };
 
@@ -146,7 +147,7 @@ static int parse_argv(struct config *config, struct given *given, int argc, char
                       size_t err_bytes)
 {
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
+        const char *name = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
         if (strncmp(name, "--", 2) != 0)
             return config_fail(err, err_bytes, -EINVAL, "'%s' is not an option: see hearthd --help",
                                name);
@@ -239,6 +240,29 @@ static int open_path(const char *path, bool needed, FILE **ret, char *err, size_
 }
 
 /* Opens the configuration file that applies; *ret is NULL where there is none. */
+void config_machine_path(const char *program, char *path, size_t path_bytes)
+{
+    size_t n = strlen(program);
+
+    for (int cut = 0; cut < 2; cut++) { /* /opt/x/bin/hearthd: off with the name, and with bin */
+        while (n > 0 && program[n - 1] != '/')
+            n--;
+        n -= n > 0;
+    }
+    bool is_system = n == 0 || (n == 4 && !memcmp(program, "/usr", n)) ||
+                     (n == 10 && !memcmp(program, "/usr/local", n));
+    snprintf(path, path_bytes, "%.*s/etc/hearth/hearthd.conf", is_system ? 0 : (int)n, program);
+}
+
+static void machine_path(char *path, size_t path_bytes)
+{
+    char program[4000];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+    program[n > 0 ? n : 0] = 0;
+    config_machine_path(program, path, path_bytes);
+}
+
 static int open_file(const struct config *config, FILE **ret, char *path, size_t path_bytes,
                      char *err, size_t err_bytes)
 {
@@ -258,7 +282,7 @@ static int open_file(const struct config *config, FILE **ret, char *path, size_t
     int rc = *path ? open_path(path, false, ret, err, err_bytes) : 0;
     if (rc < 0 || *ret)
         return rc;
-    snprintf(path, path_bytes, "/etc/hearth/hearthd.conf");
+    machine_path(path, path_bytes);
     return open_path(path, false, ret, err, err_bytes);
 }
 
@@ -308,6 +332,8 @@ const char *config_choice(const char *name, uint32_t index, char *text, size_t t
 
 void config_help(FILE *out)
 {
+    char path[4096];
+
     fputs("Usage: hearthd --model FILE [OPTIONS]\n\n"
           "Keeps a language model warm and serves it to programs on this machine.\n\n",
           out);
@@ -316,18 +342,21 @@ void config_help(FILE *out)
         char left[80], value[48];
         snprintf(left, sizeof(left), "--%s%s%s", option->name, option->values ? " " : "",
                  option->values ? option->values : "");
-        fprintf(out, "  %-36s %s", left, option->help);
+        fprintf(out, "  %-24s %s", left, option->help);
         if (option->kind == OPTION_CHOICE)
-            fprintf(out, " (default: %s)",
+            fprintf(out, " (%s)",
                     config_choice(option->name, (uint32_t)option->def, value, sizeof(value)));
         else if (option->kind == OPTION_NUMBER && option->def)
-            fprintf(out, " (default: %llu)", (unsigned long long)option->def);
+            fprintf(out, " (%llu)", (unsigned long long)option->def);
         fputc('\n', out);
     }
-    fputs("\nThe same names are keys of the configuration file, `name = value` a line:\n"
-          "$XDG_CONFIG_HOME/hearth/hearthd.conf, else /etc/hearth/hearthd.conf. Numbers take K, M, "
-          "G.\n",
-          out);
+    machine_path(path, sizeof(path));
+    fprintf(out,
+            "\nIn parentheses: the default. The socket is at $HEARTH_SOCKET, else\n"
+            "$XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock.\n"
+            "The same names are keys of the configuration file, `name = value` a line:\n"
+            "$XDG_CONFIG_HOME/hearth/hearthd.conf, else\n%s.\nNumbers take K, M, G, T.\n",
+            path);
 }
 
 void config_dump(const struct config *config, void (*line)(const char *text))

@@ -60,6 +60,11 @@ echo theirs | tee "$root"/usr/local/{bin/other,lib/systemd/system/other.service,
 make_verb install "" "${here[@]}"
 [ -x "$root/usr/local/bin/hearth" ] || fail "PREFIX was not honoured"
 configured "" "$root/usr/local/etc" "$root/usr/local"
+# The program looks where the file was put, and says so; what it says of the model there is that it can be served.
+here_hearthd() { env -u XDG_CONFIG_HOME HOME="$root" "$root/usr/local/bin/hearthd" "$@"; }
+here_hearthd --help | grep -qxF "$root/usr/local/etc/hearth/hearthd.conf." || fail "hearthd --help names another hearthd.conf"
+here_hearthd --check | grep -q '^hearth code 5M' || fail "the installed hearthd does not read the installed hearthd.conf"
+grep -qF "$root/usr/local/etc/hearth/hearthd.conf" "$root/usr/local/share/man/man8/hearthd.8" || fail "hearthd.8 names another file"
 echo '# mine' >>"$root/usr/local/etc/hearth/hearthd.conf"
 make_verb install "" "${here[@]}"
 make_verb uninstall "" "${here[@]}"

@@ -167,6 +167,8 @@ START_TEST(help_and_version_read_no_file)
     write_file("this is no configuration\n");
     ck_assert_int_eq(load("--help"), 0);
     ck_assert_uint_eq(config.help, 1);
+    ck_assert_int_eq(load("-h"), 0);
+    ck_assert_uint_eq(config.help, 1);
     ck_assert_int_eq(load("--version"), 0);
     ck_assert_int_lt(load(""), 0);
 }
@@ -239,6 +241,27 @@ END_TEST
 
 /* ---- what people read ------------------------------------------------------------------------ */
 
+START_TEST(the_machines_file_is_where_make_install_puts_it)
+{
+    static const char *const cases[][2] = {
+        {"/usr/bin/hearthd", "/etc/hearth/hearthd.conf"},
+        {"/usr/local/bin/hearthd", "/etc/hearth/hearthd.conf"},
+        {"/bin/hearthd", "/etc/hearth/hearthd.conf"},
+        {"", "/etc/hearth/hearthd.conf"},
+        {"hearthd", "/etc/hearth/hearthd.conf"},
+        {"/opt/x/bin/hearthd", "/opt/x/etc/hearth/hearthd.conf"},
+        {"/opt/usr/bin/hearthd", "/opt/usr/etc/hearth/hearthd.conf"},
+        {"/usr/locally/bin/hearthd", "/usr/locally/etc/hearth/hearthd.conf"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char got[300];
+        config_machine_path(cases[i][0], got, sizeof(got));
+        ck_assert_str_eq(got, cases[i][1]);
+    }
+}
+END_TEST
+
 START_TEST(help_names_every_option)
 {
     char *text = NULL;
@@ -249,8 +272,8 @@ START_TEST(help_names_every_option)
     fclose(out);
 #define NAME_TEXT(field, name, ...) ck_assert_msg(strstr(text, "--" name " "), "%s", name);
     HEARTHD_OPTIONS(NAME_TEXT, NAME_TEXT, NAME_TEXT, NAME_TEXT)
-    ck_assert_ptr_nonnull(strstr(text, "(default: 64)"));
-    ck_assert_ptr_nonnull(strstr(text, "(default: auto)"));
+    ck_assert_ptr_nonnull(strstr(text, " (64)\n"));
+    ck_assert_ptr_nonnull(strstr(text, " (auto)\n"));
     free(text);
 }
 END_TEST
@@ -295,6 +318,7 @@ int main(void)
     tcase_add_test(t, config_names_another_file_which_must_exist);
     tcase_add_test(t, a_folder_is_no_file);
     tcase_add_test(t, a_file_that_cannot_be_read_is_not_passed_over);
+    tcase_add_test(t, the_machines_file_is_where_make_install_puts_it);
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, the_dump_is_a_file_that_gives_the_same);
     suite_add_tcase(suite, t);
