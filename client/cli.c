@@ -1,4 +1,5 @@
 /* cli.c - main of `hearth`: finds the command, parses its options, runs it. */
+#include "client/chat_families.h"
 #include "client/cli.h"
 
 #include <stdio.h>
@@ -21,12 +22,12 @@ static const struct command commands[] = {
      "Ctrl-C ends the answer and frees the daemon for others.\n"},
     {"fim", CLI_CMD_FIM, cli_run, "[options] [FILE:LINE:COL]",
      "fill in the middle: what stands at a place of a file",
-     "The text is FILE or what stdin holds, the place LINE and COL (bytes, both from 1), or\n"
-     "--prefix-file and --suffix-file are the text before and behind it.\n"},
+     "The text is FILE or what stdin holds, the place LINE and COL (bytes, both from\n"
+     "1), or --prefix-file and --suffix-file are the text before and behind it.\n"},
     {"chat", CLI_CMD_CHAT, cli_chat, "[options]", "a conversation; not on a terminal, one message",
      "Ctrl-C ends an answer, Ctrl-D the conversation; /help lists what else there is.\n"
      "Without a terminal stdin is one message. --template names a family where the\n"
-     "model brings no template of its own: chatml, llama3, mistral, gemma, phi3, ...\n"},
+     "model brings no template of its own, or a file.\n"},
     {"tokenize", CLI_CMD_TOKENIZE, cli_tokenize, "[options] <TEXT",
      "text on stdin to a JSON array of ids", "Without --model the daemon's vocabulary is used.\n"},
     {"detokenize", CLI_CMD_DETOKENIZE, cli_detokenize, "[options] <IDS",
@@ -34,13 +35,13 @@ static const struct command commands[] = {
      "Without --model the daemon's vocabulary is used.\n"},
     {"replay", CLI_CMD_REPLAY, cli_replay, "[options] FILE...",
      "ask again what run --record recorded, and compare",
-     "Says `equal`, or the first token that differs (exit code 1). Another model, other\n"
-     "numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
+     "Says `equal`, or the first token that differs (exit code 1). Another model,\n"
+     "other numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
     {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what the daemon does now",
-     "q or Ctrl-C leaves. With --once, or where stdout is no terminal, one frame is printed:\n"
-     "what happened in one interval.\n"},
+     "q or Ctrl-C leaves. With --once, or where stdout is no terminal, one frame is\n"
+     "printed: what happened in one interval.\n"},
     {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
      "what of this machine hinders hearth, and what mends it",
      "Exit code 71 where hearthd cannot run at all, 0 where it runs.\n"},
@@ -67,6 +68,25 @@ static int help(void)
     return code;
 }
 
+/* "templates: chatml, ...", for people and for completions; a line has 80 bytes at most, with the
+ * comma behind a name. */
+static void add_templates(struct cli_buffer *b)
+{
+    enum { INDENT = 11, WIDTH = 80 };
+    char names[1024];
+    size_t column = INDENT, bytes;
+    (void)chat_family_names(names, sizeof names);
+    cli_buffer_text(b, "templates: ");
+    for (const char *name = names; *name; name += bytes + strspn(name + bytes, ", ")) {
+        bytes = strcspn(name, ",");
+        int first = name == names, wraps = column + bytes + 3 > WIDTH;
+        cli_buffer_text(b, first ? "" : wraps ? ",\n           " : ", ");
+        cli_buffer_add(b, name, bytes);
+        column = (wraps ? INDENT : column + (first ? 0 : 2)) + bytes;
+    }
+    cli_buffer_text(b, "\n\n");
+}
+
 static int command_help(const struct command *c)
 {
     char options[4096];
@@ -74,6 +94,8 @@ static int command_help(const struct command *c)
     struct cli_buffer b = {0};
     cli_buffer_format(&b, "usage: hearth %s %s\n\n%s.\n%s\n", c->name, c->arguments, c->summary,
                       c->more);
+    if (c->id == CLI_CMD_CHAT)
+        add_templates(&b);
     cli_buffer_add(&b, options, bytes < sizeof options ? bytes : sizeof options - 1);
     int code = print(b.data, b.bytes);
     cli_buffer_fini(&b);

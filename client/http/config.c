@@ -77,8 +77,9 @@ static int set_value(struct http_config *c, const struct row *r, const char *tex
 static int read_arguments(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
 {
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i] + 2, *value = strchr(argv[i], '=');
-        bool is_option = strncmp(argv[i], "--", 2) == 0;
+        const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
+        const char *name = word + 2, *value = strchr(word, '=');
+        bool is_option = strncmp(word, "--", 2) == 0;
         size_t n = value ? (size_t)(value - name) : is_option ? strlen(name) : 0;
         const struct row *r = is_option ? find(name, n) : NULL;
         if (!r) {
@@ -183,4 +184,9 @@ void http_config_help(FILE *out)
             fprintf(out, " (%u)", r->value);
         fputc('\n', out);
     }
+    fputs("\nIn parentheses: the default. hearthd's socket is at $HEARTH_SOCKET, else\n"
+          "$XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock; without\n"
+          "--port and --listen ours is http.sock in $XDG_RUNTIME_DIR/hearth, else in\n"
+          "/run/hearth.\n",
+          out);
 }

@@ -11,31 +11,22 @@
 /* TEXT(field, name, metavar, help)   NUMBER(field, name, default, least, most, help)
  * TEXTS(field, name, most, metavar, help): may be repeated    FLAG(field, name, help) */
 #define HTTP_OPTIONS(TEXT, NUMBER, TEXTS, FLAG)                                                    \
-    TEXT(daemon, "socket", "PATH",                                                                 \
-         "where hearthd listens (default: $HEARTH_SOCKET, $XDG_RUNTIME_DIR/hearth/hearth.sock, "   \
-         "/run/hearth/hearth.sock)")                                                               \
-    TEXT(                                                                                          \
-        listen, "listen", "PATH",                                                                  \
-        "listen on this Unix socket (default, without --port: $XDG_RUNTIME_DIR/hearth/http.sock, " \
-        "/run/hearth/http.sock)")                                                                  \
+    TEXT(daemon, "socket", "PATH", "where hearthd listens, if not as below")                       \
+    TEXT(listen, "listen", "PATH", "listen on this Unix socket, if not as below")                  \
     NUMBER(port, "port", 0, 1, 65535, "listen on this port of 127.0.0.1 and ::1")                  \
     TEXT(host, "host", "ADDRESS", "of these only one: 127.0.0.1, ::1, localhost")                  \
-    TEXT(chat_template, "chat-template", "NAME",                                                   \
-         "in place of the model's chat template: a family (chatml, llama3, ...) or a Jinja text")  \
-    TEXTS(api_keys, "api-key", GUARD_KEYS_MAX, "KEY",                                              \
-          "who asks must send this key; repeatable (others can see it: use a file)")               \
-    TEXT(api_key_file, "api-key-file", "FILE", "the same, a key a line")                           \
+    TEXT(chat_template, "chat-template", "NAME", "a family (chatml, ...), or a Jinja text")        \
+    TEXTS(api_keys, "api-key", GUARD_KEYS_MAX, "KEY", "who asks must send it; repeatable")         \
+    TEXT(api_key_file, "api-key-file", "FILE", "the same, a key a line, which nobody sees")        \
     TEXTS(origins, "cors-origin", GUARD_ORIGINS_MAX, "ORIGIN",                                     \
-          "let pages of this origin ask, like http://localhost:3000; repeatable")                  \
+          "let its pages ask: http://localhost:3000; repeatable")                                  \
     NUMBER(slots, "slots", 16, 1, 64, "most requests that run at once")                            \
     NUMBER(queue, "queue", 64, 1, 4096, "most requests that wait for a slot; then 503")            \
     NUMBER(connections, "connections", 128, 1, 4096, "most connections open at once")              \
     NUMBER(max_body, "max-body", 8 << 20, 1024, 256 << 20, "most bytes of a request")              \
-    NUMBER(timeout, "timeout", 120, 1, 86400,                                                      \
-           "seconds after which a connection on which nothing moves is closed")                    \
-    NUMBER(resume_ms, "resume-ms", 30000, 0, 3600000,                                              \
-           "how long running requests wait for a daemon that went away")                           \
-    NUMBER(grace, "grace", 10, 0, 3600, "seconds that running requests may go on after SIGTERM")   \
+    NUMBER(timeout, "timeout", 120, 1, 86400, "seconds until a connection at rest is closed")      \
+    NUMBER(resume_ms, "resume-ms", 30000, 0, 3600000, "how long a daemon that left is waited for") \
+    NUMBER(grace, "grace", 10, 0, 3600, "seconds that answers may go on after SIGTERM")            \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")
 

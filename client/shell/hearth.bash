@@ -6,8 +6,11 @@
 # Reads `PROGRAM [COMMAND] --help`: the options into _hearth_names, what each takes into
 # _hearth_arguments (empty: nothing), and the usage line into _hearth_usage. All are the caller's.
 _hearth_read_help() {
-    local line words text
+    local line more words text
     while IFS= read -r line; do
+        while [[ $line == *, ]] && read -r more; do # a list goes on
+            line+=" $more"
+        done
         if [[ $line =~ ^\ +((-[a-zA-Z]),\ )?(--[a-z0-9-]+)(\ ([^ ]+))?(.*) ]]; then
             _hearth_names+=("${BASH_REMATCH[3]}")
             words=${BASH_REMATCH[5]} text=${BASH_REMATCH[6]}
@@ -36,13 +39,14 @@ _hearth_files() { # CUR [PATTERN]: files, those that match PATTERN, and folders
 
 # What an option's argument may be.
 _hearth_values() { # NAME ARGUMENT CUR
-    local i
+    local i words=
+    [[ $2 != *'|'* ]] || words=$2
     for ((i = 0; i < ${#_hearth_lists[@]}; i += 2)); do
-        [[ --${_hearth_lists[i]} != "$1" ]] || set -- "$1" "${_hearth_lists[i + 1]}" "$3"
+        [[ --${_hearth_lists[i]} != "$1" ]] || words=${_hearth_lists[i + 1]}
     done
+    [[ -z $words ]] || COMPREPLY=($(compgen -W "${words//|/ }" -- "$3"))
     case $2 in
-    *'|'*) COMPREPLY=($(compgen -W "${2//|/ }" -- "$3")) ;;
-    FILE* | PATH | DIR) case $1 in
+    FILE* | *'|FILE' | PATH | DIR) case $1 in
         --model | --draft | --from) _hearth_files "$3" '*.gguf' ;;
         *) _hearth_files "$3" ;;
         esac ;;

@@ -3,11 +3,14 @@
 # there once for each program, under its name.
 
 # Prints the values that an option's argument may have, one a line, behind PREFIX.
-function __hearth_values --argument-names name argument prefix
+function __hearth_values --argument-names name argument prefix listed
     set -l token (string replace -- "$prefix" '' (commandline -ct))
-    if string match -q '*|*' -- $argument
+    if test -n "$listed"
+        printf "$prefix%s\n" (string split '|' -- $listed)
+    else if string match -q '*|*' -- $argument
         printf "$prefix%s\n" (string split '|' -- $argument)
-    else if string match -qr '^(FILE|PATH|DIR)' -- $argument
+    end
+    if string match -qr '^(FILE|PATH|DIR)|[|]FILE$' -- $argument
         set -l paths (__fish_complete_path $token)
         if contains -- $name --model --draft --from
             set paths (string match -r '.*(?:/|\.gguf)(?:\t.*)?$' -- $paths)
@@ -40,19 +43,22 @@ function __hearth_candidates
         set option $given
         set prefix $given=
     end
-    set -l help ($program $command --help 2>/dev/null </dev/null)
+    # A list goes on behind a comma.
+    set -l help ($program $command --help 2>/dev/null </dev/null | string collect)
+    set help (string replace -ra -- ',\n +' ', ' $help)
     for line in $help
         if string match -qr '^ +(-[a-zA-Z], )?(?<name>--[a-z0-9-]+)( (?<argument>[^ ]+))?(?<text>.*)' -- $line
             # "auto, cpu or cuda": the description lists what it takes
-            set -l listed (string match -r '^ *([a-z0-9_]+(?:, [a-z0-9_]+)*) or ([a-z0-9_]+)(?:$| \()' -- $text)
-            if test -n "$argument" -a (count $listed) -eq 3
-                set argument (string replace -a ', ' '|' -- $listed[2])"|$listed[3]"
+            set -l words (string match -r '^ *([a-z0-9_]+(?:, [a-z0-9_]+)*) or ([a-z0-9_]+)(?:$| \()' -- $text)
+            set -l listed
+            if test -n "$argument" -a (count $words) -eq 3
+                set argument (string replace -a ', ' '|' -- $words[2])"|$words[3]"
             end
             for list in (string match -r "^$(string sub -s 3 -- $name)s: +.*" -- $help) # shapes: tiny, small, ...
-                set argument (string replace -r '^[a-z]+: +' '' -- $list | string replace -a ', ' '|')
+                set listed (string replace -r '^[a-z]+: +' '' -- $list | string replace -a ', ' '|')
             end
             if test "$option" = "$name" -a -n "$argument"
-                __hearth_values $name $argument $prefix
+                __hearth_values $name $argument "$prefix" "$listed"
                 return
             end
             set -a lines (printf '%s\t%s' $name (string trim -- $text))

@@ -45,16 +45,15 @@ static const struct tool_option table[] = {
     {"kv-type", 0, TOOL_TEXT, &options.kv_type, 0, 0, "TYPE",
      "f16 (of F32 models: f32), the default, or q8_0"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
-     "also what a pass of 2 to 16 (on a GPU: 64) rows costs over one of 1"},
+     "what a pass of 2 to 16 rows (GPU: 64) is over one"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
 };
 
 static const struct tool tool = {
     "hearth-bench",
-    "usage: hearth-bench --model FILE [-p TOKENS] [-n TOKENS] [-b SLOTS] [-t THREADS] [--json]\n"
-    "Runs a model in process and says how fast: reading a prompt (prefill) and decoding, each "
-    "beside\n"
-    "the best plain read of as many bytes by as many threads.\n",
+    "usage: hearth-bench --model FILE [-p N] [-n N] [-b SLOTS] [-t THREADS] [--json]\n"
+    "Runs a model in process and says how fast: reading a prompt (prefill) and\n"
+    "decoding, each beside the best plain read of as many bytes by as many threads.\n",
     table, sizeof table / sizeof table[0]};
 
 static double seconds(void)

@@ -22,13 +22,14 @@ static struct {
 } options = {.seed = 1};
 
 static const struct tool_option table[] = {
-    {"shape", 0, TOOL_TEXT, &options.shape, 0, 0, "NAME", "sizes of a real model, see below"},
+    {"shape", 0, TOOL_TEXT, &options.shape, 0, 0, "NAME",
+     "sizes of a real model, one of the shapes above"},
     {"arch", 0, TOOL_TEXT, &options.arch, 0, 0, "ARCH",
      "llama, qwen2 or qwen3 (default: the shape's own)"},
-    {"type", 0, TOOL_TEXT, &options.type, 0, 0, "TYPE", "type of the weights, see below"},
+    {"type", 0, TOOL_TEXT, &options.type, 0, 0, "TYPE", "type of the weights, one of those above"},
     {"seed", 0, TOOL_NUMBER, &options.seed, 0, UINT64_MAX, "S", "another seed, other weights"},
     {"peaked", 0, TOOL_FLAG, &options.peaked, 0, 0, NULL,
-     "the next token is clear, so that a low-bit copy mostly agrees"},
+     "the next token is clear: low-bit copies agree"},
     {"from", 0, TOOL_TEXT, &options.from, 0, 0, "FILE", "copy this F32, F16 or BF16 model instead"},
     {"threads", 't', TOOL_NUMBER, &options.threads, 0, 256, "N", "0: one a core"},
 };
@@ -37,20 +38,34 @@ static char usage[2048];
 
 static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0]};
 
+/* Adds "WHAT: a, b, ..." to the usage; a line has 80 bytes at most, with the comma behind a name. */
+static void add_list(const char *what, char *names)
+{
+    enum { INDENT = 8, WIDTH = 80 };
+    char *save = NULL;
+    size_t at = strlen(usage), column = INDENT;
+    at += (size_t)snprintf(usage + at, sizeof usage - at, "%-*s", INDENT, what);
+    for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        bool first = usage[at - 1] == ' ', wraps = column + strlen(name) + 3 > WIDTH;
+        const char *between = first ? "" : wraps ? ",\n        " : ", ";
+        column = (wraps ? INDENT : column + strlen(between)) + strlen(name);
+        at += (size_t)snprintf(usage + at, sizeof usage - at, "%s%s", between, name);
+    }
+    snprintf(usage + at, sizeof usage - at, "\n");
+}
+
 static void fill_usage(void)
 {
     char shape_list[512], type_list[512];
     shape_names(shape_list, sizeof shape_list);
     type_mix_names(type_list, sizeof type_list);
     snprintf(usage, sizeof usage,
-             "usage: hearth-mkmodel --shape NAME --type TYPE [--arch ARCH] [--seed S] [--peaked] "
-             "OUT.gguf\n"
+             "usage: hearth-mkmodel --shape NAME --type TYPE [OPTIONS] OUT.gguf\n"
              "       hearth-mkmodel --from FILE.gguf --type TYPE OUT.gguf\n"
-             "Writes a GGUF model: random weights of a real model's sizes, or a copy of FILE in "
-             "another type.\n"
-             "shapes: %s\n"
-             "types:  %s\n",
-             shape_list, type_list);
+             "Writes a GGUF model: random weights of a real model's sizes, or a copy of FILE\n"
+             "in another type.\n");
+    add_list("shapes:", shape_list);
+    add_list("types:", type_list);
 }
 
 static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)

@@ -66,7 +66,7 @@ static void print_help(const struct tool *tool)
             printf(" (default: %llu)", (unsigned long long)*(const uint64_t *)o->value);
         printf("\n");
     }
-    printf("  %-26s print this and exit\n  %-26s print the version and exit\n", "    --help",
+    printf("  %-26s print this and exit\n  %-26s print the version and exit\n", "-h, --help",
            "    --version");
 }
 
@@ -137,7 +137,7 @@ int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_
 {
     *ret_operand = NULL;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             print_help(tool);
             exit(tool_end(tool, 0));
         }

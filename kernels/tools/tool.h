@@ -35,7 +35,7 @@ struct tool {
 
 /*
  * Reads argv. *ret_operand is the one word that is no option, or NULL; tools take at most one.
- * --help and --version print and exit with 0. Returns 0, or prints the line and returns EX_USAGE.
+ * --help, -h and --version print and exit with 0. Returns 0, or prints the line and returns EX_USAGE.
  */
 int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_operand);
 

@@ -47,6 +47,9 @@ options() { "$@" --help | grep -oE '^ +(-[a-z], )?--[a-z0-9-]+' | grep -oE -- '-
     printf 'hearth-bench --isa \tref avx2 avx512\n'
     printf 'hearth-mkmodel --shape \ttiny small qwen2.5-0.5b\n'
     printf 'hearth-mkmodel --type Q4\tQ4_0 Q4_K_S Q4_K_M\n'
+    printf 'hearth-mkmodel --shape llama-3\tllama-3.2-1b llama-3.1-8b\n'
+    printf 'hearth chat --template m\tmistral minicpm megrez\n'
+    printf 'hearth chat --template %s/\tone.gguf text.txt folder\n' "$work/files"
     printf 'hearth tokenize --model %s/\tone.gguf folder\n' "$work/files"
     printf 'hearth run --file %s/\tone.gguf text.txt folder\n' "$work/files"
     printf 'hearth replay %s/\tone.gguf text.txt folder\n' "$work/files"
@@ -68,6 +71,7 @@ compare() { # SHELL OFFERED
                 [[ $word == -- || " $words " == *" $word "* ]] || fail "$1: <$line>: $word is offered"
             done
         fi
+        [[ $offered != *[\ =]NAME\ * && $offered != *[\ =]FILE\ * ]] || fail "$1: <$line>: NAME or FILE is offered as a word"
         [[ $line != *tokenize* || $offered != *text.txt* ]] || fail "$1: a text where a model belongs"
         n=$((n + 1))
     done <"$work/wanted"
