@@ -305,6 +305,12 @@ static int open_all(struct bench *b)
     int rc = open_model(b, err, sizeof err);
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s: %s", options.model, err);
+    if (options.prompt + options.tokens > b->model->n_context)
+        return tool_fail(&tool, EX_USAGE,
+                         "--prompt %llu and --tokens %llu are more than the model's context of %u: "
+                         "give less",
+                         (unsigned long long)options.prompt, (unsigned long long)options.tokens,
+                         b->model->n_context);
     rc = read_rate_open((size_t)b->model->tensor_bytes, sizes.threads, &b->rate);
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "no memory to read %llu bytes of, or no threads",
