@@ -1,9 +1,12 @@
 /* Binding the socket; a stale one is told from a live one by trying to connect. */
 #include "daemon/listen.h"
 
+#include "ipc/hello.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,16 +24,28 @@ static int listen_address(const char *path, struct sockaddr_un *ret)
     return 0;
 }
 
-/* Makes the last directory of the path, as a user's first start needs. */
-static void listen_make_directory(const char *path)
+unsigned listen_folder_mode(const char *folder)
 {
-    char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    static const char machine[] = HELLO_MACHINE_SOCKET;
+    const char *run = getenv("XDG_RUNTIME_DIR");
+    size_t n = run ? strlen(run) : 0;
+
+    if (n && !strncmp(folder, run, n) && !strcmp(folder + n, "/hearth"))
+        return 0700;
+    n = (size_t)(strrchr(machine, '/') - machine);
+    return strlen(folder) == n && !memcmp(folder, machine, n) ? 0755 : 0;
+}
+
+/* Makes the folder of the default path, as a first start needs. */
+static void listen_make_folder(const char *path)
+{
+    char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
     const char *slash = strrchr(path, '/');
 
-    if (!slash || slash == path)
-        return;
-    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
-    mkdir(directory, 0700); /* there already, or bind says why it cannot be */
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 0, path);
+    unsigned mode = listen_folder_mode(folder);
+    if (mode && mkdir(folder, mode) == 0) /* else it is there, or bind says why it cannot be */
+        chmod(folder, mode); /* whatever the umask: others pass through the machine's */
 }
 
 /* Does somebody answer at this address? A daemon that has just died may still be there for a moment, as the
@@ -76,7 +91,7 @@ int listen_open(const char *path, char *err, size_t err_bytes)
     if (rc == 0 && fd < 0)
         rc = -errno;
     if (rc == 0) {
-        listen_make_directory(path);
+        listen_make_folder(path);
         rc = listen_bind(fd, &address);
     }
     if (rc == -EADDRINUSE)
@@ -91,8 +106,14 @@ int listen_open(const char *path, char *err, size_t err_bytes)
         return fd;
     if (fd >= 0)
         close(fd);
-    if (probe == -ENOTSOCK)
+    if (probe == -ENOTSOCK) {
         snprintf(err, err_bytes, "%s is there and is no socket: give another --socket", path);
+        return probe;
+    }
+    if (rc == -ENOENT)
+        snprintf(err, err_bytes,
+                 "cannot listen at %s: its folder is not there: make it, or give another --socket",
+                 path);
     else if (rc == -ENAMETOOLONG)
         snprintf(err, err_bytes,
                  "a socket's path takes at most %zu bytes: give a shorter --socket than %s",

@@ -9,9 +9,15 @@
 
 #include <stddef.h>
 
-/* Listens at `path`, whose directory is made (0700) where only it is missing. A socket that nobody
- * listens on any more is replaced. Returns a non-blocking descriptor; or with one line -EADDRINUSE
- * when another daemon answers there, or another -errno. */
+/* The mode that a default path's folder is made with: 0700 for $XDG_RUNTIME_DIR/hearth, which is one
+ * user's, 0755 for /run/hearth, where every user's clients and other services pass. 0: it is neither,
+ * and not made. */
+unsigned listen_folder_mode(const char *folder);
+
+/* Listens at `path`, whose folder is made where it is a default path's and missing. A socket that
+ * nobody listens on any more is replaced. Returns a non-blocking descriptor; or with one line
+ * -EADDRINUSE when another daemon answers there, -ENOTSOCK when something else than a socket lies
+ * there, or another -errno. */
 int listen_open(const char *path, char *err, size_t err_bytes);
 
 /* Closes the listening descriptor and removes the socket at `path`, unless somebody answers there

@@ -59,6 +59,8 @@ static int exit_code(int error)
         return EX_NOINPUT;
     case -EADDRINUSE:
         return EX_TEMPFAIL;
+    case -ENOTSOCK:
+        return EX_CANTCREAT;
     default:
         return EX_OSERR;
     }
@@ -115,6 +117,25 @@ static int take_path(struct daemon *daemon)
     return daemon->config.socket ? 0 : -ENOMEM;
 }
 
+/* What kind of failure that of a socket is: its path may be wrong, but no input file is missing. */
+static int socket_error(int error)
+{
+    switch (error) {
+    case -EADDRINUSE:
+        return error;
+    case -ENAMETOOLONG:
+        return -EINVAL;
+    case -ENOTSOCK:
+    case -ENOENT:
+    case -ENOTDIR:
+    case -EACCES:
+    case -EROFS:
+        return -ENOTSOCK; /* it cannot be made there */
+    default:
+        return -EIO;
+    }
+}
+
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char path[HELLO_PATH_BYTES];
@@ -125,7 +146,7 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
     if (!daemon->config.socket) {
         int rc = hello_socket_path(path, err, err_bytes);
         if (rc < 0)
-            return rc;
+            return socket_error(rc);
         daemon->config.socket = strdup(path);
         if (!daemon->config.socket)
             return -ENOMEM;
@@ -134,8 +155,7 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
     daemon->own_socket = daemon->listen_fd >= 0;
     if (daemon->listen_fd >= 0)
         return 0;
-    /* Whatever the reason: the system refuses the socket, no input file is missing. */
-    return daemon->listen_fd == -EADDRINUSE ? -EADDRINUSE : -EIO;
+    return socket_error(daemon->listen_fd);
 }
 
 static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)

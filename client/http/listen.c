@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,11 @@ static void make_directory(const char *path)
     listen_default_path(directory, sizeof directory);
     *strrchr(directory, '/') = 0;
     size_t n = strlen(directory);
-    if (slash && (size_t)(slash - path) == n && memcmp(path, directory, n) == 0)
-        mkdir(directory, 0700); /* there already, or bind says why it cannot be */
+    /* The machine's is every user's to pass, whatever the umask. */
+    mode_t mode = strcmp(directory, "/run/hearth") == 0 ? 0755 : 0700;
+    if (slash && (size_t)(slash - path) == n && memcmp(path, directory, n) == 0 &&
+        mkdir(directory, mode) == 0) /* else it is there, or bind says why it cannot be */
+        chmod(directory, mode);
 }
 
 static int bind_private(int fd, const struct sockaddr_un *to)
@@ -45,11 +49,16 @@ static int bind_private(int fd, const struct sockaddr_un *to)
     return rc;
 }
 
+static bool is_no_socket(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
+}
+
 /* Does nobody listen there any more? */
 static int is_stale(const struct sockaddr_un *to)
 {
-    struct stat st;
-    if (lstat(to->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+    if (access(to->sun_path, F_OK) < 0 || is_no_socket(to->sun_path))
         return 0;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -89,6 +98,10 @@ int listen_unix(const char *path, char *err, size_t err_bytes)
         return fd;
     if (fd >= 0)
         close(fd);
+    if (rc == -EADDRINUSE && is_no_socket(path)) {
+        snprintf(err, err_bytes, "%s is there and is no socket: give another --listen", path);
+        return -ENOTSOCK;
+    }
     if (rc == -EADDRINUSE)
         snprintf(err, err_bytes, "%s: somebody listens there: stop it, or give another --listen",
                  path);

@@ -176,6 +176,25 @@ static void finish(struct gateway *g)
     http_config_fini(&g->config);
 }
 
+/* As hearthd's: what kind of failure it is that we cannot serve. */
+static int exit_code(int error)
+{
+    switch (error) {
+    case -EADDRINUSE:
+        return EX_TEMPFAIL;
+    case -ENAMETOOLONG:
+        return EX_USAGE;
+    case -ENOTSOCK:
+    case -ENOENT:
+    case -ENOTDIR:
+    case -EACCES:
+    case -EROFS:
+        return EX_CANTCREAT;
+    default:
+        return EX_OSERR;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct gateway g; /* large: slots and listeners lie in it */
@@ -190,7 +209,7 @@ int main(int argc, char **argv)
         puts("hearth-http " HEARTH_VERSION);
     } else if ((rc = serve(&g, err, sizeof err)) < 0) {
         say(3, *err ? err : strerror(-rc));
-        code = EX_OSERR;
+        code = exit_code(rc);
     }
     finish(&g);
     return code;

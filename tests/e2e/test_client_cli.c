@@ -481,6 +481,32 @@ START_TEST(a_prompt_beyond_the_context_is_refused)
 }
 END_TEST
 
+START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
+{
+    char longer[200];
+    memset(longer, 'x', sizeof longer);
+    longer[0] = '/';
+    longer[sizeof longer - 1] = 0;
+    const struct {
+        const char *socket, *part;
+        int code;
+    } cases[] = {{"Makefile", "Makefile is there and is no socket", 73},
+                 {"/nonexistent/h.sock", "its folder is not there", 73},
+                 {longer, "a socket's path takes at most", 64},
+                 {d.socket, "a daemon already listens", 75}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        o = harness_run_hearthd((const char *const[]){"--model", harness_model(), "--log-level",
+                                                      "error", "--threads", "1", "--socket",
+                                                      cases[i].socket, NULL});
+        ck_assert_msg(o.code == cases[i].code, "exit code %d: %s", o.code, o.error);
+        ck_assert_msg(strstr(o.error, cases[i].part) &&
+                          strchr(o.error, '\n') == o.error + o.error_bytes - 1,
+                      "%s", o.error);
+        harness_output_fini(&o);
+    }
+}
+END_TEST
+
 START_TEST(no_daemon_is_69_and_says_how_to_start_one)
 {
     o = HARNESS_RUN(NULL, NULL, "run", "x");
@@ -630,6 +656,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_schema_s_file_without_its_at_is_told);
     tcase_add_test(t, closed_descriptors_are_told_and_nothing_goes_elsewhere);
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
+    tcase_add_test(t, a_daemon_whose_socket_cannot_be_made_says_why);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);
     tcase_add_loop_test(t, ctrl_c_ends_the_answer_and_frees_the_slot, 0, 2);
     tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 4);

@@ -759,12 +759,13 @@ START_TEST(the_socket_is_its_user_s_alone)
     struct stat st;
     ck_assert_int_eq(stat(gate.socket, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", gate.socket, NULL}), 71);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", gate.socket, NULL}), 75);
     char folder[160], path[192];
     snprintf(folder, sizeof folder, "%s/missing", daemon_.directory);
     snprintf(path, sizeof path, "%s/x.sock", folder);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", path, NULL}), 71);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", path, NULL}), 73);
     ck_assert_int_eq(access(folder, F_OK), -1);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", "Makefile", NULL}), 73);
     ck_assert_int_eq(gateway_run((const char *const[]){"--port", "1", "--host", "0.0.0.0", NULL}),
                      64);
     ck_assert_int_eq(gateway_run((const char *const[]){"--slots", "0", NULL}), 64);

@@ -20,7 +20,8 @@ static void setup(void)
 {
     strcpy(directory + strlen(directory) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(path, sizeof(path), "%s/run/h.sock", directory);
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", directory, 1), 0);
+    snprintf(path, sizeof(path), "%s/hearth/h.sock", directory);
     *err = 0;
 }
 
@@ -29,7 +30,7 @@ static void teardown(void)
     char name[100];
 
     unlink(path);
-    snprintf(name, sizeof(name), "%s/run", directory);
+    snprintf(name, sizeof(name), "%s/hearth", directory);
     rmdir(name);
     rmdir(directory);
 }
@@ -56,12 +57,12 @@ START_TEST(a_listener_is_its_owners_alone)
     ck_assert(S_ISSOCK(st.st_mode));
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
     ck_assert_int_eq(umask(mask), 0); /* put back as it was */
-    snprintf(path, sizeof(path), "%s/run", directory);
+    snprintf(path, sizeof(path), "%s/hearth", directory);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0700);
     ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
     ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-    snprintf(path, sizeof(path), "%s/run/h.sock", directory);
+    snprintf(path, sizeof(path), "%s/hearth/h.sock", directory);
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
     close(fd);
 }
@@ -103,7 +104,7 @@ START_TEST(a_file_that_is_no_socket_is_never_removed)
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     ck_assert_int_eq(write(fd, "mine", 4), 4);
     close(fd);
-    ck_assert_int_lt(listen_open(path, err, sizeof(err)), 0);
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -ENOTSOCK);
     ck_assert_ptr_nonnull(strstr(err, path));
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_size, 4);
@@ -135,10 +136,29 @@ START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
     longer[sizeof(longer) - 1] = 0;
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
-    snprintf(longer, sizeof(longer), "%s/a/b/c/h.sock",
-             directory); /* only the last folder is made */
+    snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* no default path's folder */
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, longer));
+    ck_assert_ptr_nonnull(strstr(err, "folder is not there"));
+    snprintf(longer, sizeof(longer), "%s/other", directory);
+    ck_assert_int_lt(access(longer, F_OK), 0);
+}
+END_TEST
+
+START_TEST(only_a_default_paths_folder_is_made)
+{
+    char folder[100];
+
+    snprintf(folder, sizeof(folder), "%s/hearth", directory);
+    ck_assert_uint_eq(listen_folder_mode(folder), 0700);
+    ck_assert_uint_eq(listen_folder_mode("/run/hearth"), 0755); /* other users pass */
+    ck_assert_uint_eq(listen_folder_mode("/run"), 0);
+    ck_assert_uint_eq(listen_folder_mode("/run/hearth2"), 0);
+    ck_assert_uint_eq(listen_folder_mode(directory), 0);
+    ck_assert_uint_eq(listen_folder_mode(""), 0);
+    ck_assert_int_eq(unsetenv("XDG_RUNTIME_DIR"), 0);
+    ck_assert_uint_eq(listen_folder_mode(folder), 0);
+    ck_assert_uint_eq(listen_folder_mode("/hearth"), 0);
 }
 END_TEST
 
@@ -154,6 +174,7 @@ int main(void)
     tcase_add_test(t, a_file_that_is_no_socket_is_never_removed);
     tcase_add_test(t, another_programs_socket_is_left_alone);
     tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
+    tcase_add_test(t, only_a_default_paths_folder_is_made);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
