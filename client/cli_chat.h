@@ -5,7 +5,7 @@
 #ifndef HEARTH_CLIENT_CLI_CHAT_H
 #define HEARTH_CLIENT_CLI_CHAT_H
 
-#include "client/cli.h"
+#include "client/cli_show.h"
 
 #include <jansson.h>
 
@@ -31,11 +31,9 @@ struct talk {
     size_t template_bytes;
     json_t *messages;        /* array */
     struct cli_ids sequence; /* what the slot holds: the last prompt and its answer */
-    struct cli_buffer line;  /* scratch */
-    int is_terminal;         /* stdout */
-    int shows_progress;      /* stderr is a terminal */
-    int keeps_on;            /* Ctrl-C ends the answer, not the conversation */
-    uint32_t anchor;         /* a token of plain text */
+    struct show show;
+    int keeps_on;    /* Ctrl-C ends the answer, not the conversation */
+    uint32_t anchor; /* a token of plain text */
 };
 
 /* Connects, and begins with the system message that the options have. Returns 0 or an exit code,

@@ -5,15 +5,12 @@
  * computed again. So where the new tokens spell what the slot holds and go on from there, the slot's
  * own ids stay, and only what was said since is new. */
 #include "client/cli_chat.h"
-#include "client/cli_json.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { LOOK_MS = 250, FAREWELL_MS = 1000, ROOM = 4096 };
+enum { ROOM = 4096 };
 
 static int out_of_memory(void)
 {
@@ -45,8 +42,7 @@ int talk_reset(struct talk *t)
 int talk_open(struct talk *t, const struct cli_options *o)
 {
     *t = (struct talk){.options = o, .messages = json_array()};
-    t->is_terminal = isatty(STDOUT_FILENO);
-    t->shows_progress = isatty(STDERR_FILENO);
+    show_open(&t->show, o->json);
     int code = t->messages ? cli_connect(o, 1, &t->hearth) : out_of_memory();
     if (!code && hearth_tokenize(t->hearth, "a", 1, 0, &t->anchor, 1) < 1)
         code = cli_fail(CLI_BAD_INPUT, "%s", hearth_error(t->hearth));
@@ -58,7 +54,7 @@ void talk_close(struct talk *t)
     hearth_close(t->hearth);
     json_decref(t->messages);
     free(t->sequence.items);
-    cli_buffer_fini(&t->line);
+    show_close(&t->show);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -163,43 +159,8 @@ static int keep_sequence(struct talk *t, struct cli_ids *ids)
 struct answering {
     struct talk *talk;
     struct cli_buffer text; /* so far */
-    int progress_shown;
     int cancelled;
 };
-
-static void show_progress(struct answering *a, const struct hearth_event *e)
-{
-    struct cli_buffer *line = &a->talk->line;
-    if (!a->talk->shows_progress || !e->total)
-        return;
-    line->bytes = 0;
-    cli_buffer_format(line, "\r\033[Kreading the prompt: %u of %u tokens", e->done, e->total);
-    (void)cli_write(STDERR_FILENO, line->data, line->bytes);
-    a->progress_shown = 1;
-}
-
-/* Writes what an event brings. Returns 0 or -errno. */
-static int show(struct answering *a, const struct hearth_event *e)
-{
-    struct talk *t = a->talk;
-    const char *data = e->text;
-    size_t bytes = e->text_bytes;
-    cli_buffer_add(&a->text, e->text, e->text_bytes);
-    if (t->options->json) {
-        t->line.bytes = 0;
-        if (e->n_tokens || bytes)
-            json_tokens_event(&t->line, e);
-        if (e->result)
-            json_done_event(&t->line, e->result);
-        data = t->line.data;
-        bytes = t->line.bytes;
-    }
-    if (bytes && a->progress_shown) {
-        (void)cli_write(STDERR_FILENO, "\r\033[K", 4);
-        a->progress_shown = 0;
-    }
-    return bytes ? cli_write(STDOUT_FILENO, data, bytes) : 0;
-}
 
 /* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
 static int finish(struct answering *a, const struct hearth_result *r, struct cli_ids *ids)
@@ -207,9 +168,7 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     struct talk *t = a->talk;
     if (r->reason == HEARTH_ERROR)
         return cli_fail(cli_exit_request(r->error), "%s", r->error_text);
-    int open_line = !a->text.bytes || a->text.data[a->text.bytes - 1] != '\n';
-    if (t->is_terminal && !t->options->json && open_line)
-        (void)cli_write(STDOUT_FILENO, "\n", 1);
+    show_end(&t->show);
     if (!reserve_ids(ids, (size_t)ids->n + r->n_ids))
         return out_of_memory();
     if (r->n_ids)
@@ -221,28 +180,27 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     return add_message(t, "assistant", a->text.data, a->text.bytes);
 }
 
-static int stdout_is_gone(void)
-{
-    struct pollfd p = {.fd = STDOUT_FILENO};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLNVAL));
-}
-
 /* Until the answer has ended; Ctrl-C ends it early. Returns 0 or an exit code. */
 static int stream(struct answering *a, struct cli_ids *ids)
 {
     struct hearth *h = a->talk->hearth;
+    struct show *show = &a->talk->show;
     for (;;) {
         const struct hearth_event *e;
-        int rc = hearth_next(h, 0, &e, LOOK_MS), written = 0;
-        if (rc < 0 && rc != -EINTR)
+        int rc = hearth_next(h, 0, &e, SHOW_LOOK_MS), written = 0;
+        if (rc < 0 && rc != -EINTR) {
+            show_clear(show);
             return cli_fail(cli_exit_request(rc), "%s", hearth_error(h));
-        if (rc == 1 && e->kind == HEARTH_PROGRESS)
-            show_progress(a, e);
-        else if (rc == 1)
-            written = show(a, e);
-        if (written || cli_stop_requested() || (rc <= 0 && stdout_is_gone())) {
+        }
+        if (rc == 1 && e->kind == HEARTH_PROGRESS) {
+            show_progress(show, e);
+        } else if (rc == 1) {
+            cli_buffer_add(&a->text, e->text, e->text_bytes);
+            written = show_event(show, e);
+        }
+        if (written || cli_stop_requested() || (rc <= 0 && show_is_unread())) {
             (void)hearth_cancel(h, 0);
-            (void)hearth_next(h, 0, &e, FAREWELL_MS);
+            (void)hearth_next(h, 0, &e, SHOW_FAREWELL_MS);
             return written ? cli_exit_output(written) : CLI_INTERRUPTED;
         }
         if (rc == 1 && e->kind == HEARTH_DONE)
@@ -273,6 +231,7 @@ static int ask(struct talk *t, struct cli_ids *ids)
     int code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
     cli_buffer_fini(&a.text);
     return code;
+    t->show.ends_line = 0; /* an empty answer has a line, too */
 }
 
 int talk_try(struct talk *t)

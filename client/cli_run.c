@@ -1,35 +1,24 @@
 /* cli_run.c - `hearth run`, `hearth fim`: one request, its answer to stdout as it comes.
  *
- * stdout gets the text and nothing else; a newline follows it only on a terminal, so that a pipe
- * carries exactly the answer. However the command ends, the slot is freed: by the cancel here, or
- * by the daemon, which sees the connection close.
+ * However the command ends, the slot is freed: by the cancel here, or by the daemon, which sees the
+ * connection close.
  */
 #include "client/cli.h"
 #include "client/cli_fim.h"
-#include "client/cli_json.h"
 #include "client/cli_record.h"
+#include "client/cli_show.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    LOOK_MS = 250,     /* how often a wait looks whether stdout is still read */
-    FAREWELL_MS = 1000 /* most that a cancelled request may take to say so */
-};
-
 struct run {
     const struct cli_options *options;
     struct hearth *hearth;
     const struct hearth_request *request; /* what was submitted */
-    struct cli_buffer line;               /* one JSON event */
-    int is_terminal;                      /* stdout */
-    int shows_progress;                   /* stderr is a terminal */
-    int progress_shown;                   /* a progress line stands there now */
-    int ends_line;    /* the text so far ends with a newline, or there is none */
+    struct show show;
     int is_away;      /* the daemon is gone, and that was told */
     uint32_t resumes; /* how often it came back, as told */
 };
@@ -76,52 +65,6 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static void clear_progress(struct run *r)
-{
-    if (r->progress_shown)
-        (void)cli_write(STDERR_FILENO, "\r\033[K", 4);
-    r->progress_shown = 0;
-}
-
-static void show_progress(struct run *r, const struct hearth_event *e)
-{
-    if (!r->shows_progress || !e->total)
-        return;
-    r->line.bytes = 0;
-    cli_buffer_format(&r->line, "\r\033[Kreading the prompt: %u of %u tokens", e->done, e->total);
-    (void)cli_write(STDERR_FILENO, r->line.data, r->line.bytes);
-    r->progress_shown = 1;
-}
-
-/* Writes what an event brings to stdout. Returns 0 or -errno. */
-static int show(struct run *r, const struct hearth_event *e)
-{
-    const char *data = e->text;
-    size_t bytes = e->text_bytes;
-    if (r->options->json) {
-        r->line.bytes = 0;
-        if (e->n_tokens || bytes)
-            json_tokens_event(&r->line, e);
-        if (e->result)
-            json_done_event(&r->line, e->result);
-        data = r->line.data;
-        bytes = r->line.bytes;
-        if (r->line.failed)
-            return -ENOMEM;
-    }
-    if (!bytes)
-        return 0;
-    clear_progress(r);
-    r->ends_line = data[bytes - 1] == '\n';
-    return cli_write(STDOUT_FILENO, data, bytes);
-}
-
-static int stdout_is_gone(void)
-{
-    struct pollfd p = {.fd = STDOUT_FILENO};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLNVAL));
-}
-
 /* Cancels, and waits a moment for the word that the slot is free. With --json that is printed. */
 static void cancel(struct run *r, int tell)
 {
@@ -130,10 +73,10 @@ static void cancel(struct run *r, int tell)
     clock_gettime(CLOCK_MONOTONIC, &start);
     if (hearth_cancel(r->hearth, 0))
         return;
-    for (long left = FAREWELL_MS; left > 0;) {
+    for (long left = SHOW_FAREWELL_MS; left > 0;) {
         int rc = hearth_next(r->hearth, 0, &e, (int)left);
         clock_gettime(CLOCK_MONOTONIC, &now);
-        left = FAREWELL_MS - (now.tv_sec - start.tv_sec) * 1000 -
+        left = SHOW_FAREWELL_MS - (now.tv_sec - start.tv_sec) * 1000 -
                (now.tv_nsec - start.tv_nsec) / 1000000;
         if (rc == -EINTR)
             continue;
@@ -142,15 +85,14 @@ static void cancel(struct run *r, int tell)
         if (e->kind != HEARTH_DONE)
             continue;
         if (tell && r->options->json)
-            (void)show(r, e);
+            (void)show_event(&r->show, e);
         return;
     }
 }
 
 static int finish(struct run *r, const struct hearth_result *result)
 {
-    if (r->is_terminal && !r->options->json && !r->ends_line)
-        (void)cli_write(STDOUT_FILENO, "\n", 1);
+    show_end(&r->show);
     if (result->reason == HEARTH_ERROR)
         return cli_fail(cli_exit_request(result->error), "%s", result->error_text);
     if (result->reason == HEARTH_CANCELLED || result->reason == HEARTH_SUPERSEDED)
@@ -167,7 +109,7 @@ static void tell_resume(struct run *r)
         return;
     int is_back = info.resumes != r->resumes;
     if ((is_back || info.is_away) && !r->is_away) {
-        clear_progress(r);
+        show_clear(&r->show);
         (void)cli_fail(CLI_OK, "the daemon is gone, waiting for it");
     }
     if (is_back)
@@ -180,33 +122,32 @@ static int stream(struct run *r)
 {
     for (;;) {
         const struct hearth_event *e;
-        int rc = hearth_next(r->hearth, 0, &e, LOOK_MS);
+        int rc = hearth_next(r->hearth, 0, &e, SHOW_LOOK_MS);
         tell_resume(r);
         if (rc < 0 && rc != -EINTR) {
-            clear_progress(r);
+            show_clear(&r->show);
             return cli_fail(cli_exit_request(rc), "%s", hearth_error(r->hearth));
         }
         if (rc == 1 && e->kind == HEARTH_PROGRESS)
-            show_progress(r, e);
+            show_progress(&r->show, e);
         else if (rc == 1) {
-            int written = show(r, e);
+            int written = show_event(&r->show, e);
             if (written) {
-                clear_progress(r);
+                show_clear(&r->show);
                 cancel(r, 0);
                 return cli_exit_output(written);
             }
             if (e->kind == HEARTH_DONE)
                 return finish(r, e->result);
-        } else if (stdout_is_gone()) {
-            clear_progress(r);
+        } else if (show_is_unread()) {
+            show_clear(&r->show);
             cancel(r, 0);
             return CLI_INTERRUPTED;
         }
         if (cli_stop_requested()) {
-            clear_progress(r);
+            show_clear(&r->show);
             cancel(r, 1);
-            if (r->is_terminal && !r->options->json && !r->ends_line)
-                (void)cli_write(STDOUT_FILENO, "\n", 1);
+            show_end(&r->show);
             return CLI_INTERRUPTED;
         }
     }
@@ -273,7 +214,7 @@ int cli_run(const struct cli_options *o)
     struct cli_ids ids = o->tokens;
     struct cli_buffer text = {0}, grammar = {0};
     struct cli_fim fim = {0};
-    struct run r = {.options = o, .ends_line = 1};
+    struct run r = {.options = o};
     uint32_t *guess = NULL, *prompt = NULL;
     int code = o->record ? record_check_path(o->record) : CLI_OK;
     int fills_in = o->command == CLI_CMD_FIM;
@@ -292,15 +233,14 @@ int cli_run(const struct cli_options *o)
         code = tokenize_request(&r, &request, &guess, &prompt);
     if (!code) {
         r.request = &request;
-        r.is_terminal = isatty(STDOUT_FILENO);
-        r.shows_progress = isatty(STDERR_FILENO);
+        show_open(&r.show, o->json);
         int rc = hearth_submit(r.hearth, 0, &request);
         code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(r.hearth)) : stream(&r);
     }
     hearth_close(r.hearth);
     free(prompt);
     free(guess);
-    cli_buffer_fini(&r.line);
+    show_close(&r.show);
     cli_buffer_fini(&text);
     cli_fim_fini(&fim);
     cli_buffer_fini(&grammar);
