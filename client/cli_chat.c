@@ -119,11 +119,15 @@ static int read_template(const struct cli_options *o, struct cli_buffer *ret)
 
 int cli_chat(const struct cli_options *o)
 {
-    struct cli_buffer source = {0};
+    struct cli_buffer source = {0}, grammar = {0};
     struct talk t = {0};
     int code = read_template(o, &source);
     if (!code)
+        code = cli_grammar_read(o, &grammar);
+    if (!code)
         code = talk_open(&t, o);
+    t.grammar = grammar.data;
+    t.grammar_bytes = grammar.bytes ? grammar.bytes - 1 : 0;
     if (!code && o->chat_template) {
         t.chat_template = source.data ? source.data : "";
         t.template_bytes = source.bytes;
@@ -132,5 +136,6 @@ int cli_chat(const struct cli_options *o)
         code = isatty(STDIN_FILENO) ? converse(&t) : answer_once(&t);
     talk_close(&t);
     cli_buffer_fini(&source);
+    cli_buffer_fini(&grammar);
     return code;
 }

@@ -29,6 +29,8 @@ struct talk {
     struct hearth *hearth;
     const char *chat_template; /* [template_bytes], NULL: the model's */
     size_t template_bytes;
+    const char *grammar; /* [grammar_bytes] that each answer follows, or NULL */
+    size_t grammar_bytes;
     json_t *messages;        /* array */
     struct cli_ids sequence; /* what the slot holds: the last prompt and its answer */
     struct show show;

@@ -214,11 +214,24 @@ static int stream(struct answering *a, struct cli_ids *ids)
     }
 }
 
+/* Of a conversation that became too long. Returns 0 or an exit code. */
+static int check_length(struct talk *t, const struct cli_ids *ids)
+{
+    struct hearth_info info = {.size = sizeof info};
+    if (!t->sequence.n || hearth_info(t->hearth, &info) || ids->n <= info.context)
+        return CLI_OK;
+    return cli_fail(CLI_BAD_INPUT,
+                    "the conversation has %u tokens now, the context holds %u: /reset begins anew, "
+                    "or start hearthd with a larger --context",
+                    ids->n, info.context);
+}
+
 static int ask(struct talk *t, struct cli_ids *ids)
 {
     const struct cli_options *o = t->options;
     struct hearth_request request = o->request;
     struct answering a = {.talk = t};
+    t->show.ends_line = 0; /* an empty answer has a line, too */
     request.tokens = ids->items;
     request.n_tokens = ids->n;
     request.bias = o->bias.items;
@@ -227,11 +240,12 @@ static int ask(struct talk *t, struct cli_ids *ids)
     request.n_stop_tokens = o->stop_tokens.n;
     request.stops = o->stops.items;
     request.n_stops = o->stops.n;
+    request.grammar = t->grammar;
+    request.grammar_bytes = t->grammar_bytes;
     int rc = hearth_submit(t->hearth, 0, &request);
     int code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
     cli_buffer_fini(&a.text);
     return code;
-    t->show.ends_line = 0; /* an empty answer has a line, too */
 }
 
 int talk_try(struct talk *t)
@@ -253,6 +267,8 @@ int talk_say(struct talk *t, const char *text, size_t bytes)
     int code = add_message(t, "user", text, bytes);
     if (!code)
         code = render(t, &ids);
+    if (!code)
+        code = check_length(t, &ids);
     if (!code)
         code = keep_sequence(t, &ids);
     if (!code)

@@ -67,11 +67,11 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "what the model is told before anything else")                                               \
     O("template", "NAME|FILE", CLI_CMD_CHAT, CLI_TEXT, chat_template, 0, 0,                        \
       "a family's chat template, or a file (the model's)")                                         \
-    O("max-tokens", "N", CLI_CMD_SAY, CLI_U32, request.max_tokens, 0, 1 << 30,                     \
+    O("max-tokens", "N", CLI_CMD_SAY, CLI_U32, request.max_tokens, 0, UINT32_MAX,                  \
       "most tokens of the answer; 0: only warm (256)")                                             \
     O("temperature", "T", CLI_CMD_SAY, CLI_F32, request.temperature, 0, 100,                       \
       "0: always the most likely token (0)")                                                       \
-    O("top-k", "K", CLI_CMD_SAY, CLI_U32, request.top_k, 0, 1 << 30,                               \
+    O("top-k", "K", CLI_CMD_SAY, CLI_U32, request.top_k, 0, UINT32_MAX,                            \
       "keep the K most likely; 0 off (0)")                                                         \
     O("top-p", "P", CLI_CMD_SAY, CLI_F32, request.top_p, 0, 1,                                     \
       "keep the likeliest that hold P; 1 off (1)")                                                 \
@@ -85,15 +85,15 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
       "subtract F for each recent occurrence (0)")                                                 \
     O("presence-penalty", "F", CLI_CMD_SAY, CLI_F32, request.presence_penalty, -100, 100,          \
       "subtract F from each recent token (0)")                                                     \
-    O("penalty-last-n", "N", CLI_CMD_SAY, CLI_I32, request.penalty_last_n, -1, 1 << 30,            \
+    O("penalty-last-n", "N", CLI_CMD_SAY, CLI_I32, request.penalty_last_n, -1, INT32_MAX,          \
       "how many tokens are recent; -1 all, 0 none (64)")                                           \
     O("logit-bias", "ID=V", CLI_CMD_SAY, CLI_BIAS, bias, -10000, 10000,                            \
       "add V to a logit, -inf forbids; repeatable")                                                \
-    O("grammar", "TEXT", CLI_CMD_ASK, CLI_TEXT, grammar, 0, 0,                                     \
+    O("grammar", "TEXT", CLI_CMD_SAY, CLI_TEXT, grammar, 0, 0,                                     \
       "GBNF: the answer follows its rule root")                                                    \
-    O("grammar-file", "FILE", CLI_CMD_ASK, CLI_TEXT, grammar_file, 0, 0,                           \
+    O("grammar-file", "FILE", CLI_CMD_SAY, CLI_TEXT, grammar_file, 0, 0,                           \
       "the same, read from FILE")                                                                  \
-    O("json-schema", "SCHEMA", CLI_CMD_ASK, CLI_TEXT, json_schema, 0, 0,                           \
+    O("json-schema", "SCHEMA", CLI_CMD_SAY, CLI_TEXT, json_schema, 0, 0,                           \
       "the answer is JSON of this schema (@FILE)")                                                 \
     O("seed", "S", CLI_CMD_SAY, CLI_U64, request.seed, 0, 0,                                       \
       "chooses among answers, temperature above 0 (0)")                                            \

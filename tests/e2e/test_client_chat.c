@@ -325,6 +325,58 @@ START_TEST(a_conversation_computes_only_what_is_new)
 }
 END_TEST
 
+START_TEST(a_conversation_that_became_too_long_can_begin_anew)
+{
+    struct harness small = {0};
+    struct terminal t;
+    harness_start(&small, model, (const char *const[]){"--threads", "1", "--context", "96", NULL});
+    open_terminal_at(&t, small.socket, (const char *const[]){"chat", "--max-tokens", "8", NULL});
+    wait_prompts(&t, 1);
+    type(&t, "Once upon a time\r");
+    wait_prompts(&t, 2);
+    type(&t,
+         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x "
+         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x\r");
+    wait_prompts(&t, 3);
+    ck_assert_ptr_nonnull(strstr(t.shown, "the context holds 96: /reset begins anew"));
+    type(&t, "/reset\r");
+    wait_prompts(&t, 4);
+    type(&t, "Once upon a time\r");
+    wait_prompts(&t, 5);
+    type(&t, "\x04");
+    while (look(&t))
+        ;
+    ck_assert_int_eq(close_terminal(&t), 0);
+    t.seen[t.n_seen] = 0;
+    struct harness_output plain =
+        HARNESS_RUN(&small, "Once upon a time", "chat", "--max-tokens", "8");
+    char twice[500];
+    snprintf(twice, sizeof twice, "%s%s", plain.out, plain.out);
+    ck_assert_str_eq(t.seen, twice);
+    harness_output_fini(&plain);
+    ck_assert_int_eq(harness_stop(&small), 0);
+}
+END_TEST
+
+START_TEST(answers_follow_a_grammar_or_a_schema)
+{
+    o = HARNESS_RUN(&d, "Hi", "chat", "--grammar", "root ::= \"yes, \" \"indeed\"");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    ck_assert_str_eq(o.out, "yes, indeed");
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&d, "Hi", "chat", "--json-schema", "{\"const\": [1, true]}");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    json_t *j = json_loads(o.out, 0, NULL);
+    ck_assert_msg(json_array_size(j) == 2 && json_is_true(json_array_get(j, 1)), "%s", o.out);
+    json_decref(j);
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&d, "Hi", "chat", "--grammar", "root ::= nowhere");
+    assert_failed(65, "nowhere");
+    o = HARNESS_RUN(&d, "Hi", "chat", "--grammar", "root ::= \"a\"", "--json-schema", "{}");
+    assert_failed(64, "two grammars");
+}
+END_TEST
+
 START_TEST(ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program)
 {
     struct terminal t;
@@ -446,6 +498,8 @@ int main(void)
     tcase_add_test(c, what_cannot_be_is_one_line_and_its_code);
     tcase_add_test(c, a_model_without_a_template_says_to_name_one);
     tcase_add_test(c, a_conversation_computes_only_what_is_new);
+    tcase_add_test(c, a_conversation_that_became_too_long_can_begin_anew);
+    tcase_add_test(c, answers_follow_a_grammar_or_a_schema);
     tcase_add_test(c, ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program);
     tcase_add_test(c, a_template_that_cannot_be_is_refused_before_the_first_prompt);
     tcase_add_test(c, stdout_holds_answers_only_and_a_conversation_is_saved);

@@ -88,6 +88,18 @@ START_TEST(every_option_reaches_its_field)
 }
 END_TEST
 
+/* As in Python: what the field holds. */
+START_TEST(numbers_go_as_far_as_the_request_has_room)
+{
+    ck_assert_int_eq(PARSE("--max-tokens", "4294967295", "--top-k", "4294967295",
+                           "--penalty-last-n", "2147483647"),
+                     0);
+    ck_assert_uint_eq(o.request.max_tokens, UINT32_MAX);
+    ck_assert_uint_eq(o.request.top_k, UINT32_MAX);
+    ck_assert_int_eq(o.request.penalty_last_n, INT32_MAX);
+}
+END_TEST
+
 START_TEST(options_that_repeat_add_up)
 {
     ck_assert_int_eq(PARSE("--stop", "a", "--stop", "b", "--stop", "c", "--stop-token", "2",
@@ -111,6 +123,9 @@ static char *const bad_words[][3] = {
     {"--max-tokens", ""},
     {"--max-tokens", "7 "},
     {"--max-tokens", "-1"},
+    {"--max-tokens", "4294967296"},
+    {"--top-k", "4294967296"},
+    {"--penalty-last-n", "2147483648"},
     {"--temperature", "-0.1"},
     {"--temperature", "nan"},
     {"--temperature", "inf"},
@@ -531,6 +546,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, without_options_the_defaults_stand);
     tcase_add_test(t, every_option_reaches_its_field);
+    tcase_add_test(t, numbers_go_as_far_as_the_request_has_room);
     tcase_add_test(t, options_that_repeat_add_up);
     tcase_add_loop_test(t, a_value_that_makes_no_sense_is_refused_with_its_name, 0,
                         (int)(sizeof bad_words / sizeof bad_words[0]));
