@@ -79,8 +79,11 @@ MANUALS  = $(BUILD)/man/libhearth.3 $(BUILD)/man/hearthd.conf.5
 programs: $(PROGRAMS)
 all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS) $(MANUALS)
 
-$(BUILD)/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c
-$(BUILD)/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+# Files of one instruction set have exactly that, also where CFLAGS say -march=native.
+SIMD_AVX2    = -march=x86-64 -mavx2 -mfma -mf16c
+SIMD_AVX512  = $(SIMD_AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$(BUILD)/obj/%_avx2.o:    SIMD = $(SIMD_AVX2)
+$(BUILD)/obj/%_avx512.o:  SIMD = $(SIMD_AVX512)
 
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -291,8 +294,8 @@ fuzz:
 # vector files: no target runs them, and clang takes many minutes to instrument them.
 FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-link,address,undefined \
               -fno-sanitize-recover=all
-$(BUILD)/fuzz/obj/%_avx2.o:   SIMD = -mavx2 -mfma -mf16c -fno-sanitize=all
-$(BUILD)/fuzz/obj/%_avx512.o: SIMD = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -fno-sanitize=all
+$(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) -fno-sanitize=all
+$(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(say) CC $<
