@@ -45,7 +45,7 @@ say      = $(if $(V),@:,@printf '  %-5s %s\n')
 ARCH    := $(shell uname -m)
 
 IPC      = $(wildcard ipc/*.c)
-KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512.c),$(wildcard kernels/*.c kernels/cpu/*.c))
+KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avxvnni.c %_avx512.c),$(wildcard kernels/*.c kernels/cpu/*.c))
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
 CLI      = $(wildcard client/cli*.c)
 CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c client/jinja/*.c)
@@ -81,8 +81,10 @@ all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS) $(MANUALS)
 
 # Files of one instruction set have exactly that, also where CFLAGS say -march=native.
 SIMD_AVX2    = -march=x86-64 -mavx2 -mfma -mf16c
+SIMD_AVXVNNI = $(SIMD_AVX2) -mavxvnni
 SIMD_AVX512  = $(SIMD_AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $(BUILD)/obj/%_avx2.o:    SIMD = $(SIMD_AVX2)
+$(BUILD)/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI)
 $(BUILD)/obj/%_avx512.o:  SIMD = $(SIMD_AVX512)
 
 $(BUILD)/obj/%.o: %.c Makefile
@@ -295,6 +297,7 @@ fuzz:
 FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-link,address,undefined \
               -fno-sanitize-recover=all
 $(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) -fno-sanitize=all
+$(BUILD)/fuzz/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)

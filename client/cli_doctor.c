@@ -105,7 +105,11 @@ static enum doctor_isa find_isa(void)
                      __builtin_cpu_supports("avx512vnni");
     if (!has_f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return DOCTOR_NO_ISA;
-    return has_avx512 ? DOCTOR_AVX512 : DOCTOR_AVX2;
+    if (has_avx512)
+        return DOCTOR_AVX512;
+    int has_avxvnni = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && eax >= 1 &&
+                      __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bit_AVXVNNI);
+    return has_avxvnni ? DOCTOR_AVXVNNI : DOCTOR_AVX2;
 #else
     return DOCTOR_NO_ISA;
 #endif
@@ -308,7 +312,7 @@ static void judge_kernel(struct judge *j, const struct doctor_facts *f)
 static void judge_processor(struct judge *j, const struct doctor_facts *f)
 {
     static const char *const names[] = {"neither AVX2 nor AVX-512: the plain C kernels, slow",
-                                        "AVX2", "AVX-512 with VNNI"};
+                                        "AVX2", "AVX2 with AVX-VNNI", "AVX-512 with VNNI"};
 
     say(j, f->isa == DOCTOR_NO_ISA ? DOCTOR_NOTE : DOCTOR_OK, "processor", "%u core%s, %s",
         f->cores, f->cores == 1 ? "" : "s", names[f->isa]);

@@ -12,7 +12,7 @@
 
 enum { DOCTOR_LINES = 20, DOCTOR_TEXT = 256 };
 
-enum doctor_isa { DOCTOR_NO_ISA, DOCTOR_AVX2, DOCTOR_AVX512 };
+enum doctor_isa { DOCTOR_NO_ISA, DOCTOR_AVX2, DOCTOR_AVXVNNI, DOCTOR_AVX512 };
 
 /* Where something was not looked at or is not there, numbers are 0 and texts empty. */
 struct doctor_facts {

@@ -52,7 +52,7 @@
     NUMBER(idle_stop, "idle-stop", 0, 0, 1 << 24, "S",                                             \
            "stop after S s without clients (0: never)")                                            \
     CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how it waits")                     \
-    CHOICE(isa, "isa", 0, "auto|ref|avx2|avx512", "CPU kernels, same answers")                     \
+    CHOICE(isa, "isa", 0, "auto|ref|avx2|avxvnni|avx512", "CPU kernels, same answers")             \
     CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, too")                  \
     CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "what to say on stderr")         \
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \

@@ -378,7 +378,7 @@ static void close_instances(struct resident *resident)
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes)
 {
-    static const char *const isas[] = {NULL, "ref", "avx2", "avx512"};
+    static const char *const isas[] = {NULL, "ref", "avx2", "avxvnni", "avx512"};
     struct backend_limits *limits = &resident->limits;
     int rc = choose_device(resident, config, err, err_bytes);
 

@@ -96,13 +96,13 @@ struct backend_limits {
     bool kv_q8_0;    /* KV in blocks of int8, not in f16 (or f32): other numerics, 0.56 x the memory
                       of f16 where head_dim is a multiple of 32 */
     bool shadow;     /* make one (BACKEND_FAST_SHADOW), where the instance has that */
-    const char *isa; /* NULL: the best of this machine; "ref", "avx2", "avx512" force one */
+    const char *isa; /* NULL: the best of this machine; one of backend_info's forces it */
 };
 
 /* What describe says. Texts live as long as the instance. */
 struct backend_info {
     const char *name;     /* "cpu" */
-    const char *isa;      /* "ref", "avx2", "avx512" */
+    const char *isa;      /* "ref", "avx2", "avxvnni", "avx512" */
     const char *numerics; /* the numerics id, e.g. "portable-1" */
     uint32_t threads;
     enum backend_fast fast;

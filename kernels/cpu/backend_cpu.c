@@ -20,6 +20,7 @@
 static const struct cpu_isa *const isas[] = {
 #if defined(__x86_64__)
     &cpu_isa_avx512,
+    &cpu_isa_avxvnni,
     &cpu_isa_avx2,
 #endif
     &cpu_isa_ref,

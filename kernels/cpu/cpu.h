@@ -2,10 +2,10 @@
  * cpu: what the parts of the CPU backend share: its matrices, its inputs, the table of operations
  * that each instruction set fills, and the instance.
  *
- * Three tables exist: "ref" (ref_*.c, plain C that follows NUMERICS.md line by line and reads the
- * weights as they lie in the file), "avx2" and "avx512" (weights repacked once, repack.h). All give
- * the same bits. An operation is called from any thread of the pool on rows and groups that no
- * other thread writes; it allocates nothing and keeps nothing.
+ * Four tables exist: "ref" (ref_*.c, plain C that follows NUMERICS.md line by line and reads the
+ * weights as they lie in the file), "avx2", "avxvnni" and "avx512" (weights repacked once, repack.h).
+ * All give the same bits. An operation is called from any thread of the pool on rows and groups that
+ * no other thread writes; it allocates nothing and keeps nothing.
  */
 #ifndef HEARTH_KERNELS_CPU_CPU_H
 #define HEARTH_KERNELS_CPU_CPU_H
@@ -117,6 +117,7 @@ struct cpu_isa {
 extern const struct cpu_isa cpu_isa_ref;
 #if defined(__x86_64__)
 extern const struct cpu_isa cpu_isa_avx2;
+extern const struct cpu_isa cpu_isa_avxvnni;
 extern const struct cpu_isa cpu_isa_avx512;
 #endif
 

@@ -18,6 +18,14 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
+/* By hand: clang 14 does not know the name "avxvnni". */
+static bool has_avxvnni(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return has_avx2() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && eax >= 1 &&
+           __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bit_AVXVNNI);
+}
+
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -25,27 +33,29 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
-#define ISA(isa, has)                                                                              \
+/* Products of isa, all else of rest. */
+#define ISA(isa, rest)                                                                             \
     const struct cpu_isa cpu_isa_##isa = {                                                         \
         .name = #isa,                                                                              \
         .packed = true,                                                                            \
-        .usable = (has),                                                                           \
-        .norm = simd_norm_##isa,                                                                   \
-        .quantize = simd_quantize_##isa,                                                           \
+        .usable = has_##isa,                                                                       \
+        .norm = simd_norm_##rest,                                                                  \
+        .quantize = simd_quantize_##rest,                                                          \
         .product = simd_product_##isa,                                                             \
-        .add = simd_add_##isa,                                                                     \
-        .rotate = {[MODEL_ROPE_ADJACENT] = simd_rotate_##isa,                                      \
-                   [MODEL_ROPE_HALVES] = simd_rotate_halves_##isa},                                \
-        .finite = simd_finite_##isa,                                                               \
-        .fits_f16 = simd_fits_f16_##isa,                                                           \
-        .append = simd_append_##isa,                                                               \
-        .attend = simd_attend_##isa,                                                               \
-        .silu_mul = simd_silu_mul_##isa,                                                           \
-        .canonical_logits = simd_canonical_logits_##isa,                                           \
+        .add = simd_add_##rest,                                                                    \
+        .rotate = {[MODEL_ROPE_ADJACENT] = simd_rotate_##rest,                                     \
+                   [MODEL_ROPE_HALVES] = simd_rotate_halves_##rest},                               \
+        .finite = simd_finite_##rest,                                                              \
+        .fits_f16 = simd_fits_f16_##rest,                                                          \
+        .append = simd_append_##rest,                                                              \
+        .attend = simd_attend_##rest,                                                              \
+        .silu_mul = simd_silu_mul_##rest,                                                          \
+        .canonical_logits = simd_canonical_logits_##rest,                                          \
     }
 
-ISA(avx2, has_avx2);
-ISA(avx512, has_avx512);
+ISA(avx2, avx2);
+ISA(avxvnni, avx2);
+ISA(avx512, avx512);
 
 #else
 typedef int isa_x86_is_empty_here; /* ISO C wants a declaration */

@@ -1,7 +1,8 @@
 /*
- * simd: the operations of an instruction set, one declaration for both: SIMD_OPERATIONS(avx2) and
- * SIMD_OPERATIONS(avx512). Bodies are in simd_ops.h, simd_product.h and simd_attend.h, written once
- * over vec.h; integer products differ by instruction set and are in blocks_*.c.
+ * simd: the operations of an instruction set, one declaration for all: SIMD_PRODUCTS(avx2), avxvnni
+ * and avx512, SIMD_OPERATIONS(avx2) and avx512; all but integer products AVX-VNNI has from AVX2.
+ * Bodies are in simd_ops.h, simd_product.h and simd_attend.h, written once over vec.h; integer
+ * products differ by instruction set and are in blocks_*.c.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_H
 #define HEARTH_KERNELS_CPU_SIMD_H
@@ -11,7 +12,6 @@
 #define SIMD_OPERATIONS(isa)                                                                       \
     void simd_norm_##isa(const float *x, const float *w, uint32_t n, float eps, float *y);         \
     void simd_quantize_##isa(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);       \
-    void simd_product_##isa(const struct cpu_product *p);                                          \
     void simd_add_##isa(float *x, const float *bias, uint32_t n);                                  \
     void simd_rotate_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs,           \
                            const float *sn);                                                       \
@@ -24,6 +24,10 @@
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
+    extern const struct tile_set tiles_f32_##isa, tiles_f16_##isa, tiles_bf16_##isa
+
+#define SIMD_PRODUCTS(isa)                                                                         \
+    void simd_product_##isa(const struct cpu_product *p);                                          \
     extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
         tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
@@ -56,6 +60,9 @@ struct tile_set {
 };
 
 SIMD_OPERATIONS(avx2);
+SIMD_PRODUCTS(avx2);
+SIMD_PRODUCTS(avxvnni);
 SIMD_OPERATIONS(avx512);
+SIMD_PRODUCTS(avx512);
 
 #endif

@@ -107,10 +107,11 @@ ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
     return four;
 }
 
-/* Adds the products of integers and activations to sums of int32. vpmaddubsw adds pairs in int16:
- * 127 times 2 * 63 for six bits, so that two of them stay below 2^15; four of five bits do. */
+/* Adds the products of integers and activations to sums of int32: vpdpbusd at once. Without it
+ * vpmaddubsw adds pairs in int16: 127 times 2 * 63 for six bits, so that two of them stay below
+ * 2^15; four of five bits do. */
 struct dot {
-#if defined(__AVX512F__)
+#if defined(VEC_HAS_DOT)
     vi sum;
 #else
     vi sum, narrow;
@@ -120,15 +121,15 @@ struct dot {
 ALWAYS_INLINE void dot_begin(struct dot *dot, vi start)
 {
     dot->sum = start;
-#if !defined(__AVX512F__)
+#if !defined(VEC_HAS_DOT)
     dot->narrow = vi_zero();
 #endif
 }
 
 ALWAYS_INLINE void dot_add(struct dot *dot, vi w, vi a)
 {
-#if defined(__AVX512F__)
-    dot->sum = _mm512_dpbusd_epi32(dot->sum, w, a);
+#if defined(VEC_HAS_DOT)
+    dot->sum = vi_dot(dot->sum, w, a);
 #else
     dot->narrow = _mm256_add_epi16(dot->narrow, _mm256_maddubs_epi16(w, a));
 #endif
@@ -137,7 +138,7 @@ ALWAYS_INLINE void dot_add(struct dot *dot, vi w, vi a)
 /* After at most two products of six bits, four of five, eight of four, and at the end. */
 ALWAYS_INLINE void dot_widen(struct dot *dot)
 {
-#if !defined(__AVX512F__)
+#if !defined(VEC_HAS_DOT)
     const vi ones = _mm256_set1_epi16(1);
     dot->sum = _mm256_add_epi32(dot->sum, _mm256_madd_epi16(dot->narrow, ones));
     dot->narrow = vi_zero();

@@ -1,6 +1,7 @@
 /*
- * simd_product: products over repacked weights, over vec.h. The body of product_avx2.c and
- * product_avx512.c: tiles of the float types, and the walk over tiles that all types share.
+ * simd_product: products over repacked weights, over vec.h. The body of product_avx2.c,
+ * product_avxvnni.c and product_avx512.c: tiles of the float types (AVX-VNNI takes AVX2's), and the
+ * walk over tiles that all types share.
  *
  * A lane is an output, so each output is accumulated in the order of NUMERICS.md whatever the tile.
  * A segment's sum is kept in registers; between segments an output rests in y.
@@ -8,6 +9,11 @@
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simd_tile.h"
+
+#if defined(__AVXVNNI__)
+#define FLOAT_TILES(type) tiles_##type##_avx2
+#else
+#define FLOAT_TILES(type) SIMD(tiles_##type)
 
 ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i)
 {
@@ -51,23 +57,24 @@ ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, i
     {                                                                                              \
         float_tile(t, QUANT_##type, groups, rows);                                                 \
     }
-#define FLOAT_TILES(type)                                                                          \
-    TILE_SHAPES(FLOAT_TILE, type)                                                                  \
-    static const struct tile_set tiles_##type = TILE_SET(type)
+TILE_SHAPES(FLOAT_TILE, F32)
+TILE_SHAPES(FLOAT_TILE, F16)
+TILE_SHAPES(FLOAT_TILE, BF16)
 
-FLOAT_TILES(F32);
-FLOAT_TILES(F16);
-FLOAT_TILES(BF16);
+const struct tile_set SIMD(tiles_f32) = TILE_SET(F32);
+const struct tile_set SIMD(tiles_f16) = TILE_SET(F16);
+const struct tile_set SIMD(tiles_bf16) = TILE_SET(BF16);
+#endif
 
 static const struct tile_set *tiles_of(uint32_t type)
 {
     switch (type) {
     case QUANT_F32:
-        return &tiles_F32;
+        return &FLOAT_TILES(f32);
     case QUANT_F16:
-        return &tiles_F16;
+        return &FLOAT_TILES(f16);
     case QUANT_BF16:
-        return &tiles_BF16;
+        return &FLOAT_TILES(bf16);
     case QUANT_Q8_0:
         return &SIMD(tiles_q8_0);
     case QUANT_Q5_0:

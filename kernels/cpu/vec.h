@@ -146,6 +146,13 @@ ALWAYS_INLINE uint32_t vi_reduce_max(vi x)
     return _mm512_reduce_max_epu32(x);
 }
 
+/* To each lane of sum the products of its four bytes of a, unsigned, by those of b, signed. */
+#define VEC_HAS_DOT
+ALWAYS_INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm512_dpbusd_epi32(sum, a, b);
+}
+
 /* The two halves added: lane j + lane j + 8. */
 ALWAYS_INLINE __m256 v_fold16(vf x)
 {
@@ -154,7 +161,11 @@ ALWAYS_INLINE __m256 v_fold16(vf x)
 
 #else
 
+#if defined(__AVXVNNI__)
+#define SIMD(name) name##_avxvnni
+#else
 #define SIMD(name) name##_avx2
+#endif
 enum { VEC = 8 };
 typedef __m256 vf;
 typedef __m256i vi;
@@ -274,6 +285,13 @@ ALWAYS_INLINE uint32_t vi_reduce_max(vi x)
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
     return (uint32_t)_mm_cvtsi128_si32(m);
 }
+#if defined(__AVXVNNI__)
+#define VEC_HAS_DOT
+ALWAYS_INLINE vi vi_dot(vi sum, vi a, vi b)
+{
+    return _mm256_dpbusd_avx_epi32(sum, a, b);
+}
+#endif
 
 #endif
 

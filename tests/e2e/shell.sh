@@ -44,7 +44,7 @@ options() { "$@" --help | grep -oE '^ +(-[a-z], )?--[a-z0-9-]+' | grep -oE -- '-
     printf 'hearth run --priority \tinteractive batch\n'
     printf 'hearth run --priority=b\tbatch\n'
     printf 'hearthd --device \tauto cpu cuda\n'
-    printf 'hearth-bench --isa \tref avx2 avx512\n'
+    printf 'hearth-bench --isa \tref avx2 avxvnni avx512\n'
     printf 'hearth-mkmodel --shape \ttiny small qwen2.5-0.5b\n'
     printf 'hearth-mkmodel --type Q4\tQ4_0 Q4_K_S Q4_K_M\n'
     printf 'hearth-mkmodel --shape llama-3\tllama-3.2-1b llama-3.1-8b\n'

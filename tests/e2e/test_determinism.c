@@ -67,6 +67,8 @@ static const struct configuration configurations[] = {
     {"ref", "2", "none", {0}, NULL, false},
     {"avx2", "1", "none", {0}, NULL, false},
     {"avx2", "2", "none", {0}, NULL, false},
+    {"avxvnni", "1", "none", {0}, NULL, false},
+    {"avxvnni", "2", "none", {0}, NULL, false},
     {"avx512", "1", "none", {0}, NULL, false},
     {"avx512", "2", "none", {0}, NULL, false},
     {NULL, "2", "few pages and rows", {"--kv-bytes", few_pages, "--rows", "40"}, NULL, false},
@@ -554,7 +556,7 @@ static uint32_t wanted_type(void)
 
 static void prepare(void)
 {
-    static const char *const isas[] = {"ref", "avx2", "avx512"};
+    static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
     static const char *const caches[] = {"cold", "part of the prompt", "all but a page"};
     static const char *const samplings[] = {"greedy", "temperature 0.8"};
 
@@ -570,7 +572,7 @@ static void prepare(void)
     snprintf(few_pages, sizeof(few_pages), "%zu", 2 * 2 * kv_pages(CONTEXT) * kv.page_bytes);
     n_proposers =
         strcmp(device(), "cuda") && accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < sizeof(isas) / sizeof(*isas); i++)
         if (accepts("--isa", isas[i]))
             snprintf(best_isa, sizeof(best_isa), "%s", isas[i]);
     row.all = ledger_row(ledger, "all", "");

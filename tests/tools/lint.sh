@@ -15,6 +15,7 @@ for file in "${files[@]}"; do
     *.h | tests/unit/test_* | tests/e2e/test_* | tests/cudasim/test_*) continue ;; # Check's macros are not ours
     kernels/cuda/*.c | tests/cudasim/*.c) simd='-DHEARTH_CUDASIM -isystem tests/cudasim/include' ;; # no toolkit needed
     *_avx2.c) simd='-mavx2 -mfma -mf16c' ;;
+    *_avxvnni.c) simd='-mavx2 -mfma -mf16c -mavxvnni' ;;
     *_avx512.c) simd='-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c' ;;
     *) simd= ;;
     esac

@@ -59,23 +59,43 @@ void *help_memory(size_t bytes)
     return memory;
 }
 
-int help_isas(const struct cpu_isa *isas[2])
+#if defined(__x86_64__)
+static const struct cpu_isa *const all_isas[HELP_ISAS] = {&cpu_isa_avx2, &cpu_isa_avxvnni,
+                                                          &cpu_isa_avx512};
+
+int help_isas(const struct cpu_isa *isas[HELP_ISAS])
 {
     int n = 0;
-#if defined(__x86_64__)
-    if (cpu_isa_avx2.usable())
-        isas[n++] = &cpu_isa_avx2;
-    if (cpu_isa_avx512.usable())
-        isas[n++] = &cpu_isa_avx512;
-#else
-    (void)isas;
-#endif
+    for (int i = 0; i < HELP_ISAS; i++) {
+        if (all_isas[i]->usable())
+            isas[n++] = all_isas[i];
+    }
     return n;
 }
 
+void help_say_missing_isas(void)
+{
+    for (int i = 0; i < HELP_ISAS; i++) {
+        if (!all_isas[i]->usable())
+            fprintf(stderr, "skip: this processor cannot run %s\n", all_isas[i]->name);
+    }
+}
+#else
+int help_isas(const struct cpu_isa *isas[HELP_ISAS])
+{
+    (void)isas;
+    return 0;
+}
+
+void help_say_missing_isas(void)
+{
+    fprintf(stderr, "skip: this machine has the reference only\n");
+}
+#endif
+
 bool help_has_isa(const char *name)
 {
-    const struct cpu_isa *have[2];
+    const struct cpu_isa *have[HELP_ISAS];
     int n = help_isas(have);
     for (int i = 0; i < n; i++) {
         if (strcmp(have[i]->name, name) == 0)

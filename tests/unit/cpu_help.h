@@ -35,7 +35,12 @@ void help_fill(uint64_t *state, enum help_kind kind, float *x, size_t n);
 void *help_memory(size_t bytes);
 
 /* The instruction sets but "ref" that this machine has; returns how many. */
-int help_isas(const struct cpu_isa *isas[2]);
+enum { HELP_ISAS = 3 };
+int help_isas(const struct cpu_isa *isas[HELP_ISAS]);
+
+/* Names on stderr the instruction sets that hearth has and this machine lacks: nothing of them will
+ * be tried. */
+void help_say_missing_isas(void);
 
 /* Is it "ref", or one of those? */
 bool help_has_isa(const char *name);

@@ -5,6 +5,11 @@
 #include "client/cli_util.c"
 #include "tests/run_suite.h"
 
+/* The command has a struct row of its own. */
+#define row kernels_row
+#include "kernels/cpu/cpu.h"
+#undef row
+
 #include <check.h>
 #include <sys/stat.h>
 
@@ -213,6 +218,36 @@ START_TEST(facts_are_read_from_the_system_s_files)
 }
 END_TEST
 
+/* It looks by itself, without the daemon's code. */
+START_TEST(the_instruction_set_is_the_one_that_hearthd_takes)
+{
+    enum doctor_isa want = DOCTOR_NO_ISA;
+#if defined(__x86_64__)
+    if (cpu_isa_avx2.usable())
+        want = DOCTOR_AVX2;
+    if (cpu_isa_avxvnni.usable())
+        want = DOCTOR_AVXVNNI;
+    if (cpu_isa_avx512.usable())
+        want = DOCTOR_AVX512;
+#endif
+    ck_assert_int_eq(find_isa(), want);
+}
+END_TEST
+
+START_TEST(every_instruction_set_has_a_name)
+{
+    static const char *const names[] = {"neither", "AVX2", "AVX-VNNI", "AVX-512"};
+    struct doctor_facts f = good();
+
+    for (int isa = DOCTOR_NO_ISA; isa <= DOCTOR_AVX512; isa++) {
+        f.isa = (enum doctor_isa)isa;
+        const struct doctor_line *line = judged(&f, "processor");
+        ck_assert_ptr_nonnull(line);
+        ck_assert_ptr_nonnull(strstr(line->text, names[isa]));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_cli_doctor");
@@ -222,6 +257,8 @@ int main(void)
     tcase_add_test(t, permissions_matter_where_there_is_no_daemon);
     tcase_add_test(t, all_that_can_be_wrong_at_once_fits);
     tcase_add_test(t, facts_are_read_from_the_system_s_files);
+    tcase_add_test(t, the_instruction_set_is_the_one_that_hearthd_takes);
+    tcase_add_test(t, every_instruction_set_has_a_name);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -1,6 +1,7 @@
-/* Operations on rows and attention: AVX2 and AVX-512 equal the reference bit for bit. */
+/* Operations on rows and attention: AVX2 (with it AVX-VNNI) and AVX-512 equal the reference bit for bit. */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static float *exact(const float *x, size_t n)
 }
 
 #define FOR_ISAS(isa)                                                                              \
-    const struct cpu_isa *isas_[2];                                                                \
+    const struct cpu_isa *isas_[HELP_ISAS];                                                        \
     for (int n_ = help_isas(isas_), i_ = 0; i_ < n_; i_++)                                         \
         for (const struct cpu_isa *isa = isas_[i_]; isa; isa = NULL)
 
@@ -86,7 +87,7 @@ END_TEST
 /* Halves round to even, and the ends of the range are reached, not passed. */
 START_TEST(quantize_rounds_to_even_and_clamps)
 {
-    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
         float x[32] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -127.0f, 126.5f};
@@ -104,7 +105,7 @@ END_TEST
 
 START_TEST(quantize_never_loses_a_value_that_is_not_finite)
 {
-    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
@@ -197,7 +198,7 @@ START_TEST(norm_in_place_is_norm)
 {
     uint64_t seed = 10;
     float w[256], x[256], y[256];
-    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     int n_isas = 1 + help_isas(isas + 1);
     for (int i = 0; i < n_isas; i++) {
         for (uint32_t n = 2; n <= 256; n += 2) {
@@ -262,7 +263,7 @@ END_TEST
 
 START_TEST(limits_are_seen_in_every_lane)
 {
-    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
         for (uint32_t size = 1; size < 70; size++) {
@@ -286,7 +287,7 @@ END_TEST
 
 START_TEST(canonical_logits_have_no_negative_zero)
 {
-    const struct cpu_isa *isas[3] = {&cpu_isa_ref};
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
     for (int i = 0; i < n; i++) {
         float x[21];
@@ -486,6 +487,44 @@ START_TEST(attention_equals_reference_when_peaked)
 }
 END_TEST
 
+#if defined(__x86_64__)
+/* Whether a line of /proc/cpuinfo's flags has all of these, " flag " each. */
+static bool has_flags(const char *line, const char *const *flags)
+{
+    for (; *flags; flags++) {
+        if (!strstr(line, *flags))
+            return false;
+    }
+    return true;
+}
+
+/* Else the tests above would pass over kernels that users run. */
+START_TEST(what_the_system_says_of_the_processor_is_used)
+{
+    static const struct {
+        const struct cpu_isa *isa;
+        const char *flags[9];
+    } sets[] = {{&cpu_isa_avx2, {" avx2 ", " fma ", " f16c "}},
+                {&cpu_isa_avxvnni, {" avx2 ", " fma ", " f16c ", " avx_vnni "}},
+                {&cpu_isa_avx512,
+                 {" avx2 ", " fma ", " f16c ", " avx512f ", " avx512bw ", " avx512vl ",
+                  " avx512dq ", " avx512_vnni "}}};
+    static char line[8192];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line - 1, f) && strncmp(line, "flags", 5) != 0)
+        ;
+    fclose(f);
+    ck_assert_int_eq(strncmp(line, "flags", 5), 0);
+    line[strcspn(line, "\n")] = ' ';
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        bool said = has_flags(line, sets[i].flags);
+        ck_assert_msg(!said || sets[i].isa->usable(), "%s is not used", sets[i].isa->name);
+    }
+}
+END_TEST
+#endif
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_ops");
@@ -503,6 +542,9 @@ int main(void)
     tcase_add_test(rows, limits_are_seen_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_test(rows, silu_equals_reference);
+#if defined(__x86_64__)
+    tcase_add_test(rows, what_the_system_says_of_the_processor_is_used);
+#endif
     tcase_add_loop_test(kv, append_equals_reference, 0, 3); /* by kv_type */
     tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
     tcase_add_loop_test(kv, attention_of_any_number_of_queries, 0, 3);
@@ -511,5 +553,6 @@ int main(void)
     tcase_set_timeout(kv, 60);
     suite_add_tcase(suite, rows);
     suite_add_tcase(suite, kv);
+    help_say_missing_isas();
     return run_suite(suite);
 }

@@ -9,7 +9,8 @@
 #include "tests/run_suite.h"
 #include "tests/unit/expected.h"
 
-static const char *const isas[] = {"ref", "avx2", "avx512"};
+static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
+enum { N_ISAS = sizeof isas / sizeof isas[0] };
 
 static void check_engine(const struct expected *e, const char *isa, uint32_t threads,
                          uint32_t chunk, uint64_t page_seed)
@@ -36,7 +37,7 @@ START_TEST(every_engine_and_chunking_gives_the_same_bits)
     shape.seed = 100 + (uint64_t)_i;
     expected_open(&e, &shape, "ref", 70);
     check_engine(&e, "ref", 1, 3, 7);
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         const uint32_t chunks[] = {1, 3, 32, 0, 7};
@@ -63,7 +64,7 @@ START_TEST(every_architecture_gives_the_same_bits)
         shape.head_dim = t < 2 ? 0 : 24;
         shape.seed = 400 + (uint64_t)(10 * _i + t);
         expected_open(&e, &shape, "ref", 70);
-        for (int i = 1; i < 3; i++) {
+        for (int i = 1; i < N_ISAS; i++) {
             if (!help_has_isa(isas[i]))
                 continue;
             const uint32_t chunks[] = {1, 0, 7};
@@ -155,7 +156,7 @@ START_TEST(odd_shapes_give_the_same_bits)
     struct expected e;
     expected_open(&e, &shape, "ref",
                   _i % N_SHAPES == 1 ? 270 : 50); /* 270: two splits of attention */
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < N_ISAS; i++) {
         if (help_has_isa(isas[i])) {
             check_engine(&e, isas[i], 1 + (uint32_t)i, 40, 3);
             check_engine(&e, isas[i], 1, 1, 4);
@@ -207,8 +208,10 @@ START_TEST(threads_never_change_a_bit)
     expected_open(&e, &shape, NULL, 96);
     for (uint32_t threads = 2; threads <= 4; threads++)
         check_engine(&e, help_has_isa("avx2") ? "avx2" : "ref", threads, 48, threads);
-    if (help_has_isa("avx512"))
-        check_engine(&e, "avx512", 3, 7, 9);
+    for (int i = 2; i < N_ISAS; i++) {
+        if (help_has_isa(isas[i]))
+            check_engine(&e, isas[i], 3, 7, 9);
+    }
     expected_close(&e);
 }
 END_TEST
@@ -225,5 +228,6 @@ int main(void)
     tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, 2 * EXPECTED_TYPES);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
+    help_say_missing_isas();
     return run_suite(suite);
 }

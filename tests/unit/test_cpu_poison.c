@@ -10,7 +10,8 @@
 #include "tests/run_suite.h"
 #include "tests/unit/expected.h"
 
-static const char *const isas[] = {"ref", "avx2", "avx512"};
+static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
+enum { N_ISAS = sizeof isas / sizeof isas[0] };
 
 /* Replaces the embedding row of a token in an F32 model. */
 static void set_embedding(struct help_model *m, uint32_t token, float value)
@@ -87,7 +88,7 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
 START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         for (int j = 0; j < 3; j++) {
@@ -123,7 +124,7 @@ static void expect_all_poisoned(const struct help_model *m, const char *isa, uin
 /* F16 KV ends at 65504; F32 KV of an F32 model where f32 does. */
 START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         struct tiny_model shape = tiny_model_default(_i ? QUANT_F32 : QUANT_BF16);
@@ -139,7 +140,7 @@ END_TEST
 /* Weights of every type with infinite scales: all rows are poisoned, nothing crashes. */
 START_TEST(weights_that_are_not_finite_poison_every_row)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         for (int t = 0; t < EXPECTED_TYPES - 1; t++) {
@@ -171,7 +172,7 @@ START_TEST(what_stands_before_rope_poisons_its_layer)
         {"qwen3", MODEL_ATTN_Q_NORM, NAN},       {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
         {"qwen3", MODEL_ATTN_Q, INFINITY},       {"qwen3", MODEL_ATTN_K, NAN},
     };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         struct tiny_model shape = tiny_model_default(QUANT_F32);
@@ -196,5 +197,6 @@ int main(void)
     tcase_add_loop_test(tcase, what_stands_before_rope_poisons_its_layer, 0, 8);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
+    help_say_missing_isas();
     return run_suite(suite);
 }

@@ -173,7 +173,7 @@ START_TEST(product_equals_reference)
                                   {256, 17}, {257, 40}, {512, 100}, {545, 5}, {800, 130}};
     uint32_t type = types[_i];
     uint64_t seed = 10 + (uint64_t)_i;
-    const struct cpu_isa *isas[2];
+    const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         uint32_t cols = shapes[s][0];
@@ -196,7 +196,7 @@ START_TEST(product_equals_reference_in_blocks_of_rows)
     const uint32_t shapes[][3] = {{288, 50, 215}, {3072, 33, 100}, {12288, 17, 67}};
     uint32_t type = types[_i];
     uint64_t seed = 50 + (uint64_t)_i;
-    const struct cpu_isa *isas[2];
+    const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
     for (uint32_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         uint32_t block = quant_find(type)->block, most = shapes[s][2];
@@ -238,7 +238,7 @@ static void fill_extreme(const struct quant_info *info, uint8_t *block, bool sma
 START_TEST(product_does_not_saturate)
 {
     uint64_t seed = 20;
-    const struct cpu_isa *isas[2];
+    const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
     for (int t = 0; t < N_QUANTIZED; t++) {
         for (int sign = 0; sign < 4; sign++) {
@@ -372,5 +372,6 @@ int main(void)
     tcase_add_loop_test(tcase, a_packed_row_is_the_row_of_the_file, 0, N_TYPES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
+    help_say_missing_isas();
     return run_suite(suite);
 }

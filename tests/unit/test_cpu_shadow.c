@@ -14,7 +14,8 @@
 
 enum { TOKENS = 70, PAGES = 4 };
 
-static const char *const isas[] = {"ref", "avx2", "avx512"};
+static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
+enum { N_ISAS = sizeof isas / sizeof isas[0] };
 
 static int open_shadow(const struct model *m, const char *isa, bool shadow, struct backend **ret,
                        char *err, size_t err_bytes)
@@ -143,7 +144,7 @@ START_TEST(a_fast_pass_is_that_of_the_model_in_q4_0)
     struct backend *b = shadowed(&q4, "ref", false);
     run(b, PASS_CANONICAL, m.model, 0, TOKENS, want);
     backend_cpu.close(b);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         b = shadowed(m.model, isas[i], true);
@@ -238,7 +239,7 @@ START_TEST(odd_shapes_keep_their_matrices)
     shape.n_ff = 100;
     help_model_tiny(&m, &shape);
     float *want = all_logits(m.model), *got = all_logits(m.model);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         struct backend *b = shadowed(m.model, isas[i], true);
@@ -282,5 +283,6 @@ int main(void)
     tcase_add_test(t, odd_shapes_keep_their_matrices);
     tcase_add_loop_test(t, weights_that_are_not_finite_have_none, 0, 2);
     suite_add_tcase(suite, t);
+    help_say_missing_isas();
     return run_suite(suite);
 }
