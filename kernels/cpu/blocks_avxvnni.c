@@ -45,12 +45,13 @@ ALWAYS_INLINE void dot_rows(const struct tile *t, const int8_t *q, const __m256i
 ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block, __m256i *isum,
                               int vectors, int rows)
 {
-    const int halves = type == QUANT_Q4_0 ? 2 : 1, step = vectors > rows ? 1 : vectors;
+    const int halves = type == QUANT_Q4_0 ? 2 : 1, words = 8 / halves;
+    const int step = vectors > rows ? 1 : vectors, steps = vectors / step * halves;
     const int8_t *q = t->q + block * CPU_BLOCK;
     UNROLL
-    for (int j = 0; j < 8 / halves; j++) {
+    for (int j = 0; j < words; j++) {
         UNROLL
-        for (int n = 0; n < vectors / step * halves; n++) {
+        for (int n = 0; n < steps; n++) {
             const int first = n / halves * step, half = n % halves;
             __m256i w[MAX_ACC];
             UNROLL
