@@ -95,8 +95,17 @@ uint32_t ledger_least(const struct ledger_row *row)
 
     for (uint32_t i = 0; i < LEDGER_REQUESTS; i++) {
         uint32_t answers = atomic_load(&row->answers[i]);
-        n = answers < n ? answers : n;
+        n = answers && answers < n ? answers : n;
     }
+    return n == UINT32_MAX ? 0 : n;
+}
+
+uint32_t ledger_asked(const struct ledger_row *row)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < LEDGER_REQUESTS; i++)
+        n += atomic_load(&row->answers[i]) > 0;
     return n;
 }
 

@@ -45,10 +45,12 @@ uint32_t ledger_row(struct ledger *ledger, const char *group, const char *name);
 void ledger_add(struct ledger *ledger, const uint32_t *rows, uint32_t n, uint32_t request,
                 const struct ledger_answer *answer);
 
-/* Most different outputs, or sets of log-probabilities, of one request in a row; least answers. */
+/* Most different outputs, or sets of log-probabilities, of one request in a row. */
 uint32_t ledger_distinct(const struct ledger_row *row);
 /* Requests of a row with more than one output. */
 uint32_t ledger_differing(const struct ledger_row *row);
+/* Requests of a row that were answered, and how often the one that was least often. */
+uint32_t ledger_asked(const struct ledger_row *row);
 uint32_t ledger_least(const struct ledger_row *row);
 uint64_t ledger_answers(const struct ledger_row *row);
 

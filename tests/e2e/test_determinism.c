@@ -5,7 +5,7 @@
  * daemon must be the same. In a round each request is asked once more, in an order, by a number of
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`), HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _KV=q8_0 other
+ * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only, HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _KV=q8_0 other
  * KV, and _DEVICE=cuda runs the configurations without kernels of their own on a GPU, whose answers
  * are the CPU's; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
@@ -117,6 +117,7 @@ static uint64_t evictions; /* pages taken back, over all daemons that ended by t
 static char best_isa[16];
 static const char *model;
 static uint32_t n_proposers; /* that this model has */
+static uint32_t every = 1;   /* which requests are asked: every N-th, the same in all rounds */
 
 static struct { /* rows of the ledger */
     uint32_t all, proposer[PROPOSERS], cache[3], kernel, threads, state, clients, sampling[2];
@@ -377,14 +378,14 @@ static void make_jobs(uint32_t round, uint32_t seed)
     uint64_t span_ns = shared->alone_ns * (next_random(&state) % 100) / 100;
     static uint32_t turn;
 
-    uint32_t n = 0, first = turn++ % SHARE;
-    for (uint32_t i = first; i < JOBS; i += SHARE) {
+    uint32_t n = 0, first = every * (turn++ % SHARE);
+    for (uint32_t i = first; i < JOBS; i += every * SHARE) {
         uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
         shared->jobs[n++] = shared->jobs[k];
         shared->jobs[k].kind = i < KINDS ? i : KINDS;
         shared->jobs[k].proposer = (i + i / n_proposers + round) % n_proposers;
     }
-    arrivals_fill(arrivals, n, span_ns / SHARE, CONTEXT - 80, next_random(&state));
+    arrivals_fill(arrivals, n, span_ns / (every * SHARE), CONTEXT - 80, next_random(&state));
     for (uint32_t i = 0; i < n; i++)
         shared->jobs[i].arrival = arrivals[i];
     shared->n_jobs = n;
@@ -436,6 +437,15 @@ static uint32_t wanted_rounds(void)
     const char *rounds = getenv("HEARTH_DETERMINISM");
 
     return rounds ? (uint32_t)strtoul(rounds, NULL, 10) : 1;
+}
+
+/* 0 and nonsense are all of them. */
+static uint32_t wanted_every(void)
+{
+    const char *of = getenv("HEARTH_DETERMINISM_EVERY");
+    unsigned long n = of ? strtoul(of, NULL, 10) : 1;
+
+    return n >= 1 && n <= KINDS ? (uint32_t)n : 1;
 }
 
 static const char *kv_type(void)
@@ -562,6 +572,7 @@ static void prepare(void)
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(shared, MAP_FAILED);
+    every = wanted_every();
     model = harness_tiny_model_of(wanted_type());
     struct tiny_model shape = tiny_model_default(wanted_type());
     struct kv_geometry kv;
@@ -598,14 +609,14 @@ static void say(const char *what)
 {
     const struct ledger_row *all = &ledger->rows[row.all];
 
-    printf(
-        "ok: %s%s: %llu answers to %d requests, at most %u different; company %llu, resumed %llu; "
-        "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
-        what, quant_name(wanted_type()), (unsigned long long)ledger_answers(all), KINDS,
-        ledger_distinct(all), (unsigned long long)shared->company,
-        (unsigned long long)shared->resumed, (unsigned long long)sum(shared->drafted),
-        (unsigned long long)sum(shared->accepted), (unsigned long long)shared->rollbacks,
-        (unsigned long long)evictions, arrivals_source());
+    printf("ok: %s%s: %llu answers to %u requests, each %u at least, at most %u different; company "
+           "%llu, resumed %llu; "
+           "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
+           what, quant_name(wanted_type()), (unsigned long long)ledger_answers(all),
+           ledger_asked(all), ledger_least(all), ledger_distinct(all),
+           (unsigned long long)shared->company, (unsigned long long)shared->resumed,
+           (unsigned long long)sum(shared->drafted), (unsigned long long)sum(shared->accepted),
+           (unsigned long long)shared->rollbacks, (unsigned long long)evictions, arrivals_source());
     for (uint32_t i = 0; i < PROPOSERS; i++)
         printf("    %-8s drafts %9llu, accepted %9llu\n", proposers[i],
                (unsigned long long)shared->drafted[i], (unsigned long long)shared->accepted[i]);
@@ -645,6 +656,7 @@ START_TEST(a_request_has_one_answer)
     run_configurations(configurations, COUNT(configurations));
     say("");
     check_one_answer();
+    ck_assert_uint_eq(ledger_asked(&ledger->rows[row.all]), (KINDS + every - 1) / every);
     ck_assert_uint_ge(ledger_least(&ledger->rows[row.all]), wanted_rounds());
     ck_assert_uint_gt(ledger_answers(&ledger->rows[row.cache[0]]), 0);
     ck_assert_uint_gt(ledger_answers(&ledger->rows[row.cache[1]]) +
@@ -671,6 +683,7 @@ START_TEST(unverified_drafts_are_noticed)
 {
     ledger = ledger_open(); /* what it finds is not for the table */
     prepare();
+    every = 1;
     run_configuration(&control, 1);
     uint32_t differing = ledger_differing(&ledger->rows[row.all]);
     printf("ok: the control saw %u of %d requests with another output\n", differing, KINDS);
