@@ -49,18 +49,23 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     const __m512i nibble = _mm512_set1_epi8(15);
     UNROLL
     for (int j = 0; j < 4; j++) {
+        __m512i low[4], high[4]; /* first, so that only two inputs take registers from the sums */
         UNROLL
         for (int g = 0; g < groups; g++) {
             const uint8_t *at = words_at(t, QUANT_Q4_0, block, g) + j * 64;
             __m512i raw = load_64(at);
             fetch_ahead(t, at, rows);
-            __m512i low = _mm512_and_si512(raw, nibble);
-            __m512i high = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
+            low[g] = _mm512_and_si512(raw, nibble);
+            high[g] = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+            const __m512i first = four(a), second = four(a + 16);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-                __m512i s = _mm512_dpbusd_epi32(isum[r * groups + g], low, four(a));
-                isum[r * groups + g] = _mm512_dpbusd_epi32(s, high, four(a + 16));
+            for (int g = 0; g < groups; g++) {
+                __m512i s = _mm512_dpbusd_epi32(isum[r * groups + g], low[g], first);
+                isum[r * groups + g] = _mm512_dpbusd_epi32(s, high[g], second);
             }
         }
     }

@@ -188,17 +188,25 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
         for (int i = 0; i < vectors; i++)
             dot_begin(&dot[r * vectors + i], vi_set1(-offset * sum));
     }
+    /* The weights of all vectors first: an input then needs a register for a moment only, and the
+     * sums stay in theirs. */
     UNROLL
     for (int j = 0; j < 4; j++) {
+        vi first[MAX_VECTORS], second[MAX_VECTORS];
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const uint8_t *words = words_at(t, type, b, i);
-            const vi first = load_four(bits, words, j, 0), second = load_four(bits, words, j, 1);
+            first[i] = load_four(bits, words, j, 0);
+            second[i] = load_four(bits, words, j, 1);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const int8_t *a = q + (size_t)r * t->stride + 4 * j;
+            const vi x = four_inputs(a), y = four_inputs(a + 16);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-                dot_add(&dot[r * vectors + i], first, four_inputs(a));
-                dot_add(&dot[r * vectors + i], second, four_inputs(a + 16));
+            for (int i = 0; i < vectors; i++) {
+                dot_add(&dot[r * vectors + i], first[i], x);
+                dot_add(&dot[r * vectors + i], second[i], y);
                 if (j == 3 || (bits == 5 && j == 1))
                     dot_widen(&dot[r * vectors + i]);
             }
