@@ -1,7 +1,8 @@
 /*
- * attend_device: NUMERICS.md, "Attention". A block of 256 threads computes a row's queries of one KV head, four at a
- * time, over a run of splits: a thread is a position while scores are computed, a dimension in the weighted sum. Splits
- * of a run are merged on the way, runs by merge_item, both ascending: the page's fold.
+ * attend_device: NUMERICS.md, "Attention", of one row. A block of 256 threads computes a row's queries of one KV head,
+ * four at a time, over a run of splits: a thread is a position while scores are computed, a dimension in the weighted
+ * sum. Splits of a run are merged on the way, runs by merge_item, both ascending: the page's fold. Several rows of one
+ * sequence: attend_tile_device.h.
  */
 #ifndef HEARTH_KERNELS_CUDA_ATTEND_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ATTEND_DEVICE_H
@@ -30,21 +31,27 @@ static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t
     return __fmul_rn((float)((const signed char *)values)[i], scale);
 }
 
-/* Where the pages of a split have K of the layer and head; V lies n_head_kv * head_bytes behind. Both are brought
- * closer, so that what is read later waits for less. */
+/* How many of the positions [0, end) lie in the split that starts at `begin`. */
+static __device__ __forceinline__ uint32_t positions_of(uint32_t end, uint32_t begin)
+{
+    return end <= begin ? 0 : end - begin < CUDA_SPLIT ? end - begin : (uint32_t)CUDA_SPLIT;
+}
+
+/* Where the pages of a split have K of the layer and head, in shared memory; V lies n_head_kv * head_bytes behind. Both
+ * are brought closer, so that what is read later waits for less. */
 static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
                                   uint32_t begin, uint32_t n, uint32_t head_kv,
-                                  attend_shared &shared)
+                                  const uint8_t **ret_page)
 {
     const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
     if (tid < pages)
-        shared.page[tid] = job.kv.memory +
-                           job.pass.pages[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
-                           job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+        ret_page[tid] = job.kv.memory +
+                        job.pass.pages[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
+                        job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
     __syncthreads();
     const uint32_t lines = (uint32_t)(job.kv.head_bytes / CUDA_LINE);
     for (uint32_t i = tid; i < 2 * pages * lines; i += CUDA_THREADS) {
-        const uint8_t *k = shared.page[i / lines % pages];
+        const uint8_t *k = ret_page[i / lines % pages];
         prefetch_l2(k + (i < pages * lines ? 0 : job.kv.n_head_kv * job.kv.head_bytes) +
                     i % lines * CUDA_LINE);
     }
@@ -184,9 +191,9 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t n, b
 
 /* Up to four queries, heads [head, head + n_queries). */
 template <uint32_t KV>
-static __device__ void attend_queries(const struct attend_job &job, uint32_t item_index,
-                                      const struct cuda_item &item, uint32_t head_kv, uint32_t head,
-                                      uint32_t n_queries, attend_shared &shared)
+static __device__ void attend_queries(const struct attend_job &job, const struct cuda_item &item,
+                                      uint32_t head_kv, uint32_t head, uint32_t n_queries,
+                                      attend_shared &shared)
 {
     const struct cuda_row row = job.pass.rows[item.row];
     const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
@@ -195,17 +202,16 @@ static __device__ void attend_queries(const struct attend_job &job, uint32_t ite
         (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
     __syncthreads();
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const uint32_t begin = split * CUDA_SPLIT, left = row.position + 1 - begin;
-        const uint32_t n = left < CUDA_SPLIT ? left : CUDA_SPLIT;
+        const uint32_t begin = split * CUDA_SPLIT, n = positions_of(row.position + 1, begin);
         const bool first = split == item.split0;
-        find_pages(job, row, begin, n, head_kv, shared);
+        find_pages(job, row, begin, n, head_kv, shared.page);
         attend_scores<KV>(job, n, shared);
         attend_weights(n, first, shared);
         __syncthreads();
         attend_values<KV>(job, n, first, shared);
         __syncthreads();
     }
-    const uint64_t at = (uint64_t)item_index * job.n_head + head;
+    const uint64_t at = (uint64_t)(job.pass.row_parts[item.row] + item.part) * job.n_head + head;
     if (tid < n_queries) {
         job.part_ml[(at + tid) * 2] = shared.m[tid];
         job.part_ml[(at + tid) * 2 + 1] = shared.l[tid];
@@ -216,34 +222,33 @@ static __device__ void attend_queries(const struct attend_job &job, uint32_t ite
 }
 
 template <uint32_t KV>
-static __device__ void attend_item(const struct attend_job &job, uint32_t item_index,
+static __device__ void attend_item(const struct attend_job &job, const struct cuda_item &item,
                                    uint32_t head_kv, attend_shared &shared)
 {
-    const struct cuda_item item = job.pass.items[item_index];
     const uint32_t share = job.n_head / job.kv.n_head_kv, end = (head_kv + 1) * share;
     for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES) {
         const uint32_t n = end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES;
-        attend_queries<KV>(job, item_index, item, head_kv, head, n, shared);
+        attend_queries<KV>(job, item, head_kv, head, n, shared);
     }
 }
 
-/* Item: 256 values of a row's attention output; every thread folds its head's runs by itself. */
-static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t part)
+/* Item: 256 values of a row's attention output; every thread folds its head's parts by itself. */
+static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t share)
 {
-    const uint32_t i = part * CUDA_THREADS + threadIdx.x, n = job.n_head * job.head_dim;
+    const uint32_t i = share * CUDA_THREADS + threadIdx.x, n = job.n_head * job.head_dim;
     float y = 0.0f;
     if (i < n) {
-        const uint32_t first = job.pass.row_items[r], end = job.pass.row_items[r + 1],
+        const uint32_t first = job.pass.row_parts[r], end = job.pass.row_parts[r + 1],
                        head = i / job.head_dim;
         uint64_t at = (uint64_t)first * job.n_head + head;
         float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
               o = job.part_o[(uint64_t)first * n + i];
-        for (uint32_t item = first + 1; item < end; item++) {
+        for (uint32_t part = first + 1; part < end; part++) {
             at += job.n_head;
             const float next = job.part_ml[2 * at], big = m > next ? m : next;
             const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(next, -big));
             l = __fmaf_rn(l, a, __fmul_rn(job.part_ml[2 * at + 1], b));
-            o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)item * n + i], b));
+            o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)part * n + i], b));
             m = big;
         }
         y = __fmul_rn(o, __fdiv_rn(1.0f, l));

@@ -67,7 +67,7 @@ static void place_scratch(struct backend *b)
 {
     struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const size_t rows = b->limits.rows, picks = b->limits.picks, items = cuda_most_items(b);
+    const size_t rows = b->limits.rows, picks = b->limits.picks, parts = cuda_most_parts(b);
     u->embd = cuda_padded(m->n_embd);
     u->heads = cuda_padded(m->n_head * m->head_dim);
     u->heads_kv = cuda_padded(m->n_head_kv * m->head_dim);
@@ -79,8 +79,8 @@ static void place_scratch(struct backend *b)
     u->k = floats(b, rows * u->heads_kv);
     u->v = floats(b, rows * u->heads_kv);
     u->logits = floats(b, picks * u->vocab);
-    u->part_ml = floats(b, items * m->n_head * 2);
-    u->part_o = floats(b, items * m->n_head * m->head_dim);
+    u->part_ml = floats(b, parts * m->n_head * 2);
+    u->part_o = floats(b, parts * m->n_head * m->head_dim);
     u->parts = cuda_take(&b->scratch_memory, picks * pick_parts(m->n_vocab) * sizeof *u->parts);
     place_input(b, &u->norm, rows, u->embd);
     place_input(b, &u->attention, rows, u->heads);
@@ -213,7 +213,7 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
                  "opening a stream") ||
         !cuda_ok(b, cuda_launch_init(&version), "loading the kernels"))
         return cuda_open_failed(b, err, err_bytes);
-    b->processors = (uint32_t)properties.multiProcessorCount;
+    b->queue.processors = (uint32_t)properties.multiProcessorCount;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
     b->queue.dependent = properties.major >= 9 && version >= 90;
     return 0;

@@ -25,8 +25,8 @@
 #include "kernels/kv.h"
 #include "kernels/model.h"
 
-/* Passes of at most this many rows cut attention at every split, so that few rows still fill the device; larger ones
- * run a row's splits one after the other. */
+/* Attention is cut at every split where rows are few, so that they still fill the device; else the splits of a row run
+ * one after the other. There is memory for the partial results of this many rows that are cut. */
 enum { CUDA_SPLIT_ROWS = 16 };
 
 /* A grid's second dimension, which rows are, ends there. */
@@ -37,9 +37,10 @@ enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
 
 struct pool;
 
-/* What grids cover: at least what the pass has. items: blocks that share them out. */
+/* What grids cover: at least what the pass has. items: blocks that share them out; kinds: a bit for each that there may
+ * be of enum cuda_item_kind. */
 struct cuda_grid {
-    uint32_t rows, wanted, items;
+    uint32_t rows, wanted, items, kinds;
 };
 
 /* Device pointers; vectors that the model lacks are NULL. */
@@ -82,7 +83,6 @@ struct backend {
     struct cuda_kv kv;
     struct cuda_arena weight_memory, scratch_memory, kv_memory;
     struct cuda_queue queue;
-    uint32_t processors;
     cudaGraphExec_t graphs[CUDA_GRAPH_BUCKETS]
                           [2]; /* without, with a head; NULL above limits.rows */
     uint32_t least_bucket;     /* 0; other ones are for the self-test */
@@ -94,7 +94,8 @@ struct backend {
     float *logits;                        /* [picks][vocab] of rows that want them here */
     /* Of the pass that runs. */
     const struct pass *pass;
-    uint32_t n_wanted, n_items;
+    uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
+    uint32_t item_kinds;                 /* a bit for each that the pass has */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
     struct pool *pool;                   /* repacks weights, and picks what the device does not */
     struct pick_scratch **pick;          /* [limits.threads] */
@@ -119,7 +120,7 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 /* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the upload takes; place: sets its pointers. */
 size_t cuda_upload_bytes(const struct backend *b);
 void cuda_place_upload(struct backend *b);
-uint32_t cuda_most_items(const struct backend *b);
+uint32_t cuda_most_parts(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
 
 /* jobs.c: launches all jobs of a pass. */

@@ -56,10 +56,19 @@ struct cuda_row {
     uint32_t pages; /* index of its sequence's first page in cuda_pass.pages */
 };
 
-/* One row (of one sequence) against a run of splits; a row's items follow one another. */
+/* How a block computes an item of attention: one row, or a tile of rows, in its small or its large form. */
+enum cuda_item_kind { CUDA_ITEM_ROW, CUDA_ITEM_TILE, CUDA_ITEM_LARGE, CUDA_ITEM_KINDS };
+
+/* Queries, rows times heads of a KV head, of a tile of each kind. */
+enum { CUDA_TILE_QUERIES = 16, CUDA_LARGE_QUERIES = 32 };
+
+/* Rows [row, row + n_rows) of a pass, of one sequence and one behind the other, against a run of splits: all of theirs,
+ * or one. Row r keeps the results at row_parts[r] + part. */
 struct cuda_item {
-    uint32_t row;
-    uint32_t split0, split1; /* splits [split0, split1) */
+    uint32_t kind; /* enum cuda_item_kind */
+    uint32_t row, n_rows;
+    uint32_t split0, split1; /* splits [split0, split1); a row that has fewer ends there */
+    uint32_t part;
 };
 
 /*
@@ -71,7 +80,7 @@ struct cuda_pass {
     struct cuda_row *rows;   /* [n_rows] */
     uint32_t *wanted;        /* [n_wanted] rows with wants */
     struct cuda_item *items; /* [n_items] attention */
-    uint32_t *row_items;     /* [n_rows + 1] a row's first item */
+    uint32_t *row_parts;     /* [n_rows + 1] where a row's partial results begin */
     uint32_t *pages;         /* page ids of all sequences, one behind the other */
     uint32_t *
         bad; /* [rows] 0: sound; else CUDA_SOUND - the first layer at which the row was bad itself */

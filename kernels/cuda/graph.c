@@ -10,7 +10,8 @@ static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool h
         .wanted = !head                    ? 0
                   : rows < b->limits.picks ? rows
                                            : b->limits.picks,
-        .items = b->processors * CUDA_ATTEND_BLOCKS / b->model->n_head_kv + 1,
+        .items = b->queue.processors * CUDA_ATTEND_BLOCKS / b->model->n_head_kv + 1,
+        .kinds = 1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE,
     };
 }
 

@@ -73,7 +73,7 @@ static void attention(struct backend *b, uint32_t layer)
     const struct merge_job merge = {b->upload.to, u->part_ml,  u->part_o,           u->attention,
                                     m->n_head,    m->head_dim, forms_of(readers, 1)};
     cuda_ok(b, cuda_launch_heads(&b->queue, &heads, b->grid.rows), "rotation and append");
-    cuda_ok(b, cuda_launch_attend(&b->queue, &attend, b->grid.items), "attention");
+    cuda_ok(b, cuda_launch_attend(&b->queue, &attend, b->grid.items, b->grid.kinds), "attention");
     cuda_ok(b, cuda_launch_merge(&b->queue, &merge, b->grid.rows), "the merge of attention");
 }
 

@@ -1,5 +1,6 @@
 /*
- * kernels: one kernel for every job but products, and what launches them: a block an item.
+ * kernels: one kernel for every job but attention (attend.cu) and products (product.cu), and what launches them: a block
+ * an item.
  */
 #include "kernels/cuda/attend_device.h"
 #include "kernels/cuda/launch.h"
@@ -27,15 +28,6 @@ static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
-}
-
-template <uint32_t KV>
-static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struct attend_job job)
-{
-    SHARED_BYTES(shared);
-    follow_previous();
-    for (uint32_t item = blockIdx.x; item < job.pass.counts[CUDA_COUNT_ITEMS]; item += gridDim.x)
-        attend_item<KV>(job, item, blockIdx.y, *(attend_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
@@ -81,14 +73,6 @@ int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *jo
     const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
     return launch(queue, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
                   CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
-}
-
-int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job, uint32_t items)
-{
-    void (*const kernels[])(struct attend_job) = {
-        attend_kernel<CUDA_KV_F16>, attend_kernel<CUDA_KV_F32>, attend_kernel<CUDA_KV_Q8_0>};
-    return launch(queue, kernels[job->kv.type], dim3(items, job->kv.n_head_kv),
-                  sizeof(attend_shared), *job);
 }
 
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)

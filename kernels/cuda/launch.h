@@ -16,12 +16,14 @@ extern "C" {
 /* Where kernels go. dependent: a kernel may begin before the one before it has ended, and waits where it must. */
 struct cuda_queue {
     cudaStream_t stream;
+    uint32_t processors; /* of the device */
     int dependent;
 };
 
 /* Once per device and process: shared memory beyond 48 KiB. *ret_version: the compute capability that the code was made
  * for, 90 for sm_90. */
 int cuda_launch_init(int *ret_version);
+int attend_init(void); /* its part of attend.cu */
 
 /* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
 int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,
@@ -35,9 +37,9 @@ int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *jo
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);
 
-/* Blocks share the pass's items out among them. */
+/* Blocks share the pass's items out among them. kinds: those that it may have, a bit for each enum cuda_item_kind. */
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
-                       uint32_t blocks);
+                       uint32_t blocks, uint32_t kinds);
 
 #ifdef __cplusplus
 }

@@ -69,8 +69,8 @@ struct heads_job {
     float eps;
 };
 
-/* Attention of a row over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [items]
- * [n_head][2], part_o [items][n_head][head_dim]. */
+/* Attention of rows over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [parts]
+ * [n_head][2], part_o [parts][n_head][head_dim]. */
 struct attend_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
@@ -80,7 +80,7 @@ struct attend_job {
     float scale;
 };
 
-/* The items of a row merged. Items: row, part of 256 values. */
+/* The parts of a row merged. Items: row, share of 256 values. */
 struct merge_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;

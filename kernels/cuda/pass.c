@@ -100,7 +100,8 @@ void cuda_pass_start(struct backend *b)
 {
     cuda_plan_pass(b);
     if (!cuda_graph_run(b))
-        cuda_run_jobs(b, (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items});
+        cuda_run_jobs(b,
+                      (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});
     fetch_results(b);
 }
 

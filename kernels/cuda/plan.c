@@ -8,7 +8,8 @@ static uint32_t most_splits(const struct backend *b)
     return (b->limits.context + CUDA_SPLIT - 1) / CUDA_SPLIT;
 }
 
-uint32_t cuda_most_items(const struct backend *b)
+/* Each item makes at least one. */
+uint32_t cuda_most_parts(const struct backend *b)
 {
     const uint32_t few = b->limits.rows < CUDA_SPLIT_ROWS ? b->limits.rows : CUDA_SPLIT_ROWS;
     const uint32_t cut = few * most_splits(b);
@@ -23,8 +24,8 @@ static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p,
     p->counts = cuda_take(&arena, CUDA_COUNTS * sizeof *p->counts);
     p->rows = cuda_take(&arena, rows * sizeof *p->rows);
     p->wanted = cuda_take(&arena, b->limits.picks * sizeof *p->wanted);
-    p->items = cuda_take(&arena, cuda_most_items(b) * sizeof *p->items);
-    p->row_items = cuda_take(&arena, (rows + 1) * sizeof *p->row_items);
+    p->items = cuda_take(&arena, cuda_most_parts(b) * sizeof *p->items);
+    p->row_parts = cuda_take(&arena, (rows + 1) * sizeof *p->row_parts);
     p->bad = cuda_take(&arena, rows * sizeof *p->bad);
     p->mark = cuda_take(&arena, rows * sizeof *p->mark);
     const size_t pages_at = arena.used;
@@ -48,19 +49,100 @@ void cuda_place_upload(struct backend *b)
     u->pages_at = place(b, u->host, &u->from, &u->bytes);
 }
 
-/* Items of attention of row r; returns how many there are by now. */
-static uint32_t add_items(struct cuda_pass *p, uint32_t r, uint32_t n, bool cut)
+/* ---- items of attention ----------------------------------------------------------------------- */
+
+static uint32_t splits_of(const struct cuda_row *row)
 {
-    const uint32_t splits = p->rows[r].position / CUDA_SPLIT + 1;
-    p->row_items[r] = n;
-    if (!cut) {
-        p->items[n] = (struct cuda_item){r, 0, splits};
-        return n + 1;
-    }
-    for (uint32_t s = 0; s < splits; s++)
-        p->items[n + s] = (struct cuda_item){r, s, s + 1};
-    return n + splits;
+    return row->position / CUDA_SPLIT + 1;
 }
+
+/* How many rows from r on are of one sequence, one behind the other. */
+static uint32_t run_length(const struct backend *b, uint32_t r)
+{
+    const struct cuda_row *rows = b->upload.from.rows;
+    uint32_t n = 1;
+    while (r + n < b->pass->n_rows && rows[r + n].sequence == rows[r].sequence &&
+           rows[r + n].position == rows[r].position + n)
+        n++;
+    return n;
+}
+
+/* The next item's rows, of a run of n rows, and how they are computed. A tile pays where its queries are more than two
+ * rounds of a row's; large ones are for passes that fill the device with them. */
+static struct cuda_item next_tile(const struct backend *b, uint32_t r, uint32_t n)
+{
+    const uint32_t share = b->model->n_head / b->model->n_head_kv, queries = n * share;
+    struct cuda_item item = {.kind = CUDA_ITEM_ROW, .row = r, .n_rows = 1};
+    if (n == 1 || queries <= CUDA_TILE_QUERIES / 2)
+        return item;
+    const bool large = b->pass->n_rows > CUDA_GRAPH_ROWS && queries > CUDA_TILE_QUERIES;
+    const uint32_t most = (large ? CUDA_LARGE_QUERIES : CUDA_TILE_QUERIES) / share;
+    item.kind = large ? CUDA_ITEM_LARGE : CUDA_ITEM_TILE;
+    item.n_rows = most == 0 ? 1 : n < most ? n : most;
+    return item;
+}
+
+/* Parts of the item's rows when it is cut at every split. */
+static uint32_t parts_when_cut(const struct cuda_row *rows, const struct cuda_item *item)
+{
+    uint32_t parts = 0;
+    for (uint32_t r = item->row; r < item->row + item->n_rows; r++)
+        parts += splits_of(&rows[r]);
+    return parts;
+}
+
+/* Cut, or whole where `cut` is false: one part a row. */
+static void add_items(struct backend *b, struct cuda_item item, bool cut)
+{
+    struct cuda_pass *p = &b->upload.from;
+    const uint32_t splits = splits_of(&p->rows[item.row + item.n_rows - 1]);
+    for (uint32_t r = item.row; r < item.row + item.n_rows; r++) {
+        p->row_parts[r] = b->n_parts;
+        b->n_parts += cut ? splits_of(&p->rows[r]) : 1;
+    }
+    b->item_kinds |= 1u << item.kind;
+    for (uint32_t s = 0; s < (cut ? splits : 1); s++) {
+        item.split0 = s;
+        item.split1 = cut ? s + 1 : splits;
+        item.part = s;
+        p->items[b->n_items++] = item;
+    }
+}
+
+/* Whether whole items would leave processors without one. */
+static bool few_items(const struct backend *b)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0, left = 0; r < b->pass->n_rows;) {
+        left = left ? left : run_length(b, r);
+        const uint32_t rows = next_tile(b, r, left).n_rows;
+        left -= rows;
+        r += rows;
+        n++;
+    }
+    return n * b->model->n_head_kv < b->queue.processors * CUDA_ATTEND_BLOCKS;
+}
+
+/* Every row's items. All rows of a few are cut; of more, as many as there is memory for, where that helps. */
+static void plan_items(struct backend *b)
+{
+    struct cuda_pass *p = &b->upload.from;
+    const uint32_t n = b->pass->n_rows, most = cuda_most_parts(b);
+    const bool cut = n <= CUDA_SPLIT_ROWS || few_items(b);
+    b->n_items = b->n_parts = b->item_kinds = 0;
+    for (uint32_t r = 0, left = 0; r < n;) {
+        left = left ? left : run_length(b, r);
+        const struct cuda_item item = next_tile(b, r, left);
+        const uint32_t behind = n - r - item.n_rows;
+        add_items(b, item, cut && b->n_parts + parts_when_cut(p->rows, &item) + behind <= most);
+        left -= item.n_rows;
+        r += item.n_rows;
+    }
+    p->row_parts[n] = b->n_parts;
+    p->counts[CUDA_COUNT_ITEMS] = b->n_items;
+}
+
+/* ---- a pass ----------------------------------------------------------------------------------- */
 
 /* Of `rows` rows, and not the others of their last tile: a float product reads those with them, a quantized one the
  * scale beside that of an odd last row (product_device.h); what they give goes nowhere. */
@@ -79,8 +161,8 @@ static void forget_input(const struct cuda_input *x, uint32_t rows)
 static void forget_scratch(const struct backend *b)
 {
     const struct cuda_buffers *u = &b->buffers;
-    const size_t rows = b->limits.rows, picks = b->limits.picks, items = cuda_most_items(b),
-                 heads = items * b->model->n_head;
+    const size_t rows = b->limits.rows, picks = b->limits.picks,
+                 heads = (size_t)cuda_most_parts(b) * b->model->n_head;
     float *const of_rows[] = {u->x, u->h, u->q, u->k, u->v};
     const uint32_t strides[] = {u->embd, u->embd, u->heads, u->heads_kv, u->heads_kv};
     for (int i = 0; i < 5; i++)
@@ -118,19 +200,17 @@ void cuda_plan_pass(struct backend *b)
         first_page[s] = n_pages;
         n_pages += n;
     }
-    b->n_wanted = b->n_items = 0;
+    b->n_wanted = 0;
     for (uint32_t r = 0; r < pass->n_rows; r++) {
         const struct row *row = &pass->rows[r];
         p->rows[r] =
             (struct cuda_row){row->sequence, row->position, row->token, first_page[row->sequence]};
         if (row->wants)
             p->wanted[b->n_wanted++] = r;
-        b->n_items = add_items(p, r, b->n_items, pass->n_rows <= CUDA_SPLIT_ROWS);
     }
-    p->row_items[pass->n_rows] = b->n_items;
+    plan_items(b);
     p->counts[CUDA_COUNT_ROWS] = pass->n_rows;
     p->counts[CUDA_COUNT_WANTED] = b->n_wanted;
-    p->counts[CUDA_COUNT_ITEMS] = b->n_items;
     memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
     memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
     forget_scratch(b);

@@ -5,7 +5,7 @@ int cuda_launch_init(int *ret_version)
 {
     int (*const init[])(int *) = {product_init<1>, product_init<2>, product_init<4>,
                                   product_init<CUDA_MAX_TILES>};
-    int code = 0;
+    int code = attend_init();
     for (int i = 0; i < 4 && !code; i++)
         code = init[i](ret_version);
     return code;

@@ -20,7 +20,7 @@ static float read_once(cudaStream_t stream, cudaEvent_t begin, cudaEvent_t end,
     int processors = 0;
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
     cudaEventRecord(begin, stream);
-    const struct cuda_queue queue = {stream, 0};
+    const struct cuda_queue queue = {.stream = stream};
     if (cuda_launch_read(&queue, memory, bytes / 16, (uint32_t *)(uintptr_t)(memory + bytes),
                          (uint32_t)processors * 8))
         return 0;

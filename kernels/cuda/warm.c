@@ -42,7 +42,7 @@ static int warm_up(struct backend *b, char *err, size_t err_bytes)
     b->pass = &pass;
     cuda_plan_pass(b);
     cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
-                                        b->n_items});
+                                        b->n_items, (1u << CUDA_ITEM_KINDS) - 1});
     const bool done = cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
     b->pass = NULL;
     return done ? 0 : cuda_open_failed(b, err, err_bytes);

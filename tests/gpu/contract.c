@@ -216,6 +216,86 @@ static void q8_0_kv_gives_the_same_bits(void)
     subject_fini(&s);
 }
 
+/* ---- windows ---------------------------------------------------------------------------------- */
+
+/* Heads of every kind: queries that share a KV head from 1 to more than a tile has, sizes that fill no lane and no page's
+ * share, of every KV type. context: how much memory attention has to be cut. */
+static const struct {
+    uint32_t type, n_head, n_head_kv, head_dim, context;
+    bool kv_q8_0;
+} head_kinds[] = {
+    {QUANT_F16, 4, 1, 64, 4096, false}, {QUANT_F16, 4, 2, 24, 512, true},
+    {QUANT_F32, 6, 2, 130, 512, false}, {QUANT_BF16, 40, 1, 2, 4096, false},
+    {QUANT_F16, 2, 2, 256, 512, false}, {QUANT_F32, 7, 1, 130, 2048, true},
+    {QUANT_F16, 8, 1, 80, 512, true},   {QUANT_F32, 1, 1, 256, 4096, true},
+};
+
+static void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
+{
+    struct tiny_model shape = tiny_model_default(head_kinds[kind].type);
+    shape.arch = "qwen3";
+    shape.n_layer = 1;
+    shape.n_embd = shape.n_ff = 32;
+    shape.n_vocab = TINY_MIN_VOCAB;
+    shape.n_head = head_kinds[kind].n_head;
+    shape.n_head_kv = head_kinds[kind].n_head_kv;
+    shape.head_dim = head_kinds[kind].head_dim;
+    shape.n_context = head_kinds[kind].context;
+    shape.kv_q8_0 = head_kinds[kind].kv_q8_0;
+    shape.seed = 800 + kind;
+    subject_init(s, &shape, n);
+}
+
+/* Two sequences of the same tokens, in windows of all sizes side by side; past the end of a split. */
+static void check_windows(struct subject *s, struct backend *b, uint32_t kind)
+{
+    static const uint32_t sizes[] = {70, 1, 33, 9, 2, 5, 16, 64, 3, 13, 24};
+    struct mixed *x = calloc(1, sizeof *x);
+    float *got = subject_floats(s, 2 * s->n);
+    uint32_t pages[SUBJECT_PAGES], done[2] = {0}, turn = kind;
+    int rc = x ? 0 : -ENOMEM;
+    subject_pages(kind, pages);
+    while (rc == 0 && done[0] + done[1] < 2 * s->n) {
+        x->n = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t n = sizes[turn++ % (sizeof sizes / sizeof sizes[0])];
+            n = n < s->n - done[i] ? n : s->n - done[i];
+            n = n < MOST_ROWS - x->n ? n : MOST_ROWS - x->n;
+            x->sequences[i].pages = pages + 10 * i;
+            for (uint32_t r = 0; r < n; r++)
+                x->results[x->n + r].logits =
+                    got + ((size_t)i * s->n + done[i] + r) * s->model->n_vocab;
+            add_rows(x, i, s->tokens, done[i], n, ROW_LOGITS);
+            done[i] += n;
+        }
+        rc = run_mixed(s, b, x, PASS_CANONICAL);
+    }
+    size_t at = 0, n = (size_t)s->n * s->model->n_vocab;
+    uint32_t i = 0;
+    for (; i < 2 && rc == 0; i++) {
+        at = subject_differs(s->logits, got + i * n, n);
+        if (at < n)
+            break;
+    }
+    free(got);
+    free(x);
+    EXPECT(rc == 0, "heads %u: a pass failed: %d", kind, rc);
+    EXPECT(i == 2, "heads %u: row %zu of sequence %u differs at token %zu", kind,
+           at / s->model->n_vocab, i, at % s->model->n_vocab);
+}
+
+static void windows_of_every_head_give_the_same_bits(void)
+{
+    for (uint32_t i = 0; i < sizeof head_kinds / sizeof head_kinds[0]; i++) {
+        struct subject s;
+        subject_of_heads(i, 277, &s);
+        struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
+        check_windows(&s, b, i);
+        s.device.close(b);
+        subject_fini(&s);
+    }
+}
+
 /* ---- rows of several sequences ---------------------------------------------------------------- */
 
 void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
@@ -315,6 +395,7 @@ static const struct {
     TEST(odd_shapes_give_the_same_bits),
     TEST(long_contexts_give_the_same_bits),
     TEST(q8_0_kv_gives_the_same_bits),
+    TEST(windows_of_every_head_give_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
     TEST(a_pick_is_that_of_its_logits),
