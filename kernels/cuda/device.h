@@ -45,20 +45,41 @@ static __device__ __forceinline__ void prefetch_l2(const void *p)
 }
 
 /*
- * c = a b + c over a warp, all lanes: a 16 x 32 and b 32 x 8 of int8, c 16 x 8 of int32, exact. With g = lane / 4 and
+ * d = a b + c over a warp, all lanes: a 16 x 32 and b 32 x 8 of int8, c 16 x 8 of int32, exact. With g = lane / 4 and
  * t = lane % 4, byte i of a word the lower k first:
  *   a[0] row g,     k = 4t + i        a[1] row g + 8, k = 4t + i
  *   a[2] row g,     k = 16 + 4t + i   a[3] row g + 8, k = 16 + 4t + i
  *   b[0] column g,  k = 4t + i        b[1] column g,  k = 16 + 4t + i
  *   c[0] row g, column 2t    c[1] row g, column 2t + 1    c[2] row g + 8, column 2t    c[3] row g + 8, column 2t + 1
  */
-static __device__ __forceinline__ void mma_s8(int c[4], const unsigned a[4], const unsigned b[2])
+static __device__ __forceinline__ void mma_s8(int d[4], const unsigned a[4], const unsigned b[2],
+                                              const int c[4])
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, "
-                 "%7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%10, %11, %12, %13};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]),
+          "r"(c[2]), "r"(c[3]));
+}
+
+/* 16 bytes to shared memory while the thread goes on, of which the first `bytes` are copied and the rest become zeros.
+ * Copies belong to the group that the next commit closes; a wait lasts until at most PENDING groups are under way. */
+static __device__ __forceinline__ void copy_async(void *shared, const void *from, unsigned bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int PENDING> static __device__ __forceinline__ void copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
 /* The kernel before this one in the stream may still run when this one was launched for programmatic stream
@@ -90,7 +111,8 @@ static inline void prefetch_l2(const void *)
 {
 }
 
-static inline void mma_s8(int c[4], const unsigned a[4], const unsigned b[2], CUDASIM_HERE)
+static inline void mma_s8(int d[4], const unsigned a[4], const unsigned b[2], const int c[4],
+                          CUDASIM_HERE)
 {
     struct cudasim_mma mma = {};
     for (int i = 0; i < 4; i++) {
@@ -101,7 +123,22 @@ static inline void mma_s8(int c[4], const unsigned a[4], const unsigned b[2], CU
     mma.b[1] = b[1];
     cudasim_mma(CUDASIM_MMA_I8, &mma, CUDASIM_PLACE);
     for (int i = 0; i < 4; i++)
-        c[i] = (int)mma.d[i];
+        d[i] = (int)mma.d[i];
+}
+
+static inline void copy_async(void *shared, const void *from, unsigned bytes, CUDASIM_HERE)
+{
+    cudasim_copy_async(shared, from, 16, bytes, CUDASIM_PLACE);
+}
+
+static inline void copy_commit(void)
+{
+    cudasim_copy_commit();
+}
+
+template <int PENDING> static inline void copy_wait(CUDASIM_HERE)
+{
+    cudasim_copy_wait(PENDING, CUDASIM_PLACE);
 }
 
 static inline void wait_for_previous(void)

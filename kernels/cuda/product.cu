@@ -8,12 +8,38 @@ int cuda_launch_init(int *ret_version)
     int code = attend_init();
     for (int i = 0; i < 4 && !code; i++)
         code = init[i](ret_version);
+    code = code ? code : product_large_init<4>();
+    code = code ? code : product_large_init<8>();
     return code;
+}
+
+static bool all_quantized(const struct product_job *job)
+{
+    for (int i = 0; i < 3; i++) {
+        if (job->part[i].matrix.groups > 0 && !layout_quantized(job->part[i].matrix.type))
+            return false;
+    }
+    return true;
+}
+
+/* Whether blocks of 256 outputs and `rows` rows give most processors one. */
+static bool fills(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows,
+                  uint32_t rows_of_block)
+{
+    const uint64_t blocks = (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
+                            ((rows + rows_of_block - 1) / rows_of_block);
+    return 4 * blocks >= 3 * (uint64_t)queue->processors;
 }
 
 int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
                         uint32_t rows)
 {
+    if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
+        if (fills(queue, job, rows, 8 * CUDA_TILE))
+            return product_large_launch<8>(queue, job, rows);
+        if (fills(queue, job, rows, 4 * CUDA_TILE))
+            return product_large_launch<4>(queue, job, rows);
+    }
     if (rows <= CUDA_TILE)
         return product_launch<1>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)

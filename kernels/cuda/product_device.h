@@ -35,12 +35,17 @@ struct columns {
         uint2 q = make_uint2(0, 0);
         if (g < n)
             q = ((const uint2 *)x.q)[at * 32 + lane];
-        b[0] = q.x;
-        b[1] = q.y;
         float4 scales =
             make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, if only the first exists too */
         if (2 * t < n)
             scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
+        set(q, scales);
+    }
+
+    __device__ __forceinline__ void set(const uint2 &q, const float4 &scales)
+    {
+        b[0] = q.x;
+        b[1] = q.y;
         d[0] = scales.x;
         sum[0] = __float_as_int(scales.y);
         d[1] = scales.z;
@@ -50,34 +55,67 @@ struct columns {
 
 enum { FLOAT_OF_INT = 0x4b400000 }; /* the bits of 0x1.8p+23 */
 
-/* acc of one block, 16 outputs (m = 0: rows g, g + 8 of the group, m = 1: g + 16, g + 24) and one tile. */
+/* One block of 32 inputs of a group's 32 outputs, as a lane has it: operands of the mma for outputs g, g + 8 (m = 0) and
+ * g + 16, g + 24 (m = 1), and factors of the four. */
+template <uint32_t TYPE> struct block_weights {
+    unsigned a[2][4];
+    float w[4], min[4];
+    int scale[4][2];
+
+    /* Block b of a segment; low: its units, bits: all of the segment's. */
+    __device__ __forceinline__ void unpack(int b, const uint4 *low, const uint4 *bits,
+                                           const row_factors<TYPE> factors[4])
+    {
+        constexpr int BITS = layout_bits(TYPE) > 0 ? (int)layout_bits(TYPE) : 1;
+        unsigned word[2] = {0, 0};
+        if (TYPE == QUANT_Q6_K) {
+            word[0] = word_of(bits[b / 2 % BITS], b % 2 * 2);
+            word[1] = word_of(bits[b / 2 % BITS], b % 2 * 2 + 1);
+        } else if (layout_bits(TYPE) > 0) {
+            word[0] = word_of(bits[b / 4 % BITS], b % 4);
+        }
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            min[r] = 0.0f;
+            scale[r][0] = scale[r][1] = 0;
+            factors[r].block(b, &w[r], &min[r], scale[r]);
+            for (int h = 0; h < 2; h++)
+                a[r / 2][2 * h + r % 2] = integers<TYPE>(low, word, r, h);
+        }
+    }
+};
+
+/* acc of one block, 16 outputs and one tile. */
 template <uint32_t TYPE>
-static __device__ __forceinline__ void block_step(int m, const unsigned a[4], const columns &x,
-                                                  const float w[4], const float min[4],
-                                                  const int scale[4][2], float acc[4])
+static __device__ __forceinline__ void block_step(int m, const block_weights<TYPE> &weights,
+                                                  const columns &x, float acc[4])
 {
+    const unsigned *a = weights.a[m];
     float dot[4];
     if (TYPE == QUANT_Q6_K) {
         const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
-        int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
-        mma_s8(c0, first, x.b);
-        mma_s8(c1, second, x.b);
-        for (int e = 0; e < 4; e++)
-            dot[e] = (float)(scale[2 * m + e / 2][0] * c0[e] + scale[2 * m + e / 2][1] * c1[e]);
+        const int zero[4] = {0, 0, 0, 0};
+        int c0[4], c1[4];
+        mma_s8(c0, first, x.b, zero);
+        mma_s8(c1, second, x.b, zero);
+        for (int e = 0; e < 4; e++) {
+            const int *scale = weights.scale[2 * m + e / 2];
+            dot[e] = (float)(scale[0] * c0[e] + scale[1] * c1[e]);
+        }
     } else {
         /* The sum, below 2^22, becomes the mantissa of a float: exact, and an addition takes it out. */
-        int isum[4];
+        int start[4], isum[4];
         for (int e = 0; e < 4; e++)
-            isum[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
-        mma_s8(isum, a, x.b);
+            start[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
+        mma_s8(isum, a, x.b, start);
         for (int e = 0; e < 4; e++)
             dot[e] = __fadd_rn(__int_as_float(isum[e]), -0x1.8p+23f);
     }
     for (int e = 0; e < 4; e++) {
         const int r = 2 * m + e / 2;
-        acc[e] = __fmaf_rn(dot[e], __fmul_rn(w[r], x.d[e % 2]), acc[e]);
+        acc[e] = __fmaf_rn(dot[e], __fmul_rn(weights.w[r], x.d[e % 2]), acc[e]);
         if (layout_has_min(TYPE))
-            acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(min[r], x.d[e % 2]), acc[e]);
+            acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(weights.min[r], x.d[e % 2]), acc[e]);
     }
 }
 
@@ -111,21 +149,8 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
             const int b = half + i;
             if (b >= (int)n)
                 break;
-            float w[4], min[4] = {};
-            int scale[4][2] = {};
-            unsigned word[2] = {0, 0}, a[2][4];
-            if (TYPE == QUANT_Q6_K) {
-                word[0] = word_of(bits[b / 2 % (BITS > 0 ? BITS : 1)], b % 2 * 2);
-                word[1] = word_of(bits[b / 2 % (BITS > 0 ? BITS : 1)], b % 2 * 2 + 1);
-            } else if (BITS > 0) {
-                word[0] = word_of(bits[b / 4 % (BITS > 0 ? BITS : 1)], b % 4);
-            }
-#pragma unroll
-            for (int r = 0; r < 4; r++) {
-                factors[r].block(b, &w[r], &min[r], scale[r]);
-                for (int h = 0; h < 2; h++)
-                    a[r / 2][2 * h + r % 2] = integers<TYPE>(low + i * LOW, word, r, h);
-            }
+            block_weights<TYPE> weights;
+            weights.unpack(b, low + i * LOW, bits, factors);
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
                 columns c;
@@ -133,7 +158,7 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
                 c.load(x, rows.first / CUDA_TILE + j, first_block + b,
                        rows.n > done ? rows.n - done : 0);
                 for (int m = 0; m < 2; m++)
-                    block_step<TYPE>(m, a[m], c, w, min, scale, acc[m][j]);
+                    block_step<TYPE>(m, weights, c, acc[m][j]);
             }
         }
     }
@@ -228,40 +253,27 @@ static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix
         prefetch_l2(m.data + group * m.group_bytes + at);
 }
 
-/* Writes the finished outputs of a group. y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
-template <int TILES>
-static __device__ __forceinline__ void put_outputs(const struct product_job &job,
-                                                   const struct product_part &part, uint32_t group,
-                                                   const product_rows &rows, float y[TILES])
+/* Writes finished outputs of row r, those of one group: output tid % 32 of it, by one warp. */
+static __device__ __forceinline__ void put_output(const struct product_job &job,
+                                                  const struct product_part &part, uint32_t group,
+                                                  uint32_t r, float y)
 {
     const uint32_t o = group * CUDA_GROUP + threadIdx.x % 32;
-    for (uint32_t i = 0; i < TILES; i++) {
-        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i, r = rows.first + in;
-        if (in >= rows.n)
-            break;
-        const uint64_t at = (uint64_t)r * part.stride + o;
-        if (part.residual)
-            y[i] = __fadd_rn(y[i], part.residual[at]);
-        part.y[at] = y[i];
-        const bool good = device_finite(y[i]) || o >= part.matrix.rows;
-        if (part.check && !__all_sync(FULL_WARP, good) && threadIdx.x % 32 == 0)
-            mark_bad(job.pass, r, job.layer);
-    }
+    const uint64_t at = (uint64_t)r * part.stride + o;
+    if (part.residual)
+        y = __fadd_rn(y, part.residual[at]);
+    part.y[at] = y;
+    const bool good = device_finite(y) || o >= part.matrix.rows;
+    if (part.check && !__all_sync(FULL_WARP, good) && threadIdx.x % 32 == 0)
+        mark_bad(job.pass, r, job.layer);
 }
 
-/* Writes silu(gate) * up of a group: a block of activations, one row a warp. */
-template <int TILES>
+/* Writes silu(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
 static __device__ __forceinline__ void put_gated(const struct product_job &job, uint32_t group,
-                                                 const product_rows &rows, const float gate[TILES],
-                                                 const float up[TILES])
+                                                 uint32_t r, float gate, float up)
 {
-    for (uint32_t i = 0; i < TILES; i++) {
-        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i;
-        if (in >= rows.n)
-            break;
-        put_value(job.out, job.forms, rows.first + in, group * CUDA_GROUP + threadIdx.x % 32,
-                  job.part[0].matrix.rows, __fmul_rn(device_silu(gate[i]), up[i]));
-    }
+    put_value(job.out, job.forms, r, group * CUDA_GROUP + threadIdx.x % 32, job.part[0].matrix.rows,
+              __fmul_rn(device_silu(gate), up));
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
@@ -335,7 +347,7 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
     int p = 0;
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
-    float y[TILES] = {}, gate[TILES];
+    float y[TILES] = {}, gate[TILES] = {};
     const int last = p + (job.gated ? 1 : 0);
 #pragma unroll 1
     for (;; p++) {
@@ -345,10 +357,15 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
         for (int i = 0; i < TILES; i++)
             gate[i] = y[i];
     }
-    if (job.gated)
-        put_gated<TILES>(job, group, rows, gate, y);
-    else
-        put_outputs<TILES>(job, job.part[p], group, rows, y);
+    for (uint32_t i = 0; i < TILES; i++) {
+        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i;
+        if (in >= rows.n)
+            break;
+        if (job.gated)
+            put_gated(job, group, rows.first + in, gate[i], y[i]);
+        else
+            put_output(job, job.part[p], group, rows.first + in, y[i]);
+    }
 }
 
 #endif

@@ -6,7 +6,7 @@
 #define HEARTH_KERNELS_CUDA_PRODUCT_KERNEL_H
 
 #include "kernels/cuda/launch_device.h"
-#include "kernels/cuda/product_device.h"
+#include "kernels/cuda/product_large_device.h"
 #include "kernels/cuda/product_launch.h"
 
 /* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
@@ -59,6 +59,41 @@ template <int TILES> int product_init(int *ret_version)
     return (int)cudaFuncSetAttribute(
         product_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<TILES>());
 }
+
+/* Blocks that follow one another have the same weights and other rows, so that weights leave the memory once. On sm_90:
+ * 254 and 174 registers for 8 and 4 tiles, 40 and 20 KB of shared memory, one block a processor. */
+template <int TILES>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    product_large_kernel(const struct product_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    product_large_item<TILES>(job, blockIdx.y, blockIdx.x, *(product_large_shared<TILES> *)shared);
+}
+
+template <int TILES>
+int product_large_launch(const struct cuda_queue *queue, const struct product_job *job,
+                         uint32_t rows)
+{
+    const uint32_t per_item = CUDA_TILE * TILES;
+    static_assert(sizeof(product_large_shared<TILES>) <= 48 << 10, "without asking for more");
+    return launch(
+        queue, product_large_kernel<TILES>,
+        dim3((rows + per_item - 1) / per_item, (job->groups + CUDA_WARPS - 1) / CUDA_WARPS),
+        sizeof(product_large_shared<TILES>), *job);
+}
+
+/* Brings the kernel's code to the device: small models never launch it while they are opened. */
+template <int TILES> int product_large_init(void)
+{
+    cudaFuncAttributes attributes;
+    return (int)cudaFuncGetAttributes(&attributes, product_large_kernel<TILES>);
+}
+
+#define PRODUCT_LARGE_OF(tiles)                                                                    \
+    template int product_large_launch<tiles>(const struct cuda_queue *,                            \
+                                             const struct product_job *, uint32_t);                \
+    template int product_large_init<tiles>(void)
 
 #define PRODUCT_OF(tiles)                                                                          \
     template int product_launch<tiles>(const struct cuda_queue *, const struct product_job *,      \

@@ -9,4 +9,10 @@ template <int TILES>
 int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows);
 template <int TILES> int product_init(int *ret_version);
 
+/* Quantized types alone: 256 outputs a block. */
+template <int TILES>
+int product_large_launch(const struct cuda_queue *queue, const struct product_job *job,
+                         uint32_t rows);
+template <int TILES> int product_large_init(void);
+
 #endif

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/device.h"
 #include "tests/gpu/contract.h"
@@ -47,6 +48,53 @@ static void every_type_gives_the_same_bits(void)
         subject_init(&s, &shape, 40);
         check_chunks(&s, 40, i, what);
         check_chunks(&s, i % 2 ? 13 : 7, i + 1, what);
+        subject_fini(&s);
+    }
+}
+
+/* More rows than a graph has: products in blocks of 256 outputs and 64 or 32 rows, the last ones with fewer (on a device
+ * of three processors; a larger one takes them for larger models). */
+static void many_rows_of_every_type_give_the_same_bits(void)
+{
+    static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K,
+                                     QUANT_Q5_K, QUANT_Q6_K, QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
+    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct tiny_model shape = tiny_model_default(types[i]);
+        struct subject s;
+        char what[32];
+        snprintf(what, sizeof what, "type %u", types[i]);
+        shape.n_layer = 1;
+        shape.untied = i % 2;
+        shape.seed = 900 + i;
+        if (types[i] == QUANT_Q5_1) { /* segments that are not full */
+            shape.n_embd = 288;
+            shape.n_ff = 544;
+        }
+        subject_init(&s, &shape, 139);
+        check_chunks(&s, i % 2 ? 139 : 77, i, what);
+        check_chunks(&s, i % 2 ? 67 : 137, i + 1, what);
+        subject_fini(&s);
+    }
+}
+
+/* The same where a real device takes those blocks: a layer so wide that they give every processor one. A GPU needs a
+ * second for all types; a simulated one stops at those that it gets done. */
+static void wide_layers_give_the_same_bits(void)
+{
+    static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q8_0, QUANT_Q6_K, QUANT_Q4_K,
+                                     QUANT_Q5_1, QUANT_Q5_K, QUANT_Q5_0};
+    const time_t begin = time(NULL);
+    for (uint32_t i = 0; i < 14 && time(NULL) - begin < 5; i++) {
+        struct tiny_model shape = tiny_model_default(types[i / 2]);
+        struct subject s;
+        char what[32];
+        snprintf(what, sizeof what, "wide, type %u", types[i / 2]);
+        shape.n_layer = 1;
+        shape.n_ff = i % 2 ? 8192 : 4096; /* 64 rows a block, or 32 */
+        shape.n_vocab = TINY_MIN_VOCAB;
+        shape.seed = 950 + i;
+        subject_init(&s, &shape, 270);
+        check_chunks(&s, 270, i, what);
         subject_fini(&s);
     }
 }
@@ -390,6 +438,8 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     TEST(every_type_gives_the_same_bits),
+    TEST(many_rows_of_every_type_give_the_same_bits),
+    TEST(wide_layers_give_the_same_bits),
     TEST(every_number_of_rows_gives_the_same_bits),
     TEST(every_architecture_gives_the_same_bits),
     TEST(odd_shapes_give_the_same_bits),
