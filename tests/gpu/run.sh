@@ -3,10 +3,11 @@
 # looks for bad accesses, measures. Prints what it skipped and why, and a table last. Fits in eight minutes.
 #
 # Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for logs and the table (default: build/gpu/results)
-# Needs gcc, make and nvcc. Where liburing, jansson and check are not installed, the daemon is tested with programs that
-# `make portable` made elsewhere (build/portable), or not at all.
-# Environment: SECONDS_LEFT (default 460), MODELS (a folder with room for 20 GB, default /dev/shm or else /tmp), OUT (a
-# folder that gets the table as summary.txt and everything as results.tar.gz).
+# Needs the tree, a driver, gcc, g++, make and a CUDA toolkit; no network. tests/gpu/README.md says what to take along to
+# a machine without liburing, jansson and check: without it the daemon is not tested there.
+# Environment: SECONDS_LEFT (default 460; nothing begins or goes on behind it but the last line), MODELS (a folder with
+# room for 20 GB, default /dev/shm or else /tmp), PROFILE (1: ncu on decoding and prefill, where it is found), OUT (a folder
+# that gets, after each stage, the table as summary.txt and everything as results.tar.gz).
 set -u
 cd "$(dirname "$0")/../.." || exit
 BUILD=build/gpu
@@ -36,6 +37,10 @@ limited() { # LOG LIMIT COMMAND...
     [ $rc -eq 124 ] && [ $cut -eq 1 ] && return 125 # stopped by the deadline, not by its own limit
     return $rc
 }
+# What there is so far, for whom the machine is taken from before the end.
+keep() {
+    [ -z "${OUT:-}" ] || { cp "$table" "$OUT/summary.txt" && tar -C "$RESULTS" -czf "$OUT/results.tar.gz" .; }
+}
 verdict() { # NAME CODE LOG
     case $2 in
     0) say "ok      $1: $(tail -n 1 "$3")" ;;
@@ -57,20 +62,34 @@ arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr
 say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1), sm_$arch, $("$nvcc" --version | grep -o 'release [0-9.]*'), $(nproc) cores"
 say "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 
+# The toolkit's own folders, whatever link nvcc was found by; the Makefile looks in include and lib64 beside it.
+nvcc=$(readlink -f "$nvcc")
+root=${nvcc%/bin/nvcc}
+for folder in lib64 lib targets/x86_64-linux/lib; do
+    [ ! -f "$root/$folder/libcudart_static.a" ] || export LIBRARY_PATH="$root/$folder${LIBRARY_PATH:+:$LIBRARY_PATH}"
+done
+for folder in include targets/x86_64-linux/include; do
+    [ ! -f "$root/$folder/cuda_runtime_api.h" ] || export CPATH="$root/$folder${CPATH:+:$CPATH}"
+done
+
 begin=$SECONDS
 # Another compiler than the one that the code was written with may warn of something else.
-make_() { make -j"$(nproc)" BUILD=$BUILD CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" "$@"; }
-if ! make_ $BUILD/lib/hearth/hearth-cuda.so $BUILD/tests/gpu/contract $BUILD/bin/hearth-bench \
-    $BUILD/bin/hearth-mkmodel >"$RESULTS/build.log" 2>&1; then
+make_=(make -j"$(nproc)" BUILD=$BUILD CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch")
+limited "$RESULTS/build.log" 400 "${make_[@]}" $BUILD/lib/hearth/hearth-cuda.so $BUILD/tests/gpu/contract $BUILD/bin/hearth-bench \
+    $BUILD/bin/hearth-mkmodel
+code=$?
+if [ $code -ne 0 ]; then
     tail -n 30 "$RESULTS/build.log"
-    say "FAILED  build"
+    say "FAILED  build (exit $code)"
+    keep
     exit 1
 fi
 say "ok      build in $((SECONDS - begin)) s"
+keep
 
 # ---- the same bits -----------------------------------------------------------------------------------------------------
 
-limited "$RESULTS/contract.log" 120 $BUILD/tests/gpu/contract
+limited "$RESULTS/contract.log" 150 $BUILD/tests/gpu/contract
 verdict "contract" $? "$RESULTS/contract.log"
 
 # compute-sanitizer on small tests: bad accesses, then races in shared memory.
@@ -82,6 +101,8 @@ if [ -x "$sanitizer" ]; then
         code=$?
         if grep -q "Device not supported" "$RESULTS/$tool.log"; then
             say "skip    compute-sanitizer $tool: it does not support this machine"
+        elif [ $code -eq 124 ]; then
+            say "skip    compute-sanitizer $tool: found nothing in the 40 s that it has, and did not end"
         else
             verdict "compute-sanitizer $tool" $code "$RESULTS/$tool.log"
         fi
@@ -95,12 +116,14 @@ fi
 # PROGRAMS: a build folder with hearthd, hearth and the determinism suite; nothing where there is none.
 PROGRAMS=
 if printf '#include <liburing.h>\n#include <jansson.h>\n#include <check.h>\n' | gcc -E - >/dev/null 2>&1; then
-    if make_ $BUILD/bin/hearthd $BUILD/bin/hearth $BUILD/tests/e2e/test_determinism >>"$RESULTS/build.log" 2>&1; then
+    if limited "$RESULTS/build-hearthd.log" 120 "${make_[@]}" HTTP= $BUILD/bin/hearthd $BUILD/bin/hearth \
+        $BUILD/tests/e2e/test_determinism; then
         PROGRAMS=$BUILD
     else
         say "FAILED  build of hearthd"; failed=1
     fi
-elif [ -x build/portable/bin/hearthd ] && build/portable/bin/hearthd --version >/dev/null 2>&1; then
+elif build/portable/bin/hearthd --version >/dev/null 2>&1 && build/portable/bin/hearth --version >/dev/null 2>&1 &&
+    ! ldd build/portable/tests/e2e/test_determinism 2>&1 | grep -qE 'not found|No such file'; then
     PROGRAMS=build/portable
 else
     say "skip    hearthd: no headers of liburing, jansson and check, and no build/portable that runs here (make portable)"
@@ -110,14 +133,18 @@ fi
 sockets=$(mktemp -d)
 ids() {
     local socket=$sockets/$1
-    $PROGRAMS/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 >"$RESULTS/hearthd-$1.log" 2>&1 &
+    rm -f "$socket"
+    timeout -k 5 60 $PROGRAMS/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 \
+        >"$RESULTS/hearthd-$1.log" 2>&1 &
     local pid=$!
-    for _ in $(seq 100); do [ -S "$socket" ] && break; sleep 0.1; done
-    timeout 60 $PROGRAMS/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
-    kill $pid
+    for _ in $(seq 150); do [ -S "$socket" ] && break; kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+    timeout 30 $PROGRAMS/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
+    kill $pid 2>/dev/null
     wait $pid 2>/dev/null
 }
-if [ -n "$PROGRAMS" ]; then
+if [ -n "$PROGRAMS" ] && [ "$(left)" -lt 60 ]; then
+    say "skip    hearthd: no time left"
+elif [ -n "$PROGRAMS" ]; then
     $BUILD/bin/hearth-mkmodel --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$RESULTS/code.gguf" >/dev/null 2>&1
     for model in daemon/models/hearth-code-5m-f16.gguf "$RESULTS/code.gguf"; do
         cpu=$(ids cpu "$model" 200) cuda=$(ids cuda "$model" 200)
@@ -138,6 +165,7 @@ if [ -n "$PROGRAMS" ]; then
     done
 fi
 rm -rf "$sockets"
+keep
 
 # ---- how fast ----------------------------------------------------------------------------------------------------------
 
@@ -163,6 +191,21 @@ bench() { # NAME MODEL LIMIT ARGUMENTS...
         [ -z "$over" ] || say "$(printf '%-22s %8.3f ms, %.2f x one row' "  window of $rows" "$(field pass_ms window "$log" "\"rows\":$rows,")" "$over")"
     done
 }
+# What the kernels of a decoding step and of a prefill were bound by, as ncu counts it: to the results alone.
+profile() { # NAME MODEL
+    local ncu what
+    [ "${PROFILE:-0}" = 1 ] || return
+    ncu=$(command -v ncu || echo "$root/bin/ncu")
+    [ -x "$ncu" ] || { say "skip    profile of $1: no ncu"; return; }
+    for what in "decode -p 1024 -n 4 --rows 1024" "prefill -p 2048 -n 1 --rows 1024"; do
+        # shellcheck disable=SC2086 # words are arguments
+        limited "$RESULTS/ncu-$(echo "$1" | tr ' /' '--')-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
+            --launch-count 24 --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
+            $BUILD/bin/hearth-bench --device cuda --json --model "$2" -r 1 ${what#* }
+        say "        profile of $1, ${what%% *}: exit $?"
+    done
+}
+
 for shape in llama-3.2-1b llama-3.1-8b; do
     for type in Q4_0 BF16; do
         [ "$(left)" -gt 20 ] || { say "skip    $shape $type: no time left"; continue; }
@@ -177,13 +220,13 @@ for shape in llama-3.2-1b llama-3.1-8b; do
         bench "$shape $type 16" "$model" 40 -p 1024 -n 16 -b 16 -r 1
         bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
         bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
+        profile "$shape $type" "$model"
         rm -f "$model"
+        keep
     done
 done
 
 echo
 cat "$table"
-if [ -n "${OUT:-}" ]; then
-    cp "$table" "$OUT/summary.txt" && tar -C "$RESULTS" -czf "$OUT/results.tar.gz" .
-fi
+keep
 exit $failed
