@@ -151,7 +151,8 @@ elif [ -n "$PROGRAMS" ]; then
         if [ -n "$cpu" ] && [ "$cpu" = "$cuda" ]; then
             say "ok      hearthd: 200 tokens of $(basename "$model") are the CPU's"
         else
-            say "FAILED  hearthd: $(basename "$model") differs from the CPU"; failed=1
+            say "FAILED  hearthd: $(basename "$model"), $([ -n "$cuda" ] && echo "other tokens than the CPU's" ||
+                echo "no answer within 30 s")"; failed=1
         fi
     done
     rm -f "$RESULTS/code.gguf"
