@@ -176,7 +176,7 @@ TOY(mma_i8)
                      << 8 * (i % 4);
     for (unsigned i = 0; i < 4; i++)
         fc[i] = c[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2];
-    mma_s8(fc, fa, fb);
+    mma_s8(fc, fa, fb, fc);
     for (unsigned i = 0; i < 4; i++)
         job.out[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = fc[i];
 }
