@@ -20,10 +20,6 @@ ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm512_set1_epi32(x);
 }
-ALWAYS_INLINE vi vi_broadcast(__m128i x) /* its lowest lane */
-{
-    return _mm512_broadcastd_epi32(x);
-}
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
     return _mm512_and_si512(a, b);
@@ -35,10 +31,6 @@ ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask) /* a | (b & mask) */
 ALWAYS_INLINE vf vi_float(vi a)
 {
     return _mm512_cvtepi32_ps(a);
-}
-ALWAYS_INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm512_sub_epi32(a, b);
 }
 ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
@@ -53,10 +45,6 @@ ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm256_set1_epi32(x);
 }
-ALWAYS_INLINE vi vi_broadcast(__m128i x)
-{
-    return _mm256_broadcastd_epi32(x);
-}
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
     return _mm256_and_si256(a, b);
@@ -68,10 +56,6 @@ ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask)
 ALWAYS_INLINE vf vi_float(vi a)
 {
     return _mm256_cvtepi32_ps(a);
-}
-ALWAYS_INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm256_sub_epi32(a, b);
 }
 ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
@@ -249,16 +233,26 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
     finish_tile(t, acc, groups, rows);
 }
 
-/* Minus 32 times the sums of the two halves of a row's sub-block. */
-ALWAYS_INLINE void half_starts(const int8_t *q, int32_t sum, vi start[2])
+/* start [2][8]: minus 32 times the sums of a row's half sub-blocks, of a whole segment: Q6_K has no
+ * other. Once a tile, so that a sub-block only loads them. */
+ALWAYS_INLINE void half_starts(const int8_t *q, int32_t (*start)[SUBS])
 {
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)q);
-    __m128i half = _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), bytes), _mm_set1_epi16(1));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-    const vi first = vi_broadcast(half);
-    start[0] = vi_sub(vi_zero(), vi_shift(first, 5));
-    start[1] = vi_shift(vi_sub(first, vi_set1(sum)), 5);
+    const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (int b = 0; b < SUBS; b += 4) {
+        __m256i s[4]; /* of each sub-block the sums of four inputs, a half in each half */
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const __m256i x =
+                _mm256_loadu_si256((const __m256i *)(const void *)(q + (b + i) * CPU_BLOCK));
+            s[i] = _mm256_madd_epi16(_mm256_maddubs_epi16(one, x), ones);
+        }
+        const __m256i sums =
+            _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
+        const __m256i starts = _mm256_slli_epi32(_mm256_sub_epi32(_mm256_setzero_si256(), sums), 5);
+        _mm_storeu_si128((__m128i *)(void *)(start[0] + b), _mm256_castsi256_si128(starts));
+        _mm_storeu_si128((__m128i *)(void *)(start[1] + b), _mm256_extracti128_si256(starts, 1));
+    }
 }
 
 /* isum [rows][vectors] of half a sub-block; q at the half's first input. */
@@ -287,6 +281,10 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
     const int vectors = groups * PARTS;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
     vf acc[MAX_ACC], scale[MAX_VECTORS];
+    int32_t start[TILE_ROWS][2][SUBS];
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        half_starts(t->q + (size_t)r * t->stride, start[r]);
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
         acc[i] = v_zero();
@@ -299,13 +297,9 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
         vf isum[MAX_ACC];
         UNROLL
         for (int r = 0; r < rows; r++) {
-            vi start[2];
-            half_starts(q + (size_t)r * t->stride, t->sum[(size_t)r * blocks_stride + b], start);
             UNROLL
-            for (int i = 0; i < vectors; i++) {
-                dot_begin(&dot[0][r * vectors + i], start[0]);
-                dot_begin(&dot[1][r * vectors + i], start[1]);
-            }
+            for (int i = 0; i < vectors; i++)
+                dot_begin(&dot[0][r * vectors + i], vi_set1(start[r][0][b]));
         }
         half_sums(t, b, 0, q, dot[0], vectors, rows);
         UNROLL
@@ -314,6 +308,12 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * vectors + i] = v_mul(vi_float(dot[0][r * vectors + i].sum), sc);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int i = 0; i < vectors; i++)
+                dot_begin(&dot[1][r * vectors + i], vi_set1(start[r][1][b]));
         }
         half_sums(t, b, 1, q + 16, dot[1], vectors, rows);
         UNROLL
