@@ -366,31 +366,6 @@ def test_ctrl_c_cancels_the_answer_and_leaves_the_client_usable(own_daemon):
     assert process.communicate(timeout=PATIENCE)[0] == "interrupted\n"
 
 
-def test_ctrl_c_while_events_are_taken_in_loses_none(client):
-    alone = client.generate(PROMPT, **LONG).wait()
-    other, stream = client.generate(PROMPT, **LONG), client.generate("def g(", **LONG)
-    core, signals = client._core, [signal.SIGINT]
-    dispatch = core.dispatch
-
-    def interrupted(event):
-        if signals and event.slot == other._run.slot:
-            signal.raise_signal(signals.pop())
-        dispatch(event)
-
-    core.dispatch = interrupted
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            stream.wait()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-        del core.dispatch
-    assert not signals and stream.result.reason == "cancelled"
-    other.wait()
-    assert (other.result.ids, other.result.text) == (alone.ids, alone.text)
-
-
 def test_json_of_status_is_what_the_command_says(daemon, client):
     theirs = json.loads(daemon.run("status", "--json"))
     assert set(theirs) == set(client.status())

@@ -20,7 +20,6 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from . import _native
-from ._interrupt import Held, hold
 from ._request import Request
 from ._text import address, encode
 from .errors import Closed, Error, Forked, InvalidRequest, make_error
@@ -159,7 +158,6 @@ class Core:
         self._library = lib = _native.load()
         self._pid = os.getpid()
         self.lock = threading.Lock()
-        self._held: Optional[Held] = None  # of the thread that holds the lock
         self._dropped: Deque[Run] = deque()
         self._queue: Deque[Run] = deque()
         self._requests = 0
@@ -194,11 +192,9 @@ class Core:
     def __enter__(self) -> "Core":
         if os.getpid() != self._pid:  # the lock may be somebody's who is not here
             raise Forked("this connection belongs to the parent process: connect again after fork")
-        held = hold()
         self.lock.acquire()
-        self._held = held
         if self.is_closed:
-            self._leave()
+            self.lock.release()
             raise Closed("this client is closed: open another one")
         return self
 
@@ -206,17 +202,9 @@ class Core:
         try:
             self.pump()
         finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        held, self._held = self._held, None
-        self.lock.release()
-        try:
+            self.lock.release()
             if self._dropped:
                 self.bury()
-        finally:
-            if held:
-                held.let_go()
 
     def drop(self, run: Run) -> None:
         """From a finalizer: nobody waits for this run any more."""
@@ -226,20 +214,15 @@ class Core:
 
     def bury(self) -> None:
         """Cancels what was dropped, unless somebody holds the lock, who will do it then."""
-        held = hold()
-        try:
-            while self._dropped and self.lock.acquire(blocking=False):
-                try:
-                    while self._dropped:
-                        run = self._dropped.popleft()
-                        if not self.is_closed:
-                            self.stop(run)
-                            self.pump()
-                finally:
-                    self.lock.release()
-        finally:
-            if held:
-                held.let_go()
+        while self._dropped and self.lock.acquire(blocking=False):
+            try:
+                while self._dropped:
+                    run = self._dropped.popleft()
+                    if not self.is_closed:
+                        self.stop(run)
+                        self.pump()
+            finally:
+                self.lock.release()
 
     # ---- with the lock held --------------------------------------------------------------------
 

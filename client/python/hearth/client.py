@@ -72,18 +72,11 @@ class _SyncCore(Core):
 
     def _wait_turn(self, run: Run) -> None:
         turn = threading.Condition(self.lock)
-        held, self._held = self._held, None  # the next to hold the lock has its own
         run.wake = turn.notify
         self._turns.append(turn)
         try:
-            if held:
-                held.deliver()
-                held.is_direct = True
             turn.wait()
         finally:
-            if held:
-                held.is_direct = False
-            self._held = held
             self._turns.remove(turn)
             run.wake = None
 
@@ -92,27 +85,18 @@ class _SyncCore(Core):
         if run.is_ready:
             return
         self._polls, run.wake = True, self._ring  # others hand out events as well
-        held, self._held = self._held, None  # the next to hold the lock has its own
-        if held:
-            held.wake = self._ring
         self.lock.release()
         try:
             if self._dropped:
                 self.bury()
-            if not held or not held.has_come:
-                self._poller.poll()
+            self._poller.poll()
         finally:
             self.lock.acquire()
-            self._held = held
             self._polls, run.wake = False, None
-            if held:
-                held.wake = None
             self._quiet()
             if self._closing:
                 self._close_handle()
         self.pump()
-        if held:
-            held.deliver()
 
     def _ring(self) -> None:
         try:
