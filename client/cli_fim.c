@@ -22,30 +22,36 @@ int64_t cli_fim_place(const char *text, size_t bytes, uint32_t line, uint32_t co
     return column - 1 > length ? -2 : (int64_t)(at + column - 1);
 }
 
-/* Cuts ":NUMBER" off the end of name. Returns the number, 0 where there is none. */
-static uint32_t cut_number(char *name)
+/* Cuts ":NUMBER" off the end of name. Returns the number, -1 where there is none. */
+static int32_t cut_number(char *name)
 {
     char *colon = strrchr(name, ':'), *end;
-    if (!colon || colon == name || colon[1] < '1' || colon[1] > '9')
-        return 0;
+    if (!colon || colon == name || colon[1] < '0' || colon[1] > '9')
+        return -1;
     unsigned long n = strtoul(colon + 1, &end, 10);
     if (*end || n > 1u << 30)
-        return 0;
+        return -1;
     *colon = 0;
-    return (uint32_t)n;
+    return (int32_t)n;
 }
 
 /* FILE, FILE:LINE and FILE:LINE:COL; the options say the place where they are given. */
-static void read_place(const struct cli_options *o, struct cli_fim *f, uint32_t *ret_line,
-                       uint32_t *ret_column)
+static int read_place(const struct cli_options *o, struct cli_fim *f, uint32_t *ret_line,
+                      uint32_t *ret_column)
 {
     *ret_line = o->line;
     *ret_column = o->col;
     if (o->line)
-        return;
-    uint32_t last = cut_number(f->name), before = last ? cut_number(f->name) : 0;
-    *ret_line = before ? before : last;
-    *ret_column = before ? last : o->col;
+        return 0;
+    int32_t last = cut_number(f->name), before = last < 0 ? -1 : cut_number(f->name);
+    if (last < 0)
+        return cli_fail(CLI_USAGE, "no place to fill in: give FILE:LINE:COL, --line and --col, or "
+                                   "--prefix-file and --suffix-file");
+    if (last == 0 || before == 0)
+        return cli_fail(CLI_USAGE, "'%s': lines and columns count from 1", o->words.items[0]);
+    *ret_line = (uint32_t)(before < 0 ? last : before);
+    *ret_column = before < 0 ? o->col : (uint32_t)last;
+    return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -58,11 +64,9 @@ static int read_buffer(const struct cli_options *o, struct cli_fim *f)
     f->name = strdup(o->words.n ? o->words.items[0] : "-");
     if (!f->name)
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
-    read_place(o, f, &line, &column);
-    if (!line)
-        return cli_fail(CLI_USAGE, "no place to fill in: give FILE:LINE:COL, --line and --col, or "
-                                   "--prefix-file and --suffix-file");
-    int code = cli_read_file(f->name, &f->text);
+    int code = read_place(o, f, &line, &column);
+    if (!code)
+        code = cli_read_file(f->name, &f->text);
     if (code)
         return code;
     int64_t at = cli_fim_place(f->text.data, f->text.bytes, line, column);

@@ -167,6 +167,8 @@ START_TEST(mistakes_are_one_line)
     FAILS(65, place);
     snprintf(place, sizeof place, "%s:5:99", path);
     FAILS(65, place);
+    snprintf(place, sizeof place, "%s:0:1", path);
+    FAILS(64, place);
     FAILS(64, path);
     FAILS(64, "--line", "0");
     FAILS(64, "--line", "1", "a", "b");
