@@ -21,15 +21,13 @@ command('HearthStatus', function()
   vim.api.nvim_echo({ { table.concat(require('hearth').status_lines(), '\n') } }, false, {})
 end, { desc = 'What hearth does' })
 
-local function start()
-  local options = vim.g.hearth
-  if options ~= false and options ~= 0 and not require('hearth').is_started() then
-    require('hearth').setup(type(options) == 'table' and options or nil)
-  end
-end
-
 if vim.v.vim_did_enter == 1 then
-  start()
+  require('hearth').start()
 else
-  vim.api.nvim_create_autocmd('VimEnter', { once = true, callback = start })
+  vim.api.nvim_create_autocmd('VimEnter', {
+    once = true,
+    callback = function()
+      require('hearth').start()
+    end,
+  })
 end

@@ -46,6 +46,7 @@ function M.check()
     return
   end
   r.ok('library: ' .. path)
+  hearth.start() -- `nvim -c checkhealth` comes before VimEnter
   if not hearth.is_started() then
     r.warn('the plugin was not started', { "Call require('hearth').setup{}" })
     return

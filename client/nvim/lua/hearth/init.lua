@@ -180,6 +180,14 @@ function M.is_started()
   return started
 end
 
+-- Begins by itself, unless g:hearth says that it must not.
+function M.start()
+  local options = vim.g.hearth
+  if options ~= false and options ~= 0 and not started then
+    M.setup(type(options) == 'table' and options or nil)
+  end
+end
+
 -- Takes over the completion that is shown: all of it, its first 'line' or 'word'. Returns whether
 -- there was one.
 function M.accept(what)
