@@ -31,7 +31,7 @@ in_root apt-get update -qq
 packages=(hearth libhearth0 libhearth-dev hearth-nvim python3-hearth)
 in_root apt-get purge -y -qq "${packages[@]}" >/dev/null 2>&1 || true # of a trial that failed
 # What they depend on stays afterwards, so it comes first.
-in_root apt-get install -y -qq --no-install-recommends libjansson4 libmicrohttpd12 liburing2 neovim python3 gcc libc6-dev \
+in_root apt-get install -y -qq --no-install-recommends libjansson4 libmicrohttpd12 liburing2 neovim python3 systemd gcc libc6-dev \
     pkg-config curl >/dev/null
 snapshot >build/deb/before
 
