@@ -73,7 +73,6 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
 
 ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const size_t blocks_stride = t->stride / CPU_BLOCK;
     const int vectors = groups * PARTS;
     vf acc[MAX_ACC];
     UNROLL
@@ -85,16 +84,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
             block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, vectors, rows);
         else
             block_q4_0(t, b, t->q + b * CPU_BLOCK, t->sum + b, isum, vectors, rows);
-        UNROLL
-        for (int i = 0; i < vectors; i++) {
-            vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
-            UNROLL
-            for (int r = 0; r < rows; r++) {
-                vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
-                acc[r * vectors + i] =
-                    v_fma(_mm256_cvtepi32_ps(isum[r * vectors + i]), d, acc[r * vectors + i]);
-            }
-        }
+        block_end(t, b, isum, acc, vectors, rows);
     }
     finish_tile(t, acc, groups, rows);
 }

@@ -73,35 +73,19 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
 
 ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const int32_t offset = type == QUANT_Q8_0 ? -128 : -8;
-    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    const int32_t offset = type == QUANT_Q8_0 ? 128 : 8;
     vf acc[MAX_ACC];
     UNROLL
     for (int i = 0; i < groups * rows; i++)
         acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m512i isum[MAX_ACC];
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            __m512i start = _mm512_set1_epi32(offset * t->sum[(size_t)r * blocks_stride + b]);
-            UNROLL
-            for (int g = 0; g < groups; g++)
-                isum[r * groups + g] = start;
-        }
+        block_begin(t, b, offset, isum, groups, rows);
         if (type == QUANT_Q8_0)
             block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
         else
             block_q4_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
-        UNROLL
-        for (int g = 0; g < groups; g++) {
-            vf scale = v_load_f16(factors_at(t, b * 32, 2, g));
-            UNROLL
-            for (int r = 0; r < rows; r++) {
-                vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
-                acc[r * groups + g] =
-                    v_fma(_mm512_cvtepi32_ps(isum[r * groups + g]), d, acc[r * groups + g]);
-            }
-        }
+        block_end(t, b, isum, acc, groups, rows);
     }
     finish_tile(t, acc, groups, rows);
 }

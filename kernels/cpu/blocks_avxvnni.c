@@ -64,8 +64,7 @@ ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block,
 
 ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
 {
-    const int32_t offset = type == QUANT_Q8_0 ? -128 : -8;
-    const size_t blocks_stride = t->stride / CPU_BLOCK;
+    const int32_t offset = type == QUANT_Q8_0 ? 128 : 8;
     const int vectors = groups * PARTS;
     vf acc[MAX_ACC];
     UNROLL
@@ -73,24 +72,9 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
         acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            __m256i start = _mm256_set1_epi32(offset * t->sum[(size_t)r * blocks_stride + b]);
-            UNROLL
-            for (int i = 0; i < vectors; i++)
-                isum[r * vectors + i] = start;
-        }
+        block_begin(t, b, offset, isum, vectors, rows);
         block_sums(t, type, b, isum, vectors, rows);
-        UNROLL
-        for (int i = 0; i < vectors; i++) {
-            vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
-            UNROLL
-            for (int r = 0; r < rows; r++) {
-                vf d = v_mul(scale, v_set1(t->d[(size_t)r * blocks_stride + b]));
-                acc[r * vectors + i] =
-                    v_fma(_mm256_cvtepi32_ps(isum[r * vectors + i]), d, acc[r * vectors + i]);
-            }
-        }
+        block_end(t, b, isum, acc, vectors, rows);
     }
     finish_tile(t, acc, groups, rows);
 }

@@ -16,10 +16,6 @@ ALWAYS_INLINE vi vi_load(const uint8_t *p)
 {
     return _mm512_loadu_si512((const void *)p);
 }
-ALWAYS_INLINE vi vi_set1(int32_t x)
-{
-    return _mm512_set1_epi32(x);
-}
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
     return _mm512_and_si512(a, b);
@@ -27,10 +23,6 @@ ALWAYS_INLINE vi vi_and(vi a, vi b)
 ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask) /* a | (b & mask) */
 {
     return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
-}
-ALWAYS_INLINE vf vi_float(vi a)
-{
-    return _mm512_cvtepi32_ps(a);
 }
 ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
@@ -41,10 +33,6 @@ ALWAYS_INLINE vi vi_load(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
-ALWAYS_INLINE vi vi_set1(int32_t x)
-{
-    return _mm256_set1_epi32(x);
-}
 ALWAYS_INLINE vi vi_and(vi a, vi b)
 {
     return _mm256_and_si256(a, b);
@@ -52,10 +40,6 @@ ALWAYS_INLINE vi vi_and(vi a, vi b)
 ALWAYS_INLINE vi vi_or_and(vi a, vi b, vi mask)
 {
     return _mm256_or_si256(a, _mm256_and_si256(b, mask));
-}
-ALWAYS_INLINE vf vi_float(vi a)
-{
-    return _mm256_cvtepi32_ps(a);
 }
 ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {

@@ -42,6 +42,34 @@ ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int wid
            (size_t)(i % PARTS) * VEC * (size_t)width;
 }
 
+/* Sums of block b before its products: weights are stored with an offset. isum is [rows][vectors]. */
+ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, int32_t offset, vi *isum,
+                               int vectors, int rows)
+{
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const vi start = vi_set1(-offset * t->sum[(size_t)r * (t->stride / CPU_BLOCK) + b]);
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            isum[r * vectors + i] = start;
+    }
+}
+
+/* One fma a block, of the exact sums, by the product of both scales. acc is [rows][vectors]. */
+ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf *acc, int vectors,
+                             int rows)
+{
+    UNROLL
+    for (int i = 0; i < vectors; i++) {
+        const vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf d = v_mul(scale, v_set1(t->d[(size_t)r * (t->stride / CPU_BLOCK) + b]));
+            acc[r * vectors + i] = v_fma(vi_float(isum[r * vectors + i]), d, acc[r * vectors + i]);
+        }
+    }
+}
+
 /* y = seg, or y = before + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
 ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
 {

@@ -29,6 +29,16 @@ enum { VEC = 16 };
 typedef __m512 vf;
 typedef __m512i vi;
 
+ALWAYS_INLINE vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+ALWAYS_INLINE vf vi_float(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
 ALWAYS_INLINE vf v_zero(void)
 {
     return _mm512_setzero_ps();
@@ -169,6 +179,16 @@ ALWAYS_INLINE __m256 v_fold16(vf x)
 enum { VEC = 8 };
 typedef __m256 vf;
 typedef __m256i vi;
+
+ALWAYS_INLINE vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+
+ALWAYS_INLINE vf vi_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
 
 ALWAYS_INLINE vf v_zero(void)
 {
