@@ -1,17 +1,14 @@
 /* hearth-http as its clients see it: every endpoint against a real daemon and the bundled model.
- * What goes wrong on the way (drops, slow readers, daemons that die) is in test_http_rough.c. */
+ * Connections are in test_http_connections.c; what goes wrong on the way (drops, slow readers, daemons
+ * that die) in test_http_rough.c. */
 #include "tests/e2e/gateway.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
-#include <arpa/inet.h>
 #include <check.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static struct harness daemon_;
@@ -649,133 +646,6 @@ START_TEST(a_body_too_large_is_refused_and_read)
 }
 END_TEST
 
-/* ---- connections ----------------------------------------------------------------------------- */
-
-START_TEST(a_connection_is_kept)
-{
-    int fd = _i ? gateway_connect_port(&gate) : gateway_connect(&gate);
-    for (int i = 0; i < 20; i++) {
-        http_send(fd, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
-        struct http_answer a = http_receive(fd);
-        ck_assert_int_eq(a.status, 200);
-        ck_assert(a.is_whole);
-        http_answer_fini(&a);
-        http_send(fd, "POST", "/v1/completions", "",
-                  i % 2 ? "{" : "{\"prompt\":\"x\",\"stream\":true}");
-        a = http_receive(fd);
-        ck_assert_int_eq(a.status, i % 2 ? 400 : 200);
-        ck_assert(a.is_whole);
-        http_answer_fini(&a);
-    }
-    close(fd);
-}
-END_TEST
-
-START_TEST(a_body_may_come_in_pieces)
-{
-    static const char head[] = "POST /completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
-                               "chunked\r\n\r\n";
-    static const char *const pieces[] = {"c\r\n{\"prompt\":\"x\r\n", "e\r\n\",\"n_predict\":\r\n",
-                                         "2\r\n3}\r\n", "0\r\n\r\n"};
-    int fd = gateway_connect(&gate);
-    for (size_t i = 0; i < strlen(head); i++) {
-        ck_assert_int_eq(send(fd, head + i, 1, MSG_NOSIGNAL), 1);
-        if (i % 16 == 0)
-            usleep(100);
-    }
-    for (int i = 0; i < 4; i++) {
-        ck_assert_int_gt(send(fd, pieces[i], strlen(pieces[i]), MSG_NOSIGNAL), 0);
-        usleep(2000);
-    }
-    struct http_answer a = http_receive(fd);
-    ck_assert_int_eq(a.status, 200);
-    json_t *o = json_loads(a.body, 0, NULL);
-    ck_assert_int_eq(json_number(o, "tokens_predicted"), 3);
-    json_decref(o);
-    http_answer_fini(&a);
-    close(fd);
-}
-END_TEST
-
-static int status_of(int fd, const char *method, const char *path, const char *headers)
-{
-    http_send(fd, method, path, headers, NULL);
-    struct http_answer a = http_receive(fd);
-    int status = a.status;
-    http_answer_fini(&a);
-    close(fd);
-    return status;
-}
-
-START_TEST(pages_of_others_may_not_ask)
-{
-    char host[64];
-    snprintf(host, sizeof host, "Host: 127.0.0.1:%d\r\n", gate.port);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", host), 200);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: [::1]\r\n"),
-                     200);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: a.org\r\n"),
-                     403);
-    ck_assert_int_eq(
-        status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: localhost.a.org\r\n"), 403);
-    ck_assert_int_eq(
-        status_of(gateway_connect_port(&gate), "GET", "/slots", "Origin: http://a.org\r\n"), 403);
-    ck_assert_int_eq(status_of(gateway_connect(&gate), "GET", "/slots", "Origin: http://a.org\r\n"),
-                     200);
-    int fd = gateway_connect_port(&gate);
-    http_send(fd, "OPTIONS", "/v1/completions",
-              "Origin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\n", NULL);
-    struct http_answer a = http_receive(fd);
-    ck_assert_int_eq(a.status, 204);
-    ck_assert_ptr_nonnull(strstr(a.headers, "Access-Control-Allow-Origin: http://localhost:3000"));
-    http_answer_fini(&a);
-    close(fd);
-}
-END_TEST
-
-START_TEST(it_says_where_it_listens)
-{
-    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    at.sin6_port = htons((uint16_t)gate.port);
-    bool v6 = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
-    char want[128], line[512];
-    int n = snprintf(want, sizeof want, "listening at http://127.0.0.1:%d", gate.port);
-    snprintf(want + n, sizeof want - (size_t)n, v6 ? " and http://[::1]:%d\n" : "\n", gate.port);
-    FILE *log = fopen(daemon_.log, "re");
-    ck_assert_ptr_nonnull(log);
-    bool said = false;
-    while (fgets(line, sizeof line, log))
-        said = said || strstr(line, want);
-    ck_assert_msg(said, "not in the log: %s", want);
-    fclose(log);
-    if (fd >= 0)
-        close(fd);
-}
-END_TEST
-
-START_TEST(the_socket_is_its_user_s_alone)
-{
-    struct stat st;
-    ck_assert_int_eq(stat(gate.socket, &st), 0);
-    ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", gate.socket, NULL}), 75);
-    char folder[160], path[192];
-    snprintf(folder, sizeof folder, "%s/missing", daemon_.directory);
-    snprintf(path, sizeof path, "%s/x.sock", folder);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", path, NULL}), 73);
-    ck_assert_int_eq(access(folder, F_OK), -1);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", "Makefile", NULL}), 73);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--port", "1", "--host", "0.0.0.0", NULL}),
-                     64);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--slots", "0", NULL}), 64);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--no-such", NULL}), 64);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--api-key-file", "/nonexistent", NULL}),
-                     66);
-    json_decref(ask("/health", NULL)); /* still there */
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("http");
@@ -807,11 +677,6 @@ int main(void)
     tcase_add_test(tcase, a_prompt_beyond_the_context_is_refused_with_both_numbers);
     tcase_add_test(tcase, a_text_beyond_the_context_has_its_true_length_or_none);
     tcase_add_test(tcase, a_body_too_large_is_refused_and_read);
-    tcase_add_loop_test(tcase, a_connection_is_kept, 0, 2);
-    tcase_add_test(tcase, a_body_may_come_in_pieces);
-    tcase_add_test(tcase, pages_of_others_may_not_ask);
-    tcase_add_test(tcase, it_says_where_it_listens);
-    tcase_add_test(tcase, the_socket_is_its_user_s_alone);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
