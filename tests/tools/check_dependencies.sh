@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The dependency direction: client -> ipc <- daemon -> kernels. ipc and kernels do not know each other,
 # nobody includes tests, and io_uring is used in daemon/ only. One exception: the CLI reads GGUF
-# vocabularies, through the leaf headers kernels/gguf.h and kernels/gguf_vocab.h.
+# vocabularies, through the leaf headers kernels/gguf.h and kernels/gguf_vocab.h. And the top level has
+# the folders and files that it was given, and no others.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bad=0
@@ -21,5 +22,8 @@ cli=$(grep -nE '^#include "kernels/' client/cli*.c 2>/dev/null | grep -vE 'kerne
 [ -z "$cli" ] || { echo "the CLI may include kernels/gguf.h and gguf_vocab.h only:"; echo "$cli"; bad=1; }
 relative=$(grep -rnE '^#include "[^/"]+"' ipc kernels daemon client tests --include='*.[ch]')
 [ -z "$relative" ] || { echo 'includes are root-relative (#include "ipc/ring.h"):'; echo "$relative"; bad=1; }
+stray=$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |
+    grep -vxE 'daemon|client|kernels|ipc|tests|systemd|Makefile|README\.md|LICENSE|\..*')
+[ -z "$stray" ] || { echo "not of the top level:"; echo "$stray"; bad=1; }
 [ "$bad" -eq 0 ] && echo 'ok: folders depend on each other as the design says'
 exit "$bad"
