@@ -128,6 +128,15 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
  * the bell), or -EPROTO. */
 int events_drop_void(struct client_slot *s);
 
+/* Would a run of this generation and kind be delivered to nobody? */
+int events_is_void(const struct client_slot *s, uint32_t generation, uint32_t kind);
+
+/* Takes the slot's runs until an event is full or there is no more. Returns 0, -EPROTO or -ENOMEM. */
+int events_take(struct hearth *h, struct client_slot *s);
+
+/* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */
+int events_end_without_daemon(struct hearth *h, struct client_slot *s);
+
 /* Moves what the rings of all slots hold to their backlogs, so that the daemon finds room. Returns
  * 0, -ENOMEM, -EPROTO. */
 int events_drain(struct hearth *h);
