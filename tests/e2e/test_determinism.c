@@ -12,15 +12,12 @@
  * change would be noticed. */
 #include "kernels/kv.h"
 #include "kernels/quant_types.h"
-#include "tests/e2e/arrivals.h"
 #include "tests/e2e/harness.h"
-#include "tests/e2e/ledger.h"
+#include "tests/e2e/traffic.h"
 #include "tests/random.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,26 +26,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-enum {
-    KINDS = LEDGER_REQUESTS,
-    OTHERS = KINDS / 2, /* requests of a round that are only company */
-    JOBS = KINDS + OTHERS,
-    CLIENTS_MAX = 32,
-    CONTEXT = 512,
-    GUESSES = 40,
-    WAIT_MS = 120000, /* sanitizers are slow */
-#ifdef __SANITIZE_THREAD__
-    SHARE = 4, /* ... this one by far the most: a configuration asks every fourth request */
-#else
-    SHARE = 1,
-#endif
-};
-
-/* Who drafts: one word a proposer, and it takes part everywhere. The last one only where the type
- * leaves a shadow room to be smaller. */
-static const char *const proposers[] = {"none", "auto", "lookup", "client", "draft", "shadow"};
-enum { PROPOSER_NONE = 0, PROPOSERS = sizeof(proposers) / sizeof(*proposers) };
 
 /* How a daemon is run. */
 struct configuration {
@@ -91,37 +68,13 @@ static const struct configuration faulty[] = {
 static const struct configuration control = {
     NULL, "2", "control", {0}, "draft-mismatch=0.2,accept-drafts=0.5", false};
 
-struct job {
-    uint32_t kind; /* KINDS: company */
-    uint32_t proposer;
-    struct arrival arrival;
-};
+enum { CLIENTS_MAX = 32 };
 
-/* What all processes share besides the ledger. */
-struct shared {
-    uint32_t guess[KINDS][GUESSES]; /* the first tokens of the right answers */
-    uint32_t n_guess[KINDS];
-    uint64_t alone_ns;     /* what answering each request alone took */
-    struct job jobs[JOBS]; /* [n_jobs] */
-    uint32_t n_jobs;
-    uint64_t start_ns;
-    _Atomic uint32_t next_job;
-    _Atomic uint64_t drafted[PROPOSERS], accepted[PROPOSERS], rollbacks, resumed, company;
-};
-
-static struct ledger *ledger;
-static struct shared *shared;
 static struct harness daemon_;
-static uint32_t n_vocab;
+static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
 static uint64_t evictions; /* pages taken back, over all daemons that ended by themselves */
 static char best_isa[16];
 static const char *model;
-static uint32_t n_proposers; /* that this model has */
-static uint32_t every = 1;   /* which requests are asked: every N-th, the same in all rounds */
-
-static struct { /* rows of the ledger */
-    uint32_t all, proposer[PROPOSERS], cache[3], kernel, threads, state, clients, sampling[2];
-} row;
 
 static uint64_t now_ns(void)
 {
@@ -131,267 +84,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static uint64_t mix(uint64_t hash, uint32_t value)
-{
-    return (hash ^ value) * 1099511628211u;
-}
-
-/* ---- requests -------------------------------------------------------------------------------- */
-
-/* Prompts that repeat themselves, so that lookup has something to find; lengths from 1 to the
- * context's last but one position. */
-static uint32_t make_prompt(uint32_t kind, uint32_t *tokens)
-{
-    static const uint32_t lengths[] = {1,   2,   31,  32,  33,  64,         100,
-                                       257, 330, 400, 480, 505, CONTEXT - 1};
-    uint32_t state = kind * 7919 + 3, period = 3 + kind % 23;
-    uint32_t n = lengths[kind % (sizeof(lengths) / sizeof(*lengths))];
-
-    for (uint32_t i = 0; i < n; i++)
-        tokens[i] =
-            i >= period && kind % 4 ? tokens[i - period] : 3 + next_random(&state) % (n_vocab - 3);
-    return n;
-}
-
-/* What makes the answer. Every seventh one runs to the end of the context. */
-static void make_request(uint32_t kind, uint32_t *tokens, struct hearth_request *r)
-{
-    hearth_request_init(r, sizeof(*r));
-    r->tokens = tokens;
-    r->n_tokens = make_prompt(kind, tokens);
-    r->max_tokens = kind % 7 == 6 ? CONTEXT : 1 + kind * 31 % 100;
-    r->temperature = kind % 2 ? 0.8f : 0.0f;
-    r->top_p = kind % 3 ? 1.0f : 0.9f;
-    r->repeat_penalty = kind % 5 ? 1.0f : 1.1f;
-    r->seed = kind;
-    r->proposer = "none";
-    r->logprobs = (int32_t)(kind % 4);
-}
-
-/* What may not matter to it: who drafts, from which guess, in which class, and whether
- * log-probabilities come along. */
-static void make_circumstances(const struct job *job, uint32_t *state, struct hearth_request *r)
-{
-    static uint32_t guess[GUESSES];
-    uint32_t n = shared->n_guess[job->kind];
-    bool client = !strcmp(proposers[job->proposer], "client");
-
-    r->proposer = proposers[job->proposer];
-    r->priority = next_random(state) % 4 ? HEARTH_INTERACTIVE : HEARTH_BATCH;
-    if (next_random(state) % 2)
-        r->logprobs = -1;
-    if (n == 0 || (!client && next_random(state) % 2))
-        return;
-    memcpy(guess, shared->guess[job->kind], sizeof(guess));
-    if (next_random(state) % 2) /* wrong in one place */
-        guess[next_random(state) % n] = next_random(state) % n_vocab;
-    r->guess = guess;
-    r->n_guess = n;
-}
-
-/* ---- answers --------------------------------------------------------------------------------- */
-
-struct got {
-    struct ledger_answer answer;
-    uint32_t n;
-    uint32_t guess[GUESSES];
-};
-
-static void take_tokens(const struct hearth_event *event, struct got *got)
-{
-    for (uint32_t i = 0; i < event->n_tokens; i++) {
-        if (got->n < GUESSES)
-            got->guess[got->n] = event->tokens[i];
-        got->n++;
-        got->answer.output = mix(got->answer.output, event->tokens[i]);
-        if (!event->logprobs)
-            continue;
-        const struct hearth_token_logprobs *l = &event->logprobs[i];
-        uint32_t bits;
-        memcpy(&bits, &l->picked.logprob, sizeof(bits));
-        got->answer.logprobs = mix(got->answer.logprobs, bits);
-        for (uint32_t k = 0; k < l->n_top; k++) {
-            memcpy(&bits, &l->top[k].logprob, sizeof(bits));
-            got->answer.logprobs = mix(mix(got->answer.logprobs, l->top[k].token), bits);
-        }
-    }
-}
-
-/* The account of one answer, as far as a client can see it. After a resume it is the last daemon's
- * alone. */
-static bool is_balanced(const struct hearth_result *r, bool resumed)
-{
-    uint32_t own = r->output_tokens - r->accepted_drafts;
-    bool eos = r->reason == HEARTH_EOS; /* the verifier's pick, and no token */
-
-    return r->accepted_drafts <= r->output_tokens && r->drafted >= r->accepted_drafts &&
-           r->rollbacks <= r->drafted - r->accepted_drafts && r->rollbacks <= own + eos &&
-           r->rollbacks <= r->passes && (resumed || own <= r->passes);
-}
-
-static uint32_t resumes_of(struct hearth *h)
-{
-    struct hearth_info info = {.size = sizeof(info)};
-
-    return hearth_info(h, &info) == 0 ? info.resumes : 0;
-}
-
-/* Returns the cache row of the answer, -1 when there was none. */
-static int ask(struct hearth *h, const struct hearth_request *request, uint32_t proposer,
-               struct got *got)
-{
-    const struct hearth_event *event;
-    uint32_t resumes = resumes_of(h);
-
-    *got = (struct got){.answer.output = 1469598103934665603u};
-    got->answer.logprobs = request->logprobs >= 0 ? 1469598103934665603u : 0;
-    if (hearth_submit(h, 0, request) < 0)
-        return -1;
-    while (hearth_next(h, 0, &event, WAIT_MS) > 0) {
-        if (event->kind != HEARTH_PROGRESS && event->position != request->n_tokens + got->n)
-            break;
-        take_tokens(event, got);
-        if (event->kind != HEARTH_DONE)
-            continue;
-        const struct hearth_result *result = event->result;
-        bool resumed = resumes_of(h) != resumes;
-        got->answer.output = mix(got->answer.output, result->reason);
-        atomic_fetch_add(&shared->drafted[proposer], result->drafted);
-        atomic_fetch_add(&shared->accepted[proposer], result->accepted_drafts);
-        atomic_fetch_add(&shared->rollbacks, result->rollbacks);
-        atomic_fetch_add(&shared->resumed, resumed);
-        if (result->reason == HEARTH_ERROR || result->output_tokens != got->n ||
-            !is_balanced(result, resumed))
-            break;
-        return result->cached_tokens == 0                           ? 0
-               : result->cached_tokens + 32 < result->prompt_tokens ? 1
-                                                                    : 2;
-    }
-    return -1;
-}
-
-/* ---- clients --------------------------------------------------------------------------------- */
-
-/* Connects anew now and then: to a slot of its own name, which its last request left warm, or to
- * any. A daemon that is being restarted is waited for. */
-static struct hearth *reconnect(struct hearth *h, uint32_t number, uint32_t *state)
-{
-    struct hearth_options options;
-    char err[256], name[16];
-    int rc = -1;
-
-    hearth_close(h);
-    hearth_options_init(&options, sizeof(options));
-    options.resume_ms = WAIT_MS;
-    snprintf(name, sizeof(name), "slot-%u", number);
-    options.slot_name = next_random(state) % 2 ? name : NULL;
-    for (uint64_t start = now_ns(); now_ns() - start < WAIT_MS * 1000000ull; usleep(2000)) {
-        rc = hearth_connect(daemon_.socket, &options, &h, err, sizeof(err));
-        if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -ECONNRESET && rc != -EPIPE)
-            break;
-    }
-    if (rc < 0) {
-        fprintf(stderr, "connect: %d %s\n", rc, err);
-        _exit(2);
-    }
-    return h;
-}
-
-/* A request whose answer nobody compares: of a length that the service saw, often with the
- * beginning of one that is compared; read to its end, cancelled, or given up for the next one. */
-static void be_company(struct hearth *h, const struct arrival *arrival, uint32_t *state)
-{
-    uint32_t tokens[CONTEXT];
-    struct hearth_request r;
-    const struct hearth_event *event;
-
-    make_request(next_random(state) % KINDS, tokens, &r);
-    uint32_t common = next_random(state) % (r.n_tokens + 1);
-    r.n_tokens = arrival->prompt;
-    for (uint32_t i = common; i < r.n_tokens; i++)
-        tokens[i] = 3 + next_random(state) % (n_vocab - 3);
-    r.max_tokens = arrival->output;
-    r.proposer = proposers[next_random(state) % n_proposers];
-    atomic_fetch_add(&shared->company, 1);
-    if (hearth_submit(h, 0, &r) < 0) {
-        fprintf(stderr, "company: %s\n", hearth_error(h));
-        _exit(2);
-    }
-    uint32_t dice = next_random(state) % 4;
-    for (uint32_t n = 0; dice != 0 && hearth_next(h, 0, &event, WAIT_MS) > 0; n++) {
-        if (event->kind == HEARTH_DONE)
-            return;
-        if (dice == 1 && n == 1)
-            hearth_cancel(h, 0);
-    }
-}
-
-static void wait_until(uint64_t at_ns)
-{
-    for (uint64_t now; (now = now_ns()) < at_ns;)
-        usleep((useconds_t)((at_ns - now) / 1000 + 1));
-}
-
-/* Takes jobs in the order of their arrival until there is none. */
-static void client_process(uint32_t number, uint32_t seed)
-{
-    uint32_t state = (seed * 131 + number) * 2654435761u, tokens[CONTEXT], i;
-    struct hearth *h = NULL;
-
-    while ((i = atomic_fetch_add(&shared->next_job, 1)) < shared->n_jobs) {
-        const struct job *job = &shared->jobs[i];
-        struct hearth_request request;
-        struct got got;
-        wait_until(shared->start_ns + job->arrival.at_ns);
-        if (!h || next_random(&state) % 6 == 0)
-            h = reconnect(h, number, &state);
-        if (job->kind == KINDS) {
-            be_company(h, &job->arrival, &state);
-            continue;
-        }
-        make_request(job->kind, tokens, &request);
-        make_circumstances(job, &state, &request);
-        int cache = ask(h, &request, job->proposer, &got);
-        if (cache < 0) {
-            fprintf(stderr, "kind %u: no answer, or a wrong account of it: %s\n", job->kind,
-                    hearth_error(h));
-            _exit(2);
-        }
-        const uint32_t rows[] = {row.all,          row.proposer[job->proposer],
-                                 row.kernel,       row.threads,
-                                 row.state,        row.clients,
-                                 row.cache[cache], row.sampling[job->kind % 2]};
-        ledger_add(ledger, rows, sizeof(rows) / sizeof(*rows), job->kind, &got.answer);
-    }
-    hearth_close(h);
-    _exit(0);
-}
-
 /* ---- rounds ---------------------------------------------------------------------------------- */
-
-/* Every request once in random order, company in between, times as a service saw them: fast enough
- * that requests pile up, slow enough that now and then none is there. */
-static void make_jobs(uint32_t round, uint32_t seed)
-{
-    struct arrival arrivals[JOBS];
-    uint32_t state = seed * 2654435761u;
-    uint64_t span_ns = shared->alone_ns * (next_random(&state) % 100) / 100;
-    static uint32_t turn;
-
-    uint32_t n = 0, first = every * (turn++ % SHARE);
-    for (uint32_t i = first; i < JOBS; i += every * SHARE) {
-        uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
-        shared->jobs[n++] = shared->jobs[k];
-        shared->jobs[k].kind = i < KINDS ? i : KINDS;
-        shared->jobs[k].proposer = (i + i / n_proposers + round) % n_proposers;
-    }
-    arrivals_fill(arrivals, n, span_ns / (every * SHARE), CONTEXT - 80, next_random(&state));
-    for (uint32_t i = 0; i < n; i++)
-        shared->jobs[i].arrival = arrivals[i];
-    shared->n_jobs = n;
-    atomic_store(&shared->next_job, 0);
-    shared->start_ns = now_ns();
-}
 
 static void run_round(uint32_t round, uint32_t seed, const char *const *restart)
 {
@@ -399,17 +92,20 @@ static void run_round(uint32_t round, uint32_t seed, const char *const *restart)
     uint32_t state = seed, dice = next_random(&state) % 3;
     uint32_t n = dice == 0 ? 1 : 2 + next_random(&state) % (dice == 1 ? 7 : CLIENTS_MAX - 1);
 
-    row.clients = ledger_row(ledger, "clients", n == 1 ? "1" : n < 9 ? "2 to 8" : "9 to 32");
-    make_jobs(round, seed);
+    traffic.row.clients = ledger_row(traffic.ledger, "clients",
+                                     n == 1  ? "1"
+                                     : n < 9 ? "2 to 8"
+                                             : "9 to 32");
+    traffic_round(&traffic, round, seed);
     for (uint32_t i = 0; i < n; i++) {
         pids[i] = fork();
         ck_assert_int_ge(pids[i], 0);
         if (pids[i] == 0)
-            client_process(i, seed);
+            traffic_client(&traffic, i, seed);
     }
     if (restart) {
-        uint32_t when = 1 + next_random(&state) % (shared->n_jobs / 2);
-        while (atomic_load(&shared->next_job) < when)
+        uint32_t when = 1 + next_random(&state) % (traffic.shared->n_jobs / 2);
+        while (atomic_load(&traffic.shared->next_job) < when)
             usleep(200);
         harness_kill(&daemon_);
         harness_restart(&daemon_, model, restart);
@@ -445,7 +141,7 @@ static uint32_t wanted_every(void)
     const char *of = getenv("HEARTH_DETERMINISM_EVERY");
     unsigned long n = of ? strtoul(of, NULL, 10) : 1;
 
-    return n >= 1 && n <= KINDS ? (uint32_t)n : 1;
+    return n >= 1 && n <= TRAFFIC_KINDS ? (uint32_t)n : 1;
 }
 
 static const char *kv_type(void)
@@ -482,7 +178,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     arguments[n++] = "--draft";
     arguments[n++] = model;
     arguments[n++] = "--shadow";
-    arguments[n++] = n_proposers == PROPOSERS ? "yes" : "no";
+    arguments[n++] = traffic.n_proposers == TRAFFIC_PROPOSERS ? "yes" : "no";
     for (uint32_t i = 0; i < 4 && c->more[i]; i++)
         arguments[n++] = c->more[i];
     if (c->fault) {
@@ -490,9 +186,9 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
         arguments[n++] = c->fault;
     }
     arguments[n] = NULL;
-    row.kernel = ledger_row(ledger, "kernels", isa);
-    row.threads = ledger_row(ledger, "threads", c->threads);
-    row.state = ledger_row(ledger, "faults", c->state);
+    traffic.row.kernel = ledger_row(traffic.ledger, "kernels", isa);
+    traffic.row.threads = ledger_row(traffic.ledger, "threads", c->threads);
+    traffic.row.state = ledger_row(traffic.ledger, "faults", c->state);
     harness_start(&daemon_, model, arguments);
     for (uint32_t round = 0; round < rounds; round++)
         run_round(round, seed + round * 7919, c->restarts ? arguments : NULL);
@@ -526,26 +222,26 @@ static void run_configurations(const struct configuration *c, size_t n)
 static void get_alone(void)
 {
     struct hearth_info info = {.size = sizeof(info)};
-    uint32_t tokens[CONTEXT];
+    uint32_t tokens[TRAFFIC_CONTEXT];
 
     harness_start(&daemon_, model,
                   (const char *const[]){"--threads", "1", "--kv-type", kv_type(), NULL});
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_int_eq(hearth_info(h, &info), 0);
-    ck_assert_uint_eq(info.context, CONTEXT);
-    n_vocab = info.n_vocab;
-    shared->alone_ns = now_ns();
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
+    ck_assert_uint_eq(info.context, TRAFFIC_CONTEXT);
+    traffic.n_vocab = info.n_vocab;
+    traffic.shared->alone_ns = now_ns();
+    for (uint32_t kind = 0; kind < TRAFFIC_KINDS; kind++) {
         struct hearth_request request;
-        struct got got;
-        make_request(kind, tokens, &request);
-        ck_assert_msg(ask(h, &request, PROPOSER_NONE, &got) >= 0, "kind %u: %s", kind,
-                      hearth_error(h));
-        ledger->alone[kind] = got.answer;
-        shared->n_guess[kind] = got.n < GUESSES ? got.n : GUESSES;
-        memcpy(shared->guess[kind], got.guess, sizeof(got.guess));
+        struct traffic_answer got;
+        traffic_request(&traffic, kind, tokens, &request);
+        ck_assert_msg(traffic_ask(&traffic, h, &request, TRAFFIC_NO_PROPOSER, &got) >= 0,
+                      "kind %u: %s", kind, hearth_error(h));
+        traffic.ledger->alone[kind] = got.answer;
+        traffic.shared->n_guess[kind] = got.n < TRAFFIC_GUESSES ? got.n : TRAFFIC_GUESSES;
+        memcpy(traffic.shared->guess[kind], got.guess, sizeof(got.guess));
     }
-    shared->alone_ns = now_ns() - shared->alone_ns;
+    traffic.shared->alone_ns = now_ns() - traffic.shared->alone_ns;
     hearth_close(h);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
@@ -570,9 +266,10 @@ static void prepare(void)
     static const char *const caches[] = {"cold", "part of the prompt", "all but a page"};
     static const char *const samplings[] = {"greedy", "temperature 0.8"};
 
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(shared, MAP_FAILED);
-    every = wanted_every();
+    traffic.shared = mmap(NULL, sizeof(*traffic.shared), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(traffic.shared, MAP_FAILED);
+    traffic.every = wanted_every();
     model = harness_tiny_model_of(wanted_type());
     struct tiny_model shape = tiny_model_default(wanted_type());
     struct kv_geometry kv;
@@ -580,19 +277,21 @@ static void prepare(void)
                     !strcmp(kv_type(), "q8_0") ? KV_Q8_0
                     : shape.type == QUANT_F32  ? KV_F32
                                                : KV_F16);
-    snprintf(few_pages, sizeof(few_pages), "%zu", 2 * 2 * kv_pages(CONTEXT) * kv.page_bytes);
-    n_proposers =
-        strcmp(device(), "cuda") && accepts("--shadow", "yes") ? PROPOSERS : PROPOSERS - 1;
+    snprintf(few_pages, sizeof(few_pages), "%zu",
+             2 * 2 * kv_pages(TRAFFIC_CONTEXT) * kv.page_bytes);
+    traffic.n_proposers = strcmp(device(), "cuda") && accepts("--shadow", "yes")
+                              ? TRAFFIC_PROPOSERS
+                              : TRAFFIC_PROPOSERS - 1;
     for (uint32_t i = 0; i < sizeof(isas) / sizeof(*isas); i++)
         if (accepts("--isa", isas[i]))
             snprintf(best_isa, sizeof(best_isa), "%s", isas[i]);
-    row.all = ledger_row(ledger, "all", "");
-    for (uint32_t i = 0; i < PROPOSERS; i++)
-        row.proposer[i] = ledger_row(ledger, "proposer", proposers[i]);
+    traffic.row.all = ledger_row(traffic.ledger, "all", "");
+    for (uint32_t i = 0; i < TRAFFIC_PROPOSERS; i++)
+        traffic.row.proposer[i] = ledger_row(traffic.ledger, "proposer", traffic_proposers[i]);
     for (uint32_t i = 0; i < 3; i++)
-        row.cache[i] = ledger_row(ledger, "cache", caches[i]);
+        traffic.row.cache[i] = ledger_row(traffic.ledger, "cache", caches[i]);
     for (uint32_t i = 0; i < 2; i++)
-        row.sampling[i] = ledger_row(ledger, "sampling", samplings[i]);
+        traffic.row.sampling[i] = ledger_row(traffic.ledger, "sampling", samplings[i]);
     get_alone();
 }
 
@@ -600,52 +299,56 @@ static uint64_t sum(const _Atomic uint64_t *of_proposer)
 {
     uint64_t all = 0;
 
-    for (uint32_t i = 0; i < PROPOSERS; i++)
+    for (uint32_t i = 0; i < TRAFFIC_PROPOSERS; i++)
         all += of_proposer[i];
     return all;
 }
 
 static void say(const char *what)
 {
-    const struct ledger_row *all = &ledger->rows[row.all];
+    const struct ledger_row *all = &traffic.ledger->rows[traffic.row.all];
 
     printf("ok: %s%s: %llu answers to %u requests, each %u at least, at most %u different; company "
            "%llu, resumed %llu; "
            "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
            what, quant_name(wanted_type()), (unsigned long long)ledger_answers(all),
            ledger_asked(all), ledger_least(all), ledger_distinct(all),
-           (unsigned long long)shared->company, (unsigned long long)shared->resumed,
-           (unsigned long long)sum(shared->drafted), (unsigned long long)sum(shared->accepted),
-           (unsigned long long)shared->rollbacks, (unsigned long long)evictions, arrivals_source());
-    for (uint32_t i = 0; i < PROPOSERS; i++)
-        printf("    %-8s drafts %9llu, accepted %9llu\n", proposers[i],
-               (unsigned long long)shared->drafted[i], (unsigned long long)shared->accepted[i]);
+           (unsigned long long)traffic.shared->company, (unsigned long long)traffic.shared->resumed,
+           (unsigned long long)sum(traffic.shared->drafted),
+           (unsigned long long)sum(traffic.shared->accepted),
+           (unsigned long long)traffic.shared->rollbacks, (unsigned long long)evictions,
+           arrivals_source());
+    for (uint32_t i = 0; i < TRAFFIC_PROPOSERS; i++)
+        printf("    %-8s drafts %9llu, accepted %9llu\n", traffic_proposers[i],
+               (unsigned long long)traffic.shared->drafted[i],
+               (unsigned long long)traffic.shared->accepted[i]);
 }
 
 /* What the suite means to try did happen: else one answer each would say little. */
 static void check_tried(void)
 {
-    for (uint32_t i = 0; i < n_proposers; i++) {
-        bool drafts = i != PROPOSER_NONE;
-        ck_assert_msg((shared->drafted[i] > 0) == drafts && (shared->accepted[i] > 0) == drafts,
-                      "proposer %s: drafts %llu, accepted %llu", proposers[i],
-                      (unsigned long long)shared->drafted[i],
-                      (unsigned long long)shared->accepted[i]);
+    for (uint32_t i = 0; i < traffic.n_proposers; i++) {
+        bool drafts = i != TRAFFIC_NO_PROPOSER;
+        ck_assert_msg((traffic.shared->drafted[i] > 0) == drafts &&
+                          (traffic.shared->accepted[i] > 0) == drafts,
+                      "proposer %s: drafts %llu, accepted %llu", traffic_proposers[i],
+                      (unsigned long long)traffic.shared->drafted[i],
+                      (unsigned long long)traffic.shared->accepted[i]);
     }
-    ck_assert_uint_gt(shared->rollbacks, 0);
+    ck_assert_uint_gt(traffic.shared->rollbacks, 0);
     if (wanted_rounds() < 8)
         return; /* a round may be that of one client, whose kill hits no answer */
     ck_assert_uint_gt(evictions, 0);
-    ck_assert_uint_gt(shared->resumed, 0);
+    ck_assert_uint_gt(traffic.shared->resumed, 0);
 }
 
 static void check_one_answer(void)
 {
-    for (uint32_t i = 0; i < ledger->n_rows; i++)
-        ck_assert_msg(ledger_answers(&ledger->rows[i]) == 0 ||
-                          ledger_distinct(&ledger->rows[i]) == 1,
-                      "%s %s: %u different answers to one request", ledger->rows[i].group,
-                      ledger->rows[i].name, ledger_distinct(&ledger->rows[i]));
+    for (uint32_t i = 0; i < traffic.ledger->n_rows; i++)
+        ck_assert_msg(ledger_answers(&traffic.ledger->rows[i]) == 0 ||
+                          ledger_distinct(&traffic.ledger->rows[i]) == 1,
+                      "%s %s: %u different answers to one request", traffic.ledger->rows[i].group,
+                      traffic.ledger->rows[i].name, ledger_distinct(&traffic.ledger->rows[i]));
 }
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
@@ -656,11 +359,12 @@ START_TEST(a_request_has_one_answer)
     run_configurations(configurations, COUNT(configurations));
     say("");
     check_one_answer();
-    ck_assert_uint_eq(ledger_asked(&ledger->rows[row.all]), (KINDS + every - 1) / every);
-    ck_assert_uint_ge(ledger_least(&ledger->rows[row.all]), wanted_rounds());
-    ck_assert_uint_gt(ledger_answers(&ledger->rows[row.cache[0]]), 0);
-    ck_assert_uint_gt(ledger_answers(&ledger->rows[row.cache[1]]) +
-                          ledger_answers(&ledger->rows[row.cache[2]]),
+    ck_assert_uint_eq(ledger_asked(&traffic.ledger->rows[traffic.row.all]),
+                      (TRAFFIC_KINDS + traffic.every - 1) / traffic.every);
+    ck_assert_uint_ge(ledger_least(&traffic.ledger->rows[traffic.row.all]), wanted_rounds());
+    ck_assert_uint_gt(ledger_answers(&traffic.ledger->rows[traffic.row.cache[0]]), 0);
+    ck_assert_uint_gt(ledger_answers(&traffic.ledger->rows[traffic.row.cache[1]]) +
+                          ledger_answers(&traffic.ledger->rows[traffic.row.cache[2]]),
                       0);
     check_tried();
 }
@@ -674,19 +378,19 @@ START_TEST(faults_change_no_answer)
     say("with faults ");
     check_one_answer();
     check_tried();
-    ck_assert_uint_gt(shared->rollbacks, 100);
+    ck_assert_uint_gt(traffic.shared->rollbacks, 100);
 }
 END_TEST
 
 /* The control: unverified drafts must be noticed, or this suite sees nothing. */
 START_TEST(unverified_drafts_are_noticed)
 {
-    ledger = ledger_open(); /* what it finds is not for the table */
+    traffic.ledger = ledger_open(); /* what it finds is not for the table */
     prepare();
-    every = 1;
+    traffic.every = 1;
     run_configuration(&control, 1);
-    uint32_t differing = ledger_differing(&ledger->rows[row.all]);
-    printf("ok: the control saw %u of %d requests with another output\n", differing, KINDS);
+    uint32_t differing = ledger_differing(&traffic.ledger->rows[traffic.row.all]);
+    printf("ok: the control saw %u of %d requests with another output\n", differing, TRAFFIC_KINDS);
     ck_assert_uint_gt(differing, 1);
 }
 END_TEST
@@ -705,10 +409,10 @@ int main(void)
     }
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
-    ledger = ledger_open();
+    traffic.ledger = ledger_open();
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
-    ledger_print(ledger);
+    ledger_print(traffic.ledger);
     return failed != 0;
 }

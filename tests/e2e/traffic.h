@@ -1,0 +1,83 @@
+/* traffic.h - what clients of the determinism suite ask: the same TRAFFIC_KINDS requests over and
+ * over, in any order, at a real service's times, with other requests in between.
+ *
+ * Rounds are drawn by one process and taken, job by job, by clients that it forks; `shared` and
+ * `ledger` lie in memory of them all.
+ */
+#ifndef HEARTH_TESTS_E2E_TRAFFIC_H
+#define HEARTH_TESTS_E2E_TRAFFIC_H
+
+#include "client/hearth.h"
+#include "tests/e2e/arrivals.h"
+#include "tests/e2e/ledger.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    TRAFFIC_KINDS = LEDGER_REQUESTS,
+    TRAFFIC_JOBS = TRAFFIC_KINDS + TRAFFIC_KINDS / 2, /* of a round; the half is only company */
+    TRAFFIC_CONTEXT = 512,
+    TRAFFIC_GUESSES = 40,
+};
+
+/* Who drafts: one word a proposer, and it takes part everywhere. The last one only where the type
+ * leaves a shadow room to be smaller. */
+enum { TRAFFIC_NO_PROPOSER = 0, TRAFFIC_PROPOSERS = 6 };
+extern const char *const traffic_proposers[TRAFFIC_PROPOSERS];
+
+struct traffic_job {
+    uint32_t kind; /* TRAFFIC_KINDS: company */
+    uint32_t proposer;
+    struct arrival arrival;
+};
+
+/* What all processes share besides the ledger. */
+struct traffic_shared {
+    uint32_t guess[TRAFFIC_KINDS][TRAFFIC_GUESSES]; /* the first tokens of the right answers */
+    uint32_t n_guess[TRAFFIC_KINDS];
+    uint64_t alone_ns;                     /* what answering each request alone took */
+    struct traffic_job jobs[TRAFFIC_JOBS]; /* [n_jobs] */
+    uint32_t n_jobs;
+    uint64_t start_ns;
+    _Atomic uint32_t next_job;
+    _Atomic uint64_t drafted[TRAFFIC_PROPOSERS], accepted[TRAFFIC_PROPOSERS];
+    _Atomic uint64_t rollbacks, resumed, company;
+};
+
+struct traffic {
+    struct traffic_shared *shared;
+    struct ledger *ledger;
+    const char *socket;
+    uint32_t n_vocab;
+    uint32_t n_proposers; /* that this model has */
+    uint32_t every;       /* which requests are asked: every N-th, the same in all rounds */
+    uint32_t turn;        /* rounds so far */
+    struct {              /* rows of the ledger */
+        uint32_t all, proposer[TRAFFIC_PROPOSERS], cache[3], kernel, threads, state, clients;
+        uint32_t sampling[2];
+    } row;
+};
+
+struct traffic_answer {
+    struct ledger_answer answer;
+    uint32_t n; /* tokens; the first of them: */
+    uint32_t guess[TRAFFIC_GUESSES];
+};
+
+/* What makes the answer of a kind; tokens [TRAFFIC_CONTEXT] are its prompt's. */
+void traffic_request(const struct traffic *t, uint32_t kind, uint32_t *tokens,
+                     struct hearth_request *r);
+
+/* Asks in slot 0 and checks the account of the answer. Returns its cache row: 0 cold, 1 a part of
+ * the prompt was warm, 2 all but a page; -1 when there was no answer, or a wrong account. */
+int traffic_ask(struct traffic *t, struct hearth *h, const struct hearth_request *request,
+                uint32_t proposer, struct traffic_answer *got);
+
+/* Draws a round's jobs; its clients may begin. */
+void traffic_round(struct traffic *t, uint32_t round, uint32_t seed);
+
+/* A client process: takes jobs until there is none, and exits; with 2 where something is wrong. */
+_Noreturn void traffic_client(struct traffic *t, uint32_t number, uint32_t seed);
+
+#endif
