@@ -24,6 +24,7 @@ enum cli_exit {
     CLI_NO_INPUT = 66,    /* no such file */
     CLI_NO_DAEMON = 69,   /* not reachable, or gone */
     CLI_SYSTEM = 71,      /* the operating system refuses: memory, files, output */
+    CLI_CANNOT_MAKE = 73, /* a file cannot be made there */
     CLI_BUSY = 75,        /* try again */
     CLI_INTERRUPTED = 130 /* Ctrl-C, SIGTERM, or nobody reads stdout any more */
 };

@@ -340,7 +340,7 @@ void record_fini(struct record *c)
 
 static int fail_path(const char *path, int error)
 {
-    return cli_fail(CLI_SYSTEM, "%s: cannot be written: %s: give --record another path", path,
+    return cli_fail(CLI_CANNOT_MAKE, "%s: cannot be written: %s: give --record another path", path,
                     strerror(error));
 }
 

@@ -280,7 +280,7 @@ static int choose_device(struct device *device)
     if (!device_parse(options.device, &wanted))
         return tool_fail(&tool, EX_USAGE, "--device is cpu, cuda or auto, not %s", options.device);
     if (device_choose(wanted, device, err, sizeof err))
-        return tool_fail(&tool, EX_UNAVAILABLE, "%s", err);
+        return tool_fail(&tool, EX_OSERR, "%s", err);
     return 0;
 }
 

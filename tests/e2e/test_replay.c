@@ -393,7 +393,7 @@ START_TEST(no_record_is_left_of_what_failed)
     assert_named(65, "99999999");
     harness_output_fini(&o);
     o = HARNESS_RUN(&d, NULL, "run", "--record", "/nonexistent/record", "x");
-    assert_named(71, "/nonexistent/record");
+    assert_named(73, "/nonexistent/record");
     harness_output_fini(&o);
     o = HARNESS_RUN(&d, NULL, "run", "--record", "-", "x");
     assert_named(64, "--record -");
