@@ -43,6 +43,13 @@ enum model_rope {
     MODEL_N_ROPE
 };
 
+/* What a feed-forward part does to its gate (num.h). */
+enum model_gate {
+    MODEL_GATE_SILU,
+    MODEL_GATE_GELU, /* gemma3 */
+    MODEL_N_GATE
+};
+
 enum model_global {
     MODEL_TOKEN_EMBD,  /* [n_vocab][n_embd] */
     MODEL_OUTPUT_NORM, /* [n_embd] F32 */

@@ -66,3 +66,9 @@ float num_silu(float x)
 {
     return x / (1.0f + num_exp(-x));
 }
+
+float num_gelu(float x)
+{
+    const float v = x * fmaf(NUM_GELU_B, x * x, NUM_GELU_A);
+    return x / (1.0f + num_exp(-v));
+}

@@ -1,4 +1,4 @@
-/* Scalar numerics: exp, log, silu and the 16-bit float types, with every bit specified.
+/* Scalar numerics: exp, log, silu, gelu and the 16-bit float types, with every bit specified.
  *
  * kernels/NUMERICS.md, "Scalar functions", is the definition; num.c follows it line by line. Only
  * IEEE-754 binary32 operations and written fmaf are used, no libm function besides fmaf (which IEEE
@@ -38,6 +38,15 @@ float num_log(float x);
 
 /* x / (1 + exp(-x)), IEEE divide. NaN gives NaN; for x < -88 it is x / 1.65e38, not 0. */
 float num_silu(float x);
+
+/* Constants of num_gelu: 2 sqrt(2 / pi), and 0.044715 times it. */
+#define NUM_GELU_A 0x1.988454p+0f
+#define NUM_GELU_B 0x1.2444f2p-4f
+
+/* GELU in its tanh form, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is
+ * x / (1 + exp(-v)) with v = x (A + B x^2), IEEE divide. NaN gives NaN; where v < -88 it is
+ * x / 1.65e38, not 0. */
+float num_gelu(float x);
 
 static inline uint32_t num_bits(float x)
 {

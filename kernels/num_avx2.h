@@ -1,4 +1,4 @@
-/* num_exp and num_silu in eight AVX2 lanes: the bits of num.c, lane by lane, NaN and infinities
+/* num_exp, num_silu and num_gelu in eight AVX2 lanes: the bits of num.c, lane by lane, NaN and infinities
  * included.
  *
  * To be included only by files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is
@@ -35,6 +35,14 @@ static inline __m256 num_exp_avx2(__m256 x)
 static inline __m256 num_silu_avx2(__m256 x)
 {
     const __m256 minus = _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
+    return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), num_exp_avx2(minus)));
+}
+
+static inline __m256 num_gelu_avx2(__m256 x)
+{
+    const __m256 slope = _mm256_fmadd_ps(_mm256_set1_ps(NUM_GELU_B), _mm256_mul_ps(x, x),
+                                         _mm256_set1_ps(NUM_GELU_A));
+    const __m256 minus = _mm256_xor_ps(_mm256_mul_ps(x, slope), _mm256_set1_ps(-0.0f));
     return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), num_exp_avx2(minus)));
 }
 

@@ -107,8 +107,8 @@ struct cpu_isa {
 
     void (*attend)(const struct cpu_attend *attend);
 
-    /* m = silu(g) * u, [n]; m may be g */
-    void (*silu_mul)(const float *g, const float *u, uint32_t n, float *m);
+    /* m = silu(g) * u or gelu(g) * u, by model_gate, [n]; m may be g */
+    void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
 
     /* x = x + 0.0f, [n]; true when all of it is finite. */
     bool (*canonical_logits)(float *x, uint32_t n);
@@ -141,7 +141,7 @@ struct cpu_buffers {
     float *q, *k, *v;           /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
     struct cpu_input attention; /* [rows][heads * head_dim] */
     float *gate, *up;           /* [rows][ff]; gate is ffn.f */
-    struct cpu_input ffn;       /* [rows][ff] silu(gate) * up */
+    struct cpu_input ffn;       /* [rows][ff] silu or gelu of gate, * up */
     struct cpu_input head;      /* [picks][embd] norm of the rows with wants */
     float *logits;              /* [picks][vocab] */
     float *cs, *sn;             /* [rows][rope_dim] rotation of a row */

@@ -251,13 +251,13 @@ static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t
         quantize(b, &u->norm, r, n);
 }
 
-static void silu_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
+static void gate_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     uint32_t n = b->model->n_ff;
     size_t at = (size_t)r * u->ff;
-    b->isa->silu_mul(u->gate + at, u->up + at, n, u->ffn.f + at);
+    b->isa->gate_mul[MODEL_GATE_SILU](u->gate + at, u->up + at, n, u->ffn.f + at);
     if (quantized(&b->use->layers[layer].down))
         quantize(b, &u->ffn, r, n);
 }
@@ -366,7 +366,7 @@ static void run_layer(struct backend *b, uint32_t layer)
     job.part[0] = product(&l->gate, &u->norm, n, u->gate, u->ff);
     job.part[1] = product(&l->up, &u->norm, n, u->up, u->ff);
     multiply(b, &job, 2);
-    each_row(b, layer, (uint64_t)m->n_ff * 2, silu_row);
+    each_row(b, layer, (uint64_t)m->n_ff * 2, gate_row);
     job.part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
     job.part[0].residual = u->h;
     multiply(b, &job, 1);

@@ -22,6 +22,7 @@ void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uin
                 const float *k, const float *v);
 void ref_attend(const struct cpu_attend *a);
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
+void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
 bool ref_canonical_logits(float *x, uint32_t n);
 
 /* x [cols] = row `row` of a matrix as it lies in the file (NUMERICS.md, "Embedding"). */

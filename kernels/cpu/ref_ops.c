@@ -157,10 +157,17 @@ void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uin
         }
     }
 }
+
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m)
 {
     for (uint32_t i = 0; i < n; i++)
         m[i] = num_silu(g[i]) * u[i];
+}
+
+void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m)
+{
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = num_gelu(g[i]) * u[i];
 }
 
 bool ref_canonical_logits(float *x, uint32_t n)
@@ -187,6 +194,6 @@ const struct cpu_isa cpu_isa_ref = {
     .fits_f16 = ref_fits_f16,
     .append = ref_append,
     .attend = ref_attend,
-    .silu_mul = ref_silu_mul,
+    .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul, [MODEL_GATE_GELU] = ref_gelu_mul},
     .canonical_logits = ref_canonical_logits,
 };

@@ -248,18 +248,35 @@ void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t lay
     }
 }
 
-ALWAYS_INLINE vf silu_mul(vf g, vf u)
+/* g / (1 + exp(-v)) * u: v is g for silu. */
+ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
 {
-    return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(g)))), u);
+    vf v = g;
+    if (gate == MODEL_GATE_GELU)
+        v = v_mul(g, v_fma(v_set1(NUM_GELU_B), v_mul(g, g), v_set1(NUM_GELU_A)));
+    return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(v)))), u);
+}
+
+ALWAYS_INLINE void gate_mul_row(const float *g, const float *u, uint32_t n, float *m,
+                                enum model_gate gate)
+{
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(m + i, gate_mul(v_load(g + i), v_load(u + i), gate));
+    if (i < n) {
+        vf part = gate_mul(v_load_part(g + i, n - i), v_load_part(u + i, n - i), gate);
+        v_store_part(m + i, part, n - i);
+    }
 }
 
 void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m)
 {
-    uint32_t i = 0;
-    for (; i + VEC <= n; i += VEC)
-        v_store(m + i, silu_mul(v_load(g + i), v_load(u + i)));
-    if (i < n)
-        v_store_part(m + i, silu_mul(v_load_part(g + i, n - i), v_load_part(u + i, n - i)), n - i);
+    gate_mul_row(g, u, n, m, MODEL_GATE_SILU);
+}
+
+void SIMD(simd_gelu_mul)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_GELU);
 }
 
 bool SIMD(simd_canonical_logits)(float *x, uint32_t n)

@@ -78,9 +78,11 @@ START_TEST(results_hash_to_what_they_always_did)
     const uint64_t e = hash_of(num_exp, 0x1p-5f, 4.0f);
     const uint64_t l = hash_of(num_log, 0.6f, 1.5f);
     const uint64_t s = hash_of(num_silu, 0x1p-5f, 4.0f);
+    const uint64_t g = hash_of(num_gelu, 0x1p-5f, 4.0f);
     ck_assert_msg(e == 0x618099de9283f344u, "exp hashes to %016llx", (unsigned long long)e);
     ck_assert_msg(l == 0x4959900d9bfc4c32u, "log hashes to %016llx", (unsigned long long)l);
     ck_assert_msg(s == 0x336e5d21465fef89u, "silu hashes to %016llx", (unsigned long long)s);
+    ck_assert_msg(g == 0x4d6c7e36373d34f6u, "gelu hashes to %016llx", (unsigned long long)g);
 }
 END_TEST
 
@@ -194,6 +196,31 @@ START_TEST(silu_is_close_and_defined_everywhere)
 }
 END_TEST
 
+/* Where the result is larger than 1e-3 it is within a few ulp; below, exp magnifies v's rounding, and
+ * what counts is the distance, since a gate is added up with others. */
+START_TEST(gelu_is_close_and_defined_everywhere)
+{
+    double worst = 0.0, farthest = 0.0;
+    for (uint32_t b = 0; b <= num_bits(87.0f); b += STRIDE) {
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = sign != 0 ? -num_float(b) : num_float(b);
+            const double d = (double)x, u = sqrt(2.0 / acos(-1.0)) * (d + 0.044715 * d * d * d);
+            const double want = d / (1.0 + exp(-2.0 * u));
+            if (x > -2.0f)
+                worst = fmax(worst, ulps(want, num_gelu(x)));
+            farthest = fmax(farthest, fabs(want - (double)num_gelu(x)) / fmax(1.0, fabs(d)));
+        }
+    }
+    ck_assert_msg(worst <= 8.0, "%g ulp", worst);
+    ck_assert_msg(farthest <= 2e-7, "%g off", farthest);
+    ck_assert_uint_eq(num_bits(num_gelu(0.0f)), 0);
+    ck_assert_uint_eq(num_bits(num_gelu(-0.0f)), 0x80000000u);
+    ck_assert(num_gelu(1000.0f) == 1000.0f && num_gelu(1e30f) == 1e30f);
+    ck_assert(num_gelu(-1000.0f) < 0.0f && num_gelu(-1000.0f) > -1e-34f);
+    ck_assert(isnan(num_gelu(num_float(nan_bits))));
+}
+END_TEST
+
 /* ---- 16-bit floats ---------------------------------------------------------------------- */
 
 /* The value of a finite binary16 pattern, by its definition. */
@@ -281,6 +308,10 @@ static void silu8(const float *x, float *y)
 {
     _mm256_storeu_ps(y, num_silu_avx2(_mm256_loadu_ps(x)));
 }
+static void gelu8(const float *x, float *y)
+{
+    _mm256_storeu_ps(y, num_gelu_avx2(_mm256_loadu_ps(x)));
+}
 static uint16_t f16c_narrow(float x)
 {
     return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
@@ -303,11 +334,13 @@ static bool same(float a, float b)
 /* Eight arguments from b on. Returns false and names the argument where a lane differs. */
 static bool lanes_equal(const float x[8], float *ret_wrong)
 {
-    float e[8], s[8];
+    float e[8], s[8], g[8];
     exp8(x, e);
     silu8(x, s);
+    gelu8(x, g);
     for (int i = 0; i < 8; i++) {
-        if (!same(e[i], num_exp(x[i])) || !same(s[i], num_silu(x[i]))) {
+        if (!same(e[i], num_exp(x[i])) || !same(s[i], num_silu(x[i])) ||
+            !same(g[i], num_gelu(x[i]))) {
             *ret_wrong = x[i];
             return false;
         }
@@ -326,13 +359,13 @@ START_TEST(avx2_lanes_equal_the_scalar_functions)
         }
         equal = lanes_equal(x, &wrong);
     }
-    ck_assert_msg(equal, "exp or silu of %a", (double)wrong);
+    ck_assert_msg(equal, "exp, silu or gelu of %a", (double)wrong);
     static const uint32_t special[8] = {0,           0x80000000u, 0x7f800000u, 0xff800000u,
                                         0x7fc00000u, 0xffc00000u, 0x7f800001u, 1};
     for (int i = 0; i < 8; i++) {
         x[i] = num_float(special[i]);
     }
-    ck_assert_msg(lanes_equal(x, &wrong), "exp or silu of %a", (double)wrong);
+    ck_assert_msg(lanes_equal(x, &wrong), "exp, silu or gelu of %a", (double)wrong);
 }
 END_TEST
 
@@ -372,6 +405,7 @@ int main(void)
     tcase_add_test(scalar, log_is_defined_everywhere);
     tcase_add_test(scalar, log_undoes_exp);
     tcase_add_test(scalar, silu_is_close_and_defined_everywhere);
+    tcase_add_test(scalar, gelu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, every_f16_widens_exactly_and_comes_back);
     tcase_add_test(scalar, f16_rounds_to_nearest_even);
     tcase_add_test(scalar, bf16_is_the_upper_half);
