@@ -66,12 +66,21 @@ struct cpu_attend {
     const uint32_t *pages; /* of the sequence */
     uint32_t layer, head_kv;
     float scale;
+    uint32_t window; /* positions that a query sees, its own the last; CPU_NO_WINDOW: all */
     uint32_t n;
     uint32_t position[CPU_QUERIES]; /* ascending */
     const float *q[CPU_QUERIES];    /* [head_dim] */
     float *out[CPU_QUERIES];        /* [head_dim] */
     float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
 };
+
+#define CPU_NO_WINDOW UINT32_MAX
+
+/* The first position that a query at `position` sees. */
+static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t position)
+{
+    return position < a->window ? 0 : position - a->window + 1;
+}
 
 /* Every query, its scores of a split and two sums: enough for any instruction set. */
 enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 32) };

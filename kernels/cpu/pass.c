@@ -286,6 +286,7 @@ static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32
         .layer = layer,
         .head_kv = head_kv,
         .scale = b->scale,
+        .window = CPU_NO_WINDOW,
         .scratch = u->attend_scratch + (size_t)worker * CPU_ATTEND_SCRATCH,
     };
     for (uint32_t r = begin; r < end; r++) {

@@ -74,11 +74,12 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
 
 static void query(const struct cpu_attend *a, uint32_t i)
 {
-    uint32_t n = a->position[i] + 1, head_dim = a->kv->head_dim;
+    uint32_t n = a->position[i] + 1, from = cpu_attend_from(a, a->position[i]);
+    uint32_t next = (from / CPU_SPLIT + 1) * CPU_SPLIT, head_dim = a->kv->head_dim;
     float *scores = a->scratch, *o = scores + CPU_SPLIT, *part = o + CPU_MAX_HEAD;
     float big_m, big_l, m, l;
-    split(a, a->q[i], 0, n < CPU_SPLIT ? n : CPU_SPLIT, scores, &big_m, &big_l, o);
-    for (uint32_t begin = CPU_SPLIT; begin < n; begin += CPU_SPLIT) {
+    split(a, a->q[i], from, n < next ? n : next, scores, &big_m, &big_l, o);
+    for (uint32_t begin = next; begin < n; begin += CPU_SPLIT) {
         uint32_t end = n - begin < CPU_SPLIT ? n : begin + CPU_SPLIT;
         split(a, a->q[i], begin, end, scores, &m, &l, part);
         float max = big_m > m ? big_m : m;

@@ -28,11 +28,14 @@ struct attention {
 };
 _Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
 
-/* A split for the queries from `first` on: the others stand before it. */
+/* A split for the queries [first, last): those before stand before it, the windows of those behind
+ * begin behind it. Positions are counted from its begin. */
 struct split {
-    uint32_t begin, first;
-    uint32_t group;              /* queries of a group of scores, the last may have fewer */
-    uint32_t terms[CPU_QUERIES]; /* positions of each query; ascending */
+    uint32_t begin, first, last;
+    uint32_t group;             /* queries of a group of scores, the last may have fewer */
+    uint32_t page;              /* first position of the first page that a query sees */
+    uint32_t from[CPU_QUERIES]; /* first position of each query; ascending */
+    uint32_t to[CPU_QUERIES];   /* behind its last one; ascending */
 };
 
 static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
@@ -135,14 +138,14 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
     }
 }
 
-/* Scores of whole pages, up to the last that a query needs. */
+/* Scores of whole pages, from the first to the last that a query needs. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
                          enum kv_type type)
 {
-    for (uint32_t t = 0; t < split->terms[a->n - 1]; t += KV_PAGE_POSITIONS) {
+    for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
         const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->layer, a->head_kv);
         uint32_t i = split->first / split->group * split->group;
-        for (; i < a->n; i += split->group)
+        for (; i < split->last; i += split->group)
             score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
     }
 }
@@ -160,11 +163,14 @@ static void gather_queries(const struct cpu_attend *a, struct attention *s, uint
     }
 }
 
-/* e [n] scores -> weights exp(s - m); returns m and l. Lanes past n weigh 0. */
-static float soften(float *e, uint32_t n, float *ret_l)
+/* e [n] scores -> weights exp(s - m); returns m and l. Lanes before `from` and past n weigh 0. */
+static float soften(float *e, uint32_t from, uint32_t n, float *ret_l)
 {
     uint32_t i = 0, pages = (n + KV_PAGE_POSITIONS - 1) / KV_PAGE_POSITIONS;
     vf m = v_set1(-__builtin_inff());
+    for (; i < from; i++)
+        e[i] = -__builtin_inff();
+    i = 0;
     for (; i + VEC <= n; i += VEC)
         m = v_max(m, v_load(e + i));
     if (i < n) {
@@ -264,18 +270,19 @@ ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, st
     }
 }
 
-/* Weighted sums of a split: in each group the positions that all have in common, then each query's
- * rest. */
+/* Weighted sums of a split: in each group the positions up to the first query's last one, then each
+ * query's rest. What lies before a query's window weighs 0 there, and adds 0 to a sum that is still
+ * +0: nothing changes. */
 ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const struct split *split,
                        enum kv_type type)
 {
-    uint32_t per = group_size(a->n - split->first, SUM_QUERIES);
-    for (uint32_t i = split->first; i < a->n; i += per) {
-        uint32_t n = a->n - i < per ? a->n - i : per, common = split->terms[i];
-        sum_group(a, s, (struct span){split->begin, 0, common, i}, n, type);
+    uint32_t per = group_size(split->last - split->first, SUM_QUERIES);
+    for (uint32_t i = split->first; i < split->last; i += per) {
+        uint32_t n = split->last - i < per ? split->last - i : per, common = split->to[i];
+        sum_group(a, s, (struct span){split->begin, split->from[i], common, i}, n, type);
         for (uint32_t j = i + 1; j < i + n; j++) {
-            if (split->terms[j] > common)
-                sum_group(a, s, (struct span){split->begin, common, split->terms[j], j}, 1, type);
+            if (split->to[j] > common)
+                sum_group(a, s, (struct span){split->begin, common, split->to[j], j}, 1, type);
         }
     }
 }
@@ -294,25 +301,40 @@ static void merge(struct attention *s, uint32_t i, float m, float l, uint32_t he
     }
 }
 
+/* Who sees what of the split; false: nobody anything. */
+static bool find_queries(const struct cpu_attend *a, struct split *split)
+{
+    uint32_t begin = split->begin;
+    split->first = split->last = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint32_t n = a->position[i] + 1, from = cpu_attend_from(a, a->position[i]);
+        split->from[i] = from <= begin ? 0 : from - begin;
+        split->to[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
+        split->first += split->to[i] == 0;
+        split->last += split->from[i] < CPU_SPLIT;
+    }
+    if (split->first == split->last)
+        return false;
+    split->page = split->from[split->first] / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+    return true;
+}
+
 ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct attention *s,
                                 struct split *split, enum kv_type type)
 {
     uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
-    split->first = 0;
-    for (uint32_t i = 0; i < a->n; i++) {
-        uint32_t n = a->position[i] + 1;
-        split->terms[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
-        split->first += split->terms[i] == 0;
-    }
+    if (!find_queries(a, split))
+        return;
     float m[CPU_QUERIES], l[CPU_QUERIES];
     score(a, s, split, type);
-    for (uint32_t i = split->first; i < a->n; i++) {
-        m[i] = soften(s->e[i], split->terms[i], &l[i]);
+    for (uint32_t i = split->first; i < split->last; i++) {
+        m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
+                      split->to[i] - split->page, &l[i]);
         memset(s->part[i], 0, padded * sizeof(float));
     }
     sum(a, s, split, type);
-    for (uint32_t i = split->first; i < a->n; i++) {
-        if (begin > 0) {
+    for (uint32_t i = split->first; i < split->last; i++) {
+        if (cpu_attend_from(a, a->position[i]) < begin) {
             merge(s, i, m[i], l[i], a->kv->head_dim);
         } else {
             s->m[i] = m[i];
@@ -325,7 +347,8 @@ ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct attention *s,
 #define SPLITS(name, type)                                                                         \
     static void name(const struct cpu_attend *a, struct attention *s, uint32_t group)              \
     {                                                                                              \
-        struct split split = {.group = group};                                                     \
+        uint32_t from = cpu_attend_from(a, a->position[0]);                                        \
+        struct split split = {.group = group, .begin = from / CPU_SPLIT * CPU_SPLIT};              \
         for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT)                     \
             attend_split(a, s, &split, type);                                                      \
     }
