@@ -38,10 +38,12 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, KV_ROWS, false},
     [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
+    [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_NORM] = {"ffn_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_GATE] = {"ffn_gate.weight", FF, EMBD, false},
     [MODEL_FFN_UP] = {"ffn_up.weight", FF, EMBD, false},
     [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, FF, false},
+    [MODEL_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, EMBD, false},
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -139,6 +141,7 @@ static int view_layers(struct model_loader *l)
     if (!m->layers)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
     for (uint32_t layer = 0; layer < m->n_layer; layer++) {
+        m->layers[layer].local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             if (!(l->arch->tensors & (1u << i)))
                 continue;

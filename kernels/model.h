@@ -39,7 +39,7 @@ enum {
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
     MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama files, whose Q and K rows were permuted for it */
-    MODEL_ROPE_HALVES,   /* (i, i + head_dim / 2): qwen2, qwen3 */
+    MODEL_ROPE_HALVES,   /* (i, i + head_dim / 2): qwen2, qwen3, gemma3 */
     MODEL_N_ROPE
 };
 
@@ -61,20 +61,22 @@ enum model_global {
 /* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
  * have rows 1. */
 enum model_layer_tensor {
-    MODEL_ATTN_NORM,   /* [n_embd] F32 */
-    MODEL_ATTN_Q,      /* [n_head * head_dim][n_embd] */
-    MODEL_ATTN_K,      /* [n_head_kv * head_dim][n_embd] */
-    MODEL_ATTN_V,      /* [n_head_kv * head_dim][n_embd] */
-    MODEL_ATTN_OUTPUT, /* [n_embd][n_head * head_dim] */
-    MODEL_ATTN_Q_BIAS, /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
-    MODEL_ATTN_K_BIAS, /* [n_head_kv * head_dim] F32 */
-    MODEL_ATTN_V_BIAS, /* [n_head_kv * head_dim] F32 */
-    MODEL_ATTN_Q_NORM, /* [head_dim] F32, where the architecture has it: qwen3 */
-    MODEL_ATTN_K_NORM, /* [head_dim] F32 */
-    MODEL_FFN_NORM,    /* [n_embd] F32 */
-    MODEL_FFN_GATE,    /* [n_ff][n_embd] */
-    MODEL_FFN_UP,      /* [n_ff][n_embd] */
-    MODEL_FFN_DOWN,    /* [n_embd][n_ff] */
+    MODEL_ATTN_NORM,      /* [n_embd] F32 */
+    MODEL_ATTN_Q,         /* [n_head * head_dim][n_embd] */
+    MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd] */
+    MODEL_ATTN_V,         /* [n_head_kv * head_dim][n_embd] */
+    MODEL_ATTN_OUTPUT,    /* [n_embd][n_head * head_dim] */
+    MODEL_ATTN_Q_BIAS,    /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
+    MODEL_ATTN_K_BIAS,    /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_V_BIAS,    /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_Q_NORM,    /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
+    MODEL_ATTN_K_NORM,    /* [head_dim] F32 */
+    MODEL_ATTN_POST_NORM, /* [n_embd] F32, of what attention adds: gemma3 */
+    MODEL_FFN_NORM,       /* [n_embd] F32 */
+    MODEL_FFN_GATE,       /* [n_ff][n_embd] */
+    MODEL_FFN_UP,         /* [n_ff][n_embd] */
+    MODEL_FFN_DOWN,       /* [n_embd][n_ff] */
+    MODEL_FFN_POST_NORM,  /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -89,6 +91,7 @@ struct model_tensor {
 
 struct model_layer {
     struct model_tensor tensor[MODEL_N_LAYER_TENSORS];
+    bool local; /* attends in local_window, with local_rope_base and without rope's divisors */
 };
 
 struct model {
@@ -110,6 +113,14 @@ struct model {
     float rope_scale;   /* divisor of all of rope's frequencies (linear scaling), 1 without */
     float rms_eps;      /* 0 to 1 */
     enum model_rope rope;
+    enum model_gate gate;
+
+    uint32_t local_period;  /* 0: no layer is local; else all are but every n-th */
+    uint32_t local_window;  /* positions that a row of a local layer sees, its own the last */
+    float local_rope_base;  /* like rope_base */
+    float embd_scale;       /* factor of the embedding, not of the head; 1 without */
+    uint32_t score_divisor; /* attention scores are divided by its square root: head_dim, but for
+                               the largest gemma3 */
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */
@@ -174,6 +185,9 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   rope_base BITS
  *   rms_eps BITS
  *   rope_scale BITS           only where it is not 1
+ *   local_period N            these three only where layers are local
+ *   local_window N
+ *   local_rope_base BITS
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name

@@ -8,14 +8,21 @@
 
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
+#define POST_NORM (HAS(MODEL_ATTN_POST_NORM) | HAS(MODEL_FFN_POST_NORM))
 
 /* README.md, "An architecture", says what a row means and what all of them have in common. */
 static const struct model_arch ARCHS[] = {
-    {"llama", MODEL_ROPE_ADJACENT, LLAMA_TENSORS},
-    {"qwen2", MODEL_ROPE_HALVES, LLAMA_TENSORS | QKV_BIAS},
-    {"qwen3", MODEL_ROPE_HALVES, LLAMA_TENSORS | QK_NORM},
+    {.name = "llama", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
+    {.name = "qwen2", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QKV_BIAS},
+    {.name = "qwen3", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QK_NORM},
+    {.name = "gemma3",
+     .rope = MODEL_ROPE_HALVES,
+     .gate = MODEL_GATE_GELU,
+     .embedding_scaled = true,
+     .local_period = 6,
+     .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM},
 };
-#define ARCH_NAMES "llama, qwen2, qwen3"
+#define ARCH_NAMES "llama, qwen2, qwen3, gemma3"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

@@ -13,6 +13,10 @@
 struct model_arch {
     const char *name; /* general.architecture, and what its keys begin with */
     enum model_rope rope;
+    enum model_gate gate;
+    bool embedding_scaled; /* the embedding times sqrt(n_embd) */
+    uint32_t
+        local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
     uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
 };
 

@@ -41,6 +41,10 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     write_float(out, "rms_eps", m->rms_eps);
     if (m->rope_scale != 1.0f)
         write_float(out, "rope_scale", m->rope_scale);
+    if (m->local_period > 0) {
+        fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period, m->local_window);
+        write_float(out, "local_rope_base", m->local_rope_base);
+    }
 }
 
 static void write_keys(FILE *out, const struct gguf *gguf)

@@ -33,6 +33,7 @@ int model_check_kind(struct model_loader *l)
         return FAIL(l, -EBADMSG, "the file ends before its tensor data: download it again");
     l->model->arch = l->arch->name;
     l->model->rope = l->arch->rope;
+    l->model->gate = l->arch->gate;
     (void)gguf_string(l->gguf, "general.name", &l->model->name);
     return 0;
 }
@@ -172,6 +173,45 @@ static int read_rope_scaling(struct model_loader *l)
     return 0;
 }
 
+/* A base of rope's frequencies; *ret holds what counts where the file does not say. */
+static int read_rope_base(struct model_loader *l, const char *name, float *ret)
+{
+    int rc = read_float(l, name, ret);
+    if (!rc && !(*ret >= 1 && *ret <= MODEL_MAX_ROPE_BASE))
+        return FAIL(l, -EBADMSG, "malformed: %s must be 1 to %g", key_of(l, name).name,
+                    MODEL_MAX_ROPE_BASE);
+    return rc;
+}
+
+/* Layers that attend in a window, between others that see all: the window's length must be there,
+ * which layers these are and their rope's base may be. */
+static int read_local_layers(struct model_loader *l)
+{
+    struct model *m = l->model;
+    m->local_period = l->arch->local_period;
+    m->local_rope_base = 10000.0f;
+    int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_window);
+    if (!rc)
+        rc = read_count(l, "attention.sliding_window_pattern", MODEL_MAX_LAYERS, &m->local_period);
+    if (!rc)
+        rc = read_rope_base(l, "rope.freq_base_swa", &m->local_rope_base);
+    return rc;
+}
+
+/* What gemma does to its embedding; and its scores' divisor, which no key holds: the head's size, but in
+ * the model of 62 layers the width over the heads. */
+static int set_scales(struct model_loader *l)
+{
+    enum { GEMMA3_27B_LAYERS = 62 };
+    struct model *m = l->model;
+    bool by_width = l->arch->local_period > 0 && m->n_layer == GEMMA3_27B_LAYERS;
+    if (m->n_embd < m->n_head)
+        return FAIL(l, -EBADMSG, "malformed: %u heads in a width of %u", m->n_head, m->n_embd);
+    m->score_divisor = by_width ? m->n_embd / m->n_head : m->head_dim;
+    m->embd_scale = l->arch->embedding_scaled ? sqrtf((float)m->n_embd) : 1.0f;
+    return 0;
+}
+
 /* Up to the window's length attention in a window is attention to all, so that is the context. */
 static int read_window(struct model_loader *l)
 {
@@ -187,6 +227,16 @@ static int read_window(struct model_loader *l)
     return 0;
 }
 
+static int refuse_softcap(struct model_loader *l, const char *name)
+{
+    float cap = 0;
+    int rc = read_float(l, name, &cap);
+    if (!rc && cap != 0)
+        return FAIL(l, -ENOTSUP, "logits capped at %g (%s) are not supported", (double)cap,
+                    key_of(l, name).name);
+    return rc;
+}
+
 /* Features that would change the numbers and that hearth does not compute. */
 static int refuse_features(struct model_loader *l)
 {
@@ -197,6 +247,11 @@ static int refuse_features(struct model_loader *l)
     int rc = gguf_u32(g, key.name, &count);
     if ((rc && rc != -ENOENT) || count > 0)
         return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported", key.name);
+    rc = refuse_softcap(l, "attn_logit_softcapping");
+    if (!rc)
+        rc = refuse_softcap(l, "final_logit_softcapping");
+    if (rc)
+        return rc;
     rc = gguf_bool(g, key_of(l, "attention.causal").name, &causal);
     if ((rc && rc != -ENOENT) || !causal)
         return FAIL(l, -ENOTSUP, "attention that is not causal: hearth runs text generators");
@@ -214,20 +269,17 @@ int model_read_keys(struct model_loader *l)
     if (!rc)
         rc = read_rope_scaling(l);
     if (!rc)
-        rc = read_window(l);
+        rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
     m->rope_base = 10000.0f;
     m->rms_eps = NAN;
     if (!rc)
-        rc = read_float(l, "rope.freq_base", &m->rope_base);
+        rc = read_rope_base(l, "rope.freq_base", &m->rope_base);
     if (!rc)
         rc = read_float(l, "attention.layer_norm_rms_epsilon", &m->rms_eps);
     if (rc)
         return rc;
-    if (!(m->rope_base >= 1 && m->rope_base <= MODEL_MAX_ROPE_BASE))
-        return FAIL(l, -EBADMSG, "malformed: %s must be 1 to %g", key_of(l, "rope.freq_base").name,
-                    MODEL_MAX_ROPE_BASE);
     if (!(m->rms_eps >= 0 && m->rms_eps <= 1))
         return FAIL(l, -EBADMSG, "malformed: %s must be 0 to 1",
                     key_of(l, "attention.layer_norm_rms_epsilon").name);
-    return 0;
+    return set_scales(l);
 }

@@ -46,16 +46,28 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
                 name);
 }
 
+static float *rope_memory(struct backend *b)
+{
+    size_t floats = rope_table_floats(b->model->rope_dim, b->limits.context);
+    b->weight_bytes += floats * sizeof(float);
+    return arena_alloc(b->arena, floats * sizeof(float));
+}
+
 static int load_rope(struct backend *b)
 {
     const struct model *m = b->model;
     const float *divisors = (const float *)(const void *)m->global[MODEL_ROPE_FREQS].data;
-    size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
-    b->rope = arena_alloc(b->arena, floats * sizeof(float));
-    if (!b->rope)
+    uint32_t n = m->rope_dim, context = b->limits.context;
+    b->rope[false] = rope_memory(b);
+    if (!b->rope[false])
         return -ENOMEM;
-    rope_build(b->rope, m->rope_dim, b->limits.context, m->rope_base, m->rope_scale, divisors);
-    b->weight_bytes += floats * sizeof(float);
+    rope_build(b->rope[false], n, context, m->rope_base, m->rope_scale, divisors);
+    if (m->local_period == 0)
+        return 0;
+    b->rope[true] = rope_memory(b);
+    if (!b->rope[true])
+        return -ENOMEM;
+    rope_build(b->rope[true], n, context, m->local_rope_base, 1.0f, NULL);
     return 0;
 }
 
@@ -105,8 +117,10 @@ static void row_scratch(struct backend *b, bool *failed)
     u->v = scratch(b, rows * u->heads_kv, sizeof(float), failed);
     u->up = scratch(b, rows * u->ff, sizeof(float), failed);
     u->logits = scratch(b, picks * u->vocab, sizeof(float), failed);
-    u->cs = scratch(b, rows * m->rope_dim, sizeof(float), failed);
-    u->sn = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+    for (int local = 0; local < 2 && b->rope[local]; local++) {
+        u->cs[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+        u->sn[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+    }
     input_scratch(b, &u->norm, rows, u->embd, failed);
     input_scratch(b, &u->attention, rows, u->heads, failed);
     input_scratch(b, &u->ffn, rows, u->ff, failed);
@@ -210,7 +224,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
     b->limits = *limits;
     b->limits.isa = NULL; /* the caller's text */
     b->isa = isa;
-    b->scale = 1.0f / sqrtf((float)model->head_dim);
+    b->scale = 1.0f / sqrtf((float)model->score_divisor);
     rc = open_parts(b, err, err_bytes);
     if (rc) {
         cpu_close(b);

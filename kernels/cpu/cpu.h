@@ -134,6 +134,7 @@ struct cpu_layer {
     const float *attn_norm, *ffn_norm;     /* [n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [rows of the matrix], NULL where there is none */
     const float *q_norm, *k_norm;          /* [head_dim], NULL where there is none */
+    const float *attn_post_norm, *ffn_post_norm; /* [n_embd], NULL where there is none */
     struct cpu_matrix q, k, v, o, gate, up, down;
 };
 
@@ -153,7 +154,7 @@ struct cpu_buffers {
     struct cpu_input ffn;       /* [rows][ff] silu or gelu of gate, * up */
     struct cpu_input head;      /* [picks][embd] norm of the rows with wants */
     float *logits;              /* [picks][vocab] */
-    float *cs, *sn;             /* [rows][rope_dim] rotation of a row */
+    float *cs[2], *sn[2];       /* by model_layer.local: [rows][rope_dim] rotation of a row */
     uint8_t *bad;               /* [rows] an operation found the row not finite */
     uint32_t *poisoned;         /* [rows] layer, or CPU_SOUND */
     uint32_t *first_poisoned;   /* [rows] by sequence index: a row, or CPU_SOUND */
@@ -179,11 +180,11 @@ struct backend {
     const struct cpu_weights *use; /* of this pass */
     const float *output_norm;      /* [n_embd] */
     struct cpu_matrix embedding;   /* packed only when tied: shares the canonical head's */
-    float *rope;                   /* tables, rope.h */
+    float *rope[2];                /* tables, rope.h, by model_layer.local; NULL: no such layer */
     struct cpu_buffers buffers;
     struct arena *arena; /* owns every buffer and every repacked weight */
     size_t weight_bytes, shadow_bytes, scratch_bytes;
-    float scale; /* 1 / sqrt(head_dim) */
+    float scale; /* 1 / sqrt(model.score_divisor) */
     uint32_t n_wanted, n_tiles;
     const struct pass *pass;
     char error[192];

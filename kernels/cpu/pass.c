@@ -174,9 +174,13 @@ static void begin_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wo
         repack_row(&b->embedding, row->token, x);
     else
         ref_matrix_row(&b->embedding.file, row->token, x);
+    float scale = b->model->embd_scale;
+    for (uint32_t i = 0; scale != 1.0f && i < b->model->n_embd; i++)
+        x[i] = x[i] * scale;
     uint32_t n = b->model->rope_dim;
-    rope_row(b->rope, n, row->position, b->model->rope, u->cs + (size_t)r * n,
-             u->sn + (size_t)r * n);
+    for (int local = 0; local < 2 && b->rope[local]; local++)
+        rope_row(b->rope[local], n, row->position, b->model->rope, u->cs[local] + (size_t)r * n,
+                 u->sn[local] + (size_t)r * n);
 }
 
 static void attn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
@@ -198,10 +202,11 @@ static uint8_t *page_of(const struct backend *b, const struct row *row)
 }
 
 /* What stands between the product and the rotated heads of q or k: bias, norm per head, rope. */
-static void finish_heads(const struct backend *b, float *x, uint32_t heads, const float *bias,
-                         const float *norm, uint32_t r)
+static void finish_heads(const struct backend *b, uint32_t layer, float *x, uint32_t heads,
+                         const float *bias, const float *norm, uint32_t r)
 {
     const struct model *m = b->model;
+    bool local = m->layers[layer].local;
     size_t at = (size_t)r * m->rope_dim;
     if (bias)
         b->isa->add(x, bias, heads * m->head_dim);
@@ -209,7 +214,8 @@ static void finish_heads(const struct backend *b, float *x, uint32_t heads, cons
         float *head = x + (size_t)h * m->head_dim;
         b->isa->norm(head, norm, m->head_dim, m->rms_eps, head);
     }
-    b->isa->rotate[m->rope](x, heads, m->head_dim, b->buffers.cs + at, b->buffers.sn + at);
+    b->isa->rotate[m->rope](x, heads, m->head_dim, b->buffers.cs[local] + at,
+                            b->buffers.sn[local] + at);
 }
 
 static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
@@ -221,8 +227,8 @@ static void append_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t w
     float *q = u->q + (size_t)r * u->heads;
     float *k = u->k + (size_t)r * u->heads_kv, *v = u->v + (size_t)r * u->heads_kv;
     uint32_t n_kv = m->n_head_kv * m->head_dim;
-    finish_heads(b, q, m->n_head, l->q_bias, l->q_norm, r);
-    finish_heads(b, k, m->n_head_kv, l->k_bias, l->k_norm, r);
+    finish_heads(b, layer, q, m->n_head, l->q_bias, l->q_norm, r);
+    finish_heads(b, layer, k, m->n_head_kv, l->k_bias, l->k_norm, r);
     if (l->v_bias)
         b->isa->add(v, l->v_bias, n_kv);
     bool (*fits)(const float *, uint32_t) =
@@ -239,6 +245,14 @@ static void attention_out_row(struct backend *b, uint32_t layer, uint32_t r, uin
     quantize(b, &b->buffers.attention, r, b->model->n_head * b->model->head_dim);
 }
 
+/* What a part of a layer adds to the residual, where it is normed first: x = norm(x) + residual. */
+static void add_normed(const struct backend *b, float *x, const float *norm, const float *residual)
+{
+    uint32_t n = b->model->n_embd;
+    b->isa->norm(x, norm, n, b->model->rms_eps, x);
+    b->isa->add(x, residual, n);
+}
+
 static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
 {
     (void)worker;
@@ -246,6 +260,8 @@ static void ffn_norm_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t
     const struct cpu_layer *l = &b->use->layers[layer];
     uint32_t n = b->model->n_embd;
     size_t at = (size_t)r * u->embd;
+    if (l->attn_post_norm)
+        add_normed(b, u->h + at, l->attn_post_norm, u->x + at);
     b->isa->norm(u->h + at, l->ffn_norm, n, b->model->rms_eps, u->norm.f + at);
     if (quantized(&l->gate) || quantized(&l->up))
         quantize(b, &u->norm, r, n);
@@ -257,20 +273,29 @@ static void gate_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t wor
     struct cpu_buffers *u = &b->buffers;
     uint32_t n = b->model->n_ff;
     size_t at = (size_t)r * u->ff;
-    b->isa->gate_mul[MODEL_GATE_SILU](u->gate + at, u->up + at, n, u->ffn.f + at);
+    b->isa->gate_mul[b->model->gate](u->gate + at, u->up + at, n, u->ffn.f + at);
     if (quantized(&b->use->layers[layer].down))
         quantize(b, &u->ffn, r, n);
 }
 
 static void end_row(struct backend *b, uint32_t layer, uint32_t r, uint32_t worker)
 {
-    (void)layer, (void)worker;
+    (void)worker;
     struct cpu_buffers *u = &b->buffers;
-    u->bad[r] = !b->isa->finite(u->x + (size_t)r * u->embd, b->model->n_embd);
+    const struct cpu_layer *l = &b->use->layers[layer];
+    size_t at = (size_t)r * u->embd;
+    if (l->ffn_post_norm)
+        add_normed(b, u->x + at, l->ffn_post_norm, u->h + at);
+    u->bad[r] = !b->isa->finite(u->x + at, b->model->n_embd);
 }
 
 /* ---- attention --------------------------------------------------------------------------------
  */
+
+static uint32_t window_of(const struct model *m, uint32_t layer)
+{
+    return m->layers[layer].local ? m->local_window : CPU_NO_WINDOW;
+}
 
 /* A tile is a run of rows of one sequence; with the heads of one KV head it is one item. */
 static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker)
@@ -286,7 +311,7 @@ static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32
         .layer = layer,
         .head_kv = head_kv,
         .scale = b->scale,
-        .window = CPU_NO_WINDOW,
+        .window = window_of(m, layer),
         .scratch = u->attend_scratch + (size_t)worker * CPU_ATTEND_SCRATCH,
     };
     for (uint32_t r = begin; r < end; r++) {
@@ -331,8 +356,11 @@ static void attend(struct backend *b, uint32_t layer)
 {
     const struct model *m = b->model;
     uint64_t positions = 0;
-    for (uint32_t r = 0; r < b->pass->n_rows; r++)
-        positions += b->pass->rows[r].position + 1;
+    uint32_t window = window_of(m, layer);
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        uint32_t position = b->pass->rows[r].position;
+        positions += position < window ? position + 1 : window;
+    }
     uint32_t n = b->n_tiles * m->n_head_kv;
     uint64_t values = positions * m->n_head * m->head_dim / 4 / n + 1;
     share_items((struct items){b, attend_item, layer, n, 0}, values);
@@ -360,7 +388,7 @@ static void run_layer(struct backend *b, uint32_t layer)
     if (quantized(&l->o))
         each_row(b, layer, u->heads, attention_out_row);
     job.part[0] = product(&l->o, &u->attention, n, u->h, u->embd);
-    job.part[0].residual = u->x;
+    job.part[0].residual = l->attn_post_norm ? NULL : u->x;
     multiply(b, &job, 1);
 
     each_row(b, layer, m->n_embd, ffn_norm_row);
@@ -369,9 +397,9 @@ static void run_layer(struct backend *b, uint32_t layer)
     multiply(b, &job, 2);
     each_row(b, layer, (uint64_t)m->n_ff * 2, gate_row);
     job.part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
-    job.part[0].residual = u->h;
+    job.part[0].residual = l->ffn_post_norm ? NULL : u->h;
     multiply(b, &job, 1);
-    each_row(b, layer, m->n_embd / 4 + 1, end_row);
+    each_row(b, layer, l->ffn_post_norm ? m->n_embd : m->n_embd / 4 + 1, end_row);
     poison_bad(b, layer);
 }
 

@@ -39,6 +39,8 @@ static const struct {
     {MODEL_ATTN_V_BIAS, offsetof(struct cpu_layer, v_bias)},
     {MODEL_ATTN_Q_NORM, offsetof(struct cpu_layer, q_norm)},
     {MODEL_ATTN_K_NORM, offsetof(struct cpu_layer, k_norm)},
+    {MODEL_ATTN_POST_NORM, offsetof(struct cpu_layer, attn_post_norm)},
+    {MODEL_FFN_POST_NORM, offsetof(struct cpu_layer, ffn_post_norm)},
 };
 enum { LAYER_VECTORS = sizeof VECTORS / sizeof VECTORS[0] };
 

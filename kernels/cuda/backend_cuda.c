@@ -247,6 +247,10 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (rc)
         return rc;
+    if (model->local_period > 0 || model->gate != MODEL_GATE_SILU || model->embd_scale != 1.0f)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "the CUDA backend does not compute architecture %s yet: use --device cpu",
+                    model->arch);
     if (limits->isa)
         return fail(err, err_bytes, -ENOTSUP, "an instruction set (%s) is for --device cpu",
                     limits->isa);

@@ -452,6 +452,7 @@ static const struct {
     TEST(a_bad_row_poisons_its_sequence_alone),
     TEST(a_key_beyond_f16_poisons_at_its_layer),
     TEST(bad_passes_and_limits_are_refused),
+    TEST(an_architecture_that_is_not_there_is_refused),
     TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
     TEST(an_instance_that_broke_stays_broken),
     TEST(a_lost_device_lets_every_call_return),

@@ -230,6 +230,22 @@ void a_key_beyond_f16_poisons_at_its_layer(void)
 
 /* ---- refusals --------------------------------------------------------------------------------- */
 
+/* One line instead of another model's numbers. */
+void an_architecture_that_is_not_there_is_refused(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    struct backend *none = NULL;
+    char err[256] = "";
+    shape.arch = "gemma3";
+    subject_init(&s, &shape, 4);
+    struct backend_limits limits = {
+        .rows = 4, .picks = 4, .pages = SUBJECT_PAGES, .context = 64, .threads = 1};
+    int rc = s.device.open(s.model, &limits, &none, err, sizeof err);
+    EXPECT(rc == -ENOTSUP && strstr(err, "architecture gemma3"), "gemma3: %d %s", rc, err);
+    subject_fini(&s);
+}
+
 void bad_passes_and_limits_are_refused(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);

@@ -46,6 +46,13 @@ MODELS = {
     "qwen3": dict(kind="qwen3", hidden_size=32, intermediate_size=33, num_hidden_layers=2, num_attention_heads=4,
                   num_key_value_heads=2, head_dim=14, tie_word_embeddings=True,
                   rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    # The third layer sees all, the others 12 positions of the prompt's 40; scores are divided by the root of head_dim.
+    "gemma3": dict(kind="gemma3_text", hidden_size=32, intermediate_size=36, num_hidden_layers=4, num_attention_heads=4,
+                   num_key_value_heads=2, head_dim=12, query_pre_attn_scalar=12, tie_word_embeddings=True, sliding_window=12,
+                   layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                   hidden_activation="gelu_pytorch_tanh",
+                   rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+                                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
@@ -58,10 +65,13 @@ def make_model(spec, seed):
                                   bos_token_id=1, eos_token_id=2, **spec)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
     random = torch.Generator().manual_seed(seed)
+    gemma = config.model_type == "gemma3_text"
     with torch.no_grad():
         for name, p in model.named_parameters():
             x = torch.randn(p.shape, generator=random, dtype=torch.float64)
-            if name.endswith("norm.weight"):
+            if gemma and name.endswith("norm.weight"):  # the model adds 1
+                x = 0.25 * x + (5 if "post_" in name else 0)  # else it answers with its last token for ever, too
+            elif name.endswith("norm.weight"):
                 x = 1 + 0.25 * x
             elif name.endswith(("q_proj.weight", "k_proj.weight")):
                 x = 1.5 * x / p.shape[1] ** 0.5
@@ -175,15 +185,19 @@ PARTS = {
     "self_attn.k_norm.weight": "attn_k_norm.weight", "mlp.gate_proj.weight": "ffn_gate.weight",
     "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
 }
+# gemma3 has other names for its norms.
+GEMMA_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
+               "pre_feedforward_layernorm.weight": "ffn_norm.weight", "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
 GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight"}
 
 
 def write(model, name, path):
     c = model.config
-    arch = c.model_type if c.model_type.startswith("qwen") else "llama"
+    gemma = c.model_type == "gemma3_text"
+    arch = "gemma3" if gemma else c.model_type if c.model_type.startswith("qwen") else "llama"
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    rope = c.rope_parameters
+    rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
     out.add_name(f"oracle {name}")
     out.add_context_length(c.max_position_embeddings)
@@ -202,6 +216,9 @@ def write(model, name, path):
         out.add_rope_scaling_factor(rope["factor"])
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
+    if gemma:
+        out.add_sliding_window(c.sliding_window)
+        out.add_sliding_window_pattern(c.layer_types.index("full_attention") + 1)
     if name in BPE:
         add_bpe(out, BPE[name])
     else:
@@ -214,6 +231,8 @@ def write(model, name, path):
         if key == "lm_head.weight" and c.tie_word_embeddings:
             continue
         value = value.numpy()
+        if gemma and key.endswith("norm.weight"):
+            value = value + 1  # files hold the sum
         if arch == "llama" and key.endswith("q_proj.weight"):
             value = pairs(value, c.num_attention_heads)
         if arch == "llama" and key.endswith("k_proj.weight"):
@@ -222,7 +241,7 @@ def write(model, name, path):
             tensor = GLOBALS[key]
         else:
             _, _, layer, part = key.split(".", 3)
-            tensor = f"blk.{layer}.{PARTS[part]}"
+            tensor = f"blk.{layer}.{(GEMMA_PARTS if gemma else PARTS)[part]}"
         out.add_tensor(tensor, value.astype(np.float16 if value.ndim == 2 else np.float32))
     out.write_header_to_file()
     out.write_kv_data_to_file()

@@ -120,15 +120,17 @@ static void add(double *x, const double *y, uint32_t n)
         x[i] += y[i];
 }
 
-static void rotate(const struct double_model *d, double *x, uint32_t heads)
+static void rotate(const struct double_model *d, bool local, double *x, uint32_t heads)
 {
     const struct model *m = d->m;
-    const double *divisor = d->global[MODEL_ROPE_FREQS].w;
+    const double *divisor = local ? NULL : d->global[MODEL_ROPE_FREQS].w;
+    double base = (double)(local ? m->local_rope_base : m->rope_base);
+    double scale = local ? 1.0 : (double)m->rope_scale;
     bool halves = m->rope == MODEL_ROPE_HALVES;
     for (uint32_t h = 0; h < heads; h++, x += m->head_dim) {
         for (uint32_t i = 0; i < m->head_dim / 2; i++) {
-            double a = d->position * pow((double)m->rope_base, -2.0 * i / m->head_dim) /
-                       (double)m->rope_scale / (divisor ? divisor[i] : 1.0);
+            double a = d->position * pow(base, -2.0 * i / m->head_dim) / scale /
+                       (divisor ? divisor[i] : 1.0);
             double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + m->head_dim / 2 : x0 + 1;
             double x0_before = *x0;
             *x0 = *x0 * cos(a) - *x1 * sin(a);
@@ -148,24 +150,25 @@ static void finish_heads(const struct double_model *d, double *x, uint32_t heads
         rmsnorm(d, norm, x + (size_t)h * dim, x + (size_t)h * dim);
 }
 
-static void attend(struct double_model *d, const double *keys, const double *values)
+static void attend(struct double_model *d, bool local, const double *keys, const double *values)
 {
     const struct model *m = d->m;
+    uint32_t n = d->position + 1, from = local && n > m->local_window ? n - m->local_window : 0;
     size_t kv = (size_t)m->n_head_kv * m->head_dim;
     double *e = numbers(d->position + 1);
     for (uint32_t h = 0; h < m->n_head; h++) {
         size_t at = (size_t)(h / (m->n_head / m->n_head_kv)) * m->head_dim;
         const double *q = d->q + (size_t)h * m->head_dim;
         double max = -INFINITY, sum = 0, *out = d->out + (size_t)h * m->head_dim;
-        for (uint32_t t = 0; t <= d->position; t++) {
+        for (uint32_t t = from; t < n; t++) {
             e[t] = 0;
             for (uint32_t i = 0; i < m->head_dim; i++)
                 e[t] += q[i] * keys[t * kv + at + i];
-            e[t] /= sqrt(m->head_dim);
+            e[t] /= sqrt(m->score_divisor);
             max = e[t] > max ? e[t] : max;
         }
         memset(out, 0, m->head_dim * sizeof *out);
-        for (uint32_t t = 0; t <= d->position; t++) {
+        for (uint32_t t = from; t < n; t++) {
             double w = exp(e[t] - max);
             sum += w;
             for (uint32_t i = 0; i < m->head_dim; i++)
@@ -177,10 +180,25 @@ static void attend(struct double_model *d, const double *keys, const double *val
     free(e);
 }
 
+/* x += y, normed before where the architecture does so. */
+static void add_part(const struct double_model *d, const struct weights *norm, double *y)
+{
+    if (norm->w)
+        rmsnorm(d, norm, y, y);
+    add(d->x, y, d->m->n_embd);
+}
+
+static double gate(const struct model *m, double x)
+{
+    double u = sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
+    return m->gate == MODEL_GATE_GELU ? 0.5 * x * (1 + tanh(u)) : x / (1 + exp(-x));
+}
+
 static void run_layer(struct double_model *d, uint32_t l)
 {
     const struct model *m = d->m;
     const struct weights *w = d->layers[l];
+    bool local = m->layers[l].local;
     size_t kv = (size_t)m->n_head_kv * m->head_dim;
     double *keys = d->keys + l * d->context * kv, *values = d->values + l * d->context * kv;
     rmsnorm(d, &w[MODEL_ATTN_NORM], d->x, d->norm);
@@ -191,28 +209,29 @@ static void run_layer(struct double_model *d, uint32_t l)
     finish_heads(d, keys + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_K_BIAS],
                  &w[MODEL_ATTN_K_NORM]);
     finish_heads(d, values + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_V_BIAS], NULL);
-    rotate(d, d->q, m->n_head);
-    rotate(d, keys + d->position * kv, m->n_head_kv);
+    rotate(d, local, d->q, m->n_head);
+    rotate(d, local, keys + d->position * kv, m->n_head_kv);
     for (size_t i = d->position * kv; d->kv_f16 && i < (d->position + 1) * kv; i++) {
         keys[i] = (double)num_f32_from_f16(num_f16_from_f32((float)keys[i]));
         values[i] = (double)num_f32_from_f16(num_f16_from_f32((float)values[i]));
     }
-    attend(d, keys, values);
+    attend(d, local, keys, values);
     multiply(&w[MODEL_ATTN_OUTPUT], d->out, d->norm);
-    add(d->x, d->norm, m->n_embd);
+    add_part(d, &w[MODEL_ATTN_POST_NORM], d->norm);
     rmsnorm(d, &w[MODEL_FFN_NORM], d->x, d->norm);
     multiply(&w[MODEL_FFN_GATE], d->norm, d->gate);
     multiply(&w[MODEL_FFN_UP], d->norm, d->up);
     for (uint32_t i = 0; i < m->n_ff; i++)
-        d->gate[i] = d->gate[i] / (1 + exp(-d->gate[i])) * d->up[i];
+        d->gate[i] = gate(m, d->gate[i]) * d->up[i];
     multiply(&w[MODEL_FFN_DOWN], d->gate, d->norm);
-    add(d->x, d->norm, m->n_embd);
+    add_part(d, &w[MODEL_FFN_POST_NORM], d->norm);
 }
 
 const double *double_model_step(struct double_model *d, uint32_t token)
 {
     const struct weights *embedding = &d->global[MODEL_TOKEN_EMBD];
-    memcpy(d->x, embedding->w + (size_t)token * embedding->cols, embedding->cols * sizeof *d->x);
+    for (uint32_t i = 0; i < embedding->cols; i++)
+        d->x[i] = embedding->w[(size_t)token * embedding->cols + i] * (double)d->m->embd_scale;
     for (uint32_t l = 0; l < d->m->n_layer; l++)
         run_layer(d, l);
     rmsnorm(d, &d->global[MODEL_OUTPUT_NORM], d->x, d->norm);

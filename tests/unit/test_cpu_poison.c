@@ -159,8 +159,8 @@ START_TEST(weights_that_are_not_finite_poison_every_row)
 END_TEST
 
 /* A value in a bias or in the norm of a head makes its layer's queries, keys or values not finite;
- * infinite queries stay so through a norm of heads. */
-START_TEST(what_stands_before_rope_poisons_its_layer)
+ * infinite queries stay so through a norm of heads; one in the norm behind a part, its residual. */
+START_TEST(what_stands_beside_the_matrices_poisons_its_layer)
 {
     const struct {
         const char *arch;
@@ -171,6 +171,7 @@ START_TEST(what_stands_before_rope_poisons_its_layer)
         {"qwen2", MODEL_ATTN_V_BIAS, -INFINITY}, {"qwen2", MODEL_ATTN_V_BIAS, NAN},
         {"qwen3", MODEL_ATTN_Q_NORM, NAN},       {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
         {"qwen3", MODEL_ATTN_Q, INFINITY},       {"qwen3", MODEL_ATTN_K, NAN},
+        {"gemma3", MODEL_ATTN_POST_NORM, NAN},   {"gemma3", MODEL_FFN_POST_NORM, INFINITY},
     };
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -194,7 +195,7 @@ int main(void)
     tcase_add_test(tcase, a_residual_that_is_not_finite_poisons_its_row_alone);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(tcase, weights_that_are_not_finite_poison_every_row);
-    tcase_add_loop_test(tcase, what_stands_before_rope_poisons_its_layer, 0, 8);
+    tcase_add_loop_test(tcase, what_stands_beside_the_matrices_poisons_its_layer, 0, 10);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

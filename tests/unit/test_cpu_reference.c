@@ -87,6 +87,7 @@ START_TEST(logits_are_close_to_double_precision)
         {"llama", QUANT_Q5_1, 1, 1},       {"llama", QUANT_Q4_K, 2, 2},
         {"llama", QUANT_Q5_K, 2, 2},       {"llama", QUANT_Q6_K, 2, 2},
         {"qwen2", QUANT_F32, 1e-4, 1},     {"qwen3", QUANT_F32, 1e-4, 1},
+        {"gemma3", QUANT_F32, 1e-4, 1},    {"gemma3", QUANT_Q8_0, 1, 1},
     };
     struct tiny_model shape = tiny_model_default(cases[_i].type);
     struct help_model m;
@@ -392,7 +393,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 12);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 14);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

@@ -134,9 +134,9 @@ static void q4_close(struct model *q4)
 START_TEST(a_fast_pass_is_that_of_the_model_in_q4_0)
 {
     static const uint32_t types[] = {QUANT_F16, QUANT_BF16, QUANT_Q8_0};
-    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     struct tiny_model shape = shape_of(types[_i % 3], 40 + (uint64_t)_i);
-    shape.arch = archs[_i / 3 % 3];
+    shape.arch = archs[_i / 3 % 4];
     struct help_model m;
     help_model_tiny(&m, &shape);
     struct model q4 = q4_model(m.model);
@@ -276,7 +276,7 @@ int main(void)
     TCase *t = tcase_create("shadow");
 
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, a_fast_pass_is_that_of_the_model_in_q4_0, 0, 18);
+    tcase_add_loop_test(t, a_fast_pass_is_that_of_the_model_in_q4_0, 0, 24);
     tcase_add_loop_test(t, canonical_passes_do_not_know_of_it, 0, 8);
     tcase_add_test(t, describe_tells_of_it);
     tcase_add_test(t, a_model_that_is_small_already_has_none);

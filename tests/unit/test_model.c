@@ -162,7 +162,8 @@ START_TEST(other_kinds_of_files_say_what_they_are)
     gw_init(&w);
     gw_key_string(&w, "general.architecture", "mamba");
     check_refused(&w, -ENOTSUP,
-                  "architecture mamba is not supported yet; supported: llama, qwen2, qwen3");
+                  "architecture mamba is not supported yet; supported: llama, qwen2, qwen3, "
+                  "gemma3");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
     gw_llama_tokens(&w, spec.n_vocab);
@@ -192,11 +193,12 @@ START_TEST(an_architecture_has_its_own_tensors)
     static const struct {
         const char *arch;
         enum model_rope rope;
-        bool bias, norm;
-    } ARCHS[] = {{"llama", MODEL_ROPE_ADJACENT, false, false},
-                 {"qwen2", MODEL_ROPE_HALVES, true, false},
-                 {"qwen3", MODEL_ROPE_HALVES, false, true}};
-    for (size_t i = 0; i < 3; i++) {
+        bool bias, norm, gemma;
+    } ARCHS[] = {{"llama", MODEL_ROPE_ADJACENT, false, false, false},
+                 {"qwen2", MODEL_ROPE_HALVES, true, false, false},
+                 {"qwen3", MODEL_ROPE_HALVES, false, true, false},
+                 {"gemma3", MODEL_ROPE_HALVES, false, true, true}};
+    for (size_t i = 0; i < 4; i++) {
         struct opened o;
         size_t bytes;
         struct tiny_model shape = tiny_model_default(QUANT_F16);
@@ -214,6 +216,11 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert_uint_eq(t[MODEL_ATTN_V_BIAS].cols, ARCHS[i].bias ? 2 * 24 : 0);
         ck_assert_uint_eq(t[MODEL_ATTN_Q_NORM].cols, ARCHS[i].norm ? 24 : 0);
         ck_assert_uint_eq(t[MODEL_ATTN_K_NORM].cols, ARCHS[i].norm ? 24 : 0);
+        ck_assert_uint_eq(t[MODEL_ATTN_POST_NORM].cols, ARCHS[i].gemma ? 64 : 0);
+        ck_assert_uint_eq(t[MODEL_FFN_POST_NORM].cols, ARCHS[i].gemma ? 64 : 0);
+        ck_assert_int_eq(o.model->gate, ARCHS[i].gemma ? MODEL_GATE_GELU : MODEL_GATE_SILU);
+        ck_assert(o.model->embd_scale == (ARCHS[i].gemma ? 8.0f : 1.0f));
+        ck_assert(o.model->layers[0].local == ARCHS[i].gemma && !o.model->layers[1].local);
         close_opened(&o);
     }
 }
@@ -241,6 +248,26 @@ START_TEST(another_architectures_tensors_are_refused)
         ck_assert_ptr_nonnull(strstr(err, "tensor blk.0.attn_"));
         close_opened(&o);
     }
+}
+END_TEST
+
+/* The same for gemma3, whose name is longer: it lacks what it alone has. */
+START_TEST(gemma3_without_its_norms_is_refused)
+{
+    static const char *const NORMS[] = {"post_attention_norm", "post_ffw_norm"};
+    struct opened o;
+    size_t bytes;
+    char tensor[64];
+    struct tiny_model shape = tiny_model_default(QUANT_F32);
+    shape.arch = "gemma3";
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    for (size_t at = 0; at + 20 <= bytes; at++)
+        if (memcmp(file + at, NORMS[_i], strlen(NORMS[_i])) == 0)
+            file[at] = 'P';
+    ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
+    snprintf(tensor, sizeof tensor, "malformed: tensor blk.0.%s.weight is missing", NORMS[_i]);
+    ck_assert_str_eq(err, tensor);
+    close_opened(&o);
 }
 END_TEST
 
@@ -311,6 +338,7 @@ int main(void)
     tcase_add_test(core, other_kinds_of_files_say_what_they_are);
     tcase_add_test(core, an_architecture_has_its_own_tensors);
     tcase_add_test(core, another_architectures_tensors_are_refused);
+    tcase_add_loop_test(core, gemma3_without_its_norms_is_refused, 0, 2);
     tcase_add_test(core, tokenizer_and_embedding_must_agree);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);

@@ -83,7 +83,7 @@ END_TEST
  * frequencies, and over the divisors themselves. */
 START_TEST(damaged_models_of_other_architectures_are_survived)
 {
-    static const char *const NAMES[] = {"qwen2", "qwen3", "llama3"};
+    static const char *const NAMES[] = {"qwen2", "qwen3", "llama3", "gemma3"};
     char path[128];
     struct gguf *g;
     uint8_t *file;
@@ -137,7 +137,7 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, every_byte_flip_and_truncation_is_survived);
-    tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 3);
+    tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 4);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);
     if (data)

@@ -279,6 +279,161 @@ START_TEST(a_sliding_window_bounds_the_context)
 }
 END_TEST
 
+/* ---- gemma3 ---------------------------------------------------------------------------------- */
+
+#define NO_F32 NAN /* leave the key out */
+
+struct gemma_keys {
+    uint32_t layers, window, pattern; /* 0: leave the key out */
+    float base, local_base, factor, cap;
+};
+
+/* Keys alone: they are read before any tensor is looked for. */
+static void write_gemma(struct gw *w, const struct gemma_keys *k)
+{
+    const struct {
+        const char *name;
+        float value;
+    } floats[] = {
+        {"gemma3.attention.layer_norm_rms_epsilon", 1e-6f},
+        {"gemma3.rope.freq_base", k->base},
+        {"gemma3.rope.freq_base_swa", k->local_base},
+        {"gemma3.rope.scaling.factor", k->factor},
+        {"gemma3.final_logit_softcapping", k->cap},
+    };
+    gw_init(w);
+    gw_key_string(w, "general.architecture", "gemma3");
+    gw_key_u32(w, "gemma3.context_length", 4096);
+    gw_key_u32(w, "gemma3.embedding_length", 96);
+    gw_key_u32(w, "gemma3.block_count", k->layers);
+    gw_key_u32(w, "gemma3.feed_forward_length", 32);
+    gw_key_u32(w, "gemma3.attention.head_count", 4);
+    gw_key_u32(w, "gemma3.attention.head_count_kv", 1);
+    gw_key_u32(w, "gemma3.attention.key_length", 16);
+    gw_key_u32(w, "gemma3.attention.value_length", 16);
+    if (k->window > 0)
+        gw_key_u32(w, "gemma3.attention.sliding_window", k->window);
+    if (k->pattern > 0)
+        gw_key_u32(w, "gemma3.attention.sliding_window_pattern", k->pattern);
+    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
+        if (!isnan(floats[i].value))
+            gw_key_f32(w, floats[i].name, floats[i].value);
+}
+
+/* A file of these keys and the tensors of its layers, all zeros. */
+static void write_gemma_model(struct gw *w, const struct gemma_keys *k)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne[2];
+    } tensors[] = {
+        {"attn_norm", {96, 0}},    {"attn_q", {96, 64}},  {"attn_k", {96, 16}},
+        {"attn_v", {96, 16}},      {"attn_q_norm", {16}}, {"attn_k_norm", {16}},
+        {"attn_output", {64, 96}}, {"ffn_norm", {96}},    {"post_attention_norm", {96}},
+        {"ffn_gate", {96, 32}},    {"ffn_up", {96, 32}},  {"ffn_down", {32, 96}},
+        {"post_ffw_norm", {96}},
+    };
+    static const float zeros[96 * 64];
+    uint64_t embedding[2] = {96, 8};
+    char name[64];
+    write_gemma(w, k);
+    for (uint32_t l = 0; l < k->layers; l++) {
+        for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
+            uint64_t rows = tensors[i].ne[1] > 0 ? tensors[i].ne[1] : 1;
+            snprintf(name, sizeof name, "blk.%u.%s.weight", l, tensors[i].name);
+            gw_tensor_info(w, name, QUANT_F32, tensors[i].ne[1] > 0 ? 2 : 1, tensors[i].ne,
+                           w->data.bytes);
+            gw_put(&w->data, zeros, (size_t)(tensors[i].ne[0] * rows) * sizeof(float));
+        }
+    }
+    gw_tensor_info(w, "token_embd.weight", QUANT_F32, 2, embedding, w->data.bytes);
+    gw_put(&w->data, zeros, 96 * 8 * sizeof(float));
+    gw_tensor_info(w, "output_norm.weight", QUANT_F32, 1, embedding, w->data.bytes);
+    gw_put(&w->data, zeros, 96 * sizeof(float));
+}
+
+START_TEST(local_layers_are_read)
+{
+    static const struct {
+        struct gemma_keys keys;
+        uint32_t period;
+        float base, local_base, scale;
+        uint32_t divisor;
+    } cases[] = {
+        {{12, 1024, 0, 1e6f, NO_F32, 8, NO_F32}, 6, 1e6f, 1e4f, 8, 16},
+        {{12, 5, 3, NO_F32, 2e4f, NO_F32, 0}, 3, 1e4f, 2e4f, 1, 16},
+        {{62, 1024, 0, 1e6f, NO_F32, 8, NO_F32}, 6, 1e6f, 1e4f, 8, 24}, /* the 27B: 96 / 4 */
+    };
+    struct gw w;
+    struct opened o;
+    size_t bytes;
+    write_gemma_model(&w, &cases[_i].keys);
+    uint8_t *file = gw_finish(&w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    const struct model *m = o.model;
+    for (uint32_t l = 0; l < m->n_layer; l++)
+        ck_assert(m->layers[l].local == (l % cases[_i].period != cases[_i].period - 1));
+    ck_assert_uint_eq(m->local_window, cases[_i].keys.window);
+    ck_assert(m->rope_base == cases[_i].base && m->local_rope_base == cases[_i].local_base);
+    ck_assert(m->rope_scale == cases[_i].scale && m->score_divisor == cases[_i].divisor);
+    ck_assert(m->embd_scale == sqrtf(96));
+    ck_assert_uint_eq(m->n_context, 4096); /* the window bounds local layers, not the context */
+    ck_assert_uint_eq(m->n_window, 0);
+    close_opened(&o);
+}
+END_TEST
+
+START_TEST(local_layers_are_refused_by_name)
+{
+    static const struct {
+        struct gemma_keys keys;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{2, 0, 0, NO_F32, NO_F32, NO_F32, NO_F32},
+         -EBADMSG,
+         "malformed: gemma3.attention.sliding_window is missing"},
+        {{2, 1u << 30, 0, NO_F32, NO_F32, NO_F32, NO_F32}, -EBADMSG, "sliding_window must be 1 to"},
+        {{2, 8, 1000, NO_F32, NO_F32, NO_F32, NO_F32},
+         -EBADMSG,
+         "gemma3.attention.sliding_window_pattern must be 1 to"},
+        {{2, 8, 0, NO_F32, 0, NO_F32, NO_F32}, -EBADMSG, "gemma3.rope.freq_base_swa must be 1 to"},
+        {{2, 8, 0, NO_F32, NO_F32, NO_F32, 30},
+         -ENOTSUP,
+         "logits capped at 30 (gemma3.final_logit_softcapping) are not supported"},
+    };
+    struct gw w;
+    write_gemma_model(&w, &cases[_i].keys);
+    check_refused(&w, cases[_i].code, cases[_i].part);
+}
+END_TEST
+
+/* Each of the three is part of what a model is. */
+START_TEST(fingerprints_see_local_layers)
+{
+    static const struct gemma_keys cases[] = {
+        {2, 8, 2, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 9, 2, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 8, 3, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 8, 2, NO_F32, 5e4f, NO_F32, NO_F32},
+    };
+    uint8_t seen[4][MODEL_FINGERPRINT_BYTES];
+    for (int i = 0; i < 4; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        write_gemma_model(&w, &cases[i]);
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        for (int j = 0; j < i; j++)
+            ck_assert(memcmp(seen[i], seen[j], sizeof seen[i]) != 0);
+        close_opened(&o);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("model_keys");
@@ -291,6 +446,9 @@ int main(void)
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
     tcase_add_test(core, a_sliding_window_bounds_the_context);
+    tcase_add_loop_test(core, local_layers_are_read, 0, 3);
+    tcase_add_loop_test(core, local_layers_are_refused_by_name, 0, 5);
+    tcase_add_test(core, fingerprints_see_local_layers);
     suite_add_tcase(suite, core);
     return run_suite(suite);
 }

@@ -13,7 +13,8 @@
 #include "tests/unit/cpu_help.h"
 #include "tests/unit/gguf_writer.h"
 
-static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral", "qwen2", "qwen3"};
+static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral",
+                                    "qwen2", "qwen3",  "gemma3"};
 enum { N_NAMES = sizeof names / sizeof names[0], PAGES = 4, MOST = 128 };
 
 /* Logits reach 20 to 30. In F32, with KV in f32, what is left is the rounding of f32 sums: 3e-5 at

@@ -103,9 +103,14 @@ static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
         snprintf(name, sizeof name, "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, head_dim * (i == 0 ? s->n_head : s->n_head_kv), 0, 0, 1);
     }
-    for (int i = 0; i < 2 && is_arch(s, "qwen3"); i++) {
+    for (int i = 0; i < 2 && (is_arch(s, "qwen3") || is_arch(s, "gemma3")); i++) {
         snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, parts[i]);
         tensor(b, name, QUANT_F32, head_dim, 0, 1, 0.3f);
+    }
+    const char *const added[] = {"post_attention", "post_ffw"};
+    for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, added[i]);
+        tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
     }
 }
 
@@ -199,6 +204,11 @@ static void keys(struct gw *w, const struct tiny_model *s)
     arch_key(w, s, "attention.head_count", s->n_head);
     arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
     gw_key_f32(w, eps, 1e-5f);
+    if (is_arch(s, "gemma3")) {
+        arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
+        arch_key(w, s, "attention.sliding_window_pattern", 2);
+        gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
+    }
     if (s->head_dim) {
         arch_key(w, s, "attention.key_length", s->head_dim);
         arch_key(w, s, "attention.value_length", s->head_dim);
