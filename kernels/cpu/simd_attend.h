@@ -287,17 +287,32 @@ ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const st
     }
 }
 
-/* Query i's split, of maximum m and sum of weights l, joins those before. */
-static void merge(struct attention *s, uint32_t i, float m, float l, uint32_t head_dim)
+/* A split's maxima and sums of weights, and what it and the splits before it are multiplied by where
+ * they join. */
+struct joint {
+    float m[CPU_QUERIES], l[CPU_QUERIES];
+    float before[CPU_QUERIES], now[CPU_QUERIES];
+};
+
+/* For n queries, also for those that do not join anything: side by side an exp is cheap. */
+static void find_factors(const struct attention *s, struct joint *j, uint32_t n)
 {
-    float max = s->m[i] > m ? s->m[i] : m;
-    float ea = num_exp(s->m[i] - max);
-    float eb = num_exp(m - max);
-    s->l[i] = __builtin_fmaf(s->l[i], ea, l * eb);
-    s->m[i] = max;
+    for (uint32_t i = 0; i < n; i += VEC) {
+        vf before = v_load(s->m + i), now = v_load(j->m + i), max = v_max(before, now);
+        v_store(j->before + i, v_exp(v_sub(before, max)));
+        v_store(j->now + i, v_exp(v_sub(now, max)));
+    }
+}
+
+/* Query i's split joins those before. */
+static void merge(struct attention *s, uint32_t i, const struct joint *j, uint32_t head_dim)
+{
+    float before = j->before[i], now = j->now[i];
+    s->l[i] = __builtin_fmaf(s->l[i], before, j->l[i] * now);
+    s->m[i] = s->m[i] > j->m[i] ? s->m[i] : j->m[i];
     for (uint32_t d = 0; d < head_dim; d += VEC) {
-        vf part = v_mul(v_load(s->part[i] + d), v_set1(eb));
-        v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(ea), part));
+        vf part = v_mul(v_load(s->part[i] + d), v_set1(now));
+        v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(before), part));
     }
 }
 
@@ -325,20 +340,22 @@ ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct attention *s,
     uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
     if (!find_queries(a, split))
         return;
-    float m[CPU_QUERIES], l[CPU_QUERIES];
+    struct joint j = {0};
     score(a, s, split, type);
     for (uint32_t i = split->first; i < split->last; i++) {
-        m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
-                      split->to[i] - split->page, &l[i]);
+        j.m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
+                        split->to[i] - split->page, &j.l[i]);
         memset(s->part[i], 0, padded * sizeof(float));
     }
     sum(a, s, split, type);
+    if (begin > 0)
+        find_factors(s, &j, split->last);
     for (uint32_t i = split->first; i < split->last; i++) {
         if (cpu_attend_from(a, a->position[i]) < begin) {
-            merge(s, i, m[i], l[i], a->kv->head_dim);
+            merge(s, i, &j, a->kv->head_dim);
         } else {
-            s->m[i] = m[i];
-            s->l[i] = l[i];
+            s->m[i] = j.m[i];
+            s->l[i] = j.l[i];
             memcpy(s->total[i], s->part[i], padded * sizeof(float));
         }
     }
