@@ -92,36 +92,29 @@ static int run_greedy(struct pick_scratch *s, const struct pick_input *in)
     return 0;
 }
 
-static int check_order(const struct pick_params *p)
+bool pick_order_valid(const struct pick_params *p)
 {
     uint32_t present = 0;
     if (p->n_order > PICK_STAGES) {
-        return -EINVAL;
+        return false;
     }
     for (uint32_t i = 0; i < p->n_order; i++) {
         const uint32_t stage = p->order[i];
         if (stage < PICK_PENALTIES || stage > PICK_TEMPERATURE || (present >> stage & 1) != 0) {
-            return -EINVAL;
+            return false;
         }
         present |= 1u << stage;
     }
-    return 0;
-}
-
-bool pick_is_largest(const struct pick_params *p)
-{
-    return !(p->temperature > 0.0f) && p->allowed == NULL && p->n_bias == 0 && !p->logprobs &&
-           !pick_penalties_on(p) && check_order(p) == 0;
+    return true;
 }
 
 /* Fills the candidates and restores the logits, whatever happens. */
 static int distribute(struct pick_scratch *s, const struct pick_input *in)
 {
-    int rc = check_order(in->p);
-    if (rc != 0) {
-        return rc;
+    if (!pick_order_valid(in->p)) {
+        return -EINVAL;
     }
-    rc = pick_add_bias(s, in);
+    int rc = pick_add_bias(s, in);
     if (rc == 0) {
         rc = pick_count_seen(s, in);
     }

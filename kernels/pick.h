@@ -90,10 +90,6 @@ struct pick_kept {
 /* Working memory for one pick at a time, 52 bytes per token of the vocabulary. */
 struct pick_scratch;
 
-/* Whether the pick is no more than the largest logit, the lower id among equals: greedy, everything
- * allowed, no bias, no penalties, no log-probabilities, and stages in order. A device may then find it by itself. */
-bool pick_is_largest(const struct pick_params *p);
-
 /* Every parameter off, greedy, seed 0, the default order: penalties, top-k, typical-p, top-p,
  * min-p, temperature. */
 void pick_params_init(struct pick_params *p);
@@ -114,6 +110,14 @@ void pick_scratch_close(struct pick_scratch *s); /* NULL is allowed */
  * repeated stage. Parameters of any value, NaN too, lead to one of these. */
 int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
                uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret);
+
+/* What of a pick does not depend on logits, for devices that pick by themselves. Stages: whether
+ * `order` is one (else a pick is -EINVAL); those that are on, in their order, returns how many.
+ * Seen: penalties count tokens[pick_seen_from, position), none where it is not below position. */
+bool pick_order_valid(const struct pick_params *p);
+uint32_t pick_stages(const struct pick_params *p, enum pick_stage ret[PICK_STAGES]);
+bool pick_penalties_on(const struct pick_params *p);
+uint32_t pick_seen_from(const struct pick_params *p, uint32_t position, uint32_t prompt_length);
 
 /* The distribution that pick_token draws from (greedy: one token). Same arguments, same errors; no
  * seed in it. */

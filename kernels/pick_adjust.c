@@ -48,20 +48,23 @@ bool pick_penalties_on(const struct pick_params *p)
             p->presence_penalty != 0.0f);
 }
 
+uint32_t pick_seen_from(const struct pick_params *p, uint32_t position, uint32_t prompt_length)
+{
+    const int32_t last_n = p->penalty_last_n;
+    uint32_t begin = 0;
+    if (last_n > 0 && (uint32_t)last_n < position) {
+        begin = position - (uint32_t)last_n;
+    }
+    return p->penalty_answer_only && begin < prompt_length ? prompt_length : begin;
+}
+
 int pick_count_seen(struct pick_scratch *s, const struct pick_input *in)
 {
     if (!pick_penalties_on(in->p)) {
         return 0;
     }
-    const int32_t last_n = in->p->penalty_last_n;
-    uint32_t begin = 0;
-    if (last_n > 0 && (uint32_t)last_n < in->position) {
-        begin = in->position - (uint32_t)last_n;
-    }
-    if (in->p->penalty_answer_only && begin < in->prompt_length) {
-        begin = in->prompt_length;
-    }
-    for (uint32_t i = begin; i < in->position; i++) {
+    for (uint32_t i = pick_seen_from(in->p, in->position, in->prompt_length); i < in->position;
+         i++) {
         if (in->tokens[i] >= s->n_vocab) {
             return -EINVAL;
         }

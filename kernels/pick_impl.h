@@ -121,9 +121,6 @@ void pick_keep(struct pick_scratch *s, uint64_t last);
 /* Adds the bias. Returns 0, or -EINVAL for an id outside the vocabulary. */
 int pick_add_bias(struct pick_scratch *s, const struct pick_input *in);
 
-/* Whether the penalties are among the stages and change anything. */
-bool pick_penalties_on(const struct pick_params *p);
-
 /* Counts how often each token stands in the window; nothing where the penalties are off. Every
  * counted token is in touched[]. Returns 0, or -EINVAL for a token outside the vocabulary. */
 int pick_count_seen(struct pick_scratch *s, const struct pick_input *in);

@@ -133,6 +133,18 @@ static bool stage_on(const struct pick_params *p, enum pick_stage stage)
     return false;
 }
 
+uint32_t pick_stages(const struct pick_params *p, enum pick_stage ret[PICK_STAGES])
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_order; i++) {
+        const enum pick_stage stage = (enum pick_stage)p->order[i];
+        if (stage_on(p, stage)) {
+            ret[n++] = stage;
+        }
+    }
+    return n;
+}
+
 /* Runs one stage that is on. */
 static int run_stage(struct pick_scratch *s, const struct pick_input *in, enum pick_stage stage)
 {
@@ -171,13 +183,7 @@ int pick_run_stages(struct pick_scratch *s, const struct pick_input *in)
 {
     const struct pick_params *p = in->p;
     enum pick_stage stages[PICK_STAGES];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_order; i++) {
-        const enum pick_stage stage = (enum pick_stage)p->order[i];
-        if (stage_on(p, stage)) {
-            stages[n++] = stage;
-        }
-    }
+    const uint32_t n = pick_stages(p, stages);
     uint32_t next = 0;
     if (n > 0 && stages[0] == PICK_PENALTIES) {
         pick_penalize_logits(s, in);

@@ -81,6 +81,10 @@ static void place_scratch(struct backend *b)
     u->logits = floats(b, picks * u->vocab);
     u->part_ml = floats(b, parts * m->n_head * 2);
     u->part_o = floats(b, parts * m->n_head * m->head_dim);
+    u->work = floats(b, picks * u->vocab);
+    u->ids = cuda_take(&b->scratch_memory, picks * u->vocab * sizeof *u->ids);
+    u->blocks = floats(b, picks * pick_blocks(m->n_vocab));
+    u->raw_blocks = floats(b, picks * pick_blocks(m->n_vocab));
     u->parts = cuda_take(&b->scratch_memory, picks * pick_parts(m->n_vocab) * sizeof *u->parts);
     place_input(b, &u->norm, rows, u->embd);
     place_input(b, &u->attention, rows, u->heads);
@@ -135,6 +139,28 @@ static int count_memory(struct backend *b, char *err, size_t err_bytes)
                 scratch >> 20);
 }
 
+/* Memory of the host that the device writes: both addresses. */
+static int map(size_t bytes, void *ret_here, void *ret_there)
+{
+    void **here = ret_here;
+    const cudaError_t code = cudaHostAlloc(here, bytes, cudaHostAllocMapped);
+    return code == cudaSuccess ? (int)cudaHostGetDevicePointer(ret_there, *here, 0) : (int)code;
+}
+
+static int map_results(struct backend *b)
+{
+    struct cuda_results *here = &b->results, *there = &b->results_device;
+    const size_t rows = b->limits.rows, picks = b->limits.picks;
+    if (map(sizeof *here->done, &here->done, &there->done) != cudaSuccess ||
+        map(rows * sizeof *here->bad, &here->bad, &there->bad) != cudaSuccess ||
+        map(picks * sizeof *here->picks, &here->picks, &there->picks) != cudaSuccess ||
+        cudaEventCreateWithFlags(&b->ended, cudaEventBlockingSync | cudaEventDisableTiming) !=
+            cudaSuccess)
+        return -ENOMEM;
+    *here->done = 0;
+    return 0;
+}
+
 /* Pinned host memory, and what the host needs beside it. */
 static int open_host(struct backend *b)
 {
@@ -145,17 +171,14 @@ static int open_host(struct backend *b)
         rc = pick_scratch_open(b->model->n_vocab, &b->pick[i]);
     b->next_position = calloc(rows, sizeof *b->next_position);
     b->first_bad = calloc(rows, sizeof *b->first_bad);
-    if (rc || !b->next_position || !b->first_bad)
+    b->pick_places = calloc(rows, sizeof *b->pick_places);
+    if (rc || !b->next_position || !b->first_bad || !b->pick_places)
         return -ENOMEM;
     if (cudaMallocHost((void **)&b->upload.host, cuda_upload_bytes(b)) != cudaSuccess ||
-        cudaMallocHost((void **)&b->bad, rows * sizeof *b->bad) != cudaSuccess ||
         cudaMallocHost((void **)&b->logits, picks * b->model->n_vocab * sizeof *b->logits) !=
-            cudaSuccess ||
-        cudaHostAlloc((void **)&b->best, picks * sizeof *b->best, cudaHostAllocMapped) !=
-            cudaSuccess ||
-        cudaHostGetDevicePointer((void **)&b->best_device, b->best, 0) != cudaSuccess)
+            cudaSuccess)
         return -ENOMEM;
-    return 0;
+    return map_results(b);
 }
 
 static int take_memory(struct backend *b, char *err, size_t err_bytes)
@@ -189,15 +212,19 @@ static void cuda_close(struct backend *b)
     cuda_arena_close(&b->scratch_memory);
     cuda_arena_close(&b->kv_memory);
     cudaFreeHost(b->upload.host);
-    cudaFreeHost(b->bad);
     cudaFreeHost(b->logits);
-    cudaFreeHost(b->best);
+    cudaFreeHost(b->results.done);
+    cudaFreeHost(b->results.bad);
+    cudaFreeHost(b->results.picks);
+    if (b->ended)
+        cudaEventDestroy(b->ended);
     for (uint32_t i = 0; b->pick && i < b->limits.threads; i++)
         pick_scratch_close(b->pick[i]);
     free(b->pick);
     pool_close(b->pool);
     free(b->next_position);
     free(b->first_bad);
+    free(b->pick_places);
     free(b->weights.layers);
     free(b);
 }

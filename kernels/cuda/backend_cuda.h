@@ -6,10 +6,12 @@
  *   arena.h         one piece of device memory, handed out once
  *   load.c          weights: repacked, copied, once
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
+ *   plan_pick.c     the same of its picks
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
  *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
+ *   wait.c          until it has ended
  *
  * Threads: as backend.h says. A CUDA error makes the instance broken for good: every later finish says -EIO.
  */
@@ -61,7 +63,9 @@ struct cuda_buffers {
     float *x, *h, *q, *k, *v, *logits;
     float *part_ml, *part_o;
     struct cuda_input norm, attention, ffn, head;
-    struct cuda_best *parts;
+    float *work, *blocks, *raw_blocks; /* of picks: struct pick_job */
+    uint32_t *ids;
+    struct cuda_pick_part *parts;
     uint32_t embd, heads, heads_kv, ff, vocab; /* strides */
 };
 
@@ -69,8 +73,15 @@ struct cuda_buffers {
 struct cuda_upload {
     uint8_t *host, *device;
     size_t bytes,
-        pages_at; /* all of it; the pages lie last, of which only what is used is copied */
+        pages_at;      /* all of it; the words lie last, of which only what is used is copied */
+    size_t most_words; /* page ids, and what picks read */
     struct cuda_pass to, from; /* pointers into device, into host */
+};
+
+/* Where the words lie that the picks of a sequence read; not `here`: the host picks. */
+struct cuda_pick_place {
+    bool known, here;
+    uint32_t bias, tokens, first_token;
 };
 
 struct backend {
@@ -89,14 +100,17 @@ struct backend {
     struct cuda_grid grid;     /* of the jobs that are launched */
     float scale;               /* 1 / sqrt(head_dim) */
     /* Results, pinned host memory. */
-    struct cuda_best *best, *best_device; /* [picks], mapped */
-    uint32_t *bad;                        /* [rows] copy of cuda_pass.bad */
-    float *logits;                        /* [picks][vocab] of rows that want them here */
+    struct cuda_results results, results_device; /* mapped */
+    uint32_t pass_number;                        /* of the last one that began */
+    cudaEvent_t ended;                           /* to sleep until then */
+    float *logits;                               /* [picks][vocab] of rows that want them here */
     /* Of the pass that runs. */
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
     uint32_t item_kinds;                 /* a bit for each that the pass has */
+    uint32_t n_words, n_copies;          /* of the upload; of logits to the host */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
+    struct cuda_pick_place *pick_places; /* likewise */
     struct pool *pool;                   /* repacks weights, and picks what the device does not */
     struct pick_scratch **pick;          /* [limits.threads] */
     bool broken;
@@ -123,6 +137,10 @@ void cuda_place_upload(struct backend *b);
 uint32_t cuda_most_parts(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
 
+/* plan_pick.c: the picks of b->pass behind its n_pages page ids; the most words that it takes. */
+void cuda_plan_picks(struct backend *b, uint32_t n_pages);
+size_t cuda_most_pick_words(const struct backend *b);
+
 /* jobs.c: launches all jobs of a pass. */
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
 
@@ -140,6 +158,9 @@ int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);
 int cuda_start(struct backend *b, const struct pass *pass);
 int cuda_finish(struct backend *b);
 int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes);
+
+/* wait.c: until the pass has ended, and with `copies` those behind it. False: the instance broke. */
+bool cuda_wait(struct backend *b, bool copies);
 
 /* pass.c */
 void cuda_pass_start(struct backend *b);

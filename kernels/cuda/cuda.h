@@ -51,6 +51,8 @@ struct cuda_input {
     uint32_t stride;          /* a multiple of 32 */
 };
 
+struct cuda_sampling; /* picks.h */
+
 struct cuda_row {
     uint32_t sequence, position, token;
     uint32_t pages; /* index of its sequence's first page in cuda_pass.pages */
@@ -82,12 +84,22 @@ struct cuda_pass {
     struct cuda_item *items; /* [n_items] attention */
     uint32_t *row_parts;     /* [n_rows + 1] where a row's partial results begin */
     uint32_t *pages;         /* page ids of all sequences, one behind the other */
+    uint32_t *words; /* the same memory: masks, biases, tokens of picks lie behind the page ids */
+    struct cuda_sampling *sampling; /* [n_wanted] */
     uint32_t *
         bad; /* [rows] 0: sound; else CUDA_SOUND - the first layer at which the row was bad itself */
     uint32_t *mark; /* [sequences] 0, or CUDA_SOUND - the first bad row of a sequence */
 };
 
-enum { CUDA_COUNT_ROWS, CUDA_COUNT_WANTED, CUDA_COUNT_ITEMS, CUDA_COUNTS };
+/* PASS: its number; PICKED: the device counts the rows with wants that are done. */
+enum {
+    CUDA_COUNT_ROWS,
+    CUDA_COUNT_WANTED,
+    CUDA_COUNT_ITEMS,
+    CUDA_COUNT_PASS,
+    CUDA_COUNT_PICKED,
+    CUDA_COUNTS
+};
 
 #define CUDA_SOUND UINT32_MAX
 

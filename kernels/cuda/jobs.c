@@ -133,11 +133,28 @@ static void run_head(struct backend *b)
     };
     struct product_job logits = {
         .part = {part(&b->weights.head, u->logits, u->vocab)}, .x = u->head, .wanted = 1};
-    const struct pick_job pick = {b->upload.to,   u->logits, u->parts,
-                                  b->best_device, u->vocab,  b->model->n_vocab};
+    const struct pick_job pick = {
+        .pass = b->upload.to,
+        .results = b->results_device,
+        .logits = u->logits,
+        .work = u->work,
+        .ids = u->ids,
+        .blocks = u->blocks,
+        .raw_blocks = u->raw_blocks,
+        .parts = u->parts,
+        .stride = u->vocab,
+        .n_vocab = b->model->n_vocab,
+    };
     cuda_ok(b, cuda_launch_norm(&b->queue, &job, b->grid.wanted), "the last norm");
     product(b, &logits, b->grid.wanted, "logits");
     cuda_ok(b, cuda_launch_pick(&b->queue, &pick, b->grid.wanted), "picks");
+}
+
+/* Where no pick ends the pass. */
+static void end(struct backend *b)
+{
+    const struct end_job job = {b->upload.to, b->results_device};
+    cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
 }
 
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
@@ -148,4 +165,6 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
         run_layer(b, layer);
     if (grid.wanted > 0)
         run_head(b);
+    else
+        end(b);
 }

@@ -42,7 +42,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const st
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
-        pick_part_item(job, blockIdx.y, blockIdx.x, (struct cuda_best *)shared);
+        pick_part_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) pick_sum_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_sum_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) pick_best_kernel(const struct pick_job job)
@@ -50,7 +58,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS) pick_best_kernel(const st
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
-        pick_best_item(job, blockIdx.x, (struct cuda_best *)shared);
+        pick_best_item(job, blockIdx.x, (struct pick_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) end_kernel(const struct end_job job)
+{
+    follow_previous();
+    end_item(job.pass, job.results);
 }
 
 static uint32_t parts_of(uint32_t n)
@@ -82,8 +96,14 @@ int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *jo
 
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows)
 {
-    const size_t shared = CUDA_WARPS * sizeof(struct cuda_best);
-    const int rc =
-        launch(queue, pick_part_kernel, dim3(pick_parts(job->n_vocab), rows), shared, *job);
-    return rc ? rc : launch(queue, pick_best_kernel, dim3(rows), shared, *job);
+    const dim3 parts(pick_parts(job->n_vocab), rows);
+    int rc = launch(queue, pick_part_kernel, parts, sizeof(struct pick_shared), *job);
+    rc = rc ? rc : launch(queue, pick_sum_kernel, parts, sizeof(struct pick_shared), *job);
+    return rc ? rc
+              : launch(queue, pick_best_kernel, dim3(rows), sizeof(struct pick_shared), *job);
+}
+
+int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job)
+{
+    return launch(queue, end_kernel, dim3(1), 0, *job);
 }

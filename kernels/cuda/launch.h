@@ -36,6 +36,7 @@ int cuda_launch_product(const struct cuda_queue *queue, const struct product_job
 int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);
+int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job);
 
 /* Blocks share the pass's items out among them. kinds: those that it may have, a bit for each enum cuda_item_kind. */
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,

@@ -27,6 +27,36 @@ static __device__ __forceinline__ float device_exp(float x)
     return x < NUM_EXP_MIN ? 0.0f : y;
 }
 
+static __device__ float device_log(float x)
+{
+    if (!(x > 0.0f))
+        return __uint_as_float(x == 0.0f ? 0xff800000u : 0x7fc00000u);
+    uint32_t bits = __float_as_uint(x);
+    if (bits == 0x7f800000u)
+        return x;
+    int e = 0;
+    if (bits < 0x00800000u) { /* denormal: times 2^23, exact */
+        bits = __float_as_uint(__fmul_rn(x, 0x1p23f));
+        e = -23;
+    }
+    const int k = (int)(bits - 0x3f3504f3u) >> 23;
+    const float f = __fadd_rn(__uint_as_float(bits - ((uint32_t)k << 23)), -1.0f);
+    const float n = (float)(e + k), ff = __fmul_rn(f, f);
+    float p = __fmaf_rn(0x1.1d8ea6p-4f, f, -0x1.d635bcp-4f);
+    p = __fmaf_rn(p, f, 0x1.dea282p-4f);
+    p = __fmaf_rn(p, f, -0x1.fcf4c6p-4f);
+    p = __fmaf_rn(p, f, 0x1.23d21ap-3f);
+    p = __fmaf_rn(p, f, -0x1.555b4ap-3f);
+    p = __fmaf_rn(p, f, 0x1.999d5ap-3f);
+    p = __fmaf_rn(p, f, -0x1.fffffcp-3f);
+    p = __fmaf_rn(p, f, 0x1.555554p-2f);
+    float y = __fmul_rn(p, f);
+    y = __fmaf_rn(y, ff, __fmul_rn(n, NUM_LN2_LO));
+    y = __fmaf_rn(ff, -0.5f, y);
+    y = __fadd_rn(y, f);
+    return __fmaf_rn(n, NUM_LN2_HI, y);
+}
+
 static __device__ __forceinline__ float device_silu(float x)
 {
     return __fdiv_rn(x, __fadd_rn(1.0f, device_exp(-x)));

@@ -6,6 +6,7 @@
 #define HEARTH_KERNELS_CUDA_OPS_H
 
 #include "kernels/cuda/layout.h"
+#include "kernels/cuda/picks.h"
 
 /* What a job writes of its output: as f32, as blocks, or both (cuda_input). */
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2 };
@@ -88,25 +89,54 @@ struct merge_job {
     uint32_t n_head, head_dim, forms;
 };
 
-/* Over the logits of a row with wants: canonical, the largest, the lowest id that has it. */
+/* The first in the order of tokens: the largest logit, the lower id among equals. */
 struct cuda_best {
     uint32_t id;
-    uint32_t bad; /* a logit is not finite */
+    uint32_t bad; /* CUDA_BAD_* of any */
     float max;
 };
+enum {
+    CUDA_BAD_LOGIT = 1,    /* the model's own logit is not finite */
+    CUDA_BAD_ADJUSTED = 2, /* mask, bias and penalties made it a NaN or +inf */
+};
 
-/* Items: row with wants, part of CUDA_PICK_PART logits; then, in a second job, rows with wants. */
-enum { CUDA_PICK_PART = 4096 };
+/* Of CUDA_PICK_PART logits of a row. */
+struct cuda_pick_part {
+    struct cuda_best best;           /* of what the pick begins with */
+    float raw_max;                   /* of the model's own */
+    unsigned long long sum, raw_sum; /* of weights, where they are needed */
+};
+
+/*
+ * Picks, in three jobs. Items of the first two: row with wants, part of CUDA_PICK_PART logits; of the third: rows with
+ * wants. The first makes logits canonical and finds the largest, with mask, bias and the first penalties; the second
+ * adds up weights; the third runs the stages, draws, and gives the results to the host.
+ */
+enum { CUDA_PICK_PART = 4096, CUDA_PICK_BLOCK = 32 };
 struct pick_job {
     struct cuda_pass pass;
-    float *logits; /* [wanted][stride] */
-    struct cuda_best *parts,
-        *best; /* [wanted][parts], [wanted]: best is the host's memory, mapped */
+    struct cuda_results results;
+    float *logits; /* [wanted][stride] the model's own */
+    float *work;   /* [wanted][stride] what stages change */
+    uint32_t *ids; /* [wanted][stride] candidates */
+    float *blocks,
+        *raw_blocks; /* [wanted][pick_blocks] the largest of CUDA_PICK_BLOCK of work, of logits */
+    struct cuda_pick_part *parts; /* [wanted][pick_parts] */
     uint32_t stride, n_vocab;
 };
 LAYOUT_INLINE uint32_t pick_parts(uint32_t n_vocab)
 {
     return (n_vocab + CUDA_PICK_PART - 1) / CUDA_PICK_PART;
 }
+LAYOUT_INLINE uint32_t pick_blocks(uint32_t n_vocab)
+{
+    return (n_vocab + CUDA_PICK_BLOCK - 1) / CUDA_PICK_BLOCK;
+}
+
+/* The end of a pass without picks: its results to the host. One item. */
+struct end_job {
+    struct cuda_pass pass;
+    struct cuda_results results;
+};
 
 #endif

@@ -7,33 +7,28 @@
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Is the row's pick the one of the device, or does the host need its logits? */
-static bool picked_there(const struct backend *b, const struct row *row)
+/* Does the host pick, or hand out, from the logits of row w of those with wants? */
+static bool needs_logits(const struct backend *b, uint32_t w)
 {
-    return row->allowed == NULL && pick_is_largest(b->pass->sequences[row->sequence].pick);
+    const uint32_t wants = b->pass->rows[b->upload.from.wanted[w]].wants;
+    return (wants & ROW_LOGITS) ||
+           ((wants & ROW_PICK) && b->upload.from.sampling[w].kind == CUDA_PICK_BARE);
 }
 
-static bool needs_logits(const struct backend *b, const struct row *row)
-{
-    return (row->wants & ROW_LOGITS) || ((row->wants & ROW_PICK) && !picked_there(b, row));
-}
-
-static void fetch_results(struct backend *b)
+static void fetch_logits(struct backend *b)
 {
     const size_t n = b->model->n_vocab;
-    for (uint32_t i = 0; i < b->n_wanted; i++) {
-        if (!needs_logits(b, &b->pass->rows[b->upload.from.wanted[i]]))
+    b->n_copies = 0;
+    for (uint32_t w = 0; w < b->n_wanted; w++) {
+        if (!needs_logits(b, w))
             continue;
+        b->n_copies++;
         cuda_ok(b,
-                (int)cudaMemcpyAsync(b->logits + i * n,
-                                     b->buffers.logits + (size_t)i * b->buffers.vocab,
+                (int)cudaMemcpyAsync(b->logits + w * n,
+                                     b->buffers.logits + (size_t)w * b->buffers.vocab,
                                      n * sizeof(float), cudaMemcpyDeviceToHost, b->queue.stream),
                 "the copy of logits");
     }
-    cuda_ok(b,
-            (int)cudaMemcpyAsync(b->bad, b->upload.to.bad, b->pass->n_rows * sizeof *b->bad,
-                                 cudaMemcpyDeviceToHost, b->queue.stream),
-            "the copy of results");
 }
 
 /* A row is poisoned at the first layer at which it or an earlier row of its sequence was bad. */
@@ -44,25 +39,35 @@ static void report_poison(struct backend *b)
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         uint32_t *bad = &b->first_bad[b->pass->rows[r].sequence]; /* CUDA_SOUND - layer, or 0 */
         struct row_result *result = &b->pass->results[r];
-        *bad = b->bad[r] > *bad ? b->bad[r] : *bad;
+        *bad = b->results.bad[r] > *bad ? b->results.bad[r] : *bad;
         result->status = *bad ? -EDOM : 0;
         result->layer = *bad ? CUDA_SOUND - *bad : 0;
     }
 }
 
-/* Chunk i is row i with wants; rows share nothing, so that who finishes one does not matter. */
-static void finish_wanted(void *arg, uint32_t i, uint32_t worker)
+static void copy_pick(const struct cuda_pick *from, struct row_result *result)
+{
+    result->status = from->failed ? -EDOM : 0;
+    if (from->failed)
+        return;
+    result->pick =
+        (struct pick){.token = from->token, .logprob = from->logprob, .n_top = from->n_top};
+    memcpy(result->pick.top, from->top, from->n_top * sizeof *from->top);
+}
+
+/* Chunk w is row w with wants; rows share nothing, so that who finishes one does not matter. */
+static void finish_wanted(void *arg, uint32_t w, uint32_t worker)
 {
     struct backend *b = arg;
-    const uint32_t r = b->upload.from.wanted[i], n = b->model->n_vocab;
+    const uint32_t r = b->upload.from.wanted[w], n = b->model->n_vocab;
     const struct row *row = &b->pass->rows[r];
     const struct pass_sequence *s = &b->pass->sequences[row->sequence];
     struct row_result *result = &b->pass->results[r];
-    float *logits = b->logits + (size_t)i * n;
+    float *logits = b->logits + (size_t)w * n;
     if (result->status)
         return;
     result->layer = b->model->n_layer;
-    if (b->best[i].bad) {
+    if (b->results.picks[w].bad) {
         result->status = -EDOM;
         return;
     }
@@ -70,8 +75,8 @@ static void finish_wanted(void *arg, uint32_t i, uint32_t worker)
         memcpy(result->logits, logits, n * sizeof(float));
     if (!(row->wants & ROW_PICK))
         return;
-    if (picked_there(b, row)) {
-        result->pick = (struct pick){.token = b->best[i].id};
+    if (b->upload.from.sampling[w].kind != CUDA_PICK_BARE) {
+        copy_pick(&b->results.picks[w], result);
         return;
     }
     struct pick_params p = *s->pick;
@@ -80,18 +85,15 @@ static void finish_wanted(void *arg, uint32_t i, uint32_t worker)
                                 b->pick[worker], &result->pick);
 }
 
-/* By several threads where two rows or more need the host to pick. */
+/* By several threads where the logits of two rows or more are here. */
 static void finish_all_wanted(struct backend *b)
 {
-    uint32_t here = 0;
-    for (uint32_t i = 0; i < b->n_wanted; i++)
-        here += needs_logits(b, &b->pass->rows[b->upload.from.wanted[i]]);
-    if (here > 1) {
+    if (b->n_copies > 1) {
         pool_run(b->pool, finish_wanted, b, b->n_wanted);
         return;
     }
-    for (uint32_t i = 0; i < b->n_wanted; i++)
-        finish_wanted(b, i, 0);
+    for (uint32_t w = 0; w < b->n_wanted; w++)
+        finish_wanted(b, w, 0);
 }
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
@@ -102,12 +104,12 @@ void cuda_pass_start(struct backend *b)
     if (!cuda_graph_run(b))
         cuda_run_jobs(b,
                       (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});
-    fetch_results(b);
+    fetch_logits(b);
 }
 
 int cuda_pass_finish(struct backend *b)
 {
-    if (!cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "a pass"))
+    if (!cuda_wait(b, b->n_copies > 0))
         return -EIO;
     report_poison(b);
     finish_all_wanted(b);

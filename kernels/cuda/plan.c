@@ -16,6 +16,12 @@ uint32_t cuda_most_parts(const struct backend *b)
     return cut > b->limits.rows ? cut : b->limits.rows;
 }
 
+/* Page ids, and what picks read behind them. */
+static size_t most_words(const struct backend *b)
+{
+    return (size_t)b->limits.rows * kv_pages(b->limits.context) + cuda_most_pick_words(b);
+}
+
 /* Pointers of a pass whose arrays begin at base; returns where the pages begin, and the size of all. */
 static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p, size_t *ret_bytes)
 {
@@ -28,8 +34,9 @@ static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p,
     p->row_parts = cuda_take(&arena, (rows + 1) * sizeof *p->row_parts);
     p->bad = cuda_take(&arena, rows * sizeof *p->bad);
     p->mark = cuda_take(&arena, rows * sizeof *p->mark);
+    p->sampling = cuda_take(&arena, b->limits.picks * sizeof *p->sampling);
     const size_t pages_at = arena.used;
-    p->pages = cuda_take(&arena, rows * kv_pages(b->limits.context) * sizeof *p->pages);
+    p->words = p->pages = cuda_take(&arena, most_words(b) * sizeof *p->pages);
     *ret_bytes = arena.used;
     return pages_at;
 }
@@ -47,6 +54,7 @@ void cuda_place_upload(struct backend *b)
     struct cuda_upload *u = &b->upload;
     place(b, u->device, &u->to, &u->bytes);
     u->pages_at = place(b, u->host, &u->from, &u->bytes);
+    u->most_words = most_words(b);
 }
 
 /* ---- items of attention ----------------------------------------------------------------------- */
@@ -170,6 +178,10 @@ static void forget_scratch(const struct backend *b)
     cuda_forget(u->logits, picks * u->vocab * sizeof(float));
     cuda_forget(u->part_ml, heads * 2 * sizeof(float));
     cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));
+    cuda_forget(u->work, picks * u->vocab * sizeof(float));
+    cuda_forget(u->ids, picks * u->vocab * sizeof *u->ids);
+    cuda_forget(u->blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
+    cuda_forget(u->raw_blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
     cuda_forget(u->parts, picks * pick_parts(b->model->n_vocab) * sizeof *u->parts);
     cuda_forget(b->upload.device, b->upload.bytes);
     forget_input(&u->norm, b->pass->n_rows);
@@ -209,13 +221,16 @@ void cuda_plan_pass(struct backend *b)
             p->wanted[b->n_wanted++] = r;
     }
     plan_items(b);
+    cuda_plan_picks(b, n_pages);
     p->counts[CUDA_COUNT_ROWS] = pass->n_rows;
     p->counts[CUDA_COUNT_WANTED] = b->n_wanted;
+    p->counts[CUDA_COUNT_PASS] = ++b->pass_number;
+    p->counts[CUDA_COUNT_PICKED] = 0;
     memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
     memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
     forget_scratch(b);
     cuda_ok(b,
-            (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + n_pages * sizeof *p->pages,
+            (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + b->n_words * sizeof *p->words,
                                  cudaMemcpyHostToDevice, b->queue.stream),
             "the copy of a pass");
 }

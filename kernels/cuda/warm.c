@@ -29,9 +29,11 @@ struct self_test {
 /* One row through every kernel, launched one by one; graphs are taken to the device. */
 static int warm_up(struct backend *b, char *err, size_t err_bytes)
 {
-    const uint32_t page = 0, launched = CUDA_GRAPH_ROWS + 1;
+    const uint32_t page = 0, token = 0, launched = CUDA_GRAPH_ROWS + 1;
+    struct pick_params params;
+    pick_params_init(&params);
     const struct row row = {.wants = ROW_PICK};
-    const struct pass_sequence sequence = {.pages = &page};
+    const struct pass_sequence sequence = {&page, &token, 1, &params};
     const struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, NULL, 1};
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[bucket][0]; bucket++) {
         for (int head = 0; head < 2; head++)

@@ -100,6 +100,11 @@ uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes,
     return old;
 }
 
+void cudasim_fence_system(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 /* ---- asynchronous copies ---- */
 
 /* A copy under way: its bytes arrive at the wait and no sooner, and its source must not change until

@@ -35,6 +35,28 @@ START_TEST(a_call_returns_before_its_work_is_done)
 }
 END_TEST
 
+START_TEST(the_host_sees_what_was_written_before_a_system_fence)
+{
+    enum { MOST = 300 };
+    int *mapped;
+    void *device;
+
+    OK(cudaHostAlloc((void **)&mapped, (MOST + 1) * sizeof(int), cudaHostAllocMapped));
+    OK(cudaHostGetDevicePointer(&device, mapped, 0));
+    for (unsigned n = MOST - 20; n < MOST; n++) {
+        struct toy toy = {.blocks = 1, .threads = 64, .out = device, .n = n};
+        memset(mapped, 0, (MOST + 1) * sizeof(int));
+        OK(toy_publish(&toy));
+        while (__atomic_load_n(mapped + n, __ATOMIC_ACQUIRE) != (int)n)
+            ;
+        for (unsigned i = 0; i < n; i++)
+            ck_assert_int_eq(mapped[i], (int)(n + i));
+        OK(cudaDeviceSynchronize());
+    }
+    OK(cudaFreeHost(mapped));
+}
+END_TEST
+
 START_TEST(a_stream_is_in_order_and_an_event_orders_two)
 {
     cudaStream_t first, second;
@@ -274,6 +296,7 @@ int main(void)
     TCase *tests = tcase_create("runtime");
 
     tcase_add_test(tests, a_call_returns_before_its_work_is_done);
+    tcase_add_test(tests, the_host_sees_what_was_written_before_a_system_fence);
     tcase_add_test(tests, a_stream_is_in_order_and_an_event_orders_two);
     tcase_add_test(tests, pageable_memory_is_read_at_the_call);
     tcase_add_test(tests, a_graph_replays_in_order_with_its_own_arguments);

@@ -248,6 +248,17 @@ TOY(poll)
     }
 }
 
+/* out: mapped; the last number is written behind the others. */
+TOY(publish)
+{
+    for (unsigned i = threadIdx.x; i < job.n; i += blockDim.x)
+        job.out[i] = (int)(job.n + i);
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *(volatile int *)(job.out + job.n) = (int)job.n;
+}
+
 TOY(sleep)
 {
     const long long begin = clock64();

@@ -37,6 +37,7 @@ struct toy {
     X(byte)             /* out[i] = byte i of each kind of arithmetic: see test_intrinsics.c */    \
     X(barrier_left)     /* thread n returns before the barrier */                                  \
     X(barrier_other)    /* thread n waits at another barrier */                                    \
+    X(publish)          /* numbers to mapped memory, then n behind them */                         \
     X(shuffle_left)     /* lane n never comes */                                                   \
     X(shuffle_masks)    /* halves of a warp with masks that overlap */                             \
     X(shuffle_out)      /* reads a lane that is not in the mask */                                 \

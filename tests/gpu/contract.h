@@ -1,6 +1,6 @@
 /*
- * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_ends.c: picks,
- * poison, refusals, devices that fail.
+ * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_picks.c: picks;
+ * contract_ends.c: poison, refusals, devices that fail.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -40,9 +40,16 @@ void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32
               uint32_t count, uint32_t wants);
 int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind);
 
-/* contract_ends.c */
+/* contract_picks.c */
 void a_pick_is_that_of_its_logits(void);
 void a_pass_may_have_several_picks_and_fewer_than_rows(void);
+void picks_of_every_kind_are_those_of_the_cpu(void);
+void picks_of_a_large_vocabulary_are_those_of_the_cpu(void);
+void top_p_rounds_its_share_up(void);
+void strange_parameters_are_answered_as_by_the_cpu(void);
+void a_logit_that_is_not_finite_poisons_its_row(void);
+
+/* contract_ends.c */
 void a_bad_row_poisons_its_sequence_alone(void);
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);

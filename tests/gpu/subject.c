@@ -138,6 +138,11 @@ void subject_set_embedding(struct subject *s, uint32_t token, float value)
         row[i] = value;
 }
 
+float *subject_head(struct subject *s)
+{
+    return (float *)(void *)bytes_of(s, &s->model->global[MODEL_OUTPUT]);
+}
+
 void subject_scale_keys(struct subject *s, uint32_t layer, float factor)
 {
     const struct model_tensor *t = &s->model->layers[layer].tensor[MODEL_ATTN_K];

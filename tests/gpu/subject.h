@@ -35,8 +35,9 @@ void subject_fini(struct subject *s);
 /* Computes the logits anew, after a change of tokens. */
 void subject_expect(struct subject *s);
 
-/* Changes of the model behind a backend's back: before it is opened. F32 embedding; F32 or BF16 keys. */
+/* Changes of the model behind a backend's back: before it is opened. F32 embedding and head; F32 or BF16 keys. */
 void subject_set_embedding(struct subject *s, uint32_t token, float value);
+float *subject_head(struct subject *s); /* [n_vocab][n_embd], F32 and untied */
 void subject_scale_keys(struct subject *s, uint32_t layer, float factor);
 
 uint64_t subject_random(uint64_t *state);

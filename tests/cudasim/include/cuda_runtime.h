@@ -72,7 +72,7 @@ static inline void __threadfence(void)
 /* The host reads mapped memory on another thread. */
 static inline void __threadfence_system(void)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    cudasim_fence_system();
 }
 static inline void __nanosleep(unsigned, CUDASIM_HERE)
 {

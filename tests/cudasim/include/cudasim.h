@@ -91,6 +91,9 @@ enum cudasim_atomic {
 uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes, uint64_t value,
                         uint64_t compare, const char *file, int line);
 
+/* What this thread wrote is seen by the host before what it writes behind this. */
+void cudasim_fence_system(void);
+
 /* Lets other threads go on: __nanosleep, and what else a loop does while it waits. */
 void cudasim_yield(const char *file, int line);
 

@@ -1,0 +1,68 @@
+/* Waiting for the end of a pass. The last kernel writes the pass's number into mapped memory: for a while the thread looks
+ * there, which costs no call and no interrupt; a long pass is slept for. Errors of the device are looked for meanwhile, as
+ * a kernel that failed writes nothing. */
+#include <stdatomic.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/cuda/backend_cuda.h"
+
+/* Longer than a decoding step of most models, and a small part of a pass that prefills. */
+enum { SPIN_NS = 5000000, QUERY_NS = 100000, PAUSES = 64 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* D1: pairs with the fence and the store of end_item (pick_device.h): who sees the number sees the results. */
+static bool is_done(const struct backend *b)
+{
+    return atomic_load_explicit((_Atomic uint32_t *)b->results.done, memory_order_acquire) ==
+           b->pass_number;
+}
+
+static bool is_done_soon(const struct backend *b)
+{
+    for (int i = 0; i < PAUSES; i++) {
+        if (is_done(b))
+            return true;
+#if defined(__x86_64__)
+        _mm_pause();
+#endif
+    }
+    return is_done(b);
+}
+
+/* True: done. False: it takes longer, or the device failed. */
+static bool spin(struct backend *b)
+{
+    const uint64_t begin = now_ns();
+    uint64_t asked = begin, now = begin;
+    while (!is_done_soon(b) && now - begin < SPIN_NS) {
+        now = now_ns();
+        if (now - asked < QUERY_NS)
+            continue;
+        asked = now;
+        const cudaError_t code = cudaStreamQuery(b->queue.stream);
+        if (code != cudaErrorNotReady)
+            return cuda_ok(b, (int)code, "a pass") && is_done(b);
+    }
+    return is_done(b);
+}
+
+bool cuda_wait(struct backend *b, bool copies)
+{
+    if (!copies && spin(b))
+        return true;
+    cuda_ok(b, (int)cudaEventRecord(b->ended, b->queue.stream), "a pass");
+    if (!b->broken)
+        cuda_ok(b, (int)cudaEventSynchronize(b->ended), "a pass");
+    if (!b->broken && !is_done(b))
+        cuda_ok(b, cudaErrorUnknown, "a pass, which ended without its results");
+    return !b->broken;
+}
