@@ -205,7 +205,7 @@ static int set_scales(struct model_loader *l)
     enum { GEMMA3_27B_LAYERS = 62 };
     struct model *m = l->model;
     bool by_width = l->arch->local_period > 0 && m->n_layer == GEMMA3_27B_LAYERS;
-    if (m->n_embd < m->n_head)
+    if (by_width && m->n_embd < m->n_head)
         return FAIL(l, -EBADMSG, "malformed: %u heads in a width of %u", m->n_head, m->n_embd);
     m->score_divisor = by_width ? m->n_embd / m->n_head : m->head_dim;
     m->embd_scale = l->arch->embedding_scaled ? sqrtf((float)m->n_embd) : 1.0f;
