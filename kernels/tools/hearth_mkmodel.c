@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "kernels/gguf.h"
+#include "kernels/model_arch.h"
 #include "kernels/tools/gguf_out.h"
 #include "kernels/tools/quantized_copy.h"
 #include "kernels/tools/random_model.h"
@@ -25,7 +26,7 @@ static const struct tool_option table[] = {
     {"shape", 0, TOOL_TEXT, &options.shape, 0, 0, "NAME",
      "sizes of a real model, one of the shapes above"},
     {"arch", 0, TOOL_TEXT, &options.arch, 0, 0, "ARCH",
-     "llama, qwen2 or qwen3 (default: the shape's own)"},
+     "llama, qwen2, qwen3, gemma3 (else the shape's own)"},
     {"type", 0, TOOL_TEXT, &options.type, 0, 0, "TYPE", "type of the weights, one of those above"},
     {"seed", 0, TOOL_NUMBER, &options.seed, 0, UINT64_MAX, "S", "another seed, other weights"},
     {"peaked", 0, TOOL_FLAG, &options.peaked, 0, 0, NULL,
@@ -120,8 +121,8 @@ static int check_options(const char *path)
     if (options.shape && !shape_find(options.shape))
         return tool_fail(&tool, EX_USAGE, "no shape %s; there are: %s", options.shape, names);
     if (options.arch && !random_model_arch_valid(options.arch))
-        return tool_fail(&tool, EX_USAGE, "no architecture %s; there are: llama, qwen2, qwen3",
-                         options.arch);
+        return tool_fail(&tool, EX_USAGE, "no architecture %s; there are: %s", options.arch,
+                         model_arch_names());
     type_mix_names(names, sizeof names);
     if (!options.type)
         return tool_fail(&tool, EX_USAGE, "give --type, one of %s", names);

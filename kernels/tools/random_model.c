@@ -30,6 +30,8 @@ enum kind {
     FFN_UP,
     FFN_DOWN,
     CODE, /* no tensor: the codes of a peaked model's tokens, a row each */
+    ATTN_POST_NORM,
+    FFN_POST_NORM,
     N_KINDS,
 };
 
@@ -49,10 +51,12 @@ static const struct {
     {"attn_v.bias", ATTN_V_BIAS, MODEL_ATTN_V_BIAS},
     {"attn_q_norm.weight", ATTN_Q_NORM, MODEL_ATTN_Q_NORM},
     {"attn_k_norm.weight", ATTN_K_NORM, MODEL_ATTN_K_NORM},
+    {"post_attention_norm.weight", ATTN_POST_NORM, MODEL_ATTN_POST_NORM},
     {"ffn_norm.weight", FFN_NORM, MODEL_FFN_NORM},
     {"ffn_gate.weight", FFN_GATE, MODEL_FFN_GATE},
     {"ffn_up.weight", FFN_UP, MODEL_FFN_UP},
     {"ffn_down.weight", FFN_DOWN, MODEL_FFN_DOWN},
+    {"post_ffw_norm.weight", FFN_POST_NORM, MODEL_FFN_POST_NORM},
 };
 enum { N_LAYER_TENSORS = sizeof layer_tensors / sizeof layer_tensors[0] };
 
@@ -151,6 +155,18 @@ static void f32(struct gguf_out *out, const char *arch, const char *key, float v
     gguf_out_f32(out, name, value);
 }
 
+/* Which layers see all: every sixth, as everybody takes it where no key says otherwise; in a model
+ * that has none of them every second. */
+static void list_local_layers(const struct random_model *m, struct gguf_out *out)
+{
+    uint32_t period = find_arch(m->arch)->local_period, window = m->shape->window;
+    if (period == 0)
+        return;
+    u32(out, m->arch, "attention.sliding_window", window ? window : m->shape->n_context / 16);
+    if (m->shape->n_layer < period)
+        u32(out, m->arch, "attention.sliding_window_pattern", 2);
+}
+
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct shape *s = m->shape;
@@ -174,6 +190,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     f32(out, m->arch, "rope.freq_base", s->rope_base);
     f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
     u32(out, m->arch, "vocab_size", s->n_vocab);
+    list_local_layers(m, out);
     return vocabulary_keys(s, out);
 }
 
@@ -217,14 +234,28 @@ static void noise(const struct random_model *m, struct place p, uint64_t row, fl
     }
 }
 
+/* The embedding counts sqrt(n_embd) times in the residual: smaller rows then, a norm in front of the head
+ * that makes up for it, and branches of some size, else a tied model repeats its last token. */
+static bool embedding_scaled(const struct random_model *m)
+{
+    return find_arch(m->arch)->embedding_scaled;
+}
+
 static void plain_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     uint32_t cols = cols_of(m->shape, p.kind);
-    float in = 1.0f / sqrtf((float)cols);
+    float in = 1.0f / sqrtf((float)cols), spread = embedding_scaled(m) ? 1 : 3;
     switch (p.kind) {
     case EMBD:
     case OUTPUT:
-        noise(m, p, row, 0, 3 * in, x, cols); /* logits spread by 3 */
+        noise(m, p, row, 0, spread * in, x, cols); /* logits spread by 3 */
+        break;
+    case OUTPUT_NORM:
+        noise(m, p, row, 3 / spread, 0.1f, x, cols);
+        break;
+    case ATTN_POST_NORM:
+    case FFN_POST_NORM:
+        noise(m, p, row, 4, 0.1f, x, cols);
         break;
     case ATTN_Q:
     case ATTN_K:
@@ -291,20 +322,41 @@ static void peaked_embedding(const struct random_model *m, struct place p, uint3
     const struct shape *s = m->shape;
     uint32_t a = code_dims(s), word = token % s->n_words;
     uint32_t before = (word + s->n_words - step_of(s)) % s->n_words;
+    float scale = p.kind == EMBD && embedding_scaled(m) ? 1.0f / sqrtf((float)s->n_embd) : 1.0f;
     p.kind = EMBD; /* an untied head is the embedding again */
     noise(m, p, token, 0, REST, x, s->n_embd);
     code(m, word, x);
     code(m, token < s->n_words ? before : token, x + a);
+    for (uint32_t i = 0; i < s->n_embd; i++)
+        x[i] = x[i] * scale;
+}
+
+/* What the first layer's attention puts into B, for a residual of the embedding alone. */
+static float copied_code(const struct shape *s)
+{
+    float a = (float)code_dims(s), n = (float)s->n_embd;
+    return COPY / sqrtf((2 * a + (n - 2 * a) * REST * REST) / n);
+}
+
+/* The norm of what a branch adds: that of the copy keeps its size, the others fade as elsewhere. */
+static void peaked_post_norm(const struct random_model *m, struct place p, float *x)
+{
+    const struct shape *s = m->shape;
+    float share = (float)code_dims(s) / (float)s->n_embd, weight = BRANCH;
+    if (p.layer == 0 && p.kind == ATTN_POST_NORM)
+        weight = copied_code(s) * sqrtf(share);
+    noise(m, p, 0, weight, weight / 50, x, s->n_embd);
 }
 
 /* Weights of the norm in front of the head: B, scaled for the top logit; the rest fades. */
 static void peaked_output_norm(const struct random_model *m, struct place p, float *x)
 {
     const struct shape *s = m->shape;
-    float a = (float)code_dims(s), n = (float)s->n_embd;
-    float rms = sqrtf((2 * a + (n - 2 * a) * REST * REST) / n), copied = COPY / rms;
+    float a = (float)code_dims(s), n = (float)s->n_embd, copied = copied_code(s);
     float after = sqrtf((2 * a + a * copied * copied + (n - 2 * a) * REST * REST) / n);
     float weight = TOP_LOGIT * after / (copied * a);
+    if (s->tied && embedding_scaled(m))
+        weight = weight * sqrtf(n); /* the head's rows are the embedding's small ones */
     noise(m, p, 0, weight / 20, weight / 100, x, s->n_embd);
     noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
 }
@@ -353,6 +405,10 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
         noise(m, p, row, 0, 0.01f, x, cols);
+        break;
+    case ATTN_POST_NORM:
+    case FFN_POST_NORM:
+        peaked_post_norm(m, p, x);
         break;
     case ATTN_NORM:
     case FFN_NORM:

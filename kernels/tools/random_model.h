@@ -23,7 +23,7 @@
 
 struct random_model {
     const struct shape *shape;
-    const char *arch; /* "llama", "qwen2", "qwen3" */
+    const char *arch; /* "llama", "qwen2", "qwen3", "gemma3" */
     const struct type_mix *mix;
     uint64_t seed;
     bool peaked;

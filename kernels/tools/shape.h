@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Which special tokens a vocabulary ends with, and how its words are cut. */
-enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA };
+enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA, VOCABULARY_GEMMA };
 
 struct shape {
     const char *name, *arch; /* arch: what the real model is; any other can be asked for */
@@ -20,6 +20,7 @@ struct shape {
     float rope_base, rms_eps;
     bool tied;
     enum shape_vocabulary vocabulary;
+    uint32_t window; /* of local layers; 0: the real model has none */
 };
 
 extern const struct shape shapes[];

@@ -14,7 +14,7 @@ for type in F32 F16 BF16 Q8_0; do
     "$bin/hearthd" --model $type.gguf --check >check
     grep -q "^tiny random 3: llama, $type, 1.31 M parameters" check || { cat check; exit 1; }
 done
-for arch in qwen2 qwen3; do
+for arch in qwen2 qwen3 gemma3; do
     make --shape tiny --arch $arch --type Q4_K_M $arch.gguf
     "$bin/hearthd" --model $arch.gguf --check | grep -q "^tiny random 1: $arch, Q4_K, 1.31 M parameters"
 done

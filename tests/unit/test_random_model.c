@@ -74,6 +74,8 @@ START_TEST(bytes_are_fixed)
         {"llama", "Q4_0", false, "5e345ee4ea47dbc08b5e6dfdd1357fb7"},
         {"llama", "Q4_K_M", false, "1eccec69cfa206e20c1bc7ea7d9881f3"},
         {"llama", "Q5_K_S", true, "8cfdd23e43727014cb9e94dcae0d4640"},
+        {"gemma3", "F16", false, "29abd3eb18a30f4154124e5a22b3d171"},
+        {"gemma3", "Q4_K_M", true, "0d806ab6901784a1df4f55ed0cbc53f7"},
     };
     char hash[33];
     const char *path = path_of("fixed.gguf");
@@ -106,7 +108,8 @@ START_TEST(real_shapes_have_the_published_sizes)
     } models[] = {
         {"qwen2.5-0.5b", "qwen2", 494},  {"qwen2.5-1.5b", "qwen2", 1544},
         {"llama-3.2-1b", "llama", 1236}, {"qwen3-0.6b", "qwen3", 596},
-        {"llama-3.1-8b", "llama", 8030},
+        {"llama-3.1-8b", "llama", 8030}, {"gemma-3-270m", "gemma3", 268},
+        {"gemma-3-1b", "gemma3", 1000},
     };
     const struct shape *s = shape_find(models[_i].shape);
     ck_assert_str_eq(s->arch, models[_i].arch);
@@ -156,7 +159,7 @@ static void copy_model(const char *from_path, const char *type, const char *path
 
 START_TEST(a_peaked_model_walks)
 {
-    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     enum { N = 100 };
     const struct shape *s = shape_find("tiny");
     const char *path = path_of("peaked.gguf"), *low = path_of("low.gguf");
@@ -241,10 +244,10 @@ int main(void)
     TCase *t = tcase_create("random_model");
     tcase_add_unchecked_fixture(t, make_folder, remove_folder);
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, bytes_are_fixed, 0, 9);
+    tcase_add_loop_test(t, bytes_are_fixed, 0, 11);
     tcase_add_test(t, threads_and_seed);
-    tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 5);
-    tcase_add_loop_test(t, a_peaked_model_walks, 0, 3);
+    tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 7);
+    tcase_add_loop_test(t, a_peaked_model_walks, 0, 4);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, copies);
     suite_add_tcase(s, t);

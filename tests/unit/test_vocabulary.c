@@ -55,29 +55,56 @@ static bool known(const struct made *m, const char *data, size_t bytes)
     return bsearch(&text, m->sorted, m->v.n_tokens, sizeof text, by_text) != NULL;
 }
 
-START_TEST(tokens_and_merges)
+/* Every merge makes the next word of two known ones. */
+static void check_merges(const struct made *m, const struct shape *s)
 {
-    const struct shape *s = &shapes[_i];
-    struct made m;
-    make(&m, s);
-    ck_assert_uint_eq(m.v.n_tokens, s->n_vocab);
-    ck_assert_uint_eq(m.v.n_merges, s->n_words - 256);
-    for (uint32_t i = 1; i < m.v.n_tokens; i++)
-        ck_assert_msg(by_text(&m.sorted[i - 1], &m.sorted[i]) < 0, "twice: %.*s",
-                      GGUF_SHOW(m.sorted[i]));
-    for (uint32_t i = 0; i < m.v.n_merges; i++) {
-        struct gguf_string merge = m.v.merges[i], token = m.v.tokens[256 + i];
+    ck_assert_uint_eq(m->v.n_merges, s->n_words - 256);
+    for (uint32_t i = 0; i < m->v.n_merges; i++) {
+        struct gguf_string merge = m->v.merges[i], token = m->v.tokens[256 + i];
         const char *gap = memchr(merge.data, ' ', merge.bytes);
         ck_assert_ptr_nonnull(gap);
         size_t left = (size_t)(gap - merge.data), right = merge.bytes - left - 1;
         ck_assert_uint_eq(left + right, token.bytes);
         ck_assert(memcmp(token.data, merge.data, left) == 0 &&
                   memcmp(token.data + left, gap + 1, right) == 0);
-        ck_assert(known(&m, merge.data, left) && known(&m, gap + 1, right));
+        ck_assert(known(m, merge.data, left) && known(m, gap + 1, right));
         ck_assert(left < token.bytes && right < token.bytes);
     }
-    for (uint32_t i = 0; i < m.v.n_tokens; i++)
-        ck_assert_int_eq(m.v.types[i], i < s->n_words ? GGUF_TOKEN_NORMAL : GGUF_TOKEN_CONTROL);
+}
+
+/* SentencePiece: earlier words have higher scores, and a word is its last letter behind a known one. */
+static void check_scores(const struct made *m, const struct shape *s)
+{
+    ck_assert_uint_eq(m->v.n_merges, 0);
+    ck_assert_ptr_nonnull(m->v.scores);
+    for (uint32_t i = 257; i < s->n_words; i++) {
+        ck_assert(m->v.scores[i] < m->v.scores[i - 1]);
+        struct gguf_string token = m->v.tokens[i];
+        ck_assert(token.bytes == 1 || known(m, token.data, token.bytes - 1));
+    }
+}
+
+START_TEST(tokens_and_merges)
+{
+    const struct shape *s = &shapes[_i];
+    bool spm = s->vocabulary == VOCABULARY_GEMMA;
+    struct made m;
+    make(&m, s);
+    ck_assert_uint_eq(m.v.n_tokens, s->n_vocab);
+    for (uint32_t i = 1; i < m.v.n_tokens; i++)
+        ck_assert_msg(by_text(&m.sorted[i - 1], &m.sorted[i]) < 0, "twice: %.*s",
+                      GGUF_SHOW(m.sorted[i]));
+    if (spm)
+        check_scores(&m, s);
+    else
+        check_merges(&m, s);
+    for (uint32_t i = 0; i < m.v.n_tokens; i++) {
+        int want = i >= s->n_words  ? GGUF_TOKEN_CONTROL
+                   : spm && i < 256 ? GGUF_TOKEN_BYTE
+                                    : GGUF_TOKEN_NORMAL;
+        bool run = spm && i >= s->n_words + 7 && i < s->n_words + 13; /* of blanks or newlines */
+        ck_assert_int_eq(m.v.types[i], run ? GGUF_TOKEN_USER_DEFINED : want);
+    }
     close_made(&m);
 }
 END_TEST
@@ -118,6 +145,15 @@ START_TEST(special_tokens_stand_at_their_ids)
     ck_assert(gguf_string_equal(m.v.pre, "llama-bpe") && m.v.add_bos == 1);
     ck_assert(gguf_string_equal(m.v.tokens[128009], "<|eot_id|>"));
     ck_assert(gguf_string_equal(m.v.tokens[128010], "<|reserved_special_token_10|>"));
+    close_made(&m);
+    make(&m, shape_find("gemma-3-270m"));
+    ck_assert_int_eq(m.v.ids.bos, 256002);
+    ck_assert_int_eq(m.v.ids.eos, 256001);
+    ck_assert_int_eq(m.v.ids.eot, 256006);
+    ck_assert(gguf_string_equal(m.v.model, "llama") && m.v.add_bos == 1);
+    ck_assert_int_eq(m.v.add_space_prefix, 0);
+    ck_assert(gguf_string_equal(m.v.tokens[256006], "<end_of_turn>"));
+    ck_assert(gguf_string_equal(m.v.tokens[256007], "\n\n"));
     close_made(&m);
 }
 END_TEST
