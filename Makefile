@@ -257,8 +257,8 @@ tsan: deps-check
 	@BUILD=build/tsan TSAN_OPTIONS='halt_on_error=1 second_deadlock_stack=1' tests/run.sh
 
 # The determinism suite at length, on a build with fault injection: each request is run N times in each of some
-# configurations (see the file), on Q8_0, an eighth of them a thousand times, then fewer times on every other type and with
-# q8_0 KV; and the thread that looks for tokens which are taken back.
+# configurations (see the file), on Q8_0, an eighth of them a thousand times, then fewer times on every other type, on a
+# model of gemma3 and with q8_0 KV; and the thread that looks for tokens which are taken back.
 DETERMINISM_ROUNDS ?= 16
 DETERMINISM_OFTEN ?= 100
 DETERMINISM_TYPE_ROUNDS ?= 2
@@ -273,6 +273,8 @@ determinism: deps-check
 	@for type in F32 F16 BF16 Q4_0 Q5_0 Q5_1 Q4_K Q5_K Q6_K; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_TYPE=$$type HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
+	@BUILD=build/faults HEARTH_DETERMINISM_ARCH=gemma3 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
+	    build/faults/tests/e2e/test_determinism
 	@BUILD=build/faults HEARTH_DETERMINISM_KV=q8_0 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism
 

@@ -106,17 +106,19 @@ static void wait_until_ready(struct harness *d)
 
 const char *harness_tiny_model(void)
 {
-    return harness_tiny_model_of(QUANT_Q8_0);
+    return harness_tiny_model_of(NULL, QUANT_Q8_0);
 }
 
-const char *harness_tiny_model_of(uint32_t type)
+const char *harness_tiny_model_of(const char *arch, uint32_t type)
 {
     static char path[512];
     char mine[600];
     const char *build = getenv("BUILD");
     struct tiny_model shape = tiny_model_default(type);
 
-    snprintf(path, sizeof path, "%s/tests/tiny-%u.gguf", build ? build : "build", type);
+    shape.arch = arch;
+    snprintf(path, sizeof path, "%s/tests/tiny-%s-%u.gguf", build ? build : "build",
+             arch ? arch : "llama", type);
     snprintf(mine, sizeof mine, "%s.%ld", path, (long)getpid()); /* tests may run side by side */
     ck_assert_int_eq(tiny_model_write(&shape, mine), 0);
     ck_assert_int_eq(rename(mine, path), 0);

@@ -33,7 +33,7 @@ const char *harness_model(void);
  * text. */
 const char *harness_tiny_model(void);
 /* The same with matrices of another type (tests/unit/tiny_model.h). Valid until the next call. */
-const char *harness_tiny_model_of(uint32_t type);
+const char *harness_tiny_model_of(const char *arch, uint32_t type); /* arch NULL: llama */
 
 /* Does this build's hearthd take --fault (make determinism)? */
 bool harness_has_faults(void);

@@ -5,7 +5,8 @@
  * daemon must be the same. In a round each request is asked once more, in an order, by a number of
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only, HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _KV=q8_0 other
+ * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only, HEARTH_DETERMINISM_TYPE=NAME takes a
+ * model of another type than Q8_0, _ARCH=NAME one of another architecture than llama, _KV=q8_0 other
  * KV, and _DEVICE=cuda runs the configurations without kernels of their own on a GPU, whose answers
  * are the CPU's; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
@@ -260,6 +261,12 @@ static uint32_t wanted_type(void)
     return QUANT_Q8_0;
 }
 
+/* The architecture that was asked for, NULL (llama) else. */
+static const char *wanted_arch(void)
+{
+    return getenv("HEARTH_DETERMINISM_ARCH");
+}
+
 static void prepare(void)
 {
     static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
@@ -270,7 +277,7 @@ static void prepare(void)
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(traffic.shared, MAP_FAILED);
     traffic.every = wanted_every();
-    model = harness_tiny_model_of(wanted_type());
+    model = harness_tiny_model_of(wanted_arch(), wanted_type());
     struct tiny_model shape = tiny_model_default(wanted_type());
     struct kv_geometry kv;
     kv_geometry_set(&kv, shape.n_layer, shape.n_head_kv, shape.n_embd / shape.n_head,
@@ -308,12 +315,13 @@ static void say(const char *what)
 {
     const struct ledger_row *all = &traffic.ledger->rows[traffic.row.all];
 
-    printf("ok: %s%s: %llu answers to %u requests, each %u at least, at most %u different; company "
-           "%llu, resumed %llu; "
-           "drafts %llu, accepted %llu, rollbacks %llu; pages taken back %llu; arrivals: %s\n",
-           what, quant_name(wanted_type()), (unsigned long long)ledger_answers(all),
-           ledger_asked(all), ledger_least(all), ledger_distinct(all),
-           (unsigned long long)traffic.shared->company, (unsigned long long)traffic.shared->resumed,
+    printf("ok: %s%s%s%s: %llu answers to %u requests, each %u at least, at most %u different; "
+           "company %llu, resumed %llu; drafts %llu, accepted %llu, rollbacks %llu; pages taken "
+           "back %llu; arrivals: %s\n",
+           what, wanted_arch() ? wanted_arch() : "", wanted_arch() ? " " : "",
+           quant_name(wanted_type()), (unsigned long long)ledger_answers(all), ledger_asked(all),
+           ledger_least(all), ledger_distinct(all), (unsigned long long)traffic.shared->company,
+           (unsigned long long)traffic.shared->resumed,
            (unsigned long long)sum(traffic.shared->drafted),
            (unsigned long long)sum(traffic.shared->accepted),
            (unsigned long long)traffic.shared->rollbacks, (unsigned long long)evictions,
