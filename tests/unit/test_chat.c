@@ -109,6 +109,40 @@ START_TEST(every_family_renders_a_conversation)
 }
 END_TEST
 
+/* Written as Gemma 3's is: the rest of a list, bools that differ, a text or parts, a condition inside of an
+ * expression, the first message before the user's. */
+START_TEST(a_template_like_gemmas_renders)
+{
+    static const char template[] =
+        "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}"
+        "{%- set before = messages[0]['content'] + '\n\n' -%}{%- set rest = messages[1:] -%}"
+        "{%- else -%}{%- set before = '' -%}{%- set rest = messages -%}{%- endif -%}"
+        "{%- for m in rest -%}"
+        "{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
+        "{{ raise_exception('roles must take turns') }}{%- endif -%}"
+        "{%- set role = 'model' if m['role'] == 'assistant' else m['role'] -%}"
+        "{{ '<start_of_turn>' + role + '\n' + (before if loop.first else '') }}"
+        "{%- if m['content'] is string -%}{{ m['content'] | trim }}"
+        "{%- elif m['content'] is iterable -%}{%- for part in m['content'] -%}"
+        "{{ part['text'] | trim }}{%- endfor -%}{%- endif -%}"
+        "{{ '<end_of_turn>\n' }}{%- endfor -%}"
+        "{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}";
+    connect_with(1, 0);
+    assert_text("[{\"role\":\"system\",\"content\":\"Be kind\"},"
+                "{\"role\":\"user\",\"content\":\" Once \\n\"},"
+                "{\"role\":\"assistant\",\"content\":\"upon\"},"
+                "{\"role\":\"user\",\"content\":\"a time\"}]",
+                template,
+                "<s><start_of_turn>user\nBe kind\n\nOnce<end_of_turn>\n<start_of_turn>model\n"
+                "upon<end_of_turn>\n<start_of_turn>user\na time<end_of_turn>\n"
+                "<start_of_turn>model\n");
+    struct hearth_chat c = chat_of("[{\"role\":\"user\",\"content\":\"a\"},"
+                                   "{\"role\":\"user\",\"content\":\"b\"}]",
+                                   template);
+    assert_refused(&c, -EINVAL, "roles must take turns");
+}
+END_TEST
+
 START_TEST(an_unknown_family_is_named_and_the_others_listed)
 {
     connect_with(1, 0);
@@ -419,6 +453,7 @@ int main(void)
     tcase_add_test(c, the_models_own_template_is_the_default);
     tcase_add_test(c, a_family_is_chosen_by_name_and_a_text_is_taken_as_it_is);
     tcase_add_test(c, every_family_renders_a_conversation);
+    tcase_add_test(c, a_template_like_gemmas_renders);
     tcase_add_test(c, an_unknown_family_is_named_and_the_others_listed);
     tcase_add_test(c, a_model_without_a_template_says_to_choose_one);
     tcase_add_test(c, input_that_makes_no_sense_is_one_line);

@@ -176,6 +176,28 @@ START_TEST(user_defined_tokens_are_always_found)
 }
 END_TEST
 
+/* As gemma's vocabulary is: no space in front, runs of blanks and newlines that are found in any text, the
+ * longest first, single ones as pieces or bytes, turns as control tokens. */
+START_TEST(runs_of_blanks_are_tokens_in_gemmas_vocabulary)
+{
+    struct tiny t;
+    open_hello(&t, 1);
+    free(block);
+    t.desc.add_space_prefix = 0;
+    uint32_t two = tiny_add(&t, "  ", VOCAB_TYPE_USER_DEFINED, -1000);
+    uint32_t three = tiny_add(&t, "   ", VOCAB_TYPE_USER_DEFINED, -1000);
+    uint32_t lines = tiny_add(&t, "\n\n", VOCAB_TYPE_USER_DEFINED, -1000);
+    uint32_t turn = tiny_add(&t, "<start_of_turn>", VOCAB_TYPE_CONTROL, -1000);
+    struct vocab v = tiny_open(&t, &block);
+    ASSERT_IDS(&v, "o o", 0, o, space, o);
+    ASSERT_IDS(&v, "o  o", 0, o, two, o);
+    ASSERT_IDS(&v, "o    o     ", 0, o, three, space, o, three, two);
+    ASSERT_IDS(&v, "\n\n\no", 0, lines, BYTE + '\n', o);
+    ASSERT_IDS(&v, "<start_of_turn>o\n\n o", TOKENIZE_PARSE_SPECIAL, turn, o, lines, space, o);
+    ASSERT_IDS(&v, "  " LOW LOW "o", 0, two, space, space, o); /* the sign itself is no run */
+}
+END_TEST
+
 START_TEST(bos_and_eos_as_the_vocabulary_says)
 {
     struct tiny t;
@@ -225,6 +247,7 @@ int main(void)
     tcase_add_test(c, control_tokens_are_not_made_of_text);
     tcase_add_test(c, a_space_stands_after_special_tokens);
     tcase_add_test(c, user_defined_tokens_are_always_found);
+    tcase_add_test(c, runs_of_blanks_are_tokens_in_gemmas_vocabulary);
     tcase_add_test(c, bos_and_eos_as_the_vocabulary_says);
     tcase_add_test(c, one_long_word_is_quick);
     suite_add_tcase(s, c);
