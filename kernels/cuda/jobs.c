@@ -1,7 +1,10 @@
-/* The jobs of a pass, in the order of NUMERICS.md, "One pass". What differs from pass to pass lies in device memory;
- * only the grids depend on it, so that the same launches, captured, serve every pass that they are large enough for. */
+/* The jobs of a pass, in the order of NUMERICS.md, "One pass", and their launches. What differs from pass to pass lies in
+ * device memory; only the grids depend on it, so that the same launches, captured, serve every pass that they are large
+ * enough for, and the same jobs, uploaded once, the kernel of step.c. */
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/launch.h"
+
+/* ---- what they are --------------------------------------------------------------------------- */
 
 /* How an input is needed by the matrices that read it. */
 static uint32_t forms_of(const struct cuda_matrix *const *readers, int n)
@@ -12,27 +15,25 @@ static uint32_t forms_of(const struct cuda_matrix *const *readers, int n)
     return forms;
 }
 
-static void begin(struct backend *b)
+struct begin_job cuda_begin_job(const struct backend *b)
 {
-    const struct begin_job job = {b->upload.to, b->weights.embedding, b->kv, b->buffers.x,
-                                  b->buffers.embd};
-    cuda_ok(b, cuda_launch_begin(&b->queue, &job, b->grid.rows), "the embedding");
+    return (struct begin_job){b->upload.to, b->weights.embedding, b->kv, b->buffers.x,
+                              b->buffers.embd};
 }
 
-static void norm(struct backend *b, const float *x, const float *weight, uint32_t forms)
+static struct norm_job norm(const struct backend *b, const float *x, const float *weight,
+                            struct cuda_input out, uint32_t forms)
 {
-    const struct cuda_buffers *u = &b->buffers;
-    const struct norm_job job = {
+    return (struct norm_job){
         .pass = b->upload.to,
         .x = x,
         .weight = weight,
-        .out = u->norm,
-        .stride = u->embd,
+        .out = out,
+        .stride = b->buffers.embd,
         .n = b->model->n_embd,
         .forms = forms,
         .eps = b->model->rms_eps,
     };
-    cuda_ok(b, cuda_launch_norm(&b->queue, &job, b->grid.rows), "a norm");
 }
 
 static struct product_part part(const struct cuda_matrix *m, float *y, uint32_t stride)
@@ -40,21 +41,21 @@ static struct product_part part(const struct cuda_matrix *m, float *y, uint32_t 
     return (struct product_part){.matrix = *m, .y = y, .stride = stride};
 }
 
-static void product(struct backend *b, struct product_job *job, uint32_t rows, const char *what)
+static void complete(const struct backend *b, struct product_job *job)
 {
     job->pass = b->upload.to;
     job->groups = 0;
     for (int i = 0; i < 3; i++)
         job->groups += job->gated && i > 0 ? 0 : job->part[i].matrix.groups;
-    cuda_ok(b, cuda_launch_product(&b->queue, job, rows), what);
 }
 
-static void attention(struct backend *b, uint32_t layer)
+static void attention_jobs(const struct backend *b, uint32_t layer, struct layer_jobs *jobs)
 {
     const struct cuda_layer *l = &b->weights.layers[layer];
     const struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const struct heads_job heads = {
+    const struct cuda_matrix *const readers[] = {&l->o};
+    jobs->heads = (struct heads_job){
         .pass = b->upload.to,
         .kv = b->kv,
         .values = {u->q, u->k, u->v},
@@ -67,72 +68,101 @@ static void attention(struct backend *b, uint32_t layer)
         .layer = layer,
         .eps = m->rms_eps,
     };
-    const struct attend_job attend = {b->upload.to, b->kv,     u->q,  u->part_ml, u->part_o,
-                                      u->heads,     m->n_head, layer, b->scale};
-    const struct cuda_matrix *const readers[] = {&l->o};
-    const struct merge_job merge = {b->upload.to, u->part_ml,  u->part_o,           u->attention,
-                                    m->n_head,    m->head_dim, forms_of(readers, 1)};
-    cuda_ok(b, cuda_launch_heads(&b->queue, &heads, b->grid.rows), "rotation and append");
-    cuda_ok(b, cuda_launch_attend(&b->queue, &attend, b->grid.items, b->grid.kinds), "attention");
-    cuda_ok(b, cuda_launch_merge(&b->queue, &merge, b->grid.rows), "the merge of attention");
+    jobs->attend = (struct attend_job){b->upload.to, b->kv,     u->q,  u->part_ml, u->part_o,
+                                       u->heads,     m->n_head, layer, b->scale};
+    jobs->merge = (struct merge_job){b->upload.to, u->part_ml,  u->part_o,           u->attention,
+                                     m->n_head,    m->head_dim, forms_of(readers, 1)};
 }
 
-static void feed_forward(struct backend *b, uint32_t layer)
+struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)
 {
     const struct cuda_layer *l = &b->weights.layers[layer];
     const struct cuda_buffers *u = &b->buffers;
-    const uint32_t n = b->grid.rows;
-    const struct cuda_matrix *const in[] = {&l->gate, &l->up}, *const out[] = {&l->down};
-    struct product_job job = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
-                              .x = u->norm,
-                              .out = u->ffn,
-                              .gated = 1,
-                              .forms = forms_of(out, 1)};
-    norm(b, u->h, l->ffn_norm, forms_of(in, 2));
-    product(b, &job, n, "gate and up");
-    job =
-        (struct product_job){.part = {part(&l->down, u->x, u->embd)}, .x = u->ffn, .layer = layer};
-    job.part[0].residual = u->h;
-    job.part[0].check = 1;
-    product(b, &job, n, "down");
+    const struct cuda_matrix *const qkv[] = {&l->q, &l->k, &l->v}, *const in[] = {&l->gate, &l->up},
+                                    *const out[] = {&l->down};
+    struct layer_jobs jobs = {
+        .attn_norm = norm(b, u->x, l->attn_norm, u->norm, forms_of(qkv, 3)),
+        .qkv = {.part = {part(&l->q, u->q, u->heads), part(&l->k, u->k, u->heads_kv),
+                         part(&l->v, u->v, u->heads_kv)},
+                .x = u->norm},
+        .o = {.part = {part(&l->o, u->h, u->embd)}, .x = u->attention},
+        .ffn_norm = norm(b, u->h, l->ffn_norm, u->norm, forms_of(in, 2)),
+        .gate_up = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
+                    .x = u->norm,
+                    .out = u->ffn,
+                    .gated = 1,
+                    .forms = forms_of(out, 1)},
+        .down = {.part = {part(&l->down, u->x, u->embd)}, .x = u->ffn, .layer = layer},
+    };
+    attention_jobs(b, layer, &jobs);
+    jobs.o.part[0].residual = u->x;
+    jobs.down.part[0].residual = u->h;
+    jobs.down.part[0].check = 1;
+    complete(b, &jobs.qkv);
+    complete(b, &jobs.o);
+    complete(b, &jobs.gate_up);
+    complete(b, &jobs.down);
+    return jobs;
+}
+
+struct head_jobs cuda_head_jobs(const struct backend *b)
+{
+    const struct cuda_buffers *u = &b->buffers;
+    const struct cuda_matrix *const readers[] = {&b->weights.head};
+    struct head_jobs jobs = {
+        .norm = norm(b, u->x, b->weights.output_norm, u->head, forms_of(readers, 1)),
+        .logits = {.part = {part(&b->weights.head, u->logits, u->vocab)},
+                   .x = u->head,
+                   .wanted = 1},
+    };
+    jobs.norm.wanted = 1;
+    complete(b, &jobs.logits);
+    return jobs;
+}
+
+/* ---- launched -------------------------------------------------------------------------------- */
+
+static void run_begin(struct backend *b)
+{
+    const struct begin_job job = cuda_begin_job(b);
+    cuda_ok(b, cuda_launch_begin(&b->queue, &job, b->grid.rows), "the embedding");
+}
+
+static void run_norm(struct backend *b, const struct norm_job *job)
+{
+    cuda_ok(b, cuda_launch_norm(&b->queue, job, b->grid.rows), "a norm");
+}
+
+static void run_product(struct backend *b, const struct product_job *job, const char *what)
+{
+    cuda_ok(b, cuda_launch_product(&b->queue, job, b->grid.rows), what);
 }
 
 static void run_layer(struct backend *b, uint32_t layer)
 {
-    const struct cuda_layer *l = &b->weights.layers[layer];
-    const struct cuda_buffers *u = &b->buffers;
-    const struct cuda_matrix *const in[] = {&l->q, &l->k, &l->v};
-    struct product_job job = {
-        .part = {part(&l->q, u->q, u->heads), part(&l->k, u->k, u->heads_kv),
-                 part(&l->v, u->v, u->heads_kv)},
-        .x = u->norm,
-    };
-    norm(b, u->x, l->attn_norm, forms_of(in, 3));
-    product(b, &job, b->grid.rows, "query, key and value");
-    attention(b, layer);
-    job = (struct product_job){.part = {part(&l->o, u->h, u->embd)}, .x = u->attention};
-    job.part[0].residual = u->x;
-    product(b, &job, b->grid.rows, "the output of attention");
-    feed_forward(b, layer);
+    const struct layer_jobs jobs = cuda_layer_jobs(b, layer);
+    const struct cuda_grid *grid = &b->grid;
+    run_norm(b, &jobs.attn_norm);
+    run_product(b, &jobs.qkv, "query, key and value");
+    cuda_ok(b, cuda_launch_heads(&b->queue, &jobs.heads, grid->rows), "rotation and append");
+    cuda_ok(b, cuda_launch_attend(&b->queue, &jobs.attend, grid->items, grid->kinds), "attention");
+    cuda_ok(b, cuda_launch_merge(&b->queue, &jobs.merge, grid->rows), "the merge of attention");
+    run_product(b, &jobs.o, "the output of attention");
+    run_norm(b, &jobs.ffn_norm);
+    run_product(b, &jobs.gate_up, "gate and up");
+    run_product(b, &jobs.down, "down");
 }
 
 static void run_head(struct backend *b)
 {
+    const struct head_jobs jobs = cuda_head_jobs(b);
+    cuda_ok(b, cuda_launch_norm(&b->queue, &jobs.norm, b->grid.wanted), "the last norm");
+    cuda_ok(b, cuda_launch_product(&b->queue, &jobs.logits, b->grid.wanted), "logits");
+}
+
+static void run_picks(struct backend *b, uint32_t wanted)
+{
     const struct cuda_buffers *u = &b->buffers;
-    const struct cuda_matrix *const readers[] = {&b->weights.head};
-    const struct norm_job job = {
-        .pass = b->upload.to,
-        .x = u->x,
-        .weight = b->weights.output_norm,
-        .out = u->head,
-        .stride = u->embd,
-        .n = b->model->n_embd,
-        .forms = forms_of(readers, 1),
-        .wanted = 1,
-        .eps = b->model->rms_eps,
-    };
-    struct product_job logits = {
-        .part = {part(&b->weights.head, u->logits, u->vocab)}, .x = u->head, .wanted = 1};
     const struct pick_job pick = {
         .pass = b->upload.to,
         .results = b->results_device,
@@ -145,26 +175,25 @@ static void run_head(struct backend *b)
         .stride = u->vocab,
         .n_vocab = b->model->n_vocab,
     };
-    cuda_ok(b, cuda_launch_norm(&b->queue, &job, b->grid.wanted), "the last norm");
-    product(b, &logits, b->grid.wanted, "logits");
-    cuda_ok(b, cuda_launch_pick(&b->queue, &pick, b->grid.wanted), "picks");
+    cuda_ok(b, cuda_launch_pick(&b->queue, &pick, wanted), "picks");
 }
 
-/* Where no pick ends the pass. */
-static void end(struct backend *b)
+void cuda_run_end(struct backend *b, uint32_t wanted)
 {
     const struct end_job job = {b->upload.to, b->results_device};
-    cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
+    if (wanted > 0)
+        run_picks(b, wanted);
+    else
+        cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
 }
 
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
 {
     b->grid = grid;
-    begin(b);
+    run_begin(b);
     for (uint32_t layer = 0; layer < b->model->n_layer && !b->broken; layer++)
         run_layer(b, layer);
     if (grid.wanted > 0)
         run_head(b);
-    else
-        end(b);
+    cuda_run_end(b, grid.wanted);
 }

@@ -89,6 +89,23 @@ struct merge_job {
     uint32_t n_head, head_dim, forms;
 };
 
+/* The jobs of a layer, and of the head, in their order. */
+struct layer_jobs {
+    struct norm_job attn_norm;
+    struct product_job qkv;
+    struct heads_job heads;
+    struct attend_job attend;
+    struct merge_job merge;
+    struct product_job o;
+    struct norm_job ffn_norm;
+    struct product_job gate_up, down;
+};
+
+struct head_jobs {
+    struct norm_job norm;
+    struct product_job logits;
+};
+
 /* The first in the order of tokens: the largest logit, the lower id among equals. */
 struct cuda_best {
     uint32_t id;
