@@ -27,7 +27,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struc
     for (uint32_t i = blockIdx.x; i < job.pass.counts[CUDA_COUNT_ITEMS]; i += gridDim.x) {
         const struct cuda_item item = job.pass.items[i];
         if (item.kind == CUDA_ITEM_ROW)
-            attend_item<KV>(job, item, blockIdx.y, *(attend_shared *)shared);
+            attend_item<KV>(job, item, queries_of(job, item.row, blockIdx.y), blockIdx.y,
+                            *(attend_shared *)shared);
         else if (item.kind == CUDA_ITEM_TILE)
             attend_tile_item<KV, SMALL_GROUPS, DIMS>(job, item, blockIdx.y,
                                                      *(attend_tile<SMALL_GROUPS> *)shared);

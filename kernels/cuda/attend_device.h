@@ -189,15 +189,14 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t n, b
     }
 }
 
-/* Up to four queries, heads [head, head + n_queries). */
+/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][head_dim]. */
 template <uint32_t KV>
 static __device__ void attend_queries(const struct attend_job &job, const struct cuda_item &item,
-                                      uint32_t head_kv, uint32_t head, uint32_t n_queries,
-                                      attend_shared &shared)
+                                      const float *q, uint32_t head_kv, uint32_t head,
+                                      uint32_t n_queries, attend_shared &shared)
 {
     const struct cuda_row row = job.pass.rows[item.row];
     const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
-    const float *q = job.q + (uint64_t)item.row * job.stride + (uint64_t)head * head_dim;
     for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
         (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
     __syncthreads();
@@ -221,29 +220,41 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
     __syncthreads();
 }
 
+/* Item: a row's queries of one KV head; q: the first of them. */
 template <uint32_t KV>
 static __device__ void attend_item(const struct attend_job &job, const struct cuda_item &item,
-                                   uint32_t head_kv, attend_shared &shared)
+                                   const float *q, uint32_t head_kv, attend_shared &shared)
 {
-    const uint32_t share = job.n_head / job.kv.n_head_kv, end = (head_kv + 1) * share;
-    for (uint32_t head = head_kv * share; head < end; head += ATTEND_QUERIES) {
-        const uint32_t n = end - head < ATTEND_QUERIES ? end - head : ATTEND_QUERIES;
-        attend_queries<KV>(job, item, head_kv, head, n, shared);
+    const uint32_t share = job.n_head / job.kv.n_head_kv;
+    for (uint32_t head = 0; head < share; head += ATTEND_QUERIES) {
+        const uint32_t n = share - head < ATTEND_QUERIES ? share - head : ATTEND_QUERIES;
+        attend_queries<KV>(job, item, q + (uint64_t)head * job.kv.head_dim, head_kv,
+                           head_kv * share + head, n, shared);
     }
 }
 
-/* Item: 256 values of a row's attention output; every thread folds its head's parts by itself. */
-static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t share)
+/* Where the queries of a row and KV head lie in the job's. */
+static __device__ __forceinline__ const float *queries_of(const struct attend_job &job, uint32_t r,
+                                                          uint32_t head_kv)
 {
-    const uint32_t i = share * CUDA_THREADS + threadIdx.x, n = job.n_head * job.head_dim;
+    return job.q + (uint64_t)r * job.stride +
+           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.head_dim;
+}
+
+/* Value i of a row's attention output, a thread each: folds its head's parts. Values behind `end` are written by others,
+ * or do not exist. */
+static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint32_t i,
+                                   uint32_t end)
+{
+    const uint32_t n = job.n_head * job.head_dim;
     float y = 0.0f;
-    if (i < n) {
-        const uint32_t first = job.pass.row_parts[r], end = job.pass.row_parts[r + 1],
+    if (i < end) {
+        const uint32_t first = job.pass.row_parts[r], last = job.pass.row_parts[r + 1],
                        head = i / job.head_dim;
         uint64_t at = (uint64_t)first * job.n_head + head;
         float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
               o = job.part_o[(uint64_t)first * n + i];
-        for (uint32_t part = first + 1; part < end; part++) {
+        for (uint32_t part = first + 1; part < last; part++) {
             at += job.n_head;
             const float next = job.part_ml[2 * at], big = m > next ? m : next;
             const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(next, -big));
@@ -253,7 +264,13 @@ static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint3
         }
         y = __fmul_rn(o, __fdiv_rn(1.0f, l));
     }
-    put_value(job.out, job.forms, r, i, n, y);
+    put_value(job.out, job.forms, r, i, end, y);
+}
+
+/* Item: 256 values of a row's attention output. */
+static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t share)
+{
+    merge_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.head_dim);
 }
 
 #endif

@@ -9,23 +9,6 @@
 #include "kernels/cuda/product_large_device.h"
 #include "kernels/cuda/product_launch.h"
 
-/* Weights are never written: they may come before the kernel before this one is done. Not all of them: the second-level
- * cache holds what others work on. */
-enum { PREFETCH_BYTES = 32 << 10 };
-
-static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
-                                                        uint32_t group)
-{
-    int p = 0; /* gated: of the gate; up comes segment by segment */
-    while (group >= job.part[p].matrix.groups)
-        group -= job.part[p++].matrix.groups;
-    const struct cuda_matrix &m = job.part[p].matrix;
-    const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
-    for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
-         at += CUDA_THREADS * CUDA_LINE)
-        prefetch_l2(m.data + group * m.group_bytes + at);
-}
-
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
 {

@@ -221,19 +221,15 @@ static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at,
     }
 }
 
-/* Item: eight heads of a row, one a warp: those of q, then k, then v. shared: 8 * 256 floats. */
-static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint32_t part,
-                                  float *shared)
+/* Head `head` of n_head + 2 n_head_kv, those of q, then k, then v, of row r, by one warp. A query goes to `query`; x: n
+ * values in shared memory. A key or value that is not good goes nowhere. */
+static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_t head, float *x,
+                                float *query)
 {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = job.kv.head_dim,
-                   n_kv = job.kv.n_head_kv;
-    uint32_t head = part * CUDA_WARPS + warp;
-    if (head >= job.n_head + 2 * n_kv)
-        return;
+    const uint32_t lane = threadIdx.x % 32, n = job.kv.head_dim, n_kv = job.kv.n_head_kv;
     const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
     head -= kind == 0 ? 0 : kind == 1 ? job.n_head : job.n_head + n_kv;
-    float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * n;
-    float *x = shared + warp * CUDA_MAX_HEAD;
+    const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * n;
     for (uint32_t k = lane; k < n; k += 32)
         x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * n + k]) : values[k];
     __syncwarp();
@@ -247,17 +243,15 @@ static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint3
     for (uint32_t k = lane; k < n; k += 32)
         good = good && (kind == 0 || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
                                                                 : device_fits_f16(x[k]));
-    if (!__all_sync(FULL_WARP, good)) {
-        if (lane == 0)
-            mark_bad(job.pass, r, job.layer);
-        return;
-    }
+    good = __all_sync(FULL_WARP, good);
+    if (!good && lane == 0)
+        mark_bad(job.pass, r, job.layer);
     if (kind == 0) {
         for (uint32_t k = lane; k < n; k += 32)
-            values[k] = x[k];
+            query[k] = x[k];
         return;
     }
-    if (CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.sequence])
+    if (!good || CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.sequence])
         return; /* poisoned: writes no KV */
     const uint32_t slot = row.position % CUDA_PAGE;
     uint8_t *page = job.kv.memory +
@@ -268,6 +262,16 @@ static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint3
         append_head(job.kv, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x);
     else
         append_head(job.kv, {page, slot * n, 1, slot * job.kv.n_block, 1}, x);
+}
+
+/* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * 256 floats. */
+static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint32_t part,
+                                  float *shared)
+{
+    const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
+    if (head < job.n_head + 2 * job.kv.n_head_kv)
+        row_head(job, r, head, shared + warp * CUDA_MAX_HEAD,
+                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.kv.head_dim);
 }
 
 #endif
