@@ -91,6 +91,7 @@ static void place_scratch(struct backend *b)
     place_input(b, &u->ffn, rows, u->ff);
     place_input(b, &u->head, picks, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
+    cuda_step_place(b);
 }
 
 _Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F32 &&
@@ -265,6 +266,8 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         rc = cuda_upload_weights(b, err, err_bytes);
     if (!rc && !cuda_graph_open(b))
         rc = cuda_open_failed(b, err, err_bytes);
+    if (!rc)
+        rc = cuda_step_open(b, err, err_bytes);
     return rc ? rc : cuda_warm_up(b, err, err_bytes);
 }
 

@@ -9,6 +9,7 @@
  *   plan_pick.c     the same of its picks
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
+ *   step.c          the same as one kernel, for up to 16 rows
  *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
  *   wait.c          until it has ended
@@ -84,6 +85,14 @@ struct cuda_pick_place {
     uint32_t bias, tokens, first_token;
 };
 
+/* Passes of up to 16 rows as one kernel. */
+struct cuda_steps {
+    struct layer_jobs *layers;     /* [n_layer], device memory */
+    struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
+    uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
+    bool off;                      /* not now: for the self-test */
+};
+
 struct backend {
     const struct model *model;
     struct backend_limits limits;
@@ -96,9 +105,10 @@ struct backend {
     struct cuda_queue queue;
     cudaGraphExec_t graphs[CUDA_GRAPH_BUCKETS]
                           [2]; /* without, with a head; NULL above limits.rows */
-    uint32_t least_bucket;     /* 0; other ones are for the self-test */
-    struct cuda_grid grid;     /* of the jobs that are launched */
-    float scale;               /* 1 / sqrt(head_dim) */
+    struct cuda_steps steps;
+    uint32_t least_bucket; /* 0; other ones are for the self-test */
+    struct cuda_grid grid; /* of the jobs that are launched */
+    float scale;           /* 1 / sqrt(head_dim) */
     /* Results, pinned host memory. */
     struct cuda_results results, results_device; /* mapped */
     uint32_t pass_number;                        /* of the last one that began */
@@ -154,6 +164,11 @@ void cuda_run_end(struct backend *b, uint32_t wanted);
 bool cuda_graph_open(struct backend *b);
 void cuda_graph_close(struct backend *b);
 bool cuda_graph_run(struct backend *b);
+
+/* step.c. place: its memory; open: 0, or -ENOMEM, -EIO with the line; run: as of a graph. */
+void cuda_step_place(struct backend *b);
+int cuda_step_open(struct backend *b, char *err, size_t err_bytes);
+bool cuda_step_run(struct backend *b);
 
 /* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */
 int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);

@@ -88,7 +88,8 @@ struct cuda_pass {
     struct cuda_sampling *sampling; /* [n_wanted] */
     uint32_t *
         bad; /* [rows] 0: sound; else CUDA_SOUND - the first layer at which the row was bad itself */
-    uint32_t *mark; /* [sequences] 0, or CUDA_SOUND - the first bad row of a sequence */
+    uint32_t *mark;    /* [sequences] 0, or CUDA_SOUND - the first bad row of a sequence */
+    uint32_t *arrived; /* [step_words] 0: what blocks of a whole pass count in (step.h) */
 };
 
 /* PASS: its number; PICKED: the device counts the rows with wants that are done. */

@@ -98,6 +98,31 @@ static __device__ __forceinline__ void let_next_start(void)
 #endif
 }
 
+/* A word that blocks of a grid count in. release: what the block wrote before it (and, behind __syncthreads, its other
+ * threads) is seen by who reads the word with acquire and finds this addition in it. */
+static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
+}
+
+static __device__ __forceinline__ unsigned load_acquire(const unsigned *p)
+{
+    unsigned n;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(p) : "memory");
+    return n;
+}
+
+/* Both; returns the word before it. */
+static __device__ __forceinline__ unsigned add_acquire_release(unsigned *p, unsigned n)
+{
+    unsigned old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(n)
+                 : "memory");
+    return old;
+}
+
 #else
 
 #define SHARED_BYTES(name) unsigned char *const name = (unsigned char *)cudasim_shared()
@@ -149,6 +174,21 @@ static inline void wait_for_previous(void)
 static inline void let_next_start(void)
 {
     cudasim_grid_launch_dependents();
+}
+
+static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
+{
+    cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
+}
+
+static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
+{
+    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+}
+
+static inline unsigned add_acquire_release(unsigned *p, unsigned n, CUDASIM_HERE)
+{
+    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
 }
 
 #endif

@@ -101,7 +101,7 @@ static void finish_all_wanted(struct backend *b)
 void cuda_pass_start(struct backend *b)
 {
     cuda_plan_pass(b);
-    if (!cuda_graph_run(b))
+    if (!cuda_step_run(b) && !cuda_graph_run(b))
         cuda_run_jobs(b,
                       (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});
     fetch_logits(b);

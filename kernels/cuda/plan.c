@@ -35,6 +35,7 @@ static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p,
     p->bad = cuda_take(&arena, rows * sizeof *p->bad);
     p->mark = cuda_take(&arena, rows * sizeof *p->mark);
     p->sampling = cuda_take(&arena, b->limits.picks * sizeof *p->sampling);
+    p->arrived = cuda_take(&arena, step_words(b->model->n_head_kv) * sizeof *p->arrived);
     const size_t pages_at = arena.used;
     p->words = p->pages = cuda_take(&arena, most_words(b) * sizeof *p->pages);
     *ret_bytes = arena.used;
@@ -228,6 +229,7 @@ void cuda_plan_pass(struct backend *b)
     p->counts[CUDA_COUNT_PICKED] = 0;
     memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
     memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
+    memset(p->arrived, 0, step_words(b->model->n_head_kv) * sizeof *p->arrived);
     forget_scratch(b);
     cuda_ok(b,
             (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + b->n_words * sizeof *p->words,

@@ -2,6 +2,7 @@
  * what a driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open. And the
  * self-test: no result depends on how many rows a pass has, or on which of them a row is. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,8 +11,9 @@
 #include "kernels/fail.h"
 
 /* Sequences of 2 positions with a page each, all of the same tokens; a pass of one row for each position is what the
- * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for. A GPU needs some
- * milliseconds for that; a simulated one, which may need a minute, is let off with those that it gets done. */
+ * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for, and in one kernel
+ * rows with and without others of their sequence. A GPU needs some milliseconds for that; a simulated one, which may
+ * need a minute, is let off with those that it gets done. */
 enum { POSITIONS = 2, MOST_ROWS = 33, ENOUGH_MS = 1000 };
 
 struct self_test {
@@ -94,11 +96,10 @@ static bool same(const struct self_test *t, uint32_t r)
            memcmp(t->want + position * vocab, got->logits, vocab * sizeof(float)) == 0;
 }
 
-/* One pass of n rows, of which the first sequence has `first`. Returns 0, an error of the device, or -EDOM: its bits
- * are others. */
-static int compare(struct self_test *t, uint32_t n, uint32_t first)
+/* One pass of n rows, of which the first sequence has `first`, the others `whole`. Returns 0, an error of the device, or
+ * -EDOM: its bits are others. */
+static int compare(struct self_test *t, uint32_t n, uint32_t first, uint32_t whole)
 {
-    const uint32_t whole = t->positions;
     for (uint32_t r = 0; r < n; r++) {
         const uint32_t behind = r - first;
         row_of(t, r, r < first ? 0 : behind / whole + 1, r < first ? r : behind % whole)->logits =
@@ -110,11 +111,11 @@ static int compare(struct self_test *t, uint32_t n, uint32_t first)
     return rc;
 }
 
-/* Rows that a pass may have: of the limits, and as many as there are pages for. */
-static uint32_t rows_possible(const struct self_test *t, uint32_t n)
+/* Rows that a pass may have: of the limits, and as many as there are pages for, `whole` rows each. */
+static uint32_t rows_possible(const struct self_test *t, uint32_t n, uint32_t whole)
 {
     const uint32_t pages = t->b->limits.pages, rows = t->b->limits.rows;
-    const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * t->positions + 1;
+    const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * whole + 1;
     n = n < rows ? n : rows;
     return n < held ? n : held;
 }
@@ -127,24 +128,60 @@ static bool is_quick(const struct self_test *t)
            ENOUGH_MS;
 }
 
-static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
+static int test_failed(const struct self_test *t, int rc, uint32_t n, const char *what, char *err,
+                       size_t err_bytes)
+{
+    if (rc != -EDOM)
+        return cuda_open_failed(t->b, err, err_bytes);
+    return fail(err, err_bytes, -EIO,
+                "the self-test failed: %u rows in %s give other numbers than one by one: the GPU "
+                "is broken, or hearth-cuda.so is; use --device cpu",
+                n, what);
+}
+
+/* Each kernel, with one row of each sequence, and with all. */
+static int test_steps(struct self_test *t, char *err, size_t err_bytes)
+{
+    static const uint32_t rows[] = {2, 3, 9, 10};
+    int rc = 0;
+    for (uint32_t i = 0; i < 4 && t->b->steps.blocks[i / 2] > 0 && !rc && is_quick(t); i++) {
+        const uint32_t whole = i % 2 == 0 ? 1 : t->positions, n = rows_possible(t, rows[i], whole);
+        rc = compare(t, n, whole, whole);
+        if (rc)
+            return test_failed(t, rc, n, "one kernel", err, err_bytes);
+    }
+    return 0;
+}
+
+static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
 {
     struct backend *b = t->b;
-    clock_gettime(CLOCK_MONOTONIC, &t->begin);
-    int rc = expect(t);
+    int rc = 0;
+    b->steps.off = true;
     for (uint32_t i = 0;
          i < CUDA_GRAPH_BUCKETS && b->graphs[i][1] && !rc && (i == 0 || is_quick(t)); i++) {
-        const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1, n = rows_possible(t, fewest);
+        const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1,
+                       n = rows_possible(t, fewest, t->positions);
+        char what[32];
+        snprintf(what, sizeof what, "the graph for %u", 1u << i);
         b->least_bucket = i;
-        rc = compare(t, n, i % t->positions + 1);
-        if (rc == -EDOM)
-            return fail(err, err_bytes, -EIO,
-                        "the self-test failed: %u rows in the graph for %u give other numbers than "
-                        "one by one: the GPU is broken, or hearth-cuda.so is; use --device cpu",
-                        n, 1u << i);
+        rc = compare(t, n, i % t->positions + 1, t->positions);
+        if (rc)
+            return test_failed(t, rc, n, what, err, err_bytes);
     }
     b->least_bucket = 0;
-    return rc ? cuda_open_failed(b, err, err_bytes) : 0;
+    b->steps.off = false;
+    return 0;
+}
+
+static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
+{
+    clock_gettime(CLOCK_MONOTONIC, &t->begin);
+    int rc = expect(t);
+    if (rc)
+        return cuda_open_failed(t->b, err, err_bytes);
+    rc = test_steps(t, err, err_bytes);
+    return rc ? rc : test_graphs(t, err, err_bytes);
 }
 
 static int self_test(struct backend *b, char *err, size_t err_bytes)

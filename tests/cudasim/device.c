@@ -161,6 +161,13 @@ unsigned sim_threads_per_processor(void)
     return arch == 86 || arch == 89 || arch == 120 ? 1536 : 2048;
 }
 
+bool sim_cooperative(void)
+{
+    const char *text = getenv("HEARTH_CUDASIM_COOPERATIVE");
+
+    return text == NULL || strcmp(text, "0") != 0;
+}
+
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes)
 {
     const unsigned warps = (block_threads + 31) / 32;
@@ -233,7 +240,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_prop, int device)
         .maxThreadsPerMultiProcessor = (int)sim_threads_per_processor(),
         .sharedMemPerMultiprocessor = sim_shared_per_processor(),
         .regsPerMultiprocessor = 65536,
-        .cooperativeLaunch = 1,
+        .cooperativeLaunch = sim_cooperative(),
         .sharedMemPerBlockOptin = sim_shared_per_block(),
         .reservedSharedMemPerBlock = SIM_SHARED_RESERVED,
         .maxBlocksPerMultiProcessor = SIM_BLOCKS_PER_PROCESSOR,
@@ -258,7 +265,6 @@ static const struct {
     {cudaDevAttrGlobalMemoryBusWidth, 256},
     {cudaDevAttrL2CacheSize, 4 << 20},
     {cudaDevAttrUnifiedAddressing, 1},
-    {cudaDevAttrCooperativeLaunch, 1},
     {cudaDevAttrMaxBlocksPerMultiprocessor, SIM_BLOCKS_PER_PROCESSOR},
     {cudaDevAttrReservedSharedMemoryPerBlock, SIM_SHARED_RESERVED},
 };
@@ -274,6 +280,9 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute
         }
     }
     switch (attribute) {
+    case cudaDevAttrCooperativeLaunch:
+        *ret_value = sim_cooperative();
+        return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
         *ret_value = (int)sim_settings()->processors;
         return cudaSuccess;

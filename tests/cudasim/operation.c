@@ -228,6 +228,8 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, struct sim_
     }
     if (kernel->dependent && sim_settings()->arch < 90)
         return cudaErrorNotSupported;
+    if (kernel->cooperative && !sim_cooperative())
+        return cudaErrorNotSupported;
     return cudaSuccess;
 }
 

@@ -71,6 +71,8 @@ unsigned sim_threads_per_processor(void);
 /* The most dynamic shared memory that this function may have. */
 size_t sim_function_shared(const void *function);
 void sim_functions_reset(void);
+/* Whether the device has cooperative launches: HEARTH_CUDASIM_COOPERATIVE, read each time, for tests. */
+bool sim_cooperative(void);
 /* Blocks of this shape that fit one processor at once. */
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 

@@ -227,7 +227,7 @@ static void grid_missing(void)
 
 START_TEST(a_grid_barrier_that_a_block_misses)
 {
-    help_reported(grid_missing, "grid_missing|nobody changes any more (a grid barrier|toys.cu:");
+    help_reported(grid_missing, "grid_missing|nobody changes any more (a grid barrier|grid_device.h:");
 }
 END_TEST
 

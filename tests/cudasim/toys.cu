@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/grid_device.h"
 
 struct toy_job {
     int *out;
@@ -71,27 +71,10 @@ TOY(dot)
         job.out[0] = value;
 }
 
-/* What a barrier of a grid is made of; no kernel of hearth has one yet. */
-static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
-{
-    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
-}
-
-static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
-{
-    cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
-}
-
 static __device__ void grid_barrier(unsigned *counter, unsigned goal)
 {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        add_release(counter, 1);
-        while (load_acquire(counter) < goal)
-            __nanosleep(20);
-    }
-    __syncthreads();
+    grid_arrive(counter);
+    grid_wait(counter, goal);
 }
 
 /* out[gridDim.x] is the barrier's counter. */

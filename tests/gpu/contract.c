@@ -3,8 +3,10 @@
  * of rows, chunking, page id, neighbour; poison, refusals, picks. Runs on a GPU, and on the simulator of tests/cudasim
  * (HEARTH_PLUGINS names the folder with the plugin to test). Needs no test library: a GPU machine may have none.
  *
- * Usage: contract [NAME...]: the tests whose names begin so. Prints a line a test; exit 1 when one failed, 77 when there
- * is no device.
+ * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such run on both.
+ *
+ * Usage: contract [NAME...]: the tests whose names begin so. HEARTH_CUDA_STEPS=0|1: on graphs, or that kernel, alone.
+ * Prints a line a test; exit 1 when one failed, 77 when there is no device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,6 +50,7 @@ static void every_type_gives_the_same_bits(void)
         subject_init(&s, &shape, 40);
         check_chunks(&s, 40, i, what);
         check_chunks(&s, i % 2 ? 13 : 7, i + 1, what);
+        check_chunks(&s, 1, i, what);
         subject_fini(&s);
     }
 }
@@ -276,6 +279,7 @@ static const struct {
     {QUANT_F32, 6, 2, 130, 512, false}, {QUANT_BF16, 40, 1, 2, 4096, false},
     {QUANT_F16, 2, 2, 256, 512, false}, {QUANT_F32, 7, 1, 130, 2048, true},
     {QUANT_F16, 8, 1, 80, 512, true},   {QUANT_F32, 1, 1, 256, 4096, true},
+    {QUANT_Q8_0, 4, 4, 24, 512, false},
 };
 
 static void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
@@ -339,6 +343,86 @@ static void windows_of_every_head_give_the_same_bits(void)
         subject_of_heads(i, 277, &s);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
         check_windows(&s, b, i);
+        s.device.close(b);
+        subject_fini(&s);
+    }
+}
+
+/* ---- decoding --------------------------------------------------------------------------------- */
+
+/* `count` sequences of the same tokens, a row of each in a pass: no row's keys are another's. The first of two goes past
+ * the end of a split. */
+enum { MOST_DECODING = 16, DECODED = 7 };
+
+struct decoding {
+    struct row rows[MOST_ROWS];
+    struct row_result results[MOST_ROWS];
+    struct pass_sequence sequences[MOST_DECODING];
+};
+
+static uint32_t decoding_from(uint32_t count, uint32_t sequence)
+{
+    return count == 2 ? 253 - 240 * sequence : 3 * sequence;
+}
+
+/* What lies before, of each sequence by itself, up to MOST_ROWS rows at once. */
+static int fill_before(struct subject *s, struct backend *b, struct decoding *x, uint32_t count)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t end = decoding_from(count, i);
+        for (uint32_t at = 0; at < end && rc == 0; at += MOST_ROWS) {
+            const uint32_t n = end - at < MOST_ROWS ? end - at : MOST_ROWS;
+            for (uint32_t r = 0; r < n; r++)
+                x->rows[r] = (struct row){i, at + r, s->tokens[at + r], 0, NULL};
+            struct pass pass = {PASS_CANONICAL, n, x->rows, x->sequences, x->results, count};
+            rc = s->device.start(b, &pass);
+            rc = rc ? rc : s->device.finish(b);
+        }
+    }
+    return rc;
+}
+
+static void check_decoding(struct subject *s, struct backend *b, uint32_t count, uint32_t kind)
+{
+    struct decoding *x = calloc(1, sizeof *x);
+    float *got = subject_floats(s, count);
+    uint32_t pages[SUBJECT_PAGES], wrong = 0;
+    const size_t n = s->model->n_vocab;
+    if (!x)
+        abort();
+    subject_pages(kind, pages);
+    for (uint32_t i = 0; i < count; i++)
+        x->sequences[i].pages = pages + SUBJECT_PAGES / count * i;
+    int rc = fill_before(s, b, x, count);
+    for (uint32_t step = 0; step < DECODED && rc == 0; step++) {
+        for (uint32_t r = 0; r < count; r++) { /* the last sequence first */
+            const uint32_t i = count - 1 - r, position = decoding_from(count, i) + step;
+            x->rows[r] = (struct row){i, position, s->tokens[position], ROW_LOGITS, NULL};
+            x->results[r].logits = got + r * n;
+        }
+        struct pass pass = {PASS_CANONICAL, count, x->rows, x->sequences, x->results, count};
+        rc = s->device.start(b, &pass);
+        rc = rc ? rc : s->device.finish(b);
+        for (uint32_t r = 0; r < count; r++)
+            wrong += subject_differs(s->logits + x->rows[r].position * n, got + r * n, n) != n;
+    }
+    free(got);
+    free(x);
+    EXPECT(rc == 0, "heads %u: a pass failed: %d", kind, rc);
+    EXPECT(wrong == 0, "heads %u: %u of %u rows differ in passes of %u", kind, wrong,
+           count * DECODED, count);
+}
+
+static void decoding_side_by_side_gives_the_same_bits(void)
+{
+    static const uint32_t counts[] = {2, 16, 7, 9};
+    for (uint32_t i = 0; i < sizeof head_kinds / sizeof head_kinds[0]; i++) {
+        struct subject s;
+        subject_of_heads(i, 277, &s);
+        struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
+        check_decoding(&s, b, 2, i);
+        check_decoding(&s, b, counts[i % 4], i);
         s.device.close(b);
         subject_fini(&s);
     }
@@ -429,23 +513,30 @@ static void two_instances_do_not_disturb_each_other(void)
 
 /* ---- all -------------------------------------------------------------------------------------- */
 
+/* Once: has no passes of up to 16 rows, or chooses itself which of the two paths they take. */
 #define TEST(name)                                                                                 \
     {                                                                                              \
-#name, name                                                                                \
+#name, name, true                                                                          \
+    }
+#define ONCE(name)                                                                                 \
+    {                                                                                              \
+#name, name, false                                                                         \
     }
 static const struct {
     const char *name;
     void (*run)(void);
+    bool both;
 } tests[] = {
     TEST(every_type_gives_the_same_bits),
-    TEST(many_rows_of_every_type_give_the_same_bits),
-    TEST(wide_layers_give_the_same_bits),
+    ONCE(many_rows_of_every_type_give_the_same_bits),
+    ONCE(wide_layers_give_the_same_bits),
     TEST(every_number_of_rows_gives_the_same_bits),
     TEST(every_architecture_gives_the_same_bits),
     TEST(odd_shapes_give_the_same_bits),
     TEST(long_contexts_give_the_same_bits),
     TEST(q8_0_kv_gives_the_same_bits),
     TEST(windows_of_every_head_give_the_same_bits),
+    TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
     TEST(a_pick_is_that_of_its_logits),
@@ -456,11 +547,13 @@ static const struct {
     TEST(a_logit_that_is_not_finite_poisons_its_row),
     TEST(a_bad_row_poisons_its_sequence_alone),
     TEST(a_key_beyond_f16_poisons_at_its_layer),
-    TEST(bad_passes_and_limits_are_refused),
-    TEST(an_architecture_that_is_not_there_is_refused),
+    ONCE(bad_passes_and_limits_are_refused),
+    ONCE(an_architecture_that_is_not_there_is_refused),
     TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
+    ONCE(a_pass_of_few_rows_is_one_kernel),
+    ONCE(a_device_that_cannot_wait_for_all_blocks_has_graphs),
     TEST(an_instance_that_broke_stays_broken),
-    TEST(a_lost_device_lets_every_call_return),
+    ONCE(a_lost_device_lets_every_call_return),
 };
 
 static bool wanted(const char *name, int argc, char **argv)
@@ -469,6 +562,18 @@ static bool wanted(const char *name, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         any = any || strncmp(name, argv[i], strlen(argv[i])) == 0;
     return any;
+}
+
+static void run_test(uint32_t i, const char *steps, const char *path)
+{
+    const uint32_t before = failures;
+    test_name = tests[i].name;
+    if (steps)
+        setenv("HEARTH_CUDA_STEPS", steps, 1);
+    tests[i].run();
+    if (steps)
+        unsetenv("HEARTH_CUDA_STEPS");
+    printf("%s %s%s\n", failures == before ? "pass" : "FAIL", tests[i].name, path);
 }
 
 int main(int argc, char **argv)
@@ -482,14 +587,17 @@ int main(int argc, char **argv)
         return 77;
     }
     subject_device = device.ops;
+    const bool chosen = getenv("HEARTH_CUDA_STEPS") != NULL;
     for (uint32_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
-        const uint32_t before = failures;
         if (!wanted(tests[i].name, argc, argv))
             continue;
-        test_name = tests[i].name;
-        tests[i].run();
-        printf("%s %s\n", failures == before ? "pass" : "FAIL", tests[i].name);
         n++;
+        if (!tests[i].both || chosen) {
+            run_test(i, NULL, "");
+            continue;
+        }
+        run_test(i, "1", ", one kernel");
+        run_test(i, "0", ", graphs");
     }
     if (failures == 0)
         printf("ok: %u tests of the pass contract\n", n);

@@ -54,6 +54,8 @@ void a_bad_row_poisons_its_sequence_alone(void);
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);
 void an_architecture_that_is_not_there_is_refused(void);
+void a_pass_of_few_rows_is_one_kernel(void);
+void a_device_that_cannot_wait_for_all_blocks_has_graphs(void);
 void an_instance_that_broke_stays_broken(void);
 void a_lost_device_lets_every_call_return(void);
 

@@ -7,50 +7,70 @@
 
 /* ---- poison ----------------------------------------------------------------------------------- */
 
-/* Token 5's embedding is not finite: from its row on its sequence is poisoned, the other one is not. */
+/* Rows of `n` sequences, `each` positions a pass, of which sequence 0 has a bad one at BAD_AT: it and those behind it in its
+ * pass are poisoned, nobody else. (Later ones of its sequence, whose keys are not there, would be nobody's.) */
+enum { BAD_ROWS = 40, BAD_AT = 20 };
+
+static uint32_t wrong_beside_bad(struct subject *s, const uint32_t *bad, uint32_t n, uint32_t each)
+{
+    uint32_t pages[SUBJECT_PAGES], wrong = 0;
+    const size_t vocab = s->model->n_vocab;
+    float *got = subject_floats(s, MOST_ROWS);
+    struct backend *b = subject_open(s, &s->device, 2 * BAD_ROWS, SUBJECT_PAGES);
+    struct mixed x = {.n = 0};
+    subject_pages(3, pages);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        x.sequences[i].pages = pages + 8 * i;
+    for (uint32_t at = 0; at < BAD_ROWS; at += each) {
+        x.n = 0;
+        for (uint32_t i = at; i < at + each && i < BAD_ROWS; i++) {
+            for (uint32_t q = at >= BAD_AT + 1 ? 1 : 0; q < n; q++) {
+                x.results[x.n].logits = got + x.n * vocab;
+                add_rows(&x, q, q ? s->tokens : bad, i, 1, ROW_LOGITS);
+            }
+        }
+        if (x.n == 0)
+            break;
+        wrong += run_mixed(s, b, &x, PASS_CANONICAL) != 0;
+        for (uint32_t r = 0; r < x.n; r++) {
+            const bool poisoned = x.rows[r].sequence == 0 && x.rows[r].position >= BAD_AT;
+            wrong += x.results[r].status != (poisoned ? -EDOM : 0) ||
+                     (poisoned && x.results[r].layer != 0);
+            wrong += !poisoned && subject_differs(s->logits + x.rows[r].position * vocab,
+                                                  got + r * vocab, vocab) != vocab;
+        }
+    }
+    s->device.close(b);
+    free(got);
+    return wrong;
+}
+
+/* Token 5's embedding is not finite: from its row on its sequence is poisoned, the other one is not. In one pass, in a few
+ * rows of both, in one of each, and alone. */
 void a_bad_row_poisons_its_sequence_alone(void)
 {
     static const float values[] = {__builtin_nanf(""), __builtin_inff()};
     for (uint32_t v = 0; v < 2; v++) {
         struct tiny_model shape = tiny_model_default(QUANT_F32);
         struct subject s;
-        uint32_t pages[SUBJECT_PAGES], bad[40];
+        uint32_t bad[BAD_ROWS];
         shape.untied = true; /* the head shall not see it */
-        subject_init(&s, &shape, 40);
+        subject_init(&s, &shape, BAD_ROWS);
         for (uint32_t i = 0; i < s.n; i++) /* token 5 is the bad one's alone */
             s.tokens[i] = s.tokens[i] == 5 ? 6 : s.tokens[i];
         subject_expect(&s);
         memcpy(bad, s.tokens, sizeof bad);
-        bad[20] = 5;
+        bad[BAD_AT] = 5;
         subject_set_embedding(&s, 5, values[v]);
-        subject_pages(3, pages);
-        float *got = subject_floats(&s, 80);
-        struct backend *b = subject_open(&s, &s.device, 80, SUBJECT_PAGES);
-        struct mixed x = {.n = 0};
-        for (uint32_t i = 0; i <= OTHERS; i++)
-            x.sequences[i].pages = pages + 8 * i;
-        uint32_t wrong = 0;
-        for (uint32_t i = 0; i < 40; i++) {
-            for (uint32_t q = 0; q < 2; q++) {
-                x.results[x.n].logits = got + (size_t)x.n * s.model->n_vocab;
-                add_rows(&x, q, q ? s.tokens : bad, i, 1, ROW_LOGITS);
-            }
-        }
-        int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
-        for (uint32_t r = 0; r < x.n && rc == 0; r++) {
-            const bool poisoned = x.rows[r].sequence == 0 && x.rows[r].position >= 20;
-            const size_t n = s.model->n_vocab;
-            wrong += x.results[r].status != (poisoned ? -EDOM : 0) ||
-                     (poisoned && x.results[r].layer != 0);
-            wrong += !poisoned && subject_differs(s.logits + (size_t)x.rows[r].position * n,
-                                                  got + (size_t)r * n, n) != n;
-        }
-        s.device.close(b);
-        free(got);
+        const uint32_t wrong[] = {wrong_beside_bad(&s, bad, 2, BAD_ROWS),
+                                  wrong_beside_bad(&s, bad, 2, 7), wrong_beside_bad(&s, bad, 2, 1),
+                                  wrong_beside_bad(&s, bad, 1, 1)};
         /* And the next pass over the same pages knows nothing of it: another instance, the same memory. */
-        check_chunks(&s, 40, 3, "behind a poisoned pass");
+        check_chunks(&s, BAD_ROWS, 3, "behind a poisoned pass");
         subject_fini(&s);
-        EXPECT(rc == 0 && wrong == 0, "%u rows are wrong (%d)", wrong, rc);
+        EXPECT(wrong[0] + wrong[1] + wrong[2] + wrong[3] == 0,
+               "%u, %u, %u, %u rows are wrong together, in few, side by side, alone", wrong[0],
+               wrong[1], wrong[2], wrong[3]);
     }
 }
 
@@ -171,6 +191,68 @@ static bool is_broken(struct subject *s, struct backend *b)
            info.page_bytes > 0;
 }
 
+/* ---- one kernel, or graphs ---------------------------------------------------------------------- */
+
+/* How a pass of n rows without wants ends where no graph can be launched. */
+static int without_graphs(struct subject *s, struct backend *b, uint32_t n)
+{
+    const uint32_t pages[] = {0};
+    struct mixed x = {.n = 0};
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        x.sequences[i].pages = pages;
+    add_rows(&x, 0, s->tokens, 0, n, 0);
+    setenv("HEARTH_CUDASIM_FAIL", "graph@0=701", 1);
+    const int rc = run_mixed(s, b, &x, PASS_CANONICAL);
+    unsetenv("HEARTH_CUDASIM_FAIL");
+    return rc;
+}
+
+/* So the tests that run on both paths do; and 17 rows are a graph's. */
+void a_pass_of_few_rows_is_one_kernel(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    int rc[4];
+    if (!may_fail())
+        return;
+    subject_init(&s, &shape, 17);
+    for (int steps = 0; steps < 2; steps++) {
+        setenv("HEARTH_CUDA_STEPS", steps ? "1" : "0", 1);
+        struct backend *b = subject_open(&s, &s.device, 17, SUBJECT_PAGES);
+        rc[2 * steps] = without_graphs(&s, b, 16);
+        rc[2 * steps + 1] = without_graphs(&s, b, 17);
+        s.device.close(b);
+    }
+    unsetenv("HEARTH_CUDA_STEPS");
+    subject_fini(&s);
+    EXPECT(rc[0] == -EIO && rc[1] == -EIO, "no graph, but %d and %d", rc[0], rc[1]);
+    EXPECT(rc[2] == 0, "16 rows were not one kernel: %d", rc[2]);
+    EXPECT(rc[3] == -EIO, "17 rows needed no graph: %d", rc[3]);
+}
+
+void a_device_that_cannot_wait_for_all_blocks_has_graphs(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    struct backend *none = NULL;
+    char err[256] = "";
+    const struct backend_limits limits = {
+        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1};
+    if (!may_fail())
+        return;
+    subject_init(&s, &shape, 8);
+    setenv("HEARTH_CUDASIM_COOPERATIVE", "0", 1);
+    check_chunks(&s, 3, 1, "on graphs");
+    setenv("HEARTH_CUDA_STEPS", "1", 1);
+    const int rc = s.device.open(s.model, &limits, &none, err, sizeof err);
+    unsetenv("HEARTH_CUDA_STEPS");
+    unsetenv("HEARTH_CUDASIM_COOPERATIVE");
+    subject_fini(&s);
+    EXPECT(rc == -EIO && none == NULL && strstr(err, "HEARTH_CUDA_STEPS"), "%d: %s", rc, err);
+}
+
+/* ---- a broken instance -------------------------------------------------------------------------- */
+
 /* With an error of one call: another instance does not mind. */
 void an_instance_that_broke_stays_broken(void)
 {
@@ -181,7 +263,7 @@ void an_instance_that_broke_stays_broken(void)
         return;
     subject_init(&s, &shape, 8);
     struct backend *b = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
-    setenv("HEARTH_CUDASIM_FAIL", "graph@0=701", 1);
+    setenv("HEARTH_CUDASIM_FAIL", "graph@0=701,launch@0=701", 1);
     broken += is_broken(&s, b);
     unsetenv("HEARTH_CUDASIM_FAIL");
     for (int i = 0; i < 3; i++)
@@ -205,7 +287,7 @@ void a_lost_device_lets_every_call_return(void)
     subject_init(&s, &shape, 8);
     b = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
     other = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
-    setenv("HEARTH_CUDASIM_FAIL", "graph@0=700", 1);
+    setenv("HEARTH_CUDASIM_FAIL", "graph@0=700,launch@0=700", 1);
     broken += is_broken(&s, b);
     unsetenv("HEARTH_CUDASIM_FAIL");
     broken += is_broken(&s, b);

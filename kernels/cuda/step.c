@@ -1,0 +1,130 @@
+/* Passes of up to 16 rows as one kernel: whether the device can, the jobs that it finds in device memory, and its launch.
+ *
+ * Blocks wait for each other, so all of them must run at once: the launch is cooperative, which the device refuses when
+ * they do not fit, and there are as many as it said at open that do. Where it has no such launch, graphs serve. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/backend_cuda.h"
+#include "kernels/fail.h"
+
+void cuda_step_place(struct backend *b)
+{
+    b->steps.layers = cuda_take(&b->scratch_memory, b->model->n_layer * sizeof *b->steps.layers);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* HEARTH_CUDA_STEPS: 0 leaves passes to graphs, 1 makes it an error where there are none; else as the device can. */
+enum wish { WISH_NONE, WISH_POSSIBLE, WISH_MUST };
+
+static enum wish wish(void)
+{
+    const char *text = getenv("HEARTH_CUDA_STEPS");
+    if (!text || !text[0])
+        return WISH_POSSIBLE;
+    return strcmp(text, "0") == 0 ? WISH_NONE : WISH_MUST;
+}
+
+/* A row's norm in shared memory, in the forms that some matrix reads: step_device.h. */
+static void size_own(const struct backend *b, uint32_t forms, struct step_job *job)
+{
+    const uint32_t stride = b->buffers.embd, tile = CUDA_TILE * stride,
+                   scales = tile / CUDA_BLOCK * (uint32_t)sizeof(struct cuda_scale);
+    job->own_floats = forms & FORM_BLOCKS ? tile + scales : 0;
+    job->own_bytes = job->own_floats + (forms & FORM_FLOATS ? stride * (uint32_t)sizeof(float) : 0);
+    job->own_norm = job->own_bytes <= STEP_OWN_BYTES;
+}
+
+/* Fills in the job and jobs [n_layer]. */
+static void make_jobs(struct backend *b, struct layer_jobs *jobs)
+{
+    const struct model *m = b->model;
+    struct step_job *job = &b->steps.job;
+    const uint32_t share = m->n_head / m->n_head_kv, values = share * m->head_dim;
+    uint32_t forms = 0;
+    *job = (struct step_job){
+        .begin = cuda_begin_job(b),
+        .head = cuda_head_jobs(b),
+        .layers = b->steps.layers,
+        .n_layer = m->n_layer,
+        .share = share,
+        .merge_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,
+        .own_heads = values * sizeof(float) <= STEP_OWN_BYTES,
+    };
+    for (uint32_t layer = 0; layer < m->n_layer; layer++) {
+        jobs[layer] = cuda_layer_jobs(b, layer);
+        forms |= jobs[layer].attn_norm.forms | jobs[layer].ffn_norm.forms;
+    }
+    size_own(b, forms | job->head.norm.forms, job);
+}
+
+static bool upload_jobs(struct backend *b)
+{
+    const size_t bytes = b->model->n_layer * sizeof *b->steps.layers;
+    struct layer_jobs *jobs = calloc(1, bytes);
+    if (!jobs)
+        return cuda_ok(b, cudaErrorMemoryAllocation, "the jobs of layers");
+    make_jobs(b, jobs);
+    cuda_ok(
+        b,
+        (int)cudaMemcpyAsync(b->steps.layers, jobs, bytes, cudaMemcpyHostToDevice, b->queue.stream),
+        "the copy of jobs");
+    const bool done = cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the copy of jobs");
+    free(jobs);
+    return done;
+}
+
+static bool ask_device(struct backend *b)
+{
+    int cooperative = 0;
+    if (!cuda_ok(b, (int)cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, 0),
+                 "the device's properties"))
+        return false;
+    for (uint32_t i = 0; i < STEP_KERNELS && cooperative; i++) {
+        if (!cuda_ok(b, cuda_step_blocks(&b->queue, &b->steps.job, i, &b->steps.blocks[i]),
+                     "loading the kernel of a pass"))
+            return false;
+    }
+    return true;
+}
+
+int cuda_step_open(struct backend *b, char *err, size_t err_bytes)
+{
+    const enum wish wished = wish();
+    if (wished == WISH_NONE)
+        return 0;
+    if (!upload_jobs(b) || !ask_device(b))
+        return cuda_open_failed(b, err, err_bytes);
+    if (wished == WISH_MUST && (b->steps.blocks[0] == 0 || b->steps.blocks[1] == 0))
+        return fail(err, err_bytes, -EIO,
+                    "the GPU (%s) cannot run all blocks of a pass at once: unset HEARTH_CUDA_STEPS",
+                    b->name);
+    return 0;
+}
+
+/* ---- a pass ---------------------------------------------------------------------------------- */
+
+/* Whether no row has another one of its sequence beside it. */
+static bool all_alone(const struct pass *pass)
+{
+    for (uint32_t r = 1; r < pass->n_rows; r++)
+        for (uint32_t i = 0; i < r; i++)
+            if (pass->rows[i].sequence == pass->rows[r].sequence)
+                return false;
+    return true;
+}
+
+bool cuda_step_run(struct backend *b)
+{
+    const uint32_t rows = b->pass->n_rows, kernel = rows > CUDA_TILE;
+    if (rows > STEP_ROWS || b->steps.off || b->steps.blocks[kernel] == 0)
+        return false;
+    struct step_job job = b->steps.job;
+    job.own_norm = job.own_norm && rows == 1;
+    job.own_heads = job.own_heads && all_alone(b->pass);
+    if (cuda_ok(b, cuda_launch_step(&b->queue, &job, kernel, b->steps.blocks[kernel]), "a pass"))
+        cuda_run_end(b, b->n_wanted);
+    return true;
+}
