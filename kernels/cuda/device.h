@@ -178,17 +178,24 @@ static inline void let_next_start(void)
 
 static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
 {
+    cudasim_release(p);
     cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
 }
 
 static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
 {
-    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+    const unsigned n =
+        (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+    cudasim_acquire(p);
+    return n;
 }
 
 static inline unsigned add_acquire_release(unsigned *p, unsigned n, CUDASIM_HERE)
 {
-    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
+    cudasim_release(p);
+    const unsigned old = (unsigned)cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
+    cudasim_acquire(p);
+    return old;
 }
 
 #endif

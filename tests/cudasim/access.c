@@ -109,7 +109,8 @@ static inline bool followed(const struct sim_thread *thread)
     return thread->followed || thread->block->followed;
 }
 
-static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
+/* relaxed: atomic, or volatile: other blocks may touch it at the same time. */
+static inline void read_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
 
@@ -121,6 +122,8 @@ static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
             report_device(address, bytes, "reads", caller);
         if (!followed(thread))
             check_followed(offset, bytes, false, caller);
+        if (sim_races_on && !relaxed)
+            sim_races_access(offset, bytes, false, caller);
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, false, false, caller);
     } else {
@@ -128,7 +131,7 @@ static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
     }
 }
 
-static inline void write_at(uintptr_t address, size_t bytes, const void *caller)
+static inline void write_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
 
@@ -142,12 +145,24 @@ static inline void write_at(uintptr_t address, size_t bytes, const void *caller)
             report_device(address, bytes, "writes", caller);
         if (!followed(thread))
             check_followed(offset, bytes, true, caller);
+        if (sim_races_on && !relaxed)
+            sim_races_access(offset, bytes, true, caller);
         memset(shadow, SIM_READY | SIM_BY_KERNEL, bytes);
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, true, false, caller);
     } else {
         host_access(address, bytes, true, caller);
     }
+}
+
+static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
+{
+    read_as(address, bytes, false, caller);
+}
+
+static inline void write_at(uintptr_t address, size_t bytes, const void *caller)
+{
+    write_as(address, bytes, false, caller);
 }
 
 void sim_access_read(uintptr_t address, size_t bytes, const void *caller)
@@ -158,6 +173,14 @@ void sim_access_read(uintptr_t address, size_t bytes, const void *caller)
 void sim_access_write(uintptr_t address, size_t bytes, const void *caller)
 {
     write_at(address, bytes, caller);
+}
+
+void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void *caller)
+{
+    if (write)
+        write_as(address, bytes, true, caller);
+    else
+        read_as(address, bytes, true, caller);
 }
 
 /* ---- what the compiler calls ---- */
@@ -174,7 +197,12 @@ static void volatile_read(uintptr_t address, size_t bytes, const void *caller)
     if (thread == NULL || address - thread->stack < SIM_STACK_BYTES)
         return;
     sim_wait(SIM_SPINNING, NULL, 0);
-    read_at(address, bytes, caller);
+    read_as(address, bytes, true, caller);
+}
+
+static void volatile_write(uintptr_t address, size_t bytes, const void *caller)
+{
+    write_as(address, bytes, true, caller);
 }
 
 /* A volatile read is how code polls: others get their turn first, then it sees what they wrote. */
@@ -188,11 +216,11 @@ static void volatile_read(uintptr_t address, size_t bytes, const void *caller)
     HOOK_AS(read, read_at, bytes)                                                                  \
     HOOK_AS(write, write_at, bytes)                                                                \
     HOOK_AS(volatile_read, volatile_read, bytes)                                                   \
-    HOOK_AS(volatile_write, write_at, bytes)                                                       \
+    HOOK_AS(volatile_write, volatile_write, bytes)                                                 \
     HOOK_AS(unaligned_read, read_at, bytes)                                                        \
     HOOK_AS(unaligned_write, write_at, bytes)                                                      \
     HOOK_AS(unaligned_volatile_read, volatile_read, bytes)                                         \
-    HOOK_AS(unaligned_volatile_write, write_at, bytes)
+    HOOK_AS(unaligned_volatile_write, volatile_write, bytes)
 
 HOOKS(1)
 HOOKS(2)

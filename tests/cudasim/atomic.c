@@ -57,9 +57,9 @@ static void check(enum cudasim_atomic kind, uintptr_t address, unsigned bytes, c
         return;
     }
     if (kind != CUDASIM_ATOMIC_STORE)
-        sim_access_read(address, bytes, caller);
+        sim_access_relaxed(address, bytes, false, caller);
     if (kind != CUDASIM_ATOMIC_LOAD)
-        sim_access_write(address, bytes, caller);
+        sim_access_relaxed(address, bytes, true, caller);
 }
 
 /* The host may look at the same word in mapped memory: so real atomics, though no other simulated

@@ -459,11 +459,13 @@ void sim_grid_run(const struct sim_kernel *kernel)
     pool_grow(grid.n_blocks);
     grid.blocks = pool;
     order_fill(order, n, put32, get32);
+    sim_races_begin(grid.n_blocks);
     for (unsigned done = 0; done < n; done += grid.n_blocks) {
         for (unsigned i = 0; i < grid.n_blocks; i++)
             block_begin(pool[i], order[done + i]);
         run_living();
     }
+    sim_races_end();
     grid.kernel = NULL;
     free(order);
 }

@@ -7,6 +7,7 @@
  *   fibre.c     stacks and the switch               report.c   the one line, and the end
  *   block.c     one grid: threads, barriers         symbol.c   names of kernels, lines of source
  *   warp.c      shuffles, votes, matrices           atomic.c   atomics, asynchronous copies
+ *   races.c     device memory between blocks
  *
  * Threads: everything about a running grid is touched by the one thread that runs it (the worker of
  * stream.c, under its lock); memory.c has a lock of its own. */
@@ -239,9 +240,18 @@ void sim_warp_stuck(const struct sim_block *block);
 
 /* ---- access.c, shared.c, atomic.c ---- */
 
-/* Checks (and for a write marks) an access of the running thread. caller: the code. */
+/* Checks (and for a write marks) an access of the running thread. caller: the code. relaxed: atomic, or volatile. */
 void sim_access_read(uintptr_t address, size_t bytes, const void *caller);
 void sim_access_write(uintptr_t address, size_t bytes, const void *caller);
+void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void *caller);
+
+/* ---- races.c ---- */
+
+/* Of a cooperative grid; on: while it runs, if races are looked for. offset: in the device's memory. */
+extern bool sim_races_on SIM_HIDDEN;
+void sim_races_begin(unsigned blocks);
+void sim_races_end(void);
+void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *caller);
 
 struct sim_shared {
     uintptr_t base; /* of slot 0 */

@@ -227,7 +227,8 @@ static void grid_missing(void)
 
 START_TEST(a_grid_barrier_that_a_block_misses)
 {
-    help_reported(grid_missing, "grid_missing|nobody changes any more (a grid barrier|grid_device.h:");
+    help_reported(grid_missing,
+                  "grid_missing|nobody changes any more (a grid barrier|grid_device.h:");
 }
 END_TEST
 
@@ -244,6 +245,31 @@ static void grid_not_cooperative(void)
 START_TEST(a_grid_barrier_without_a_cooperative_launch)
 {
     help_reported(grid_not_cooperative, "grid_missing|the launch is not cooperative");
+}
+END_TEST
+
+static unsigned mistake;
+
+static void grid_race(void)
+{
+    static const int zeros[3];
+    struct toy toy = toy_of(1, mistake);
+
+    toy.blocks = 2;
+    toy.cooperative = 1;
+    toy.out = help_device(zeros, 3);
+    OK(toy_grid_race(&toy));
+}
+
+START_TEST(blocks_that_touch_each_others_memory)
+{
+    static const char *const wanted[] = {
+        "grid_race|writes 4 bytes at|has read without a release and an acquire|toys.cu:",
+        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
+        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:"};
+
+    mistake = (unsigned)_i;
+    help_reported(grid_race, wanted[_i]);
 }
 END_TEST
 
@@ -369,6 +395,7 @@ int main(void)
     tcase_add_test(threads, a_shuffle_with_a_lane_that_waits_elsewhere);
     tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
     tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
+    tcase_add_loop_test(threads, blocks_that_touch_each_others_memory, 0, 3);
     tcase_add_test(threads, a_read_before_the_kernel_before_it_is_done);
     tcase_add_test(memory, a_read_behind_the_end);
     tcase_add_test(memory, a_write_behind_the_end);

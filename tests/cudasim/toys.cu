@@ -218,14 +218,13 @@ TOY(copy_async)
 
 TOY(poll)
 {
-    volatile int *flag = job.out;
+    unsigned *flag = (unsigned *)job.out;
 
     if (blockIdx.x == 0) {
         job.out[1] = 42;
-        __threadfence();
-        *flag = 1;
+        add_release(flag, 1);
     } else {
-        while (*flag == 0)
+        while (load_acquire(flag) == 0)
             ;
         job.out[2] = job.out[1];
     }
@@ -411,6 +410,32 @@ TOY(grid_missing)
 {
     if (blockIdx.x != job.n)
         grid_barrier((unsigned *)job.out, gridDim.x);
+}
+
+TOY(grid_race)
+{
+    unsigned *counter = (unsigned *)job.out + gridDim.x;
+    volatile unsigned *arrived = counter;
+
+    if (job.n == 0) { /* the other block may not have read it yet */
+        if (blockIdx.x == 0)
+            job.out[2] = job.out[1];
+        else
+            job.out[1] = 1;
+    } else if (job.n == 1) { /* all have come, but nothing of what they did need have */
+        job.out[blockIdx.x] = 1;
+        atomicAdd(counter, 1);
+        while (*arrived < gridDim.x)
+            ;
+        job.out[blockIdx.x] = job.out[(blockIdx.x + 1) % gridDim.x];
+    } else if (blockIdx.x == 0) { /* too late for who has seen the release */
+        add_release(counter, 1);
+        job.out[0] = 1;
+    } else {
+        while (load_acquire(counter) == 0)
+            ;
+        job.out[1] = job.out[0];
+    }
 }
 
 TOY(early)

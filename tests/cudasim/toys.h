@@ -51,6 +51,7 @@ struct toy {
     X(no_race)          /* bytes of one word, and words after barriers: nothing to report */       \
     X(copy_no_wait)     /* reads what cp.async has not brought */                                  \
     X(grid_missing)     /* block n never comes to the grid barrier */                              \
+    X(grid_race)        /* blocks that touch each other's words, mistake n */                      \
     X(early)            /* reads in[0] before it waits for the kernel before */                    \
     X(misaligned)       /* an int4 at in + 1 */                                                    \
     X(stack)            /* reads another thread's stack */

@@ -94,6 +94,11 @@ uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes,
 /* What this thread wrote is seen by the host before what it writes behind this. */
 void cudasim_fence_system(void);
 
+/* What makes the next atomic operation on the address a release, and the last one an acquire: who acquires sees what was
+ * done before each release of the address so far. For races.c: the order itself is that of the calls. */
+void cudasim_release(const void *address);
+void cudasim_acquire(const void *address);
+
 /* Lets other threads go on: __nanosleep, and what else a loop does while it waits. */
 void cudasim_yield(const char *file, int line);
 
