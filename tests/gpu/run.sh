@@ -183,16 +183,16 @@ bench() { # NAME MODEL LIMIT ARGUMENTS...
     fi
     local slots tok rows over
     slots=$(field slots decode "$log") tok=$(field tok_s decode "$log")
-    printf '%-22s step %8.3f ms  %9.1f tok/s  %5.1f %% of %6.0f GB/s  start %5.1f us  prefill %9.1f tok/s  first %8.1f ms\n' "$name" \
+    printf '%-28s step %8.3f ms  %9.1f tok/s  %5.1f %% of %6.0f GB/s  start %5.1f us  prefill %9.1f tok/s  first %8.1f ms\n' "$name" \
         "$(awk "BEGIN { print 1000 * $slots / $tok }")" "$tok" "$(awk "BEGIN { print 100 * $(field bandwidth_share decode "$log") }")" \
         "$(field read_gb_s decode "$log")" "$(field start_us start "$log")" "$(field tok_s prefill "$log")" \
         "$(field first_token_ms prefill "$log")" | tee -a "$table"
     for rows in 16 64; do
         over=$(field over_one window "$log" "\"rows\":$rows,")
-        [ -z "$over" ] || say "$(printf '%-22s %8.3f ms, %.2f x one row' "  window of $rows" "$(field pass_ms window "$log" "\"rows\":$rows,")" "$over")"
+        [ -z "$over" ] || say "$(printf '%-28s %8.3f ms, %.2f x one row' "  window of $rows" "$(field pass_ms window "$log" "\"rows\":$rows,")" "$over")"
     done
 }
-# What the kernels of a decoding step and of a prefill were bound by, as ncu counts it: to the results alone.
+# What the kernels of a decoding step (in a graph) and of a prefill were bound by, as ncu counts it: to the results alone.
 profile() { # NAME MODEL
     local ncu what
     [ "${PROFILE:-0}" = 1 ] || return
@@ -200,7 +200,7 @@ profile() { # NAME MODEL
     [ -x "$ncu" ] || { say "skip    profile of $1: no ncu"; return; }
     for what in "decode -p 1024 -n 4 --rows 1024" "prefill -p 2048 -n 1 --rows 1024"; do
         # shellcheck disable=SC2086 # words are arguments
-        limited "$RESULTS/ncu-$(echo "$1" | tr ' /' '--')-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
+        HEARTH_CUDA_STEPS=0 limited "$RESULTS/ncu-$(echo "$1" | tr ' /' '--')-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
             --launch-count 24 --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
             $BUILD/bin/hearth-bench --device cuda --json --model "$2" -r 1 ${what#* }
         say "        profile of $1, ${what%% *}: exit $?"
@@ -219,6 +219,10 @@ for shape in llama-3.2-1b llama-3.1-8b; do
         bench "$shape $type 1" "$model" 40 -p 1024 -n 64 --windows
         bench "$shape $type 4" "$model" 30 -p 1024 -n 32 -b 4
         bench "$shape $type 16" "$model" 40 -p 1024 -n 16 -b 16 -r 1
+        # The same steps on graphs (kernels/cuda/README.md, "How a pass runs"): which is faster, a kernel or a graph?
+        HEARTH_CUDA_STEPS=0 bench "$shape $type 1 graph" "$model" 20 -p 1024 -n 64
+        HEARTH_CUDA_STEPS=0 bench "$shape $type 4 graph" "$model" 20 -p 1024 -n 32 -b 4 -r 1
+        HEARTH_CUDA_STEPS=0 bench "$shape $type 16 graph" "$model" 30 -p 1024 -n 16 -b 16 -r 1
         bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
         bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
         profile "$shape $type" "$model"
