@@ -78,16 +78,28 @@ static void store(void *address, unsigned bytes, uint64_t value)
         __atomic_store_n((uint64_t *)address, value, __ATOMIC_RELEASE);
 }
 
-/* One that changed nothing may be a loop that polls: the others get their turn. */
+/* A load that is about to see what the thread saw last is a loop that polls: the others get their turn first. The first one
+ * of a loop does not wait, or who does not loop at all would be let off with it. */
+static void poll(const void *address, unsigned bytes, const char *file, int line)
+{
+    struct sim_thread *thread = sim_current;
+
+    if (thread->polled == address && thread->polled_value == load(address, bytes))
+        sim_wait(SIM_SPINNING, file, line);
+    thread->polled = address;
+    thread->polled_value = load(address, bytes);
+}
+
+/* One that changed nothing may be a loop that polls, too. */
 uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes, uint64_t value,
                         uint64_t compare, const char *file, int line)
 {
     const uint64_t bits = bytes == 4 ? UINT32_MAX : UINT64_MAX;
     const uint64_t progress = sim_progress;
 
-    if (kind == CUDASIM_ATOMIC_LOAD)
-        sim_wait(SIM_SPINNING, file, line);
     check(kind, (uintptr_t)address, bytes, file, line);
+    if (kind == CUDASIM_ATOMIC_LOAD)
+        poll(address, bytes, file, line);
     const uint64_t old = load(address, bytes);
     const uint64_t now = changed(kind, old, value & bits, compare & bits, bytes) & bits;
     if (now != old) {

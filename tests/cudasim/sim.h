@@ -172,7 +172,9 @@ struct sim_thread {
     struct sim_copy *copies; /* asynchronous copies, oldest first */
     unsigned copy_group;     /* number of the open group */
     bool followed;           /* has waited for the kernel before (griddepcontrol.wait) */
-    void *arguments;         /* its own copy of the kernel's */
+    const void *polled;      /* the word that it loaded last as an atomic, and what that was */
+    uint64_t polled_value;
+    void *arguments; /* its own copy of the kernel's */
 };
 
 enum { SIM_PENDING = 4 }; /* collectives of one warp at the same time, on disjoint masks */
