@@ -2,7 +2,8 @@
  * arena: one allocation of device memory, handed out from its start. Used twice with the same calls: first with no
  * memory behind it, to count; then, after cuda_arena_open, for real. Any thread, one at a time.
  *
- * cuda_forget: what was written there is not there for those who come now. It does nothing; the simulator checks it.
+ * cuda_forget: what was written there is not there for those who come now. It does nothing; the simulator checks it, and
+ * cuda_settle lets what runs end before: a pass gives its results while its last kernel still has blocks that do nothing.
  */
 #ifndef HEARTH_KERNELS_CUDA_ARENA_H
 #define HEARTH_KERNELS_CUDA_ARENA_H
@@ -16,10 +17,12 @@
 enum { CUDA_GAP = 256 };
 #define cuda_gap(address, bytes) cudasim_gap(address, bytes)
 #define cuda_forget(address, bytes) cudasim_forget(address, bytes)
+#define cuda_settle(stream) ((void)cudaStreamSynchronize(stream))
 #else
 enum { CUDA_GAP = 0 };
 #define cuda_gap(address, bytes) ((void)(address), (void)(bytes))
 #define cuda_forget(address, bytes) ((void)(address), (void)(bytes))
+#define cuda_settle(stream) ((void)(stream))
 #endif
 
 struct cuda_arena {

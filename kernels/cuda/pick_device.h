@@ -275,7 +275,8 @@ static __device__ uint32_t token_of(const struct pick_job &job, uint32_t w,
 
 /* ---- results ----------------------------------------------------------------------------------- */
 
-/* What rows were bad, then the pass's number: by one block, when all else that the pass gives is written. */
+/* What rows were bad, then the pass's number: by one block, when all else that the pass gives is written. D1: the fence
+ * and the store pair with is_done (wait.c). */
 static __device__ void end_item(const struct cuda_pass &pass, const struct cuda_results &to)
 {
     for (uint32_t r = threadIdx.x; r < pass.counts[CUDA_COUNT_ROWS]; r += CUDA_THREADS)

@@ -172,6 +172,7 @@ static void forget_scratch(const struct backend *b)
     const struct cuda_buffers *u = &b->buffers;
     const size_t rows = b->limits.rows, picks = b->limits.picks,
                  heads = (size_t)cuda_most_parts(b) * b->model->n_head;
+    cuda_settle(b->queue.stream);
     float *const of_rows[] = {u->x, u->h, u->q, u->k, u->v};
     const uint32_t strides[] = {u->embd, u->embd, u->heads, u->heads_kv, u->heads_kv};
     for (int i = 0; i < 5; i++)

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/num.h"
 #include "tests/gpu/contract.h"
@@ -276,14 +275,12 @@ static void check_wishes(struct wishes *w, uint32_t rows, const char *what)
     run_wishes(w, what);
 }
 
-/* A GPU needs no time for all; a simulated one stops at those that it gets done. */
 static void check_head(enum head head, uint32_t n_vocab, uint32_t passes, uint32_t rows)
 {
     struct wishes *w = wishes_open(n_vocab, head);
-    const time_t begin = time(NULL);
     const uint32_t before = failures;
     char what[64];
-    for (uint32_t i = 0; i < passes && failures == before && time(NULL) - begin < 3; i++) {
+    for (uint32_t i = 0; i < passes && failures == before; i++) {
         snprintf(what, sizeof what, "head %u, %u tokens, pass %u", head, n_vocab, i);
         for (uint32_t k = 0; k < WISH_SEQUENCES; k++)
             wish_random(&w->seed, n_vocab, &w->wish[k]);
@@ -299,7 +296,7 @@ void picks_of_every_kind_are_those_of_the_cpu(void)
 {
     static const uint32_t vocabularies[] = {1031, 4097, 9001}; /* of one part, two, three */
     for (uint32_t head = 0; head < HEADS; head++)
-        check_head((enum head)head, vocabularies[head % 3], 60, WISH_ROWS);
+        check_head((enum head)head, vocabularies[head % 3], 10, WISH_ROWS);
 }
 
 /* Where there are blocks enough to look among the most likely first. */
@@ -307,7 +304,7 @@ void picks_of_a_large_vocabulary_are_those_of_the_cpu(void)
 {
     static const enum head heads[] = {HEAD_STEEP, HEAD_PLAIN, HEAD_TIES, HEAD_FLAT};
     for (uint32_t i = 0; i < 4; i++)
-        check_head(heads[i], WISH_VOCAB, 12, 4);
+        check_head(heads[i], WISH_VOCAB, 5, 4);
 }
 
 /* Two tokens of logits 0 and b, and a share p of their weights S that is the first's weight and less than one more: top-p

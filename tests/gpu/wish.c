@@ -60,21 +60,35 @@ void wish_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct wish *w)
         w->bias[i].id = wish_one_in(seed, 3) ? near : (uint32_t)(subject_random(seed) % n_vocab);
         w->bias[i].value = ONE_OF(seed, 0.5f, -0.5f, 3.0f, 1e-3f, -20.0f, -INFINITY, 0.25f);
     }
+    if (n > 3 && wish_one_in(seed, 2)) { /* in another order the logit is not lost */
+        const uint32_t id = w->bias[3].id;
+        w->bias[0] = (struct pick_bias){id, 1e8f};
+        w->bias[1] = (struct pick_bias){id, -1e8f};
+        w->bias[2] = (struct pick_bias){id, 2.0f};
+    }
     if (n > 0 && wish_one_in(seed, 12))
         w->bias[0].value = ONE_OF(seed, INFINITY, NAN);
 }
 
-/* Stages in any order, some left out. */
+/* Stages in any order, often temperature first, some left out. */
 static void random_order(uint64_t *seed, struct pick_params *p)
 {
+    uint8_t *order = p->order;
     for (uint32_t i = PICK_STAGES - 1; i > 0; i--) {
         const uint32_t j = (uint32_t)(subject_random(seed) % (i + 1));
-        const uint8_t stage = p->order[i];
-        p->order[i] = p->order[j];
-        p->order[j] = stage;
+        const uint8_t stage = order[i];
+        order[i] = order[j];
+        order[j] = stage;
     }
-    p->n_order = (uint8_t)(subject_random(seed) % 3 ? PICK_STAGES
-                                                    : subject_random(seed) % (PICK_STAGES + 1));
+    const bool first = wish_one_in(seed, 2);
+    for (uint32_t i = 0; i < PICK_STAGES; i++) {
+        if (first && order[i] == PICK_TEMPERATURE) {
+            order[i] = order[0];
+            order[0] = PICK_TEMPERATURE;
+        }
+    }
+    p->n_order =
+        (uint8_t)(wish_one_in(seed, 3) ? subject_random(seed) % (PICK_STAGES + 1) : PICK_STAGES);
 }
 
 void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
@@ -87,7 +101,7 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
                          ? 0.0f
                          : ONE_OF(seed, 1.0f, 0.7f, 0.2f, 1.8f, 1e-30f, 1e30f, 1.0f, 0.9f);
     if (wish_one_in(seed, 3))
-        p->top_k = (uint32_t)ONE_OF(seed, 1.0f, 5.0f, 40.0f, 500.0f, (float)(n_vocab / 2),
+        p->top_k = (uint32_t)ONE_OF(seed, 1.0f, 3.0f, 5.0f, 40.0f, 500.0f, (float)(n_vocab / 2),
                                     (float)n_vocab, (float)(n_vocab + 5));
     if (wish_one_in(seed, 5))
         p->typical_p = ONE_OF(seed, 0.9f, 0.3f, 0.999f, 0.0f, -1.0f);
@@ -102,7 +116,7 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
         p->penalty_last_n = (int32_t)ONE_OF(seed, -1.0f, 0.0f, 3.0f, 64.0f);
         p->penalty_answer_only = wish_one_in(seed, 4);
     }
-    if (wish_one_in(seed, 3))
+    if (wish_one_in(seed, 2))
         random_order(seed, p);
     p->logprobs = wish_one_in(seed, 3);
     p->n_top = (uint8_t)(subject_random(seed) % (PICK_TOP_MAX + 1));
