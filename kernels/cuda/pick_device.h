@@ -82,26 +82,35 @@ static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, ui
         adjust(job, s, raw, begin, end, shared);
     struct cuda_best best = no_best();
     float raw_max = PICK_NONE;
-    for (uint32_t at = begin; at < end; at += CUDA_THREADS) { /* the whole warp, for put_block */
-        const uint32_t i = at + threadIdx.x;
-        float x = PICK_NONE, mine = PICK_NONE;
-        if (i < end) {
-            x = __fadd_rn(raw[i], 0.0f);
-            raw[i] = x;
-            mine = s.adjusted ? shared->tile.logits[i - begin] : x;
-            best.bad |= device_finite(x) ? 0 : CUDA_BAD_LOGIT;
-            best.bad |= mine < -(PICK_NONE) ? 0 : CUDA_BAD_ADJUSTED;
-            raw_max = x > raw_max ? x : raw_max;
-            const struct cuda_best candidate = {i, best.bad, mine};
-            if (better(candidate, best))
-                best = candidate;
+    for (uint32_t at = begin + threadIdx.x; at - threadIdx.x < end; at += 4 * CUDA_THREADS) {
+        float x[4]; /* all four are under way at once */
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            const uint32_t i = at + j * CUDA_THREADS;
+            x[j] = i < end ? __fadd_rn(raw[i], 0.0f) : PICK_NONE;
         }
-        if (s.kind == CUDA_PICK_DRAW && i < end)
-            work[i] = mine;
-        if (s.kind == CUDA_PICK_DRAW && at + threadIdx.x / 32 * 32 < end)
-            put_block(job.blocks + block0, i, mine);
-        if (s.logprobs && at + threadIdx.x / 32 * 32 < end)
-            put_block(job.raw_blocks + block0, i, x);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            const uint32_t i = at + j * CUDA_THREADS;
+            const bool here = i - threadIdx.x % 32 < end; /* the warp, for put_block */
+            float mine = x[j];
+            if (i < end) {
+                raw[i] = x[j];
+                mine = s.adjusted ? shared->tile.logits[i - begin] : x[j];
+                best.bad |= device_finite(x[j]) ? 0 : CUDA_BAD_LOGIT;
+                best.bad |= mine < -(PICK_NONE) ? 0 : CUDA_BAD_ADJUSTED;
+                raw_max = x[j] > raw_max ? x[j] : raw_max;
+                const struct cuda_best candidate = {i, best.bad, mine};
+                if (better(candidate, best))
+                    best = candidate;
+                if (s.kind == CUDA_PICK_DRAW)
+                    work[i] = mine;
+            }
+            if (s.kind == CUDA_PICK_DRAW && here)
+                put_block(job.blocks + block0, i, mine);
+            if (s.logprobs && here)
+                put_block(job.raw_blocks + block0, i, x[j]);
+        }
     }
     best = block_best(best, shared);
     raw_max = logit_of(~block_max(~rank_of(raw_max), shared));
@@ -148,6 +157,7 @@ static __device__ void temper_part(const struct pick_job &job, const struct cuda
 {
     float *work = job.work + (uint64_t)w * job.stride;
     float *blocks = job.blocks + (uint64_t)w * pick_blocks(job.n_vocab);
+#pragma unroll 8
     for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS)
         work[i] = tempered(s, work[i], max);
     const uint32_t last = pick_blocks(end);
@@ -160,6 +170,7 @@ static __device__ pick_word sum_of_part(const float *logits, uint32_t begin, uin
                                         float max, struct pick_shared *shared)
 {
     pick_word sum = 0;
+#pragma unroll 8
     for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS)
         sum += weight_of(logits[i], max);
     return block_sum(sum, shared);

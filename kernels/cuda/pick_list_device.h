@@ -135,6 +135,7 @@ static __device__ void rank_range(uint32_t n, const RANK &rank, uint32_t *least,
                                   struct pick_shared *shared)
 {
     uint32_t low = UINT32_MAX, high = 0;
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < n; i += CUDA_THREADS) {
         const uint32_t r = rank(i);
         low = r < low ? r : low;
@@ -211,6 +212,7 @@ static __device__ struct pick_border select_border(uint32_t n, const RANK &rank,
         shift = span < PICK_BINS ? 0 : 28 - (uint32_t)__clz((int)span);
         for (uint32_t b = 0; b < PICK_BINS; b++)
             shared->bins[b * CUDA_THREADS + threadIdx.x] = 0;
+#pragma unroll 4
         for (uint32_t i = threadIdx.x; i < n; i += CUDA_THREADS) {
             const uint32_t behind = rank(i) - least;
             if (behind <= span)

@@ -82,6 +82,7 @@ static __device__ pick_word weight_of_all(const struct pick_run &run)
 static __device__ pick_word weight_of_candidates(const struct pick_run &run)
 {
     pick_word sum = 0;
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < run.n; i += CUDA_THREADS)
         sum += weight_of(logit_at(run, i), run.max);
     return block_sum(sum, run.shared);

@@ -16,10 +16,11 @@ static uint32_t mask_words(const struct backend *b)
     return (b->model->n_vocab + 31) / 32;
 }
 
-/* Room for a mask a row, the tokens of a whole context, and biases. */
+/* Room for a mask a row, as many tokens as KV is there for, and biases. */
 size_t cuda_most_pick_words(const struct backend *b)
 {
-    return (size_t)b->limits.picks * mask_words(b) + b->limits.context + 2 * BIASES;
+    return (size_t)b->limits.picks * mask_words(b) + (size_t)b->limits.pages * CUDA_PAGE +
+           2 * BIASES;
 }
 
 /* Where n words go; CUDA_NOWHERE when there is no room for them. */

@@ -113,7 +113,7 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
         p->repeat_penalty = ONE_OF(seed, 1.3f, 0.6f, 1.0f, 100.0f);
         p->frequency_penalty = ONE_OF(seed, 0.0f, 0.4f, -0.3f);
         p->presence_penalty = ONE_OF(seed, 0.0f, 0.7f, -5.0f);
-        p->penalty_last_n = (int32_t)ONE_OF(seed, -1.0f, 0.0f, 3.0f, 64.0f);
+        p->penalty_last_n = (int32_t)ONE_OF(seed, -1.0f, 0.0f, 1.0f, 2.0f, 3.0f, 64.0f);
         p->penalty_answer_only = wish_one_in(seed, 4);
     }
     if (wish_one_in(seed, 2))
