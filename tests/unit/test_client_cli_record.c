@@ -375,8 +375,8 @@ END_TEST
 
 START_TEST(a_path_that_cannot_be_written_is_told_before_the_answer)
 {
-    ck_assert_int_eq(record_check_path("/nonexistent/record"), CLI_SYSTEM);
-    ck_assert_int_eq(record_check_path("/tmp"), CLI_SYSTEM);
+    ck_assert_int_eq(record_check_path("/nonexistent/record"), CLI_CANNOT_MAKE);
+    ck_assert_int_eq(record_check_path("/tmp"), CLI_CANNOT_MAKE);
     ck_assert_int_eq(record_check_path("-"), CLI_USAGE);
     ck_assert_int_eq(record_check_path("/tmp/hearth-no-such-record"), CLI_OK);
     ck_assert_int_eq(record_check_path("/dev/null"), CLI_OK);
