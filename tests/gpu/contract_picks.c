@@ -357,6 +357,18 @@ void top_p_rounds_its_share_up(void)
 
 /* ---- what the device leaves to the host, or nobody picks ------------------------------------------ */
 
+/* Infinite rewards for what stands twice, which may be impossible, too. */
+static void penalize_before_top_k(struct pick_params *p)
+{
+    static const uint8_t order[] = {PICK_TEMPERATURE, PICK_PENALTIES, PICK_TOP_K};
+    memcpy(p->order, order, sizeof order);
+    p->n_order = sizeof order;
+    p->temperature = 0.9f;
+    p->frequency_penalty = -FLT_MAX;
+    p->penalty_last_n = -1;
+    p->top_k = 5;
+}
+
 /* Parameters that nobody should send, and more biases than there is room for: answered as by the CPU. */
 void strange_parameters_are_answered_as_by_the_cpu(void)
 {
@@ -374,9 +386,10 @@ void strange_parameters_are_answered_as_by_the_cpu(void)
         }
         struct pick_params *p = &w->wish[1].params;
         p->repeat_penalty = i == 0 ? NAN : i == 1 ? 0.0f : i == 7 ? 1.5f : p->repeat_penalty;
-        p->frequency_penalty = i == 2 ? FLT_MAX : p->frequency_penalty;
         p->temperature = i == 3 ? INFINITY : i == 4 ? NAN : p->temperature;
         p->n_order = i == 5 ? 7 : PICK_STAGES;
+        if (i == 2) /* a NaN whose sign is the processor's, before a cut */
+            penalize_before_top_k(p);
         p->penalty_last_n = i == 7 ? -1 : p->penalty_last_n;
         w->wish[1].bias[2].id = i == 6 ? n : w->wish[1].bias[2].id;
         if (i == 7) /* of the other sequences, too: they have no penalties */
