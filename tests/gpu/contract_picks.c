@@ -369,6 +369,22 @@ static void penalize_before_top_k(struct pick_params *p)
     p->top_k = 5;
 }
 
+/* A penalty behind a cut that makes an infinite logit of what it should lower: no pick. */
+static void overflow_behind_top_k(struct wish *w)
+{
+    static const uint8_t order[] = {PICK_TOP_K, PICK_PENALTIES};
+    struct pick_params *p = &w->params;
+    memcpy(p->order, order, sizeof order);
+    p->n_order = sizeof order;
+    p->temperature = 1.0f;
+    p->repeat_penalty = 1e-37f;
+    p->frequency_penalty = p->presence_penalty = 0.0f;
+    p->penalty_last_n = -1;
+    p->top_k = 40;
+    for (uint32_t i = 0; i < 3; i++) /* the sequences have four tokens */
+        w->bias[i] = (struct pick_bias){i, 1e6f};
+}
+
 /* Parameters that nobody should send, and more biases than there is room for: answered as by the CPU. */
 void strange_parameters_are_answered_as_by_the_cpu(void)
 {
@@ -377,7 +393,7 @@ void strange_parameters_are_answered_as_by_the_cpu(void)
     uint32_t tokens[WISH_ROWS];
     char what[32];
     memcpy(tokens, w->s.tokens, sizeof tokens);
-    for (uint32_t i = 0; i < 9; i++) {
+    for (uint32_t i = 0; i < 10; i++) {
         snprintf(what, sizeof what, "strange %u", i);
         for (uint32_t k = 0; k < WISH_SEQUENCES; k++) {
             wish_random(&w->seed, n, &w->wish[k]);
@@ -390,6 +406,8 @@ void strange_parameters_are_answered_as_by_the_cpu(void)
         p->n_order = i == 5 ? 7 : PICK_STAGES;
         if (i == 2) /* a NaN whose sign is the processor's, before a cut */
             penalize_before_top_k(p);
+        if (i == 9)
+            overflow_behind_top_k(&w->wish[1]);
         p->penalty_last_n = i == 7 ? -1 : p->penalty_last_n;
         w->wish[1].bias[2].id = i == 6 ? n : w->wish[1].bias[2].id;
         if (i == 7) /* of the other sequences, too: they have no penalties */
