@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? STEP_BLOCKS 
     step_pass<TILES>(job);
 }
 
-static inline size_t larger(size_t a, size_t b)
+static constexpr size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -33,16 +33,24 @@ template <int TILES> static size_t step_bytes(const struct step_job &job)
     return STEP_SCRATCH + larger(larger(tile, row), product);
 }
 
+/* Of any instance: what a function may have is the process's, not one instance's. */
+template <int TILES> static constexpr size_t step_most_bytes()
+{
+    return STEP_SCRATCH + larger(sizeof(attend_tile<STEP_TILE_GROUPS>),
+                                 STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_PRODUCT_BYTES(TILES)));
+}
+
 template <int TILES>
 int step_open(const struct cuda_queue *queue, const struct step_job *job, uint32_t *ret_blocks)
 {
-    const size_t bytes = step_bytes<TILES>(*job);
+    static_assert(step_most_bytes<TILES>() <= 99 << 10, "that every GPU has for a block");
     int n = 0;
-    cudaError_t code = cudaFuncSetAttribute(
-        step_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaError_t code =
+        cudaFuncSetAttribute(step_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)step_most_bytes<TILES>());
     if (code == cudaSuccess)
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, step_kernel<TILES>, CUDA_THREADS,
-                                                             bytes);
+                                                             step_bytes<TILES>(*job));
     *ret_blocks = (uint32_t)(n < STEP_BLOCKS ? n : STEP_BLOCKS) * queue->processors;
     return (int)code;
 }

@@ -494,6 +494,7 @@ static void two_instances_do_not_disturb_each_other(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0), other = tiny_model_default(QUANT_F32);
     struct subject a, c;
+    other.head_dim = 256; /* its kernels have more shared memory than the other's */
     subject_init(&a, &shape, 20);
     subject_init(&c, &other, 20);
     struct backend *b = subject_open(&c, &c.device, 20, SUBJECT_PAGES);
