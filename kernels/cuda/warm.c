@@ -13,7 +13,7 @@
 /* Sequences of 2 positions with a page each, all of the same tokens; a pass of one row for each position is what the
  * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for, and in one kernel
  * rows with and without others of their sequence. A GPU needs some milliseconds for that; a simulated one, which may
- * need a minute, is let off with those that it gets done. */
+ * need a minute, is let off with those that it gets done, in a second of the processor's: a busy machine tests as many. */
 enum { POSITIONS = 2, MOST_ROWS = 33, ENOUGH_MS = 1000 };
 
 struct self_test {
@@ -123,7 +123,7 @@ static uint32_t rows_possible(const struct self_test *t, uint32_t n, uint32_t wh
 static bool is_quick(const struct self_test *t)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 <
            ENOUGH_MS;
 }
@@ -176,7 +176,7 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
 
 static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
 {
-    clock_gettime(CLOCK_MONOTONIC, &t->begin);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t->begin);
     int rc = expect(t);
     if (rc)
         return cuda_open_failed(t->b, err, err_bytes);
