@@ -23,6 +23,15 @@ static __device__ __forceinline__ unsigned short f16_from_f32(float x)
     return __half_as_ushort(__float2half_rn(x));
 }
 
+/* f32 -> bf16: nearest even, as num_bf16_from_f32 of num.h. */
+static __device__ __forceinline__ unsigned short bf16_from_f32(float x)
+{
+    const unsigned bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (unsigned short)(bits >> 16 | 0x40u);
+    return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 #ifndef HEARTH_CUDASIM
 
 /* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
@@ -60,6 +69,49 @@ static __device__ __forceinline__ void mma_s8(int d[4], const unsigned a[4], con
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]),
           "r"(c[2]), "r"(c[3]));
+}
+
+/*
+ * d = a b + c over a warp, all lanes: a 16 x 16 and b 16 x 8 of f16 (or bf16), c and d 16 x 8 of f32. In which order, and
+ * with how many bits, the 17 terms of an element are added is the hardware's; it depends on nothing but them. With
+ * g = lane / 4 and t = lane % 4, the lower half of a word first:
+ *   a[0] row g, k = 2t, 2t + 1    a[1] row g + 8, the same    a[2] row g, k = 8 + 2t, 9 + 2t    a[3] row g + 8, the same
+ *   b[0] column g, k = 2t, 2t + 1    b[1] column g, k = 8 + 2t, 9 + 2t    c as of mma_s8
+ */
+template <bool BF16>
+static __device__ __forceinline__ void mma_half(float d[4], const unsigned a[4],
+                                                const unsigned b[2], const float c[4])
+{
+    if constexpr (BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]),
+              "f"(c[1]), "f"(c[2]), "f"(c[3]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]),
+              "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
+/* Four 8 x 8 matrices of 16-bit values from shared memory, all lanes: lane i gives row i % 8 of matrix i / 8, 16 bytes. Word
+ * m is of matrix m: row lane / 4, columns 2 * (lane % 4) and + 1; of its transpose where TRANSPOSED. */
+template <bool TRANSPOSED>
+static __device__ __forceinline__ void load_matrices(unsigned to[4], const void *row)
+{
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
 }
 
 /* 16 bytes to shared memory while the thread goes on, of which the first `bytes` are copied and the rest become zeros.
@@ -149,6 +201,31 @@ static inline void mma_s8(int d[4], const unsigned a[4], const unsigned b[2], co
     cudasim_mma(CUDASIM_MMA_I8, &mma, CUDASIM_PLACE);
     for (int i = 0; i < 4; i++)
         d[i] = (int)mma.d[i];
+}
+
+template <bool BF16>
+static inline void mma_half(float d[4], const unsigned a[4], const unsigned b[2], const float c[4],
+                            CUDASIM_HERE)
+{
+    struct cudasim_mma mma = {};
+    for (int i = 0; i < 4; i++) {
+        mma.a[i] = a[i];
+        mma.c[i] = __float_as_uint(c[i]);
+    }
+    mma.b[0] = b[0];
+    mma.b[1] = b[1];
+    cudasim_mma(BF16 ? CUDASIM_MMA_BF16 : CUDASIM_MMA_F16, &mma, CUDASIM_PLACE);
+    for (int i = 0; i < 4; i++)
+        d[i] = __uint_as_float(mma.d[i]);
+}
+
+template <bool TRANSPOSED>
+static inline void load_matrices(unsigned to[4], const void *row, CUDASIM_HERE)
+{
+    struct cudasim_load_matrix load = {row, 4, TRANSPOSED, {}};
+    cudasim_load_matrix(&load, CUDASIM_PLACE);
+    for (int i = 0; i < 4; i++)
+        to[i] = load.registers[i];
 }
 
 static inline void copy_async(void *shared, const void *from, unsigned bytes, CUDASIM_HERE)

@@ -2,6 +2,7 @@
  * barriers of blocks and grids, matrix instructions, asynchronous copies. Loop tests run in several
  * orders: _i is the order. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,57 +212,117 @@ START_TEST(the_matrix_product_of_bytes)
 }
 END_TEST
 
+/* Operands of a product of 16-bit floats as the toys read them, and what comes of it. */
+struct halves {
+    uint16_t a[16][16], b[16][8];
+    float c[16][8];
+};
+
+static void run_halves(const struct halves *in, bool bf16, float got[16][8])
+{
+    struct toy toy = {.blocks = 1, .threads = 32};
+
+    toy.in = help_device((const int *)(const void *)in, sizeof(*in) / 4);
+    toy.out = help_device(NULL, 128);
+    if (bf16)
+        OK(toy_mma_bf16(&toy));
+    else
+        OK(toy_mma_f16(&toy));
+    help_read((int *)(void *)got, toy.out, 128);
+}
+
+static uint16_t half_of(float x, bool bf16)
+{
+    return bf16 ? num_bf16_from_f32(x) : num_f16_from_f32(x);
+}
+
+static double double_of(uint16_t half, bool bf16)
+{
+    return (double)(bf16 ? num_f32_from_bf16(half) : num_f32_from_f16(half));
+}
+
+/* Near what double precision gives; the same whichever way rows, columns and k are put. */
 START_TEST(the_matrix_product_of_halves)
 {
-    uint16_t a[16][16], b[16][8];
-    float c[16][8], got[16][8];
-    int in[320];
+    const bool bf16 = _i == 1;
+    struct halves in, turned;
+    float got[16][8], other[16][8];
     uint32_t state = 5;
 
     for (int i = 0; i < 256; i++)
-        a[i / 16][i % 16] = num_f16_from_f32((float)(int)(next_random(&state) % 2000) / 700 - 1);
+        in.a[i / 16][i % 16] = half_of((float)(int)(next_random(&state) % 2000) / 700 - 1, bf16);
     for (int i = 0; i < 128; i++)
-        b[i / 8][i % 8] = num_f16_from_f32((float)(int)(next_random(&state) % 2000) / 700 - 1);
+        in.b[i / 8][i % 8] = half_of((float)(int)(next_random(&state) % 2000) / 700 - 1, bf16);
     for (int i = 0; i < 128; i++)
-        c[i / 8][i % 8] = (float)(next_random(&state) % 1000) / 300;
-    memcpy(in, a, 512);
-    memcpy(in + 128, b, 256);
-    memcpy(in + 192, c, 512);
-    struct toy toy = {.blocks = 1, .threads = 32};
-    toy.in = help_device(in, 320);
-    toy.out = help_device(NULL, 128);
-    OK(toy_mma_f16(&toy));
-    help_read((int *)got[0], toy.out, 128);
+        in.c[i / 8][i % 8] = (float)(next_random(&state) % 1000) / 300;
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            turned.a[15 - row][(k * 5 + 3) % 16] = in.a[row][k];
+    for (int column = 0; column < 8; column++) {
+        for (int k = 0; k < 16; k++)
+            turned.b[(k * 5 + 3) % 16][7 - column] = in.b[k][column];
+        for (int row = 0; row < 16; row++)
+            turned.c[15 - row][7 - column] = in.c[row][column];
+    }
+    run_halves(&in, bf16, got);
+    run_halves(&turned, bf16, other);
     for (int row = 0; row < 16; row++) {
         for (int column = 0; column < 8; column++) {
+            double want = (double)in.c[row][column];
             for (int k = 0; k < 16; k++)
-                c[row][column] = fmaf(num_f32_from_f16(a[row][k]), num_f32_from_f16(b[k][column]),
-                                      c[row][column]);
-            ck_assert_mem_eq(&got[row][column], &c[row][column], sizeof(float));
+                want += double_of(in.a[row][k], bf16) * double_of(in.b[k][column], bf16);
+            ck_assert_double_le(fabs((double)got[row][column] - want), 17 * 0x1p-22);
+            ck_assert_mem_eq(&got[row][column], &other[15 - row][7 - column], sizeof(float));
         }
     }
 }
 END_TEST
 
-START_TEST(a_matrix_loaded_and_transposed)
+/* Terms are cut 25 bits below the largest exponent, and a factor of 0 has one: 2^-14 times 2^15. */
+START_TEST(a_large_factor_of_zero_cuts_the_others)
 {
-    uint16_t matrix[8][8];
-    int in[32], got[64];
+    struct halves in;
+    float got[16][8];
 
-    for (unsigned i = 0; i < 64; i++)
-        matrix[i / 8][i % 8] = (uint16_t)(i * 257);
+    memset(&in, 0, sizeof(in));
+    in.a[2][3] = num_f16_from_f32(0x1.004p-10f);
+    in.b[3][1] = num_f16_from_f32(0x1p-10f);
+    in.c[4][5] = 1;
+    in.a[4][0] = num_f16_from_f32(0x1p-13f);
+    in.b[0][5] = num_f16_from_f32(0x1.8p-13f);
+    run_halves(&in, false, got);
+    ck_assert(got[2][1] == 0x1.004p-20f);
+    ck_assert(got[4][5] == 1); /* 1.5 * 2^-26 is below what is kept */
+    in.b[9][1] = num_f16_from_f32(0x1p15f);
+    run_halves(&in, false, got);
+    ck_assert(got[2][1] == 0x1p-20f);
+    in.a[0][0] = num_f16_from_f32(INFINITY);
+    run_halves(&in, false, got);
+    ck_assert(isinf(got[0][5]) && isnan(got[0][0]) && got[4][5] == 1);
+}
+END_TEST
+
+START_TEST(matrices_loaded_and_transposed)
+{
+    uint16_t matrix[4][8][8];
+    int in[128], got[256];
+
+    for (unsigned i = 0; i < 256; i++)
+        matrix[i / 64][i / 8 % 8][i % 8] = (uint16_t)(i * 257);
     memcpy(in, matrix, sizeof(in));
-    struct toy toy = {.blocks = 1, .threads = 32, .shared_bytes = 128};
-    toy.in = help_device(in, 32);
-    toy.out = help_device(NULL, 64);
+    struct toy toy = {.blocks = 1, .threads = 32, .shared_bytes = 512};
+    toy.in = help_device(in, 128);
+    toy.out = help_device(NULL, 256);
     OK(toy_load_matrix(&toy));
-    help_read(got, toy.out, 64);
-    for (int lane = 0; lane < 32; lane++) {
-        const int row = lane / 4, column = lane % 4 * 2;
-        ck_assert_uint_eq((unsigned)got[lane],
-                          (unsigned)matrix[row][column + 1] << 16 | matrix[row][column]);
-        ck_assert_uint_eq((unsigned)got[32 + lane],
-                          (unsigned)matrix[column + 1][row] << 16 | matrix[column][row]);
+    help_read(got, toy.out, 256);
+    for (int m = 0; m < 4; m++) {
+        for (int lane = 0; lane < 32; lane++) {
+            const int row = lane / 4, column = lane % 4 * 2;
+            ck_assert_uint_eq((unsigned)got[64 * m + lane],
+                              (unsigned)matrix[m][row][column + 1] << 16 | matrix[m][row][column]);
+            ck_assert_uint_eq((unsigned)got[64 * m + 32 + lane],
+                              (unsigned)matrix[m][column + 1][row] << 16 | matrix[m][column][row]);
+        }
     }
 }
 END_TEST
@@ -414,8 +475,9 @@ int main(void)
     tcase_add_loop_test(tests, shuffles_votes_and_reductions, 0, ORDERS);
     tcase_add_loop_test(tests, atomics_and_a_lock, 0, ORDERS);
     tcase_add_loop_test(tests, the_matrix_product_of_bytes, 0, ORDERS);
-    tcase_add_test(tests, the_matrix_product_of_halves);
-    tcase_add_test(tests, a_matrix_loaded_and_transposed);
+    tcase_add_loop_test(tests, the_matrix_product_of_halves, 0, 2);
+    tcase_add_test(tests, a_large_factor_of_zero_cuts_the_others);
+    tcase_add_test(tests, matrices_loaded_and_transposed);
     tcase_add_loop_test(tests, asynchronous_copies_arrive_at_their_wait, 0, ORDERS);
     tcase_add_loop_test(tests, a_block_may_poll_another_in_a_cooperative_launch, 0, ORDERS);
     tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_are_no_race, 0, ORDERS);

@@ -164,39 +164,50 @@ TOY(mma_i8)
         job.out[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = fc[i];
 }
 
-TOY(mma_f16)
+template <bool BF16> static __device__ void mma_toy(const toy_job &job)
 {
     const unsigned lane = threadIdx.x, group = lane / 4, member = lane % 4;
-    const unsigned *a = (const unsigned *)job.in;                       /* [16][8] pairs of k */
+    const unsigned *a = (const unsigned *)job.in;                     /* [16][8] pairs of k */
     const unsigned short *b = (const unsigned short *)(job.in + 128); /* [16][8] */
-    const unsigned *c = (const unsigned *)job.in + 192;                /* [16][8] floats */
-    struct cudasim_mma mma = {};
+    const float *c = (const float *)job.in + 192;                     /* [16][8] */
+    unsigned fa[4], fb[2] = {0, 0};
+    float fc[4];
 
     for (unsigned i = 0; i < 4; i++) {
-        mma.a[i] = a[(group + 8 * (i % 2)) * 8 + member + 4 * (i / 2)];
-        mma.c[i] = c[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2];
+        fa[i] = a[(group + 8 * (i % 2)) * 8 + member + 4 * (i / 2)];
+        fc[i] = c[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2];
     }
     for (unsigned i = 0; i < 4; i++)
-        mma.b[i / 2] |= (unsigned)b[(8 * (i / 2) + 2 * member + i % 2) * 8 + group] << 16 * (i % 2);
-    cudasim_mma(CUDASIM_MMA_F16, &mma, __FILE__, __LINE__);
+        fb[i / 2] |= (unsigned)b[(8 * (i / 2) + 2 * member + i % 2) * 8 + group] << 16 * (i % 2);
+    mma_half<BF16>(fc, fa, fb, fc);
     for (unsigned i = 0; i < 4; i++)
-        job.out[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = (int)mma.d[i];
+        ((float *)job.out)[(group + 8 * (i / 2)) * 8 + 2 * member + i % 2] = fc[i];
+}
+
+TOY(mma_f16)
+{
+    mma_toy<false>(job);
+}
+
+TOY(mma_bf16)
+{
+    mma_toy<true>(job);
 }
 
 TOY(load_matrix)
 {
     SHARED_BYTES(shared);
-    struct cudasim_load_matrix load = {};
+    unsigned word[4];
 
-    ((int *)shared)[threadIdx.x] = job.in[threadIdx.x];
+    for (unsigned i = threadIdx.x; i < 128; i += 32)
+        ((int *)shared)[i] = job.in[i];
     __syncthreads();
-    load.row = shared + threadIdx.x % 8 * 16;
-    load.count = 1;
-    cudasim_load_matrix(&load, __FILE__, __LINE__);
-    job.out[threadIdx.x] = (int)load.registers[0];
-    load.transposed = 1;
-    cudasim_load_matrix(&load, __FILE__, __LINE__);
-    job.out[32 + threadIdx.x] = (int)load.registers[0];
+    load_matrices<false>(word, shared + threadIdx.x * 16);
+    for (unsigned m = 0; m < 4; m++)
+        job.out[m * 64 + threadIdx.x] = (int)word[m];
+    load_matrices<true>(word, shared + threadIdx.x * 16);
+    for (unsigned m = 0; m < 4; m++)
+        job.out[m * 64 + 32 + threadIdx.x] = (int)word[m];
 }
 
 TOY(copy_async)

@@ -30,7 +30,8 @@ struct toy {
     X(atomics)          /* out[0 .. 6] */                                                          \
     X(mma_i8)           /* out[16][8] = a[16][32] * b[32][8] + c, in: a bytes, b bytes, c */       \
     X(mma_f16)          /* likewise [16][16] * [16][8], in: a halves, b halves, c floats */        \
-    X(load_matrix)      /* out[lane] of in's 8x8 16-bit matrix; behind it the transpose */         \
+    X(mma_bf16)         /* the same of bf16 */                                                     \
+    X(load_matrix)      /* out[lane] of each of in's four 8x8 16-bit matrices, then its transpose */ \
     X(copy_async)       /* out[i] = in[i] through shared memory, n <= threads * 4 */               \
     X(poll)             /* block 1 polls what block 0 writes */                                    \
     X(sleep)            /* spins a while, then out[0] = n */                                       \

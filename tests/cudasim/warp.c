@@ -211,34 +211,69 @@ static float half_float(enum cudasim_collective kind, uint32_t half)
     return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
+/* The exponent of an operand as its bits have it: zeros and denormals have the least. */
+static int half_exponent(enum cudasim_collective kind, uint32_t half)
+{
+    const int bits = kind == CUDASIM_MMA_BF16 ? (int)(half >> 7 & 255) : (int)(half >> 10 & 31);
+
+    return (bits > 0 ? bits : 1) - (kind == CUDASIM_MMA_BF16 ? 127 : 15);
+}
+
+enum { MMA_TERMS = 17, MMA_BITS = 25 };
+
+/* As tensor cores do it, one of the ways: every term is cut, towards zero, at the same place, MMA_BITS below the largest
+ * exponent, and what is left is added exactly. A product of zero has the exponents of its operands: it cuts the others. */
+static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS])
+{
+    int largest = -1000;
+    int64_t sum = 0;
+    double plain = 0;
+
+    for (int i = 0; i < MMA_TERMS; i++) {
+        largest = exponent[i] > largest ? exponent[i] : largest;
+        plain += term[i];
+    }
+    if (!isfinite(plain))
+        return (float)plain;
+    for (int i = 0; i < MMA_TERMS; i++)
+        sum += (int64_t)ldexp(term[i], MMA_BITS - largest);
+    return (float)ldexp((double)sum, largest - MMA_BITS);
+}
+
 /* Fragments of mma.m16n8k16, 16-bit: as above with two values a register and 8 columns of k instead
  * of 16: A: lane (row % 8, k % 8 / 2), register row / 8 + 2 * (k / 8), half k % 2. B: lane (column,
  * k % 8 / 2), register k / 8, half k % 2. */
 static void mma_float(struct sim_pending *pending)
 {
     const enum cudasim_collective kind = pending->kind;
-    float a[16][16], b[16][8];
+    uint32_t a[16][16], b[16][8];
 
     for (unsigned k = 0; k < 16; k++) {
         const unsigned member = k % 8 / 2, high = k / 8, shift = 16 * (k % 2);
 
         for (unsigned row = 0; row < 16; row++) {
             const uint32_t word = mma_of(pending, row % 8 * 4 + member)->a[row / 8 + 2 * high];
-            a[row][k] = half_float(kind, word >> shift & 0xffff);
+            a[row][k] = word >> shift & 0xffff;
         }
         for (unsigned column = 0; column < 8; column++) {
             const uint32_t word = mma_of(pending, column * 4 + member)->b[high];
-            b[k][column] = half_float(kind, word >> shift & 0xffff);
+            b[k][column] = word >> shift & 0xffff;
         }
     }
     for (unsigned row = 0; row < 16; row++) {
         for (unsigned column = 0; column < 8; column++) {
             struct cudasim_mma *to = mma_of(pending, row % 8 * 4 + column / 2);
             const unsigned at = column % 2 + 2 * (row / 8);
-            float sum = bits_float(to->c[at]);
+            double term[MMA_TERMS];
+            int exponent[MMA_TERMS];
 
-            for (unsigned k = 0; k < 16; k++)
-                sum = fmaf(a[row][k], b[k][column], sum);
+            for (unsigned k = 0; k < 16; k++) {
+                term[k] = (double)half_float(kind, a[row][k]) * half_float(kind, b[k][column]);
+                exponent[k] = half_exponent(kind, a[row][k]) + half_exponent(kind, b[k][column]);
+            }
+            term[16] = bits_float(to->c[at]);
+            exponent[16] = (int)(to->c[at] >> 23 & 255) - 127;
+            const float sum = mma_sum(term, exponent);
             memcpy(&to->d[at], &sum, sizeof(sum));
         }
     }

@@ -128,8 +128,10 @@ void cudasim_grid_launch_dependents(void);
 /* ---- matrix instructions ---- */
 
 /* mma.sync m16n8k32 of 8-bit integers (a, b of either sign, as flagged; int32 sums wrap) and
- * m16n8k16 of f16 or bf16 with f32 sums. Registers as PTX lays them out. The float sum of an element
- * is the chain fmaf(a, b, sum), k ascending, from c: one order of the many that hardware may take. */
+ * m16n8k16 of f16 or bf16 with f32 sums. Registers as PTX lays them out. Of a float sum, one way of
+ * the several that hardware takes: c and the 16 products, each cut 25 bits below the largest exponent,
+ * added exactly; to f32 once. A product's exponent is the sum of its operands', also where one is 0:
+ * so who leaves a term out by a factor of 0 changes the bits of the others. */
 struct cudasim_mma {
     uint32_t a[4], b[2], c[4];
     uint32_t d[4];
