@@ -313,10 +313,6 @@ static int choose_device(struct resident *resident, const struct config *config,
 
     config_choice("device", config->device, name, sizeof(name));
     device_parse(name, &wanted);
-    if (config->numerics != 0) {
-        snprintf(err, err_bytes, "numerics native is not there yet: use --numerics portable");
-        return -ENODEV;
-    }
     if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
         wanted = DEVICE_CPU;
     int rc = device_choose(wanted, &resident->device, err, err_bytes);
@@ -393,6 +389,7 @@ int resident_open_backend(struct resident *resident, const struct config *config
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;
     limits->kv_q8_0 = config->kv_type == 1;
+    limits->native = config->numerics == 1;
     rc = open_on_device(resident, config, err, err_bytes);
     /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there, or the
      * plugin has no code for it. */

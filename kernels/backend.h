@@ -93,9 +93,11 @@ struct backend_limits {
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
-    bool kv_q8_0;    /* KV in blocks of int8, not in f16 (or f32): other numerics, 0.56 x the memory
+    bool kv_q8_0; /* KV in blocks of int8, not in f16 (or f32): other numerics, 0.56 x the memory
                       of f16 where head_dim is a multiple of 32 */
-    bool shadow;     /* make one (BACKEND_FAST_SHADOW), where the instance has that */
+    bool native;  /* the device's own arithmetic, as reproducible, where it has some that is faster:
+                      other numerics, under an id of their own */
+    bool shadow;  /* make one (BACKEND_FAST_SHADOW), where the instance has that */
     const char *isa; /* NULL: the best of this machine; one of backend_info's forces it */
 };
 

@@ -215,6 +215,9 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (!rc)
         rc = choose_isa(limits->isa, &isa, err, err_bytes);
+    if (!rc && limits->native)
+        rc = fail(err, err_bytes, -ENOTSUP,
+                  "the CPU has no native numerics: use --numerics portable, or --device cuda");
     if (rc)
         return rc;
     struct backend *b = calloc(1, sizeof *b);

@@ -9,6 +9,7 @@
  */
 #include <stddef.h>
 
+#include "kernels/cuda/attend_launch.h"
 #include "kernels/cuda/attend_tile_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/launch_device.h"
@@ -87,7 +88,7 @@ int attend_init(void)
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)sizeof(attend_tile<LARGE_GROUPS>));
     }
-    return (int)code;
+    return code == cudaSuccess ? attend_native_init() : (int)code;
 }
 
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
@@ -96,6 +97,8 @@ int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *
     const uint32_t n = job->kv.head_dim, type = job->kv.type;
     const dim3 grid(blocks, job->kv.n_head_kv);
     int rc = 0;
+    if (job->native)
+        return attend_native_launch(queue, job, blocks, kinds);
     if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))
         rc = launch(queue, small_kernels[n > 128][type], grid, tile_bytes<SMALL_GROUPS>(n), *job);
     if (kinds & 1u << CUDA_ITEM_LARGE && !rc)

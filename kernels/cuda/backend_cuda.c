@@ -56,6 +56,8 @@ static void place_input(struct backend *b, struct cuda_input *x, size_t rows, ui
     x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->f);
     x->q = cuda_take(&b->scratch_memory, tiled * stride);
     x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof *x->scale);
+    for (int i = 0; i < 2 && (b->native || b->fast); i++)
+        x->half[i] = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->half[i]);
 }
 
 static float *floats(struct backend *b, size_t count)
@@ -244,6 +246,7 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
     b->queue.processors = (uint32_t)properties.multiProcessorCount;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
     b->queue.dependent = properties.major >= 9 && version >= 90;
+    cuda_choose_numerics(b);
     return 0;
 }
 
@@ -327,9 +330,9 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
     *ret_info = (struct backend_info){
         .name = "cuda",
         .isa = b->name,
-        .numerics = model_numerics_id(b->model, b->limits.kv_q8_0),
+        .numerics = b->numerics,
         .threads = b->limits.threads,
-        .fast = BACKEND_FAST_NONE,
+        .fast = b->fast ? BACKEND_FAST_NATIVE : BACKEND_FAST_NONE,
         .weight_bytes = b->weight_memory.used,
         .scratch_bytes = b->scratch_memory.used,
         .page_bytes = b->geometry.page_bytes,

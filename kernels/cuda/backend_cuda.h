@@ -10,6 +10,7 @@
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
  *   step.c          the same as one kernel, for up to 16 rows
+ *   native.c        which passes are in native numerics, and the id
  *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
  *   wait.c          until it has ended
@@ -103,12 +104,16 @@ struct backend {
     struct cuda_kv kv;
     struct cuda_arena weight_memory, scratch_memory, kv_memory;
     struct cuda_queue queue;
-    cudaGraphExec_t graphs[CUDA_GRAPH_BUCKETS]
-                          [2]; /* without, with a head; NULL above limits.rows */
-    struct cuda_steps steps;
-    uint32_t least_bucket; /* 0; other ones are for the self-test */
-    struct cuda_grid grid; /* of the jobs that are launched */
-    float scale;           /* 1 / sqrt(head_dim) */
+    /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */
+    cudaGraphExec_t graphs[2][CUDA_GRAPH_BUCKETS][2];
+    struct cuda_steps steps; /* of portable passes */
+    uint32_t least_bucket;   /* 0; other ones are for the self-test */
+    struct cuda_grid grid;   /* of the jobs that are launched */
+    float scale;             /* 1 / sqrt(head_dim) */
+    bool native;             /* numerics of canonical passes, and their id */
+    char numerics[32];
+    bool fast;    /* fast passes have native numerics, canonical ones not */
+    bool tensors; /* the pass, or the jobs that are captured, are in native numerics */
     /* Results, pinned host memory. */
     struct cuda_results results, results_device; /* mapped */
     uint32_t pass_number;                        /* of the last one that began */
@@ -169,6 +174,10 @@ bool cuda_graph_run(struct backend *b);
 void cuda_step_place(struct backend *b);
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes);
 bool cuda_step_run(struct backend *b);
+
+/* native.c: sets native, fast and the id; needs the device's name. Tensors: what b->tensors is for a pass. */
+void cuda_choose_numerics(struct backend *b);
+bool cuda_tensors(const struct backend *b, enum pass_kind kind);
 
 /* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */
 int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);

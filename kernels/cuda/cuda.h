@@ -48,7 +48,8 @@ struct cuda_input {
     float *f;                 /* [rows][stride] */
     uint32_t *q;              /* [rows / 8][stride / 32][32 lanes][2] */
     struct cuda_scale *scale; /* [rows / 8][stride / 32][8 rows] */
-    uint32_t stride;          /* a multiple of 32 */
+    uint16_t *half[2]; /* native: as f16, as bf16, [rows][stride], +0 behind the row's values */
+    uint32_t stride;   /* a multiple of 32 */
 };
 
 struct cuda_sampling; /* picks.h */
@@ -61,8 +62,9 @@ struct cuda_row {
 /* How a block computes an item of attention: one row, or a tile of rows, in its small or its large form. */
 enum cuda_item_kind { CUDA_ITEM_ROW, CUDA_ITEM_TILE, CUDA_ITEM_LARGE, CUDA_ITEM_KINDS };
 
-/* Queries, rows times heads of a KV head, of a tile of each kind. */
-enum { CUDA_TILE_QUERIES = 16, CUDA_LARGE_QUERIES = 32 };
+/* Queries, rows times heads of a KV head, of a tile of each kind; of a large one in native numerics, of heads of up to 128
+ * values. */
+enum { CUDA_TILE_QUERIES = 16, CUDA_LARGE_QUERIES = 32, CUDA_NATIVE_QUERIES = 64 };
 
 /* Rows [row, row + n_rows) of a pass, of one sequence and one behind the other, against a run of splits: all of theirs,
  * or one. Row r keeps the results at row_parts[r] + part. */

@@ -30,13 +30,14 @@ static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *re
     return (int)code;
 }
 
-bool cuda_graph_open(struct backend *b)
+static bool open_kind(struct backend *b, enum pass_kind kind)
 {
+    b->tensors = cuda_tensors(b, kind);
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
         if (bucket > 0 && 1u << (bucket - 1) >= b->limits.rows)
             break;
         for (int head = 0; head < 2; head++) {
-            if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &b->graphs[bucket][head]),
+            if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &b->graphs[kind][bucket][head]),
                          "the capture of a graph"))
                 return false;
         }
@@ -44,13 +45,18 @@ bool cuda_graph_open(struct backend *b)
     return true;
 }
 
+bool cuda_graph_open(struct backend *b)
+{
+    return open_kind(b, PASS_CANONICAL) && (!b->fast || open_kind(b, PASS_FAST));
+}
+
 void cuda_graph_close(struct backend *b)
 {
-    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
-        for (int head = 0; head < 2; head++) {
-            if (b->graphs[bucket][head])
-                cudaGraphExecDestroy(b->graphs[bucket][head]);
-        }
+    for (uint32_t i = 0; i < 2 * CUDA_GRAPH_BUCKETS * 2; i++) {
+        cudaGraphExec_t graph =
+            b->graphs[i / (CUDA_GRAPH_BUCKETS * 2)][i / 2 % CUDA_GRAPH_BUCKETS][i % 2];
+        if (graph)
+            cudaGraphExecDestroy(graph);
     }
 }
 
@@ -61,6 +67,7 @@ bool cuda_graph_run(struct backend *b)
         bucket++;
     if (bucket == CUDA_GRAPH_BUCKETS)
         return false;
-    cudaGraphExec_t graph = b->graphs[bucket][b->n_wanted > 0];
+    const enum pass_kind kind = b->fast ? b->pass->kind : PASS_CANONICAL;
+    cudaGraphExec_t graph = b->graphs[kind][bucket][b->n_wanted > 0];
     return cuda_ok(b, (int)cudaGraphLaunch(graph, b->queue.stream), "the launch of a graph");
 }

@@ -7,11 +7,16 @@
 /* ---- what they are --------------------------------------------------------------------------- */
 
 /* How an input is needed by the matrices that read it. */
-static uint32_t forms_of(const struct cuda_matrix *const *readers, int n)
+static uint32_t forms_of(const struct backend *b, const struct cuda_matrix *const *readers, int n)
 {
     uint32_t forms = 0;
-    for (int i = 0; i < n; i++)
-        forms |= layout_quantized(readers[i]->type) ? FORM_BLOCKS : FORM_FLOATS;
+    for (int i = 0; i < n; i++) {
+        const uint32_t type = readers[i]->type;
+        forms |= layout_quantized(type)             ? FORM_BLOCKS
+                 : b->tensors && type == QUANT_F16  ? FORM_F16
+                 : b->tensors && type == QUANT_BF16 ? FORM_BF16
+                                                    : FORM_FLOATS;
+    }
     return forms;
 }
 
@@ -44,6 +49,7 @@ static struct product_part part(const struct cuda_matrix *m, float *y, uint32_t 
 static void complete(const struct backend *b, struct product_job *job)
 {
     job->pass = b->upload.to;
+    job->native = b->tensors;
     job->groups = 0;
     for (int i = 0; i < 3; i++)
         job->groups += job->gated && i > 0 ? 0 : job->part[i].matrix.groups;
@@ -66,12 +72,14 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
         .n_head = m->n_head,
         .halves = m->rope == MODEL_ROPE_HALVES,
         .layer = layer,
+        .native = b->tensors,
         .eps = m->rms_eps,
     };
     jobs->attend = (struct attend_job){b->upload.to, b->kv,     u->q,  u->part_ml, u->part_o,
-                                       u->heads,     m->n_head, layer, b->scale};
-    jobs->merge = (struct merge_job){b->upload.to, u->part_ml,  u->part_o,           u->attention,
-                                     m->n_head,    m->head_dim, forms_of(readers, 1)};
+                                       u->heads,     m->n_head, layer, b->scale,   b->tensors};
+    jobs->merge = (struct merge_job){b->upload.to,           u->part_ml, u->part_o,
+                                     u->attention,           m->n_head,  m->head_dim,
+                                     forms_of(b, readers, 1)};
 }
 
 struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)
@@ -81,17 +89,17 @@ struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)
     const struct cuda_matrix *const qkv[] = {&l->q, &l->k, &l->v}, *const in[] = {&l->gate, &l->up},
                                     *const out[] = {&l->down};
     struct layer_jobs jobs = {
-        .attn_norm = norm(b, u->x, l->attn_norm, u->norm, forms_of(qkv, 3)),
+        .attn_norm = norm(b, u->x, l->attn_norm, u->norm, forms_of(b, qkv, 3)),
         .qkv = {.part = {part(&l->q, u->q, u->heads), part(&l->k, u->k, u->heads_kv),
                          part(&l->v, u->v, u->heads_kv)},
                 .x = u->norm},
         .o = {.part = {part(&l->o, u->h, u->embd)}, .x = u->attention},
-        .ffn_norm = norm(b, u->h, l->ffn_norm, u->norm, forms_of(in, 2)),
+        .ffn_norm = norm(b, u->h, l->ffn_norm, u->norm, forms_of(b, in, 2)),
         .gate_up = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
                     .x = u->norm,
                     .out = u->ffn,
                     .gated = 1,
-                    .forms = forms_of(out, 1)},
+                    .forms = forms_of(b, out, 1)},
         .down = {.part = {part(&l->down, u->x, u->embd)}, .x = u->ffn, .layer = layer},
     };
     attention_jobs(b, layer, &jobs);
@@ -110,7 +118,7 @@ struct head_jobs cuda_head_jobs(const struct backend *b)
     const struct cuda_buffers *u = &b->buffers;
     const struct cuda_matrix *const readers[] = {&b->weights.head};
     struct head_jobs jobs = {
-        .norm = norm(b, u->x, b->weights.output_norm, u->head, forms_of(readers, 1)),
+        .norm = norm(b, u->x, b->weights.output_norm, u->head, forms_of(b, readers, 1)),
         .logits = {.part = {part(&b->weights.head, u->logits, u->vocab)},
                    .x = u->head,
                    .wanted = 1},

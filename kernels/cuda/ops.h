@@ -8,8 +8,8 @@
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/picks.h"
 
-/* What a job writes of its output: as f32, as blocks, or both (cuda_input). */
-enum { FORM_FLOATS = 1, FORM_BLOCKS = 2 };
+/* What a job writes of its output, a bit each (cuda_input): as f32, as blocks, as f16, as bf16. */
+enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 
 /* Embedding rows, and new pages zeroed. Items: row, part of 256 values. */
 struct begin_job {
@@ -55,6 +55,7 @@ struct product_job {
     uint32_t groups; /* of all parts; gated: of one */
     uint32_t wanted; /* rows are those with wants */
     uint32_t layer;
+    uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
 /* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads. */
@@ -67,6 +68,7 @@ struct heads_job {
     const float *rope;    /* tables of kernels/cpu/rope.h */
     uint32_t stride[3];
     uint32_t n_head, halves, layer;
+    uint32_t native; /* queries have to fit f16 */
     float eps;
 };
 
@@ -79,6 +81,7 @@ struct attend_job {
     float *part_ml, *part_o;
     uint32_t stride, n_head, layer;
     float scale;
+    uint32_t native; /* by tensor cores */
 };
 
 /* The parts of a row merged. Items: row, share of 256 values. */

@@ -100,6 +100,7 @@ static void finish_all_wanted(struct backend *b)
 
 void cuda_pass_start(struct backend *b)
 {
+    b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_plan_pass(b);
     if (!cuda_step_run(b) && !cuda_graph_run(b))
         cuda_run_jobs(b,

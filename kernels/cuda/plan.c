@@ -76,6 +76,12 @@ static uint32_t run_length(const struct backend *b, uint32_t r)
     return n;
 }
 
+static uint32_t large_queries(const struct backend *b)
+{
+    return b->tensors && b->model->head_dim <= CUDA_MAX_HEAD / 2 ? CUDA_NATIVE_QUERIES
+                                                                 : CUDA_LARGE_QUERIES;
+}
+
 /* The next item's rows, of a run of n rows, and how they are computed. A tile pays where its queries are more than two
  * rounds of a row's; large ones are for passes that fill the device with them. */
 static struct cuda_item next_tile(const struct backend *b, uint32_t r, uint32_t n)
@@ -85,7 +91,7 @@ static struct cuda_item next_tile(const struct backend *b, uint32_t r, uint32_t 
     if (n == 1 || queries <= CUDA_TILE_QUERIES / 2)
         return item;
     const bool large = b->pass->n_rows > CUDA_GRAPH_ROWS && queries > CUDA_TILE_QUERIES;
-    const uint32_t most = (large ? CUDA_LARGE_QUERIES : CUDA_TILE_QUERIES) / share;
+    const uint32_t most = (large ? large_queries(b) : CUDA_TILE_QUERIES) / share;
     item.kind = large ? CUDA_ITEM_LARGE : CUDA_ITEM_TILE;
     item.n_rows = most == 0 ? 1 : n < most ? n : most;
     return item;
@@ -164,6 +170,8 @@ static void forget_input(const struct cuda_input *x, uint32_t rows)
         const size_t left = rows - at / blocks * CUDA_TILE, n = left < CUDA_TILE ? left : CUDA_TILE;
         cuda_forget(x->scale + at * CUDA_TILE, n * sizeof *x->scale);
     }
+    for (int i = 0; i < 2 && x->half[i]; i++)
+        cuda_forget(x->half[i], (size_t)rows * x->stride * sizeof *x->half[i]);
 }
 
 /* A pass reads nothing that the one before it left in scratch, and nothing of a page that begins with it. */

@@ -10,6 +10,7 @@ int cuda_launch_init(int *ret_version)
         code = init[i](ret_version);
     code = code ? code : product_large_init<4>();
     code = code ? code : product_large_init<8>();
+    code = code ? code : product_half_init();
     return code;
 }
 
@@ -22,24 +23,41 @@ static bool all_quantized(const struct product_job *job)
     return true;
 }
 
-/* Whether blocks of 256 outputs and `rows` rows give most processors one. */
-static bool fills(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows,
-                  uint32_t rows_of_block)
+static bool all_half(const struct product_job *job)
 {
-    const uint64_t blocks = (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
-                            ((rows + rows_of_block - 1) / rows_of_block);
+    const uint32_t type = job->part[0].matrix.type;
+    for (int i = 1; i < 3; i++) {
+        if (job->part[i].matrix.groups > 0 && job->part[i].matrix.type != type)
+            return false;
+    }
+    return type == QUANT_F16 || type == QUANT_BF16;
+}
+
+/* Whether this many blocks give most processors one. */
+static bool fills(const struct cuda_queue *queue, uint64_t blocks)
+{
     return 4 * blocks >= 3 * (uint64_t)queue->processors;
+}
+
+/* Blocks of 256 outputs and so many rows. */
+static uint64_t large_blocks(const struct product_job *job, uint32_t rows, uint32_t rows_of_block)
+{
+    return (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
+           ((rows + rows_of_block - 1) / rows_of_block);
 }
 
 int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
                         uint32_t rows)
 {
     if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
-        if (fills(queue, job, rows, 8 * CUDA_TILE))
+        if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
             return product_large_launch<8>(queue, job, rows);
-        if (fills(queue, job, rows, 4 * CUDA_TILE))
+        if (fills(queue, large_blocks(job, rows, 4 * CUDA_TILE)))
             return product_large_launch<4>(queue, job, rows);
     }
+    if (rows > CUDA_TILE * CUDA_MAX_TILES && job->native && all_half(job) &&
+        fills(queue, product_half_blocks(job, rows)))
+        return product_half_launch(queue, job, rows);
     if (rows <= CUDA_TILE)
         return product_launch<1>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)

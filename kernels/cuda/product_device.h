@@ -4,11 +4,12 @@
  * cut where the page cuts it, and nowhere else, whatever the number of rows.
  *
  * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integers are exact, what follows
- * is the page's chain. Float types: the page's chain, one output a lane.
+ * is the page's chain. Float types: the page's chain, one output a lane; in native numerics F16 and BF16 by tensor cores.
  */
 #ifndef HEARTH_KERNELS_CUDA_PRODUCT_DEVICE_H
 #define HEARTH_KERNELS_CUDA_PRODUCT_DEVICE_H
 
+#include "kernels/cuda/product_half_device.h"
 #include "kernels/cuda/rows_device.h"
 
 /* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded so that no two lanes of a store meet in
@@ -219,9 +220,9 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
 }
 
 template <uint32_t TYPE, int TILES>
-static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
-                                                   uint32_t segment, const struct cuda_input &x,
-                                                   const product_rows &rows, float *out)
+static __device__ __forceinline__ void
+any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
+            const struct cuda_input &x, const product_rows &rows, bool native, float *out)
 {
     const uint8_t *at = m.data + group * m.group_bytes;
     const uint32_t begin = segment * CUDA_SEGMENT;
@@ -230,6 +231,11 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
                                    (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
     } else {
+        if constexpr (TYPE != QUANT_F32) {
+            if (native)
+                return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH>(
+                    m, group, begin, end, x, rows.first, rows.n, out);
+        }
         if (TILES > 1 || rows.n > 4)
             float_segment<TYPE, CUDA_TILE * TILES>(at, begin, end, x, rows.first, out);
         else if (rows.n > 1)
@@ -304,7 +310,7 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
     for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
         prefetch_segment<TYPE>(matrix, group, s0 + CUDA_WARPS + warp);
         if (s0 + warp < segments)
-            any_segment<TYPE, TILES>(matrix, group, s0 + warp, job.x, rows,
+            any_segment<TYPE, TILES>(matrix, group, s0 + warp, job.x, rows, job.native != 0,
                                      shared + warp * SEGMENT_FLOATS(TILES));
         __syncthreads();
         for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {

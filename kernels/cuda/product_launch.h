@@ -15,4 +15,10 @@ int product_large_launch(const struct cuda_queue *queue, const struct product_jo
                          uint32_t rows);
 template <int TILES> int product_large_init(void);
 
+/* Native numerics, parts of F16 alone or BF16 alone: 128 outputs and 128 rows a block, and how many that makes. */
+int product_half_launch(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows);
+uint64_t product_half_blocks(const struct product_job *job, uint32_t rows);
+int product_half_init(void);
+
 #endif

@@ -113,6 +113,10 @@ static __device__ __forceinline__ void put_value(const struct cuda_input &out, u
         out.f[(uint64_t)r * out.stride + i] = y;
     if ((forms & FORM_BLOCKS) && i / CUDA_BLOCK < n / CUDA_BLOCK)
         quantize_block(out, r, i / CUDA_BLOCK, y);
+    if ((forms & FORM_F16) && i < out.stride)
+        out.half[0][(uint64_t)r * out.stride + i] = i < n ? f16_from_f32(y) : (uint16_t)0;
+    if ((forms & FORM_BF16) && i < out.stride)
+        out.half[1][(uint64_t)r * out.stride + i] = i < n ? bf16_from_f32(y) : (uint16_t)0;
 }
 
 /* ---- norm ------------------------------------------------------------------------------------ */
@@ -241,8 +245,9 @@ static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_
     }
     bool good = true;
     for (uint32_t k = lane; k < n; k += 32)
-        good = good && (kind == 0 || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
-                                                                : device_fits_f16(x[k]));
+        good = good &&
+               ((kind == 0 && !job.native) || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
+                                                                         : device_fits_f16(x[k]));
     good = __all_sync(FULL_WARP, good);
     if (!good && lane == 0)
         mark_bad(job.pass, r, job.layer);

@@ -93,8 +93,9 @@ static bool ask_device(struct backend *b)
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes)
 {
     const enum wish wished = wish();
-    if (wished == WISH_NONE)
+    if (wished == WISH_NONE || b->native)
         return 0;
+    b->tensors = false; /* its jobs are of portable passes */
     if (!upload_jobs(b) || !ask_device(b))
         return cuda_open_failed(b, err, err_bytes);
     if (wished == WISH_MUST && (b->steps.blocks[0] == 0 || b->steps.blocks[1] == 0))
@@ -119,7 +120,7 @@ static bool all_alone(const struct pass *pass)
 bool cuda_step_run(struct backend *b)
 {
     const uint32_t rows = b->pass->n_rows, kernel = rows > CUDA_TILE;
-    if (rows > STEP_ROWS || b->steps.off || b->steps.blocks[kernel] == 0)
+    if (rows > STEP_ROWS || b->tensors || b->steps.off || b->steps.blocks[kernel] == 0)
         return false;
     struct step_job job = b->steps.job;
     job.own_norm = job.own_norm && rows == 1;

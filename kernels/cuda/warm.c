@@ -12,15 +12,25 @@
 
 /* Sequences of 2 positions with a page each, all of the same tokens; a pass of one row for each position is what the
  * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for, and in one kernel
- * rows with and without others of their sequence. A GPU needs some milliseconds for that; a simulated one, which may
- * need a minute, is let off with those that it gets done, in a second of the processor's: a busy machine tests as many. */
-enum { POSITIONS = 2, MOST_ROWS = 33, ENOUGH_MS = 1000 };
+ * rows with and without others of their sequence. Native numerics, whose
+ * sums are the tensor cores' own, have 32 positions, so that rows share tiles of attention, and two passes without a graph
+ * more: 80 rows of sequences one behind the other, then of sequences in turn, the last one first. A GPU needs some
+ * milliseconds for that; a simulated one, which may need a minute, is let off with those that it gets done, in a
+ * second of the processor's: a busy machine tests as many. */
+enum {
+    POSITIONS = 2,
+    NATIVE_POSITIONS = 32,
+    NATIVE_ROWS = 80,
+    TURNED = 5, /* sequences in turn */
+    MOST_ROWS = NATIVE_ROWS,
+    ENOUGH_MS = 1000
+};
 
 struct self_test {
     struct backend *b;
-    uint32_t positions;        /* of a sequence */
-    float *want, *got;         /* [POSITIONS], [MOST_ROWS], each [n_vocab] */
-    int32_t status[POSITIONS]; /* of want: a model may have numbers that are not finite */
+    uint32_t positions;               /* of a sequence, as many as want has */
+    float *want, *got;                /* [NATIVE_POSITIONS], [MOST_ROWS], each [n_vocab] */
+    int32_t status[NATIVE_POSITIONS]; /* of want: a model may have numbers that are not finite */
     struct timespec begin;
     uint32_t pages[MOST_ROWS];
     struct row rows[MOST_ROWS];
@@ -29,27 +39,35 @@ struct self_test {
 };
 
 /* One row through every kernel, launched one by one; graphs are taken to the device. */
-static int warm_up(struct backend *b, char *err, size_t err_bytes)
+static void warm_up_kind(struct backend *b, enum pass_kind kind)
 {
     const uint32_t page = 0, token = 0, launched = CUDA_GRAPH_ROWS + 1;
     struct pick_params params;
     pick_params_init(&params);
     const struct row row = {.wants = ROW_PICK};
     const struct pass_sequence sequence = {&page, &token, 1, &params};
-    const struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, NULL, 1};
-    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[bucket][0]; bucket++) {
+    const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
+    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[kind][bucket][0]; bucket++) {
         for (int head = 0; head < 2; head++)
-            cuda_ok(b, (int)cudaGraphUpload(b->graphs[bucket][head], b->queue.stream),
+            cuda_ok(b, (int)cudaGraphUpload(b->graphs[kind][bucket][head], b->queue.stream),
                     "the upload of a graph");
     }
     b->next_position[0] = 1;
     b->pass = &pass;
+    b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
     cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
                                         b->n_items, (1u << CUDA_ITEM_KINDS) - 1});
-    const bool done = cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
+    cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
     b->pass = NULL;
-    return done ? 0 : cuda_open_failed(b, err, err_bytes);
+}
+
+static int warm_up(struct backend *b, char *err, size_t err_bytes)
+{
+    warm_up_kind(b, PASS_CANONICAL);
+    if (b->fast)
+        warm_up_kind(b, PASS_FAST);
+    return b->broken ? cuda_open_failed(b, err, err_bytes) : 0;
 }
 
 /* ---- the self-test --------------------------------------------------------------------------- */
@@ -65,21 +83,31 @@ static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t seque
     return &t->results[r];
 }
 
-static int run_rows(struct self_test *t, uint32_t n)
+static int run_rows(struct self_test *t, uint32_t n, uint32_t sequences)
 {
-    const struct pass pass = {PASS_CANONICAL, n,          t->rows,
-                              t->sequences,   t->results, t->rows[n - 1].sequence + 1};
+    const struct pass pass = {PASS_CANONICAL, n, t->rows, t->sequences, t->results, sequences};
     const int rc = cuda_start(t->b, &pass);
     return rc ? rc : cuda_finish(t->b);
 }
 
+static bool is_quick(const struct self_test *t)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 <
+           ENOUGH_MS;
+}
+
+/* One row after the other; as many as are quick, but at least two. */
 static int expect(struct self_test *t)
 {
+    const uint32_t most = t->positions;
     int rc = 0;
-    for (uint32_t p = 0; p < t->positions && !rc; p++) {
+    for (uint32_t p = 0; p < most && !rc && (p < POSITIONS || is_quick(t)); p++) {
         row_of(t, 0, 0, p)->logits = t->want + (size_t)p * t->b->model->n_vocab;
-        rc = run_rows(t, 1);
+        rc = run_rows(t, 1, 1);
         t->status[p] = t->results[0].status;
+        t->positions = p + 1;
     }
     return rc;
 }
@@ -96,19 +124,34 @@ static bool same(const struct self_test *t, uint32_t r)
            memcmp(t->want + position * vocab, got->logits, vocab * sizeof(float)) == 0;
 }
 
+static int run_and_compare(struct self_test *t, uint32_t n, uint32_t sequences)
+{
+    for (uint32_t r = 0; r < n; r++)
+        t->results[r].logits = t->got + (size_t)r * t->b->model->n_vocab;
+    int rc = run_rows(t, n, sequences);
+    for (uint32_t r = 0; r < n && !rc; r++)
+        rc = same(t, r) ? 0 : -EDOM;
+    return rc;
+}
+
 /* One pass of n rows, of which the first sequence has `first`, the others `whole`. Returns 0, an error of the device, or
  * -EDOM: its bits are others. */
 static int compare(struct self_test *t, uint32_t n, uint32_t first, uint32_t whole)
 {
     for (uint32_t r = 0; r < n; r++) {
         const uint32_t behind = r - first;
-        row_of(t, r, r < first ? 0 : behind / whole + 1, r < first ? r : behind % whole)->logits =
-            t->got + (size_t)r * t->b->model->n_vocab;
+        row_of(t, r, r < first ? 0 : behind / whole + 1, r < first ? r : behind % whole);
     }
-    int rc = run_rows(t, n);
-    for (uint32_t r = 0; r < n && !rc; r++)
-        rc = same(t, r) ? 0 : -EDOM;
-    return rc;
+    return run_and_compare(t, n, t->rows[n - 1].sequence + 1);
+}
+
+/* One pass of about n rows, of sequences in turn; none where there are too few. */
+static int compare_turned(struct self_test *t, uint32_t n)
+{
+    const uint32_t most = n / TURNED, m = most < t->positions ? most : t->positions;
+    for (uint32_t r = 0; r < m * TURNED; r++)
+        row_of(t, r, TURNED - 1 - r % TURNED, r / TURNED);
+    return m == 0 || t->b->limits.pages < TURNED ? 0 : run_and_compare(t, m * TURNED, TURNED);
 }
 
 /* Rows that a pass may have: of the limits, and as many as there are pages for, `whole` rows each. */
@@ -118,14 +161,6 @@ static uint32_t rows_possible(const struct self_test *t, uint32_t n, uint32_t wh
     const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * whole + 1;
     n = n < rows ? n : rows;
     return n < held ? n : held;
-}
-
-static bool is_quick(const struct self_test *t)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 <
-           ENOUGH_MS;
 }
 
 static int test_failed(const struct self_test *t, int rc, uint32_t n, const char *what, char *err,
@@ -144,7 +179,8 @@ static int test_steps(struct self_test *t, char *err, size_t err_bytes)
 {
     static const uint32_t rows[] = {2, 3, 9, 10};
     int rc = 0;
-    for (uint32_t i = 0; i < 4 && t->b->steps.blocks[i / 2] > 0 && !rc && is_quick(t); i++) {
+    for (uint32_t i = 0;
+         i < 4 && !t->b->native && t->b->steps.blocks[i / 2] > 0 && !rc && is_quick(t); i++) {
         const uint32_t whole = i % 2 == 0 ? 1 : t->positions, n = rows_possible(t, rows[i], whole);
         rc = compare(t, n, whole, whole);
         if (rc)
@@ -158,8 +194,9 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
     struct backend *b = t->b;
     int rc = 0;
     b->steps.off = true;
-    for (uint32_t i = 0;
-         i < CUDA_GRAPH_BUCKETS && b->graphs[i][1] && !rc && (i == 0 || is_quick(t)); i++) {
+    for (uint32_t i = 0; i < CUDA_GRAPH_BUCKETS && b->graphs[PASS_CANONICAL][i][1] && !rc &&
+                         (i == 0 || is_quick(t));
+         i++) {
         const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1,
                        n = rows_possible(t, fewest, t->positions);
         char what[32];
@@ -174,6 +211,16 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
     return 0;
 }
 
+static int test_native(struct self_test *t, char *err, size_t err_bytes)
+{
+    const uint32_t n = rows_possible(t, NATIVE_ROWS, t->positions);
+    if (!t->b->native || !is_quick(t))
+        return 0;
+    int rc = compare(t, n, n < 3 ? n : 3, t->positions);
+    rc = rc ? rc : compare_turned(t, n);
+    return rc ? test_failed(t, rc, n, "native numerics", err, err_bytes) : 0;
+}
+
 static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
 {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t->begin);
@@ -181,7 +228,8 @@ static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
     if (rc)
         return cuda_open_failed(t->b, err, err_bytes);
     rc = test_steps(t, err, err_bytes);
-    return rc ? rc : test_graphs(t, err, err_bytes);
+    rc = rc ? rc : test_graphs(t, err, err_bytes);
+    return rc ? rc : test_native(t, err, err_bytes);
 }
 
 static int self_test(struct backend *b, char *err, size_t err_bytes)
@@ -190,8 +238,9 @@ static int self_test(struct backend *b, char *err, size_t err_bytes)
     if (!t)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     t->b = b;
-    t->positions = b->limits.context < POSITIONS ? b->limits.context : POSITIONS;
-    t->want = malloc((size_t)POSITIONS * b->model->n_vocab * sizeof *t->want);
+    t->positions = b->native ? NATIVE_POSITIONS : POSITIONS;
+    t->positions = b->limits.context < t->positions ? b->limits.context : t->positions;
+    t->want = malloc((size_t)NATIVE_POSITIONS * b->model->n_vocab * sizeof *t->want);
     t->got = malloc((size_t)MOST_ROWS * b->model->n_vocab * sizeof *t->got);
     int rc = t->want && t->got ? run_self_test(t, err, err_bytes)
                                : fail(err, err_bytes, -ENOMEM, "no memory");

@@ -161,6 +161,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .context = r->length,
         .threads = s->threads,
         .kv_q8_0 = s->kv_q8_0,
+        .native = s->native,
         .isa = s->isa,
     };
     return s->ops->open(r->model, &limits, &r->backend, err, err_bytes);

@@ -22,6 +22,7 @@ struct bench_sizes {
     const char *isa; /* or NULL */
     const struct backend_ops *ops;
     bool kv_q8_0; /* KV in q8_0, not of the model's own type */
+    bool native;  /* numerics */
 };
 
 struct bench_run;

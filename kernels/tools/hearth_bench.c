@@ -20,11 +20,12 @@ enum { MAX_RUNS = 99 };
 #define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
 
 static struct {
-    const char *model, *isa, *device, *kv_type;
+    const char *model, *isa, *device, *kv_type, *numerics;
     uint64_t prompt, tokens, slots, threads, rows, runs;
     bool json, windows;
 } options = {.device = "cpu",
              .kv_type = "f16",
+             .numerics = "portable",
              .prompt = 128,
              .tokens = 64,
              .slots = 1,
@@ -45,6 +46,8 @@ static const struct tool_option table[] = {
     {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "auto, cpu or cuda (default: cpu)"},
     {"kv-type", 0, TOOL_TEXT, &options.kv_type, 0, 0, "TYPE",
      "f16 (of F32 models: f32), the default, or q8_0"},
+    {"numerics", 0, TOOL_TEXT, &options.numerics, 0, 0, "KIND",
+     "portable, the default, or native: on a GPU"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
      "what a pass of 2 to 16 rows (GPU: 64) is over one"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
@@ -284,11 +287,13 @@ static int choose_device(struct device *device)
     return 0;
 }
 
-static int check_kv_type(void)
+/* Is the option one of the two that there are? */
+static int check_choice(const char *option, const char *value, const char *first,
+                        const char *second)
 {
-    if (strcmp(options.kv_type, "f16") == 0 || strcmp(options.kv_type, "q8_0") == 0)
+    if (strcmp(value, first) == 0 || strcmp(value, second) == 0)
         return 0;
-    return tool_fail(&tool, EX_USAGE, "--kv-type is f16 or q8_0, not %s", options.kv_type);
+    return tool_fail(&tool, EX_USAGE, "--%s is %s or %s, not %s", option, first, second, value);
 }
 
 /* The file is read once first: what loading is compared with, and then it is in the page cache. */
@@ -301,7 +306,8 @@ static int open_all(struct bench *b)
                                 tool_threads(options.threads),
                                 options.isa,
                                 b->device.ops,
-                                strcmp(options.kv_type, "q8_0") == 0};
+                                strcmp(options.kv_type, "q8_0") == 0,
+                                strcmp(options.numerics, "native") == 0};
     char err[512];
     int rc = open_model(b, err, sizeof err);
     if (rc)
@@ -338,7 +344,8 @@ int main(int argc, char **argv)
         rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
     if (rc)
         return rc;
-    rc = check_kv_type();
+    rc = check_choice("kv-type", options.kv_type, "f16", "q8_0");
+    rc = rc ? rc : check_choice("numerics", options.numerics, "portable", "native");
     rc = rc ? rc : choose_device(&b.device);
     rc = rc ? rc : open_all(&b);
     if (!rc) {

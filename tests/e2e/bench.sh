@@ -61,6 +61,8 @@ refused 64 '--slots 65: a whole'      --model tiny.gguf -b 65
 refused 64 'no such option: -x'       --model tiny.gguf -x
 refused 64 '--windows takes no value' --model tiny.gguf --windows=3
 refused 64 '--kv-type is f16 or'      --model tiny.gguf --kv-type f32
+refused 64 '--numerics is portable or' --model tiny.gguf --numerics fast
+refused 65 'the CPU has no native'     --model tiny.gguf --numerics native
 refused 64 'the model'\''s context of' --model tiny.gguf -p 1000000
 refused 64 'the model'\''s context of' --model tiny.gguf -p 1 -n 1000000
 refused 65 'cut.gguf: '               --model cut.gguf

@@ -1,6 +1,7 @@
 /* The daemon with --device cuda, on the simulator (tests/cudasim): real models, the same ids as on the CPU, with and
  * without drafts and other clients; a device that is lost ends requests with a code; one that is not there is a line. */
 #include "tests/e2e/harness.h"
+#include "kernels/quant_types.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -132,6 +133,103 @@ START_TEST(rolled_back_drafts_change_no_id)
 }
 END_TEST
 
+/* ---- native numerics ---- */
+
+static void start_native(struct harness *d, const char *numerics)
+{
+    *d = (struct harness){0};
+    harness_start(d, bundled,
+                  (const char *const[]){"--device", "cuda", "--numerics", numerics, "--context",
+                                        "128", "--slots", "3", NULL});
+}
+
+/* The same ids with drafts and without, under an id of their own; a record is replayed under it and no other. */
+START_TEST(native_numerics_are_reproducible_under_their_own_id)
+{
+    static const char prompt[] = "1,2,3,40,50,2,3,40,50,2,3,40";
+    const char *const proposers[] = {"none", "lookup"};
+    char ids[2][2000], record[128];
+    struct harness d;
+
+    (void)snprintf(record, sizeof(record), "/tmp/hearth-native-%d.json", (int)getpid());
+    start_native(&d, "native");
+    for (int i = 0; i < 2; i++) {
+        struct harness_output o =
+            HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "24", "--json",
+                        "--proposer", proposers[i], "--record", record);
+        ids_of(&o, ids[i], sizeof(ids[i]));
+        ck_assert_msg(strstr(o.out, "\"numerics\":\"native-1-sm90\"") != NULL, "%s", o.out);
+        ck_assert_msg(strstr(o.out, ":native-1-sm90:") != NULL, "%s", o.out); /* the receipt */
+        if (i == 1)
+            ck_assert_int_gt(number_of(&o, "rollbacks"), 0);
+        harness_output_fini(&o);
+    }
+    ck_assert_str_eq(ids[1], ids[0]);
+    struct harness_output o = HARNESS_RUN(&d, NULL, "replay", record);
+    ck_assert_msg(o.code == 0 && strstr(o.out, ": equal: "), "%s%s", o.out, o.error);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    start_native(&d, "portable");
+    o = HARNESS_RUN(&d, NULL, "replay", record);
+    ck_assert_int_eq(o.code, 65);
+    ck_assert_msg(strstr(o.error, "recorded with other numerics: native-1-sm90, the daemon has "
+                                  "cpu-float-1\n") != NULL,
+                  "%s", o.error);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    (void)unlink(record);
+}
+END_TEST
+
+enum { SEEDS = 2 };
+
+/* The ids of SEEDS answers, nearly any of whose tokens could be another one. Returns how many drafts were rolled back. */
+static long sampled(const char *device, const char *proposer, char ids[SEEDS][2000])
+{
+    static const char prompt[] = "1,70,80,90,33,14", *const seeds[SEEDS] = {"7", "8"};
+    struct harness d = {0};
+    long rollbacks = 0;
+
+    harness_start(&d, harness_tiny_model_of(NULL, QUANT_BF16),
+                  (const char *const[]){"--device", device, "--context", "256", NULL});
+    for (int i = 0; i < SEEDS; i++) {
+        struct harness_output o = HARNESS_RUN(
+            &d, NULL, "run", "--tokens", prompt, "--max-tokens", "60", "--json", "--logit-bias",
+            "2=-inf", "--temperature", "6", "--seed", seeds[i], "--proposer", proposer);
+        ids_of(&o, ids[i], sizeof(ids[i]));
+        rollbacks += number_of(&o, "rollbacks");
+        harness_output_fini(&o);
+    }
+    ck_assert_int_eq(harness_stop(&d), 0);
+    return rollbacks;
+}
+
+/* Fast passes draft, canonical ones verify: some drafts are wrong, and the ids are the CPU's without any. */
+START_TEST(fast_drafts_are_rolled_back_and_change_no_id)
+{
+    static char want[SEEDS][2000], got[SEEDS][2000];
+
+    ck_assert_int_eq(sampled("cpu", "none", want), 0);
+    ck_assert_int_gt(sampled("cuda", "fast", got), 0);
+    for (int i = 0; i < SEEDS; i++)
+        ck_assert_str_eq(got[i], want[i]);
+}
+END_TEST
+
+START_TEST(the_cpu_has_no_native_numerics)
+{
+    struct harness_output o =
+        harness_run_hearthd((const char *const[]){"--model", bundled, "--socket", "/nonexistent/s",
+                                                  "--device", "cpu", "--numerics", "native", NULL});
+
+    ck_assert_int_eq(o.code, 65);
+    ck_assert_msg(strstr(o.error, "the CPU has no native numerics: use --numerics portable, or "
+                                  "--device cuda\n") != NULL,
+                  "%s", o.error);
+    harness_output_fini(&o);
+}
+END_TEST
+
 enum { CROWD = 5 };
 
 /* The last lines of CROWD answers that are made at the same time. */
@@ -256,7 +354,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("the daemon on cudasim");
-    TCase *tests = tcase_create("cuda");
+    TCase *tests = tcase_create("cuda"), *native = tcase_create("native");
 
 #ifdef __SANITIZE_THREAD__
     printf("skip: the thread sanitizer does not follow the simulator's threads\n");
@@ -275,6 +373,11 @@ int main(void)
     tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 2);
     tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);
+    tcase_set_timeout(native, 300);
+    tcase_add_test(native, native_numerics_are_reproducible_under_their_own_id);
+    tcase_add_test(native, fast_drafts_are_rolled_back_and_change_no_id);
+    tcase_add_test(native, the_cpu_has_no_native_numerics);
     suite_add_tcase(suite, tests);
+    suite_add_tcase(suite, native);
     return run_suite(suite);
 }

@@ -274,7 +274,7 @@ static void q8_0_kv_gives_the_same_bits(void)
 static const struct {
     uint32_t type, n_head, n_head_kv, head_dim, context;
     bool kv_q8_0;
-} head_kinds[] = {
+} head_kinds[HEAD_KINDS] = {
     {QUANT_F16, 4, 1, 64, 4096, false}, {QUANT_F16, 4, 2, 24, 512, true},
     {QUANT_F32, 6, 2, 130, 512, false}, {QUANT_BF16, 40, 1, 2, 4096, false},
     {QUANT_F16, 2, 2, 256, 512, false}, {QUANT_F32, 7, 1, 130, 2048, true},
@@ -282,7 +282,7 @@ static const struct {
     {QUANT_Q8_0, 4, 4, 24, 512, false},
 };
 
-static void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
+void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
 {
     struct tiny_model shape = tiny_model_default(head_kinds[kind].type);
     shape.arch = "qwen3";
@@ -299,7 +299,7 @@ static void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
 }
 
 /* Two sequences of the same tokens, in windows of all sizes side by side; past the end of a split. */
-static void check_windows(struct subject *s, struct backend *b, uint32_t kind)
+void check_windows(struct subject *s, struct backend *b, uint32_t kind)
 {
     static const uint32_t sizes[] = {70, 1, 33, 9, 2, 5, 16, 64, 3, 13, 24};
     struct mixed *x = calloc(1, sizeof *x);
@@ -338,7 +338,7 @@ static void check_windows(struct subject *s, struct backend *b, uint32_t kind)
 
 static void windows_of_every_head_give_the_same_bits(void)
 {
-    for (uint32_t i = 0; i < sizeof head_kinds / sizeof head_kinds[0]; i++) {
+    for (uint32_t i = 0; i < HEAD_KINDS; i++) {
         struct subject s;
         subject_of_heads(i, 277, &s);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
@@ -446,13 +446,14 @@ int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_k
 
 /* A sequence is watched while others decode and prefill around it, its rows between theirs; each position was written
  * before by drafts that were wrong. */
-static void other_sequences_never_change_a_bit(void)
+void check_neighbours(const struct tiny_model *shape, bool native)
 {
-    struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     struct subject s;
     uint32_t tokens[OTHERS][SUBJECT_TOKENS], pages[SUBJECT_PAGES], done[OTHERS] = {0}, position = 0;
     uint64_t seed = 5;
-    subject_init(&s, &shape, 70);
+    subject_init(&s, shape, 70);
+    if (native)
+        subject_go_native(&s, 7);
     subject_pages(11, pages);
     for (uint32_t i = 0; i < OTHERS; i++)
         subject_random_tokens(40 + i, s.model, tokens[i], SUBJECT_TOKENS);
@@ -487,7 +488,13 @@ static void other_sequences_never_change_a_bit(void)
     free(got);
     subject_fini(&s);
     EXPECT(rc == 0, "a pass failed: %d", rc);
-    EXPECT(at == n, "row %zu differs", at / shape.n_vocab);
+    EXPECT(at == n, "row %zu differs", at / shape->n_vocab);
+}
+
+static void other_sequences_never_change_a_bit(void)
+{
+    const struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
+    check_neighbours(&shape, false);
 }
 
 static void two_instances_do_not_disturb_each_other(void)
@@ -540,6 +547,15 @@ static const struct {
     TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
+    TEST(native_rows_do_not_depend_on_their_pass),
+    TEST(native_odd_shapes_do_not_either),
+    TEST(native_windows_of_every_head_do_not_either),
+    TEST(native_long_contexts_do_not_either),
+    TEST(native_rows_do_not_see_their_neighbours),
+    TEST(native_rows_do_not_see_what_lies_behind_them),
+    TEST(native_numerics_have_an_id_of_their_own),
+    TEST(native_rows_are_poisoned_beyond_f16),
+    TEST(fast_passes_are_native_ones),
     TEST(a_pick_is_that_of_its_logits),
     TEST(picks_of_every_kind_are_those_of_the_cpu),
     TEST(picks_of_a_large_vocabulary_are_those_of_the_cpu),

@@ -26,6 +26,14 @@ extern const char *test_name;
 /* The sequence of a subject computed on its own instance in chunks of `chunk` rows, against the CPU's logits. */
 void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what);
 
+/* A subject of the kind of heads `kind`, of HEAD_KINDS; two sequences of its tokens in windows of all sizes side by side. */
+enum { HEAD_KINDS = 9 };
+void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s);
+void check_windows(struct subject *s, struct backend *b, uint32_t kind);
+
+/* A sequence between others that decode and prefill, over drafts that were wrong. */
+void check_neighbours(const struct tiny_model *shape, bool native);
+
 /* A pass of rows of up to four sequences. */
 enum { OTHERS = 3, MOST_ROWS = 128 };
 
@@ -39,6 +47,17 @@ struct mixed {
 void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
               uint32_t count, uint32_t wants);
 int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind);
+
+/* contract_native.c */
+void native_rows_do_not_depend_on_their_pass(void);
+void native_odd_shapes_do_not_either(void);
+void native_windows_of_every_head_do_not_either(void);
+void native_long_contexts_do_not_either(void);
+void native_rows_do_not_see_their_neighbours(void);
+void native_rows_do_not_see_what_lies_behind_them(void);
+void native_numerics_have_an_id_of_their_own(void);
+void native_rows_are_poisoned_beyond_f16(void);
+void fast_passes_are_native_ones(void);
 
 /* contract_picks.c */
 void a_pick_is_that_of_its_logits(void);

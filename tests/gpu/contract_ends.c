@@ -82,7 +82,7 @@ static void check_key_beyond_f16(uint32_t type, bool kv_q8_0)
     uint32_t pages[SUBJECT_PAGES], wrong = 0;
     shape.kv_q8_0 = kv_q8_0;
     subject_init(&s, &shape, 4);
-    subject_scale_keys(&s, 1, 0x1p20f);
+    subject_scale(&s, 1, MODEL_ATTN_K, 0x1p20f);
     subject_pages(0, pages);
     struct backend *b = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
     struct mixed x = {.n = 0};

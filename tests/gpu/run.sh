@@ -97,7 +97,7 @@ sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-san
 if [ -x "$sanitizer" ]; then
     for tool in memcheck racecheck; do
         limited "$RESULTS/$tool.log" 40 "$sanitizer" --tool $tool --error-exitcode 9 \
-            $BUILD/tests/gpu/contract a_pick a_key every_architecture
+            $BUILD/tests/gpu/contract a_pick a_key every_architecture native_numerics native_odd
         code=$?
         if grep -q "Device not supported" "$RESULTS/$tool.log"; then
             say "skip    compute-sanitizer $tool: it does not support this machine"
@@ -225,6 +225,7 @@ for shape in llama-3.2-1b llama-3.1-8b; do
         HEARTH_CUDA_STEPS=0 bench "$shape $type 16 graph" "$model" 30 -p 1024 -n 16 -b 16 -r 1
         bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
         bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
+        bench "$shape $type native" "$model" 30 -p 2048 -n 16 --rows 2048 --numerics native
         profile "$shape $type" "$model"
         rm -f "$model"
         keep

@@ -1,5 +1,6 @@
 #include "tests/gpu/subject.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,8 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
                                     .pages = pages,
                                     .context = s->model->n_context,
                                     .threads = 2,
-                                    .kv_q8_0 = s->kv_q8_0};
+                                    .kv_q8_0 = s->kv_q8_0,
+                                    .native = s->native && ops != &backend_cpu};
     struct backend *b = NULL;
     char err[256] = "";
     must(ops->open(s->model, &limits, &b, err, sizeof err) == 0, err);
@@ -96,6 +98,21 @@ void subject_expect(struct subject *s)
     backend_cpu.close(b);
 }
 
+float subject_go_native(struct subject *s, uint32_t chunk)
+{
+    const size_t n = (size_t)s->n * s->model->n_vocab;
+    uint32_t pages[SUBJECT_PAGES];
+    float *own = subject_floats(s, s->n), most = 0;
+    s->native = true;
+    subject_pages(0, pages);
+    subject_logits(s, &s->device, subject_backend(s), s->tokens, s->n, chunk, pages, own);
+    for (size_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(own[i] - s->logits[i]));
+    free(s->logits);
+    s->logits = own;
+    return most;
+}
+
 void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
 {
     size_t bytes;
@@ -130,12 +147,32 @@ static uint8_t *bytes_of(struct subject *s, const struct model_tensor *t)
     return s->file + (t->data - s->file);
 }
 
+static float weight_of(uint32_t type, const uint8_t *at)
+{
+    uint16_t half;
+    float x;
+    memcpy(&half, at, sizeof half);
+    memcpy(&x, at, type == QUANT_F32 ? sizeof x : sizeof half);
+    return type == QUANT_F16    ? num_f32_from_f16(half)
+           : type == QUANT_BF16 ? num_f32_from_bf16(half)
+                                : x;
+}
+
+static void set_weight(uint32_t type, uint8_t *at, float x)
+{
+    const uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x) : num_bf16_from_f32(x);
+    if (type == QUANT_F32)
+        memcpy(at, &x, sizeof x);
+    else
+        memcpy(at, &half, sizeof half);
+}
+
 void subject_set_embedding(struct subject *s, uint32_t token, float value)
 {
     const struct model_tensor *t = &s->model->global[MODEL_TOKEN_EMBD];
-    float *row = (float *)(void *)(bytes_of(s, t) + token * t->row_bytes);
-    for (uint32_t i = 0; i < t->cols; i++)
-        row[i] = value;
+    const size_t size = t->type == QUANT_F32 ? 4 : 2;
+    for (uint64_t at = 0; at < t->row_bytes; at += size)
+        set_weight(t->type, bytes_of(s, t) + token * t->row_bytes + at, value);
 }
 
 float *subject_head(struct subject *s)
@@ -143,19 +180,23 @@ float *subject_head(struct subject *s)
     return (float *)(void *)bytes_of(s, &s->model->global[MODEL_OUTPUT]);
 }
 
-void subject_scale_keys(struct subject *s, uint32_t layer, float factor)
+void subject_scale(struct subject *s, uint32_t layer, uint32_t tensor, float factor)
 {
-    const struct model_tensor *t = &s->model->layers[layer].tensor[MODEL_ATTN_K];
-    const size_t size = t->type == QUANT_F32 ? 4 : 2; /* BF16 is the upper half of an f32 */
-    uint8_t *w = bytes_of(s, t);
+    const struct model_tensor *t = &s->model->layers[layer].tensor[tensor];
+    const size_t size = t->type == QUANT_F32 ? 4 : 2;
     for (uint64_t at = 0; at < t->bytes; at += size) {
-        uint8_t value[4] = {0};
-        float x;
-        memcpy(value + 4 - size, w + at, size);
-        memcpy(&x, value, sizeof x);
-        x *= factor;
-        memcpy(value, &x, sizeof x);
-        memcpy(w + at, value + 4 - size, size);
+        uint8_t *w = bytes_of(s, t) + at;
+        set_weight(t->type, w, weight_of(t->type, w) * factor);
+    }
+}
+
+void subject_scale_input(struct subject *s, const struct model_tensor *t, uint32_t column,
+                         float factor)
+{
+    const size_t size = t->type == QUANT_F32 ? 4 : 2;
+    for (uint32_t r = 0; r < t->rows; r++) {
+        uint8_t *w = bytes_of(s, t) + r * t->row_bytes + column * size;
+        set_weight(t->type, w, weight_of(t->type, w) * factor);
     }
 }
 

@@ -21,6 +21,7 @@ struct subject {
     struct model *model;
     struct backend_ops device; /* subject_device */
     bool kv_q8_0;              /* of every instance: the shape's */
+    bool native;               /* of every instance of the device */
     uint32_t tokens[SUBJECT_TOKENS], n;
     float *logits;          /* [n][n_vocab] */
     struct backend *opened; /* of the device, n rows: subject_backend */
@@ -35,10 +36,16 @@ void subject_fini(struct subject *s);
 /* Computes the logits anew, after a change of tokens. */
 void subject_expect(struct subject *s);
 
-/* Changes of the model behind a backend's back: before it is opened. F32 embedding and head; F32 or BF16 keys. */
+/* From here on the device has native numerics: the logits are its own, `chunk` rows a pass. Returns how far they are from
+ * the CPU's at most. */
+float subject_go_native(struct subject *s, uint32_t chunk);
+
+/* Changes of the model behind a backend's back: before it is opened. Of F32, BF16 and F16. */
 void subject_set_embedding(struct subject *s, uint32_t token, float value);
 float *subject_head(struct subject *s); /* [n_vocab][n_embd], F32 and untied */
-void subject_scale_keys(struct subject *s, uint32_t layer, float factor);
+void subject_scale(struct subject *s, uint32_t layer, uint32_t tensor, float factor);
+void subject_scale_input(struct subject *s, const struct model_tensor *t, uint32_t column,
+                         float factor);
 
 uint64_t subject_random(uint64_t *state);
 void subject_random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n);

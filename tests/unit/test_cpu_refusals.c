@@ -57,8 +57,8 @@ START_TEST(open_refuses_with_one_line)
         .rows = 4, .picks = 2, .pages = 4, .context = 64, .threads = 1};
     struct backend *b;
     char err[256];
-    struct backend_limits l[7];
-    for (int i = 0; i < 7; i++)
+    struct backend_limits l[8];
+    for (int i = 0; i < 8; i++)
         l[i] = good;
     l[0].rows = 0;
     l[1].picks = 5;
@@ -67,7 +67,8 @@ START_TEST(open_refuses_with_one_line)
     l[4].threads = 0;
     l[5].threads = 100000;
     l[6].isa = "sse9";
-    for (int i = 0; i < 7; i++) {
+    l[7].native = true;
+    for (int i = 0; i < 8; i++) {
         err[0] = 0;
         ck_assert_int_lt(backend_cpu.open(m.model, &l[i], &b, err, sizeof err), 0);
         ck_assert(strlen(err) > 10 && !strchr(err, '\n'));

@@ -1,0 +1,24 @@
+/* Native numerics (kernels/NUMERICS.md, "Native"): which passes have them, and their id. In which order a tensor core adds is
+ * its architecture's, so the id has the compute capability in it. Where canonical passes are portable, and float chains make
+ * them slow, fast passes are native ones. */
+#include <stdio.h>
+
+#include "kernels/cuda/backend_cuda.h"
+
+void cuda_choose_numerics(struct backend *b)
+{
+    const struct model *m = b->model;
+    const bool possible = b->geometry.type != KV_F32;
+    b->native = b->limits.native && possible;
+    b->fast = !b->native && possible && !model_portable(m) && !model_kv_f32(m);
+    if (b->native)
+        snprintf(b->numerics, sizeof b->numerics, "native-1-sm%s%s", b->name + 3,
+                 b->limits.kv_q8_0 ? "-kvq8" : "");
+    else
+        snprintf(b->numerics, sizeof b->numerics, "%s", model_numerics_id(m, b->limits.kv_q8_0));
+}
+
+bool cuda_tensors(const struct backend *b, enum pass_kind kind)
+{
+    return b->native || (b->fast && kind == PASS_FAST);
+}

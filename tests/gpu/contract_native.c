@@ -1,0 +1,323 @@
+/* The pass contract in native numerics: a row's bits are those of the row alone, whatever shares its pass; they are near
+ * the CPU's, and under an id of their own. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/contract.h"
+
+/* ---- rows ------------------------------------------------------------------------------------- */
+
+/* How far from the CPU's logits, which reach 27: activations are rounded to 8 or 11 bits, queries and weights of attention
+ * to 11; a quantized matrix rounds what differs a little to other integers. */
+static float bound_of(uint32_t type)
+{
+    return type == QUANT_F16 ? 0.1f : 1.5f;
+}
+
+static void check_near(float far, float bound, const char *what)
+{
+    EXPECT(far > 0 && far < bound, "%s: %g from the CPU's logits, %g at most", what, (double)far,
+           (double)bound);
+}
+
+/* alone: rows of the passes that the others are compared with. */
+static void check_shape(const struct tiny_model *shape, uint32_t n, uint32_t alone,
+                        const uint32_t *chunks, const char *what)
+{
+    struct subject s;
+    subject_init(&s, shape, n);
+    check_near(subject_go_native(&s, alone), bound_of(shape->type), what);
+    for (uint32_t i = 0; chunks[i]; i++)
+        check_chunks(&s, chunks[i], i + 1, what);
+    subject_fini(&s);
+}
+
+/* Also more rows than a graph has: products in blocks of 128 outputs and 128 rows. */
+void native_rows_do_not_depend_on_their_pass(void)
+{
+    static const struct {
+        uint32_t type;
+        bool kv_q8_0;
+    } kinds[] = {{QUANT_F16, false}, {QUANT_BF16, true}, {QUANT_Q4_0, false}, {TINY_MIXED_K, true}};
+    static const uint32_t chunks[] = {5, 31, 70, 139, 0};
+    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct tiny_model shape = tiny_model_default(kinds[i].type);
+        char what[32];
+        snprintf(what, sizeof what, "native, kind %u", i);
+        shape.n_layer = 1;
+        shape.kv_q8_0 = kinds[i].kv_q8_0;
+        shape.untied = i % 2;
+        shape.seed = 1000 + i;
+        check_shape(&shape, 139, 1, chunks, what);
+    }
+}
+
+/* Sizes that fill no unit, no chunk of 32 inputs and no tile. */
+void native_odd_shapes_do_not_either(void)
+{
+    static const struct tiny_model shapes[] = {
+        {.n_layer = 1,
+         .n_embd = 36,
+         .n_ff = 50,
+         .n_head = 6,
+         .n_head_kv = 3,
+         .n_vocab = 261,
+         .type = QUANT_F16},
+        {.n_layer = 1,
+         .n_embd = 544,
+         .n_ff = 300,
+         .n_head = 7,
+         .n_head_kv = 7,
+         .head_dim = 2,
+         .n_vocab = 1000,
+         .type = QUANT_BF16,
+         .kv_q8_0 = true},
+        {.arch = "qwen3",
+         .n_layer = 1,
+         .n_embd = 42,
+         .n_ff = 35,
+         .n_head = 3,
+         .n_head_kv = 1,
+         .head_dim = 130,
+         .n_vocab = 4100,
+         .type = QUANT_F16},
+    };
+    static const uint32_t chunks[] = {3, 11, 70, 0};
+    for (uint32_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct tiny_model shape = shapes[i];
+        char what[32];
+        snprintf(what, sizeof what, "native, shape %u", i);
+        shape.n_context = 512;
+        shape.scale = 1;
+        shape.seed = 1200 + i;
+        check_shape(&shape, 70, 1, chunks, what);
+    }
+}
+
+/* All that the portable test of windows has, of KV in f16 and q8_0; F32 models with KV in f32 stay portable. */
+void native_windows_of_every_head_do_not_either(void)
+{
+    for (uint32_t i = 0; i < HEAD_KINDS; i++) {
+        struct subject s;
+        subject_of_heads(i, 277, &s);
+        const float far = subject_go_native(&s, 9);
+        struct backend_info info;
+        s.device.describe(subject_backend(&s), &info);
+        if (strncmp(info.numerics, "native", 6) == 0) {
+            check_near(far, 1.5f, "windows");
+            struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
+            check_windows(&s, b, i);
+            s.device.close(b);
+        } else if (far != 0) {
+            check_near(far, 0, "KV in f32");
+        }
+        subject_fini(&s);
+    }
+}
+
+void native_long_contexts_do_not_either(void)
+{
+    static const uint32_t chunks[] = {16, 265, 0};
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    shape.n_layer = 1;
+    shape.n_context = 1024;
+    check_shape(&shape, 530, 5, chunks, "native, long");
+}
+
+void native_rows_do_not_see_their_neighbours(void)
+{
+    static const uint32_t types[] = {QUANT_BF16, QUANT_Q4_0};
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tiny_model shape = tiny_model_default(types[i]);
+        check_neighbours(&shape, true);
+    }
+}
+
+/* Behind each row lie values 2^28 times as large as its own, of drafts that were wrong. Not even times zero do they reach
+ * its sums. */
+void native_rows_do_not_see_what_lies_behind_them(void)
+{
+    enum { DRAFT = 5, WINDOW = 8 };
+    struct tiny_model shape = tiny_model_default(QUANT_BF16);
+    struct subject s;
+    uint32_t pages[SUBJECT_PAGES], drafts[SUBJECT_TOKENS];
+    shape.n_layer = 1;
+    shape.untied = true;
+    subject_init(&s, &shape, 40);
+    /* Input 0 of the values is the draft's alone. */
+    const struct model_tensor *embedding = &s.model->global[MODEL_TOKEN_EMBD],
+                              *values = &s.model->layers[0].tensor[MODEL_ATTN_V];
+    subject_scale_input(&s, embedding, 0, 0);
+    subject_set_embedding(&s, DRAFT, 1);
+    subject_scale(&s, 0, MODEL_ATTN_V, 0x1p-16f);
+    subject_scale_input(&s, values, 0, 0x1p28f);
+    subject_scale(&s, 0, MODEL_ATTN_OUTPUT, 0x1p12f);
+    for (uint32_t i = 0; i < SUBJECT_TOKENS; i++) {
+        s.tokens[i] = s.tokens[i] == DRAFT ? DRAFT + 1 : s.tokens[i];
+        drafts[i] = DRAFT;
+    }
+    subject_pages(0, pages);
+    subject_go_native(&s, 1);
+    float *got = subject_floats(&s, s.n);
+    struct backend *b = subject_open(&s, &s.device, WINDOW, SUBJECT_PAGES);
+    int rc = 0;
+    for (uint32_t position = 0; position < s.n && rc == 0; position++) {
+        struct mixed x = {.n = 0};
+        for (uint32_t i = 0; i <= OTHERS; i++)
+            x.sequences[i].pages = pages;
+        add_rows(&x, 0, drafts, position, WINDOW, 0);
+        rc = run_mixed(&s, b, &x, PASS_FAST);
+        x.n = 0;
+        x.results[0].logits = got + (size_t)position * s.model->n_vocab;
+        add_rows(&x, 0, s.tokens, position, 1, ROW_LOGITS);
+        rc = rc ? rc : run_mixed(&s, b, &x, PASS_CANONICAL);
+    }
+    const size_t n = (size_t)s.n * s.model->n_vocab, at = subject_differs(s.logits, got, n);
+    s.device.close(b);
+    free(got);
+    subject_fini(&s);
+    EXPECT(rc == 0 && at == n, "row %zu differs (%d)", at / shape.n_vocab, rc);
+}
+
+/* ---- names and refusals ------------------------------------------------------------------------ */
+
+static void check_id(uint32_t type, bool kv_q8_0, bool own)
+{
+    struct tiny_model shape = tiny_model_default(type);
+    struct backend_info info;
+    struct subject s;
+    shape.kv_q8_0 = kv_q8_0;
+    subject_init(&s, &shape, 2);
+    subject_go_native(&s, 1);
+    s.device.describe(subject_backend(&s), &info);
+    const char *portable = model_numerics_id(s.model, kv_q8_0);
+    const bool named = strncmp(info.numerics, "native-1-sm", 11) == 0 &&
+                       (strstr(info.numerics, "-kvq8") != NULL) == kv_q8_0 &&
+                       strlen(info.numerics) < 24;
+    const bool right = own ? named : strcmp(info.numerics, portable) == 0;
+    char id[32];
+    snprintf(id, sizeof id, "%s", info.numerics);
+    subject_fini(&s);
+    EXPECT(right, "type %u, q8_0 KV %d: %s", type, kv_q8_0, id);
+}
+
+void native_numerics_have_an_id_of_their_own(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    struct subject s;
+    struct backend *none = NULL;
+    char err[256] = "";
+    check_id(QUANT_F16, false, true);
+    check_id(QUANT_Q8_0, true, true);
+    check_id(QUANT_F32, true, true);
+    check_id(QUANT_F32, false, false);
+    subject_init(&s, &shape, 2);
+    const struct backend_limits limits = {
+        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1, .native = true};
+    const int rc = backend_cpu.open(s.model, &limits, &none, err, sizeof err);
+    subject_fini(&s);
+    EXPECT(rc == -ENOTSUP && !none && strstr(err, "--numerics portable"), "the CPU: %d %s", rc,
+           err);
+}
+
+/* ---- poison ------------------------------------------------------------------------------------ */
+
+/* The rows of a subject that are poisoned in layer `layer`, of four. */
+static uint32_t poisoned_rows(struct subject *s, uint32_t layer)
+{
+    uint32_t pages[SUBJECT_PAGES], n = 0;
+    struct mixed x = {.n = 0};
+    struct backend *b = subject_open(s, &s->device, 8, SUBJECT_PAGES);
+    subject_pages(0, pages);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        x.sequences[i].pages = pages;
+    add_rows(&x, 0, s->tokens, 0, 4, 0);
+    const int rc = run_mixed(s, b, &x, PASS_CANONICAL);
+    for (uint32_t r = 0; r < 4 && rc == 0; r++)
+        n += x.results[r].status == -EDOM && x.results[r].layer == layer;
+    s->device.close(b);
+    return n;
+}
+
+/* A tensor of layer 1 so large that what it gives is beyond f16. */
+static void check_poison(uint32_t type, uint32_t tensor, float factor, uint32_t want)
+{
+    struct tiny_model shape = tiny_model_default(type);
+    struct subject s;
+    uint32_t got[2];
+    subject_init(&s, &shape, 4);
+    subject_scale(&s, 1, tensor, factor);
+    for (uint32_t native = 0; native < 2; native++) {
+        s.native = native;
+        got[native] = poisoned_rows(&s, 1);
+    }
+    subject_fini(&s);
+    EXPECT(got[0] == 0 && got[1] == want, "type %u, tensor %u: %u and %u rows, not 0 and %u", type,
+           tensor, got[0], got[1], want);
+}
+
+/* Portable numerics hold all of it in f32; bf16 holds it as well, queries are f16 always. */
+void native_rows_are_poisoned_beyond_f16(void)
+{
+    check_poison(QUANT_F16, MODEL_FFN_UP, 0x1p16f, 4);
+    check_poison(QUANT_BF16, MODEL_FFN_UP, 0x1p20f, 0);
+    check_poison(QUANT_BF16, MODEL_ATTN_Q, 0x1p20f, 4);
+}
+
+/* ---- fast passes ------------------------------------------------------------------------------- */
+
+/* Logits of the sequence in fast passes of `chunk` rows: near the canonical ones and not the same. */
+static float fast_logits(struct subject *s, struct backend *b, uint32_t chunk, float *got)
+{
+    uint32_t pages[SUBJECT_PAGES];
+    float most = 0;
+    int rc = 0;
+    subject_pages(0, pages);
+    for (uint32_t at = 0; at < s->n && rc == 0; at += chunk) {
+        const uint32_t n = s->n - at < chunk ? s->n - at : chunk;
+        struct mixed x = {.n = 0};
+        for (uint32_t i = 0; i <= OTHERS; i++)
+            x.sequences[i].pages = pages;
+        for (uint32_t r = 0; r < n; r++)
+            x.results[r].logits = got + (size_t)(at + r) * s->model->n_vocab;
+        add_rows(&x, 0, s->tokens, at, n, ROW_LOGITS);
+        rc = run_mixed(s, b, &x, PASS_FAST);
+    }
+    for (size_t i = 0; i < (size_t)s->n * s->model->n_vocab; i++)
+        most = fmaxf(most, fabsf(got[i] - s->logits[i]));
+    return rc == 0 ? most : INFINITY;
+}
+
+/* Where float chains are slow, fast passes are native ones: proposals near the canonical numbers, which stay the CPU's
+ * over the KV that they leave. */
+void fast_passes_are_native_ones(void)
+{
+    static const uint32_t types[] = {QUANT_F16, QUANT_BF16, TINY_MIXED, QUANT_Q4_0, QUANT_F32};
+    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const struct tiny_model shape = tiny_model_default(types[i]);
+        const bool want = i < 3;
+        struct backend_info info;
+        struct subject s;
+        char what[32];
+        snprintf(what, sizeof what, "fast, type %u", types[i]);
+        subject_init(&s, &shape, 70);
+        float *got = subject_floats(&s, s.n);
+        struct backend *b = subject_open(&s, &s.device, 70, SUBJECT_PAGES);
+        s.device.describe(b, &info);
+        const bool fast = info.fast == BACKEND_FAST_NATIVE;
+        const float small = fast_logits(&s, b, 9, got), large = fast_logits(&s, b, 70, got);
+        s.device.close(b);
+        free(got);
+        subject_fini(&s);
+        EXPECT(fast == want, "%s: described as %d", what, fast);
+        if (want)
+            check_near(fmaxf(small, large), bound_of(types[i]), what);
+        else
+            EXPECT(small == 0 && large == 0, "%s: %g, %g from the canonical", what, (double)small,
+                   (double)large);
+        if (want)
+            check_neighbours(&shape, false);
+    }
+}
