@@ -302,7 +302,11 @@ START_TEST(a_lost_device_ends_every_request_with_a_code)
     pid_t pid[RUNNING];
     int fd[RUNNING];
 
-    (void)setenv("HEARTH_CUDASIM_FAIL", _i == 0 ? "graph@150=719" : "graph@150=700", 1);
+    static const char *const fails[] = {"launch@1000=719", "launch@1000=700", "graph@150=719",
+                                        "graph@150=700"}; /* of one kernel a pass, of graphs */
+
+    (void)setenv("HEARTH_CUDASIM_FAIL", fails[_i], 1);
+    (void)setenv("HEARTH_CUDA_STEPS", _i < 2 ? "1" : "0", 1);
     harness_start(&d, harness_tiny_model(), (const char *const[]){"--device", "cuda", NULL});
     for (int i = 0; i < RUNNING; i++) {
         char prompt[32];
@@ -322,8 +326,8 @@ START_TEST(a_lost_device_ends_every_request_with_a_code)
         ck_assert_msg(strstr(text, "\"reason\":\"error\"") != NULL, "client %d: %s", i, text);
     }
     check_ended(&d, 71,
-                _i == 0 ? "the GPU failed in a pass: unspecified launch failure"
-                        : "the GPU failed in a pass: an illegal memory access");
+                _i % 2 == 0 ? "the GPU failed in a pass: unspecified launch failure"
+                            : "the GPU failed in a pass: an illegal memory access");
 }
 END_TEST
 
@@ -370,7 +374,7 @@ int main(void)
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
     tcase_add_test(tests, rolled_back_drafts_change_no_id);
     tcase_add_test(tests, a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu);
-    tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 2);
+    tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 4);
     tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);
     tcase_set_timeout(native, 300);
