@@ -521,7 +521,8 @@ static void two_instances_do_not_disturb_each_other(void)
 
 /* ---- all -------------------------------------------------------------------------------------- */
 
-/* Once: has no passes of up to 16 rows, or chooses itself which of the two paths they take. */
+/* Once: has no passes of up to 16 rows, or none that are one kernel, or chooses itself which of the two
+ * paths they take. */
 #define TEST(name)                                                                                 \
     {                                                                                              \
 #name, name, true                                                                          \
@@ -547,18 +548,18 @@ static const struct {
     TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
-    TEST(native_rows_do_not_depend_on_their_pass),
-    TEST(native_odd_shapes_do_not_either),
-    TEST(native_windows_of_every_head_do_not_either),
-    TEST(native_long_contexts_do_not_either),
-    TEST(native_rows_do_not_see_their_neighbours),
-    TEST(native_rows_do_not_see_what_lies_behind_them),
-    TEST(native_numerics_have_an_id_of_their_own),
-    TEST(native_rows_are_poisoned_beyond_f16),
-    TEST(fast_passes_are_native_ones),
+    ONCE(native_rows_do_not_depend_on_their_pass),
+    ONCE(native_odd_shapes_do_not_either),
+    ONCE(native_windows_of_every_head_do_not_either),
+    ONCE(native_long_contexts_do_not_either),
+    ONCE(native_rows_do_not_see_their_neighbours),
+    ONCE(native_rows_do_not_see_what_lies_behind_them),
+    ONCE(native_numerics_have_an_id_of_their_own),
+    ONCE(native_rows_are_poisoned_beyond_f16),
+    ONCE(fast_passes_are_native_ones),
     TEST(a_pick_is_that_of_its_logits),
     TEST(picks_of_every_kind_are_those_of_the_cpu),
-    TEST(picks_of_a_large_vocabulary_are_those_of_the_cpu),
+    ONCE(picks_of_a_large_vocabulary_are_those_of_the_cpu),
     TEST(top_p_rounds_its_share_up),
     TEST(strange_parameters_are_answered_as_by_the_cpu),
     TEST(a_logit_that_is_not_finite_poisons_its_row),
