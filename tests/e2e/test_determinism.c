@@ -11,6 +11,7 @@
  * are the CPU's; the short form is part of `make check`. On a build with fault injection drafts are
  * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
  * change would be noticed. */
+#include "ipc/bell.h"
 #include "kernels/kv.h"
 #include "kernels/quant_types.h"
 #include "tests/e2e/harness.h"
@@ -25,7 +26,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* How a daemon is run. */
@@ -76,14 +76,6 @@ static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
 static uint64_t evictions; /* pages taken back, over all daemons that ended by themselves */
 static char best_isa[16];
 static const char *model;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
@@ -168,7 +160,7 @@ static bool on_device(const struct configuration *c)
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
     const char *isa = c->isa ? c->isa : on_device(c) ? "cuda" : best_isa, *arguments[22];
-    uint32_t n = 0, seed = (uint32_t)now_ns();
+    uint32_t n = 0, seed = (uint32_t)bell_now_ns();
 
     arguments[n++] = on_device(c) ? "--device" : "--isa";
     arguments[n++] = isa;
@@ -231,7 +223,7 @@ static void get_alone(void)
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.context, TRAFFIC_CONTEXT);
     traffic.n_vocab = info.n_vocab;
-    traffic.shared->alone_ns = now_ns();
+    traffic.shared->alone_ns = bell_now_ns();
     for (uint32_t kind = 0; kind < TRAFFIC_KINDS; kind++) {
         struct hearth_request request;
         struct traffic_answer got;
@@ -242,7 +234,7 @@ static void get_alone(void)
         traffic.shared->n_guess[kind] = got.n < TRAFFIC_GUESSES ? got.n : TRAFFIC_GUESSES;
         memcpy(traffic.shared->guess[kind], got.guess, sizeof(got.guess));
     }
-    traffic.shared->alone_ns = now_ns() - traffic.shared->alone_ns;
+    traffic.shared->alone_ns = bell_now_ns() - traffic.shared->alone_ns;
     hearth_close(h);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }

@@ -1,6 +1,7 @@
 /* The requests, clients and times of traffic.h. */
 #include "tests/e2e/traffic.h"
 
+#include "ipc/bell.h"
 #include "tests/random.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -22,14 +22,6 @@ enum {
 
 const char *const traffic_proposers[TRAFFIC_PROPOSERS] = {"none",   "auto",  "lookup",
                                                           "client", "draft", "shadow"};
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t mix(uint64_t hash, uint32_t value)
 {
@@ -181,7 +173,8 @@ static struct hearth *reconnect(const struct traffic *t, struct hearth *h, uint3
     options.resume_ms = WAIT_MS;
     snprintf(name, sizeof(name), "slot-%u", number);
     options.slot_name = next_random(state) % 2 ? name : NULL;
-    for (uint64_t start = now_ns(); now_ns() - start < WAIT_MS * 1000000ull; usleep(2000)) {
+    for (uint64_t start = bell_now_ns(); bell_now_ns() - start < WAIT_MS * 1000000ull;
+         usleep(2000)) {
         rc = hearth_connect(t->socket, &options, &h, err, sizeof(err));
         if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -ECONNRESET && rc != -EPIPE)
             break;
@@ -225,7 +218,7 @@ static void be_company(struct traffic *t, struct hearth *h, const struct arrival
 
 static void wait_until(uint64_t at_ns)
 {
-    for (uint64_t now; (now = now_ns()) < at_ns;)
+    for (uint64_t now; (now = bell_now_ns()) < at_ns;)
         usleep((useconds_t)((at_ns - now) / 1000 + 1));
 }
 
@@ -285,5 +278,5 @@ void traffic_round(struct traffic *t, uint32_t round, uint32_t seed)
         t->shared->jobs[i].arrival = arrivals[i];
     t->shared->n_jobs = n;
     atomic_store(&t->shared->next_job, 0);
-    t->shared->start_ns = now_ns();
+    t->shared->start_ns = bell_now_ns();
 }
