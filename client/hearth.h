@@ -303,6 +303,10 @@ HEARTH_API void hearth_request_init(struct hearth_request *request, size_t size)
  * or no longer waited for), -EPERM after fork. */
 HEARTH_API int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request);
 
+/* Would hearth_submit() take this request, on whichever slot? For programs that queue requests until a
+ * slot is free, and want to refuse a bad one at once. Returns what hearth_submit() would. */
+HEARTH_API int hearth_check(struct hearth *h, const struct hearth_request *request);
+
 /* Ends the slot's request. No tokens of it are delivered after this; one HEARTH_DONE is, with
  * reason HEARTH_CANCELLED (HEARTH_ERROR where it had failed): also when the answer was complete, but
  * not read yet. Returns 0, also when nothing runs. */

@@ -21,8 +21,7 @@ static int read_request(struct hearth *h, const struct hearth_request *from,
 {
     hearth_request_init(ret, sizeof *ret);
     if (from->size < sizeof from->size)
-        return handle_fail(h, -EINVAL,
-                           "hearth_submit: prepare the request with hearth_request_init");
+        return handle_fail(h, -EINVAL, "prepare the request with hearth_request_init");
     memcpy(ret, from, from->size < sizeof *ret ? from->size : sizeof *ret);
     return 0;
 }
@@ -331,36 +330,56 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     forget_events(s);
 }
 
-int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request)
-{
-    struct hearth_request r;
-    struct param_lists lists;
+/* A request whose every part was found to be good. */
+struct checked {
+    struct hearth_request request;
+    const uint32_t *tokens; /* the prompt's, the caller's own or in h->scratch */
+    uint32_t n;
     struct params params;
-    const uint32_t *tokens = NULL;
-    uint32_t n = 0;
-    int rc = handle_check_slot(h, slot);
-    if (!rc && h->dead)
+    struct param_lists lists; /* the biases are on the heap */
+};
+
+/* The caller frees ret->lists.bias, also after an error. */
+static int check_whole(struct hearth *h, const struct hearth_request *request, struct checked *ret)
+{
+    ret->lists.bias = NULL;
+    if (h->dead)
         return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
+    int rc = read_request(h, request, &ret->request);
     if (!rc)
-        rc = read_request(h, request, &r);
+        rc = check_request(h, &ret->request);
     if (!rc)
-        rc = check_request(h, &r);
+        rc = read_prompt(h, &ret->request, &ret->tokens, &ret->n);
     if (!rc)
-        rc = read_prompt(h, &r, &tokens, &n);
+        rc = make_params(h, &ret->request, &ret->lists, &ret->params);
+    return rc ? rc : check_params(h, &ret->params);
+}
+
+int hearth_check(struct hearth *h, const struct hearth_request *request)
+{
+    struct checked c;
+    int rc = handle_check(h);
     if (rc)
         return rc;
-    assert(tokens && n > 0);
-    lists.bias = NULL;
-    rc = make_params(h, &r, &lists, &params);
-    if (!rc)
-        rc = check_params(h, &params);
+    rc = check_whole(h, request, &c);
+    free(c.lists.bias);
+    return rc;
+}
+
+int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *request)
+{
+    struct checked c;
+    int rc = handle_check_slot(h, slot);
+    if (rc)
+        return rc;
+    rc = check_whole(h, request, &c);
     if (!rc)
         rc = wait_for_space(h);
-    if (!rc && prepare_slot(h, &h->slots[slot], &r, tokens[n - 1]))
+    if (!rc && prepare_slot(h, &h->slots[slot], &c.request, c.tokens[c.n - 1]))
         rc = handle_fail(h, -ENOMEM, "out of memory: free some and try again");
     if (!rc)
-        publish(h, slot, &r, &params, tokens, n);
-    free(lists.bias);
+        publish(h, slot, &c.request, &c.params, c.tokens, c.n);
+    free(c.lists.bias);
     return rc;
 }
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import until
+from conftest import LONG, until
 
 import hearth
 
@@ -57,14 +57,14 @@ def test_bad_requests(client, params, sentence):
     assert client.generate("def f(", max_tokens=2).wait().output_tokens == 2
 
 
-def test_a_bad_request_that_waited_says_so_when_it_is_read(daemon):
+def test_a_bad_request_is_refused_at_once_also_where_it_would_wait(daemon):
     with hearth.Client(daemon.socket, slots=1) as client:
-        first, bad = client.generate("def f(", max_tokens=20), client.generate("x", top_p=7.0)
-        last = client.generate("def g(", max_tokens=5)
-        with pytest.raises(hearth.InvalidRequest, match="top"):
-            bad.wait()
-        assert bad.result.reason == "error" and list(bad) == []
-        assert first.wait().output_tokens == 20 and last.wait().output_tokens == 5
+        running, queued = client.generate("def f(", **LONG), client.generate("def g(", max_tokens=5)
+        for params in ({"top_p": 7.0}, {"proposer": "oracle"}, {"stop_tokens": [4096]}, {"prompt": "x" * 5000}):
+            with pytest.raises(hearth.InvalidRequest):
+                client.generate(**{"prompt": "x", **params})
+        running.close()
+        assert queued.wait().output_tokens == 5
 
 
 def test_an_unknown_parameter_is_a_mistake_in_the_program(client):

@@ -310,6 +310,7 @@ START_TEST(a_bad_request_changes_nothing)
         change;                                                                                    \
         ck_assert_msg(hearth_submit(h, 0, &r) == (code), #change);                                 \
         ck_assert_uint_gt(strlen(hearth_error(h)), 10);                                            \
+        ck_assert_msg(hearth_check(h, &r) == (code), #change);                                     \
     } while (0)
     REFUSED(r.size = 0, -EINVAL);
     REFUSED(r.n_tokens = 0, -EINVAL);
@@ -326,6 +327,7 @@ START_TEST(a_bad_request_changes_nothing)
     REFUSED((r.stops = empty_stop, r.n_stops = 1), -EINVAL);
     REFUSED((r.stop_tokens = unknown, r.n_stop_tokens = 2), -EINVAL);
     ck_assert_int_eq(hearth_submit(h, 1, &good), -ERANGE);
+    ck_assert_int_eq(hearth_check(h, &good), 0);
     struct submit_cell c;
     ck_assert_int_eq(fake_take(&fake, &c), 0);
     ck_assert_uint_eq(ring_generation(&segment_up_slot(&fake.segment, 0)->generation), generation);

@@ -328,13 +328,15 @@ class Core:
     # ---- requests, with the lock held ----------------------------------------------------------
 
     def start(self, run: Run) -> None:
-        """Runs it on a free slot, or queues it behind those that wait already."""
+        """Runs it on a free slot, or queues it behind those that wait already. A bad request is refused here,
+        also where it would have to wait."""
         if not self._slots:
             raise InvalidRequest("this client has no slots: connect with at least one")
         if self.dead:
             raise self.dead.again()
         slot = None if self._queue else self._find_slot(run)
         if slot is None:
+            self.check(self._library.hearth_check(self._handle, ctypes.byref(run.request.c)))
             self._queue.append(run)
         else:
             self._submit(run, slot)
@@ -366,7 +368,7 @@ class Core:
             try:
                 self._submit(run, number)
                 started = True
-            except Error as e:
+            except Error as e:  # it was good when it came: the daemon was lost meanwhile, or is another one
                 run.cut("error", e)
         return started
 

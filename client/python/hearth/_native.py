@@ -231,6 +231,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "hearth_detokenize": (c_int64, [c_void_p, c_void_p, c_size_t, c_uint32, c_void_p, c_size_t]),
     "hearth_request_init": (None, [POINTER(Request), c_size_t]),
     "hearth_submit": (c_int, [c_void_p, c_uint32, POINTER(Request)]),
+    "hearth_check": (c_int, [c_void_p, POINTER(Request)]),
     "hearth_cancel": (c_int, [c_void_p, c_uint32]),
     "hearth_next": (c_int, [c_void_p, c_uint32, POINTER(POINTER(Event)), c_int]),
     "hearth_fd": (c_int, [c_void_p]),
