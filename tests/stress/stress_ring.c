@@ -282,7 +282,9 @@ static void daemon_main(struct both *b, struct segment *s)
             continue;
         }
         b->daemon_sleeps++;
-        MUST(epoll_wait(d.epoll_fd, &e, 1, -1) == 1);
+        int n = epoll_wait(d.epoll_fd, &e, 1, -1);
+        MUST(n == 1 ||
+             (n < 0 && errno == EINTR)); /* stopped meanwhile, and continued: it looks again */
         bell_daemon_awake(b->ctl);
     }
     close(d.epoll_fd);
