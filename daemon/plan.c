@@ -125,40 +125,49 @@ static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
     return rows <= left->rows;
 }
 
-/* The slot whose turn to prefill it is: one with a long prompt where the class has any. */
-static uint32_t plan_first_prefill(const struct plan_slot *slots, uint32_t n, bool batch,
-                                   const struct plan_turn *turn)
+/* Does the slot share what is left with other prompts of its class? Those that decode and, where all
+ * of them fit, the short ones have theirs before. */
+static bool shares(const struct plan_slot *slot, bool batch, bool fit)
 {
-    uint32_t n_long = 0, k = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        n_long += slots[i].batch == batch && plan_is_long(&slots[i]);
-    for (uint32_t i = 0; i < n && n_long > 0; i++)
-        if (slots[i].batch == batch && plan_is_long(&slots[i]) && k++ == turn->chunks % n_long)
-            return i;
-    return turn->passes;
+    return slot->batch == batch && slot->take < slot->rows && !decodes(slot) &&
+           !(fit && is_short(slot));
 }
 
-static void plan_class(struct plan_slot *slots, uint32_t n, bool batch,
+/* The slot whose turn it is to have a share first: the next one of those that share. */
+static uint32_t plan_first_share(const struct plan_slot *slots, uint32_t n, bool batch, bool fit,
+                                 const struct plan_turn *turn)
+{
+    uint32_t sharing = 0, k = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sharing += shares(&slots[i], batch, fit);
+    for (uint32_t i = 0; i < n && sharing > 0; i++)
+        if (shares(&slots[i], batch, fit) && k++ == turn->shares % sharing)
+            return i;
+    return 0;
+}
+
+/* Returns whether prompts had shares. */
+static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
                        const struct plan_turn *turns, struct plan_left *left)
 {
-    uint32_t turn = turns->passes, first = plan_first_prefill(slots, n, batch, turns);
     uint32_t prefills = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        struct plan_slot *slot = &slots[(turn + i) % n];
+        struct plan_slot *slot = &slots[(turns->passes + i) % n];
         if (slot->batch == batch && slot->take < slot->rows && decodes(slot))
             plan_give(slot, slot->rows, left);
     }
     bool fit = short_fit(slots, n, batch, left);
     for (uint32_t i = 0; i < n; i++) {
-        struct plan_slot *slot = &slots[(turn + i) % n];
+        struct plan_slot *slot = &slots[(turns->passes + i) % n];
         if (slot->batch != batch || slot->take == slot->rows || decodes(slot))
             continue;
         if (fit && is_short(slot))
             plan_give(slot, slot->rows, left);
         prefills += slot->take < slot->rows;
     }
+    uint32_t first = plan_first_share(slots, n, batch, fit, turns), before = left->rows;
     while (prefills > 0 && left->rows > 0) {
         uint32_t share = left->rows / prefills, given = left->rows;
         if (share < PLAN_CHUNK_MIN)
@@ -174,6 +183,7 @@ static void plan_class(struct plan_slot *slots, uint32_t n, bool batch,
         if (given == left->rows)
             break; /* windows without room for their picks are left, and who has to wait */
     }
+    return left->rows < before;
 }
 
 /* The eighth that batch keeps; of a single one interactive requests are first. */
@@ -209,13 +219,13 @@ uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits
         .picks = limits->picks - kept.picks,
         .prefill = limits->prefill - kept.prefill,
     };
-    plan_class(slots, n, false, turn, &left);
+    bool shared = plan_class(slots, n, false, turn, &left);
     left.rows += kept.rows;
     left.picks += kept.picks;
     left.prefill += kept.prefill;
-    plan_class(slots, n, true, turn, &left);
-    plan_class(slots, n, false, turn, &left);
+    shared |= plan_class(slots, n, true, turn, &left);
+    shared |= plan_class(slots, n, false, turn, &left);
     turn->passes++;
-    turn->chunks += left.prefill < limits->prefill;
+    turn->shares += shared;
     return limits->rows - left.rows;
 }

@@ -60,11 +60,11 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
  * more a row, and nobody sees a pass that is longer than some. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
-/* Who is first rotates: passes so far, and of these the ones in which long prompts had rows (if
- * chunks come every fourth pass, every fourth slot would have them all). */
+/* Who is first rotates: passes so far, and of these the ones in which prompts shared what was left
+ * (if chunks come every fourth pass, every fourth slot would have them all). */
 struct plan_turn {
     uint32_t passes;
-    uint32_t chunks;
+    uint32_t shares;
 };
 
 /* Fills `take` of each slot and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or

@@ -13,4 +13,10 @@ static inline uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
+/* One from 0 to n - 1. */
+static inline uint32_t random_below(uint32_t *state, uint32_t n)
+{
+    return next_random(state) % n;
+}
+
 #endif
