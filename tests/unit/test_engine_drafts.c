@@ -4,6 +4,7 @@
  * goes on: page pressure, full rings, cancels, ends inside a window; and right ones save passes.
  */
 #include "ipc/params.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
@@ -17,13 +18,7 @@ static struct rig rig;
 static struct rig_client clients[CLIENTS];
 static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
-static uint64_t state;
-
-static uint32_t random_below(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
-}
+static uint32_t state;
 
 static void open_with(uint32_t pages, uint32_t seed)
 {
@@ -34,8 +29,9 @@ static void open_with(uint32_t pages, uint32_t seed)
     for (uint32_t i = 0; i < CLIENTS; i++) {
         rig_attach(&rig, &clients[i], 1, 1000, "");
         rig_tokens(tokens[i], RIG_TOKENS, i);
-        requests[i] = (struct rig_request){
-            .tokens = tokens[i], .n = 1 + random_below(120), .max_tokens = 1 + random_below(100)};
+        requests[i] = (struct rig_request){.tokens = tokens[i],
+                                           .n = 1 + random_below(&state, 120),
+                                           .max_tokens = 1 + random_below(&state, 100)};
     }
 }
 
@@ -55,11 +51,11 @@ static void draft(struct slot *slot, uint32_t most, uint32_t odds)
 
     if (!slot->active || spec->drafted)
         return;
-    for (uint32_t n = random_below(most + 1);
+    for (uint32_t n = random_below(&state, most + 1);
          n > 0 && spec->accepted + spec->drafted < slot->request->limit; n--) {
         uint32_t at = spec->accepted + spec->drafted;
         uint32_t token = fake_next(&rig.fake, slot->tokens, at, slot->request->pick.seed);
-        spec_draft(spec, slot->tokens, random_below(odds) ? token : FAKE_BYTES + 'Z');
+        spec_draft(spec, slot->tokens, random_below(&state, odds) ? token : FAKE_BYTES + 'Z');
         slot->request->drafted++;
     }
 }
@@ -79,7 +75,7 @@ static uint32_t run_drafting(uint32_t most, uint32_t odds, bool slow)
         engine_step(rig.engine);
         rig_check(&rig);
         for (uint32_t i = 0; i < CLIENTS; i++)
-            if (!slow || random_below(20) == 0)
+            if (!slow || random_below(&state, 20) == 0)
                 rig_read(&clients[i], 0, slow ? 3 : UINT32_MAX);
         ck_assert_uint_lt(++steps, 20000);
     }
@@ -120,7 +116,7 @@ START_TEST(nor_under_page_pressure)
 {
     open_with(8 + (uint32_t)_i % 4, (uint32_t)_i);
     for (uint32_t i = 0; i < CLIENTS; i++) {
-        requests[i].batch = random_below(2);
+        requests[i].batch = random_below(&state, 2);
         rig_submit(&clients[i], 0, &requests[i]);
     }
     run_drafting(TEST_WINDOW_MAX, 4, false);
@@ -249,8 +245,8 @@ START_TEST(a_cancel_drops_the_window)
         rig_submit(&clients[i], 0, &requests[i]);
     for (int step = 0; step < 60; step++) {
         draft_all(TEST_WINDOW_MAX, 4);
-        if (random_below(5) == 0) {
-            uint32_t i = random_below(CLIENTS);
+        if (random_below(&state, 5) == 0) {
+            uint32_t i = random_below(&state, CLIENTS);
             rig_submit(&clients[i], 0, &requests[i]);
         }
         engine_step(rig.engine);

@@ -5,6 +5,7 @@
  * answer changes, counts add up, nobody waits for somebody else's window.
  */
 #include "ipc/params.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
@@ -21,13 +22,7 @@ static struct rig rig;
 static struct rig_client clients[CLIENTS];
 static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
-static uint64_t state;
-
-static uint32_t random_below(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
-}
+static uint32_t state;
 
 static void open_with(const struct rig_desc *desc)
 {
@@ -154,24 +149,24 @@ static void random_requests(uint32_t kind, uint32_t seed)
     if (seed % 3 == 1)
         rig.fake.end_at = rig.draft.end_at = 100;
     for (uint32_t i = 0; i < CLIENTS; i++) {
-        requests[i].n = 1 + random_below(120);
-        requests[i].max_tokens = 1 + random_below(100);
-        requests[i].batch = random_below(3) == 0;
-        requests[i].params = random_below(2) ? &sampled : NULL;
+        requests[i].n = 1 + random_below(&state, 120);
+        requests[i].max_tokens = 1 + random_below(&state, 100);
+        requests[i].batch = random_below(&state, 3) == 0;
+        requests[i].params = random_below(&state, 2) ? &sampled : NULL;
         rig_submit(&clients[i], 0, &requests[i]);
     }
     for (int step = 0; step < 300; step++) {
-        uint32_t i = random_below(CLIENTS);
-        if (random_below(12) == 0) {
+        uint32_t i = random_below(&state, CLIENTS);
+        if (random_below(&state, 12) == 0) {
             rig_cancel(&clients[i], 0);
-        } else if (random_below(8) == 0 && ring_space(&clients[i].submit) > 0) {
-            requests[i].n = 1 + random_below(150);
+        } else if (random_below(&state, 8) == 0 && ring_space(&clients[i].submit) > 0) {
+            requests[i].n = 1 + random_below(&state, 150);
             rig_submit(&clients[i], 0, &requests[i]);
         }
         engine_step(rig.engine);
         rig_check(&rig);
-        if (random_below(3))
-            rig_read(&clients[random_below(CLIENTS)], 0, 3);
+        if (random_below(&state, 3))
+            rig_read(&clients[random_below(&state, CLIENTS)], 0, 3);
     }
     for (uint32_t i = 0; i < CLIENTS; i++) {
         rig_read_all(&clients[i]);

@@ -5,6 +5,7 @@
  * every step, and nothing waits for ever.
  */
 #include "ipc/params.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 #include "tests/unit/engine_rig.h"
 
@@ -18,13 +19,7 @@ static struct rig rig;
 static struct rig_client clients[CLIENTS];
 static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
-static uint64_t state;
-
-static uint32_t random_below(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
-}
+static uint32_t state;
 
 static void teardown(void)
 {
@@ -34,13 +29,15 @@ static void teardown(void)
 /* One of three trunks up to a random place, then a text of its own. */
 static void random_prompt(uint32_t i)
 {
-    uint32_t trunk = random_below(200), n = 1 + random_below(220);
+    uint32_t trunk = random_below(&state, 200), n = 1 + random_below(&state, 220);
 
-    rig_tokens(tokens[i], RIG_TOKENS, 1000 + random_below(3));
+    rig_tokens(tokens[i], RIG_TOKENS, 1000 + random_below(&state, 3));
     if (trunk < n)
-        rig_tokens(tokens[i] + trunk, RIG_TOKENS - trunk, 2000 + random_below(3));
-    requests[i] = (struct rig_request){
-        .tokens = tokens[i], .n = n, .max_tokens = random_below(40), .batch = random_below(3) == 0};
+        rig_tokens(tokens[i] + trunk, RIG_TOKENS - trunk, 2000 + random_below(&state, 3));
+    requests[i] = (struct rig_request){.tokens = tokens[i],
+                                       .n = n,
+                                       .max_tokens = random_below(&state, 40),
+                                       .batch = random_below(&state, 3) == 0};
 }
 
 static void random_attach(uint32_t i)
@@ -48,9 +45,9 @@ static void random_attach(uint32_t i)
     static const uid_t uids[] = {USER, USER, USER, USER + 1, PREFIX_NOBODY};
     char name[8] = "";
 
-    if (random_below(3) == 0)
+    if (random_below(&state, 3) == 0)
         snprintf(name, sizeof(name), "n%u", i);
-    rig_attach(&rig, &clients[i], 1, uids[random_below(5)], name);
+    rig_attach(&rig, &clients[i], 1, uids[random_below(&state, 5)], name);
 }
 
 static void random_drafts(void)
@@ -58,13 +55,13 @@ static void random_drafts(void)
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++) {
         struct slot *slot = &rig.engine->slots[i];
         struct spec *spec = &slot->spec;
-        if (!slot->active || spec->drafted || random_below(2))
+        if (!slot->active || spec->drafted || random_below(&state, 2))
             continue;
-        for (uint32_t k = random_below(6);
+        for (uint32_t k = random_below(&state, 6);
              k > 0 && spec->accepted + spec->drafted < slot->request->limit; k--) {
             uint32_t at = spec->accepted + spec->drafted;
             uint32_t right = fake_next(&rig.fake, slot->tokens, at, slot->request->pick.seed);
-            spec_draft(spec, slot->tokens, random_below(4) ? right : FAKE_BYTES + 'Z');
+            spec_draft(spec, slot->tokens, random_below(&state, 4) ? right : FAKE_BYTES + 'Z');
             slot->request->drafted++;
         }
     }
@@ -90,7 +87,7 @@ static void random_read(uint32_t i)
 
 static void random_act(uint32_t i)
 {
-    uint32_t what = random_below(100);
+    uint32_t what = random_below(&state, 100);
 
     if (!clients[i].client) {
         random_attach(i);
@@ -114,25 +111,25 @@ START_TEST(whatever_happens_every_answer_is_right)
 {
     uint32_t most = 4000;
 
-    state = (uint64_t)_i * 77 + 1;
+    state = (uint32_t)_i * 77 + 1;
     n_right = 0;
     memset(checked, 0, sizeof(checked));
     struct rig_desc desc = {
         .slots = CLIENTS,
         .context = 512,
-        .pages = 9 + random_below(30),
-        .rows = 32 + random_below(64),
+        .pages = 9 + random_below(&state, 30),
+        .rows = 32 + random_below(&state, 64),
     };
     rig_open(&rig, &desc);
     if (_i % 3 == 0)
         rig.engine->prefix.hash_mask = 1;
     for (uint32_t round = 0; round < 700; round++) {
-        random_act(random_below(CLIENTS));
+        random_act(random_below(&state, CLIENTS));
         random_drafts();
         engine_step(rig.engine);
         rig_check(&rig);
         for (uint32_t i = 0; i < CLIENTS; i++)
-            if (clients[i].client && random_below(4))
+            if (clients[i].client && random_below(&state, 4))
                 random_read(i);
     }
     while (rig.engine->n_active > 0 || engine_look(rig.engine)) {

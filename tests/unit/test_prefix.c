@@ -4,6 +4,7 @@
  * compares it with a model that keeps whole sequences and searches them all.
  */
 #include "daemon/prefix.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -315,14 +316,8 @@ struct table {
     uint32_t texts[DEPTH], pages[DEPTH], n;
 };
 
-static uint64_t state;
+static uint32_t state;
 static struct table tables[TABLES];
-
-static uint32_t random_below(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
-}
 
 /* What the cache holds, from first principles: each held page has exactly its holders, equal
  * prefixes are one page, other prefixes are other pages. */
@@ -365,10 +360,10 @@ static void check_tables(void)
 static void extend(struct table *table)
 {
     uint32_t parent = table->n ? table->pages[table->n - 1] : PAGE_NONE;
-    uint32_t which = random_below(3);
+    uint32_t which = random_below(&state, 3);
     uint32_t page = prefix_find(&prefix, table->uid, parent, text(which));
 
-    if (page != PAGE_NONE && random_below(4)) {
+    if (page != PAGE_NONE && random_below(&state, 4)) {
         prefix_hold(&prefix, page);
     } else {
         page = prefix_take(&prefix); /* computes it, in vain where it is there already */
@@ -383,13 +378,13 @@ static void extend(struct table *table)
 /* _i: bits of the hashes, and the seed. */
 START_TEST(random_use_keeps_every_promise)
 {
-    state = (uint64_t)_i + 1;
+    state = (uint32_t)_i + 1;
     prefix.hash_mask = ((uint64_t)1 << (_i % 9)) - 1;
     for (uint32_t t = 0; t < TABLES; t++)
         tables[t] = (struct table){.uid = ALICE + t % 2};
     for (uint32_t i = 0; i < 2000; i++) {
-        struct table *table = &tables[random_below(TABLES)];
-        uint32_t what = random_below(10);
+        struct table *table = &tables[random_below(&state, TABLES)];
+        uint32_t what = random_below(&state, 10);
         if (what < 6 && table->n < DEPTH) {
             extend(table);
         } else if (what < 8 && table->n > 0) {
