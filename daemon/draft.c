@@ -212,7 +212,7 @@ int draft_step(struct engine *engine, const char **ret_error)
         uint32_t most;
         slot->lags = false; /* said anew in every step: only who could draft now catches up */
         if (room < 0 || (uint32_t)room < answer_room_needed(slot) || slot->masking)
-            continue; /* paused, or about to be closed, or without a mask: pass.c sees to it */
+            continue; /* paused, or about to be closed, or without a mask: gather.c sees to it */
         if (!draft_look(engine, slot, (uint32_t)room, &most)) {
             others++;
         } else if (most > 0) {

@@ -1,8 +1,8 @@
 /*
  * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go;
  * ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
- * that draft; constrain.c: answers that follow a grammar; pass.c: plan, run, verify; answer.c:
- * events, ends, receipts.
+ * that draft; constrain.c: answers that follow a grammar; gather.c: the rows of a pass; pass.c: one
+ * pass, start to end; verify.c: what came out of it; answer.c: events, ends, receipts.
  */
 #ifndef HEARTH_DAEMON_ENGINE_IMPL_H
 #define HEARTH_DAEMON_ENGINE_IMPL_H
@@ -181,18 +181,32 @@ uint32_t constrain_step(struct engine *engine);
 /* The windows are drafted: makes the masks of their rows, cuts where there is none. */
 void constrain_windows(struct engine *engine);
 
+/* ---- gather.c ---- */
+
+/* Fills engine->rows and engine->order [*ret_sequences] for the next pass, each slot's rows in one
+ * piece, and takes pages for them. Returns the number of rows; 0: nobody can go on. */
+uint32_t gather_plan(struct engine *engine, uint32_t *ret_sequences);
+
 /* ---- pass.c ---- */
 
-/* Ends what was voided, plans and runs one pass, accepts and publishes. Returns the rows computed.
- */
+/* Ends what was voided, gathers and runs one pass, accepts and publishes. Returns the rows
+ * computed. */
 uint32_t pass_step(struct engine *engine);
 
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
 
+/* What passes cost lately. */
+struct plan_cost pass_cost(const struct engine *engine);
+
+/* ---- verify.c ---- */
+
+/* Takes the results of the slot's `take` rows of a pass. */
+void verify_take(struct engine *engine, struct slot *slot, const struct row_result *results);
+
 /* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop
  * token, or does a stop text end in its bytes? */
-bool pass_stops(const struct engine *engine, struct request *request, uint32_t token);
+bool verify_stops(const struct engine *engine, struct request *request, uint32_t token);
 
 /* ---- answer.c ---- */
 

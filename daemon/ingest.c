@@ -155,7 +155,7 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
     bool stopped = false;
 
     for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
-        stopped = pass_stops(engine, request, slot->tokens[i]);
+        stopped = verify_stops(engine, request, slot->tokens[i]);
     if (stopped)
         return DONE_STOP;
     if (request->prewarm)

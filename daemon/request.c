@@ -1,4 +1,4 @@
-/* Memory of a request; its meaning is in ingest.c, pass.c and answer.c. */
+/* Memory of a request; its meaning is in ingest.c, verify.c and answer.c. */
 #include "daemon/request.h"
 
 #include <errno.h>
