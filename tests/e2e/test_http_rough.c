@@ -139,10 +139,11 @@ static bool has_answer(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-START_TEST(a_huge_prefill_does_not_hold_up_others)
+/* Do others get their answers while a long prompt is computed? */
+static bool others_overtake_prompt(uint32_t seed)
 {
     enum { OTHERS = 15 };
-    char *body = huge_body(2);
+    char *body = huge_body(seed);
     int huge = gateway_connect(&gate), fds[OTHERS];
     http_send(huge, "POST", "/completion", "", body);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
@@ -156,12 +157,21 @@ START_TEST(a_huge_prefill_does_not_hold_up_others)
         http_answer_fini(&a);
         close(fds[i]);
     }
-    ck_assert_msg(!has_answer(huge), "the others waited for the long one");
+    bool overtook = !has_answer(huge);
     struct http_answer a = http_receive(huge);
     ck_assert_int_eq(a.status, 200);
     http_answer_fini(&a);
     close(huge);
     free(body);
+    return overtook;
+}
+
+START_TEST(a_huge_prefill_does_not_hold_up_others)
+{
+    bool overtook = false;
+    for (uint32_t i = 0; i < 5 && !overtook; i++) /* again where it was us who did not get on */
+        overtook = others_overtake_prompt(2 + i);
+    ck_assert_msg(overtook, "the others waited for the long one");
 }
 END_TEST
 
@@ -181,7 +191,7 @@ static char *long_text_body(void)
 }
 
 /* Do others get their answers while a long text is read? */
-static bool others_overtake(const char *body)
+static bool others_overtake_text(const char *body)
 {
     int huge = gateway_connect(&gate), gone = gateway_connect(&gate);
     http_send(huge, "POST", "/tokenize", "", body);
@@ -204,7 +214,7 @@ START_TEST(a_huge_text_does_not_hold_up_others)
     bool overtook = false;
     start_patient();
     for (int i = 0; i < 10 && !overtook; i++) /* again where it was us who did not get on */
-        overtook = others_overtake(body);
+        overtook = others_overtake_text(body);
     ck_assert_msg(overtook, "the others waited for the long one");
     int huge = gateway_connect(&gate); /* and one that the gateway's end finds in the middle */
     http_send(huge, "POST", "/tokenize", "", body);
@@ -500,25 +510,35 @@ START_TEST(without_a_daemon_it_says_so_and_comes_back)
 }
 END_TEST
 
-/* Its counters are asked for by a thread of their own, and not for ever. */
-START_TEST(a_daemon_that_stands_still_holds_up_its_counters_alone)
+/* Asks for counters, then for the slots. Were the slots told first? */
+static bool slots_overtake_counters(void)
 {
     int fd = gateway_connect(&gate);
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
-    ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
     http_send(fd, "GET", "/metrics", "", NULL);
     json_decref(http_json(&gate, "/slots", NULL, 200));
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    ck_assert_int_eq(poll(&p, 1, 0), 0); /* asked before, not answered yet */
+    bool overtook = poll(&p, 1, 0) == 0;
     struct http_answer a = http_receive(fd);
     ck_assert_int_eq(a.status, 200);
     ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 0\n"));
     ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_http_running 0\n"));
     http_answer_fini(&a);
     close(fd);
+    return overtook;
+}
+
+/* Its counters are asked for by a thread of their own, and not for ever: for a second, in which this test may be stopped
+ * now and then. */
+START_TEST(a_daemon_that_stands_still_holds_up_its_counters_alone)
+{
+    int tries = 0;
+    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
+    while (!slots_overtake_counters())
+        ck_assert_int_lt(++tries, 20);
     ck_assert_int_eq(kill(daemon_.pid, SIGCONT), 0);
     for (int i = 0; i < 2; i++) { /* by a new handle, and by the same again */
-        a = http_ask(&gate, "/metrics", NULL);
+        struct http_answer a = http_ask(&gate, "/metrics", NULL);
         ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 1\n"));
         http_answer_fini(&a);
     }
