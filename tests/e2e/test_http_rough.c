@@ -1,115 +1,50 @@
-/* hearth-http where things go wrong: clients that hang up, do not read, or come all at once; keys;
- * a daemon that dies and comes back; ends. */
-#include "tests/e2e/gateway.h"
-#include "tests/e2e/harness.h"
+/* hearth-http where things go wrong: clients that hang up, do not read, or come all at once; keys. */
+#include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
-static struct harness daemon_;
-static struct gateway gate;
-static char forever[256]; /* options of a request that ends with the context only */
-
-static void setup_daemon(void)
-{
-    struct hearth_info info = {.size = sizeof info};
-    harness_start(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
-    struct hearth *h = harness_connect(&daemon_, 1, NULL);
-    ck_assert_int_eq(hearth_info(h, &info), 0);
-    snprintf(forever, sizeof forever,
-             "\"prompt\":\"import os\\n\",\"n_predict\":-1,\"seed\":1,\"logit_bias\":[[%d,false]]",
-             info.eos);
-    hearth_close(h);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
-}
-
-static void teardown_daemon(void)
-{
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
-    ck_assert_int_eq(harness_stop(&daemon_), 0);
-}
-
-static void setup(void)
-{
-    setup_daemon();
-    gateway_start(&gate, &daemon_, false, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    teardown_daemon();
-}
-
-/* In place of the gateway one that gives running answers ten minutes to end. */
-static void start_patient(void)
-{
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    gateway_start(&gate, &daemon_, false, (const char *const[]){"--grace", "600", NULL});
-}
-
-static int send_forever(const char *more)
-{
-    char body[400];
-    int fd = gateway_connect(&gate);
-    snprintf(body, sizeof body, "{%s%s}", forever, more);
-    http_send(fd, "POST", "/completion", "", body);
-    return fd;
-}
 
 /* ---- clients that hang up -------------------------------------------------------------------- */
 
 START_TEST(a_dropped_connection_cancels_its_request)
 {
-    int fd = send_forever(_i ? ",\"stream\":true" : "");
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    int fd = rig_send_forever(_i ? ",\"stream\":true" : "");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     if (_i) { /* in the middle of the stream */
         char some[4096];
         ck_assert_int_gt(recv(fd, some, sizeof some, 0), 0);
     }
     close(fd);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 0), 0);
-    ck_assert_int_lt(harness_counter(&daemon_, "output_tokens"), 16000);
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":3}", 200));
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_cancelled", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 0), 0);
+    ck_assert_int_lt(harness_counter(&rig_daemon, "output_tokens"), 16000);
+    json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":3}", 200));
 }
 END_TEST
 
 START_TEST(a_half_closed_connection_is_a_dropped_one)
 {
-    int fd = send_forever("");
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    int fd = rig_send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     shutdown(fd, SHUT_WR);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_cancelled", 1), 1);
     close(fd);
 }
 END_TEST
 
-/* Fewer of them under sanitizers, which compute at a hundredth of the speed. */
-static int fewer(int n)
-{
-    const char *build = getenv("BUILD");
-    return build && strstr(build, "san") ? n / 10 : n;
-}
-
 /* A prompt whose prefill takes a while. The caller frees. */
 static char *huge_body(uint32_t seed)
 {
-    uint32_t n = (uint32_t)fewer(16000);
+    uint32_t n = (uint32_t)rig_fewer(16000);
     char *body = malloc(8ul * n + 100);
     int at = sprintf(body, "{\"n_predict\":1,\"prompt\":[%u", 300 + seed);
     for (uint32_t i = 1; i < n; i++)
@@ -121,12 +56,12 @@ static char *huge_body(uint32_t seed)
 START_TEST(a_connection_dropped_in_a_prefill_cancels_it)
 {
     char *body = huge_body(1);
-    int fd = gateway_connect(&gate);
+    int fd = gateway_connect(&rig_gate);
     http_send(fd, "POST", "/completion", "", body);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     close(fd);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_cancelled", 1), 1);
-    ck_assert_int_eq(harness_counter(&daemon_, "output_tokens"), 0);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_cancelled", 1), 1);
+    ck_assert_int_eq(harness_counter(&rig_daemon, "output_tokens"), 0);
     free(body);
 }
 END_TEST
@@ -144,11 +79,11 @@ static bool others_overtake_prompt(uint32_t seed)
 {
     enum { OTHERS = 15 };
     char *body = huge_body(seed);
-    int huge = gateway_connect(&gate), fds[OTHERS];
+    int huge = gateway_connect(&rig_gate), fds[OTHERS];
     http_send(huge, "POST", "/completion", "", body);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     for (int i = 0; i < OTHERS; i++) {
-        fds[i] = gateway_connect(&gate);
+        fds[i] = gateway_connect(&rig_gate);
         http_send(fds[i], "POST", "/completion", "", "{\"prompt\":\"x =\",\"n_predict\":4}");
     }
     for (int i = 0; i < OTHERS; i++) {
@@ -193,11 +128,12 @@ static char *long_text_body(void)
 /* Do others get their answers while a long text is read? */
 static bool others_overtake_text(const char *body)
 {
-    int huge = gateway_connect(&gate), gone = gateway_connect(&gate);
+    int huge = gateway_connect(&rig_gate), gone = gateway_connect(&rig_gate);
     http_send(huge, "POST", "/tokenize", "", body);
     http_send(gone, "POST", "/tokenize", "", body); /* waits behind it, and hangs up */
     for (int i = 0; i < 10; i++)
-        json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
+        json_decref(
+            http_json(&rig_gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
     bool overtook = !has_answer(huge);
     close(gone);
     struct http_answer a = http_receive(huge);
@@ -212,13 +148,13 @@ START_TEST(a_huge_text_does_not_hold_up_others)
 {
     char *body = long_text_body();
     bool overtook = false;
-    start_patient();
+    rig_start_patient();
     for (int i = 0; i < 10 && !overtook; i++) /* again where it was us who did not get on */
         overtook = others_overtake_text(body);
     ck_assert_msg(overtook, "the others waited for the long one");
-    int huge = gateway_connect(&gate); /* and one that the gateway's end finds in the middle */
+    int huge = gateway_connect(&rig_gate); /* and one that the gateway's end finds in the middle */
     http_send(huge, "POST", "/tokenize", "", body);
-    kill(gate.pid, SIGTERM);
+    kill(rig_gate.pid, SIGTERM);
     struct http_answer a = http_receive(huge);
     ck_assert(a.status == 200 && a.is_whole);
     http_answer_fini(&a);
@@ -229,32 +165,33 @@ END_TEST
 
 START_TEST(who_waits_has_a_bounded_queue)
 {
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    gateway_start(&gate, &daemon_, false,
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
                   (const char *const[]){"--slots", "1", "--queue", "2", NULL});
-    int running = send_forever(",\"stream\":true"), waiting[2]; /* nobody reads it: it has no end */
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
+    int running = rig_send_forever(",\"stream\":true"),
+        waiting[2]; /* nobody reads it: it has no end */
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
     for (int i = 0; i < 2; i++) {
-        waiting[i] = gateway_connect(&gate);
+        waiting[i] = gateway_connect(&rig_gate);
         http_send(waiting[i], "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
-        gateway_wait_metric(&gate, "hearth_http_queued", i + 1);
+        gateway_wait_metric(&rig_gate, "hearth_http_queued", i + 1);
     }
-    struct http_answer a = http_ask(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}");
+    struct http_answer a = http_ask(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}");
     ck_assert_int_eq(a.status, 503);
     ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
     ck_assert_ptr_nonnull(strstr(a.body, "unavailable_error"));
     http_answer_fini(&a);
-    a = http_ask(&gate, "/slots?fail_on_no_slot=1", NULL);
+    a = http_ask(&rig_gate, "/slots?fail_on_no_slot=1", NULL);
     ck_assert_int_eq(a.status, 503);
     http_answer_fini(&a);
     close(waiting[0]); /* who leaves the queue is forgotten */
-    gateway_wait_metric(&gate, "hearth_http_queued", 1);
+    gateway_wait_metric(&rig_gate, "hearth_http_queued", 1);
     close(running);
     a = http_receive(waiting[1]);
     ck_assert_int_eq(a.status, 200);
     http_answer_fini(&a);
     close(waiting[1]);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 2), 2);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 2), 2);
 }
 END_TEST
 
@@ -263,36 +200,36 @@ START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
 {
     static const char two[] = "{\"prompt\":\"x\",\"n_predict\":2}";
     int waiting[2];
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    ck_assert_int_eq(harness_stop(&daemon_), 0);
-    harness_start(&daemon_, model,
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    ck_assert_int_eq(harness_stop(&rig_daemon), 0);
+    harness_start(&rig_daemon, "daemon/models/hearth-code-5m-f16.gguf",
                   (const char *const[]){"--context", "16384", "--slots", "2", NULL});
-    struct hearth *one = harness_connect(&daemon_, 1, NULL);
-    struct hearth *other = harness_connect(&daemon_, 1, NULL);
-    gateway_start(&gate, &daemon_, false, (const char *const[]){"--queue", "2", NULL});
-    struct http_answer a = http_ask(&gate, "/completion", two);
+    struct hearth *one = harness_connect(&rig_daemon, 1, NULL);
+    struct hearth *other = harness_connect(&rig_daemon, 1, NULL);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--queue", "2", NULL});
+    struct http_answer a = http_ask(&rig_gate, "/completion", two);
     ck_assert_int_eq(a.status, 503);
     ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
     ck_assert_ptr_nonnull(strstr(a.body, "slots"));
     http_answer_fini(&a);
     hearth_close(other);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 1), 1);
-    int running = send_forever("");
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_used", 1), 1);
+    int running = rig_send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     for (int i = 0; i < 2; i++) {
-        waiting[i] = gateway_connect(&gate);
+        waiting[i] = gateway_connect(&rig_gate);
         http_send(waiting[i], "POST", "/completion", "", two);
     }
     int64_t queued = -1;
     for (int i = 0; i < 1000 && queued != 2; i++) {
-        a = http_ask(&gate, "/metrics", NULL);
+        a = http_ask(&rig_gate, "/metrics", NULL);
         const char *line = strstr(a.body, "\nhearth_http_queued ");
         ck_assert_ptr_nonnull(line);
         queued = strtoll(line + sizeof "\nhearth_http_queued " - 1, NULL, 10);
         http_answer_fini(&a);
     }
     ck_assert_int_eq(queued, 2);
-    a = http_ask(&gate, "/completion", two);
+    a = http_ask(&rig_gate, "/completion", two);
     ck_assert_int_eq(a.status, 503);
     ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
     ck_assert_ptr_nonnull(strstr(a.body, "2 requests wait already"));
@@ -312,20 +249,20 @@ END_TEST
 START_TEST(a_want_of_descriptors_makes_requests_wait_for_a_slot)
 {
     struct rlimit before, few;
-    int waiting = gateway_connect(&gate);
+    int waiting = gateway_connect(&rig_gate);
     http_send(waiting, "GET", "/health", "", NULL); /* it is accepted before they are scarce */
     struct http_answer a = http_receive(waiting);
     ck_assert_int_eq(a.status, 200);
     http_answer_fini(&a);
-    int running = send_forever("");
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 1), 1);
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    int running = rig_send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
     few = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &few, NULL), 0);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &few, NULL), 0);
     http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
     struct pollfd p = {.fd = waiting, .events = POLLIN};
     ck_assert_int_eq(poll(&p, 1, 300), 0);
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
     close(running);
     a = http_receive(waiting);
     ck_assert_int_eq(a.status, 200);
@@ -338,10 +275,10 @@ START_TEST(more_connections_than_allowed_wait)
 {
     enum { N = 12 };
     int fds[N];
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    gateway_start(&gate, &daemon_, false, (const char *const[]){"--connections", "4", NULL});
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--connections", "4", NULL});
     for (int i = 0; i < N; i++) {
-        fds[i] = gateway_connect(&gate);
+        fds[i] = gateway_connect(&rig_gate);
         http_send(fds[i], "GET", "/health", "", NULL);
     }
     for (int i = 0; i < N; i++) {
@@ -370,16 +307,16 @@ static long resident_kb(pid_t pid)
 /* The daemon pauses the slot of who does not read; nobody else notices; nothing is lost. */
 START_TEST(a_slow_reader_is_paused_alone)
 {
-    json_t *want = http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}", 200);
-    long before = resident_kb(gate.pid);
-    int fd = send_forever(",\"stream\":true,\"n_probs\":20,\"n_predict\":4000");
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
+    json_t *want = http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}", 200);
+    long before = resident_kb(rig_gate.pid);
+    int fd = rig_send_forever(",\"stream\":true,\"n_probs\":20,\"n_predict\":4000");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_paused", 1), 1);
     for (int i = 0; i < 20; i++)
-        json_decref(http_json(&gate, "/completion", "{\"prompt\":\"y\",\"n_predict\":2}", 200));
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_paused", 1), 1);
+        json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"y\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_paused", 1), 1);
     const char *san = getenv("BUILD");
     if (!san || !strstr(san, "san")) /* sanitizers keep what was freed */
-        ck_assert_int_lt(resident_kb(gate.pid) - before, 8192);
+        ck_assert_int_lt(resident_kb(rig_gate.pid) - before, 8192);
     struct http_answer a = http_receive(fd);
     ck_assert(a.is_whole);
     json_t *events = http_events(&a);
@@ -396,10 +333,10 @@ END_TEST
 
 START_TEST(a_template_that_is_no_utf8_is_told)
 {
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    gateway_start(&gate, &daemon_, false,
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
                   (const char *const[]){"--chat-template", "\xff{{ messages[0].content }}", NULL});
-    json_t *o = http_json(&gate, "/apply-template",
+    json_t *o = http_json(&rig_gate, "/apply-template",
                           "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", 200);
     ck_assert_str_eq(json_text(o, "prompt"), "\xef\xbf\xbdx");
     json_decref(o);
@@ -409,15 +346,15 @@ END_TEST
 START_TEST(a_want_of_descriptors_passes)
 {
     struct rlimit before, none = {.rlim_cur = 3};
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
     none.rlim_max = before.rlim_max;
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &none, NULL), 0);
-    int fd = gateway_connect(&gate);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    int fd = gateway_connect(&rig_gate);
     http_send(fd, "GET", "/health", "", NULL);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ck_assert_int_eq(poll(&p, 1, 300), 0); /* it has to wait: nobody else is connected */
-    ck_assert_int_eq(prlimit(gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
     ck_assert_int_eq(poll(&p, 1, 60000), 1);
     struct http_answer a = http_receive(fd);
     ck_assert_int_eq(a.status, 200);
@@ -430,7 +367,7 @@ END_TEST
 
 static int status_of(const char *method, const char *headers, const char *path)
 {
-    int fd = gateway_connect(&gate);
+    int fd = gateway_connect(&rig_gate);
     http_send(fd, method, path, headers, NULL);
     struct http_answer a = http_receive(fd);
     int status = a.status;
@@ -450,12 +387,12 @@ START_TEST(a_key_is_asked_for)
 {
     static const char page[] = "Origin: http://localhost:3000\r\n";
     char file[200];
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    snprintf(file, sizeof file, "%s/keys", daemon_.directory);
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    snprintf(file, sizeof file, "%s/keys", rig_daemon.directory);
     FILE *f = fopen(file, "w");
     fputs("# ours\nfrom-file\n", f);
     fclose(f);
-    gateway_start(&gate, &daemon_, false,
+    gateway_start(&rig_gate, &rig_daemon, false,
                   (const char *const[]){"--api-key", "secret", "--api-key-file", file,
                                         "--cors-origin", "http://localhost:3000", NULL});
     ck_assert_int_eq(status_with("", "/health"), 200);
@@ -477,223 +414,12 @@ START_TEST(a_key_is_asked_for)
 }
 END_TEST
 
-/* ---- daemons --------------------------------------------------------------------------------- */
-
-static int wait_health(int status)
-{
-    int last = 0;
-    for (int i = 0; i < 12000 && last != status; i++) {
-        struct http_answer a = http_ask(&gate, "/health", NULL);
-        last = a.status;
-        http_answer_fini(&a);
-        if (last != status)
-            usleep(10000);
-    }
-    return last;
-}
-
-START_TEST(without_a_daemon_it_says_so_and_comes_back)
-{
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
-    harness_kill(&daemon_);
-    ck_assert_int_eq(wait_health(503), 503);
-    json_t *o = http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 503);
-    ck_assert_str_eq(json_text(o, "error/type"), "unavailable_error");
-    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "hearthd"));
-    json_decref(o);
-    struct http_answer a = http_ask(&gate, "/metrics", NULL);
-    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 0\n"));
-    http_answer_fini(&a);
-    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
-    ck_assert_int_eq(wait_health(200), 200);
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
-}
-END_TEST
-
-/* Asks for counters, then for the slots. Were the slots told first? */
-static bool slots_overtake_counters(void)
-{
-    int fd = gateway_connect(&gate);
-    http_send(fd, "GET", "/metrics", "", NULL);
-    json_decref(http_json(&gate, "/slots", NULL, 200));
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    bool overtook = poll(&p, 1, 0) == 0;
-    struct http_answer a = http_receive(fd);
-    ck_assert_int_eq(a.status, 200);
-    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 0\n"));
-    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_http_running 0\n"));
-    http_answer_fini(&a);
-    close(fd);
-    return overtook;
-}
-
-/* Its counters are asked for by a thread of their own, and not for ever: for a second, in which this test may be stopped
- * now and then. */
-START_TEST(a_daemon_that_stands_still_holds_up_its_counters_alone)
-{
-    int tries = 0;
-    json_decref(http_json(&gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
-    ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
-    while (!slots_overtake_counters())
-        ck_assert_int_lt(++tries, 20);
-    ck_assert_int_eq(kill(daemon_.pid, SIGCONT), 0);
-    for (int i = 0; i < 2; i++) { /* by a new handle, and by the same again */
-        struct http_answer a = http_ask(&gate, "/metrics", NULL);
-        ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_up 1\n"));
-        http_answer_fini(&a);
-    }
-}
-END_TEST
-
-START_TEST(it_starts_before_the_daemon)
-{
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    harness_kill(&daemon_);
-    gateway_start(&gate, &daemon_, false, NULL);
-    ck_assert_int_eq(wait_health(503), 503);
-    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
-    ck_assert_int_eq(wait_health(200), 200);
-}
-END_TEST
-
-START_TEST(a_running_answer_outlives_the_daemon)
-{
-    static const char body[] =
-        "{\"prompt\":\"class "
-        "A:\\n\",\"n_predict\":%d,\"seed\":4,\"logit_bias\":[],\"stream\":%s}";
-    char text[200];
-    snprintf(text, sizeof text, body, fewer(3000), "false");
-    json_t *want = http_json(&gate, "/completion", text, 200);
-    snprintf(text, sizeof text, body, fewer(3000), "true");
-    int fd = gateway_connect(&gate);
-    http_send(fd, "POST", "/completion", "", text);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 2), 2);
-    harness_kill(&daemon_);
-    harness_restart(&daemon_, model, (const char *const[]){"--context", "16384", NULL});
-    struct http_answer a = http_receive(fd);
-    ck_assert(a.is_whole);
-    json_t *events = http_events(&a);
-    char *got = calloc(1, 1 << 20);
-    for (size_t i = 0; i < json_array_size(events); i++)
-        strcat(got, json_text(json_array_get(events, i), "content"));
-    ck_assert_str_eq(got, json_text(want, "content"));
-    free(got);
-    http_answer_fini(&a);
-    json_decref(events);
-    json_decref(want);
-    close(fd);
-}
-END_TEST
-
-/* ---- ends and beginnings --------------------------------------------------------------------- */
-
-START_TEST(sigterm_lets_running_answers_end)
-{
-    char body[100];
-    start_patient();
-    int idle = gateway_connect(&gate), fd = gateway_connect(&gate);
-    snprintf(body, sizeof body, "{\"prompt\":\"x\",\"n_predict\":%d}", fewer(500));
-    http_send(fd, "POST", "/completion", "", body);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
-    kill(gate.pid, SIGTERM);
-    struct http_answer a = http_receive(fd);
-    ck_assert_int_eq(a.status, 200);
-    ck_assert(a.is_whole);
-    http_answer_fini(&a);
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    close(fd);
-    close(idle);
-}
-END_TEST
-
-/* A connection that is kept: asks until the answer says that the gateway is ending. */
-static void wait_draining(int fd)
-{
-    for (bool ends = false; !ends;) {
-        http_send(fd, "GET", "/health", "", NULL);
-        struct http_answer a = http_receive(fd);
-        ck_assert_int_eq(a.status, 200);
-        ends = strstr(a.headers, "Connection: close") != NULL;
-        http_answer_fini(&a);
-    }
-}
-
-START_TEST(sigterm_twice_ends_at_once)
-{
-    start_patient();
-    int kept = gateway_connect(&gate), fd = send_forever(",\"stream\":true");
-    struct http_answer a = http_ask(&gate, "/health", NULL); /* both are accepted */
-    ck_assert_int_eq(a.status, 200);
-    http_answer_fini(&a);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "requests_started", 1), 1);
-    kill(gate.pid, SIGTERM);
-    wait_draining(kept); /* two at once would be one */
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    a = http_receive(fd);
-    ck_assert(!a.is_whole); /* and it can tell */
-    http_answer_fini(&a);
-    close(fd);
-    close(kept);
-}
-END_TEST
-
-START_TEST(a_stale_socket_is_replaced)
-{
-    kill(gate.pid, SIGKILL);
-    harness_wait(gate.pid);
-    ck_assert_int_eq(access(gate.socket, F_OK), 0);
-    gateway_start(&gate, &daemon_, false, NULL);
-    ck_assert_int_eq(wait_health(200), 200);
-}
-END_TEST
-
-/* As a service manager starts it. */
-static pid_t activate(int listen_fd)
-{
-    static const char *const argv[] = {NULL, NULL, NULL, NULL};
-    const char *with[4];
-    char program[512], pid_text[16];
-    memcpy(with, argv, sizeof with);
-    snprintf(program, sizeof program, "%s", harness_program("hearth-http"));
-    with[0] = program;
-    with[1] = "--socket";
-    with[2] = daemon_.socket;
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid)
-        return pid;
-    snprintf(pid_text, sizeof pid_text, "%d", (int)getpid());
-    setenv("LISTEN_FDS", "1", 1);
-    setenv("LISTEN_PID", pid_text, 1);
-    dup2(listen_fd, 3);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(with[0], (char **)(uintptr_t)with);
-    _exit(127);
-}
-
-START_TEST(a_socket_of_the_service_manager_is_used_and_left)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    snprintf(at.sun_path, sizeof at.sun_path, "%.100s", gate.socket);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    ck_assert_int_eq(listen(fd, 8), 0);
-    gate.pid = activate(fd);
-    ck_assert_int_eq(wait_health(200), 200);
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    ck_assert_int_eq(access(gate.socket, F_OK), 0);
-    close(fd);
-    unlink(gate.socket);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("http_rough");
     TCase *tcase = tcase_create("http_rough");
     tcase_set_timeout(tcase, 600);
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
     tcase_add_loop_test(tcase, a_dropped_connection_cancels_its_request, 0, 2);
     tcase_add_test(tcase, a_half_closed_connection_is_a_dropped_one);
     tcase_add_test(tcase, a_connection_dropped_in_a_prefill_cancels_it);
@@ -707,14 +433,6 @@ int main(void)
     tcase_add_test(tcase, a_want_of_descriptors_passes);
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
     tcase_add_test(tcase, a_key_is_asked_for);
-    tcase_add_test(tcase, without_a_daemon_it_says_so_and_comes_back);
-    tcase_add_test(tcase, a_daemon_that_stands_still_holds_up_its_counters_alone);
-    tcase_add_test(tcase, it_starts_before_the_daemon);
-    tcase_add_test(tcase, a_running_answer_outlives_the_daemon);
-    tcase_add_test(tcase, sigterm_lets_running_answers_end);
-    tcase_add_test(tcase, sigterm_twice_ends_at_once);
-    tcase_add_test(tcase, a_stale_socket_is_replaced);
-    tcase_add_test(tcase, a_socket_of_the_service_manager_is_used_and_left);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

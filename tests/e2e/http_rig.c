@@ -1,0 +1,79 @@
+/* The daemon and the gateway of rough tests. */
+#include "tests/e2e/http_rig.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
+struct harness rig_daemon;
+struct gateway rig_gate;
+static const char *const daemon_options[] = {"--context", "16384", NULL};
+static char forever[256]; /* options of a request that ends with the context only */
+
+static void start_daemon(void)
+{
+    struct hearth_info info = {.size = sizeof info};
+    harness_start(&rig_daemon, model, daemon_options);
+    struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    snprintf(forever, sizeof forever,
+             "\"prompt\":\"import os\\n\",\"n_predict\":-1,\"seed\":1,\"logit_bias\":[[%d,false]]",
+             info.eos);
+    hearth_close(h);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "clients", 0), 0);
+}
+
+void rig_setup(void)
+{
+    start_daemon();
+    gateway_start(&rig_gate, &rig_daemon, false, NULL);
+}
+
+void rig_teardown(void)
+{
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_stop(&rig_daemon), 0);
+}
+
+void rig_restart_daemon(void)
+{
+    harness_restart(&rig_daemon, model, daemon_options);
+}
+
+void rig_start_patient(void)
+{
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--grace", "600", NULL});
+}
+
+int rig_send_forever(const char *more)
+{
+    char body[400];
+    int fd = gateway_connect(&rig_gate);
+    snprintf(body, sizeof body, "{%s%s}", forever, more);
+    http_send(fd, "POST", "/completion", "", body);
+    return fd;
+}
+
+int rig_fewer(int n)
+{
+    const char *build = getenv("BUILD");
+    return build && strstr(build, "san") ? n / 10 : n;
+}
+
+int rig_wait_health(int status)
+{
+    int last = 0;
+    for (int i = 0; i < 12000 && last != status; i++) {
+        struct http_answer a = http_ask(&rig_gate, "/health", NULL);
+        last = a.status;
+        http_answer_fini(&a);
+        if (last != status)
+            usleep(10000);
+    }
+    return last;
+}

@@ -1,0 +1,32 @@
+/* http_rig.h - the daemon with the bundled model and the gateway in front of it that rough tests of
+ * hearth-http work on: one of each a test, checked for what they left behind. */
+#ifndef HEARTH_TESTS_E2E_HTTP_RIG_H
+#define HEARTH_TESTS_E2E_HTTP_RIG_H
+
+#include "tests/e2e/gateway.h"
+#include "tests/e2e/harness.h"
+
+extern struct harness rig_daemon;
+extern struct gateway rig_gate;
+
+/* The fixture. The teardown looks that the gateway ends well and the daemon's slots are free. */
+void rig_setup(void);
+void rig_teardown(void);
+
+/* After harness_kill(): another daemon on the same socket. */
+void rig_restart_daemon(void);
+
+/* In place of the gateway one that gives running answers ten minutes to end. */
+void rig_start_patient(void);
+
+/* Asks for an answer that ends with the context only; `more` goes behind the request's members. Returns
+ * its connection. */
+int rig_send_forever(const char *more);
+
+/* Asks until /health answers `status`, for two minutes. Returns the last one. */
+int rig_wait_health(int status);
+
+/* Fewer of them under sanitizers, which compute at a hundredth of the speed. */
+int rig_fewer(int n);
+
+#endif
