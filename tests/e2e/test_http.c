@@ -1,6 +1,6 @@
 /* hearth-http as its clients see it: every endpoint against a real daemon and the bundled model.
  * Connections are in test_http_connections.c; what goes wrong on the way (drops, slow readers, daemons
- * that die) in test_http_rough.c. */
+ * that die) in test_http_rough.c and test_http_ends.c. */
 #include "tests/e2e/gateway.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
