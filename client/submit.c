@@ -343,6 +343,7 @@ struct checked {
 static int check_whole(struct hearth *h, const struct hearth_request *request, struct checked *ret)
 {
     ret->lists.bias = NULL;
+    ret->n = 0;
     if (h->dead)
         return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
     int rc = read_request(h, request, &ret->request);
@@ -373,6 +374,7 @@ int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *
     if (rc)
         return rc;
     rc = check_whole(h, request, &c);
+    assert(rc || c.n > 0); /* read_prompt() refuses an empty one */
     if (!rc)
         rc = wait_for_space(h);
     if (!rc && prepare_slot(h, &h->slots[slot], &c.request, c.tokens[c.n - 1]))
