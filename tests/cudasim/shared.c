@@ -32,6 +32,7 @@ struct slot {
 
 struct sim_shared sim_shared;
 static struct slot slots[SLOTS];
+static bool looks_for_races;
 
 void sim_shared_open(void)
 {
@@ -68,6 +69,7 @@ void sim_shared_begin(struct sim_block *block)
     if (slots[block->slot].words == NULL)
         slot_open(block->slot);
     memset(slots[block->slot].state, SIM_ALLOCATED, block->shared_bytes);
+    looks_for_races = sim_settings()->races;
 }
 
 void *sim_shared_memory(const struct sim_block *block)
@@ -174,22 +176,33 @@ static void check_races(struct slot *slot, size_t offset, size_t bytes, bool wri
 
 /* ---- accesses ---- */
 
-static void check_state(struct slot *slot, size_t offset, size_t bytes, bool write,
-                        const void *caller)
+__attribute__((noinline, cold)) static void
+report_state(const struct slot *slot, size_t offset, size_t bytes, bool write, const void *caller)
 {
+    bool copying = false;
+
+    for (size_t i = offset; i < offset + bytes; i++)
+        copying |= (slot->state[i] & SIM_COPYING) != 0;
+    if (copying)
+        sim_report(NULL, 0, caller,
+                   "%s %zu bytes at %zu of shared memory that an asynchronous copy without its "
+                   "wait may still be writing",
+                   write ? "writes" : "reads", bytes, offset);
+    sim_report(NULL, 0, caller, "reads %zu bytes at %zu of shared memory that nobody has written",
+               bytes, offset);
+}
+
+static inline void check_state(const struct slot *slot, size_t offset, size_t bytes, bool write,
+                               const void *caller)
+{
+    uint8_t any = 0, all = 0xff;
+
     for (size_t i = offset; i < offset + bytes; i++) {
-        if (slot->state[i] & SIM_COPYING)
-            sim_report(NULL, 0, caller,
-                       "%s %zu bytes at %zu of shared memory that an asynchronous copy without its "
-                       "wait may still be writing",
-                       write ? "writes" : "reads", bytes, offset);
-        if (!write && (slot->state[i] & SIM_WRITTEN) == 0)
-            sim_report(NULL, 0, caller,
-                       "reads %zu bytes at %zu of shared memory that nobody has written", bytes,
-                       offset);
+        any |= slot->state[i];
+        all &= slot->state[i];
     }
-    if (write)
-        memset(slot->state + offset, SIM_READY, bytes);
+    if (any & SIM_COPYING || (!write && !(all & SIM_WRITTEN)))
+        report_state(slot, offset, bytes, write, caller);
 }
 
 void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic, const void *caller)
@@ -202,10 +215,10 @@ void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic,
         sim_report(NULL, 0, caller,
                    "%s %zu bytes at %ld, outside of its %zu bytes of shared memory",
                    write ? "writes" : "reads", bytes, (long)offset, block->shared_bytes);
-    if (atomic)
-        check_state(slot, offset, bytes, false, caller);
-    check_state(slot, offset, bytes, write, caller);
-    if (sim_settings()->races)
+    check_state(slot, offset, bytes, write && !atomic, caller); /* an atomic reads as well */
+    if (write)
+        memset(slot->state + offset, SIM_READY, bytes);
+    if (looks_for_races)
         check_races(slot, offset, bytes, write, atomic, caller);
 }
 
