@@ -344,6 +344,7 @@ static int open_draft_instance(struct resident *resident, char *err, size_t err_
     draft->ops = resident->ops;
     draft->limits = resident->limits;
     draft->limits.shadow = false;
+    draft->limits.drafts = true;
     if (draft->limits.context > draft->model->n_context)
         draft->limits.context = draft->model->n_context;
     int rc = open_instance(draft, line, sizeof(line));

@@ -98,6 +98,7 @@ struct backend_limits {
     bool native;  /* the device's own arithmetic, as reproducible, where it has some that is faster:
                       other numerics, under an id of their own */
     bool shadow;  /* make one (BACKEND_FAST_SHADOW), where the instance has that */
+    bool drafts;  /* every pass is a fast one, a canonical one is refused: a draft model */
     const char *isa; /* NULL: the best of this machine; one of backend_info's forces it */
 };
 

@@ -84,6 +84,8 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
     struct check c = {pass, limits, model, next_position, 0, err, err_bytes};
     if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
         return refuse(&c, "no such kind of pass", pass->kind);
+    if (pass->kind == PASS_CANONICAL && limits->drafts)
+        return fail(err, err_bytes, -EINVAL, "pass refused: a canonical one of a draft model");
     if (pass->n_rows == 0 || pass->n_rows > limits->rows || pass->n_sequences > limits->rows)
         return refuse(&c, "the pass has no rows, or more rows or sequences than the limit",
                       pass->n_rows);

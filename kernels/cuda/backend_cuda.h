@@ -175,8 +175,10 @@ void cuda_step_place(struct backend *b);
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes);
 bool cuda_step_run(struct backend *b);
 
-/* native.c: sets native, fast and the id; needs the device's name. Tensors: what b->tensors is for a pass. */
+/* native.c: sets native, fast and the id; needs the device's name. Has: whether there are passes of the kind, which are
+ * not those of the other one. Tensors: what b->tensors is for a pass. */
 void cuda_choose_numerics(struct backend *b);
+bool cuda_has(const struct backend *b, enum pass_kind kind);
 bool cuda_tensors(const struct backend *b, enum pass_kind kind);
 
 /* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */

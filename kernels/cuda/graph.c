@@ -32,6 +32,8 @@ static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *re
 
 static bool open_kind(struct backend *b, enum pass_kind kind)
 {
+    if (!cuda_has(b, kind))
+        return true;
     b->tensors = cuda_tensors(b, kind);
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
         if (bucket > 0 && 1u << (bucket - 1) >= b->limits.rows)
@@ -47,7 +49,7 @@ static bool open_kind(struct backend *b, enum pass_kind kind)
 
 bool cuda_graph_open(struct backend *b)
 {
-    return open_kind(b, PASS_CANONICAL) && (!b->fast || open_kind(b, PASS_FAST));
+    return open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST);
 }
 
 void cuda_graph_close(struct backend *b)

@@ -10,12 +10,18 @@ void cuda_choose_numerics(struct backend *b)
     const struct model *m = b->model;
     const bool possible = b->geometry.type != KV_F32;
     b->native = b->limits.native && possible;
-    b->fast = !b->native && possible && !model_portable(m) && !model_kv_f32(m);
+    b->fast =
+        (!b->native || b->limits.drafts) && possible && !model_portable(m) && !model_kv_f32(m);
     if (b->native)
         snprintf(b->numerics, sizeof b->numerics, "native-1-sm%s%s", b->name + 3,
                  b->limits.kv_q8_0 ? "-kvq8" : "");
     else
         snprintf(b->numerics, sizeof b->numerics, "%s", model_numerics_id(m, b->limits.kv_q8_0));
+}
+
+bool cuda_has(const struct backend *b, enum pass_kind kind)
+{
+    return kind == PASS_FAST ? b->fast : !b->fast || !b->limits.drafts;
 }
 
 bool cuda_tensors(const struct backend *b, enum pass_kind kind)

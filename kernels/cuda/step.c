@@ -93,7 +93,7 @@ static bool ask_device(struct backend *b)
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes)
 {
     const enum wish wished = wish();
-    if (wished == WISH_NONE || b->native)
+    if (wished == WISH_NONE || b->native || !cuda_has(b, PASS_CANONICAL))
         return 0;
     b->tensors = false; /* its jobs are of portable passes */
     if (!upload_jobs(b) || !ask_device(b))

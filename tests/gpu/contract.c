@@ -557,6 +557,7 @@ static const struct {
     ONCE(native_numerics_have_an_id_of_their_own),
     ONCE(native_rows_are_poisoned_beyond_f16),
     ONCE(fast_passes_are_native_ones),
+    ONCE(a_draft_models_passes_are_the_fast_ones),
     TEST(a_pick_is_that_of_its_logits),
     TEST(picks_of_every_kind_are_those_of_the_cpu),
     ONCE(picks_of_a_large_vocabulary_are_those_of_the_cpu),

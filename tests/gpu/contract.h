@@ -1,6 +1,6 @@
 /*
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_picks.c: picks;
- * contract_ends.c: poison, refusals, devices that fail.
+ * contract_ends.c: poison, refusals, devices that fail; contract_native.c, contract_fast.c: numerics of the device's own.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -48,7 +48,9 @@ void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32
               uint32_t count, uint32_t wants);
 int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_kind kind);
 
-/* contract_native.c */
+/* contract_native.c. bound_of: how far native logits may be from the CPU's. near: they are, and are not the same. */
+float bound_of(uint32_t type);
+void check_near(float far, float bound, const char *what);
 void native_rows_do_not_depend_on_their_pass(void);
 void native_odd_shapes_do_not_either(void);
 void native_windows_of_every_head_do_not_either(void);
@@ -57,7 +59,10 @@ void native_rows_do_not_see_their_neighbours(void);
 void native_rows_do_not_see_what_lies_behind_them(void);
 void native_numerics_have_an_id_of_their_own(void);
 void native_rows_are_poisoned_beyond_f16(void);
+
+/* contract_fast.c */
 void fast_passes_are_native_ones(void);
+void a_draft_models_passes_are_the_fast_ones(void);
 
 /* contract_picks.c */
 void a_pick_is_that_of_its_logits(void);

@@ -11,12 +11,12 @@
 
 /* How far from the CPU's logits, which reach 27: activations are rounded to 8 or 11 bits, queries and weights of attention
  * to 11; a quantized matrix rounds what differs a little to other integers. */
-static float bound_of(uint32_t type)
+float bound_of(uint32_t type)
 {
     return type == QUANT_F16 ? 0.1f : 1.5f;
 }
 
-static void check_near(float far, float bound, const char *what)
+void check_near(float far, float bound, const char *what)
 {
     EXPECT(far > 0 && far < bound, "%s: %g from the CPU's logits, %g at most", what, (double)far,
            (double)bound);
@@ -264,60 +264,4 @@ void native_rows_are_poisoned_beyond_f16(void)
     check_poison(QUANT_F16, MODEL_FFN_UP, 0x1p16f, 4);
     check_poison(QUANT_BF16, MODEL_FFN_UP, 0x1p20f, 0);
     check_poison(QUANT_BF16, MODEL_ATTN_Q, 0x1p20f, 4);
-}
-
-/* ---- fast passes ------------------------------------------------------------------------------- */
-
-/* Logits of the sequence in fast passes of `chunk` rows: near the canonical ones and not the same. */
-static float fast_logits(struct subject *s, struct backend *b, uint32_t chunk, float *got)
-{
-    uint32_t pages[SUBJECT_PAGES];
-    float most = 0;
-    int rc = 0;
-    subject_pages(0, pages);
-    for (uint32_t at = 0; at < s->n && rc == 0; at += chunk) {
-        const uint32_t n = s->n - at < chunk ? s->n - at : chunk;
-        struct mixed x = {.n = 0};
-        for (uint32_t i = 0; i <= OTHERS; i++)
-            x.sequences[i].pages = pages;
-        for (uint32_t r = 0; r < n; r++)
-            x.results[r].logits = got + (size_t)(at + r) * s->model->n_vocab;
-        add_rows(&x, 0, s->tokens, at, n, ROW_LOGITS);
-        rc = run_mixed(s, b, &x, PASS_FAST);
-    }
-    for (size_t i = 0; i < (size_t)s->n * s->model->n_vocab; i++)
-        most = fmaxf(most, fabsf(got[i] - s->logits[i]));
-    return rc == 0 ? most : INFINITY;
-}
-
-/* Where float chains are slow, fast passes are native ones: proposals near the canonical numbers, which stay the CPU's
- * over the KV that they leave. */
-void fast_passes_are_native_ones(void)
-{
-    static const uint32_t types[] = {QUANT_F16, QUANT_BF16, TINY_MIXED, QUANT_Q4_0, QUANT_F32};
-    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        const struct tiny_model shape = tiny_model_default(types[i]);
-        const bool want = i < 3;
-        struct backend_info info;
-        struct subject s;
-        char what[32];
-        snprintf(what, sizeof what, "fast, type %u", types[i]);
-        subject_init(&s, &shape, 70);
-        float *got = subject_floats(&s, s.n);
-        struct backend *b = subject_open(&s, &s.device, 70, SUBJECT_PAGES);
-        s.device.describe(b, &info);
-        const bool fast = info.fast == BACKEND_FAST_NATIVE;
-        const float small = fast_logits(&s, b, 9, got), large = fast_logits(&s, b, 70, got);
-        s.device.close(b);
-        free(got);
-        subject_fini(&s);
-        EXPECT(fast == want, "%s: described as %d", what, fast);
-        if (want)
-            check_near(fmaxf(small, large), bound_of(types[i]), what);
-        else
-            EXPECT(small == 0 && large == 0, "%s: %g, %g from the canonical", what, (double)small,
-                   (double)large);
-        if (want)
-            check_neighbours(&shape, false);
-    }
 }

@@ -58,7 +58,8 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
                                     .context = s->model->n_context,
                                     .threads = 2,
                                     .kv_q8_0 = s->kv_q8_0,
-                                    .native = s->native && ops != &backend_cpu};
+                                    .native = s->native && ops != &backend_cpu,
+                                    .drafts = s->drafts && ops != &backend_cpu};
     struct backend *b = NULL;
     char err[256] = "";
     must(ops->open(s->model, &limits, &b, err, sizeof err) == 0, err);

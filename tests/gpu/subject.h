@@ -21,7 +21,7 @@ struct subject {
     struct model *model;
     struct backend_ops device; /* subject_device */
     bool kv_q8_0;              /* of every instance: the shape's */
-    bool native;               /* of every instance of the device */
+    bool native, drafts;       /* of every instance of the device */
     uint32_t tokens[SUBJECT_TOKENS], n;
     float *logits;          /* [n][n_vocab] */
     struct backend *opened; /* of the device, n rows: subject_backend */

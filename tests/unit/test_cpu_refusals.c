@@ -108,12 +108,38 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
 }
 END_TEST
 
+/* Who computes drafts alone has nothing to verify them with. */
+START_TEST(an_instance_that_drafts_refuses_canonical_passes)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_F32);
+    struct help_model m;
+    help_model_tiny(&m, &shape);
+    struct backend_limits l = {
+        .rows = 4, .picks = 2, .pages = 4, .context = 64, .threads = 1, .drafts = true};
+    struct backend *b;
+    char err[256] = "";
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), 0);
+    const uint32_t page = 0, token = 1;
+    const struct row row = {0, 0, 1, 0, NULL};
+    const struct pass_sequence sequence = {.pages = &page, .tokens = &token};
+    struct row_result result = {0};
+    struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
+    ck_assert_int_eq(backend_cpu.start(b, &pass), -EINVAL);
+    ck_assert_str_eq(backend_cpu.error(b), "pass refused: a canonical one of a draft model");
+    pass.kind = PASS_FAST;
+    help_pass(b, &pass);
+    backend_cpu.close(b);
+    help_model_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_refusals");
     TCase *tcase = tcase_create("refusals");
     tcase_add_test(tcase, a_pass_outside_the_limits_is_refused_and_does_nothing);
     tcase_add_test(tcase, a_context_beyond_the_sliding_window_is_refused);
+    tcase_add_test(tcase, an_instance_that_drafts_refuses_canonical_passes);
     tcase_add_test(tcase, open_refuses_with_one_line);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
