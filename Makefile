@@ -176,10 +176,13 @@ SIM_HELP  = tests/cudasim/help.c tests/cudasim/toys.cu
 SIM_OBJ   = $(call sim_obj,$(filter-out tests/cudasim/test_% $(SIM_HELP),$(wildcard tests/cudasim/*.c)))
 SIM_TESTS = $(patsubst tests/cudasim/%.c,$(SIM)/%,$(wildcard tests/cudasim/test_*.c))
 SIM_PLUGIN = $(SIM)/hearth-cuda.so
-SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN))
+# What the plugin opens as cuBLAS: found beside it, before NVIDIA's.
+SIM_CUBLAS = $(SIM)/libcublas.so.13
+SIM_CUBLAS_OBJ = $(call sim_obj,tests/cudasim/cublas/cublas.c)
+SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN) $(SIM_CUBLAS))
 
 # Nor the simulator: a sanitizer does not follow it from stack to stack.
-$(SIM_OBJ): SAN =
+$(SIM_OBJ) $(SIM_CUBLAS_OBJ): SAN =
 
 $(SIM)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -195,7 +198,13 @@ $(SIM)/obj/%.cu.o: %.cu Makefile tests/cudasim/hooks.syms
 $(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ -ldl -lm
+	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-soname,$(@F) \
+	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN' $^ -o $@ -ldl -lm
+
+$(SIM_CUBLAS): $(SIM_CUBLAS_OBJ) $(SIM_PLUGIN)
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' $^ -o $@
 
 $(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
 	@mkdir -p $(@D)

@@ -86,9 +86,7 @@ void operations_drop(struct operations *operations)
 
 /* ---- ranges ---- */
 
-/* Is [address, + bytes) allocated device memory, gaps left aside, and where asked written, all of it? Reports what
- * is not. */
-static void check_device(const char *call, const void *pointer, size_t bytes, bool written)
+void operation_check(const char *call, const void *pointer, size_t bytes, bool written)
 {
     const uintptr_t address = (uintptr_t)pointer;
     const uint8_t *shadow = sim_memory.shadow + (address - sim_memory.device);
@@ -137,9 +135,9 @@ static void run_copy(const struct operation *operation)
     const size_t bytes = operation->copy.bytes;
 
     if (to_device)
-        check_device("cudaMemcpy", operation->copy.to, bytes, false);
+        operation_check("cudaMemcpy", operation->copy.to, bytes, false);
     if (from_device)
-        check_device("cudaMemcpy", from, bytes, !to_device);
+        operation_check("cudaMemcpy", from, bytes, !to_device);
     memmove(operation->copy.to, from, bytes);
     if (to_device && from_device) /* what nobody wrote stays that */
         memmove(sim_memory.shadow + ((uintptr_t)operation->copy.to - sim_memory.device),
@@ -153,7 +151,7 @@ static void run_copy(const struct operation *operation)
 static void run_set(const struct operation *operation)
 {
     if (sim_is_device((uintptr_t)operation->copy.to)) {
-        check_device("cudaMemset", operation->copy.to, operation->copy.bytes, false);
+        operation_check("cudaMemset", operation->copy.to, operation->copy.bytes, false);
         mark_written(operation->copy.to, operation->copy.bytes);
     }
     memset(operation->copy.to, operation->value, operation->copy.bytes);
@@ -178,6 +176,9 @@ void operation_run(const struct operation *operation)
     case OPERATION_HOST:
         operation->function(operation->data);
         break;
+    case OPERATION_PRODUCT:
+        product_run(&operation->product);
+        break;
     case OPERATION_GRAPH:
         for (const struct operation *o = operation->graph->first; o != NULL; o = o->next)
             operation_run(o);
@@ -191,7 +192,7 @@ void operation_run(const struct operation *operation)
 
 /* An error that ends the context happens when the device comes to the operation, others at the
  * call. */
-static cudaError_t add(cudaStream_t stream, struct operation *operation, enum sim_event event)
+cudaError_t operation_add(cudaStream_t stream, struct operation *operation, enum sim_event event)
 {
     const cudaError_t error = sim_inject(event);
 
@@ -270,7 +271,7 @@ cudaError_t cudasim_launch(const cudaLaunchConfig_t *config, const struct cudasi
         operation_free(operation);
         return sim_failed(error);
     }
-    return add(config->stream, operation, SIM_LAUNCH);
+    return operation_add(config->stream, operation, SIM_LAUNCH);
 }
 
 /* Where a copy of this kind may go: cudaMemcpyDefault anywhere. */
@@ -315,7 +316,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         !sim_is_device((uintptr_t)from) && !sim_memory_pinned((uintptr_t)from, bytes);
     if (pageable && stream_capture(stream) == NULL)
         operation->copy.staged = bytes_copy(from, bytes);
-    const cudaError_t added = add(stream, operation, SIM_COPY);
+    const cudaError_t added = operation_add(stream, operation, SIM_COPY);
     /* to pageable memory the call returns when the bytes are there */
     if (added == cudaSuccess && stream_capture(stream) == NULL && !sim_is_device((uintptr_t)to) &&
         !sim_memory_pinned((uintptr_t)to, bytes))
@@ -346,7 +347,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
     operation->copy.to = to;
     operation->copy.bytes = bytes;
     operation->value = value;
-    return add(stream, operation, SIM_COPY);
+    return operation_add(stream, operation, SIM_COPY);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes)

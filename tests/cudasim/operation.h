@@ -14,6 +14,7 @@ enum operation_kind {
     OPERATION_RECORD,
     OPERATION_WAIT,
     OPERATION_GRAPH,
+    OPERATION_PRODUCT,
 };
 
 struct operation {
@@ -34,6 +35,7 @@ struct operation {
     cudaEvent_t event;
     uint64_t record; /* of the event: which one this makes, or waits for */
     struct operations *graph;
+    struct cudasim_product product;
 };
 
 /* The operations of a graph that can be launched; shared by its launches, never changed. */
@@ -47,6 +49,15 @@ struct operation *operation_copy(const struct operation *operation);
 void operation_free(struct operation *operation);
 /* Does it, on the calling thread; events are stream.c's. Nothing when the device is lost. */
 void operation_run(const struct operation *operation);
+
+/* Is [pointer, + bytes) allocated device memory, gaps left aside, and where asked written, all of it? Reports what is
+ * not, as of `call`. */
+void operation_check(const char *call, const void *pointer, size_t bytes, bool written);
+/* What the calls end with: the operation is the stream's, unless an error was asked for at this event. */
+cudaError_t operation_add(cudaStream_t stream, struct operation *operation, enum sim_event event);
+
+/* product.c */
+void product_run(const struct cudasim_product *product);
 
 struct operations *operations_copy(const struct operation *first);
 struct operations *operations_hold(struct operations *operations);

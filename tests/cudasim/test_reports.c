@@ -352,8 +352,30 @@ static void read_next(void)
     OK(toy_read_at(&toy));
 }
 
+/* Rows of eight by a product of as many inputs; the second piece holds them and the weights. */
+static void multiply_beyond(void)
+{
+    int *pieces[2];
+
+    shared_out(pieces);
+    const uint16_t *halves = (const uint16_t *)(const void *)pieces[1];
+    const struct cudasim_product product = {.w = halves,
+                                            .x = halves,
+                                            .y = (float *)(void *)pieces[0],
+                                            .m = 8,
+                                            .n = 8,
+                                            .k = 8,
+                                            .w_stride = 8,
+                                            .x_stride = 8,
+                                            .y_stride = 8};
+    OK(cudasim_product(NULL, &product));
+    OK(cudaDeviceSynchronize());
+}
+
 START_TEST(what_lies_between_two_pieces_of_an_allocation)
 {
+    help_reported(multiply_beyond, "cublasGemmEx, outputs|lies between two pieces");
+
     help_reported(write_next, "write_at|writes 4 bytes at 240 of allocation 1, between the pieces "
                               "that it was cut into|toys.cu:");
     help_reported(read_next, "read_at|reads 4 bytes at 992 of allocation 1, between the pieces");
