@@ -211,6 +211,8 @@ static void log_draft(const struct resident *draft)
     log_info("draft model %s: %s", draft->name, text);
     log_info("draft model: %zu KiB of weights, KV pages of %zu KiB, context %u",
              draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
+    if (draft->info.note)
+        log_info("draft model: %s", draft->info.note);
 }
 
 static void describe_device(const struct resident *resident, char *text, size_t text_bytes)
@@ -339,6 +341,8 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
     if (daemon->resident.draft) {
         model_describe(daemon->resident.draft->model, text, sizeof(text));
         printf("draft model %s: %s\n", daemon->resident.draft->name, text);
+        if (daemon->resident.draft->info.note)
+            printf("draft model: %s\n", daemon->resident.draft->info.note);
     }
     return 0;
 }

@@ -114,6 +114,7 @@ struct backend_info {
     size_t scratch_bytes; /* activations, logits, pick scratch */
     size_t page_bytes;    /* memory of one KV page, all layers */
     size_t kv_bytes;      /* page_bytes * limits.pages: reserved, committed as used */
+    const char *note;     /* one line of this instance that its user should know, or NULL */
 };
 
 struct backend_ops {

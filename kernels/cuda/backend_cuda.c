@@ -94,6 +94,7 @@ static void place_scratch(struct backend *b)
     place_input(b, &u->head, picks, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
     cuda_step_place(b);
+    cuda_blas_place(b);
 }
 
 _Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F32 &&
@@ -209,6 +210,7 @@ static void cuda_close(struct backend *b)
     if (!b)
         return;
     cuda_graph_close(b);
+    cuda_blas_close(b);
     if (b->queue.stream)
         cudaStreamDestroy(b->queue.stream);
     cuda_arena_close(&b->weight_memory);
@@ -246,7 +248,9 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
     b->queue.processors = (uint32_t)properties.multiProcessorCount;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
     b->queue.dependent = properties.major >= 9 && version >= 90;
+    b->major = properties.major;
     cuda_choose_numerics(b);
+    cuda_blas_open(b);
     return 0;
 }
 
@@ -267,7 +271,9 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         rc = cuda_open_failed(b, err, err_bytes);
     if (!rc)
         rc = cuda_upload_weights(b, err, err_bytes);
-    if (!rc && !cuda_graph_open(b))
+    if (!rc)
+        cuda_blas_warm_up(b);
+    if (!rc && (b->broken || !cuda_graph_open(b)))
         rc = cuda_open_failed(b, err, err_bytes);
     if (!rc)
         rc = cuda_step_open(b, err, err_bytes);
@@ -337,6 +343,7 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .scratch_bytes = b->scratch_memory.used,
         .page_bytes = b->geometry.page_bytes,
         .kv_bytes = b->limits.pages * b->geometry.page_bytes,
+        .note = b->note[0] ? b->note : NULL,
     };
 }
 

@@ -11,6 +11,7 @@
  *   graph.c         the same, captured
  *   step.c          the same as one kernel, for up to 16 rows
  *   native.c        which passes are in native numerics, and the id
+ *   blas.c          products of many rows by cuBLAS, where there is one
  *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
  *   wait.c          until it has ended
@@ -39,7 +40,12 @@ enum { CUDA_MOST_ROWS = 65535 };
 /* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
 enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
 
+/* Own kernels read a pass's activations, from the second-level cache, with the weights of each 32 outputs: from here on,
+ * more bytes of these than of those. */
+enum { CUDA_BLAS_ROWS = 32 };
+
 struct pool;
+struct cuda_blas; /* blas.c */
 
 /* What grids cover: at least what the pass has. items: blocks that share them out; kinds: a bit for each that there may
  * be of enum cuda_item_kind. */
@@ -69,6 +75,9 @@ struct cuda_buffers {
     uint32_t *ids;
     struct cuda_pick_part *parts;
     uint32_t embd, heads, heads_kv, ff, vocab; /* strides */
+    float *sums;                               /* of cuBLAS: struct sums_job; NULL without */
+    void *workspace;                           /* cuBLAS's own */
+    uint32_t sums_stride;
 };
 
 /* The upload: the same arrays in pinned host memory and in device memory, in one copy. */
@@ -112,8 +121,9 @@ struct backend {
     float scale;             /* 1 / sqrt(head_dim) */
     bool native;             /* numerics of canonical passes, and their id */
     char numerics[32];
-    bool fast;    /* fast passes have native numerics, canonical ones not */
-    bool tensors; /* the pass, or the jobs that are captured, are in native numerics */
+    struct cuda_blas *blas; /* NULL: own kernels compute every product */
+    bool fast;              /* fast passes have native numerics, canonical ones not */
+    bool tensors;           /* the pass, or the jobs that are captured, are in native numerics */
     /* Results, pinned host memory. */
     struct cuda_results results, results_device; /* mapped */
     uint32_t pass_number;                        /* of the last one that began */
@@ -131,7 +141,9 @@ struct backend {
     bool broken;
     int code; /* the cudaError_t that broke it, and in what */
     const char *where;
-    char name[64]; /* of the device */
+    char name[64];  /* of the device */
+    int major;      /* of its compute capability */
+    char note[256]; /* backend_info's; "": none */
     char error[192];
 };
 
@@ -180,6 +192,17 @@ bool cuda_step_run(struct backend *b);
 void cuda_choose_numerics(struct backend *b);
 bool cuda_has(const struct backend *b, enum pass_kind kind);
 bool cuda_tensors(const struct backend *b, enum pass_kind kind);
+
+/* blas.c. open: where the model wants cuBLAS, opens it, or leaves a note that it could not; before memory is counted, of
+ * which it takes some. place: its scratch. warm_up: before graphs are captured. takes: whether it computes the products
+ * of a layer for so many rows; product: one. */
+void cuda_blas_open(struct backend *b);
+void cuda_blas_place(struct backend *b);
+void cuda_blas_warm_up(struct backend *b);
+bool cuda_blas_takes(const struct backend *b, uint32_t rows);
+void cuda_blas_product(struct backend *b, const struct product_job *job, uint32_t rows,
+                       const char *what);
+void cuda_blas_close(struct backend *b);
 
 /* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */
 int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);

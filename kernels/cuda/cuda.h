@@ -31,7 +31,8 @@ struct cuda_matrix {
     uint64_t group_bytes;
     uint32_t type; /* enum quant_type */
     uint32_t rows, cols;
-    uint32_t groups; /* of 32 output rows, the last padded with zeros */
+    uint32_t groups;  /* of 32 output rows, the last padded with zeros */
+    uint32_t by_rows; /* layout.h; in all matrices of a model, or in none */
 };
 
 struct cuda_scale {

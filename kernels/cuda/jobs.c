@@ -143,7 +143,10 @@ static void run_norm(struct backend *b, const struct norm_job *job)
 
 static void run_product(struct backend *b, const struct product_job *job, const char *what)
 {
-    cuda_ok(b, cuda_launch_product(&b->queue, job, b->grid.rows), what);
+    if (cuda_blas_takes(b, b->grid.rows))
+        cuda_blas_product(b, job, b->grid.rows, what);
+    else
+        cuda_ok(b, cuda_launch_product(&b->queue, job, b->grid.rows), what);
 }
 
 static void run_layer(struct backend *b, uint32_t layer)

@@ -34,6 +34,7 @@ int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *jo
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
 int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
                         uint32_t rows);
+int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows);
 int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
 int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);

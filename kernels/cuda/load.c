@@ -21,6 +21,7 @@ static void place_matrix(struct backend *b, const struct model_tensor *t, struct
     m->cols = t->cols;
     m->groups = (t->rows + CUDA_GROUP - 1) / CUDA_GROUP;
     m->group_bytes = layout_group_bytes(t->type, t->cols);
+    m->by_rows = b->blas != NULL;
     m->data = cuda_take(&b->weight_memory, m->groups * m->group_bytes);
 }
 
@@ -81,7 +82,7 @@ struct loader {
 struct repack_run {
     const struct model_tensor *t;
     uint64_t group_bytes;
-    uint32_t first;
+    uint32_t first, by_rows;
     uint8_t *to;
 };
 
@@ -89,7 +90,11 @@ static void repack_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
     const struct repack_run *run = arg;
-    cuda_repack_group(run->t, run->first + chunk, run->to + chunk * run->group_bytes);
+    uint8_t *to = run->to + chunk * run->group_bytes;
+    if (run->by_rows)
+        cuda_copy_group(run->t, run->first + chunk, to);
+    else
+        cuda_repack_group(run->t, run->first + chunk, to);
 }
 
 /* The next buffer, free to be filled. */
@@ -115,7 +120,7 @@ static void load_matrix(struct loader *l, const struct model_tensor *t, const st
     const uint32_t most = (uint32_t)(l->stage_bytes / m->group_bytes);
     for (uint32_t first = 0; first < m->groups && l->code == cudaSuccess; first += most) {
         const uint32_t n = m->groups - first < most ? m->groups - first : most;
-        struct repack_run run = {t, m->group_bytes, first, next_stage(l)};
+        struct repack_run run = {t, m->group_bytes, first, m->by_rows, next_stage(l)};
         pool_run(l->b->pool, repack_chunk, &run, n);
         copy_stage(l, (uint8_t *)(uintptr_t)m->data + first * m->group_bytes, n * m->group_bytes);
     }

@@ -58,6 +58,14 @@ struct product_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
+/* What is behind the sums of a product that others computed, as product_job has it, of one part or gated. Items: group of
+ * 32 outputs, run of eight rows. */
+struct sums_job {
+    struct product_job product;
+    const float *sums; /* [rows][stride]: the part's; gated: gate's, then up's, groups * 32 each */
+    uint32_t stride;
+};
+
 /* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads. */
 struct heads_job {
     struct cuda_pass pass;

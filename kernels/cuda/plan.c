@@ -185,6 +185,8 @@ static void forget_scratch(const struct backend *b)
     const uint32_t strides[] = {u->embd, u->embd, u->heads, u->heads_kv, u->heads_kv};
     for (int i = 0; i < 5; i++)
         cuda_forget(of_rows[i], rows * strides[i] * sizeof(float));
+    if (u->sums)
+        cuda_forget(u->sums, rows * u->sums_stride * sizeof *u->sums);
     cuda_forget(u->logits, picks * u->vocab * sizeof(float));
     cuda_forget(u->part_ml, heads * 2 * sizeof(float));
     cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));

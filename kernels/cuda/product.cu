@@ -3,10 +3,12 @@
 
 int cuda_launch_init(int *ret_version)
 {
-    int (*const init[])(int *) = {product_init<1>, product_init<2>, product_init<4>,
-                                  product_init<CUDA_MAX_TILES>};
+    int (*const init[])(int *) = {product_init<1, false>, product_init<2, false>,
+                                  product_init<4, false>, product_init<CUDA_MAX_TILES, false>,
+                                  product_init<1, true>,  product_init<2, true>,
+                                  product_init<4, true>,  product_init<CUDA_MAX_TILES, true>};
     int code = attend_init();
-    for (int i = 0; i < 4 && !code; i++)
+    for (int i = 0; i < 8 && !code; i++)
         code = init[i](ret_version);
     code = code ? code : product_large_init<4>();
     code = code ? code : product_large_init<8>();
@@ -46,9 +48,24 @@ static uint64_t large_blocks(const struct product_job *job, uint32_t rows, uint3
            ((rows + rows_of_block - 1) / rows_of_block);
 }
 
+template <bool BY_ROWS>
+static int launch_tiles(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows)
+{
+    if (rows <= CUDA_TILE)
+        return product_launch<1, BY_ROWS>(queue, job, rows);
+    if (rows <= 2 * CUDA_TILE)
+        return product_launch<2, BY_ROWS>(queue, job, rows);
+    if (rows <= 4 * CUDA_TILE)
+        return product_launch<4, BY_ROWS>(queue, job, rows);
+    return product_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
+}
+
 int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
                         uint32_t rows)
 {
+    if (job->part[0].matrix.by_rows)
+        return launch_tiles<true>(queue, job, rows);
     if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
         if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
             return product_large_launch<8>(queue, job, rows);
@@ -58,11 +75,5 @@ int cuda_launch_product(const struct cuda_queue *queue, const struct product_job
     if (rows > CUDA_TILE * CUDA_MAX_TILES && job->native && all_half(job) &&
         fills(queue, product_half_blocks(job, rows)))
         return product_half_launch(queue, job, rows);
-    if (rows <= CUDA_TILE)
-        return product_launch<1>(queue, job, rows);
-    if (rows <= 2 * CUDA_TILE)
-        return product_launch<2>(queue, job, rows);
-    if (rows <= 4 * CUDA_TILE)
-        return product_launch<4>(queue, job, rows);
-    return product_launch<CUDA_MAX_TILES>(queue, job, rows);
+    return launch_tiles<false>(queue, job, rows);
 }

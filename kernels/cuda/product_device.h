@@ -219,7 +219,8 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
         out[r * SEGMENT_PITCH + lane] = acc[r];
 }
 
-template <uint32_t TYPE, int TILES>
+/* BY_ROWS: how the matrix lies, one of F16 or BF16 in native numerics. */
+template <uint32_t TYPE, int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void
 any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
             const struct cuda_input &x, const product_rows &rows, bool native, float *out)
@@ -227,13 +228,16 @@ any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
     const uint8_t *at = m.data + group * m.group_bytes;
     const uint32_t begin = segment * CUDA_SEGMENT;
     const uint32_t end = m.cols - begin < CUDA_SEGMENT ? m.cols : begin + CUDA_SEGMENT;
-    if constexpr (layout_quantized(TYPE)) {
+    if constexpr (BY_ROWS) {
+        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, true>(m, group, begin, end, x,
+                                                                     rows.first, rows.n, out);
+    } else if constexpr (layout_quantized(TYPE)) {
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
                                    (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
     } else {
         if constexpr (TYPE != QUANT_F32) {
             if (native)
-                return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH>(
+                return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, false>(
                     m, group, begin, end, x, rows.first, rows.n, out);
         }
         if (TILES > 1 || rows.n > 4)
@@ -245,11 +249,24 @@ any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
     }
 }
 
+/* As prefetch_segment, of a matrix by rows: a lane's row. */
+static __device__ __forceinline__ void prefetch_by_rows(const struct cuda_matrix &m, uint32_t group,
+                                                        uint32_t segment)
+{
+    constexpr uint32_t BYTES = CUDA_SEGMENT * sizeof(uint16_t);
+    const uint64_t pitch = m.group_bytes / CUDA_GROUP, begin = (uint64_t)segment * BYTES;
+    const uint8_t *row = m.data + group * m.group_bytes + threadIdx.x % 32 * pitch;
+    for (uint64_t at = begin; at < begin + BYTES && at < pitch; at += CUDA_LINE)
+        prefetch_l2(row + at);
+}
+
 /* Brings a segment closer while the warp computes the one before it; none behind the last. */
-template <uint32_t TYPE>
+template <uint32_t TYPE, bool BY_ROWS>
 static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix &m, uint32_t group,
                                                         uint32_t segment)
 {
+    if constexpr (BY_ROWS)
+        return prefetch_by_rows(m, group, segment);
     constexpr uint32_t BYTES = layout_quantized(TYPE)
                                    ? layout_segment_bytes(TYPE)
                                    : CUDA_SEGMENT / layout_unit_inputs(TYPE) * CUDA_UNIT;
@@ -263,6 +280,7 @@ static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix
  * cache holds what others work on. */
 enum { PREFETCH_BYTES = 32 << 10 };
 
+template <bool BY_ROWS>
 static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
                                                         uint32_t group)
 {
@@ -270,6 +288,11 @@ static __device__ __forceinline__ void prefetch_weights(const struct product_job
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
     const struct cuda_matrix &m = job.part[p].matrix;
+    if constexpr (BY_ROWS) { /* two segments of a group are as many bytes */
+        if (threadIdx.x / 32 < PREFETCH_BYTES / (CUDA_GROUP * CUDA_SEGMENT * sizeof(uint16_t)))
+            prefetch_by_rows(m, group, threadIdx.x / 32);
+        return;
+    }
     const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
     for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
          at += CUDA_THREADS * CUDA_LINE)
@@ -300,7 +323,7 @@ static __device__ __forceinline__ void put_gated(const struct product_job &job, 
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
-template <uint32_t TYPE, int TILES>
+template <uint32_t TYPE, int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void
 product_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
               const product_rows &rows, float *shared, float y[TILES])
@@ -308,10 +331,11 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
     const uint32_t warp = threadIdx.x / 32,
                    segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
     for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
-        prefetch_segment<TYPE>(matrix, group, s0 + CUDA_WARPS + warp);
+        prefetch_segment<TYPE, BY_ROWS>(matrix, group, s0 + CUDA_WARPS + warp);
         if (s0 + warp < segments)
-            any_segment<TYPE, TILES>(matrix, group, s0 + warp, job.x, rows, job.native != 0,
-                                     shared + warp * SEGMENT_FLOATS(TILES));
+            any_segment<TYPE, TILES, BY_ROWS>(matrix, group, s0 + warp, job.x, rows,
+                                              job.native != 0,
+                                              shared + warp * SEGMENT_FLOATS(TILES));
         __syncthreads();
         for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
 #pragma unroll
@@ -328,37 +352,44 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
     }
 }
 
-template <int TILES>
+template <int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void
 any_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
           const product_rows &rows, float *shared, float y[TILES])
 {
+    if constexpr (BY_ROWS) {
+        if (matrix.type == QUANT_F16)
+            product_group<QUANT_F16, TILES, true>(job, matrix, group, rows, shared, y);
+        else
+            product_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
+        return;
+    }
     switch (matrix.type) {
     case QUANT_F32:
-        return product_group<QUANT_F32, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_F32, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_F16:
-        return product_group<QUANT_F16, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_F16, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_BF16:
-        return product_group<QUANT_BF16, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_BF16, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q8_0:
-        return product_group<QUANT_Q8_0, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q8_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q4_0:
-        return product_group<QUANT_Q4_0, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q4_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_0:
-        return product_group<QUANT_Q5_0, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q5_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_1:
-        return product_group<QUANT_Q5_1, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q5_1, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q4_K:
-        return product_group<QUANT_Q4_K, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q4_K, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_K:
-        return product_group<QUANT_Q5_K, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q5_K, TILES, false>(job, matrix, group, rows, shared, y);
     default:
-        return product_group<QUANT_Q6_K, TILES>(job, matrix, group, rows, shared, y);
+        return product_group<QUANT_Q6_K, TILES, false>(job, matrix, group, rows, shared, y);
     }
 }
 
 /* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
-template <int TILES>
+template <int TILES, bool BY_ROWS>
 static __device__ void product_item(const struct product_job &job, uint32_t group, uint32_t run,
                                     float *shared)
 {
@@ -374,7 +405,7 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
     const int last = p + (job.gated ? 1 : 0);
 #pragma unroll 1
     for (;; p++) {
-        any_group<TILES>(job, job.part[p].matrix, group, rows, shared, y);
+        any_group<TILES, BY_ROWS>(job, job.part[p].matrix, group, rows, shared, y);
         if (p == last)
             break;
         for (int i = 0; i < TILES; i++)

@@ -29,8 +29,8 @@ static __device__ __forceinline__ void half_step(const uint4 &low, const uint4 &
 }
 
 /* One segment, inputs [begin, end), of a group's 32 outputs and `rows` rows from `first_row` on, at most 8 * TILES: results
- * to out [8 * TILES][PITCH]. */
-template <bool BF16, int TILES, int PITCH>
+ * to out [8 * TILES][PITCH]. BY_ROWS: how the matrix lies. */
+template <bool BF16, int TILES, int PITCH, bool BY_ROWS>
 static __device__ __forceinline__ void
 half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32_t end,
              const struct cuda_input &x, uint32_t first_row, uint32_t rows, float *out)
@@ -40,7 +40,9 @@ half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32
                    chunks = (end - begin + HALF_CHUNK - 1) / HALF_CHUNK,
                    first = begin / HALF_OF_UNIT + t,
                    units = (m.cols + HALF_OF_UNIT - 1) / HALF_OF_UNIT;
-    const uint8_t *at = m.data + group * m.group_bytes + (uint64_t)first * CUDA_UNIT + g * 16;
+    const uint64_t pitch = BY_ROWS ? m.group_bytes / CUDA_GROUP : 16; /* of rows */
+    constexpr uint64_t UNIT = BY_ROWS ? 16 : CUDA_UNIT;
+    const uint8_t *at = m.data + group * m.group_bytes + first * UNIT + g * pitch;
     const uint16_t *half =
         x.half[BF16] + (uint64_t)(first_row + g) * x.stride + begin + t * HALF_OF_UNIT;
     float acc[2][TILES][4] = {};
@@ -51,8 +53,7 @@ half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32
         for (uint32_t i = 0; i < AT_ONCE; i++)
             for (uint32_t r = 0; r < 4; r++)
                 w[i][r] = first + (c0 + i) * HALF_CHUNK_UNITS < units
-                              ? load_stream(at + (uint64_t)(c0 + i) * HALF_CHUNK_UNITS * CUDA_UNIT +
-                                            r * 128)
+                              ? load_stream(at + (c0 + i) * HALF_CHUNK_UNITS * UNIT + r * 8 * pitch)
                               : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++) {

@@ -1,6 +1,7 @@
 /*
  * product_kernel: the kernel of products for rows in TILES tiles of 8, and what launches it. product_1.cu and the others
- * make it for 1, 2, 4 and 8: a file each, because ten types are unrolled in every one and they take long to compile.
+ * make it for 1, 2, 4 and 8: a file each, because ten types are unrolled in every one and they take long to compile;
+ * product_rows.cu all of them for matrices by rows, which have two types.
  */
 #ifndef HEARTH_KERNELS_CUDA_PRODUCT_KERNEL_H
 #define HEARTH_KERNELS_CUDA_PRODUCT_KERNEL_H
@@ -9,14 +10,14 @@
 #include "kernels/cuda/product_large_device.h"
 #include "kernels/cuda/product_launch.h"
 
-template <int TILES>
+template <int TILES, bool BY_ROWS>
 static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
 {
     SHARED_BYTES(shared);
     let_next_start();
-    prefetch_weights(job, blockIdx.x);
+    prefetch_weights<BY_ROWS>(job, blockIdx.x);
     wait_for_previous();
-    product_item<TILES>(job, blockIdx.x, blockIdx.y, (float *)shared);
+    product_item<TILES, BY_ROWS>(job, blockIdx.x, blockIdx.y, (float *)shared);
 }
 
 template <int TILES> static constexpr int shared_bytes()
@@ -24,23 +25,24 @@ template <int TILES> static constexpr int shared_bytes()
     return (int)(CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float));
 }
 
-template <int TILES>
+template <int TILES, bool BY_ROWS>
 int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows)
 {
     const uint32_t per_item = CUDA_TILE * TILES;
-    return launch(queue, product_kernel<TILES>, dim3(job->groups, (rows + per_item - 1) / per_item),
-                  shared_bytes<TILES>(), *job);
+    return launch(queue, product_kernel<TILES, BY_ROWS>,
+                  dim3(job->groups, (rows + per_item - 1) / per_item), shared_bytes<TILES>(), *job);
 }
 
-template <int TILES> int product_init(int *ret_version)
+template <int TILES, bool BY_ROWS> int product_init(int *ret_version)
 {
     cudaFuncAttributes attributes;
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<TILES>);
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<TILES, BY_ROWS>);
     if (code != cudaSuccess)
         return (int)code;
     *ret_version = attributes.ptxVersion;
-    return (int)cudaFuncSetAttribute(
-        product_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<TILES>());
+    return (int)cudaFuncSetAttribute(product_kernel<TILES, BY_ROWS>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     shared_bytes<TILES>());
 }
 
 /* Blocks that follow one another have the same weights and other rows, so that weights leave the memory once. On sm_90:
@@ -78,9 +80,9 @@ template <int TILES> int product_large_init(void)
                                              const struct product_job *, uint32_t);                \
     template int product_large_init<tiles>(void)
 
-#define PRODUCT_OF(tiles)                                                                          \
-    template int product_launch<tiles>(const struct cuda_queue *, const struct product_job *,      \
-                                       uint32_t);                                                  \
-    template int product_init<tiles>(int *)
+#define PRODUCT_OF(tiles, by_rows)                                                                 \
+    template int product_launch<tiles, by_rows>(const struct cuda_queue *,                         \
+                                                const struct product_job *, uint32_t);             \
+    template int product_init<tiles, by_rows>(int *)
 
 #endif

@@ -116,7 +116,7 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
     const uint32_t n = blocks_of(blocks, s);
 #define LARGE_CASE(type)                                                                           \
     case type:                                                                                     \
-        prefetch_segment<type>(m, group, s + 1);                                                   \
+        prefetch_segment<type, false>(m, group, s + 1);                                            \
         return large_segment<type, TILES>(at + (uint64_t)s * layout_segment_bytes(type), n, first, \
                                           x, y)
     switch (m.type) {

@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/launch.h"
 
-/* As cuda_launch_product, in tiles of 8 * TILES rows; as cuda_launch_init. */
-template <int TILES>
+/* As cuda_launch_product, in tiles of 8 * TILES rows; as cuda_launch_init. BY_ROWS: how matrices lie. */
+template <int TILES, bool BY_ROWS>
 int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows);
-template <int TILES> int product_init(int *ret_version);
+template <int TILES, bool BY_ROWS> int product_init(int *ret_version);
 
 /* Quantized types alone: 256 outputs a block. */
 template <int TILES>

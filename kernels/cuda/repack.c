@@ -101,3 +101,12 @@ void cuda_repack_group(const struct model_tensor *t, uint32_t group, uint8_t *to
             repack_floats(t, row, from, to);
     }
 }
+
+void cuda_copy_group(const struct model_tensor *t, uint32_t group, uint8_t *to)
+{
+    const uint64_t bytes = layout_group_bytes(t->type, t->cols), pitch = bytes / CUDA_GROUP;
+    const uint32_t first = group * CUDA_GROUP, left = t->rows - first;
+    memset(to, 0, bytes);
+    for (uint32_t row = 0; row < CUDA_GROUP && row < left; row++)
+        memcpy(to + row * pitch, t->data + (uint64_t)(first + row) * t->row_bytes, t->row_bytes);
+}

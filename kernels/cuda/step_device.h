@@ -111,7 +111,7 @@ static __device__ __forceinline__ void step_prefetch(uint32_t at)
     SHARED_BYTES(memory);
     const struct product_job &job = *(const struct product_job *)(memory + at);
     if (blockIdx.x < job.groups)
-        prefetch_weights(job, blockIdx.x);
+        prefetch_weights<false>(job, blockIdx.x);
 }
 
 /* ---- phases ----------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ template <int TILES> static __device__ __forceinline__ void step_products(uint32
     SHARED_BYTES(memory);
     const struct product_job &job = *(const struct product_job *)(memory + at);
     for (uint32_t group = blockIdx.x; group < job.groups; group += gridDim.x)
-        product_item<TILES>(job, group, 0, (float *)(memory + STEP_SCRATCH));
+        product_item<TILES, false>(job, group, 0, (float *)(memory + STEP_SCRATCH));
 }
 
 /* ---- attention -------------------------------------------------------------------------------- */

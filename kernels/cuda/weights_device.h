@@ -139,10 +139,11 @@ template <uint32_t TYPE> static __device__ __forceinline__ float float_of(const 
 template <uint32_t TYPE>
 static __device__ float float_value(const struct cuda_matrix &m, uint32_t row, uint32_t i)
 {
-    const uint32_t inputs = layout_unit_inputs(TYPE);
-    const uint8_t *unit =
-        m.data + row / CUDA_GROUP * m.group_bytes + (uint64_t)(i / inputs) * CUDA_UNIT;
-    return float_of<TYPE>(*(const uint4 *)(unit + row % CUDA_GROUP * 16), (int)(i % inputs));
+    const uint32_t inputs = layout_unit_inputs(TYPE), in = row % CUDA_GROUP, unit = i / inputs;
+    const uint8_t *group = m.data + row / CUDA_GROUP * m.group_bytes;
+    const uint64_t at = m.by_rows ? in * (m.group_bytes / CUDA_GROUP) + unit * 16
+                                  : (uint64_t)unit * CUDA_UNIT + in * 16;
+    return float_of<TYPE>(*(const uint4 *)(group + at), (int)(i % inputs));
 }
 
 #endif

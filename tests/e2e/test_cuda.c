@@ -216,6 +216,36 @@ START_TEST(fast_drafts_are_rolled_back_and_change_no_id)
 }
 END_TEST
 
+/* A draft model in F16 reads a prompt of more rows than own kernels take, by the simulator's cuBLAS: the start says so, the
+ * drafts are verified, and the ids are the CPU's without any. */
+START_TEST(a_draft_model_reads_by_cublas_and_changes_no_id)
+{
+    enum { PROMPT = 60 };
+    char draft[512], prompt[4 * PROMPT + 1] = "1", want[2000], got[2000];
+    struct harness d = {0};
+
+    (void)snprintf(draft, sizeof(draft), "%s", harness_tiny_model_of(NULL, QUANT_F16));
+    for (int i = 1; i < PROMPT; i++)
+        (void)snprintf(prompt + strlen(prompt), 5, ",%d", 3 + 7 * i % 200);
+    const char *model = harness_tiny_model();
+    struct harness_output o = harness_run_hearthd((const char *const[]){
+        "--check", "--model", model, "--device", "cuda", "--draft", draft, NULL});
+    ck_assert_msg(o.code == 0 && strstr(o.out, "draft model: products of more than 32 rows by "
+                                               "cuBLAS\n") != NULL,
+                  "%s%s", o.out, o.error);
+    harness_output_fini(&o);
+    answer(model, "cpu", "f16", prompt, "40", want, sizeof(want));
+    harness_start(&d, model, (const char *const[]){"--device", "cuda", "--draft", draft, NULL});
+    o = HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "40", "--json",
+                    "--proposer", "draft");
+    ids_of(&o, got, sizeof(got));
+    harness_output_fini(&o);
+    ck_assert_int_ge(harness_counter(&d, "draft_rows"), PROMPT);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    ck_assert_str_eq(got, want);
+}
+END_TEST
+
 START_TEST(the_cpu_has_no_native_numerics)
 {
     struct harness_output o =
@@ -380,6 +410,7 @@ int main(void)
     tcase_set_timeout(native, 300);
     tcase_add_test(native, native_numerics_are_reproducible_under_their_own_id);
     tcase_add_test(native, fast_drafts_are_rolled_back_and_change_no_id);
+    tcase_add_test(native, a_draft_model_reads_by_cublas_and_changes_no_id);
     tcase_add_test(native, the_cpu_has_no_native_numerics);
     suite_add_tcase(suite, tests);
     suite_add_tcase(suite, native);

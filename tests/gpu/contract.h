@@ -63,6 +63,10 @@ void native_rows_are_poisoned_beyond_f16(void);
 /* contract_fast.c */
 void fast_passes_are_native_ones(void);
 void a_draft_models_passes_are_the_fast_ones(void);
+void cublas_is_opened_for_those_who_want_it_alone(void);
+void products_of_many_rows_are_cublass(void);
+void rows_are_poisoned_behind_cublas_too(void);
+void a_missing_cublas_is_said(void);
 
 /* contract_picks.c */
 void a_pick_is_that_of_its_logits(void);

@@ -104,3 +104,194 @@ void a_draft_models_passes_are_the_fast_ones(void)
         EXPECT(rc == -EINVAL, "kind %u: a canonical pass: %d", i, rc);
     }
 }
+
+/* ---- cuBLAS ------------------------------------------------------------------------------------ */
+
+enum { FEW = 32 }; /* rows of a pass that own kernels compute in any case */
+
+static bool is_loaded(void)
+{
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        found = found || strstr(line, "/libcublas.so");
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* The library that an instance for drafts is opened with; NULL: the usual one. */
+static struct backend *open_with(struct subject *s, const char *library, uint32_t rows)
+{
+    s->drafts = true;
+    if (library)
+        setenv("HEARTH_CUBLAS", library, 1);
+    struct backend *b = subject_open(s, &s->device, rows, SUBJECT_PAGES);
+    unsetenv("HEARTH_CUBLAS");
+    return b;
+}
+
+static const char *note_of(const struct subject *s, const struct backend *b)
+{
+    struct backend_info info;
+    s->device.describe(b, &info);
+    return info.note ? info.note : "";
+}
+
+/* Whether an instance has cuBLAS; said where it has not, because this machine lacks it. */
+static bool has_cublas(const struct subject *s, const struct backend *b)
+{
+    const bool has = strstr(note_of(s, b), "by cuBLAS") != NULL;
+    if (!has)
+        printf("skip: %s: %s\n", test_name, note_of(s, b));
+    return has;
+}
+
+/* Before any other test of drafts of many rows. */
+void cublas_is_opened_for_those_who_want_it_alone(void)
+{
+    static const struct {
+        uint32_t type, rows;
+        bool drafts;
+    } others[] = {{QUANT_F16, 70, false},
+                  {QUANT_Q4_0, 70, true},
+                  {QUANT_F32, 70, true},
+                  {TINY_MIXED, 70, true},
+                  {QUANT_F16, FEW, true}};
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    struct subject s;
+    for (uint32_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        shape = tiny_model_default(others[i].type);
+        shape.n_layer = 1;
+        subject_init(&s, &shape, 2);
+        s.drafts = others[i].drafts;
+        struct backend *b = subject_open(&s, &s.device, others[i].rows, SUBJECT_PAGES);
+        const bool said = note_of(&s, b)[0];
+        s.device.close(b);
+        subject_fini(&s);
+        EXPECT(!said && !is_loaded(), "kind %u: it is opened (%d), or said to be", i, is_loaded());
+    }
+    shape = tiny_model_default(QUANT_F16);
+    subject_init(&s, &shape, 2);
+    struct backend *b = open_with(&s, NULL, FEW + 1);
+    const bool has = has_cublas(&s, b), loaded = is_loaded();
+    s.device.close(b);
+    subject_fini(&s);
+    EXPECT(!has || loaded, "it is not opened");
+}
+
+/* Passes of many rows, in the graph for 64 and in launches of their own, in turn on the same instance: near the CPU's,
+ * and not those of own kernels; passes of a few rows are those of own kernels, which read the other layout there. */
+static void check_products(const struct tiny_model *shape, const char *what)
+{
+    static const uint32_t chunks[] = {40, 9, 100, 33, FEW, 64, 100};
+    struct subject s;
+    subject_init(&s, shape, 100);
+    const size_t n = (size_t)s.n * s.model->n_vocab;
+    float *want = subject_floats(&s, s.n), *got = subject_floats(&s, s.n), far = 0;
+    struct backend *own = open_with(&s, "0", 100), *b = open_with(&s, NULL, 100);
+    const bool has = has_cublas(&s, b), said = strstr(note_of(&s, own), "HEARTH_CUBLAS=0") != NULL;
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < sizeof chunks / sizeof chunks[0] && has; i++) {
+        fast_logits(&s, own, chunks[i], want);
+        far = fmaxf(far, fast_logits(&s, b, chunks[i], got));
+        wrong += (subject_differs(want, got, n) == n) != (chunks[i] <= FEW);
+    }
+    s.device.close(own);
+    s.device.close(b);
+    free(want);
+    free(got);
+    subject_fini(&s);
+    EXPECT(said, "%s: HEARTH_CUBLAS=0 is not said", what);
+    EXPECT(wrong == 0, "%s: %u chunks are not by whom they should be", what, wrong);
+    if (has)
+        check_near(far, bound_of(shape->type), what);
+}
+
+void products_of_many_rows_are_cublass(void)
+{
+    static const struct tiny_model odd[] = {
+        {.n_layer = 1,
+         .n_embd = 36,
+         .n_ff = 50,
+         .n_head = 6,
+         .n_head_kv = 3,
+         .n_vocab = 261,
+         .type = QUANT_F16},
+        {.arch = "qwen2",
+         .n_layer = 1,
+         .n_embd = 70,
+         .n_ff = 301,
+         .n_head = 5,
+         .n_head_kv = 1,
+         .head_dim = 66,
+         .n_vocab = 300,
+         .type = QUANT_BF16,
+         .untied = true},
+    };
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tiny_model shape = odd[i];
+        char what[32];
+        snprintf(what, sizeof what, "cuBLAS, shape %u", i);
+        shape.n_context = 512;
+        shape.scale = 1;
+        shape.seed = 1300 + i;
+        check_products(&shape, what);
+    }
+    const struct tiny_model usual = tiny_model_default(QUANT_F16);
+    check_products(&usual, "cuBLAS, F16");
+}
+
+/* What is behind a product is so behind one of cuBLAS: a row that is not finite is poisoned in its layer. */
+void rows_are_poisoned_behind_cublas_too(void)
+{
+    enum { ROWS = FEW + 8, LAYER = 1 };
+    const struct tiny_model shape = tiny_model_default(QUANT_F16);
+    struct mixed x = {.n = 0};
+    struct subject s;
+    uint32_t pages[SUBJECT_PAGES], poisoned = 0;
+    subject_init(&s, &shape, ROWS);
+    subject_scale(&s, LAYER, MODEL_FFN_UP, 0x1p16f);
+    struct backend *b = open_with(&s, NULL, ROWS);
+    subject_pages(0, pages);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        x.sequences[i].pages = pages;
+    add_rows(&x, 0, s.tokens, 0, ROWS, 0);
+    const int rc = run_mixed(&s, b, &x, PASS_FAST);
+    for (uint32_t r = 0; r < ROWS && rc == 0; r++)
+        poisoned += x.results[r].status == -EDOM && x.results[r].layer == LAYER;
+    s.device.close(b);
+    subject_fini(&s);
+    EXPECT(rc == 0 && poisoned == ROWS, "%u of %u rows (%d)", poisoned, ROWS, rc);
+}
+
+/* Without the library, or where it does not start, own kernels compute the same as without a wish for it. */
+void a_missing_cublas_is_said(void)
+{
+    enum { ROWS = 70 };
+    static const char none[] = "libcublas-nowhere.so.1";
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    struct subject s;
+    shape.n_layer = 1;
+    subject_init(&s, &shape, ROWS);
+    const size_t n = (size_t)s.n * s.model->n_vocab;
+    float *want = subject_floats(&s, s.n), *got = subject_floats(&s, s.n);
+    own_logits(&s, false, ROWS, want);
+    struct backend *b = open_with(&s, none, ROWS);
+    const bool missing = strstr(note_of(&s, b), none) != NULL;
+    fast_logits(&s, b, ROWS, got);
+    const size_t at = subject_differs(want, got, n);
+    s.device.close(b);
+    setenv("HEARTH_CUDASIM_CUBLAS", "0", 1); /* a GPU does not fail on command */
+    b = open_with(&s, NULL, ROWS);
+    unsetenv("HEARTH_CUDASIM_CUBLAS");
+    const bool silent = strstr(note_of(&s, b), "not initialized") == NULL &&
+                        strstr(note_of(&s, b), "by cuBLAS") == NULL;
+    s.device.close(b);
+    free(want);
+    free(got);
+    subject_fini(&s);
+    EXPECT(missing && !silent, "it is not said (%d, %d)", missing, silent);
+    EXPECT(at == n, "row %zu differs", at / shape.n_vocab);
+}

@@ -3,10 +3,11 @@
  * are not aligned as tensor cores like them, and a product without a workspace of its caller's.
  *
  * HEARTH_CUDASIM_CUBLAS=0, read each time: it opens no handle. */
-#include <cublas_v2.h>
 #include <cudasim.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/cuda/cublas.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

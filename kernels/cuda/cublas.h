@@ -1,11 +1,15 @@
-/* cudasim: the part of cuBLAS's API that hearth uses. Names, values and meaning are NVIDIA's; the text is our own.
- * ../cublas/cublas.c is the library behind it. */
-#ifndef HEARTH_CUDASIM_CUBLAS_V2_H
-#define HEARTH_CUDASIM_CUBLAS_V2_H
+/*
+ * cublas: the functions of cuBLAS that blas.c finds in the library when it opens it. Toolkits without cuBLAS have no
+ * header for them: then these declarations, which are the same since CUDA 11.
+ */
+#ifndef HEARTH_KERNELS_CUDA_CUBLAS_H
+#define HEARTH_KERNELS_CUDA_CUBLAS_H
 
 #include <cuda_runtime_api.h>
 
-#define CUBLAS_VER_MAJOR 13
+#if !defined HEARTH_CUDASIM && __has_include(<cublas_v2.h>)
+#include <cublas_v2.h>
+#else
 
 typedef struct cublasContext *cublasHandle_t;
 
@@ -42,4 +46,5 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op, cubla
                             int b_stride, const void *beta, void *c, cudaDataType c_type,
                             int c_stride, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 
+#endif
 #endif
