@@ -128,6 +128,15 @@ static void find_huge_pages(const char *root, char *word, size_t word_bytes)
         snprintf(word, word_bytes, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
 }
 
+static int is_there(const char *name)
+{
+    void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+
+    if (library)
+        dlclose(library);
+    return library != NULL;
+}
+
 static void find_nvidia(const char *root, struct doctor_facts *f)
 {
     int fd = open_below(root, "/dev/nvidia0", O_PATH);
@@ -141,10 +150,9 @@ static void find_nvidia(const char *root, struct doctor_facts *f)
     f->nvidia_error = fd < 0 ? errno : 0;
     if (fd >= 0)
         close(fd);
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    f->has_libcuda = library != NULL;
-    if (library)
-        dlclose(library);
+    f->has_libcuda = is_there("libcuda.so.1");
+    f->has_libcublas =
+        f->has_libcuda && (is_there("libcublas.so.13") || is_there("libcublas.so.12"));
 }
 
 /* Is this process's user in the group, by what the session has? One who was added since logs in again. */
@@ -392,6 +400,11 @@ static void judge_gpu(struct judge *j, const struct doctor_facts *f)
     else
         say(j, DOCTOR_OK, "gpu",
             "an NVIDIA device and its driver are there; hearthd --check says whether it uses them");
+    if (f->has_libcuda && !f->has_libcublas)
+        mend(say(j, DOCTOR_NOTE, "cublas",
+                 "NVIDIA's libcublas is not there: draft models in F16 or BF16 read long prompts "
+                 "slower"),
+             "install libcublas: libcublas-13-0 of NVIDIA's packages, libcublas12 of Debian's");
 }
 
 static void judge_daemon(struct judge *j, const struct doctor_facts *f)

@@ -26,12 +26,13 @@ struct doctor_facts {
     uint32_t cores;      /* that this process may use */
     char governor[24];   /* of the first processor's clock */
     uint64_t memory_kib, available_kib;
-    uint64_t files;   /* most descriptors that a process may raise itself to */
-    uint64_t memlock; /* most bytes that it may lock; UINT64_MAX: all */
-    int old_kernel;   /* io_uring counts as locked memory there: before 5.12 */
-    int has_nvidia;   /* /dev/nvidia0 is there */
-    int nvidia_error; /* errno of opening /dev/nvidiactl */
-    int has_libcuda;  /* the driver's library is there */
+    uint64_t files;    /* most descriptors that a process may raise itself to */
+    uint64_t memlock;  /* most bytes that it may lock; UINT64_MAX: all */
+    int old_kernel;    /* io_uring counts as locked memory there: before 5.12 */
+    int has_nvidia;    /* /dev/nvidia0 is there */
+    int nvidia_error;  /* errno of opening /dev/nvidiactl */
+    int has_libcuda;   /* the driver's library is there */
+    int has_libcublas; /* NVIDIA's products of matrices: looked for where the driver is */
 
     int in_group; /* the machine's daemon has a group: 1 we are in it, 0 not, -1: no such group,
                            or we are root */

@@ -110,6 +110,10 @@ START_TEST(what_is_wrong_is_named_with_its_mend)
     expect(&f, "gpu", DOCTOR_NOTE, "Permission denied", "usermod");
     f = good(), f.has_nvidia = 1;
     expect(&f, "gpu", DOCTOR_NOTE, "libcuda.so.1", "libcuda1");
+    f = good(), f.has_nvidia = f.has_libcuda = 1;
+    expect(&f, "cublas", DOCTOR_NOTE, "draft models", "libcublas-13-0");
+    f.has_libcublas = 1;
+    ck_assert_ptr_null(judged(&f, "cublas"));
     f = good(), f.daemon_error = -ENOENT, strcpy(f.daemon_problem, "no daemon at X: start one");
     expect(&f, "daemon", DOCTOR_NOTE, "no daemon at X: start one", "");
     f = good(), strcpy(f.daemon_version, "hearthd 9.9.9");
