@@ -32,7 +32,8 @@ static double seconds(void)
 
 static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
 {
-    struct pass pass = {PASS_CANONICAL, n_rows, r->rows, r->sequences, r->results, n_sequences};
+    const enum pass_kind kind = r->sizes.drafts ? PASS_FAST : PASS_CANONICAL;
+    struct pass pass = {kind, n_rows, r->rows, r->sequences, r->results, n_sequences};
     double begin = seconds();
     int rc = r->sizes.ops->start(r->backend, &pass);
     r->start_s += seconds() - begin;
@@ -162,6 +163,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .threads = s->threads,
         .kv_q8_0 = s->kv_q8_0,
         .native = s->native,
+        .drafts = s->drafts,
         .isa = s->isa,
     };
     return s->ops->open(r->model, &limits, &r->backend, err, err_bytes);

@@ -23,6 +23,7 @@ struct bench_sizes {
     const struct backend_ops *ops;
     bool kv_q8_0; /* KV in q8_0, not of the model's own type */
     bool native;  /* numerics */
+    bool drafts;  /* passes are a draft model's: fast ones */
 };
 
 struct bench_run;

@@ -22,7 +22,7 @@ enum { MAX_RUNS = 99 };
 static struct {
     const char *model, *isa, *device, *kv_type, *numerics;
     uint64_t prompt, tokens, slots, threads, rows, runs;
-    bool json, windows;
+    bool json, windows, drafts;
 } options = {.device = "cpu",
              .kv_type = "f16",
              .numerics = "portable",
@@ -50,6 +50,8 @@ static const struct tool_option table[] = {
      "portable, the default, or native: on a GPU"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
      "what a pass of 2 to 16 rows (GPU: 64) is over one"},
+    {"drafts", 0, TOOL_FLAG, &options.drafts, 0, 0, NULL,
+     "as a draft model runs: its passes are fast ones"},
     {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
 };
 
@@ -98,12 +100,17 @@ struct rate {
     uint32_t runs;
 };
 
-/* The file's name without folders, fit for a JSON string. */
+/* Fit for a JSON string. */
+static void print_text(const char *text)
+{
+    for (; *text; text++)
+        putchar((unsigned char)*text < 0x20 || strchr("\"\\", *text) ? '?' : *text);
+}
+
+/* The file's name without folders. */
 static void print_name(const char *path)
 {
-    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    for (; *name; name++)
-        putchar((unsigned char)*name < 0x20 || strchr("\"\\", *name) ? '?' : *name);
+    print_text(strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 }
 
 /* What every JSON line begins with. */
@@ -124,11 +131,16 @@ static void print_load(const struct bench *b)
     if (!options.json) {
         printf("load     %8.1f ms; one pass over the file's %.1f MB takes %.1f ms\n",
                b->load_s * 1e3, bytes / 1e6, b->read_s * 1e3);
+        if (b->info.note)
+            printf("note     %s\n", b->info.note);
         return;
     }
     print_head(b, "load");
-    printf(",\"load_ms\":%.2f,\"read_ms\":%.2f,\"file_bytes\":%.0f,\"weight_bytes\":%llu}\n",
-           b->load_s * 1e3, b->read_s * 1e3, bytes, (unsigned long long)b->info.weight_bytes);
+    printf(
+        ",\"load_ms\":%.2f,\"read_ms\":%.2f,\"file_bytes\":%.0f,\"weight_bytes\":%llu,\"note\":\"",
+        b->load_s * 1e3, b->read_s * 1e3, bytes, (unsigned long long)b->info.weight_bytes);
+    print_text(b->info.note ? b->info.note : "");
+    printf("\"}\n");
 }
 
 /* bytes: what a token costs to read, its share of the weights, which a pass reads once, and its own
@@ -307,7 +319,8 @@ static int open_all(struct bench *b)
                                 options.isa,
                                 b->device.ops,
                                 strcmp(options.kv_type, "q8_0") == 0,
-                                strcmp(options.numerics, "native") == 0};
+                                strcmp(options.numerics, "native") == 0,
+                                options.drafts};
     char err[512];
     int rc = open_model(b, err, sizeof err);
     if (rc)

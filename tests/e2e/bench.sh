@@ -39,6 +39,9 @@ one=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 1p)")
 two=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 2p)")
 [ "$two" -lt "$one" ] && [ $((2 * two)) -gt "$one" ] || { echo "bytes of a token: $one, $two"; exit 1; }
 bench --model tiny.gguf -p 8 -n 2 -r 1 | grep -qE '^decode +[0-9.]+ tok/s'
+# A draft model's passes: the CPU has nothing to say of them.
+bench --model tiny.gguf -p 8 -n 2 -r 1 --drafts --json >drafts
+grep '"what":"load"' drafts | grep -q '"note":""}' && grep -q '"what":"decode"' drafts
 
 if command -v gnuplot >/dev/null; then
     sed 's/"threads":1/"threads":2/' lines >more

@@ -66,6 +66,7 @@ say "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 nvcc=$(readlink -f "$nvcc")
 root=${nvcc%/bin/nvcc}
 for folder in lib64 lib targets/x86_64-linux/lib; do
+    [ ! -f "$root/$folder/libcublas.so" ] || export LD_LIBRARY_PATH="$root/$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     [ ! -f "$root/$folder/libcudart_static.a" ] || export LIBRARY_PATH="$root/$folder${LIBRARY_PATH:+:$LIBRARY_PATH}"
 done
 for folder in include targets/x86_64-linux/include; do
@@ -226,6 +227,11 @@ for shape in llama-3.2-1b llama-3.1-8b; do
         bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
         bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
         bench "$shape $type native" "$model" 30 -p 2048 -n 16 --rows 2048 --numerics native
+        # A draft model of the smaller shape reads prompts by cuBLAS, or by own kernels: the note in the log says which it was.
+        [ "$shape $type" != "llama-3.2-1b BF16" ] || for rows in 64 512 2048; do
+            bench "$shape $type draft p$rows" "$model" 25 -p $rows -n 4 --rows $rows --drafts
+            HEARTH_CUBLAS=0 bench "$shape $type draft own p$rows" "$model" 25 -p $rows -n 4 --rows $rows --drafts
+        done
         profile "$shape $type" "$model"
         rm -f "$model"
         keep
