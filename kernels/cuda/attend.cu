@@ -3,7 +3,7 @@
  * in passes of any size; attend_large_kernel large tiles, which larger passes alone have. Each skips the items of the
  * other.
  *
- * On sm_90: 128 registers, so that a processor has two blocks; large tiles of heads above 128 take up to 224, one block.
+ * On sm_90: 128 registers, so that a processor has two blocks; large tiles of heads above 128 take up to 229, one block.
  * Shared memory for heads of 64, 128, 256: 43, 48, 58 KB; large tiles 64, 73, 91 KB. From memory or the second-level
  * cache comes the KV of a run of splits once an item: K and V of each position, head_dim values each.
  */
@@ -25,8 +25,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struc
 {
     SHARED_BYTES(shared);
     follow_previous();
-    for (uint32_t i = blockIdx.x; i < job.pass.counts[CUDA_COUNT_ITEMS]; i += gridDim.x) {
-        const struct cuda_item item = job.pass.items[i];
+    for (uint32_t i = blockIdx.x; i < *job.n_items; i += gridDim.x) {
+        const struct cuda_item item = job.items[i];
         if (item.kind == CUDA_ITEM_ROW)
             attend_item<KV>(job, item, queries_of(job, item.row, blockIdx.y), blockIdx.y,
                             *(attend_shared *)shared);
@@ -43,9 +43,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    const uint32_t n = job.pass.counts[CUDA_COUNT_ITEMS];
+    const uint32_t n = *job.n_items;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = job.pass.items[n - 1 - i];
+        const struct cuda_item item = job.items[n - 1 - i];
         if (item.kind == CUDA_ITEM_LARGE)
             attend_tile_item<KV, LARGE_GROUPS, DIMS>(job, item, blockIdx.y,
                                                      *(attend_tile<LARGE_GROUPS> *)shared);

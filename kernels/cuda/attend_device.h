@@ -31,13 +31,26 @@ static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t
     return __fmul_rn((float)((const signed char *)values)[i], scale);
 }
 
-/* How many of the positions [0, end) lie in the split that starts at `begin`. */
-static __device__ __forceinline__ uint32_t positions_of(uint32_t end, uint32_t begin)
+/* What is read of a split: positions [begin, end), but for pages that lie left of all windows. */
+struct attend_span {
+    uint32_t begin, end;
+};
+
+/* From position `from` on. */
+static __device__ __forceinline__ attend_span span_of(uint32_t split, uint32_t from)
 {
-    return end <= begin ? 0 : end - begin < CUDA_SPLIT ? end - begin : (uint32_t)CUDA_SPLIT;
+    const uint32_t begin = split * CUDA_SPLIT, page = from / CUDA_PAGE * CUDA_PAGE;
+    return {page > begin ? page : begin, begin + CUDA_SPLIT};
 }
 
-/* Where the pages of a split have K of the layer and head, in shared memory; V lies n_head_kv * head_bytes behind. Both
+/* How many of the positions [0, end) lie in the span. */
+static __device__ __forceinline__ uint32_t positions_of(uint32_t end, const attend_span &span)
+{
+    const uint32_t last = end < span.end ? end : span.end;
+    return last <= span.begin ? 0 : last - span.begin;
+}
+
+/* Where the pages of a span have K of the layer and head, in shared memory; V lies n_head_kv * head_bytes behind. Both
  * are brought closer, so that what is read later waits for less. */
 static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
                                   uint32_t begin, uint32_t n, uint32_t head_kv,
@@ -71,14 +84,16 @@ static __device__ __forceinline__ float warp_max_float(float x)
     return x;
 }
 
-/* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. */
+/* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. Seen are positions
+ * [low, n) of the span; low lies in its first page. */
 template <uint32_t KV>
-static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
+static __device__ void attend_scores(const struct attend_job &job, uint32_t low, uint32_t n,
                                      attend_shared &shared)
 {
     const uint32_t t = threadIdx.x, head_dim = job.kv.head_dim;
+    const bool seen = t >= low && t < n;
     float acc[ATTEND_QUERIES] = {};
-    if (t < n) {
+    if (seen) {
         const uint8_t *k = shared.page[t / CUDA_PAGE];
         const float *scales = (const float *)(k + head_dim * CUDA_PAGE) + t % CUDA_PAGE;
         const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : head_dim;
@@ -97,7 +112,7 @@ static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
         }
     }
     for (int i = 0; i < ATTEND_QUERIES; i++) {
-        acc[i] = t < n ? __fmul_rn(acc[i], job.scale) : __uint_as_float(0xff800000u);
+        acc[i] = seen ? __fmul_rn(acc[i], job.scale) : __uint_as_float(0xff800000u);
         const float top = warp_max_float(acc[i]);
         if (t % 32 == 0)
             shared.top[t / 32][i] = top;
@@ -107,7 +122,7 @@ static __device__ void attend_scores(const struct attend_job &job, uint32_t n,
 }
 
 /* From scores to weights; the split's l, and how it joins what came before. first: it is the first of the run. */
-static __device__ void attend_weights(uint32_t n, bool first, attend_shared &shared)
+static __device__ void attend_weights(uint32_t low, uint32_t n, bool first, attend_shared &shared)
 {
     const uint32_t t = threadIdx.x, lane = t % 32, i = t / 32;
     float m[ATTEND_QUERIES];
@@ -116,7 +131,7 @@ static __device__ void attend_weights(uint32_t n, bool first, attend_shared &sha
         for (int w = 1; w < CUDA_WARPS; w++)
             m[k] = shared.top[w][k] > m[k] ? shared.top[w][k] : m[k];
     }
-    if (t < n) {
+    if (t >= low && t < n) {
         float4 e = shared.e[t];
         for (int k = 0; k < ATTEND_QUERIES; k++)
             lane4(e, k) = device_exp(__fadd_rn(lane4(e, k), -m[k]));
@@ -126,7 +141,7 @@ static __device__ void attend_weights(uint32_t n, bool first, attend_shared &sha
     if (i >= ATTEND_QUERIES)
         return;
     float l = 0.0f;
-    for (uint32_t k = lane; k < n; k += 32)
+    for (uint32_t k = lane < low ? lane + 32 : lane; k < n; k += 32)
         l = __fadd_rn(l, lane4(shared.e[k], (int)i));
     l = warp_tree(l);
     if (lane != 0)
@@ -147,15 +162,15 @@ static __device__ void attend_weights(uint32_t n, bool first, attend_shared &sha
     shared.m[i] = big;
 }
 
-/* One page of the weighted sum of V. */
+/* Positions [low, n) of a page in the weighted sum of V. */
 template <uint32_t KV>
 static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, const uint8_t *v,
-                                                   const float4 *e, uint32_t n, uint32_t d,
-                                                   int pair, float o[2])
+                                                   const float4 *e, uint32_t low, uint32_t n,
+                                                   uint32_t d, int pair, float o[2])
 {
     const float *scales = (const float *)(v + kv.head_dim * CUDA_PAGE) + d / CUDA_BLOCK;
 #pragma unroll(KV == CUDA_KV_Q8_0 ? 8 : CUDA_PAGE)
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t t = low; t < n; t++) {
         const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.n_block] : 0.0f;
         const float value = kv_value<KV>(v, t * kv.head_dim + d, scale);
         const float2 w = *(const float2 *)(&e[t].x + pair);
@@ -166,8 +181,8 @@ static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, con
 
 /* The weighted sum of V, two queries a thread, joined to what came before. */
 template <uint32_t KV>
-static __device__ void attend_values(const struct attend_job &job, uint32_t n, bool first,
-                                     attend_shared &shared)
+static __device__ void attend_values(const struct attend_job &job, uint32_t low, uint32_t n,
+                                     bool first, attend_shared &shared)
 {
     const uint32_t head_dim = job.kv.head_dim;
     const uint64_t v_at = job.kv.n_head_kv * job.kv.head_bytes;
@@ -177,10 +192,12 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t n, b
         float sum[2] = {0.0f, 0.0f};
         for (uint32_t at = 0; at < n; at += CUDA_PAGE) {
             const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
-            if (n - at >= CUDA_PAGE)
-                page_values<KV>(job.kv, v, shared.e + at, CUDA_PAGE, d, pair, sum);
+            const uint32_t left = at == 0 ? low : 0,
+                           end = n - at < CUDA_PAGE ? n - at : (uint32_t)CUDA_PAGE;
+            if (end - left == CUDA_PAGE)
+                page_values<KV>(job.kv, v, shared.e + at, 0, CUDA_PAGE, d, pair, sum);
             else
-                page_values<KV>(job.kv, v, shared.e + at, n - at, d, pair, sum);
+                page_values<KV>(job.kv, v, shared.e + at, left, end, d, pair, sum);
         }
         float *o = &shared.o[d].x + pair;
         o[0] = first ? sum[0] : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(sum[0], shared.b[pair]));
@@ -196,18 +213,20 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
                                       uint32_t n_queries, attend_shared &shared)
 {
     const struct cuda_row row = job.pass.rows[item.row];
-    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
+    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x,
+                   from = seen_from(row.position + 1, job.window);
     for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
         (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
     __syncthreads();
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const uint32_t begin = split * CUDA_SPLIT, n = positions_of(row.position + 1, begin);
+        const attend_span span = span_of(split, from);
+        const uint32_t low = positions_of(from, span), n = positions_of(row.position + 1, span);
         const bool first = split == item.split0;
-        find_pages(job, row, begin, n, head_kv, shared.page);
-        attend_scores<KV>(job, n, shared);
-        attend_weights(n, first, shared);
+        find_pages(job, row, span.begin, n, head_kv, shared.page);
+        attend_scores<KV>(job, low, n, shared);
+        attend_weights(low, n, first, shared);
         __syncthreads();
-        attend_values<KV>(job, n, first, shared);
+        attend_values<KV>(job, low, n, first, shared);
         __syncthreads();
     }
     const uint64_t at = (uint64_t)(job.pass.row_parts[item.row] + item.part) * job.n_head + head;
@@ -249,8 +268,10 @@ static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint
     const uint32_t n = job.n_head * job.head_dim;
     float y = 0.0f;
     if (i < end) {
-        const uint32_t first = job.pass.row_parts[r], last = job.pass.row_parts[r + 1],
-                       head = i / job.head_dim;
+        const uint32_t last = job.pass.row_parts[r + 1], head = i / job.head_dim;
+        uint32_t first = job.pass.row_parts[r];
+        if (last - first > 1) /* one for each split */
+            first += seen_from(job.pass.rows[r].position + 1, job.window) / CUDA_SPLIT;
         uint64_t at = (uint64_t)first * job.n_head + head;
         float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
               o = job.part_o[(uint64_t)first * n + i];

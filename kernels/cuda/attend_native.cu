@@ -16,8 +16,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    for (uint32_t i = blockIdx.x; i < job.pass.counts[CUDA_COUNT_ITEMS]; i += gridDim.x) {
-        const struct cuda_item item = job.pass.items[i];
+    for (uint32_t i = blockIdx.x; i < *job.n_items; i += gridDim.x) {
+        const struct cuda_item item = job.items[i];
         if (item.kind != CUDA_ITEM_LARGE)
             attend_native_item<KV, 1, PAIRS>(job, item, blockIdx.y, *(attend_native<1> *)shared);
     }
@@ -30,9 +30,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    const uint32_t n = job.pass.counts[CUDA_COUNT_ITEMS];
+    const uint32_t n = *job.n_items;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = job.pass.items[n - 1 - i];
+        const struct cuda_item item = job.items[n - 1 - i];
         if (item.kind == CUDA_ITEM_LARGE)
             attend_native_item<KV, MTILES, PAIRS>(job, item, blockIdx.y,
                                                   *(attend_native<MTILES> *)shared);

@@ -4,8 +4,9 @@
  * for scores each takes every such page of the split, for the weighted sum every such 16 dimensions. Keys, then values come
  * through shared memory as f16, a stage ahead; weights go through it from the one to the other.
  *
- * A query's numbers are a row's of an mma, which no other row changes. Of what a step of 16 positions adds, terms behind
- * the query's row have weight and value +0: where rows of a tile end within a step, it is made once for each end.
+ * A query's numbers are a row's of an mma, which no other row changes. Of what a step of 16 positions adds, terms that the
+ * query's row does not see have weight and value +0: where rows of a tile end within a step, or their windows begin, it is
+ * made once for each.
  */
 #ifndef HEARTH_KERNELS_CUDA_ATTEND_NATIVE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ATTEND_NATIVE_DEVICE_H
@@ -74,12 +75,27 @@ static __device__ __forceinline__ float quad_max(float x)
     return x;
 }
 
-/* From scores to weights in shared.e, as f16; m: the largest score of the lane's two queries, n: their positions. A block's
- * threads all come here. first: the warp's tile's first query. */
+/* Positions [low, high) of a span, or of a step: what a query sees. */
+struct native_seen {
+    uint32_t low, high;
+
+    __device__ __forceinline__ bool has(uint32_t at) const
+    {
+        return at >= low && at < high;
+    }
+
+    __device__ __forceinline__ bool operator==(const native_seen &other) const
+    {
+        return low == other.low && high == other.high;
+    }
+};
+
+/* From scores to weights in shared.e, as f16; m: the largest score of the lane's two queries, seen: their positions. A
+ * block's threads all come here. first: the warp's tile's first query. */
 template <int MTILES>
 static __device__ __forceinline__ void
 native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool active,
-               const uint32_t n[2], attend_native<MTILES> &shared,
+               const native_seen seen[2], attend_native<MTILES> &shared,
                float s[attend_native<MTILES>::PAGES][4][4], float m[2])
 {
     constexpr uint32_t PAGES = attend_native<MTILES>::PAGES, WARPS = attend_native<MTILES>::WARPS;
@@ -93,7 +109,7 @@ native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool 
                            r = k % 4 / 2;
             float &x = s[i][k / 4][k % 4];
             x = __fmul_rn(x, scale);
-            top[r] = at < n[r] && x > top[r] ? x : top[r];
+            top[r] = seen[r].has(at) && x > top[r] ? x : top[r];
         }
     for (uint32_t r = 0; r < 2 && active; r++) {
         top[r] = quad_max(top[r]);
@@ -118,7 +134,7 @@ native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool 
             unsigned word = 0;
             for (uint32_t c = 0; c < 2; c++) {
                 const float e = device_exp(__fadd_rn(s[i][k / 4][k % 4 + c], -m[r]));
-                word |= (at + c < n[r] ? (unsigned)f16_from_f32(e) : 0u) << 16 * c;
+                word |= (seen[r].has(at + c) ? (unsigned)f16_from_f32(e) : 0u) << 16 * c;
             }
             shared.e[first + g + 8 * r][at / 2] = word;
         }
@@ -127,26 +143,29 @@ native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool 
 
 /* ---- the weighted sum -------------------------------------------------------------------------- */
 
-/* A word of b with positions k and k + 1 of a step of which `valid` are there: +0 for those that are not. */
-static __device__ __forceinline__ unsigned keep_valid(unsigned word, uint32_t k, uint32_t valid)
+/* A word of b with positions k and k + 1 of a step: +0 for those that are not seen. */
+static __device__ __forceinline__ unsigned keep_seen(unsigned word, uint32_t k,
+                                                     const native_seen &seen)
 {
-    return k + 1 < valid ? word : k < valid ? word & 0xffffu : 0u;
+    return word & ((seen.has(k) ? 0xffffu : 0u) | (seen.has(k + 1) ? 0xffff0000u : 0u));
 }
 
 /* A lane's sums: of 2 * PAIRS tiles of 8 dimensions, and of the weights themselves (a value of 1). */
 template <int PAIRS> struct native_sums {
     float o[2 * PAIRS][4], l[4];
 
-    /* One step of 16 positions, of which the first `valid` of every query count; results to the queries whose own number
-     * is that (own: of the lane's two; valid 16 and above: all). */
+    /* One step of 16 positions, of which those seen count; results to the queries that see just these (own: of the lane's
+     * two), or ALL: every query sees every one. */
     template <bool ALL>
     __device__ __forceinline__ void add(const unsigned a[4], const unsigned short *v, uint32_t step,
-                                        uint32_t n, uint32_t valid, const uint32_t own[2])
+                                        uint32_t n, const native_seen &seen,
+                                        const native_seen own[2])
     {
         const uint32_t t = threadIdx.x % 4;
-        const unsigned ones[2] = {keep_valid(HALF_ONES, 2 * t, valid),
-                                  keep_valid(HALF_ONES, 2 * t + 8, valid)};
-        take<ALL>(l, a, ones, valid, own);
+        const unsigned ones[2] = {ALL ? HALF_ONES : keep_seen(HALF_ONES, 2 * t, seen),
+                                  ALL ? HALF_ONES : keep_seen(HALF_ONES, 2 * t + 8, seen)};
+        const bool mine[2] = {ALL || own[0] == seen, ALL || own[1] == seen};
+        take(l, a, ones, mine);
 #pragma unroll
         for (uint32_t j = 0; j < PAIRS; j++) {
             unsigned b[4];
@@ -155,53 +174,68 @@ template <int PAIRS> struct native_sums {
             load_matrices<true>(b, v + j * step);
             if (!ALL) {
                 for (int i = 0; i < 4; i++)
-                    b[i] = keep_valid(b[i], 2 * t + i % 2 * 8, valid);
+                    b[i] = keep_seen(b[i], 2 * t + i % 2 * 8, seen);
             }
-            take<ALL>(o[2 * j], a, b, valid, own);
-            take<ALL>(o[2 * j + 1], a, b + 2, valid, own);
+            take(o[2 * j], a, b, mine);
+            take(o[2 * j + 1], a, b + 2, mine);
         }
     }
 
-    template <bool ALL>
     static __device__ __forceinline__ void take(float sum[4], const unsigned a[4],
-                                                const unsigned b[2], uint32_t valid,
-                                                const uint32_t own[2])
+                                                const unsigned b[2], const bool mine[2])
     {
         float next[4];
         mma_half<false>(next, a, b, sum);
         for (int i = 0; i < 4; i++)
-            sum[i] = ALL || own[i / 2] == valid ? next[i] : sum[i];
+            sum[i] = mine[i / 2] ? next[i] : sum[i];
     }
 };
 
-/* How many of n positions lie in the step that begins at `begin`. */
-static __device__ __forceinline__ uint32_t valid_of(uint32_t n, uint32_t begin)
+/* How many of the positions [0, n) lie in the step that begins at `begin`. */
+static __device__ __forceinline__ uint32_t step_part(uint32_t n, uint32_t begin)
 {
     return n <= begin ? 0 : n - begin < NATIVE_TILE ? n - begin : (uint32_t)NATIVE_TILE;
 }
 
-/* Adds the steps of a stage of values, positions [begin, begin + count) of the split. low, high: the fewest and the most
- * positions that a query of the tile has. e: the tile's weights; v: the stage from the warp's first dimensions on. */
+static __device__ __forceinline__ native_seen step_part(const native_seen &seen, uint32_t begin)
+{
+    return {step_part(seen.low, begin), step_part(seen.high, begin)};
+}
+
+/* Adds the steps of a stage of values, positions [begin, begin + count) of the span. top, last: what the first and the last
+ * row of the tile see, own: those of the lane's queries. e: the tile's weights; v: the stage from the warp's first
+ * dimensions on. */
 template <int PAIRS>
 static __device__ __forceinline__ void
 native_stage_values(const unsigned short *e, const unsigned short *v, uint32_t pitch, uint32_t step,
-                    uint32_t n_pairs, uint32_t begin, uint32_t count, uint32_t low, uint32_t high,
-                    const uint32_t n[2], native_sums<PAIRS> &sums)
+                    uint32_t n_pairs, uint32_t window, uint32_t begin, uint32_t count,
+                    const native_seen &top, const native_seen &last, const native_seen own[2],
+                    native_sums<PAIRS> &sums)
 {
 #pragma unroll 1
-    for (uint32_t k = 0; k < count && begin + k < high; k += NATIVE_TILE) {
-        const uint32_t at = begin + k, own[2] = {valid_of(n[0], at), valid_of(n[1], at)};
+    for (uint32_t k = 0; k < count && begin + k < last.high; k += NATIVE_TILE) {
+        const uint32_t at = begin + k;
+        const native_seen mine[2] = {step_part(own[0], at), step_part(own[1], at)};
         const unsigned short *here = v + k * pitch + matrices_at(pitch);
         unsigned a[4];
         load_matrices<false>(a, e + at + matrices_at(NATIVE_WEIGHT_PITCH));
-        if (low >= at + NATIVE_TILE) {
-            sums.template add<true>(a, here, step, n_pairs, NATIVE_TILE, own);
+        if (last.low <= at && top.high >= at + NATIVE_TILE) {
+            sums.template add<true>(a, here, step, n_pairs, mine[0], mine);
             continue;
         }
-        const uint32_t most = valid_of(high, at), least = valid_of(low, at);
+        /* Row by row, but once for those that see the same. */
+        const native_seen most = step_part(last, at);
+        native_seen seen = step_part(top, at);
 #pragma unroll 1
-        for (uint32_t valid = least ? least : 1; valid <= most; valid++)
-            sums.template add<false>(a, here, step, n_pairs, valid, own);
+        for (;;) {
+            if (seen.low < seen.high)
+                sums.template add<false>(a, here, step, n_pairs, seen, mine);
+            if (seen == most)
+                break;
+            seen = seen.high < most.high
+                       ? native_seen{seen_from(seen.high + 1, window), seen.high + 1}
+                       : native_seen{seen.low + 1, seen.high};
+        }
     }
 }
 
@@ -211,26 +245,27 @@ native_stage_values(const unsigned short *e, const unsigned short *v, uint32_t p
 template <int PAIRS> struct native_fold {
     float o[2 * PAIRS][4], m[2], l[2];
 
+    /* first: nothing came before the split. */
     __device__ __forceinline__ void join(const native_sums<PAIRS> &split, const float top[2],
-                                         const uint32_t n[2], bool first)
+                                         const native_seen seen[2], const bool first[2])
     {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            if (!first && n[r] == 0)
+            if (seen[r].low >= seen[r].high)
                 continue;
             float a = 0.0f, b = 1.0f, big = top[r];
-            if (!first) {
+            if (!first[r]) {
                 big = m[r] > top[r] ? m[r] : top[r];
                 a = device_exp(__fadd_rn(m[r], -big));
                 b = device_exp(__fadd_rn(top[r], -big));
             }
             m[r] = big;
-            l[r] = first ? split.l[2 * r] : __fmaf_rn(l[r], a, __fmul_rn(split.l[2 * r], b));
+            l[r] = first[r] ? split.l[2 * r] : __fmaf_rn(l[r], a, __fmul_rn(split.l[2 * r], b));
 #pragma unroll
             for (int j = 0; j < 2 * PAIRS; j++)
                 for (int c = 2 * r; c < 2 * r + 2; c++)
-                    o[j][c] =
-                        first ? split.o[j][c] : __fmaf_rn(o[j][c], a, __fmul_rn(split.o[j][c], b));
+                    o[j][c] = first[r] ? split.o[j][c]
+                                       : __fmaf_rn(o[j][c], a, __fmul_rn(split.o[j][c], b));
         }
     }
 };
@@ -252,7 +287,8 @@ static __device__ void native_begin(const struct attend_job &job, const native_i
     __syncthreads();
 }
 
-/* Results of the lane's two queries where their rows keep those of part `part`; none for a row that ended before it. */
+/* Results of the lane's two queries where their rows keep those of part `part`; none for a row that ends before it, or
+ * begins behind it. */
 template <int PAIRS>
 static __device__ void native_end(const struct attend_job &job, const struct cuda_item &item,
                                   const native_item &x, uint32_t first, uint32_t part,
@@ -262,7 +298,8 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
 #pragma unroll
     for (uint32_t r = 0; r < 2; r++) {
         const uint32_t q = first + g + 8 * r, row = q / x.n_heads;
-        if (q >= x.count || x.position + row < item.split0 * CUDA_SPLIT)
+        if (q >= x.count || x.position + row < item.split0 * CUDA_SPLIT ||
+            seen_from(x.position + row + 1, job.window) >= item.split1 * CUDA_SPLIT)
             continue;
         const uint64_t at = (uint64_t)(job.pass.row_parts[x.row + row] + item.part) * job.n_head +
                             x.head + q % x.n_heads;
@@ -278,6 +315,15 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
             job.part_ml[at * 2 + 1] = fold.l[r];
         }
     }
+}
+
+/* What row `row` of x sees of a span. */
+static __device__ __forceinline__ native_seen seen_of(const struct attend_job &job,
+                                                      const native_item &x, uint32_t row,
+                                                      const attend_span &span)
+{
+    const uint32_t end = x.position + row + 1;
+    return {positions_of(seen_from(end, job.window), span), positions_of(end, span)};
 }
 
 /* The queries of x against the item's splits. */
@@ -301,19 +347,23 @@ static __device__ void native_queries(const struct attend_job &job, const struct
     native_fold<PAIRS> fold = {};
     native_begin<MTILES>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const uint32_t begin = split * CUDA_SPLIT, all = positions_of(x.last + 1, begin),
+        const attend_span span = span_of(split, seen_from(x.position + 1, job.window));
+        const uint32_t all = positions_of(x.last + 1, span),
                        pages = (all + CUDA_PAGE - 1) / CUDA_PAGE,
                        stages = of_keys + (pages * CUDA_PAGE + of_values - 1) / of_values;
-        uint32_t n[2];
-        for (uint32_t r = 0; r < 2; r++)
-            n[r] = first + g + 8 * r < x.count
-                       ? positions_of(x.position + (first + g + 8 * r) / x.n_heads + 1, begin)
-                       : all;
-        const uint32_t low = positions_of(x.position + first / x.n_heads + 1, begin),
-                       high = positions_of(x.position + last_query / x.n_heads + 1, begin);
+        const native_seen top = seen_of(job, x, first / x.n_heads, span),
+                          last = seen_of(job, x, last_query / x.n_heads, span);
+        native_seen seen[2];
+        bool begins[2];
+        for (uint32_t r = 0; r < 2; r++) {
+            const uint32_t q = first + g + 8 * r, row = (q < x.count ? q : last_query) / x.n_heads;
+            seen[r] = seen_of(job, x, row, span);
+            begins[r] = split == item.split0 ||
+                        seen_from(x.position + row + 1, job.window) >= split * CUDA_SPLIT;
+        }
         float s[PAGES][4][4] = {}, m[2] = {};
         native_sums<PAIRS> sums = {};
-        stage_split<KV>(job, x, split, all, 0, shared.stage[0]);
+        stage_split<KV>(job, x, span.begin / CUDA_PAGE, all, 0, shared.stage[0]);
         copy_commit();
 #pragma unroll 1
         for (uint32_t i = 0; i < stages; i++) {
@@ -321,20 +371,21 @@ static __device__ void native_queries(const struct attend_job &job, const struct
             copy_wait<0>();
             __syncthreads();
             if (i + 1 < stages)
-                stage_split<KV>(job, x, split, all, i + 1, shared.stage[(i + 1) % 2]);
+                stage_split<KV>(job, x, span.begin / CUDA_PAGE, all, i + 1,
+                                shared.stage[(i + 1) % 2]);
             copy_commit();
             if (active && i < of_keys)
                 native_scores<PAGES, WARPS>(stage, q + i * NATIVE_KEYS, pitch,
                                             dims - i * NATIVE_KEYS, part, pages, s);
             if (i + 1 == of_keys)
-                native_weights<MTILES>(job.scale, first, part, pages, active, n, shared, s, m);
+                native_weights<MTILES>(job.scale, first, part, pages, active, seen, shared, s, m);
             if (active && i >= of_keys)
                 native_stage_values<PAIRS>((const unsigned short *)shared.e[first],
                                            stage + part * NATIVE_TILE, pitch, WARPS * NATIVE_TILE,
-                                           pairs, (i - of_keys) * of_values, of_values, low, high,
-                                           n, sums);
+                                           pairs, job.window, (i - of_keys) * of_values, of_values,
+                                           top, last, seen, sums);
         }
-        fold.join(sums, m, n, split == item.split0);
+        fold.join(sums, m, seen, begins);
         __syncthreads();
     }
     if (active)

@@ -125,13 +125,13 @@ static __device__ __forceinline__ void stage_values(const struct attend_job &job
     }
 }
 
-/* Stage s of a split of n positions: keys, 32 dimensions each, then values. */
+/* Stage s of n positions of a split, from `page` on: keys, 32 dimensions each, then values. */
 template <uint32_t KV>
 static __device__ __forceinline__ void stage_split(const struct attend_job &job,
-                                                   const native_item &x, uint32_t split, uint32_t n,
+                                                   const native_item &x, uint32_t page, uint32_t n,
                                                    uint32_t s, uint4 *stage)
 {
-    const uint32_t page = split * (CUDA_SPLIT / CUDA_PAGE), pages = (n + CUDA_PAGE - 1) / CUDA_PAGE,
+    const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE,
                    of_keys = (job.kv.head_dim + NATIVE_KEYS - 1) / NATIVE_KEYS,
                    of_values = native_values(job.kv.head_dim) / CUDA_PAGE;
     if (s < of_keys) {

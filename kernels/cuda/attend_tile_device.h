@@ -6,7 +6,8 @@
  * memory as f32, 4096 at a time.
  *
  * Each query's sums are those of a row alone, in the same order: chains over dimensions, over positions, and the fold
- * over splits. Where a row ends before the others of its tile, its weights there are MASKED and are left out.
+ * over splits. Where a row ends before the others of its tile, or its window begins behind theirs, its weights there are
+ * MASKED and are left out.
  */
 #ifndef HEARTH_KERNELS_CUDA_ATTEND_TILE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ATTEND_TILE_DEVICE_H
@@ -33,9 +34,10 @@ template <int GROUPS> struct attend_tile {
     float e[CUDA_SPLIT][PITCH]; /* weights of a position */
     const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
     float top[QUERIES][WARPS];
-    float m[QUERIES], l[QUERIES], a[QUERIES], b[QUERIES];
-    uint32_t end[QUERIES]; /* its positions; 0: there is no such query */
-    uint32_t n[QUERIES];   /* those of the split */
+    float m[QUERIES], l[QUERIES];
+    float a[QUERIES], b[QUERIES]; /* factors of what came before, or MASKED, and of the split */
+    uint32_t end[QUERIES];        /* behind its last position; 0: there is no such query */
+    uint32_t low[QUERIES], n[QUERIES]; /* it sees n positions of the span from the low-th on */
     float
         q[CUDA_MAX_HEAD * PITCH]; /* [dimension][PITCH]; the launch has as many as head_dim needs */
 };
@@ -234,12 +236,12 @@ tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
                    first = warp / WARPS * TILE_EACH;
 #pragma unroll
     for (int k = 0; k < TILE_EACH; k++) {
-        const uint32_t n = shared.n[first + k];
+        const uint32_t low = shared.low[first + k], n = shared.n[first + k];
         float top = __uint_as_float(0xff800000u);
 #pragma unroll
         for (uint32_t i = 0; i < PAGES; i++) {
             acc[k][i] = __fmul_rn(acc[k][i], scale);
-            if ((part + WARPS * i) * CUDA_PAGE + lane < n)
+            if ((part + WARPS * i) * CUDA_PAGE + lane - low < n)
                 top = acc[k][i] > top ? acc[k][i] : top;
         }
         top = warp_max_float(top);
@@ -249,13 +251,13 @@ tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < TILE_EACH; k++) {
-        const uint32_t n = shared.n[first + k];
+        const uint32_t low = shared.low[first + k], n = shared.n[first + k];
         float m = shared.top[first + k][0];
         for (uint32_t w = 1; w < WARPS; w++)
             m = shared.top[first + k][w] > m ? shared.top[first + k][w] : m;
 #pragma unroll
         for (uint32_t i = 0; i < PAGES; i++)
-            acc[k][i] = (part + WARPS * i) * CUDA_PAGE + lane < n
+            acc[k][i] = (part + WARPS * i) * CUDA_PAGE + lane - low < n
                             ? device_exp(__fadd_rn(acc[k][i], -m))
                             : MASKED;
     }
@@ -270,10 +272,11 @@ tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
     __syncthreads();
 }
 
-/* Each query's l, and how the split joins what came before. */
+/* Each query's l, and how the split joins what came before: nothing in the item's first split, or where the query's own
+ * positions begin in this one. */
 template <int GROUPS>
-static __device__ __forceinline__ void tile_fold(uint32_t pages, bool first_split,
-                                                 attend_tile<GROUPS> &shared)
+static __device__ __forceinline__ void tile_fold(uint32_t window, uint32_t pages, uint32_t split,
+                                                 bool first_split, attend_tile<GROUPS> &shared)
 {
     constexpr int EACH = TILE_EACH / attend_tile<GROUPS>::WARPS;
     const uint32_t lane = threadIdx.x % 32, first = threadIdx.x / 32 * EACH;
@@ -294,9 +297,10 @@ static __device__ __forceinline__ void tile_fold(uint32_t pages, bool first_spli
         float top = shared.top[q][0];
         for (uint32_t w = 1; w < attend_tile<GROUPS>::WARPS; w++)
             top = shared.top[q][w] > top ? shared.top[q][w] : top;
-        if (first_split) {
+        if (first_split || seen_from(shared.end[q], window) >= split * CUDA_SPLIT) {
             shared.m[q] = top;
             shared.l[q] = l;
+            shared.a[q] = MASKED;
             continue;
         }
         const float big = shared.m[q] > top ? shared.m[q] : top;
@@ -336,11 +340,11 @@ static __device__ __forceinline__ void add_positions(const float *v, uint32_t he
     }
 }
 
-/* The split's weighted sum of V over n positions, of which every query has the first `all`. */
+/* The split's weighted sum of V over n positions, of which every query sees [low, all). */
 template <uint32_t KV, int GROUPS, int DIMS>
-static __device__ __forceinline__ void tile_values(const struct cuda_kv &kv, uint32_t n,
-                                                   uint32_t all, attend_tile<GROUPS> &shared,
-                                                   bool active, float sum[TILE_EACH][DIMS])
+static __device__ __forceinline__ void
+tile_values(const struct cuda_kv &kv, uint32_t n, uint32_t low, uint32_t all,
+            attend_tile<GROUPS> &shared, bool active, float sum[TILE_EACH][DIMS])
 {
     constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS;
     constexpr int PITCH = attend_tile<GROUPS>::PITCH;
@@ -357,9 +361,9 @@ static __device__ __forceinline__ void tile_values(const struct cuda_kv &kv, uin
     share.load_values(kv, shared.page[0] + v_at, 0, (n < most ? n : most) * head_dim);
     for (uint32_t at = 0; at < n; at += most) {
         const uint32_t here = n - at < most ? n - at : most,
-                       sure = all <= at         ? 0
-                              : all - at < here ? all - at
-                                                : here,
+                       sure = all <= at || at < low ? 0
+                              : all - at < here     ? all - at
+                                                    : here,
                        next = at + most;
         share.store_values(here * head_dim, shared.stage);
         __syncthreads();
@@ -395,7 +399,8 @@ static __device__ void tile_begin(const struct attend_job &job, const tile_queri
     __syncthreads();
 }
 
-/* Results of the tile's queries where their rows keep those of part `part`; none for a row that ended before it. */
+/* Results of the tile's queries where their rows keep those of part `part`; none for a row that ends before it, or begins
+ * behind it. */
 template <int GROUPS, int DIMS>
 static __device__ void tile_end(const struct attend_job &job, const tile_queries &x,
                                 const struct cuda_item &item, const attend_tile<GROUPS> &shared,
@@ -407,7 +412,8 @@ static __device__ void tile_end(const struct attend_job &job, const tile_queries
 #pragma unroll
     for (uint32_t k = 0; k < TILE_EACH; k++) {
         const uint32_t q = group * TILE_EACH + k;
-        if (shared.end[q] <= item.split0 * CUDA_SPLIT)
+        if (shared.end[q] <= item.split0 * CUDA_SPLIT ||
+            seen_from(shared.end[q], job.window) >= item.split1 * CUDA_SPLIT)
             continue;
         const uint64_t slot = job.pass.row_parts[x.row + q / x.n_heads] + item.part,
                        at = slot * job.n_head + x.head + q % x.n_heads;
@@ -436,19 +442,23 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
     float o[TILE_EACH][DIMS] = {};
     tile_begin<GROUPS>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const uint32_t begin = split * CUDA_SPLIT;
-        const uint32_t n = positions_of(last.position + 1, begin),
+        const attend_span span = span_of(split, seen_from(top.position + 1, job.window));
+        const uint32_t n = positions_of(last.position + 1, span),
                        pages = (n + CUDA_PAGE - 1) / CUDA_PAGE;
-        const bool first = split == item.split0;
         float acc[TILE_EACH][attend_tile<GROUPS>::PAGES], sum[TILE_EACH][DIMS];
-        if (threadIdx.x < attend_tile<GROUPS>::QUERIES)
-            shared.n[threadIdx.x] = positions_of(shared.end[threadIdx.x], begin);
-        find_pages(job, top, begin, n, head_kv, shared.page);
+        if (threadIdx.x < attend_tile<GROUPS>::QUERIES) {
+            const uint32_t end = shared.end[threadIdx.x],
+                           low = positions_of(seen_from(end, job.window), span);
+            shared.low[threadIdx.x] = low;
+            shared.n[threadIdx.x] = positions_of(end, span) - low;
+        }
+        find_pages(job, top, span.begin, n, head_kv, shared.page);
         tile_scores<KV, GROUPS>(job.kv, pages, active, shared, acc);
         tile_weights<GROUPS>(job.scale, pages, shared, acc);
-        tile_fold<GROUPS>(pages, first, shared);
-        tile_values<KV, GROUPS, DIMS>(job.kv, n, positions_of(top.position + 1, begin), shared,
-                                      active, sum);
+        tile_fold<GROUPS>(job.window, pages, split, split == item.split0, shared);
+        tile_values<KV, GROUPS, DIMS>(job.kv, n,
+                                      positions_of(seen_from(last.position + 1, job.window), span),
+                                      positions_of(top.position + 1, span), shared, active, sum);
 #pragma unroll
         for (int k = 0; k < TILE_EACH; k++) {
             const uint32_t q = group * TILE_EACH + k;
@@ -456,7 +466,7 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
                 continue;
 #pragma unroll
             for (int j = 0; j < DIMS; j++)
-                o[k][j] = first
+                o[k][j] = shared.a[q] < 0.0f
                               ? sum[k][j]
                               : __fmaf_rn(o[k][j], shared.a[q], __fmul_rn(sum[k][j], shared.b[q]));
         }

@@ -25,6 +25,9 @@ enum {
     CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
 };
 
+/* The window of a layer that attends to all positions. */
+#define CUDA_NO_WINDOW UINT32_MAX
+
 /* y = W x. Layout of `data`: layout.h. */
 struct cuda_matrix {
     const uint8_t *data; /* [groups][group_bytes] */
@@ -81,12 +84,13 @@ struct cuda_item {
  * graph find every pass in the same place.
  */
 struct cuda_pass {
-    uint32_t *counts;        /* CUDA_COUNT_* */
-    struct cuda_row *rows;   /* [n_rows] */
-    uint32_t *wanted;        /* [n_wanted] rows with wants */
-    struct cuda_item *items; /* [n_items] attention */
-    uint32_t *row_parts;     /* [n_rows + 1] where a row's partial results begin */
-    uint32_t *pages;         /* page ids of all sequences, one behind the other */
+    uint32_t *counts;              /* CUDA_COUNT_* */
+    struct cuda_row *rows;         /* [n_rows] */
+    uint32_t *wanted;              /* [n_wanted] rows with wants */
+    struct cuda_item *items;       /* [n_items] of attention to all positions */
+    struct cuda_item *local_items; /* [n_local_items] those that are left of them in a window */
+    uint32_t *row_parts;           /* [n_rows + 1] where a row's partial results begin */
+    uint32_t *pages;               /* page ids of all sequences, one behind the other */
     uint32_t *words; /* the same memory: masks, biases, tokens of picks lie behind the page ids */
     struct cuda_sampling *sampling; /* [n_wanted] */
     uint32_t *
@@ -100,6 +104,7 @@ enum {
     CUDA_COUNT_ROWS,
     CUDA_COUNT_WANTED,
     CUDA_COUNT_ITEMS,
+    CUDA_COUNT_LOCAL_ITEMS,
     CUDA_COUNT_PASS,
     CUDA_COUNT_PICKED,
     CUDA_COUNTS

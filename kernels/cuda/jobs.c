@@ -60,6 +60,7 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
     const struct cuda_layer *l = &b->weights.layers[layer];
     const struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
+    const bool local = m->layers[layer].local;
     const struct cuda_matrix *const readers[] = {&l->o};
     jobs->heads = (struct heads_job){
         .pass = b->upload.to,
@@ -75,11 +76,31 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
         .native = b->tensors,
         .eps = m->rms_eps,
     };
-    jobs->attend = (struct attend_job){b->upload.to, b->kv,     u->q,  u->part_ml, u->part_o,
-                                       u->heads,     m->n_head, layer, b->scale,   b->tensors};
-    jobs->merge = (struct merge_job){b->upload.to,           u->part_ml, u->part_o,
-                                     u->attention,           m->n_head,  m->head_dim,
-                                     forms_of(b, readers, 1)};
+    jobs->attend = (struct attend_job){
+        .pass = b->upload.to,
+        .kv = b->kv,
+        .items = local ? b->upload.to.local_items : b->upload.to.items,
+        .n_items = b->upload.to.counts + (local ? CUDA_COUNT_LOCAL_ITEMS : CUDA_COUNT_ITEMS),
+        .q = u->q,
+        .part_ml = u->part_ml,
+        .part_o = u->part_o,
+        .window = local ? m->local_window : CUDA_NO_WINDOW,
+        .stride = u->heads,
+        .n_head = m->n_head,
+        .layer = layer,
+        .scale = b->scale,
+        .native = b->tensors,
+    };
+    jobs->merge = (struct merge_job){
+        .pass = b->upload.to,
+        .part_ml = u->part_ml,
+        .part_o = u->part_o,
+        .out = u->attention,
+        .window = jobs->attend.window,
+        .n_head = m->n_head,
+        .head_dim = m->head_dim,
+        .forms = forms_of(b, readers, 1),
+    };
 }
 
 struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)

@@ -80,24 +80,33 @@ struct heads_job {
     float eps;
 };
 
+/* The first position that a row sees; `end` is the one behind its last. */
+LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t window)
+{
+    return end < window ? 0 : end - window;
+}
+
 /* Attention of rows over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [parts]
  * [n_head][2], part_o [parts][n_head][head_dim]. */
 struct attend_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
+    const struct cuda_item *items; /* [*n_items] those of the pass that the window leaves */
+    const uint32_t *n_items;
     const float *q; /* [rows][stride] */
     float *part_ml, *part_o;
+    uint32_t window; /* positions that a row sees, its own the last, or CUDA_NO_WINDOW */
     uint32_t stride, n_head, layer;
     float scale;
     uint32_t native; /* by tensor cores */
 };
 
-/* The parts of a row merged. Items: row, share of 256 values. */
+/* The parts of a row merged, but those left of its window. Items: row, share of 256 values. */
 struct merge_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;
     struct cuda_input out; /* [rows][n_head * head_dim] */
-    uint32_t n_head, head_dim, forms;
+    uint32_t window, n_head, head_dim, forms;
 };
 
 /* The jobs of a layer, and of the head, in their order. */

@@ -16,6 +16,11 @@ uint32_t cuda_most_parts(const struct backend *b)
     return cut > b->limits.rows ? cut : b->limits.rows;
 }
 
+static uint32_t most_local_items(const struct backend *b)
+{
+    return b->model->local_period > 0 ? cuda_most_parts(b) : 0;
+}
+
 /* Page ids, and what picks read behind them. */
 static size_t most_words(const struct backend *b)
 {
@@ -31,6 +36,7 @@ static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p,
     p->rows = cuda_take(&arena, rows * sizeof *p->rows);
     p->wanted = cuda_take(&arena, b->limits.picks * sizeof *p->wanted);
     p->items = cuda_take(&arena, cuda_most_parts(b) * sizeof *p->items);
+    p->local_items = cuda_take(&arena, most_local_items(b) * sizeof *p->local_items);
     p->row_parts = cuda_take(&arena, (rows + 1) * sizeof *p->row_parts);
     p->bad = cuda_take(&arena, rows * sizeof *p->bad);
     p->mark = cuda_take(&arena, rows * sizeof *p->mark);
@@ -106,6 +112,18 @@ static uint32_t parts_when_cut(const struct cuda_row *rows, const struct cuda_it
     return parts;
 }
 
+/* What a window leaves of an item: the splits from which one of its rows sees something. Parts stay where they are. */
+static void add_local_item(struct backend *b, struct cuda_item item)
+{
+    struct cuda_pass *p = &b->upload.from;
+    const uint32_t first =
+        seen_from(p->rows[item.row].position + 1, b->model->local_window) / CUDA_SPLIT;
+    if (first >= item.split1)
+        return;
+    item.split0 = item.split0 < first ? first : item.split0;
+    p->local_items[p->counts[CUDA_COUNT_LOCAL_ITEMS]++] = item;
+}
+
 /* Cut, or whole where `cut` is false: one part a row. */
 static void add_items(struct backend *b, struct cuda_item item, bool cut)
 {
@@ -121,6 +139,8 @@ static void add_items(struct backend *b, struct cuda_item item, bool cut)
         item.split1 = cut ? s + 1 : splits;
         item.part = s;
         p->items[b->n_items++] = item;
+        if (b->model->local_period > 0)
+            add_local_item(b, item);
     }
 }
 
@@ -145,6 +165,7 @@ static void plan_items(struct backend *b)
     const uint32_t n = b->pass->n_rows, most = cuda_most_parts(b);
     const bool cut = n <= CUDA_SPLIT_ROWS || few_items(b);
     b->n_items = b->n_parts = b->item_kinds = 0;
+    p->counts[CUDA_COUNT_LOCAL_ITEMS] = 0;
     for (uint32_t r = 0, left = 0; r < n;) {
         left = left ? left : run_length(b, r);
         const struct cuda_item item = next_tile(b, r, left);

@@ -169,6 +169,7 @@ static __device__ __forceinline__ void step_heads(void)
     }
 }
 
+/* Splits up to the one of row r. */
 static __device__ __forceinline__ uint32_t step_splits(const struct cuda_pass &pass, uint32_t r)
 {
     return pass.rows[r].position / CUDA_SPLIT + 1;
@@ -213,7 +214,7 @@ static __device__ __noinline__ void step_attend(const struct cuda_item item, uin
 }
 
 /* The item's rows, of the values of `heads` KV heads, when all splits of them are done: who finds that merges. The word
- * counts splits of all layers; item.row stands for the rows of a tile, which all its items have. */
+ * counts splits and is zero again for the next layer; item.row stands for the rows of a tile, which all its items have. */
 static __device__ __forceinline__ void step_merge(const struct step_job &step,
                                                   const struct cuda_item &item, uint32_t head_kv)
 {
@@ -223,10 +224,13 @@ static __device__ __forceinline__ void step_merge(const struct step_job &step,
     const uint32_t unit = head_kv / step.merge_heads, heads = step.merge_heads;
     if (threadIdx.x == 0) {
         const uint32_t n = item.split1 - item.split0,
-                       all = heads * step_splits(job.pass, item.row + item.n_rows - 1);
+                       from = seen_from(job.pass.rows[item.row].position + 1, job.window),
+                       splits = step_splits(job.pass, item.row + item.n_rows - 1);
         uint32_t *word =
             job.pass.arrived + STEP_MERGES_AT + item.row * step.begin.kv.n_head_kv + unit;
-        shared.last = add_acquire_release(word, n) + n == (shared.layer.attend.layer + 1) * all;
+        shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
+        if (shared.last)
+            *word = 0;
     }
     __syncthreads();
     if (!shared.last)
@@ -239,10 +243,12 @@ static __device__ __forceinline__ void step_merge(const struct step_job &step,
 
 static __device__ void step_attention(const struct step_job &job)
 {
+    SHARED_BYTES(memory);
+    const struct attend_job &attend = ((const struct step_shared *)memory)->layer.attend;
     const struct cuda_pass &pass = job.begin.pass;
-    const uint32_t n_kv = job.begin.kv.n_head_kv, n = pass.counts[CUDA_COUNT_ITEMS] * n_kv;
+    const uint32_t n_kv = job.begin.kv.n_head_kv, n = *attend.n_items * n_kv;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = pass.items[i / n_kv];
+        const struct cuda_item item = attend.items[i / n_kv];
         const uint32_t head_kv = i % n_kv;
         if (job.own_heads)
             step_own_heads(item.row, head_kv, job.share,
