@@ -77,6 +77,8 @@ static void place_scratch(struct backend *b)
     u->vocab = cuda_padded(m->n_vocab);
     u->x = floats(b, rows * u->embd);
     u->h = floats(b, rows * u->embd);
+    if (m->layers[0].tensor[MODEL_ATTN_POST_NORM].data)
+        u->added = floats(b, rows * u->embd);
     u->q = floats(b, rows * u->heads);
     u->k = floats(b, rows * u->heads_kv);
     u->v = floats(b, rows * u->heads_kv);
@@ -286,10 +288,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (rc)
         return rc;
-    if (model->local_period > 0 || model->gate != MODEL_GATE_SILU || model->embd_scale != 1.0f)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "the CUDA backend does not compute architecture %s yet: use --device cpu",
-                    model->arch);
     if (limits->isa)
         return fail(err, err_bytes, -ENOTSUP, "an instruction set (%s) is for --device cpu",
                     limits->isa);
@@ -303,7 +301,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
     b->limits = *limits;
-    b->scale = 1.0f / sqrtf((float)model->head_dim);
+    b->scale = 1.0f / sqrtf((float)model->score_divisor);
     kv_geometry_init(&b->geometry, model, limits->kv_q8_0);
     rc = open_parts(b, err, err_bytes);
     if (rc)

@@ -57,18 +57,20 @@ struct cuda_grid {
 struct cuda_layer {
     struct cuda_matrix q, k, v, o, gate, up, down;
     const float *attn_norm, *ffn_norm, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm;
+    const float *attn_post_norm, *ffn_post_norm;
 };
 
 struct cuda_weights {
     struct cuda_layer *layers;          /* [n_layer], host memory */
     struct cuda_matrix embedding, head; /* the same where tied */
     const float *output_norm;
-    const float *rope;
+    const float *rope[2]; /* of local layers: the second, where there are such */
 };
 
 /* Scratch of a pass: [limits.rows], but head and logits [limits.picks]. Strides are multiples of 32. */
 struct cuda_buffers {
     float *x, *h, *q, *k, *v, *logits;
+    float *added; /* what a part adds to the residual, where that is normed first; else NULL */
     float *part_ml, *part_o;
     struct cuda_input norm, attention, ffn, head;
     float *work, *blocks, *raw_blocks; /* of picks: struct pick_job */
@@ -118,7 +120,7 @@ struct backend {
     struct cuda_steps steps; /* of portable passes */
     uint32_t least_bucket;   /* 0; other ones are for the self-test */
     struct cuda_grid grid;   /* of the jobs that are launched */
-    float scale;             /* 1 / sqrt(head_dim) */
+    float scale;             /* of scores */
     bool native;             /* numerics of canonical passes, and their id */
     char numerics[32];
     struct cuda_blas *blas; /* NULL: own kernels compute every product */

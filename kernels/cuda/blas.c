@@ -174,13 +174,13 @@ void cuda_blas_product(struct backend *b, const struct product_job *job, uint32_
     const struct product_part *first = &job->part[0];
     const struct sums_job sums = {*job, b->buffers.sums, b->buffers.sums_stride};
     rows = rows < b->limits.rows ? rows : b->limits.rows;
-    if (!job->gated && !first->residual && !first->check) {
+    if (!job->gate && !first->residual && !first->check) {
         for (int i = 0; i < 3 && job->part[i].matrix.groups > 0; i++)
             multiply(b, &job->part[i].matrix, &job->x, rows, job->part[i].y, job->part[i].stride,
                      what);
         return;
     }
-    for (uint32_t i = 0; i < (job->gated ? 2 : 1); i++)
+    for (uint32_t i = 0; i < (job->gate ? 2 : 1); i++)
         multiply(b, &job->part[i].matrix, &job->x, rows,
                  b->buffers.sums + (size_t)i * job->groups * CUDA_GROUP, b->buffers.sums_stride,
                  what);

@@ -25,6 +25,9 @@ enum {
     CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
 };
 
+/* What a gate is to the product that computes it: enum model_gate of kernels/model.h behind NONE. */
+enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
+
 /* The window of a layer that attends to all positions. */
 #define CUDA_NO_WINDOW UINT32_MAX
 

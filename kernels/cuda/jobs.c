@@ -4,6 +4,10 @@
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/launch.h"
 
+_Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU &&
+                   MODEL_GATE_SILU == 0,
+               "the gates of kernels/model.h");
+
 /* ---- what they are --------------------------------------------------------------------------- */
 
 /* How an input is needed by the matrices that read it. */
@@ -22,8 +26,14 @@ static uint32_t forms_of(const struct backend *b, const struct cuda_matrix *cons
 
 struct begin_job cuda_begin_job(const struct backend *b)
 {
-    return (struct begin_job){b->upload.to, b->weights.embedding, b->kv, b->buffers.x,
-                              b->buffers.embd};
+    return (struct begin_job){
+        .pass = b->upload.to,
+        .embedding = b->weights.embedding,
+        .kv = b->kv,
+        .x = b->buffers.x,
+        .stride = b->buffers.embd,
+        .scale = b->model->embd_scale,
+    };
 }
 
 static struct norm_job norm(const struct backend *b, const float *x, const float *weight,
@@ -41,9 +51,37 @@ static struct norm_job norm(const struct backend *b, const float *x, const float
     };
 }
 
+/* Before the norm of x, which a part of a layer ends with: where what it adds to the residual is normed, x is still to be
+ * made of that. */
+static void add_normed(const struct backend *b, struct norm_job *job, const float *weight,
+                       const float *residual, float *x)
+{
+    if (!weight)
+        return;
+    job->added = (struct norm_added){.weight = weight, .residual = residual, .to = x};
+    job->x = b->buffers.added;
+}
+
+/* Behind the feed-forward part of a layer, which a check ends, too. */
+static void end_layer(const struct backend *b, uint32_t layer, struct norm_job *job)
+{
+    add_normed(b, job, b->weights.layers[layer].ffn_post_norm, b->buffers.h, b->buffers.x);
+    job->added.check = 1;
+    job->added.layer = layer;
+}
+
 static struct product_part part(const struct cuda_matrix *m, float *y, uint32_t stride)
 {
     return (struct product_part){.matrix = *m, .y = y, .stride = stride};
+}
+
+/* A matrix whose output is added to the residual and gives y, unless that is normed first. */
+static struct product_part last_part(const struct backend *b, const struct cuda_matrix *m,
+                                     const float *post_norm, const float *residual, float *y)
+{
+    struct product_part p = part(m, post_norm ? b->buffers.added : y, b->buffers.embd);
+    p.residual = post_norm ? NULL : residual;
+    return p;
 }
 
 static void complete(const struct backend *b, struct product_job *job)
@@ -52,7 +90,7 @@ static void complete(const struct backend *b, struct product_job *job)
     job->native = b->tensors;
     job->groups = 0;
     for (int i = 0; i < 3; i++)
-        job->groups += job->gated && i > 0 ? 0 : job->part[i].matrix.groups;
+        job->groups += job->gate && i > 0 ? 0 : job->part[i].matrix.groups;
 }
 
 static void attention_jobs(const struct backend *b, uint32_t layer, struct layer_jobs *jobs)
@@ -68,7 +106,7 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
         .values = {u->q, u->k, u->v},
         .bias = {l->q_bias, l->k_bias, l->v_bias},
         .norm = {l->q_norm, l->k_norm},
-        .rope = b->weights.rope,
+        .rope = b->weights.rope[local],
         .stride = {u->heads, u->heads_kv, u->heads_kv},
         .n_head = m->n_head,
         .halves = m->rope == MODEL_ROPE_HALVES,
@@ -114,19 +152,26 @@ struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)
         .qkv = {.part = {part(&l->q, u->q, u->heads), part(&l->k, u->k, u->heads_kv),
                          part(&l->v, u->v, u->heads_kv)},
                 .x = u->norm},
-        .o = {.part = {part(&l->o, u->h, u->embd)}, .x = u->attention},
+        .o = {.part = {last_part(b, &l->o, l->attn_post_norm, u->x, u->h)}, .x = u->attention},
         .ffn_norm = norm(b, u->h, l->ffn_norm, u->norm, forms_of(b, in, 2)),
         .gate_up = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
                     .x = u->norm,
                     .out = u->ffn,
-                    .gated = 1,
+                    .gate = CUDA_GATE_SILU + b->model->gate,
                     .forms = forms_of(b, out, 1)},
-        .down = {.part = {part(&l->down, u->x, u->embd)}, .x = u->ffn, .layer = layer},
+        .down = {.part = {last_part(b, &l->down, l->ffn_post_norm, u->h, u->x)},
+                 .x = u->ffn,
+                 .layer = layer},
     };
     attention_jobs(b, layer, &jobs);
-    jobs.o.part[0].residual = u->x;
-    jobs.down.part[0].residual = u->h;
-    jobs.down.part[0].check = 1;
+    add_normed(b, &jobs.ffn_norm, l->attn_post_norm, u->x, u->h);
+    jobs.down.part[0].check = !l->ffn_post_norm;
+    if (layer > 0)
+        end_layer(b, layer - 1, &jobs.attn_norm);
+    if (layer + 1 == b->model->n_layer && l->ffn_post_norm) {
+        jobs.end = norm(b, u->x, b->weights.output_norm, u->norm, 0);
+        end_layer(b, layer, &jobs.end);
+    }
     complete(b, &jobs.qkv);
     complete(b, &jobs.o);
     complete(b, &jobs.gate_up);
@@ -183,6 +228,8 @@ static void run_layer(struct backend *b, uint32_t layer)
     run_norm(b, &jobs.ffn_norm);
     run_product(b, &jobs.gate_up, "gate and up");
     run_product(b, &jobs.down, "down");
+    if (jobs.end.n > 0)
+        run_norm(b, &jobs.end);
 }
 
 static void run_head(struct backend *b)

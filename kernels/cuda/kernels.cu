@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct 
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.x < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
-        norm_item(job, blockIdx.x, (float *)shared);
+        norm_item(job, blockIdx.x, true, (float *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct heads_job job)

@@ -46,6 +46,8 @@ static void place_layer(struct backend *b, const struct model_tensor *t, struct 
     l->v_bias = place_vector(b, &t[MODEL_ATTN_V_BIAS]);
     l->q_norm = place_vector(b, &t[MODEL_ATTN_Q_NORM]);
     l->k_norm = place_vector(b, &t[MODEL_ATTN_K_NORM]);
+    l->attn_post_norm = place_vector(b, &t[MODEL_ATTN_POST_NORM]);
+    l->ffn_post_norm = place_vector(b, &t[MODEL_FFN_POST_NORM]);
 }
 
 static size_t rope_floats(const struct backend *b)
@@ -65,7 +67,8 @@ void cuda_place_weights(struct backend *b)
         w->embedding = w->head;
     else
         place_matrix(b, &m->global[MODEL_TOKEN_EMBD], &w->embedding);
-    w->rope = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
+    for (int local = 0; local < (m->local_period > 0 ? 2 : 1); local++)
+        w->rope[local] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -156,6 +159,8 @@ static void load_layer(struct loader *l, const struct model_tensor *t, const str
     load_vector(l, &t[MODEL_ATTN_V_BIAS], to->v_bias);
     load_vector(l, &t[MODEL_ATTN_Q_NORM], to->q_norm);
     load_vector(l, &t[MODEL_ATTN_K_NORM], to->k_norm);
+    load_vector(l, &t[MODEL_ATTN_POST_NORM], to->attn_post_norm);
+    load_vector(l, &t[MODEL_FFN_POST_NORM], to->ffn_post_norm);
 }
 
 /* Returns 0 or -ENOMEM (of the host). */
@@ -169,7 +174,11 @@ static int load_rope(struct loader *l)
         return -ENOMEM;
     rope_build(table, m->rope_dim, b->limits.context, m->rope_base, m->rope_scale,
                (const float *)(const void *)m->global[MODEL_ROPE_FREQS].data);
-    load_bytes(l, table, b->weights.rope, floats * sizeof *table);
+    load_bytes(l, table, b->weights.rope[0], floats * sizeof *table);
+    if (m->local_period > 0) {
+        rope_build(table, m->rope_dim, b->limits.context, m->local_rope_base, 1.0f, NULL);
+        load_bytes(l, table, b->weights.rope[1], floats * sizeof *table);
+    }
     free(table);
     return 0;
 }

@@ -57,9 +57,12 @@ static __device__ float device_log(float x)
     return __fmaf_rn(n, NUM_LN2_HI, y);
 }
 
-static __device__ __forceinline__ float device_silu(float x)
+/* silu, or gelu. */
+static __device__ __forceinline__ float device_gate(bool gelu, float x)
 {
-    return __fdiv_rn(x, __fadd_rn(1.0f, device_exp(-x)));
+    const float t = __fmaf_rn(NUM_GELU_B, __fmul_rn(x, x), NUM_GELU_A),
+                v = gelu ? __fmul_rn(x, t) : x;
+    return __fdiv_rn(x, __fadd_rn(1.0f, device_exp(-v)));
 }
 
 static __device__ __forceinline__ bool device_finite(float x)

@@ -11,22 +11,33 @@
 /* What a job writes of its output, a bit each (cuda_input): as f32, as blocks, as f16, as bf16. */
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 
-/* Embedding rows, and new pages zeroed. Items: row, part of 256 values. */
+/* Embedding rows times a factor, and new pages zeroed. Items: row, part of 256 values. */
 struct begin_job {
     struct cuda_pass pass;
     struct cuda_matrix embedding;
     struct cuda_kv kv;
     float *x; /* [rows][stride] */
     uint32_t stride;
+    float scale;
 };
 LAYOUT_INLINE uint32_t begin_parts(const struct begin_job job)
 {
     return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-/* out = rmsnorm(x, weight). Items: rows; those with wants where `wanted` is set. */
+/* Where what a part of a layer adds to the residual is normed, the residual: to = rmsnorm(x, weight) + residual, x the
+ * part's output. With check, a row where it is not finite is bad in `layer`. */
+struct norm_added {
+    const float *weight;   /* [n], or NULL: x is the residual itself */
+    const float *residual; /* [rows][stride], of before the part */
+    float *to;             /* [rows][stride] */
+    uint32_t check, layer;
+};
+
+/* out = rmsnorm(x, weight), or of what x adds to. Items: rows; those with wants where `wanted` is set. */
 struct norm_job {
     struct cuda_pass pass;
+    struct norm_added added;
     const float *x;      /* [rows][stride] */
     const float *weight; /* [n] */
     struct cuda_input out;
@@ -44,15 +55,16 @@ struct product_part {
 };
 
 /* Up to three products of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows.
- * With gated, parts 0 and 1 are gate and up, an item makes a group of both, and what is written is silu(gate) * up, as
+ * With a gate, parts 0 and 1 are gate and up, an item makes a group of both, and what is written is f(gate) * up, as
  * the forms of `out`: a group is a block of activations. */
 struct product_job {
     struct cuda_pass pass;
     struct product_part part[3];
     struct cuda_input x;
-    struct cuda_input out; /* gated */
-    uint32_t gated, forms;
-    uint32_t groups; /* of all parts; gated: of one */
+    struct cuda_input out; /* of a gate */
+    uint32_t gate;         /* enum cuda_gate */
+    uint32_t forms;
+    uint32_t groups; /* of all parts; with a gate: of one */
     uint32_t wanted; /* rows are those with wants */
     uint32_t layer;
     uint32_t native; /* F16 and BF16 by tensor cores */
@@ -73,7 +85,7 @@ struct heads_job {
     float *values[3];     /* q, k, v: [rows][stride] */
     const float *bias[3]; /* or NULL */
     const float *norm[2]; /* [head_dim], of q and k, or NULL */
-    const float *rope;    /* tables of kernels/cpu/rope.h */
+    const float *rope;    /* the layer's tables: kernels/cpu/rope.h */
     uint32_t stride[3];
     uint32_t n_head, halves, layer;
     uint32_t native; /* queries have to fit f16 */
@@ -109,7 +121,8 @@ struct merge_job {
     uint32_t window, n_head, head_dim, forms;
 };
 
-/* The jobs of a layer, and of the head, in their order. */
+/* The jobs of a layer, and of the head, in their order. end: of the last layer, where what it adds is normed: x and the
+ * check, no output; else its n is 0. */
 struct layer_jobs {
     struct norm_job attn_norm;
     struct product_job qkv;
@@ -119,6 +132,7 @@ struct layer_jobs {
     struct product_job o;
     struct norm_job ffn_norm;
     struct product_job gate_up, down;
+    struct norm_job end;
 };
 
 struct head_jobs {

@@ -208,6 +208,8 @@ static void forget_scratch(const struct backend *b)
         cuda_forget(of_rows[i], rows * strides[i] * sizeof(float));
     if (u->sums)
         cuda_forget(u->sums, rows * u->sums_stride * sizeof *u->sums);
+    if (u->added)
+        cuda_forget(u->added, rows * u->embd * sizeof(float));
     cuda_forget(u->logits, picks * u->vocab * sizeof(float));
     cuda_forget(u->part_ml, heads * 2 * sizeof(float));
     cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));

@@ -314,12 +314,12 @@ static __device__ __forceinline__ void put_output(const struct product_job &job,
         mark_bad(job.pass, r, job.layer);
 }
 
-/* Writes silu(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
+/* Writes f(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
 static __device__ __forceinline__ void put_gated(const struct product_job &job, uint32_t group,
                                                  uint32_t r, float gate, float up)
 {
     put_value(job.out, job.forms, r, group * CUDA_GROUP + threadIdx.x % 32, job.part[0].matrix.rows,
-              __fmul_rn(device_silu(gate), up));
+              __fmul_rn(device_gate(job.gate == CUDA_GATE_GELU, gate), up));
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
@@ -402,7 +402,7 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
     float y[TILES] = {}, gate[TILES] = {};
-    const int last = p + (job.gated ? 1 : 0);
+    const int last = p + (job.gate ? 1 : 0);
 #pragma unroll 1
     for (;; p++) {
         any_group<TILES, BY_ROWS>(job, job.part[p].matrix, group, rows, shared, y);
@@ -415,7 +415,7 @@ static __device__ void product_item(const struct product_job &job, uint32_t grou
         const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i;
         if (in >= rows.n)
             break;
-        if (job.gated)
+        if (job.gate)
             put_gated(job, group, rows.first + in, gate[i], y[i]);
         else
             put_output(job, job.part[p], group, rows.first + in, y[i]);

@@ -30,7 +30,7 @@ int product_half_init(void)
 
 static dim3 grid_of(const struct product_job *job, uint32_t rows)
 {
-    const uint32_t groups = job->gated ? HALF_SLOTS / 2 : HALF_SLOTS;
+    const uint32_t groups = job->gate ? HALF_SLOTS / 2 : HALF_SLOTS;
     return dim3((rows + HALF_ROWS - 1) / HALF_ROWS, (job->groups + groups - 1) / groups);
 }
 

@@ -50,11 +50,11 @@ static __device__ __forceinline__ half_slot slot_of(const struct product_job &jo
                                                     uint32_t slot)
 {
     half_slot s = {0, tile * HALF_SLOTS + slot};
-    if (job.gated)
+    if (job.gate)
         s = {slot % 2, tile * (HALF_SLOTS / 2) + slot / 2};
     if (s.group >= job.groups)
         return {3, 0};
-    while (!job.gated && s.group >= job.part[s.part].matrix.groups)
+    while (!job.gate && s.group >= job.part[s.part].matrix.groups)
         s.group -= job.part[s.part++].matrix.groups;
     return s;
 }
@@ -141,14 +141,14 @@ static __device__ __forceinline__ void put_sums(const half_sums &y, uint32_t slo
 static __device__ void put_rows(const struct product_job &job, uint32_t tile,
                                 const product_rows &rows, const float (*out)[HALF_OUT_PITCH])
 {
-    const uint32_t lane = threadIdx.x % 32, step = job.gated ? 2 : 1;
+    const uint32_t lane = threadIdx.x % 32, step = job.gate ? 2 : 1;
     for (uint32_t i = threadIdx.x / 32; i < rows.n; i += CUDA_WARPS) {
         for (uint32_t slot = 0; slot < HALF_SLOTS; slot += step) {
             const half_slot s = slot_of(job, tile, slot);
             const float *y = out[i] + slot * CUDA_GROUP + lane;
             if (s.part == 3)
                 break;
-            if (job.gated)
+            if (job.gate)
                 put_gated(job, s.group, rows.first + i, y[0], y[CUDA_GROUP]);
             else
                 put_output(job, job.part[s.part], s.group, rows.first + i, y[0]);

@@ -132,7 +132,7 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
 #undef LARGE_CASE
 }
 
-/* Writes a warp's group, row by row: lanes are outputs. A gate waits as floats where silu(gate) * up will be: each lane
+/* Writes a warp's group, row by row: lanes are outputs. A gate waits as floats where f(gate) * up will be: each lane
  * reads what it has written. */
 template <int TILES>
 static __device__ __forceinline__ void put_large(const struct product_job &job, uint32_t p,
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void put_large(const struct product_job &job, 
             const uint32_t r = rows.first + CUDA_TILE * j + i;
             const float value = out[i * SEGMENT_PITCH + lane];
             float *gate = job.out.f + (uint64_t)r * job.out.stride + group * CUDA_GROUP + lane;
-            if (!job.gated)
+            if (!job.gate)
                 put_output(job, job.part[p], group, r, value);
             else if (p == 0)
                 *gate = value;
@@ -179,7 +179,7 @@ static __device__ void product_large_item(const struct product_job &job, uint32_
     const bool active = group < job.groups;
     while (active && group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
-    const uint32_t last = p + (job.gated ? 1 : 0);
+    const uint32_t last = p + (job.gate ? 1 : 0);
 #pragma unroll 1
     for (;; p++) {
         float y[2][TILES][4] = {};

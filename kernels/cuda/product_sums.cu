@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sums_kernel(const struct 
     if (row >= product.pass.counts[CUDA_COUNT_ROWS])
         return;
     const float *y = job.sums + (uint64_t)row * job.stride + group * CUDA_GROUP + threadIdx.x % 32;
-    if (product.gated)
+    if (product.gate)
         put_gated(product, group, row, y[0], y[product.groups * CUDA_GROUP]);
     else
         put_output(product, product.part[0], group, row, y[0]);

@@ -54,7 +54,8 @@ static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint3
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
     if (i < job.stride) /* behind the row: what residuals add to outputs that nobody reads */
         job.x[(uint64_t)r * job.stride + i] =
-            i < job.embedding.cols ? matrix_value(job.embedding, row.token, i) : 0.0f;
+            i < job.embedding.cols ? __fmul_rn(matrix_value(job.embedding, row.token, i), job.scale)
+                                   : 0.0f;
     if (row.position % CUDA_PAGE != 0)
         return;
     uint4 *page = (uint4 *)(job.kv.memory + job.pass.pages[row.pages + row.position / CUDA_PAGE] *
@@ -121,16 +122,19 @@ static __device__ __forceinline__ void put_value(const struct cuda_input &out, u
 
 /* ---- norm ------------------------------------------------------------------------------------ */
 
-/* Item: row i of the output, from its row of x. shared: 129 floats. */
-static __device__ void norm_item(const struct norm_job &job, uint32_t i, float *shared)
+/* What a norm multiplies its n values by. shared: 129 floats, of which the next call writes none before all have read. */
+template <typename VALUE>
+static __device__ __forceinline__ float norm_factor(const struct norm_job &job, float *shared,
+                                                    VALUE value)
 {
-    const uint32_t from = job.wanted ? job.pass.wanted[i] : i, tid = threadIdx.x;
-    const float *x = job.x + (uint64_t)from * job.stride;
+    const uint32_t tid = threadIdx.x;
     if (tid < 128) {
         float s = 0.0f;
 #pragma unroll 8
-        for (uint32_t k = tid; k < job.n; k += 128)
-            s = __fmaf_rn(x[k], x[k], s);
+        for (uint32_t k = tid; k < job.n; k += 128) {
+            const float x = value(k);
+            s = __fmaf_rn(x, x, s);
+        }
         shared[tid] = s;
     }
     __syncthreads();
@@ -143,10 +147,40 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, float *
                 __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)job.n), job.eps)));
     }
     __syncthreads();
-    const float r = shared[128];
+    return shared[128];
+}
+
+/* Keeps the residual of row r, and looks at it. */
+template <typename VALUE>
+static __device__ __forceinline__ void keep_added(const struct norm_job &job, uint32_t r,
+                                                  VALUE value)
+{
+    for (uint32_t k = threadIdx.x; k < job.n; k += CUDA_THREADS) {
+        const float x = value(k);
+        job.added.to[(uint64_t)r * job.stride + k] = x;
+        if (job.added.check && !device_finite(x))
+            mark_bad(job.pass, r, job.added.layer);
+    }
+}
+
+/* Item: row i of the output, from its row of x. keep: a residual that is made here is kept; by one block, where several
+ * compute the same item. shared: 129 floats. */
+static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool keep, float *shared)
+{
+    const uint32_t from = job.wanted ? job.pass.wanted[i] : i;
+    const uint64_t at = (uint64_t)from * job.stride;
+    const float *x = job.x + at, *added = job.added.weight;
+    const float of_x = norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
+    const auto sum = [&](uint32_t k) {
+        return __fadd_rn(__fmul_rn(__fmul_rn(x[k], of_x), added[k]), job.added.residual[at + k]);
+    };
+    if (added && keep)
+        keep_added(job, from, sum);
+    const float r = added ? norm_factor(job, shared, sum) : of_x;
     const uint32_t end = (job.n + 31) / 32 * 32;
-    for (uint32_t k = tid; k < end; k += CUDA_THREADS) {
-        const float y = k < job.n ? __fmul_rn(__fmul_rn(x[k], r), job.weight[k]) : 0.0f;
+    for (uint32_t k = threadIdx.x; k < end; k += CUDA_THREADS) {
+        const float residual = k >= job.n ? 0.0f : added ? sum(k) : x[k];
+        const float y = k < job.n ? __fmul_rn(__fmul_rn(residual, r), job.weight[k]) : 0.0f;
         put_value(job.out, job.forms, i, k, job.n, y);
     }
     __syncthreads(); /* shared is the next item's */

@@ -4,7 +4,9 @@
  * The blocks are as many as the device runs at once and go through the phases of a pass together, a barrier between two
  * of them. A layer's phases:
  *
- *     q/k/v | heads, append, attention, merge | output, residual | gate, up, silu | down, residual, check
+ *     q/k/v | heads, append, attention, merge | output, residual | gate, up and their function | down, residual, check
+ *
+ * Where what a part adds is normed, residuals and check are the next norm's (ops.h), and a phase behind the last layer.
  *
  * A small operation is computed by every block that needs it where that costs less than a barrier (1.2 us):
  *

@@ -43,6 +43,7 @@ enum step_phase {
     STEP_FFN_NORM,
     STEP_GATE_UP,
     STEP_DOWN,
+    STEP_END,
     STEP_PHASES,
     STEP_HEAD_PHASES = STEP_HEADS
 };
@@ -92,7 +93,8 @@ static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool hea
 {
     return head                ? STEP_JOB(head.norm)
            : phase <= STEP_QKV ? STEP_JOB(layer.attn_norm)
-                               : STEP_JOB(layer.ffn_norm);
+           : phase < STEP_END  ? STEP_JOB(layer.ffn_norm)
+                               : STEP_JOB(layer.end);
 }
 
 /* The product that a phase is, or else the next one. */
@@ -125,16 +127,16 @@ static __device__ void step_begin(const struct begin_job &job)
 
 /* Rows [begin, n), `step` apart. */
 static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t begin, uint32_t n,
-                                                  uint32_t step)
+                                                  uint32_t step, bool keep)
 {
     SHARED_BYTES(memory);
     const struct norm_job &job = *(const struct norm_job *)(memory + at);
     for (uint32_t r = begin; r < n; r += step)
-        norm_item(job, r, (float *)(memory + STEP_SCRATCH));
+        norm_item(job, r, keep, (float *)(memory + STEP_SCRATCH));
 }
 
-/* A row's norm by this block for itself, if it has an item of the product. That reads two scales at once: there is no
- * second row. */
+/* A row's norm by this block for itself, if it has an item of the product: the first block has. That reads two scales at
+ * once: there is no second row. */
 static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t product)
 {
     SHARED_BYTES(memory);
@@ -144,7 +146,7 @@ static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t produ
     for (uint32_t i = threadIdx.x; (job.forms & FORM_BLOCKS) && i < job.out.stride / CUDA_BLOCK;
          i += CUDA_THREADS)
         job.out.scale[i * CUDA_TILE + 1] = {0.0f, 0};
-    step_norms(at, 0, 1, 1);
+    step_norms(at, 0, 1, 1, blockIdx.x == 0);
 }
 
 template <int TILES> static __device__ __forceinline__ void step_products(uint32_t at)
@@ -274,7 +276,8 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
     switch (phase) {
     case STEP_NORM:
     case STEP_FFN_NORM:
-        return step_norms(norm, blockIdx.x, n, gridDim.x);
+    case STEP_END:
+        return step_norms(norm, blockIdx.x, n, gridDim.x, true);
     case STEP_HEADS:
         return step_heads();
     case STEP_ATTEND:
@@ -288,7 +291,9 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
 
 static __device__ __forceinline__ bool step_skips(const struct step_job &job, uint32_t phase)
 {
+    SHARED_BYTES(memory);
     return phase == STEP_HEADS ? job.own_heads
+           : phase == STEP_END ? ((const struct step_shared *)memory)->layer.end.n == 0
                                : job.own_norm && (phase == STEP_NORM || phase == STEP_FFN_NORM);
 }
 

@@ -57,6 +57,7 @@ void native_windows_of_every_head_do_not_either(void);
 void native_long_contexts_do_not_either(void);
 void native_rows_do_not_see_their_neighbours(void);
 void native_rows_do_not_see_what_lies_behind_them(void);
+void native_rows_do_not_see_what_lies_left_of_their_window(void);
 void native_numerics_have_an_id_of_their_own(void);
 void native_rows_are_poisoned_beyond_f16(void);
 
@@ -80,8 +81,8 @@ void a_logit_that_is_not_finite_poisons_its_row(void);
 /* contract_ends.c */
 void a_bad_row_poisons_its_sequence_alone(void);
 void a_key_beyond_f16_poisons_at_its_layer(void);
+void a_normed_part_that_is_not_finite_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);
-void an_architecture_that_is_not_there_is_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
 void a_device_that_cannot_wait_for_all_blocks_has_graphs(void);
 void an_instance_that_broke_stays_broken(void);

@@ -135,31 +135,41 @@ void native_rows_do_not_see_their_neighbours(void)
     }
 }
 
+/* n tokens and a layer in native numerics, a row alone; HUGE_TOKEN, which is not among them, has values 2^28 times as
+ * large as all others. */
+enum { HUGE_TOKEN = 5 };
+
+static void subject_with_huge(struct subject *s, const char *arch, uint32_t n)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_BF16);
+    shape.arch = arch;
+    shape.n_layer = 1;
+    shape.untied = true;
+    subject_init(s, &shape, n);
+    /* Input 0 of the values is its alone. */
+    const struct model_tensor *embedding = &s->model->global[MODEL_TOKEN_EMBD],
+                              *values = &s->model->layers[0].tensor[MODEL_ATTN_V];
+    subject_scale_input(s, embedding, 0, 0);
+    subject_set_embedding(s, HUGE_TOKEN, 1);
+    subject_scale(s, 0, MODEL_ATTN_V, 0x1p-16f);
+    subject_scale_input(s, values, 0, 0x1p28f);
+    subject_scale(s, 0, MODEL_ATTN_OUTPUT, 0x1p12f);
+    for (uint32_t i = 0; i < SUBJECT_TOKENS; i++)
+        s->tokens[i] = s->tokens[i] == HUGE_TOKEN ? HUGE_TOKEN + 1 : s->tokens[i];
+    subject_go_native(s, 1);
+}
+
 /* Behind each row lie values 2^28 times as large as its own, of drafts that were wrong. Not even times zero do they reach
  * its sums. */
 void native_rows_do_not_see_what_lies_behind_them(void)
 {
-    enum { DRAFT = 5, WINDOW = 8 };
-    struct tiny_model shape = tiny_model_default(QUANT_BF16);
+    enum { WINDOW = 8 };
     struct subject s;
     uint32_t pages[SUBJECT_PAGES], drafts[SUBJECT_TOKENS];
-    shape.n_layer = 1;
-    shape.untied = true;
-    subject_init(&s, &shape, 40);
-    /* Input 0 of the values is the draft's alone. */
-    const struct model_tensor *embedding = &s.model->global[MODEL_TOKEN_EMBD],
-                              *values = &s.model->layers[0].tensor[MODEL_ATTN_V];
-    subject_scale_input(&s, embedding, 0, 0);
-    subject_set_embedding(&s, DRAFT, 1);
-    subject_scale(&s, 0, MODEL_ATTN_V, 0x1p-16f);
-    subject_scale_input(&s, values, 0, 0x1p28f);
-    subject_scale(&s, 0, MODEL_ATTN_OUTPUT, 0x1p12f);
-    for (uint32_t i = 0; i < SUBJECT_TOKENS; i++) {
-        s.tokens[i] = s.tokens[i] == DRAFT ? DRAFT + 1 : s.tokens[i];
-        drafts[i] = DRAFT;
-    }
+    subject_with_huge(&s, "llama", 40);
+    for (uint32_t i = 0; i < SUBJECT_TOKENS; i++)
+        drafts[i] = HUGE_TOKEN;
     subject_pages(0, pages);
-    subject_go_native(&s, 1);
     float *got = subject_floats(&s, s.n);
     struct backend *b = subject_open(&s, &s.device, WINDOW, SUBJECT_PAGES);
     int rc = 0;
@@ -177,8 +187,33 @@ void native_rows_do_not_see_what_lies_behind_them(void)
     const size_t n = (size_t)s.n * s.model->n_vocab, at = subject_differs(s.logits, got, n);
     s.device.close(b);
     free(got);
+    const size_t row = at / s.model->n_vocab;
     subject_fini(&s);
-    EXPECT(rc == 0 && at == n, "row %zu differs (%d)", at / shape.n_vocab, rc);
+    EXPECT(rc == 0 && at == n, "row %zu differs (%d)", row, rc);
+}
+
+/* Nor do those left of a local layer's window: with other tokens there it is the same row. */
+void native_rows_do_not_see_what_lies_left_of_their_window(void)
+{
+    enum { HUGE_TOKENS = 30 };
+    static const uint32_t chunks[] = {1, 7, 70};
+    struct subject s;
+    uint32_t pages[SUBJECT_PAGES], tokens[SUBJECT_TOKENS], wrong = 0;
+    subject_with_huge(&s, "gemma3", 70);
+    float *got = subject_floats(&s, s.n);
+    memcpy(tokens, s.tokens, sizeof tokens);
+    for (uint32_t i = 0; i < HUGE_TOKENS; i++)
+        tokens[i] = HUGE_TOKEN;
+    subject_pages(0, pages);
+    const size_t vocab = s.model->n_vocab, first = HUGE_TOKENS + s.model->local_window - 1,
+                 n = (s.n - first) * vocab;
+    for (uint32_t i = 0; i < 3; i++) {
+        subject_logits(&s, &s.device, subject_backend(&s), tokens, s.n, chunks[i], pages, got);
+        wrong += subject_differs(s.logits + first * vocab, got + first * vocab, n) != n;
+    }
+    free(got);
+    subject_fini(&s);
+    EXPECT(wrong == 0, "%u of 3 differ", wrong);
 }
 
 /* ---- names and refusals ------------------------------------------------------------------------ */
