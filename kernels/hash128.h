@@ -20,6 +20,8 @@
  *
  * The lanes are independent, so a core has eight multiplications in flight.
  *
+ * Bytes may come in pieces: init, then update for each, in order, then final. hash128 is all three.
+ *
  * Called from any thread; owns nothing; cannot fail.
  */
 #ifndef HEARTH_KERNELS_HASH128_H
@@ -27,6 +29,16 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+struct hash128 {
+    uint64_t lane[8];
+    uint64_t bytes;   /* that came so far */
+    uint8_t part[64]; /* the stripe that they end in: bytes % 64 of it are there */
+};
+
+void hash128_init(struct hash128 *h);
+void hash128_update(struct hash128 *h, const void *data, size_t bytes);
+void hash128_final(struct hash128 *h, uint8_t ret[16]);
 
 void hash128(const void *data, size_t bytes, uint8_t ret[16]);
 

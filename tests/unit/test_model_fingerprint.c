@@ -65,6 +65,28 @@ START_TEST(hash128_is_the_same_in_vectors)
 }
 END_TEST
 
+/* Cut anywhere, in two and three pieces, some of them empty. */
+START_TEST(hash128_is_the_same_in_pieces)
+{
+    enum { BYTES = 300 };
+    uint8_t data[BYTES], want[16], got[16];
+    struct hash128 h;
+    noise(data, sizeof(data));
+    for (size_t length = 0; length <= BYTES; length += 50) {
+        hash128(data, length, want);
+        for (size_t i = 0; i <= length; i++)
+            for (size_t j = i; j <= length; j += 1 + j % 7) {
+                hash128_init(&h);
+                hash128_update(&h, data, i);
+                hash128_update(&h, data + i, j - i);
+                hash128_update(&h, data + j, length - j);
+                hash128_final(&h, got);
+                ck_assert_mem_eq(got, want, sizeof(want));
+            }
+    }
+}
+END_TEST
+
 START_TEST(hash128_sees_every_bit_and_every_length)
 {
     enum { BYTES = 130 };
@@ -204,6 +226,7 @@ int main(void)
     tcase_set_timeout(core, 120);
     tcase_add_test(core, hash128_follows_its_definition);
     tcase_add_test(core, hash128_is_the_same_in_vectors);
+    tcase_add_test(core, hash128_is_the_same_in_pieces);
     tcase_add_test(core, hash128_sees_every_bit_and_every_length);
     tcase_add_test(core, fingerprints_follow_their_definition);
     tcase_add_test(core, fingerprints_ignore_what_changes_nothing);
