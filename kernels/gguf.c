@@ -379,45 +379,64 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
     return 0;
 }
 
-/* Maps a regular, non-empty file. O_NONBLOCK: opening a pipe must not hang. */
-static int map_file(const char *path, void **ret_data, size_t *ret_bytes, char *err,
-                    size_t err_bytes)
+/* Maps a regular, non-empty file. */
+static int map_file(int fd, void **ret_data, size_t *ret_bytes, char *err, size_t err_bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return fail(err, err_bytes, -errno, "cannot open: %s", strerror(errno));
     struct stat st;
-    int rc = 0;
     if (fstat(fd, &st) < 0)
-        rc = fail(err, err_bytes, -errno, "cannot read its size: %s", strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        rc = fail(err, err_bytes, -EINVAL, "not a regular file");
-    else if (st.st_size == 0)
-        rc = fail(err, err_bytes, -EBADMSG, "not a GGUF file: it is empty");
-    if (rc)
-        goto out_close_fd;
+        return fail(err, err_bytes, -errno, "cannot read its size: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fail(err, err_bytes, -EINVAL, "not a regular file");
+    if (st.st_size == 0)
+        return fail(err, err_bytes, -EBADMSG, "not a GGUF file: it is empty");
     *ret_bytes = (size_t)st.st_size;
     *ret_data = mmap(NULL, *ret_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*ret_data == MAP_FAILED)
-        rc = fail(err, err_bytes, -errno, "cannot map %zu bytes: %s", *ret_bytes, strerror(errno));
+        return fail(err, err_bytes, -errno, "cannot map %zu bytes: %s", *ret_bytes,
+                    strerror(errno));
+    return 0;
+}
+
+/* O_NONBLOCK: opening a pipe must not hang. */
+int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail(err, err_bytes, -errno, "cannot open: %s", strerror(errno));
+    int rc = map_file(fd, &data, &bytes, err, err_bytes);
+    if (rc)
+        goto out_close_fd;
+    rc = gguf_open_memory(data, bytes, ret_gguf, err, err_bytes);
+    if (rc)
+        goto out_unmap;
+    (*ret_gguf)->mapping = data;
+    (*ret_gguf)->fd = fd;
+    return 0;
+
+out_unmap:
+    munmap(data, bytes);
 out_close_fd:
     close(fd);
     return rc;
 }
 
-int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes)
+int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
 {
-    void *data = NULL;
-    size_t bytes = 0;
-    int rc = map_file(path, &data, &bytes, err, err_bytes);
-    if (rc)
-        return rc;
-    rc = gguf_open_memory(data, bytes, ret_gguf, err, err_bytes);
-    if (rc) {
-        munmap(data, bytes);
-        return rc;
+    size_t at = (size_t)((const uint8_t *)data - gguf->data);
+    if (!gguf->mapping) {
+        memcpy(to, data, bytes);
+        return 0;
     }
-    (*ret_gguf)->mapping = data;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(gguf->fd, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        done += (size_t)n;
+    }
     return 0;
 }
 
@@ -440,8 +459,10 @@ void gguf_close(struct gguf *gguf)
 {
     if (!gguf)
         return;
-    if (gguf->mapping)
+    if (gguf->mapping) {
         munmap(gguf->mapping, gguf->bytes);
+        close(gguf->fd);
+    }
     free(gguf->keys);
     free(gguf->tensors);
     free(gguf->keys_by_name);

@@ -84,6 +84,7 @@ struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;
     void *mapping; /* of ours, or NULL: data is the caller's */
+    int fd;        /* of the mapped file */
     bool has_data;
     uint32_t version;
     uint32_t alignment;
@@ -106,6 +107,11 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
  * of 32. */
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
                      size_t err_bytes);
+
+/* Copies [data, data + bytes), which lie in the file, to `to`. A mapped file is read(2): none of its pages
+ * becomes part of this process. Returns 0, or -errno where the system cannot read it (-EIO, too, when the
+ * file has become shorter). Any thread. */
+int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to);
 
 /* Gives the memory of a mapped file back: after a backend has repacked the weights the same bytes
  * would be resident twice. Views stay valid; what is touched again is read from the file again.

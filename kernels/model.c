@@ -111,8 +111,9 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                                  .rows = rows,
                                  .cols = cols,
                                  .row_bytes = t->bytes / rows,
-                                 .bytes = t->bytes};
-    l->used[t - l->gguf->tensors] = true;
+                                 .bytes = t->bytes,
+                                 .index = (uint32_t)(t - l->gguf->tensors)};
+    l->used[ret->index] = true;
     return 0;
 }
 
@@ -217,6 +218,8 @@ int model_open(const struct gguf *gguf, struct model **ret_model, char *err, siz
         rc = model_read_keys(&l);
     if (!rc && !(l.used = calloc(gguf_n_tensors(gguf), sizeof(*l.used))))
         rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the list of tensors");
+    if (!rc && !(model->hashes = calloc(gguf_n_tensors(gguf), sizeof(*model->hashes))))
+        rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the tensors' hashes");
     if (!rc)
         rc = view_tensors(&l);
     free(l.used);
@@ -233,6 +236,7 @@ void model_close(struct model *model)
     if (!model)
         return;
     free(model->layers);
+    free(model->hashes);
     free(model);
 }
 

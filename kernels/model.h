@@ -87,6 +87,12 @@ struct model_tensor {
     uint32_t cols; /* inputs: a multiple of the type's block */
     uint64_t row_bytes;
     uint64_t bytes; /* rows * row_bytes */
+    uint32_t index; /* in gguf->tensors */
+};
+
+struct model_hash {
+    uint8_t bytes[16];
+    bool known;
 };
 
 struct model_layer {
@@ -128,6 +134,8 @@ struct model {
 
     uint64_t n_params;     /* elements of all tensors, a tied head counted once */
     uint64_t tensor_bytes; /* bytes of all tensors */
+
+    struct model_hash *hashes; /* [tensors of the file] model_note_hash */
 };
 
 /*
@@ -192,11 +200,16 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
  *
- * Reads every byte of the tensors once, tensors shared out among `threads` (at least 1; the caller is
- * one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.
+ * Reads every byte of the tensors whose hash nobody has noted, these shared out among `threads` (at least
+ * 1; the caller is one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.
  */
 int model_fingerprint(const struct model *model, uint32_t threads,
                       uint8_t ret[MODEL_FINGERPRINT_BYTES]);
+
+/* Whoever reads a whole tensor to open a backend may hash it on the way, and say so here: it is read once
+ * then. hash: hash128 of its data. Any thread, one a tensor, all before model_fingerprint. */
+void model_note_hash(const struct model *model, const struct model_tensor *tensor,
+                     const uint8_t hash[16]);
 
 /* Hex of a fingerprint, in byte order, with the terminating 0. */
 void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],

@@ -65,15 +65,23 @@ static void write_keys(FILE *out, const struct gguf *gguf)
 
 /* ---- tensors: hashed side by side, the largest first ----------------------------------------- */
 
+void model_note_hash(const struct model *model, const struct model_tensor *tensor,
+                     const uint8_t hash[16])
+{
+    struct model_hash *noted = &model->hashes[tensor->index];
+    memcpy(noted->bytes, hash, sizeof(noted->bytes));
+    noted->known = true;
+}
+
 struct tensor_hash {
     uint64_t bytes;
     uint32_t index; /* in gguf->tensors */
 };
 
 struct hash_job {
-    const struct gguf *gguf;
-    struct tensor_hash *order; /* [n_tensors] */
-    uint8_t (*hash)[16];       /* [n_tensors] by index in gguf->tensors */
+    const struct model *model;
+    struct tensor_hash *order; /* [n] those that are not known */
+    uint32_t n;
 };
 
 static int larger_first(const void *a, const void *b)
@@ -87,27 +95,35 @@ static void hash_tensor(void *arg, uint32_t chunk, uint32_t worker)
     (void)worker;
     const struct hash_job *job = arg;
     uint32_t index = job->order[chunk].index;
-    hash128(job->gguf->tensors[index].data, job->gguf->tensors[index].bytes, job->hash[index]);
+    const struct gguf_tensor *t = &job->model->gguf->tensors[index];
+    hash128(t->data, t->bytes, job->model->hashes[index].bytes);
+    job->model->hashes[index].known = true;
 }
 
-static int hash_tensors(struct hash_job *job, uint32_t threads)
+/* Hashes what nobody has noted: small parts of a model that a backend was opened on, or all of it. */
+static int hash_tensors(const struct model *model, uint32_t threads)
 {
-    uint32_t n = (uint32_t)job->gguf->n_tensors;
+    const struct gguf *gguf = model->gguf;
+    struct hash_job job = {.model = model};
     struct pool *pool;
-    int rc = pool_open(threads, &pool);
+    job.order = malloc(gguf->n_tensors * sizeof(job.order[0]));
+    int rc = job.order ? pool_open(threads, &pool) : -ENOMEM;
     if (rc)
-        return rc;
-    for (uint32_t i = 0; i < n; i++)
-        job->order[i] = (struct tensor_hash){job->gguf->tensors[i].bytes, i};
-    qsort(job->order, n, sizeof(job->order[0]), larger_first);
-    pool_run(pool, hash_tensor, job, n);
+        goto out_free;
+    for (uint32_t i = 0; i < gguf->n_tensors; i++)
+        if (!model->hashes[i].known)
+            job.order[job.n++] = (struct tensor_hash){gguf->tensors[i].bytes, i};
+    qsort(job.order, job.n, sizeof(job.order[0]), larger_first);
+    pool_run(pool, hash_tensor, &job, job.n);
     pool_close(pool);
-    return 0;
+out_free:
+    free(job.order);
+    return rc;
 }
 
-static void write_tensors(FILE *out, const struct hash_job *job)
+static void write_tensors(FILE *out, const struct model *model)
 {
-    const struct gguf *gguf = job->gguf;
+    const struct gguf *gguf = model->gguf;
     for (uint64_t i = 0; i < gguf->n_tensors; i++) {
         uint32_t index = gguf->tensors_by_name[i];
         const struct gguf_tensor *t = &gguf->tensors[index];
@@ -115,20 +131,19 @@ static void write_tensors(FILE *out, const struct hash_job *job)
         fwrite(t->name.data, 1, t->name.bytes, out);
         fprintf(out, " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, t->type, t->ne[0],
                 t->ne[1], t->ne[2], t->ne[3]);
-        write_hash(out, job->hash[index]);
+        write_hash(out, model->hashes[index].bytes);
     }
 }
 
 /* Returns 0 with the text, to be freed, or -ENOMEM. */
-static int write_text(const struct model *model, const struct hash_job *job, char **ret_text,
-                      size_t *ret_bytes)
+static int write_text(const struct model *model, char **ret_text, size_t *ret_bytes)
 {
     FILE *out = open_memstream(ret_text, ret_bytes);
     if (!out)
         return -ENOMEM;
     write_hyperparameters(out, model);
     write_keys(out, model->gguf);
-    write_tensors(out, job);
+    write_tensors(out, model);
     int failed = ferror(out);
     if (fclose(out) == 0 && !failed)
         return 0;
@@ -139,22 +154,16 @@ static int write_text(const struct model *model, const struct hash_job *job, cha
 int model_fingerprint(const struct model *model, uint32_t threads,
                       uint8_t ret[MODEL_FINGERPRINT_BYTES])
 {
-    const struct gguf *gguf = model->gguf;
-    struct hash_job job = {.gguf = gguf};
     char *text = NULL;
     size_t bytes = 0;
-    job.order = malloc(gguf->n_tensors * sizeof(job.order[0]));
-    job.hash = malloc(gguf->n_tensors * sizeof(job.hash[0]));
-    int rc = job.order && job.hash ? hash_tensors(&job, threads) : -ENOMEM;
+    int rc = hash_tensors(model, threads);
     if (!rc)
-        rc = write_text(model, &job, &text, &bytes);
-    if (!rc) {
-        hash128(text, bytes, ret);
-        free(text);
-    }
-    free(job.order);
-    free(job.hash);
-    return rc;
+        rc = write_text(model, &text, &bytes);
+    if (rc)
+        return rc;
+    hash128(text, bytes, ret);
+    free(text);
+    return 0;
 }
 
 void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],

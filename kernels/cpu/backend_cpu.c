@@ -202,9 +202,11 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         rc = load_rope(b);
     if (!rc)
         rc = open_scratch(b);
-    if (rc)
+    if (rc == -ENOMEM)
         return fail(err, err_bytes, rc, "no memory for the weights and %u rows a pass",
                     b->limits.rows);
+    if (rc)
+        return fail(err, err_bytes, rc, "cannot read the model's file: %s", strerror(-rc));
     return b->limits.shadow ? shadow_load(b, err, err_bytes) : 0;
 }
 

@@ -53,38 +53,28 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
 struct rows {
     const uint8_t *at[CPU_LANES];
     size_t step[CPU_LANES]; /* 1, or 0 where there is no row */
-    const uint8_t *next;    /* the group behind, NULL: none; as far in it as in this one */
 };
 
 /* At least a block of a quantized type, or what is taken at once of another. */
 static const uint8_t zeros[256];
 
-static void find_rows(const struct cpu_matrix *m, uint32_t group, struct rows *rows)
+static void find_rows(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
+                      struct rows *rows)
 {
     for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
         uint64_t row = (uint64_t)group * CPU_LANES + lane;
         rows->step[lane] = row < m->file.rows;
-        rows->at[lane] = rows->step[lane] ? m->file.data + row * m->file.row_bytes : zeros;
+        rows->at[lane] = rows->step[lane] ? from + lane * m->file.row_bytes : zeros;
     }
-    rows->next = group + 1 < m->groups
-                     ? m->file.data + ((uint64_t)group + 1) * CPU_LANES * m->file.row_bytes
-                     : NULL;
 }
 
 /* A line of each row before the next: rows a power of two apart do not fit a cache together. */
 enum { LINE = 64 };
 
-/* Sixteen streams are more than a processor foresees, so the next group, whose bytes lie behind these
- * as one, is asked for meanwhile. Of its last rows there may be fewer: nothing is read there. */
 static void advance(struct rows *rows, size_t bytes)
 {
     for (uint32_t lane = 0; lane < CPU_LANES; lane++)
         rows->at[lane] += rows->step[lane] * bytes;
-    if (rows->next) {
-        for (size_t i = 0; i < bytes * CPU_LANES; i += LINE)
-            __builtin_prefetch(rows->next + i);
-        rows->next += bytes * CPU_LANES;
-    }
 }
 
 static void pack_f32(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
@@ -195,11 +185,11 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
     }
 }
 
-void repack_group(const struct cpu_matrix *m, uint32_t group)
+void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from)
 {
     uint8_t *to = m->packed + group * m->group_bytes;
     struct rows rows;
-    find_rows(m, group, &rows);
+    find_rows(m, group, from, &rows);
     if (is_quantized(m->file.type))
         pack_blocks(m, to, &rows);
     else if (m->file.type == QUANT_F32)

@@ -40,8 +40,15 @@ void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file);
 
 size_t repack_bytes(const struct cpu_matrix *matrix);
 
-/* Fills matrix->packed [repack_bytes] for one group; the memory was zero. */
-void repack_group(const struct cpu_matrix *matrix, uint32_t group);
+/* Bytes of a group in the file, but for a last one that lacks rows. */
+static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)
+{
+    return CPU_LANES * matrix->file.row_bytes;
+}
+
+/* Fills matrix->packed [repack_bytes] for one group, whose rows lie at `from` as in the file; the memory
+ * was zero. `from` had better be in a cache: sixteen streams are more than a processor foresees. */
+void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
 
 /* x [cols] = row `row`, from the packed weights (NUMERICS.md, "Embedding"). */
 void repack_row(const struct cpu_matrix *matrix, uint32_t row, float *x);

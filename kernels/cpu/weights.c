@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "kernels/cpu/arena.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/load.h"
 #include "kernels/cpu/repack.h"
-
-/* Two threads that fault in the same huge page would both clear it. */
-enum { UNIT_BYTES = 2 << 20 };
 
 /* A layer's matrices, in the order of a pass. */
 static const struct {
@@ -52,55 +49,6 @@ struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint3
     return (struct cpu_matrix *)(void *)(layer + MATRICES[index % LAYER_MATRICES].at);
 }
 
-/* ---- packing ---------------------------------------------------------------------------------- */
-
-struct pack_job {
-    const struct gguf *gguf;
-    const struct cpu_matrix **matrix; /* [n] ascending by packed */
-    uint32_t n;
-    uint8_t *begin; /* of the first unit */
-};
-
-/* The first group of m that begins at `to` or behind. */
-static uint32_t group_at(const struct cpu_matrix *m, const uint8_t *to)
-{
-    if (to <= m->packed)
-        return 0;
-    size_t before = ((size_t)(to - m->packed) + m->group_bytes - 1) / m->group_bytes;
-    return before < m->groups ? (uint32_t)before : m->groups;
-}
-
-/* Packs the groups that begin in a unit of memory. */
-static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
-{
-    (void)worker;
-    const struct pack_job *job = arg;
-    const uint8_t *begin = job->begin + (size_t)unit * UNIT_BYTES, *end = begin + UNIT_BYTES;
-    for (uint32_t i = 0; i < job->n && job->matrix[i]->packed < end; i++) {
-        const struct cpu_matrix *m = job->matrix[i];
-        uint32_t first = group_at(m, begin), last = group_at(m, end);
-        for (uint32_t g = first; g < last; g++)
-            repack_group(m, g);
-        uint32_t row0 = first * CPU_LANES, row1 = last * CPU_LANES;
-        row1 = row1 < m->file.rows ? row1 : m->file.rows;
-        if (row0 < row1)
-            gguf_drop_range(job->gguf, m->file.data + (size_t)row0 * m->file.row_bytes,
-                            (size_t)(row1 - row0) * m->file.row_bytes);
-    }
-}
-
-/* Packs n matrices that have their memory, ascending. */
-static void pack_all(struct backend *b, const struct cpu_matrix **matrix, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++)
-        assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
-    struct pack_job job = {.gguf = b->model->gguf, .matrix = matrix, .n = n};
-    const uint8_t *end = matrix[n - 1]->packed + repack_bytes(matrix[n - 1]);
-    job.begin = matrix[0]->packed - (uintptr_t)matrix[0]->packed % UNIT_BYTES;
-    pool_run(b->pool, pack_unit, &job,
-             (uint32_t)(((size_t)(end - job.begin) + UNIT_BYTES - 1) / UNIT_BYTES));
-}
-
 /* ---- memory ----------------------------------------------------------------------------------- */
 
 /* The matrix of a tensor, with memory to be packed into if the isa wants that. */
@@ -124,10 +72,9 @@ static int load_vector(struct backend *b, const struct model_tensor *file, const
     float *copy = arena_alloc(b->arena, file->bytes);
     if (!copy)
         return -ENOMEM;
-    memcpy(copy, file->data, file->bytes);
     b->weight_bytes += file->bytes;
     *ret = copy;
-    return 0;
+    return load_vector_data(b->model, file, copy);
 }
 
 /* Bytes that place_matrix and load_vector take. A matrix may have one row, too. */
@@ -195,12 +142,11 @@ static int place_all(struct backend *b, struct cpu_weights *w)
 
 /* ---- what others call ------------------------------------------------------------------------- */
 
-int weights_load_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
+int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, struct cpu_matrix *m)
 {
-    const struct cpu_matrix *one = m;
-    int rc = place_matrix(b, file, m);
+    int rc = place_matrix(b, tensor, m);
     if (!rc && m->packed)
-        pack_all(b, &one, 1);
+        load_from_memory(b->pool, m);
     return rc;
 }
 
@@ -218,8 +164,10 @@ int weights_load(struct backend *b)
             return -ENOMEM;
         for (uint32_t i = 0; i < n; i++)
             matrix[i] = weights_matrix(w, m->n_layer, i);
-        pack_all(b, matrix, n);
+        rc = load_from_file(b->pool, m, matrix, n);
         free(matrix);
+        if (rc)
+            return rc;
     }
     /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
     repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);

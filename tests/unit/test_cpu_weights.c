@@ -1,12 +1,14 @@
-/* Loading: every row is where a pass looks for it, weights are in memory once, and the file's pages are
- * given back. */
+/* Loading: every row is where a pass looks for it, every tensor is hashed, weights are in memory once and the
+ * file's pages not at all. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cpu/load.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/gguf.h"
@@ -61,7 +63,6 @@ static void check_matrix(const struct cpu_matrix *m)
     free(got);
 }
 
-/* Chunks of loading end inside matrices, matrices inside chunks. */
 START_TEST(every_row_is_packed_whoever_packs_it)
 {
     struct backend *b = open_backend((uint32_t)_i, NULL);
@@ -76,8 +77,8 @@ START_TEST(every_row_is_packed_whoever_packs_it)
 }
 END_TEST
 
-/* Quantized models several huge pages long, whose groups no unit of a load holds a whole number of, with last
- * groups and last segments that are short. */
+/* Quantized models several huge pages long, whose pieces of a load end inside of matrices, with last groups and
+ * last segments that are short. */
 static const struct tiny_model odd[] = {
     {.n_embd = 1056, .n_ff = 1312, .n_head = 16, .n_head_kv = 1, .head_dim = 34, .n_vocab = 2081},
     {.n_embd = 2080, .n_ff = 480, .n_head = 16, .n_head_kv = 1, .head_dim = 26, .n_vocab = 263},
@@ -93,7 +94,7 @@ static const uint32_t odd_k_types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, TINY_
 enum {
     N_ODD = sizeof odd / sizeof odd[0] * (sizeof odd_types / sizeof odd_types[0]),
     N_ODD_K = sizeof odd_k / sizeof odd_k[0] * (sizeof odd_k_types / sizeof odd_k_types[0]),
-    UNIT = 2 << 20 /* UNIT_BYTES of weights.c */
+    UNIT = 2 << 20 /* UNIT_BYTES of load.c */
 };
 
 static struct tiny_model odd_shape(uint32_t i)
@@ -111,52 +112,85 @@ static struct tiny_model odd_shape(uint32_t i)
     return shape;
 }
 
-/* The matrix as one thread packs it, group by group from the first, into memory of its own. Returns how many groups
- * lie on both sides of a unit's end in the instance. */
-static uint32_t check_packed(const struct cpu_matrix *m)
+/* The matrix as one thread packs it, group by group from the first, and as all do from memory, the first group lying
+ * on both sides of a unit's end. */
+static void check_packed(const struct cpu_matrix *m, struct pool *pool)
 {
-    struct cpu_matrix alone = *m;
-    uint32_t crossing = 0;
-    alone.packed = aligned_alloc(64, (repack_bytes(m) + 63) / 64 * 64);
-    ck_assert_ptr_nonnull(alone.packed);
-    memset(alone.packed, 0, repack_bytes(m));
-    for (uint32_t g = 0; g < m->groups; g++) {
-        const uintptr_t begin = (uintptr_t)m->packed + g * m->group_bytes;
-        repack_group(&alone, g);
-        crossing += begin / UNIT != (begin + m->group_bytes - 1) / UNIT;
-    }
-    ck_assert_mem_eq(m->packed, alone.packed, repack_bytes(m));
+    const size_t bytes = repack_bytes(m), before = UNIT - m->group_bytes / 128 * 64;
+    struct cpu_matrix alone = *m, shared = *m;
+    alone.packed = calloc(1, bytes);
+    uint8_t *units = aligned_alloc(UNIT, (before + bytes + UNIT - 1) / UNIT * UNIT);
+    ck_assert(alone.packed && units);
+    for (uint32_t g = 0; g < m->groups; g++)
+        repack_group(&alone, g, m->file.data + g * repack_file_bytes(m));
+    ck_assert_mem_eq(m->packed, alone.packed, bytes);
+    shared.packed = memset(units + before, 0, bytes);
+    load_from_memory(pool, &shared);
+    ck_assert_mem_eq(shared.packed, alone.packed, bytes);
     free(alone.packed);
-    return crossing;
+    free(units);
 }
 
-START_TEST(groups_that_cross_a_unit_are_packed_whole_by_any_number_of_threads)
+static void check_fingerprint(const struct model *loaded, const struct gguf *file)
 {
-    static const uint32_t threads[] = {1, 2, 3, 7};
+    uint8_t want[MODEL_FINGERPRINT_BYTES], got[MODEL_FINGERPRINT_BYTES];
+    struct model *untouched;
+    ck_assert_msg(model_open(file, &untouched, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(model_fingerprint(untouched, 2, want), 0);
+    ck_assert_int_eq(model_fingerprint(loaded, 2, got), 0);
+    ck_assert_mem_eq(got, want, sizeof(want));
+    model_close(untouched);
+}
+
+/* All but rope's divisors, of which there is no copy, and an embedding that stays in the file. */
+static void check_hashes_noted(const struct model *loaded)
+{
+    for (uint64_t i = 0; i < gguf_n_tensors(loaded->gguf); i++) {
+        const struct gguf_string name = gguf_tensor_at(loaded->gguf, i)->name;
+        const bool stays = gguf_string_equal(name, "rope_freqs.weight") ||
+                           (!loaded->tied && gguf_string_equal(name, "token_embd.weight"));
+        ck_assert_msg(loaded->hashes[i].known == !stays, "%.*s", GGUF_SHOW(name));
+    }
+}
+
+START_TEST(a_load_packs_and_hashes_every_byte_with_any_number_of_threads)
+{
+    static const uint32_t threads[] = {1, 2, 7};
     const struct tiny_model shape = odd_shape((uint32_t)_i);
     struct gguf *file;
     struct model *random;
     size_t bytes;
     uint8_t *memory = tiny_model_file(&shape, &bytes);
     ck_assert_msg(gguf_open_memory(memory, bytes, &file, err, sizeof(err)) == 0, "%s", err);
-    ck_assert_msg(model_open(file, &random, err, sizeof(err)) == 0, "%s", err);
     for (uint32_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
+        ck_assert_msg(model_open(file, &random, err, sizeof(err)) == 0, "%s", err);
         struct backend *b = open_backend_of(random, threads[t], NULL);
         struct cpu_matrix *m;
-        uint32_t n = 0, crossing = 0;
+        uint32_t n = 0;
         for (; b->isa->packed &&
                (m = weights_matrix(&b->weights[PASS_CANONICAL], shape.n_layer, n)) != NULL;
              n++)
-            crossing += check_packed(m);
+            check_packed(m, b->pool);
         if (b->isa->packed) {
             ck_assert_uint_eq(n, shape.n_layer * 7 + 1);
-            ck_assert_msg(crossing > 0, "shape %d has no group that crosses a unit", _i);
+            check_hashes_noted(random);
         }
+        check_fingerprint(random, file);
         backend_cpu.close(b);
+        model_close(random);
     }
-    model_close(random);
     gguf_close(file);
     free(memory);
+}
+END_TEST
+
+START_TEST(a_file_is_hashed_while_it_is_loaded)
+{
+    struct backend *b = open_backend((uint32_t)_i, NULL);
+    if (b->isa->packed)
+        check_hashes_noted(model);
+    check_fingerprint(model, gguf);
+    backend_cpu.close(b);
 }
 END_TEST
 
@@ -203,19 +237,48 @@ static uint32_t touch(void)
     return sum;
 }
 
-/* Not all: small tensors share a page with their neighbours, and a fault brings in some around it. */
-START_TEST(the_pages_of_the_file_are_given_back_while_loading)
+START_TEST(a_load_maps_no_page_of_the_file)
 {
-    uint32_t sum = touch();
-    size_t before = mapped_pages();
-    ck_assert_uint_ge(before * 4096, model->tensor_bytes * 9 / 10);
+    gguf_drop_pages(gguf); /* what finding the tensors has touched */
     struct backend *b = open_backend(1, NULL);
-    if (b->isa->packed)
-        ck_assert_uint_lt(mapped_pages(), before / 10);
-    ck_assert_uint_eq(touch(), sum); /* and are there again when somebody reads them */
+    ck_assert_uint_eq(mapped_pages(), 0);
+    uint32_t sum = touch();
+    ck_assert_uint_ge(mapped_pages() * 4096, model->tensor_bytes * 9 / 10);
     gguf_drop_pages(gguf);
     ck_assert_uint_eq(mapped_pages(), 0);
+    ck_assert_uint_eq(touch(), sum); /* and are there again when somebody reads them */
     backend_cpu.close(b);
+}
+END_TEST
+
+/* Shorter by `less` bytes than it was when it was opened. */
+START_TEST(a_file_that_became_shorter_is_said_to_be_unreadable)
+{
+    static const long less[] = {1, 5000000, 11000000};
+    const struct backend_limits limits = {
+        .rows = 4, .picks = 1, .pages = 2, .context = 64, .threads = 3};
+    char path[] = "/tmp/hearth-short-XXXXXX";
+    struct gguf *file;
+    struct model *shorter;
+    struct backend *b = open_backend(1, NULL);
+    const bool packed = b->isa->packed;
+    backend_cpu.close(b);
+    if (!packed) {
+        fprintf(stderr, "skip: weights stay in the file\n");
+        return;
+    }
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, gguf->data, gguf->bytes), (ssize_t)gguf->bytes);
+    ck_assert_int_eq(gguf_open(path, &file, err, sizeof(err)), 0);
+    unlink(path);
+    ck_assert_int_eq(model_open(file, &shorter, err, sizeof(err)), 0);
+    ck_assert_int_eq(ftruncate(fd, (off_t)gguf->bytes - less[_i]), 0);
+    ck_assert_int_eq(backend_cpu.open(shorter, &limits, &b, err, sizeof(err)), -EIO);
+    ck_assert_msg(strstr(err, "cannot read the model's file") != NULL, "%s", err);
+    model_close(shorter);
+    gguf_close(file);
+    close(fd);
 }
 END_TEST
 
@@ -240,12 +303,15 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_weights");
     TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 120);
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, every_row_is_packed_whoever_packs_it, 1, 4);
-    tcase_add_loop_test(core, groups_that_cross_a_unit_are_packed_whole_by_any_number_of_threads, 0,
+    tcase_add_loop_test(core, a_load_packs_and_hashes_every_byte_with_any_number_of_threads, 0,
                         N_ODD + N_ODD_K);
+    tcase_add_loop_test(core, a_file_is_hashed_while_it_is_loaded, 1, 4);
     tcase_add_loop_test(core, weights_are_in_memory_once, 0, 2);
-    tcase_add_test(core, the_pages_of_the_file_are_given_back_while_loading);
+    tcase_add_test(core, a_load_maps_no_page_of_the_file);
+    tcase_add_loop_test(core, a_file_that_became_shorter_is_said_to_be_unreadable, 0, 3);
     tcase_add_test(core, only_whole_pages_within_a_range_are_dropped);
     suite_add_tcase(suite, core);
     return run_suite(suite);
