@@ -325,7 +325,7 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
                (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
         return 0;
     }
-    rc = resident_open_model(&daemon->resident, &daemon->config, path, err, err_bytes);
+    rc = resident_open_model(&daemon->resident, path, err, err_bytes);
     if (rc == 0)
         rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)
@@ -358,8 +358,7 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
     if (rc == 0)
         rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_model(&daemon->resident, &daemon->config, daemon->config.model, err,
-                                 err_bytes);
+        rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)

@@ -136,8 +136,9 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
-/* The vocabulary is built beside the fingerprint: it is one thread's work, and a tenth of a load. */
+/* The vocabulary is built beside the weights: it is one thread's work, and a tenth of a load. */
 struct vocab_job {
+    pthread_t thread;
     struct resident *resident;
     char line[512];
     int rc;
@@ -146,7 +147,6 @@ struct vocab_job {
 static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
-
     struct resident *resident = job->resident;
 
     job->rc = open_vocab(resident, job->line, sizeof(job->line));
@@ -159,33 +159,48 @@ static void *vocab_thread(void *arg)
     return NULL;
 }
 
-static int open_vocab_and_fingerprint(struct resident *resident, const struct config *config,
-                                      char *err, size_t err_bytes)
+static int start_vocab(struct resident *resident, char *err, size_t err_bytes)
 {
-    struct vocab_job job = {.resident = resident};
-    pthread_t thread;
-    bool beside = pthread_create(&thread, NULL, vocab_thread, &job) == 0;
-    int rc = model_fingerprint(resident->model, choose_threads(config), resident->fingerprint);
+    struct vocab_job *job = calloc(1, sizeof(*job));
+    int rc = job ? 0 : -ENOMEM;
 
-    if (beside)
-        pthread_join(thread, NULL);
-    else
-        vocab_thread(&job);
-    if (job.rc < 0)
-        snprintf(err, err_bytes, "%s", job.line);
-    else if (rc < 0)
-        snprintf(err, err_bytes, "cannot fingerprint the model: %s", strerror(-rc));
-    return job.rc < 0 ? job.rc : rc;
+    if (job) {
+        job->resident = resident;
+        rc = -pthread_create(&job->thread, NULL, vocab_thread, job);
+    }
+    if (rc < 0) {
+        snprintf(err, err_bytes, "cannot start a thread for the vocabulary: %s", strerror(-rc));
+        free(job);
+        return rc;
+    }
+    resident->vocab_job = job;
+    return 0;
 }
 
-int resident_open_model(struct resident *resident, const struct config *config, const char *path,
-                        char *err, size_t err_bytes)
+/* Waits for the vocabulary, if that is still being built. */
+static int finish_vocab(struct resident *resident, char *err, size_t err_bytes)
+{
+    struct vocab_job *job = resident->vocab_job;
+
+    if (!job)
+        return 0;
+    pthread_join(job->thread, NULL);
+    int rc = job->rc;
+    if (rc < 0)
+        snprintf(err, err_bytes, "%s: %s", resident->path, job->line);
+    free(job);
+    resident->vocab_job = NULL;
+    return rc;
+}
+
+int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes)
 {
     char line[512];
     int rc = model_open(resident->gguf, &resident->model, line, sizeof(line));
 
+    resident->path = path;
     if (rc == 0)
-        rc = open_vocab_and_fingerprint(resident, config, line, sizeof(line));
+        rc = start_vocab(resident, line, sizeof(line));
     if (rc < 0) {
         snprintf(err, err_bytes, "%s: %s", path, line);
         return rc;
@@ -233,7 +248,11 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     }
     int rc = resident_open_file(resident->draft, config->draft, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_model(resident->draft, config, config->draft, err, err_bytes);
+        rc = resident_open_model(resident->draft, config->draft, err, err_bytes);
+    if (rc == 0)
+        rc = finish_vocab(resident, err, err_bytes);
+    if (rc == 0)
+        rc = finish_vocab(resident->draft, err, err_bytes);
     if (rc < 0)
         return rc;
     rc = resident_compare_vocab(&resident->vocab, &resident->draft->vocab, line, sizeof(line));
@@ -325,10 +344,8 @@ static int open_instance(struct resident *resident, char *err, size_t err_bytes)
     int rc =
         resident->ops->open(resident->model, &resident->limits, &resident->backend, err, err_bytes);
 
-    if (rc == 0) {
+    if (rc == 0)
         resident->ops->describe(resident->backend, &resident->info);
-        gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
-    }
     return rc;
 }
 
@@ -372,8 +389,8 @@ static void close_instances(struct resident *resident)
         close_instances(resident->draft);
 }
 
-int resident_open_backend(struct resident *resident, const struct config *config, char *err,
-                          size_t err_bytes)
+static int open_backend(struct resident *resident, const struct config *config, char *err,
+                        size_t err_bytes)
 {
     static const char *const isas[] = {NULL, "ref", "avx2", "avxvnni", "avx512"};
     struct backend_limits *limits = &resident->limits;
@@ -405,6 +422,24 @@ int resident_open_backend(struct resident *resident, const struct config *config
     return rc;
 }
 
+/* The fingerprint last: a backend that read the weights has hashed them, too. */
+int resident_open_backend(struct resident *resident, const struct config *config, char *err,
+                          size_t err_bytes)
+{
+    int rc = open_backend(resident, config, err, err_bytes);
+    int vocab_rc = finish_vocab(resident, err, err_bytes); /* its line goes over the other */
+
+    if (vocab_rc < 0 || rc < 0)
+        return vocab_rc < 0 ? vocab_rc : rc;
+    rc = model_fingerprint(resident->model, resident->limits.threads, resident->fingerprint);
+    if (rc < 0)
+        snprintf(err, err_bytes, "cannot fingerprint the model: %s", strerror(-rc));
+    gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
+    if (resident->draft)
+        gguf_drop_pages(resident->draft->gguf);
+    return rc;
+}
+
 int resident_share_vocab(struct resident *resident, int fd, char *err, size_t err_bytes)
 {
     int rc = segment_map_sealed(fd, resident->vocab_bytes, &resident->vocab_shared, err, err_bytes);
@@ -421,6 +456,7 @@ int resident_share_vocab(struct resident *resident, int fd, char *err, size_t er
 
 void resident_close(struct resident *resident)
 {
+    finish_vocab(resident, NULL, 0);
     close_instances(resident);
     if (resident->draft) {
         resident_close(resident->draft);

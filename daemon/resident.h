@@ -16,14 +16,18 @@
 #include "kernels/grammar.h"
 #include "kernels/model.h"
 
+struct vocab_job;
+
 struct resident {
+    const char *path; /* the caller's */
     struct gguf *gguf;
     struct model *model;
-    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
+    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES]; /* none of a draft model */
     char name[64]; /* general.name, else the file's name; printable */
 
-    void *vocab_block;        /* ours, until it is shared */
-    const void *vocab_shared; /* then: the mapping that clients have, too */
+    struct vocab_job *vocab_job; /* it is being built; NULL: no longer */
+    void *vocab_block;           /* ours, until it is shared */
+    const void *vocab_shared;    /* then: the mapping that clients have, too */
     size_t vocab_bytes;
     struct vocab vocab;                  /* a view of it */
     struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; none of a draft model */
@@ -41,10 +45,9 @@ struct resident {
  * -EBADMSG (its contents), -ENOMEM. */
 int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes);
 
-/* Then: the model in it, its vocabulary, its fingerprint; no backend yet. -EBADMSG, -ENOTSUP: not a
- * model that hearth can run, the line says why. `path` is for that line. */
-int resident_open_model(struct resident *resident, const struct config *config, const char *path,
-                        char *err, size_t err_bytes);
+/* Then: the model in it; no backend yet. A thread begins with its vocabulary. -EBADMSG, -ENOTSUP: not a
+ * model that hearth can run, the line says why. `path`, which must stay, is for that line. */
+int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes);
 
 /* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
  * one. */
@@ -56,8 +59,9 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
 int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
                            size_t err_bytes);
 
-/* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. -ENODEV for
- * a device that is not there. */
+/* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. Then vocabulary
+ * and fingerprint are there, too. -ENODEV for a device that is not there; -EBADMSG, -ENOTSUP: a vocabulary
+ * that hearth does not have. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
 
