@@ -13,25 +13,25 @@ enum { LANES_ROWS = 4 };
 
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES_ROWS)));
 
-/* The word at `at` of each row. */
-static inline lanes lanes_load(const uint8_t *const rows[LANES_ROWS], size_t at)
+/* The word at `at` of each row; rows lie `stride` bytes apart. */
+static inline lanes lanes_load(const uint8_t *rows, size_t stride, size_t at)
 {
     uint32_t a, b, c, d;
-    memcpy(&a, rows[0] + at, sizeof a);
-    memcpy(&b, rows[1] + at, sizeof b);
-    memcpy(&c, rows[2] + at, sizeof c);
-    memcpy(&d, rows[3] + at, sizeof d);
+    memcpy(&a, rows + at, sizeof a);
+    memcpy(&b, rows + stride + at, sizeof b);
+    memcpy(&c, rows + 2 * stride + at, sizeof c);
+    memcpy(&d, rows + 3 * stride + at, sizeof d);
     return (lanes){a, b, c, d};
 }
 
-/* w[j] = lanes_load(rows, at + 4 * j), j = 0 .. 3: four loads and a transposition. */
-static inline void lanes_load4(const uint8_t *const rows[LANES_ROWS], size_t at, lanes w[4])
+/* w[j] = lanes_load(rows, stride, at + 4 * j), j = 0 .. 3: four loads and a transposition. */
+static inline void lanes_load4(const uint8_t *rows, size_t stride, size_t at, lanes w[4])
 {
     lanes a, b, c, d;
-    memcpy(&a, rows[0] + at, sizeof a);
-    memcpy(&b, rows[1] + at, sizeof b);
-    memcpy(&c, rows[2] + at, sizeof c);
-    memcpy(&d, rows[3] + at, sizeof d);
+    memcpy(&a, rows + at, sizeof a);
+    memcpy(&b, rows + stride + at, sizeof b);
+    memcpy(&c, rows + 2 * stride + at, sizeof c);
+    memcpy(&d, rows + 3 * stride + at, sizeof d);
     const lanes ab01 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
     const lanes ab23 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     const lanes cd01 = __builtin_shufflevector(c, d, 0, 4, 1, 5);

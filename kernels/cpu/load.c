@@ -42,9 +42,11 @@ static int load_groups(const struct file_job *job, const struct cpu_matrix *m, u
     int rc = gguf_read(job->model->gguf, m->file.data + before, bytes, buffer);
     if (rc)
         return rc;
-    hash128_update(hash, buffer, bytes);
-    for (uint32_t i = 0; i < n; i++)
-        repack_group(m, first + i, buffer + i * group_bytes);
+    for (uint32_t i = 0; i < n; i++, buffer += group_bytes, bytes -= group_bytes) {
+        /* The hash brings a group into the nearest cache, from which it is packed. */
+        hash128_update(hash, buffer, bytes < group_bytes ? bytes : group_bytes);
+        repack_group(m, first + i, buffer);
+    }
     return 0;
 }
 

@@ -17,6 +17,7 @@
 #ifndef HEARTH_KERNELS_CPU_PACK_H
 #define HEARTH_KERNELS_CPU_PACK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/quant_types.h"
@@ -46,8 +47,8 @@ static inline uint32_t pack_words(uint32_t type)
 /* What packed integers have more than the q of NUMERICS.md: 0 to 128. */
 int32_t pack_offset(uint32_t type);
 
-/* to [pack_words][16] words = sub-block `sub` of the file's block in each of 16 rows. */
-void pack_sub(uint32_t type, const uint8_t *const blocks[PACK_ROWS], uint32_t sub, uint8_t *to);
+/* to [pack_words][16] words = sub-block `sub` of the file's block in each of 16 rows, `stride` bytes apart. */
+void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub, uint8_t *to);
 
 /* q [32] of a row's words again. */
 void pack_read(uint32_t type, const uint32_t *words, int8_t *q);

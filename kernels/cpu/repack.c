@@ -49,52 +49,52 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
 
 /* ---- packing: 16 rows are read side by side, memory is written in order ---------------------- */
 
-/* Sixteen rows of the file; those that a last group lacks are zeros, again and again. */
+/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
+enum { LINE = 64, STEP_MOST = 256 };
+
+/* Sixteen rows of the file, a step (a block, or a line of values) of each at a time. */
 struct rows {
-    const uint8_t *at[CPU_LANES];
-    size_t step[CPU_LANES]; /* 1, or 0 where there is no row */
+    const uint8_t *at; /* of the first one */
+    size_t stride;     /* from row to row */
+    uint32_t there;    /* a last group may lack rows: these are zeros */
+    const uint8_t *from;
+    size_t row_bytes;
+    uint8_t step[CPU_LANES * STEP_MOST];
 };
 
-/* At least a block of a quantized type, or what is taken at once of another. */
-static const uint8_t zeros[256];
-
-static void find_rows(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
-                      struct rows *rows)
+/* Shows the next `bytes` of every row, at most STEP_MOST. */
+static void show(struct rows *rows, size_t bytes)
 {
-    for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
-        uint64_t row = (uint64_t)group * CPU_LANES + lane;
-        rows->step[lane] = row < m->file.rows;
-        rows->at[lane] = rows->step[lane] ? from + lane * m->file.row_bytes : zeros;
-    }
-}
-
-/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
-enum { LINE = 64 };
-
-static void advance(struct rows *rows, size_t bytes)
-{
-    for (uint32_t lane = 0; lane < CPU_LANES; lane++)
-        rows->at[lane] += rows->step[lane] * bytes;
+    rows->at = rows->from;
+    rows->stride = rows->row_bytes;
+    rows->from += bytes;
+    if (rows->there == CPU_LANES)
+        return;
+    for (uint32_t lane = 0; lane < rows->there; lane++)
+        memcpy(rows->step + lane * bytes, rows->at + lane * rows->row_bytes, bytes);
+    memset(rows->step + rows->there * bytes, 0, (CPU_LANES - rows->there) * bytes);
+    rows->at = rows->step;
+    rows->stride = bytes;
 }
 
 static void pack_f32(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
 {
     uint32_t left = m->file.cols;
     for (; left >= LINE / 4; left -= LINE / 4, to += (size_t)LINE * CPU_LANES) {
+        show(rows, LINE);
         for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS) {
             for (size_t i = 0; i < LINE / 4; i += 4) {
                 lanes w[4];
-                lanes_load4(rows->at + lane, 4 * i, w);
+                lanes_load4(rows->at + lane * rows->stride, rows->stride, 4 * i, w);
                 for (size_t j = 0; j < 4; j++)
                     lanes_store(to + ((i + j) * CPU_LANES + lane) * 4, w[j]);
             }
         }
-        advance(rows, LINE);
     }
     for (; left > 0; left--, to += (size_t)4 * CPU_LANES) {
-        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS)
-            lanes_store(to + 4 * lane, lanes_load(rows->at + lane, 0));
-        advance(rows, 4);
+        show(rows, 4);
+        for (size_t lane = 0; lane < CPU_LANES; lane++)
+            memcpy(to + 4 * lane, rows->at + lane * rows->stride, 4);
     }
 }
 
@@ -112,58 +112,59 @@ static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows
 {
     uint32_t left = m->file.cols;
     for (; left >= LINE / 2; left -= LINE / 2, to += (size_t)LINE * CPU_LANES) {
+        show(rows, LINE);
         for (size_t lane = 0; lane < CPU_LANES; lane += 8) {
             for (size_t i = 0; i < LINE / 2; i += 8) {
                 lanes a[4], b[4];
-                lanes_load4(rows->at + lane, 2 * i, a);
-                lanes_load4(rows->at + lane + 4, 2 * i, b);
+                lanes_load4(rows->at + lane * rows->stride, rows->stride, 2 * i, a);
+                lanes_load4(rows->at + (lane + 4) * rows->stride, rows->stride, 2 * i, b);
                 for (size_t j = 0; j < 4; j++)
                     store_halves(to + ((i + 2 * j) * CPU_LANES + lane) * 2, a[j], b[j]);
             }
         }
-        advance(rows, LINE);
     }
     for (; left > 0; left--, to += (size_t)2 * CPU_LANES) {
+        show(rows, 2);
         for (size_t lane = 0; lane < CPU_LANES; lane++)
-            memcpy(to + 2 * lane, rows->at[lane], 2);
-        advance(rows, 2);
+            memcpy(to + 2 * lane, rows->at + lane * rows->stride, 2);
     }
 }
 
 /* The factors of a segment's sub-block `in`, whose blocks begin at `at`; of the types with blocks of
  * 256, of the whole segment. */
-static void pack_factors(uint32_t type, const uint8_t *const at[CPU_LANES], uint32_t in,
-                         uint8_t *to)
+static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, uint8_t *to)
 {
+    const uint8_t *at = rows->at;
+    const size_t stride = rows->stride;
     uint16_t minus_min;
     switch (type) {
     case QUANT_Q5_1:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
-            memcpy(to + in * 64 + 2 * lane, at[lane], 2);
-            memcpy(&minus_min, at[lane] + 2, 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            memcpy(to + in * 64 + 2 * lane, at, 2);
+            memcpy(&minus_min, at + 2, 2);
             minus_min ^= 0x8000;
             memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
         }
         return;
     case QUANT_Q4_K:
     case QUANT_Q5_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
             for (uint32_t i = 0; i < 3; i++)
-                memcpy(to + i * 64 + 4 * lane, at[lane] + 4 + 4 * i, 4);
-            memcpy(to + 192 + 2 * lane, at[lane], 2);
-            memcpy(to + 224 + 2 * lane, at[lane] + 2, 2);
+                memcpy(to + i * 64 + 4 * lane, at + 4 + 4 * i, 4);
+            memcpy(to + 192 + 2 * lane, at, 2);
+            memcpy(to + 224 + 2 * lane, at + 2, 2);
         }
         return;
     case QUANT_Q6_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
             for (uint32_t i = 0; i < 16; i++)
-                to[i * CPU_LANES + lane] = at[lane][192 + i];
-            memcpy(to + 256 + 2 * lane, at[lane] + 208, 2);
+                to[i * CPU_LANES + lane] = at[192 + i];
+            memcpy(to + 256 + 2 * lane, at + 208, 2);
         }
         return;
     default:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++)
-            memcpy(to + in * 32 + 2 * lane, at[lane], 2);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
+            memcpy(to + in * 32 + 2 * lane, at, 2);
     }
 }
 
@@ -175,11 +176,12 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
     for (uint32_t left = m->file.cols / CPU_BLOCK, n; left > 0; left -= n) {
         n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
         for (uint32_t in = 0; in < n; in++) {
-            if (in % subs == 0)
-                pack_factors(info->type, rows->at, in, to);
-            pack_sub(info->type, rows->at, in % subs, to + n * factors + in * integers);
-            if (in % subs == subs - 1)
-                advance(rows, info->block_bytes);
+            if (in % subs == 0) {
+                show(rows, info->block_bytes);
+                pack_factors(info->type, rows, in, to);
+            }
+            pack_sub(info->type, rows->at, rows->stride, in % subs,
+                     to + n * factors + in * integers);
         }
         to += n * (integers + factors);
     }
@@ -188,8 +190,11 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
 void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from)
 {
     uint8_t *to = m->packed + group * m->group_bytes;
+    const uint32_t left = m->file.rows - group * CPU_LANES;
     struct rows rows;
-    find_rows(m, group, from, &rows);
+    rows.there = left < CPU_LANES ? left : CPU_LANES;
+    rows.from = from;
+    rows.row_bytes = m->file.row_bytes;
     if (is_quantized(m->file.type))
         pack_blocks(m, to, &rows);
     else if (m->file.type == QUANT_F32)
