@@ -80,6 +80,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
         acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
+        fetch_ahead(t, b, groups, rows);
         if (type == QUANT_Q8_0)
             block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, vectors, rows);
         else

@@ -8,14 +8,6 @@ ALWAYS_INLINE __m512i load_64(const uint8_t *p)
     return _mm512_loadu_si512((const void *)p);
 }
 
-/* One row runs at the speed of memory, and the processor's own prefetch is at its best. Of several,
- * the arithmetic of one line hides the reading of another only when that was asked for long before. */
-ALWAYS_INLINE void fetch_ahead(const struct tile *t, const uint8_t *at, int rows)
-{
-    if (rows > 1)
-        _mm_prefetch((const char *)at + t->ahead, _MM_HINT_T0);
-}
-
 /* Four activations in every lane. */
 ALWAYS_INLINE __m512i four(const int8_t *q)
 {
@@ -32,9 +24,7 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
     for (int j = 0; j < 8; j++) {
         UNROLL
         for (int g = 0; g < groups; g++) {
-            const uint8_t *at = words_at(t, QUANT_Q8_0, block, g) + j * 64;
-            __m512i w = load_64(at);
-            fetch_ahead(t, at, rows);
+            __m512i w = load_64(words_at(t, QUANT_Q8_0, block, g) + j * 64);
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * groups + g] = _mm512_dpbusd_epi32(isum[r * groups + g], w,
@@ -52,9 +42,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
         __m512i low[4], high[4]; /* first, so that only two inputs take registers from the sums */
         UNROLL
         for (int g = 0; g < groups; g++) {
-            const uint8_t *at = words_at(t, QUANT_Q4_0, block, g) + j * 64;
-            __m512i raw = load_64(at);
-            fetch_ahead(t, at, rows);
+            __m512i raw = load_64(words_at(t, QUANT_Q4_0, block, g) + j * 64);
             low[g] = _mm512_and_si512(raw, nibble);
             high[g] = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
         }
@@ -80,6 +68,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
         acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m512i isum[MAX_ACC];
+        fetch_ahead(t, b, groups, rows);
         block_begin(t, b, offset, isum, groups, rows);
         if (type == QUANT_Q8_0)
             block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);

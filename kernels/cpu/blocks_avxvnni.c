@@ -72,6 +72,7 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
         acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
+        fetch_ahead(t, b, groups, rows);
         block_begin(t, b, offset, isum, vectors, rows);
         block_sums(t, type, b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);

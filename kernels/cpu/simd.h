@@ -42,7 +42,8 @@ struct tile {
     const int32_t *sum;  /* [rows][stride / 32] */
     size_t stride;
     uint32_t n;               /* inputs of the segment, or blocks */
-    size_t ahead;             /* bytes from a weight to the one to be fetched with it */
+    const uint8_t *fetch;     /* weights of the first group that tiles will read soon */
+    size_t fetch_bytes;       /* of each group, to be asked for with each block of inputs */
     const float *before;      /* [rows][groups * 16] sums of the segments before, or NULL */
     float *y;                 /* [rows][y_stride], from the first group's first output */
     const float *residual;    /* like y; only with the last segment, else NULL */

@@ -195,6 +195,7 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
         k_factors(t, i, kw[i], km[i]);
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
+        fetch_ahead(t, b, groups, rows);
         sums(t, type, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
@@ -279,6 +280,7 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
         const int8_t *q = t->q + b * CPU_BLOCK;
         struct dot dot[2][MAX_ACC];
         vf isum[MAX_ACC];
+        fetch_ahead(t, b, groups, rows);
         UNROLL
         for (int r = 0; r < rows; r++) {
             UNROLL

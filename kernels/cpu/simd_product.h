@@ -37,6 +37,8 @@ ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, i
     const float *x = t->x;
     for (uint32_t k = 0; k < t->n; k++) {
         vf w[4 * PARTS];
+        if (rows > 1 && k % CPU_BLOCK == 0)
+            fetch_ahead(t, k / CPU_BLOCK, groups, rows);
         UNROLL
         for (int i = 0; i < vectors; i++)
             w[i] = load_weights(type, t->w + (size_t)(i / PARTS) * t->group_stride,
@@ -112,27 +114,47 @@ static void fetch_outputs(const struct tile *t, uint32_t rows, uint32_t log)
     }
 }
 
-/* All rows of one segment, which begins at input `begin`. */
-static void run_segment(const struct block *b, struct tile tile, size_t begin, float *sums,
-                        bool last)
+/* One segment of a block. */
+struct segment {
+    uint32_t begin, n, blocks; /* inputs, and their blocks of 32 */
+    size_t bytes;              /* of weights in a group */
+    bool last;
+};
+
+/* Bytes of weights to be asked for with each block of inputs, so that the tiles of a segment ask for
+ * as many as they read. */
+static size_t fetch_share(const struct block *b, const struct segment *s)
+{
+    uint32_t tiles = (b->row1 - b->row0 + b->tile_rows - 1) / b->tile_rows;
+    return (s->bytes / (tiles * s->blocks) + 63) / 64 * 64;
+}
+
+/* All rows of one segment. The tiles fetch the weights that lie two whole segments ahead. */
+static void run_segment(const struct block *b, struct tile tile, const struct segment *s,
+                        float *sums)
 {
     const struct cpu_product *p = b->p;
     const struct cpu_input *x = p->x;
     size_t width = (size_t)CPU_LANES << b->log;
+    const uint8_t *fetch_end = tile.fetch + s->bytes;
+    tile.fetch_bytes = fetch_share(b, s);
     for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows, sums += b->tile_rows * width) {
         uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
-        size_t in = (size_t)r * x->stride + begin;
+        size_t in = (size_t)r * x->stride + s->begin;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
         tile.x = x->f + in;
         tile.q = x->q + in;
         tile.d = x->d + in / CPU_BLOCK;
         tile.sum = x->sum + in / CPU_BLOCK;
-        tile.before = begin > 0 ? sums : NULL;
-        tile.y = last ? p->y + out : sums;
-        tile.residual = last && p->residual ? p->residual + out : NULL;
-        if (last)
+        tile.before = s->begin > 0 ? sums : NULL;
+        tile.y = s->last ? p->y + out : sums;
+        tile.residual = s->last && p->residual ? p->residual + out : NULL;
+        if (s->last)
             fetch_outputs(&tile, rows, b->log);
         b->set->run[b->log][rows - 1](&tile);
+        tile.fetch += s->blocks * tile.fetch_bytes;
+        if (tile.fetch >= fetch_end)
+            tile.fetch_bytes = 0;
     }
 }
 
@@ -141,26 +163,28 @@ static void run_block(const struct block *b)
 {
     const struct cpu_matrix *m = b->p->matrix;
     uint32_t cols = m->file.cols;
-    bool blocks = quant_find(m->file.type)->quantized;
+    bool quantized = quant_find(m->file.type)->quantized;
     size_t segment_bytes = segment_size(m->file.type);
     float sums[BLOCK_ROWS * 2 * CPU_LANES] __attribute__((aligned(64)));
     struct tile tile = {
         .w = m->packed + b->group * m->group_bytes,
         .group_stride = b->apart * m->group_bytes,
         .stride = b->p->x->stride,
-        .ahead = 2 * segment_bytes,
         .y_stride = (size_t)CPU_LANES << b->log,
         .y_group = CPU_LANES,
     };
     for (uint32_t begin = 0; begin < cols; begin += CPU_SEGMENT) {
-        uint32_t n = cols - begin < CPU_SEGMENT ? cols - begin : CPU_SEGMENT;
-        bool last = cols - begin <= CPU_SEGMENT;
-        tile.n = blocks ? n / CPU_BLOCK : n;
-        if (last) {
+        struct segment s = {.begin = begin, .last = cols - begin <= CPU_SEGMENT};
+        s.n = s.last ? cols - begin : CPU_SEGMENT;
+        s.blocks = (s.n + CPU_BLOCK - 1) / CPU_BLOCK;
+        s.bytes = segment_bytes * s.n / CPU_SEGMENT;
+        tile.n = quantized ? s.blocks : s.n;
+        tile.fetch = tile.w + 2 * segment_bytes;
+        if (s.last) {
             tile.y_stride = b->p->stride;
             tile.y_group = (size_t)b->apart * CPU_LANES;
         }
-        run_segment(b, tile, begin, sums, last);
+        run_segment(b, tile, &s, sums);
         tile.w += segment_bytes;
     }
 }

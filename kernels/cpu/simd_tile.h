@@ -42,6 +42,22 @@ ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int wid
            (size_t)(i % PARTS) * VEC * (size_t)width;
 }
 
+/* Asks for the weights of a segment to come, a share with each block of 32 inputs: arithmetic hides
+ * the reading, and no more lines are asked for at once than a processor waits for. Of many tiles most
+ * have no share. One row runs at the speed of memory, and the processor's own prefetch is at its
+ * best. */
+ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, int rows)
+{
+    if (rows == 1 || __builtin_expect(t->fetch_bytes == 0, 1))
+        return;
+    const uint8_t *line = t->fetch + block * t->fetch_bytes;
+    for (size_t at = 0; at < t->fetch_bytes; at += 64) {
+        UNROLL
+        for (int g = 0; g < groups; g++)
+            _mm_prefetch((const char *)line + at + (size_t)g * t->group_stride, _MM_HINT_T0);
+    }
+}
+
 /* Sums of block b before its products: weights are stored with an offset. isum is [rows][vectors]. */
 ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, int32_t offset, vi *isum,
                                int vectors, int rows)
@@ -73,15 +89,19 @@ ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf 
 /* y = seg, or y = before + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
 ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
 {
+    const int vectors = groups * PARTS;
+    if (t->before) {
+        UNROLL
+        for (int i = 0; i < rows * vectors; i++)
+            acc[i] = v_add(v_load(t->before + i * VEC), acc[i]);
+    }
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int i = 0; i < groups * PARTS; i++) {
-            size_t at = (size_t)r * t->y_stride + (size_t)(i / PARTS) * t->y_group +
-                        (size_t)(i % PARTS) * VEC;
-            vf y = acc[r * groups * PARTS + i];
-            if (t->before)
-                y = v_add(v_load(t->before + (r * groups * PARTS + i) * VEC), y);
+        for (int i = 0; i < vectors; i++) {
+            const size_t at = (size_t)r * t->y_stride + (size_t)(i / PARTS) * t->y_group +
+                              (size_t)(i % PARTS) * VEC;
+            vf y = acc[r * vectors + i];
             if (t->residual)
                 y = v_add(y, v_load(t->residual + at));
             v_store(t->y + at, y);
