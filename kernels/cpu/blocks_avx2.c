@@ -71,13 +71,9 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
     }
 }
 
-ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
+ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
-    vf acc[MAX_ACC];
-    UNROLL
-    for (int i = 0; i < vectors * rows; i++)
-        acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
@@ -87,14 +83,9 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
             block_q4_0(t, b, t->q + b * CPU_BLOCK, t->sum + b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);
     }
-    finish_tile(t, acc, groups, rows);
 }
 
-#define BLOCK_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t)                                     \
-    {                                                                                              \
-        block_tile(t, QUANT_##type, groups, rows);                                                 \
-    }
+#define BLOCK_TILE(type, groups, rows) TILE(add_blocks, type, groups, rows)
 TILE_SHAPES(BLOCK_TILE, Q8_0)
 TILE_SHAPES(BLOCK_TILE, Q4_0)
 

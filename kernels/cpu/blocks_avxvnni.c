@@ -62,14 +62,10 @@ ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block,
     }
 }
 
-ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, int rows)
+ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     const int32_t offset = type == QUANT_Q8_0 ? 128 : 8;
     const int vectors = groups * PARTS;
-    vf acc[MAX_ACC];
-    UNROLL
-    for (int i = 0; i < vectors * rows; i++)
-        acc[i] = v_zero();
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
@@ -77,7 +73,6 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
         block_sums(t, type, b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);
     }
-    finish_tile(t, acc, groups, rows);
 }
 
 /* AVX2's shapes, and more rows: nothing but sums, weights and one input must be in registers. */
@@ -85,16 +80,11 @@ ALWAYS_INLINE void block_tile(const struct tile *t, uint32_t type, int groups, i
     TILE_SHAPES(shape, type) shape(type, 1, 5) shape(type, 1, 6) shape(type, 2, 3)
 #define WIDE_SET(type)                                                                             \
     {                                                                                              \
-        .max_rows = 6, .groups = {2, 1, 1, 0, 0, 0},                                               \
+        .max_rows = 6, .groups = {1, 1, 1, 0, 0, 0},                                               \
         .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4, type##_1x5, type##_1x6},          \
-                {type##_2x1, type##_2x2, type##_2x3},                                              \
-                {type##_4x1}},                                                                     \
+                {type##_2x1, type##_2x2, type##_2x3}},                                             \
     }
-#define BLOCK_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t)                                     \
-    {                                                                                              \
-        block_tile(t, QUANT_##type, groups, rows);                                                 \
-    }
+#define BLOCK_TILE(type, groups, rows) TILE(add_blocks, type, groups, rows)
 WIDE_SHAPES(BLOCK_TILE, Q8_0)
 WIDE_SHAPES(BLOCK_TILE, Q4_0)
 

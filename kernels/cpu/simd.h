@@ -32,7 +32,8 @@
     extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
         tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
-/* A tile: some groups of 16 outputs by some rows of the input, over one segment of it. */
+/* A tile: some groups of 16 outputs by some rows of the input, over a run of its segments. While it
+ * runs, pointers are those of the segment that it is at. */
 struct tile {
     const uint8_t *w;    /* the segment in the first group */
     size_t group_stride; /* bytes from a group of the tile to the next */
@@ -41,12 +42,15 @@ struct tile {
     const float *d;      /* [rows][stride / 32] */
     const int32_t *sum;  /* [rows][stride / 32] */
     size_t stride;
-    uint32_t n;               /* inputs of the segment, or blocks */
-    const uint8_t *fetch;     /* weights of the first group that tiles will read soon */
+    uint32_t inputs;          /* from the segment's first to the run's last */
+    uint32_t n;               /* inputs of the segment, or blocks; the tile sets it */
+    size_t fetch;             /* bytes from w to weights that tiles will read soon */
     size_t fetch_bytes;       /* of each group, to be asked for with each block of inputs */
-    const float *before;      /* [rows][groups * 16] sums of the segments before, or NULL */
-    float *y;                 /* [rows][y_stride], from the first group's first output */
-    const float *residual;    /* like y; only with the last segment, else NULL */
+    float *sums;              /* [rows][groups * 16] of the segments before, where there are */
+    bool first;               /* no segment is before */
+    float *y;                 /* [rows][y_stride], from the first group's first output; NULL: the
+                               * run ends before the input does, and leaves sums */
+    const float *residual;    /* like y, or NULL */
     size_t y_stride, y_group; /* floats from a row, and from a group, to the next */
 };
 

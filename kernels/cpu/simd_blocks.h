@@ -182,15 +182,12 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
     }
 }
 
-ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, int rows)
+ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
     const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = type != QUANT_Q5_0;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
-    vf acc[MAX_ACC], kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
-    UNROLL
-    for (int i = 0; i < vectors * rows; i++)
-        acc[i] = v_zero();
+    vf kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
     for (int i = 0; k && i < vectors; i++)
         k_factors(t, i, kw[i], km[i]);
     for (size_t b = 0; b < t->n; b++) {
@@ -215,7 +212,6 @@ ALWAYS_INLINE void scaled_tile(const struct tile *t, uint32_t type, int groups, 
             }
         }
     }
-    finish_tile(t, acc, groups, rows);
 }
 
 /* start [2][8]: minus 32 times the sums of a row's half sub-blocks, of a whole segment: Q6_K has no
@@ -261,18 +257,16 @@ ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, const int
 
 /* sc[0] * isum0 + sc[1] * isum1 is below 2^24: exact in floats as well. One half after the other
  * keeps the sums in registers. */
-ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
+ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
+    (void)type;
     const int vectors = groups * PARTS;
     const size_t blocks_stride = t->stride / CPU_BLOCK;
-    vf acc[MAX_ACC], scale[MAX_VECTORS];
+    vf scale[MAX_VECTORS];
     int32_t start[TILE_ROWS][2][SUBS];
     UNROLL
     for (int r = 0; r < rows; r++)
         half_starts(t->q + (size_t)r * t->stride, start[r]);
-    UNROLL
-    for (int i = 0; i < vectors * rows; i++)
-        acc[i] = v_zero();
     UNROLL
     for (int i = 0; i < vectors; i++)
         scale[i] = v_load_f16(factors_at(t, 256, 2, i));
@@ -313,19 +307,10 @@ ALWAYS_INLINE void q6_k_tile(const struct tile *t, int groups, int rows)
             }
         }
     }
-    finish_tile(t, acc, groups, rows);
 }
 
-#define SCALED_TILE(type, groups, rows)                                                            \
-    static void type##_##groups##x##rows(const struct tile *t)                                     \
-    {                                                                                              \
-        scaled_tile(t, QUANT_##type, groups, rows);                                                \
-    }
-#define Q6_K_TILE(type, groups, rows)                                                              \
-    static void type##_##groups##x##rows(const struct tile *t)                                     \
-    {                                                                                              \
-        q6_k_tile(t, groups, rows);                                                                \
-    }
+#define SCALED_TILE(type, groups, rows) TILE(add_scaled, type, groups, rows)
+#define Q6_K_TILE(type, groups, rows) TILE(add_q6_k, type, groups, rows)
 TILE_SHAPES(SCALED_TILE, Q5_0)
 TILE_SHAPES(SCALED_TILE, Q5_1)
 TILE_SHAPES(SCALED_TILE, Q4_K)

@@ -27,13 +27,9 @@ ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i)
     }
 }
 
-ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, int rows)
+ALWAYS_INLINE void add_values(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
-    vf acc[MAX_ACC];
     const int vectors = groups * PARTS;
-    UNROLL
-    for (int i = 0; i < vectors * rows; i++)
-        acc[i] = v_zero();
     const float *x = t->x;
     for (uint32_t k = 0; k < t->n; k++) {
         vf w[4 * PARTS];
@@ -51,14 +47,9 @@ ALWAYS_INLINE void float_tile(const struct tile *t, uint32_t type, int groups, i
                 acc[r * vectors + i] = v_fma(w[i], a, acc[r * vectors + i]);
         }
     }
-    finish_tile(t, acc, groups, rows);
 }
 
-#define FLOAT_TILE(type, groups, rows)                                                             \
-    static void type##_##groups##x##rows(const struct tile *t)                                     \
-    {                                                                                              \
-        float_tile(t, QUANT_##type, groups, rows);                                                 \
-    }
+#define FLOAT_TILE(type, groups, rows) TILE(add_values, type, groups, rows)
 TILE_SHAPES(FLOAT_TILE, F32)
 TILE_SHAPES(FLOAT_TILE, F16)
 TILE_SHAPES(FLOAT_TILE, BF16)
@@ -114,77 +105,70 @@ static void fetch_outputs(const struct tile *t, uint32_t rows, uint32_t log)
     }
 }
 
-/* One segment of a block. */
-struct segment {
-    uint32_t begin, n, blocks; /* inputs, and their blocks of 32 */
-    size_t bytes;              /* of weights in a group */
+/* Some inputs of a block: a segment, or all of them. */
+struct inputs {
+    uint32_t begin, n;
     bool last;
 };
 
 /* Bytes of weights to be asked for with each block of inputs, so that the tiles of a segment ask for
  * as many as they read. */
-static size_t fetch_share(const struct block *b, const struct segment *s)
+static size_t fetch_share(uint32_t tiles, size_t segment_bytes)
 {
-    uint32_t tiles = (b->row1 - b->row0 + b->tile_rows - 1) / b->tile_rows;
-    return (s->bytes / (tiles * s->blocks) + 63) / 64 * 64;
+    return (segment_bytes / (tiles * (CPU_SEGMENT / CPU_BLOCK)) + 63) / 64 * 64;
 }
 
-/* All rows of one segment. The tiles fetch the weights that lie two whole segments ahead. */
-static void run_segment(const struct block *b, struct tile tile, const struct segment *s,
-                        float *sums)
+/* All rows, by some inputs. The tiles fetch the weights that lie two whole segments ahead. */
+static void run_tiles(const struct block *b, struct tile tile, const struct inputs *in, float *sums)
 {
     const struct cpu_product *p = b->p;
     const struct cpu_input *x = p->x;
     size_t width = (size_t)CPU_LANES << b->log;
-    const uint8_t *fetch_end = tile.fetch + s->bytes;
-    tile.fetch_bytes = fetch_share(b, s);
+    tile.inputs = in->n;
+    tile.first = in->begin == 0;
+    size_t fetch_end = tile.fetch + segment_size(p->matrix->file.type) * in->n / CPU_SEGMENT;
     for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows, sums += b->tile_rows * width) {
         uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
-        size_t in = (size_t)r * x->stride + s->begin;
+        size_t from = (size_t)r * x->stride + in->begin;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
-        tile.x = x->f + in;
-        tile.q = x->q + in;
-        tile.d = x->d + in / CPU_BLOCK;
-        tile.sum = x->sum + in / CPU_BLOCK;
-        tile.before = s->begin > 0 ? sums : NULL;
-        tile.y = s->last ? p->y + out : sums;
-        tile.residual = s->last && p->residual ? p->residual + out : NULL;
-        if (s->last)
+        tile.x = x->f + from;
+        tile.q = x->q + from;
+        tile.d = x->d + from / CPU_BLOCK;
+        tile.sum = x->sum + from / CPU_BLOCK;
+        tile.sums = sums;
+        tile.y = in->last ? p->y + out : NULL;
+        tile.residual = in->last && p->residual ? p->residual + out : NULL;
+        if (in->last)
             fetch_outputs(&tile, rows, b->log);
         b->set->run[b->log][rows - 1](&tile);
-        tile.fetch += s->blocks * tile.fetch_bytes;
+        tile.fetch += (in->n + CPU_BLOCK - 1) / CPU_BLOCK * tile.fetch_bytes;
         if (tile.fetch >= fetch_end)
             tile.fetch_bytes = 0;
     }
 }
 
-/* A block reads the weights of a segment for all of its rows while they are in the nearest cache. */
+/* A block of many tiles reads the weights of a segment for all of its rows while they are in the
+ * nearest cache. One tile reads them once anyway, without a stop. */
 static void run_block(const struct block *b)
 {
     const struct cpu_matrix *m = b->p->matrix;
-    uint32_t cols = m->file.cols;
-    bool quantized = quant_find(m->file.type)->quantized;
+    uint32_t cols = m->file.cols, tiles = (b->row1 - b->row0 + b->tile_rows - 1) / b->tile_rows;
     size_t segment_bytes = segment_size(m->file.type);
     float sums[BLOCK_ROWS * 2 * CPU_LANES] __attribute__((aligned(64)));
     struct tile tile = {
         .w = m->packed + b->group * m->group_bytes,
         .group_stride = b->apart * m->group_bytes,
         .stride = b->p->x->stride,
-        .y_stride = (size_t)CPU_LANES << b->log,
-        .y_group = CPU_LANES,
+        .fetch = 2 * segment_bytes,
+        .fetch_bytes = fetch_share(tiles, segment_bytes),
+        .y_stride = b->p->stride,
+        .y_group = (size_t)b->apart * CPU_LANES,
     };
-    for (uint32_t begin = 0; begin < cols; begin += CPU_SEGMENT) {
-        struct segment s = {.begin = begin, .last = cols - begin <= CPU_SEGMENT};
-        s.n = s.last ? cols - begin : CPU_SEGMENT;
-        s.blocks = (s.n + CPU_BLOCK - 1) / CPU_BLOCK;
-        s.bytes = segment_bytes * s.n / CPU_SEGMENT;
-        tile.n = quantized ? s.blocks : s.n;
-        tile.fetch = tile.w + 2 * segment_bytes;
-        if (s.last) {
-            tile.y_stride = b->p->stride;
-            tile.y_group = (size_t)b->apart * CPU_LANES;
-        }
-        run_segment(b, tile, &s, sums);
+    uint32_t step = tiles == 1 ? cols : CPU_SEGMENT;
+    for (uint32_t begin = 0; begin < cols; begin += step) {
+        struct inputs in = {.begin = begin, .last = cols - begin <= step};
+        in.n = in.last ? cols - begin : step;
+        run_tiles(b, tile, &in, sums);
         tile.w += segment_bytes;
     }
 }

@@ -50,7 +50,7 @@ ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, i
 {
     if (rows == 1 || __builtin_expect(t->fetch_bytes == 0, 1))
         return;
-    const uint8_t *line = t->fetch + block * t->fetch_bytes;
+    const uint8_t *line = t->w + t->fetch + block * t->fetch_bytes;
     for (size_t at = 0; at < t->fetch_bytes; at += 64) {
         UNROLL
         for (int g = 0; g < groups; g++)
@@ -86,15 +86,24 @@ ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf 
     }
 }
 
-/* y = seg, or y = before + seg; then y = y + residual. acc is [rows][groups * PARTS]. */
-ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int rows)
+ALWAYS_INLINE bool float_type(uint32_t type)
+{
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16;
+}
+
+ALWAYS_INLINE void begin_segment(struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+{
+    const uint32_t inputs = t->inputs < CPU_SEGMENT ? t->inputs : CPU_SEGMENT;
+    t->n = float_type(type) ? inputs : inputs / CPU_BLOCK;
+    UNROLL
+    for (int i = 0; i < rows * groups * PARTS; i++)
+        acc[i] = v_zero();
+}
+
+/* y = sum + residual. acc is [rows][groups * PARTS]. */
+ALWAYS_INLINE void write_outputs(const struct tile *t, const vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
-    if (t->before) {
-        UNROLL
-        for (int i = 0; i < rows * vectors; i++)
-            acc[i] = v_add(v_load(t->before + i * VEC), acc[i]);
-    }
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
@@ -109,31 +118,71 @@ ALWAYS_INLINE void finish_tile(const struct tile *t, vf *acc, int groups, int ro
     }
 }
 
-/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two.
- */
+/* sum = seg, or sum = sum + seg. True when a segment follows in the run. */
+ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+{
+    const int vectors = groups * PARTS;
+    if (!t->first) {
+        UNROLL
+        for (int i = 0; i < rows * vectors; i++)
+            acc[i] = v_add(v_load(t->sums + i * VEC), acc[i]);
+    }
+    const bool more = t->inputs > CPU_SEGMENT;
+    if (!more && t->y) {
+        write_outputs(t, acc, groups, rows);
+        return false;
+    }
+    UNROLL
+    for (int i = 0; i < rows * vectors; i++)
+        v_store(t->sums + i * VEC, acc[i]);
+    t->first = false;
+    t->inputs -= more ? CPU_SEGMENT : t->inputs;
+    t->w += segment_size(type);
+    if (float_type(type)) {
+        t->x += CPU_SEGMENT;
+    } else {
+        t->q += CPU_SEGMENT;
+        t->d += CPU_SEGMENT / CPU_BLOCK;
+        t->sum += CPU_SEGMENT / CPU_BLOCK;
+    }
+    return more;
+}
+
+/* The tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments of a run are
+ * one loop: between calls a processor that waits for memory would ask for nothing. */
+#define TILE(add_segment, type, groups, rows)                                                      \
+    static void type##_##groups##x##rows(const struct tile *run)                                   \
+    {                                                                                              \
+        struct tile t = *run;                                                                      \
+        vf acc[MAX_ACC];                                                                           \
+        do {                                                                                       \
+            begin_segment(&t, QUANT_##type, acc, groups, rows);                                    \
+            add_segment(&t, QUANT_##type, acc, groups, rows);                                      \
+        } while (end_segment(&t, QUANT_##type, acc, groups, rows));                                \
+    }
+
+/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. One
+ * row takes two groups at a time: with more, processors foresaw less of what comes from memory. */
 #if defined(__AVX512F__)
 #define TILE_SHAPES(shape, type)                                                                   \
     shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 1, 5)      \
         shape(type, 1, 6) shape(type, 2, 1) shape(type, 2, 2) shape(type, 2, 3) shape(type, 2, 4)  \
-            shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 1) shape(type, 4, 2)                \
-                shape(type, 4, 3)
+            shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 2) shape(type, 4, 3)
 #define TILE_SET(type)                                                                             \
     {                                                                                              \
-        .max_rows = 6, .groups = {2, 2, 2, 1, 1, 1},                                               \
+        .max_rows = 6, .groups = {1, 2, 2, 1, 1, 1},                                               \
         .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4, type##_1x5, type##_1x6},          \
                 {type##_2x1, type##_2x2, type##_2x3, type##_2x4, type##_2x5, type##_2x6},          \
-                {type##_4x1, type##_4x2, type##_4x3}},                                             \
+                {NULL, type##_4x2, type##_4x3}},                                                   \
     }
 #else
 #define TILE_SHAPES(shape, type)                                                                   \
     shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 2, 1)      \
-        shape(type, 2, 2) shape(type, 4, 1)
+        shape(type, 2, 2)
 #define TILE_SET(type)                                                                             \
     {                                                                                              \
-        .max_rows = 4, .groups = {2, 1, 0, 0},                                                     \
-        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4},                                  \
-                {type##_2x1, type##_2x2},                                                          \
-                {type##_4x1}},                                                                     \
+        .max_rows = 4, .groups = {1, 1, 0, 0},                                                     \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4}, {type##_2x1, type##_2x2}},       \
     }
 #endif
 
