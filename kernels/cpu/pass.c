@@ -16,7 +16,10 @@
 enum {
     CHUNK_MACS = 1 << 18,
     SHARED_MACS = 3 << 18,
-    CHUNK_BYTES = 1 << 20, /* of weights: the last chunk of a product keeps one thread alone */
+    CHUNK_BYTES = 1 << 20, /* of weights, where many rows read them again and again */
+    WINDOW_ROWS = 16,
+    WINDOW_CHUNK_BYTES = 1 << 22,
+    MAX_CHUNKS = 512,
     CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
     TILES_PER_THREAD = 4,
@@ -67,22 +70,19 @@ static void each_row(struct backend *b, uint32_t layer, uint64_t values,
 struct products {
     const struct cpu_isa *isa;
     struct cpu_product part[3];
-    uint32_t per_chunk[3]; /* groups */
-    uint32_t end[3];       /* chunk after the part's last */
+    struct {
+        uint32_t part, group0, group1;
+    } chunk[MAX_CHUNKS];
+    uint32_t chunks;
 };
 
 static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
     const struct products *job = arg;
-    uint32_t i = 0;
-    while (chunk >= job->end[i])
-        i++;
-    struct cpu_product part = job->part[i];
-    uint32_t groups = part.group1;
-    part.group0 = (chunk - (i > 0 ? job->end[i - 1] : 0)) * job->per_chunk[i];
-    part.group1 =
-        groups - part.group0 < job->per_chunk[i] ? groups : part.group0 + job->per_chunk[i];
+    struct cpu_product part = job->part[job->chunk[chunk].part];
+    part.group0 = job->chunk[chunk].group0;
+    part.group1 = job->chunk[chunk].group1;
     job->isa->product(&part);
 }
 
@@ -103,9 +103,41 @@ static uint64_t group_macs(const struct cpu_product *part)
     return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
 }
 
+/* Groups of a chunk while `left` multiply-adds are to do, of `total`. Large ones first: every chunk
+ * begins with waiting for memory; small ones last: threads should end together. */
+static uint32_t chunk_groups(const struct cpu_product *part, uint64_t left, uint64_t total,
+                             uint32_t threads)
+{
+    uint64_t macs = group_macs(part), share = left / threads / 2;
+    uint64_t least = total / (MAX_CHUNKS - 3) > CHUNK_MACS ? total / (MAX_CHUNKS - 3) : CHUNK_MACS;
+    uint64_t most = part->row1 > WINDOW_ROWS ? CHUNK_BYTES : WINDOW_CHUNK_BYTES;
+    most = most / part->matrix->group_bytes * macs;
+    uint64_t want = share > most ? most : share;
+    want = want > least ? want : least;
+    return (uint32_t)(want / macs + 4) / 4 * 4;
+}
+
+/* At most MAX_CHUNKS: all but the last of a part have the least that there may be, or more. */
+static void cut(struct products *job, uint32_t n, uint64_t total, uint32_t threads)
+{
+    uint64_t left = total;
+    job->chunks = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct cpu_product *part = &job->part[i];
+        for (uint32_t g = 0, next; g < part->group1; g = next) {
+            uint32_t groups = chunk_groups(part, left, total, threads);
+            next = part->group1 - g < groups ? part->group1 : g + groups;
+            job->chunk[job->chunks].part = i;
+            job->chunk[job->chunks].group0 = g;
+            job->chunk[job->chunks++].group1 = next;
+            left -= (next - g) * group_macs(part);
+        }
+    }
+}
+
 static void multiply(struct backend *b, struct products *job, uint32_t n)
 {
-    uint32_t threads = pool_threads(b->pool), chunks = 0;
+    uint32_t threads = pool_threads(b->pool);
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)
         total += group_macs(&job->part[i]) * job->part[i].group1;
@@ -114,21 +146,9 @@ static void multiply(struct backend *b, struct products *job, uint32_t n)
             b->isa->product(&job->part[i]);
         return;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const struct cpu_product *part = &job->part[i];
-        uint64_t least = CHUNK_MACS / group_macs(part) + 1;
-        uint64_t even = part->group1 / (threads * CHUNKS_PER_THREAD);
-        uint64_t want = ((least > even ? least : even) + 3) / 4 * 4;
-        uint64_t most = CHUNK_BYTES / part->matrix->group_bytes / 4 * 4;
-        if (want > most)
-            want = most > least ? most : (least + 3) / 4 * 4;
-        uint32_t per = want < part->group1 ? (uint32_t)want : part->group1;
-        job->per_chunk[i] = per;
-        chunks += (part->group1 + per - 1) / per;
-        job->end[i] = chunks;
-    }
+    cut(job, n, total, threads);
     job->isa = b->isa;
-    pool_run(b->pool, run_product_chunk, job, chunks);
+    pool_run(b->pool, run_product_chunk, job, job->chunks);
 }
 
 /* ---- poisoned rows ----------------------------------------------------------------------------
