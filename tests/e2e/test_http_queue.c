@@ -1,0 +1,131 @@
+/* hearth-http where more is asked than there are slots: who waits, for how many, and what is said to the rest. */
+#include "tests/e2e/http_rig.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+START_TEST(who_waits_has_a_bounded_queue)
+{
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--slots", "1", "--queue", "2", NULL});
+    int running = rig_send_forever(",\"stream\":true"),
+        waiting[2]; /* nobody reads it: it has no end */
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = gateway_connect(&rig_gate);
+        http_send(waiting[i], "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+        gateway_wait_metric(&rig_gate, "hearth_http_queued", i + 1);
+    }
+    struct http_answer a = http_ask(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}");
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "unavailable_error"));
+    http_answer_fini(&a);
+    a = http_ask(&rig_gate, "/slots?fail_on_no_slot=1", NULL);
+    ck_assert_int_eq(a.status, 503);
+    http_answer_fini(&a);
+    close(waiting[0]); /* who leaves the queue is forgotten */
+    gateway_wait_metric(&rig_gate, "hearth_http_queued", 1);
+    close(running);
+    a = http_receive(waiting[1]);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(waiting[1]);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 2), 2);
+}
+END_TEST
+
+/* Somebody else holds the daemon's other slots: ours serve all, and where there is none it is said. */
+START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
+{
+    static const char two[] = "{\"prompt\":\"x\",\"n_predict\":2}";
+    int waiting[2];
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    ck_assert_int_eq(harness_stop(&rig_daemon), 0);
+    harness_start(&rig_daemon, "daemon/models/hearth-code-5m-f16.gguf",
+                  (const char *const[]){"--context", "16384", "--slots", "2", NULL});
+    struct hearth *one = harness_connect(&rig_daemon, 1, NULL);
+    struct hearth *other = harness_connect(&rig_daemon, 1, NULL);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--queue", "2", NULL});
+    struct http_answer a = http_ask(&rig_gate, "/completion", two);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "slots"));
+    http_answer_fini(&a);
+    hearth_close(other);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_used", 1), 1);
+    int running = rig_send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = gateway_connect(&rig_gate);
+        http_send(waiting[i], "POST", "/completion", "", two);
+    }
+    int64_t queued = -1;
+    for (int i = 0; i < 1000 && queued != 2; i++) {
+        a = http_ask(&rig_gate, "/metrics", NULL);
+        const char *line = strstr(a.body, "\nhearth_http_queued ");
+        ck_assert_ptr_nonnull(line);
+        queued = strtoll(line + sizeof "\nhearth_http_queued " - 1, NULL, 10);
+        http_answer_fini(&a);
+    }
+    ck_assert_int_eq(queued, 2);
+    a = http_ask(&rig_gate, "/completion", two);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+    ck_assert_ptr_nonnull(strstr(a.body, "2 requests wait already"));
+    http_answer_fini(&a);
+    close(running);
+    for (int i = 0; i < 2; i++) {
+        a = http_receive(waiting[i]);
+        ck_assert_int_eq(a.status, 200);
+        http_answer_fini(&a);
+        close(waiting[i]);
+    }
+    hearth_close(one);
+}
+END_TEST
+
+/* Who has a slot, but no descriptor for another one, lets requests wait for that slot. */
+START_TEST(a_want_of_descriptors_makes_requests_wait_for_a_slot)
+{
+    struct rlimit before, few;
+    int waiting = gateway_connect(&rig_gate);
+    http_send(waiting, "GET", "/health", "", NULL); /* it is accepted before they are scarce */
+    struct http_answer a = http_receive(waiting);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    int running = rig_send_forever("");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    few = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &few, NULL), 0);
+    http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+    struct pollfd p = {.fd = waiting, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 300), 0);
+    ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    close(running);
+    a = http_receive(waiting);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(waiting);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_queue");
+    TCase *tcase = tcase_create("http_queue");
+    tcase_set_timeout(tcase, 600);
+    tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
+    tcase_add_test(tcase, who_waits_has_a_bounded_queue);
+    tcase_add_test(tcase, slots_that_others_hold_are_not_waited_for_without_end);
+    tcase_add_test(tcase, a_want_of_descriptors_makes_requests_wait_for_a_slot);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
