@@ -200,6 +200,17 @@ static struct slot *choose(struct gate *g, const struct job *job)
     return best;
 }
 
+/* The library's refusal of a job. What is too much of one that the context holds is no prompt: a
+ * shorter one would not help. Returns -1. */
+static int refusal(const struct gate *g, const struct job *job, int rc, const char *what,
+                   struct fail *f)
+{
+    fail_library(f, rc, what);
+    if (rc == -E2BIG && job->request.n_tokens <= g->model.context)
+        f->type = FAIL_INVALID;
+    return -1;
+}
+
 static void dispatch(struct slot *s, struct job *job)
 {
     struct gate *g = s->gate;
@@ -209,7 +220,7 @@ static void dispatch(struct slot *s, struct job *job)
     int rc = hearth_submit(s->h, 0, &job->request);
     if (rc) {
         job->slot = JOB_NOWHERE;
-        fail_library(&f, rc, hearth_error(s->h));
+        (void)refusal(g, job, rc, hearth_error(s->h), &f);
         if (rc == -ECONNRESET)
             close_slot(s);
         job->on_lost(job, &f);
@@ -334,10 +345,21 @@ static void join(struct gate *g)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
+/* A request that would be refused in its turn is refused now: waiting makes it no better. Without a
+ * daemon nobody knows yet. */
+static int check(struct gate *g, const struct job *job, struct fail *f)
+{
+    struct hearth *h = gate_handle(g);
+    int rc = h ? hearth_check(h, &job->request) : 0;
+    return rc && rc != -ECONNRESET ? refusal(g, job, rc, hearth_error(h), f) : 0;
+}
+
 int gate_submit(struct gate *g, struct job *job, struct fail *f)
 {
     job->id = ++g->last_id;
     job->slot = job->ran_at = JOB_NOWHERE;
+    if (check(g, job, f) < 0)
+        return -1;
     if (g->n_queued >= g->queue_max)
         return fail_set(f, 503, FAIL_UNAVAILABLE,
                         "all %u slots are busy and %u requests wait already: try again in a moment",

@@ -82,8 +82,8 @@ struct gate {
 void gate_open(struct gate *g);
 void gate_close(struct gate *g);
 
-/* Runs the job, or queues it. Returns 0, or -1 with *f: the queue is full. Its handlers may be
- * called before this returns. */
+/* Runs the job, or queues it. Returns 0, or -1 with *f: the request is not one that the daemon takes,
+ * or the queue is full. Its handlers may be called before this returns. */
 int gate_submit(struct gate *g, struct job *job, struct fail *f);
 
 /* Nothing is heard of the job after this. The daemon stops within one pass. */

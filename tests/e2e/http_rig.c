@@ -2,6 +2,7 @@
 #include "tests/e2e/http_rig.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,12 @@ int rig_send_forever(const char *more)
     snprintf(body, sizeof body, "{%s%s}", forever, more);
     http_send(fd, "POST", "/completion", "", body);
     return fd;
+}
+
+bool rig_has_answer(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
 }
 
 int rig_fewer(int n)

@@ -6,6 +6,8 @@
 #include "tests/e2e/gateway.h"
 #include "tests/e2e/harness.h"
 
+#include <stdbool.h>
+
 extern struct harness rig_daemon;
 extern struct gateway rig_gate;
 
@@ -22,6 +24,9 @@ void rig_start_patient(void);
 /* Asks for an answer that ends with the context only; `more` goes behind the request's members. Returns
  * its connection. */
 int rig_send_forever(const char *more);
+
+/* Did something come on this connection? Waits for nothing. */
+bool rig_has_answer(int fd);
 
 /* Asks until /health answers `status`, for two minutes. Returns the last one. */
 int rig_wait_health(int status);

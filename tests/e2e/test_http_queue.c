@@ -41,6 +41,60 @@ START_TEST(who_waits_has_a_bounded_queue)
 }
 END_TEST
 
+/* Where all slots run answers that have no end, nobody's turn comes. */
+START_TEST(a_wrong_request_is_refused_before_those_that_wait)
+{
+    static const char *const wrong[][2] = {
+        {"{\"prompt\":\"x\",\"logit_bias\":[[99999999,1]]}", "logit bias: token 99999999"},
+        {"{\"prompt\":[\"x\",\"y\"],\"logit_bias\":[[99999999,1]]}", "token 99999999"},
+        {"{\"prompt\":\"x\",\"logit_bias\":[[99999999,1]],\"stream\":true}", "token 99999999"}};
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--slots", "2", "--queue", "1", NULL});
+    int running[2];
+    for (int i = 0; i < 2; i++)
+        running[i] = rig_send_forever(",\"stream\":true");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 2), 2);
+    for (int full = 0; full < 2; full++) { /* the queue is empty, then full */
+        int waiting = full ? gateway_connect(&rig_gate) : -1;
+        if (full)
+            http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+        gateway_wait_metric(&rig_gate, "hearth_http_queued", full);
+        for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+            json_t *o = http_json(&rig_gate, "/completion", wrong[i][0], 400);
+            ck_assert_str_eq(json_text(o, "error/type"), "invalid_request_error");
+            ck_assert_msg(strstr(json_text(o, "error/message"), wrong[i][1]) != NULL, "%s",
+                          json_text(o, "error/message"));
+            json_decref(o);
+        }
+        gateway_wait_metric(&rig_gate, "hearth_http_running", 2);
+        gateway_wait_metric(&rig_gate, "hearth_http_queued", full);
+        if (full) {
+            ck_assert(!rig_has_answer(waiting));
+            close(waiting);
+        }
+    }
+    close(running[0]);
+    close(running[1]);
+}
+END_TEST
+
+START_TEST(a_grammar_too_large_is_not_called_a_context_too_small)
+{
+    enum { BYTES = 1 << 20 };
+    char *body = malloc(BYTES + 100);
+    char *at = stpcpy(body, "{\"prompt\":\"x\",\"grammar\":\"root ::= ");
+    memset(at, 'a', BYTES);
+    strcpy(at + BYTES, "\"}");
+    json_t *o = http_json(&rig_gate, "/completion", body, 400);
+    ck_assert_str_eq(json_text(o, "error/type"), "invalid_request_error");
+    ck_assert_msg(strstr(json_text(o, "error/message"), "a grammar of ") != NULL, "%s",
+                  json_text(o, "error/message"));
+    json_decref(o);
+    free(body);
+}
+END_TEST
+
 /* Somebody else holds the daemon's other slots: ours serve all, and where there is none it is said. */
 START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
 {
@@ -124,6 +178,8 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
     tcase_add_test(tcase, who_waits_has_a_bounded_queue);
+    tcase_add_test(tcase, a_wrong_request_is_refused_before_those_that_wait);
+    tcase_add_test(tcase, a_grammar_too_large_is_not_called_a_context_too_small);
     tcase_add_test(tcase, slots_that_others_hold_are_not_waited_for_without_end);
     tcase_add_test(tcase, a_want_of_descriptors_makes_requests_wait_for_a_slot);
     suite_add_tcase(suite, tcase);

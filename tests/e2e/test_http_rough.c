@@ -68,12 +68,6 @@ END_TEST
 
 /* ---- many at once ---------------------------------------------------------------------------- */
 
-static bool has_answer(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    return poll(&p, 1, 0) == 1;
-}
-
 /* Do others get their answers while a long prompt is computed? */
 static bool others_overtake_prompt(uint32_t seed)
 {
@@ -92,7 +86,7 @@ static bool others_overtake_prompt(uint32_t seed)
         http_answer_fini(&a);
         close(fds[i]);
     }
-    bool overtook = !has_answer(huge);
+    bool overtook = !rig_has_answer(huge);
     struct http_answer a = http_receive(huge);
     ck_assert_int_eq(a.status, 200);
     http_answer_fini(&a);
@@ -134,7 +128,7 @@ static bool others_overtake_text(const char *body)
     for (int i = 0; i < 10; i++)
         json_decref(
             http_json(&rig_gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
-    bool overtook = !has_answer(huge);
+    bool overtook = !rig_has_answer(huge);
     close(gone);
     struct http_answer a = http_receive(huge);
     ck_assert_int_eq(a.status, 200);
