@@ -1,6 +1,6 @@
 /*
- * engine_impl: what the engine's files share. engine.c: the loop, attaching and letting go;
- * ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
+ * engine_impl: what the engine's files share. engine.c: the loop; engine_clients.c: attaching, letting
+ * go and waking; engine_open.c: the memory of it all; ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
  * that draft; constrain.c: answers that follow a grammar; gather.c: the rows of a pass; pass.c: one
  * pass, start to end; verify.c: what came out of it; answer.c: events, ends, receipts.
  */
@@ -236,12 +236,29 @@ void answer_progress(struct slot *slot, enum down_state state);
 
 /* ---- engine.c ---- */
 
-/* This client broke the protocol: it is not looked at any more, and the control thread is told. */
-void engine_close_client(struct engine *engine, struct client *client, int error);
+/* The counters that say how things are now. */
+void engine_gauges(struct engine *engine);
 
 /* Nothing happened for a while: memory of KV pages that nobody holds goes back to the system, until
  * there is work again. */
 void engine_tidy(struct engine *engine);
+
+/* ---- engine_clients.c ---- */
+
+/* Tells the control thread, and wakes it. */
+void engine_post(struct engine *engine, enum mail_kind kind, struct client *client, int error);
+
+/* Does what the control thread says. Returns the number of its messages. */
+uint32_t engine_mail(struct engine *engine);
+
+/* Ends every answer; no step is turned after this one. */
+void engine_stop(struct engine *engine);
+
+/* S2, once a step: wakes whoever sleeps. */
+void engine_wake_all(struct engine *engine);
+
+/* This client broke the protocol: it is not looked at any more, and the control thread is told. */
+void engine_close_client(struct engine *engine, struct client *client, int error);
 
 /* The client had something to say: its bell counts (again). */
 void engine_listen(struct engine *engine, struct client *client);

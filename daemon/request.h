@@ -2,7 +2,8 @@
  * request: what a client asked of a slot, and the account of its answer.
  *
  * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and
- * its hash goes into the receipt. Filled by ingest.c, counted by engine.c, reported by answer.c.
+ * its hash goes into the receipt. Filled by ingest.c, counted by draft.c and verify.c, reported by
+ * answer.c.
  */
 #ifndef HEARTH_DAEMON_REQUEST_H
 #define HEARTH_DAEMON_REQUEST_H
