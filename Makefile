@@ -97,8 +97,8 @@ $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
-# The CLI carries the library's objects (start-up time), and two leaf files of kernels for --model.
-$(BUILD)/bin/hearth: $(call obj,$(CLI) kernels/gguf.c kernels/gguf_vocab.c kernels/quant_types.c) $(LIB_OBJ)
+# The CLI carries the library's objects (start-up time), and the reader of GGUF files for --model.
+$(BUILD)/bin/hearth: $(call obj,$(CLI) $(wildcard kernels/gguf*.c) kernels/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)

@@ -79,7 +79,7 @@ struct gguf_tensor {
     const uint8_t *data;        /* [bytes], or NULL when the file holds no data section at all */
 };
 
-/* An open file. Read-only for everybody but gguf.c; prefer the functions below. */
+/* An open file. Read-only for everybody but the reader; prefer the functions below. */
 struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;

@@ -1,6 +1,6 @@
 /*
  * gguf_value: decodes single values of a GGUF file from their little-endian, unaligned bytes.
- * Private to the reader (gguf.c); others use the getters of gguf.h. Pure functions over bytes that
+ * Private to the reader (gguf_impl.h); others use the getters of gguf.h. Pure functions over bytes that
  * were checked to be there.
  */
 #ifndef HEARTH_KERNELS_GGUF_VALUE_H
