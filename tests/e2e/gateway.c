@@ -302,6 +302,33 @@ json_t *http_events(const struct http_answer *a)
     return list;
 }
 
+json_t *http_stream(const struct gateway *g, const char *path, const char *body)
+{
+    struct http_answer a = http_ask(g, path, body);
+    ck_assert_msg(a.status == 200, "%s", a.body);
+    ck_assert(a.is_whole);
+    ck_assert_ptr_nonnull(strstr(a.headers, "text/event-stream"));
+    json_t *events = http_events(&a);
+    http_answer_fini(&a);
+    return events;
+}
+
+json_t *json_last(json_t *events, size_t back)
+{
+    return json_array_get(events, json_array_size(events) - 1 - back);
+}
+
+char *json_joined(json_t *events, const char *path)
+{
+    char *text = calloc(1, 1 << 20);
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        json_t *v = json_at(json_array_get(events, i), path);
+        if (json_is_string(v))
+            strcat(text, json_string_value(v));
+    }
+    return text;
+}
+
 json_t *json_at(json_t *o, const char *path)
 {
     while (o && path && *path) {

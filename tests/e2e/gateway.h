@@ -54,6 +54,13 @@ json_t *http_json(const struct gateway *g, const char *path, const char *body, i
 /* The server-sent events of a body, as an array of their JSON; "[DONE]" as a string. */
 json_t *http_events(const struct http_answer *a);
 
+/* Those of the stream that a request is answered with, which must be whole. */
+json_t *http_stream(const struct gateway *g, const char *path, const char *body);
+/* The last one of an array, or the one so many before it. Borrowed. */
+json_t *json_last(json_t *events, size_t back);
+/* What all of them say at this path, joined. The caller frees. */
+char *json_joined(json_t *events, const char *path);
+
 /* o.a.b[0] by the path "a/b/0"; NULL where it is not there. Borrowed. */
 json_t *json_at(json_t *o, const char *path);
 const char *json_text(json_t *o, const char *path); /* fails the test where there is no string */

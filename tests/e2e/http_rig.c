@@ -1,4 +1,4 @@
-/* The daemon and the gateway of rough tests. */
+/* See http_rig.h. */
 #include "tests/e2e/http_rig.h"
 
 #include <check.h>
@@ -33,9 +33,18 @@ void rig_setup(void)
     gateway_start(&rig_gate, &rig_daemon, false, NULL);
 }
 
+void rig_setup_answers(void)
+{
+    harness_start(&rig_daemon, model, NULL);
+    gateway_start(&rig_gate, &rig_daemon, true,
+                  (const char *const[]){"--slots", "4", "--chat-template", "chatml", "--max-body",
+                                        "100000", "--cors-origin", "http://localhost:3000", NULL});
+}
+
 void rig_teardown(void)
 {
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    ck_assert_int_eq(access(rig_gate.socket, F_OK), -1);
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_used", 0), 0);
     ck_assert_int_eq(harness_stop(&rig_daemon), 0);
 }
@@ -83,4 +92,28 @@ int rig_wait_health(int status)
             usleep(10000);
     }
     return last;
+}
+
+json_t *rig_json(const char *path, const char *body)
+{
+    return http_json(&rig_gate, path, body, 200);
+}
+
+char *rig_library_text(const char *prompt, float temperature, uint64_t seed, uint32_t n)
+{
+    struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
+    const struct hearth_event *e;
+    struct hearth_request r;
+    char *text = calloc(1, 65536);
+    hearth_request_init(&r, sizeof r);
+    r.text = prompt;
+    r.text_bytes = strlen(prompt);
+    r.temperature = temperature;
+    r.seed = seed;
+    r.max_tokens = n;
+    ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
+    while (hearth_next(h, 0, &e, 60000) == 1 && e->kind != HEARTH_DONE)
+        strcat(text, e->text);
+    hearth_close(h);
+    return text;
 }

@@ -1,7 +1,6 @@
 /* hearth-http's connections: kept, in pieces, from pages of others; and where it listens, for whom.
  */
-#include "tests/e2e/gateway.h"
-#include "tests/e2e/harness.h"
+#include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"
 
 #include <arpa/inet.h>
@@ -13,28 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct harness daemon_;
-static struct gateway gate;
-
-static void setup(void)
-{
-    harness_start(&daemon_, "daemon/models/hearth-code-5m-f16.gguf", NULL);
-    gateway_start(
-        &gate, &daemon_, true,
-        (const char *const[]){"--slots", "4", "--cors-origin", "http://localhost:3000", NULL});
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(gateway_stop(&gate), 0);
-    ck_assert_int_eq(access(gate.socket, F_OK), -1);
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
-    ck_assert_int_eq(harness_stop(&daemon_), 0);
-}
-
 START_TEST(a_connection_is_kept)
 {
-    int fd = _i ? gateway_connect_port(&gate) : gateway_connect(&gate);
+    int fd = _i ? gateway_connect_port(&rig_gate) : gateway_connect(&rig_gate);
     for (int i = 0; i < 20; i++) {
         http_send(fd, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
         struct http_answer a = http_receive(fd);
@@ -58,7 +38,7 @@ START_TEST(a_body_may_come_in_pieces)
                                "chunked\r\n\r\n";
     static const char *const pieces[] = {"c\r\n{\"prompt\":\"x\r\n", "e\r\n\",\"n_predict\":\r\n",
                                          "2\r\n3}\r\n", "0\r\n\r\n"};
-    int fd = gateway_connect(&gate);
+    int fd = gateway_connect(&rig_gate);
     for (size_t i = 0; i < strlen(head); i++) {
         ck_assert_int_eq(send(fd, head + i, 1, MSG_NOSIGNAL), 1);
         if (i % 16 == 0)
@@ -91,19 +71,21 @@ static int status_of(int fd, const char *method, const char *path, const char *h
 START_TEST(pages_of_others_may_not_ask)
 {
     char host[64];
-    snprintf(host, sizeof host, "Host: 127.0.0.1:%d\r\n", gate.port);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", host), 200);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: [::1]\r\n"),
+    snprintf(host, sizeof host, "Host: 127.0.0.1:%d\r\n", rig_gate.port);
+    ck_assert_int_eq(status_of(gateway_connect_port(&rig_gate), "GET", "/slots", host), 200);
+    ck_assert_int_eq(status_of(gateway_connect_port(&rig_gate), "GET", "/slots", "Host: [::1]\r\n"),
                      200);
-    ck_assert_int_eq(status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: a.org\r\n"),
+    ck_assert_int_eq(status_of(gateway_connect_port(&rig_gate), "GET", "/slots", "Host: a.org\r\n"),
                      403);
     ck_assert_int_eq(
-        status_of(gateway_connect_port(&gate), "GET", "/slots", "Host: localhost.a.org\r\n"), 403);
+        status_of(gateway_connect_port(&rig_gate), "GET", "/slots", "Host: localhost.a.org\r\n"),
+        403);
     ck_assert_int_eq(
-        status_of(gateway_connect_port(&gate), "GET", "/slots", "Origin: http://a.org\r\n"), 403);
-    ck_assert_int_eq(status_of(gateway_connect(&gate), "GET", "/slots", "Origin: http://a.org\r\n"),
-                     200);
-    int fd = gateway_connect_port(&gate);
+        status_of(gateway_connect_port(&rig_gate), "GET", "/slots", "Origin: http://a.org\r\n"),
+        403);
+    ck_assert_int_eq(
+        status_of(gateway_connect(&rig_gate), "GET", "/slots", "Origin: http://a.org\r\n"), 200);
+    int fd = gateway_connect_port(&rig_gate);
     http_send(fd, "OPTIONS", "/v1/completions",
               "Origin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\n", NULL);
     struct http_answer a = http_receive(fd);
@@ -118,12 +100,13 @@ START_TEST(it_says_where_it_listens)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    at.sin6_port = htons((uint16_t)gate.port);
+    at.sin6_port = htons((uint16_t)rig_gate.port);
     bool v6 = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
     char want[128], line[512];
-    int n = snprintf(want, sizeof want, "listening at http://127.0.0.1:%d", gate.port);
-    snprintf(want + n, sizeof want - (size_t)n, v6 ? " and http://[::1]:%d\n" : "\n", gate.port);
-    FILE *log = fopen(daemon_.log, "re");
+    int n = snprintf(want, sizeof want, "listening at http://127.0.0.1:%d", rig_gate.port);
+    snprintf(want + n, sizeof want - (size_t)n, v6 ? " and http://[::1]:%d\n" : "\n",
+             rig_gate.port);
+    FILE *log = fopen(rig_daemon.log, "re");
     ck_assert_ptr_nonnull(log);
     bool said = false;
     while (fgets(line, sizeof line, log))
@@ -138,11 +121,11 @@ END_TEST
 START_TEST(the_socket_is_its_user_s_alone)
 {
     struct stat st;
-    ck_assert_int_eq(stat(gate.socket, &st), 0);
+    ck_assert_int_eq(stat(rig_gate.socket, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", gate.socket, NULL}), 75);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--listen", rig_gate.socket, NULL}), 75);
     char folder[160], path[192];
-    snprintf(folder, sizeof folder, "%s/missing", daemon_.directory);
+    snprintf(folder, sizeof folder, "%s/missing", rig_daemon.directory);
     snprintf(path, sizeof path, "%s/x.sock", folder);
     ck_assert_int_eq(gateway_run((const char *const[]){"--listen", path, NULL}), 73);
     ck_assert_int_eq(access(folder, F_OK), -1);
@@ -153,7 +136,7 @@ START_TEST(the_socket_is_its_user_s_alone)
     ck_assert_int_eq(gateway_run((const char *const[]){"--no-such", NULL}), 64);
     ck_assert_int_eq(gateway_run((const char *const[]){"--api-key-file", "/nonexistent", NULL}),
                      66);
-    json_decref(http_json(&gate, "/health", NULL, 200)); /* still there */
+    json_decref(http_json(&rig_gate, "/health", NULL, 200)); /* still there */
 }
 END_TEST
 
@@ -162,7 +145,7 @@ int main(void)
     Suite *suite = suite_create("http_connections");
     TCase *tcase = tcase_create("http_connections");
     tcase_set_timeout(tcase, 300);
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
     tcase_add_loop_test(tcase, a_connection_is_kept, 0, 2);
     tcase_add_test(tcase, a_body_may_come_in_pieces);
     tcase_add_test(tcase, pages_of_others_may_not_ask);

@@ -1,0 +1,186 @@
+/* hearth-http as programs that know OpenAI's API see it: completions and chats. */
+#include "tests/e2e/http_rig.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+START_TEST(a_v1_completion_has_openai_s_form)
+{
+    char *want = rig_library_text("def g(", 1.0f, 11, 16);
+    json_t *o = rig_json("/v1/completions", "{\"model\":\"hearth code 5M\",\"prompt\":\"def g(\","
+                                            "\"seed\":11,\"logprobs\":2}");
+    ck_assert_str_eq(json_text(o, "choices/0/text"), want);
+    ck_assert_str_eq(json_text(o, "object"), "text_completion");
+    ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "length");
+    ck_assert_int_eq(json_number(o, "usage/completion_tokens"), 16);
+    ck_assert_int_eq(json_number(o, "usage/total_tokens"),
+                     16 + json_number(o, "usage/prompt_tokens"));
+    ck_assert_uint_eq(json_array_size(json_at(o, "choices/0/logprobs/tokens")), 16);
+    ck_assert_uint_ge(json_object_size(json_at(o, "choices/0/logprobs/top_logprobs/0")), 2);
+    json_decref(o);
+    o = rig_json("/v1/completions", "{\"prompt\":\"def g(\",\"seed\":11,\"echo\":true,\"n\":2}");
+    ck_assert_uint_eq(json_array_size(json_at(o, "choices")), 2);
+    ck_assert_int_eq(strncmp(json_text(o, "choices/0/text"), "def g(", 6), 0);
+    ck_assert_str_eq(json_text(o, "choices/0/text") + 6, want);
+    json_decref(o);
+    free(want);
+}
+END_TEST
+
+START_TEST(a_v1_stream_ends_with_usage_and_done)
+{
+    json_t *events =
+        http_stream(&rig_gate, "/v1/completions",
+                    "{\"prompt\":[\"x =\",\"y =\"],\"max_tokens\":9,\"seed\":2,\"stream\":true,"
+                    "\"stream_options\":{\"include_usage\":true}}");
+    ck_assert_str_eq(json_string_value(json_last(events, 0)), "[DONE]");
+    ck_assert_int_eq(json_number(json_last(events, 1), "usage/completion_tokens"), 18);
+    ck_assert_uint_eq(json_array_size(json_at(json_last(events, 1), "choices")), 0);
+    int ends[2] = {0};
+    for (size_t i = 0; i + 2 < json_array_size(events); i++) {
+        json_t *e = json_array_get(events, i);
+        ck_assert(json_is_null(json_at(e, "usage")));
+        if (json_is_string(json_at(e, "choices/0/finish_reason")))
+            ends[json_number(e, "choices/0/index")]++;
+    }
+    ck_assert_int_eq(ends[0], 1);
+    ck_assert_int_eq(ends[1], 1);
+    json_decref(events);
+}
+END_TEST
+
+START_TEST(a_suffix_makes_a_v1_completion_an_infill)
+{
+    json_t *o =
+        rig_json("/v1/completions", "{\"prompt\":\"def add(a, b):\\n    return \",\"suffix\":"
+                                    "\"\\n\\nprint(add(1, 2))\\n\",\"temperature\":0}");
+    json_t *infill =
+        rig_json("/infill", "{\"input_prefix\":\"def add(a, b):\\n    return \",\"input_suffix\":"
+                            "\"\\n\\nprint(add(1, 2))\\n\",\"temperature\":0,\"n_predict\":16}");
+    ck_assert_str_eq(json_text(o, "choices/0/text"), json_text(infill, "content"));
+    json_decref(o);
+    json_decref(infill);
+}
+END_TEST
+
+/* ---- chat: the bundled model has no template, so the gateway is told one --------------------- */
+
+static const char talk[] =
+    "\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"def f():\"}]}]";
+
+static char *talk_with(const char *more)
+{
+    static char body[1024];
+    snprintf(body, sizeof body, "{%s%s}", talk, more);
+    return body;
+}
+
+START_TEST(a_template_makes_a_prompt)
+{
+    json_t *o = rig_json("/apply-template", talk_with(""));
+    ck_assert_str_eq(json_text(o, "prompt"),
+                     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\ndef "
+                     "f():<|im_end|>\n<|im_start|>assistant\n");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_chat_is_its_template_s_completion)
+{
+    json_t *o =
+        rig_json("/v1/chat/completions",
+                 talk_with(",\"max_tokens\":20,\"seed\":5,\"logprobs\":true,\"top_logprobs\":3,"
+                           "\"tools\":null,\"tool_choice\":\"auto\""));
+    json_t *prompt = rig_json("/apply-template", talk_with(""));
+    json_t *request = json_pack("{s:O, s:i, s:i, s:f}", "prompt", json_at(prompt, "prompt"),
+                                "max_tokens", 20, "seed", 5, "temperature", 1.0);
+    char *body = json_dumps(request, 0);
+    json_t *same = rig_json("/v1/completions", body);
+    ck_assert_str_eq(json_text(o, "choices/0/message/content"), json_text(same, "choices/0/text"));
+    ck_assert_str_eq(json_text(o, "choices/0/message/role"), "assistant");
+    ck_assert_str_eq(json_text(o, "object"), "chat.completion");
+    ck_assert_uint_eq(json_array_size(json_at(o, "choices/0/logprobs/content")), 20);
+    ck_assert_uint_eq(json_array_size(json_at(o, "choices/0/logprobs/content/0/top_logprobs")), 3);
+    ck_assert_int_eq(json_number(o, "usage/completion_tokens"), 20);
+    free(body);
+    json_decref(o);
+    json_decref(prompt);
+    json_decref(request);
+    json_decref(same);
+}
+END_TEST
+
+START_TEST(a_chat_streams_deltas)
+{
+    json_t *whole = rig_json("/v1/chat/completions", talk_with(",\"max_tokens\":30,\"seed\":5"));
+    json_t *events = http_stream(&rig_gate, "/v1/chat/completions",
+                                 talk_with(",\"max_tokens\":30,\"seed\":5,\"stream\":true,\"n\":1,"
+                                           "\"stream_options\":{\"include_usage\":true}"));
+    char *text = json_joined(events, "choices/0/delta/content");
+    ck_assert_str_eq(text, json_text(whole, "choices/0/message/content"));
+    ck_assert_str_eq(json_text(events, "0/choices/0/delta/role"), "assistant");
+    ck_assert_str_eq(json_string_value(json_last(events, 0)), "[DONE]");
+    ck_assert_int_eq(json_number(json_last(events, 1), "usage/completion_tokens"), 30);
+    ck_assert_str_eq(json_text(json_last(events, 2), "choices/0/finish_reason"), "length");
+    free(text);
+    json_decref(whole);
+    json_decref(events);
+}
+END_TEST
+
+START_TEST(a_chat_answers_in_json)
+{
+    json_t *o =
+        rig_json("/v1/chat/completions",
+                 talk_with(",\"max_tokens\":200,\"temperature\":0,\"response_format\":{\"type\":"
+                           "\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":{\"enum\":"
+                           "[\"yes\",\"no\"]}}}"));
+    const char *text = json_text(o, "choices/0/message/content");
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    const char *word = json_is_string(value) ? json_string_value(value) : "";
+    ck_assert_msg(strcmp(word, "yes") == 0 || strcmp(word, "no") == 0, "%s", text);
+    json_decref(value);
+    ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "stop");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_model_without_a_template_says_so)
+{
+    struct gateway plain = {0};
+    struct harness elsewhere = rig_daemon;
+    char directory[] = "/tmp/hearth-http-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(elsewhere.directory, sizeof elsewhere.directory, "%s", directory);
+    gateway_start(&plain, &elsewhere, false, NULL);
+    json_t *o = http_json(&plain, "/v1/chat/completions", talk_with(""), 501);
+    ck_assert_msg(strstr(json_text(o, "error/message"), "hearth-http --chat-template") != NULL,
+                  "%s", json_text(o, "error/message"));
+    json_decref(o);
+    ck_assert_int_eq(gateway_stop(&plain), 0);
+    rmdir(directory);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_openai");
+    TCase *tcase = tcase_create("http_openai");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
+    tcase_add_test(tcase, a_v1_completion_has_openai_s_form);
+    tcase_add_test(tcase, a_v1_stream_ends_with_usage_and_done);
+    tcase_add_test(tcase, a_suffix_makes_a_v1_completion_an_infill);
+    tcase_add_test(tcase, a_template_makes_a_prompt);
+    tcase_add_test(tcase, a_chat_is_its_template_s_completion);
+    tcase_add_test(tcase, a_chat_streams_deltas);
+    tcase_add_test(tcase, a_chat_answers_in_json);
+    tcase_add_test(tcase, a_model_without_a_template_says_so);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
