@@ -4,6 +4,10 @@
  * touched, nothing recurses, and what is not exactly JSON is refused. The first error stays, so a
  * caller may go on asking and look once. Each call skips blanks before what it reads and returns 0,
  * or -EBADMSG with `why` and `at` set, or -ENOMEM.
+ *
+ * Why not jansson, which reads all other JSON here: a record must give back exactly what was asked,
+ * and jansson refuses two things that a request may hold: seeds from 2^63 on (its integers are
+ * signed) and bytes that are no UTF-8 (written as half of a pair, see json_read_text).
  */
 #ifndef HEARTH_CLIENT_CLI_JSON_READ_H
 #define HEARTH_CLIENT_CLI_JSON_READ_H
@@ -38,8 +42,7 @@ int json_read_float(struct json_reader *r, float *ret); /* finite as a float */
 int json_read_bool(struct json_reader *r, uint32_t *ret);
 
 /* Adds a string's bytes to *ret. \udc80 to \udcff alone stand for the bytes 0x80 to 0xff, as
- * json_bytes() writes them (jansson refuses such a text, which is why records are not read with it);
- * a 0 byte and other halves of a pair are refused. */
+ * json_bytes() writes them; a 0 byte and other halves of a pair are refused. */
 int json_read_text(struct json_reader *r, struct cli_buffer *ret);
 
 #endif
