@@ -344,6 +344,15 @@ START_TEST(doctor_looks_at_the_machine_and_at_the_daemon)
 }
 END_TEST
 
+/* A whole line of the output. */
+static void assert_line(const char *format, const char *value)
+{
+    char line[400] = "\n";
+    snprintf(line + 1, sizeof line - 2, format, value);
+    strcat(line, "\n");
+    ck_assert_msg(strstr(o.out, line), "no '%s': %s", line, o.out);
+}
+
 START_TEST(status_is_json_and_a_table_of_the_same)
 {
     o = HARNESS_RUN(&d, NULL, "status", "--json");
@@ -363,7 +372,32 @@ START_TEST(status_is_json_and_a_table_of_the_same)
         snprintf(line, sizeof line, "%s ", name);
         ck_assert_msg(strstr(o.out, line), "%s", name);
     }
+    assert_line("model                    %s", json_string_value(json_object_get(j, "model")));
+    assert_line("numerics                 %s", json_string_value(json_object_get(j, "numerics")));
+    assert_line("slots                    %s", "none");
     json_decref(j);
+}
+END_TEST
+
+START_TEST(a_slot_is_one_line_of_the_table)
+{
+    struct hearth *h = harness_connect(&d, 2, NULL);
+    o = HARNESS_RUN(&d, NULL, "status", "--json");
+    json_t *j = json_loads(o.out, 0, NULL), *rows = json_object_get(j, "slots");
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&d, NULL, "status");
+    ck_assert_uint_eq(json_array_size(rows), 2);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *row = json_array_get(rows, i);
+        char line[200];
+        snprintf(line, sizeof line,
+                 "\nslots.%zu                  client %lld slot %zu uid %lld pid %d state idle ", i,
+                 (long long)json_integer_value(json_object_get(row, "client")), i,
+                 (long long)json_integer_value(json_object_get(row, "uid")), (int)getpid());
+        ck_assert_msg(strstr(o.out, line), "no '%s': %s", line, o.out);
+    }
+    json_decref(j);
+    hearth_close(h);
 }
 END_TEST
 
@@ -651,6 +685,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_named_slot_stays_warm_and_is_busy_while_held);
     tcase_add_test(t, tokenizing_by_daemon_and_by_file_agree_and_come_back);
     tcase_add_test(t, status_is_json_and_a_table_of_the_same);
+    tcase_add_test(t, a_slot_is_one_line_of_the_table);
     tcase_add_test(t, doctor_looks_at_the_machine_and_at_the_daemon);
     tcase_add_test(t, bad_input_gets_one_line_and_its_code);
     tcase_add_test(t, a_schema_s_file_without_its_at_is_told);
