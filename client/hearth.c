@@ -261,6 +261,10 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     }
     struct hearth_options o;
     hearth_options_init(&o, sizeof o);
+    if (options && options->size < sizeof options->size) {
+        snprintf(err, err_bytes, "prepare the options with hearth_options_init");
+        return -EINVAL;
+    }
     if (options) /* fields that the caller's header lacks keep their defaults */
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct hearth *h = handle_open();

@@ -99,6 +99,15 @@ START_TEST(somebody_else_at_the_socket_is_an_error)
 }
 END_TEST
 
+START_TEST(options_that_nobody_prepared_are_refused)
+{
+    const struct hearth_options o = {.slots = 2};
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), -EINVAL);
+    ck_assert_ptr_null(h);
+    ck_assert_ptr_nonnull(strstr(err, "hearth_options_init"));
+}
+END_TEST
+
 START_TEST(a_silent_daemon_is_given_up)
 {
     struct hearth_options o;
@@ -431,6 +440,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, the_path_comes_from_the_environment);
     tcase_add_test(t, a_refusal_is_handed_on);
     tcase_add_test(t, somebody_else_at_the_socket_is_an_error);
+    tcase_add_test(t, options_that_nobody_prepared_are_refused);
     tcase_add_test(t, a_silent_daemon_is_given_up);
     tcase_add_test(t, signals_do_not_end_a_handshake);
     tcase_add_test(t, signals_do_not_make_a_handshake_longer);
