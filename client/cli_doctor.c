@@ -170,6 +170,17 @@ static int find_group(const char *name)
     return getegid() == group->gr_gid;
 }
 
+/* The folder that a path lies in, in its place. */
+static void cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (slash)
+        slash[slash == path] = 0;
+    else
+        memcpy(path, ".", 2);
+}
+
 /* Where hearthd, started by us, makes its socket: $HEARTH_SOCKET's folder, else the session's. What is
  * not there is looked at in the folder above, as hearthd makes the last one alone. */
 static void find_socket_folder(const char *root, struct doctor_facts *f)
@@ -185,10 +196,7 @@ static void find_socket_folder(const char *root, struct doctor_facts *f)
     else
         snprintf(path, sizeof path, "%s/run/hearth/hearth.sock", root);
     for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(path, '/');
-        if (!slash || slash == path)
-            return;
-        *slash = 0;
+        cut_name(path);
         if (!up)
             snprintf(f->socket_folder, sizeof f->socket_folder, "%.127s", path);
         if (stat(path, &st) < 0 && errno == ENOENT)

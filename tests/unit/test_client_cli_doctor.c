@@ -216,6 +216,13 @@ START_TEST(facts_are_read_from_the_system_s_files)
     doctor_gather(root, &f);
     ck_assert_int_eq(f.folder_error, ENOENT);
     ck_assert_int_eq(stat(own, &st), 0);
+    setenv("HEARTH_SOCKET", "/hearth.sock", 1);
+    doctor_gather(root, &f);
+    ck_assert_str_eq(f.socket_folder, "/");
+    setenv("HEARTH_SOCKET", "hearth.sock", 1);
+    doctor_gather(root, &f);
+    ck_assert_str_eq(f.socket_folder, ".");
+    unsetenv("HEARTH_SOCKET");
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", root);
     ck_assert_int_eq(system(command), 0);
