@@ -188,7 +188,7 @@ static char *trim(char *text)
 static int parse_line(struct config *config, const struct given *given, char *line,
                       const char *where, char *err, size_t err_bytes)
 {
-    char detail[256];
+    char detail[256] = "not enough memory"; /* for who says nothing */
     char *equals;
 
     line = trim(line);
@@ -239,7 +239,6 @@ static int open_path(const char *path, bool needed, FILE **ret, char *err, size_
     return config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path, strerror(errno));
 }
 
-/* Opens the configuration file that applies; *ret is NULL where there is none. */
 void config_machine_path(const char *program, char *path, size_t path_bytes)
 {
     size_t n = strlen(program);
@@ -263,6 +262,7 @@ static void machine_path(char *path, size_t path_bytes)
     config_machine_path(program, path, path_bytes);
 }
 
+/* Opens the configuration file that applies; *ret is NULL where there is none. */
 static int open_file(const struct config *config, FILE **ret, char *path, size_t path_bytes,
                      char *err, size_t err_bytes)
 {
