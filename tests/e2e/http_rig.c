@@ -104,7 +104,9 @@ char *rig_library_text(const char *prompt, float temperature, uint64_t seed, uin
     struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
     const struct hearth_event *e;
     struct hearth_request r;
-    char *text = calloc(1, 65536);
+    enum { MOST = 65536 };
+    char *text = calloc(1, MOST);
+    size_t bytes = 0;
     hearth_request_init(&r, sizeof r);
     r.text = prompt;
     r.text_bytes = strlen(prompt);
@@ -112,8 +114,11 @@ char *rig_library_text(const char *prompt, float temperature, uint64_t seed, uin
     r.seed = seed;
     r.max_tokens = n;
     ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
-    while (hearth_next(h, 0, &e, 60000) == 1 && e->kind != HEARTH_DONE)
-        strcat(text, e->text);
+    while (hearth_next(h, 0, &e, 60000) == 1 && e->kind != HEARTH_DONE) {
+        ck_assert_uint_lt(bytes + e->text_bytes, MOST);
+        memcpy(text + bytes, e->text, e->text_bytes);
+        bytes += e->text_bytes;
+    }
     hearth_close(h);
     return text;
 }
