@@ -100,8 +100,9 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
     p->temperature = wish_one_in(seed, 4)
                          ? 0.0f
                          : ONE_OF(seed, 1.0f, 0.7f, 0.2f, 1.8f, 1e-30f, 1e30f, 1.0f, 0.9f);
+    const uint32_t half = n_vocab / 2;
     if (wish_one_in(seed, 3))
-        p->top_k = (uint32_t)ONE_OF(seed, 1.0f, 3.0f, 5.0f, 40.0f, 500.0f, (float)(n_vocab / 2),
+        p->top_k = (uint32_t)ONE_OF(seed, 1.0f, 3.0f, 5.0f, 40.0f, 500.0f, (float)half,
                                     (float)n_vocab, (float)(n_vocab + 5));
     if (wish_one_in(seed, 5))
         p->typical_p = ONE_OF(seed, 0.9f, 0.3f, 0.999f, 0.0f, -1.0f);

@@ -64,6 +64,7 @@ static int aligned(const void *address, int stride, int bytes)
     return (uintptr_t)address % 16 == 0 && stride * bytes % 16 == 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the parameters are NVIDIA's */
 EXPORT cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op,
                                    cublasOperation_t b_op, int m, int n, int k, const void *alpha,
                                    const void *a, cudaDataType a_type, int a_stride, const void *b,
