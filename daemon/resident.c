@@ -422,6 +422,13 @@ static int open_backend(struct resident *resident, const struct config *config, 
     return rc;
 }
 
+/* The weights are in the backend now. */
+static void leave_file(struct resident *resident)
+{
+    gguf_close_file(resident->gguf);
+    gguf_drop_pages(resident->gguf);
+}
+
 /* The fingerprint last: a backend that read the weights has hashed them, too. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes)
@@ -434,9 +441,9 @@ int resident_open_backend(struct resident *resident, const struct config *config
     rc = model_fingerprint(resident->model, resident->limits.threads, resident->fingerprint);
     if (rc < 0)
         snprintf(err, err_bytes, "cannot fingerprint the model: %s", strerror(-rc));
-    gguf_drop_pages(resident->gguf); /* the weights are in the backend now */
+    leave_file(resident);
     if (resident->draft)
-        gguf_drop_pages(resident->draft->gguf);
+        leave_file(resident->draft);
     return rc;
 }
 

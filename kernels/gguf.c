@@ -89,6 +89,13 @@ int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
     return 0;
 }
 
+void gguf_close_file(struct gguf *gguf)
+{
+    if (gguf->mapping && gguf->fd >= 0)
+        close(gguf->fd);
+    gguf->fd = -1;
+}
+
 void gguf_drop_pages(const struct gguf *gguf)
 {
     if (gguf->mapping)
@@ -108,10 +115,9 @@ void gguf_close(struct gguf *gguf)
 {
     if (!gguf)
         return;
-    if (gguf->mapping) {
+    gguf_close_file(gguf);
+    if (gguf->mapping)
         munmap(gguf->mapping, gguf->bytes);
-        close(gguf->fd);
-    }
     free(gguf->keys);
     free(gguf->tensors);
     free(gguf->keys_by_name);

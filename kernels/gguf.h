@@ -84,7 +84,7 @@ struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;
     void *mapping; /* of ours, or NULL: data is the caller's */
-    int fd;        /* of the mapped file */
+    int fd;        /* of the mapped file; -1: nobody reads any more */
     bool has_data;
     uint32_t version;
     uint32_t alignment;
@@ -112,6 +112,10 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
  * becomes part of this process. Returns 0, or -errno where the system cannot read it (-EIO, too, when the
  * file has become shorter). Any thread. */
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to);
+
+/* Closes the descriptor of a mapped file: what reads it has read all, gguf_read gives -EBADF from now on. Views
+ * stay valid. Nobody reads meanwhile. */
+void gguf_close_file(struct gguf *gguf);
 
 /* Gives the memory of a mapped file back: after a backend has repacked the weights the same bytes
  * would be resident twice. Views stay valid; what is touched again is read from the file again.

@@ -4,10 +4,12 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
 static const double CLOSE = 0.02; /* f16 KV moves a logit by less: below it either token is right */
@@ -71,12 +73,37 @@ START_TEST(answers_are_those_of_a_double_precision_run)
 }
 END_TEST
 
+START_TEST(a_daemon_that_serves_has_closed_the_model_s_file)
+{
+    char path[64], target[4096];
+    const struct dirent *entry;
+    uint32_t n = 0;
+
+    harness_start(&d, model, (const char *const[]){"--draft", model, NULL});
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)d.pid);
+    DIR *descriptors = opendir(path);
+    ck_assert_ptr_nonnull(descriptors);
+    while ((entry = readdir(descriptors)) != NULL) {
+        ssize_t bytes = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof(target) - 1);
+        if (bytes < 0)
+            continue; /* . and .., or closed meanwhile */
+        target[bytes] = 0;
+        n++;
+        ck_assert_msg(strstr(target, ".gguf") == NULL, "%s is open", target);
+    }
+    closedir(descriptors);
+    ck_assert_uint_gt(n, 0);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bundled_model");
     TCase *tcase = tcase_create("bundled_model");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, answers_are_those_of_a_double_precision_run);
+    tcase_add_test(tcase, a_daemon_that_serves_has_closed_the_model_s_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

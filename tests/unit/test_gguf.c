@@ -3,6 +3,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,23 @@ START_TEST(a_file_opens_from_its_path)
 }
 END_TEST
 
+START_TEST(views_outlive_the_descriptor)
+{
+    struct gguf *g;
+    uint8_t head[4] = {0};
+    ck_assert_int_eq(gguf_open("daemon/models/hearth-code-5m-f16.gguf", &g, err, sizeof(err)), 0);
+    ck_assert_int_eq(gguf_read(g, g->data, sizeof(head), head), 0);
+    ck_assert_mem_eq(head, "GGUF", sizeof(head));
+    int fd = g->fd;
+    gguf_close_file(g);
+    ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+    ck_assert_int_eq(gguf_read(g, g->data, sizeof(head), head), -EBADF);
+    gguf_drop_pages(g);
+    ck_assert_mem_eq(g->data, "GGUF", sizeof(head));
+    gguf_close(g);
+}
+END_TEST
+
 START_TEST(paths_that_are_no_file_are_refused)
 {
     struct gguf *g = NULL;
@@ -189,6 +207,7 @@ int main(void)
     tcase_add_test(core, other_files_are_refused);
     tcase_add_test(core, every_truncation_of_the_head_is_refused);
     tcase_add_test(core, a_file_opens_from_its_path);
+    tcase_add_test(core, views_outlive_the_descriptor);
     tcase_add_test(core, paths_that_are_no_file_are_refused);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 60);
