@@ -4,209 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ipc/vocab.h"
-#include "ipc/vocab_layout.h"
-#include "ipc/vocab_names.h"
-
-struct build {
-    const struct vocab_desc *desc;
-    struct vocab_header *header; /* the block */
-    struct vocab_entry *tokens;  /* [n_tokens] in the block */
-    struct vocab_slot *lookup;   /* [lookup_mask + 1] in the block */
-    struct vocab_merge *merges;  /* [merges_mask + 1] in the block */
-    uint32_t *specials;          /* [n_specials] in the block */
-    uint32_t *special_starts;    /* [257] in the block */
-    char *pool;                  /* in the block */
-    size_t pool_used;
-    uint8_t *types; /* [n_tokens] enum vocab_type */
-    uint8_t *ends;  /* [n_tokens] VOCAB_ENTRY_END or 0 */
-    struct vocab view;
-    char *err;
-    size_t err_bytes;
-};
-
-/* One line for the caller; the value is -EINVAL. */
-#define REFUSE(b, ...) (snprintf((b)->err, (b)->err_bytes, __VA_ARGS__), -EINVAL)
+#include "ipc/vocab_build_impl.h"
 
 void vocab_desc_init(struct vocab_desc *d)
 {
     *d = (struct vocab_desc){.add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     for (int i = 0; i < VOCAB_ROLE_COUNT; i++)
         d->roles[i] = -1;
-}
-
-static bool string_is(struct vocab_string s, const char *text)
-{
-    return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
-}
-
-/* Model, pre-tokenizer and flags. */
-static int resolve_tokenizer(struct build *b, struct vocab_header *h)
-{
-    const struct vocab_desc *d = b->desc;
-    if (string_is(d->model, "llama")) {
-        h->model = VOCAB_MODEL_SPM;
-        h->pre = VOCAB_PRE_NONE;
-        h->flags = VOCAB_ADD_BOS | VOCAB_ADD_SPACE_PREFIX;
-    } else if (string_is(d->model, "gpt2")) {
-        enum vocab_pre pre = VOCAB_PRE_NONE;
-        if (vocab_names_find_pre(d->pre, &pre, &h->flags, b->err, b->err_bytes) != 0)
-            return -EINVAL;
-        h->model = VOCAB_MODEL_BPE;
-        h->pre = pre;
-    } else {
-        int shown = d->model.bytes < 64 ? (int)d->model.bytes : 64;
-        return REFUSE(b,
-                      "tokenizer '%.*s' is not known to hearth; known: llama (SentencePiece), "
-                      "gpt2 (byte-level BPE)",
-                      shown, shown > 0 ? d->model.data : "");
-    }
-    const int said[3] = {d->add_bos, d->add_eos, d->add_space_prefix};
-    const uint32_t bit[3] = {VOCAB_ADD_BOS, VOCAB_ADD_EOS, VOCAB_ADD_SPACE_PREFIX};
-    for (int i = 0; i < 3; i++) {
-        if (said[i] >= 0)
-            h->flags = said[i] > 0 ? h->flags | bit[i] : h->flags & ~bit[i];
-    }
-    return 0;
-}
-
-static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
-{
-    const struct vocab_desc *d = b->desc;
-    if (d->n_tokens == 0)
-        return REFUSE(b, "the vocabulary has no tokens");
-    if (d->n_tokens > VOCAB_MAX_TOKENS || d->n_merges > VOCAB_MAX_TOKENS)
-        return REFUSE(b, "the vocabulary has %u tokens and %u merges; at most %u are supported",
-                      d->n_tokens, d->n_merges, VOCAB_MAX_TOKENS);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < d->n_tokens; i++) {
-        if (d->texts[i].bytes > VOCAB_MAX_TEXT_BYTES)
-            return REFUSE(b, "token %u is %zu bytes long; at most %u are supported", i,
-                          d->texts[i].bytes, VOCAB_MAX_TEXT_BYTES);
-        sum += d->texts[i].bytes;
-    }
-    /* A token's bytes are at most as long as its text, except U+FFFD for the unknown one. */
-    if (2 * sum + 3 > UINT32_MAX)
-        return REFUSE(b, "the vocabulary's texts are %llu bytes together; too large",
-                      (unsigned long long)sum);
-    for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
-        if (d->roles[i] >= (int64_t)d->n_tokens)
-            return REFUSE(b, "the vocabulary names token %lld as a special one but has %u tokens",
-                          (long long)d->roles[i], d->n_tokens);
-    }
-    for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
-        if (d->templates[i].bytes > VOCAB_MAX_TEMPLATE_BYTES)
-            return REFUSE(b, "the chat template is %zu bytes long; at most %u are supported",
-                          d->templates[i].bytes, VOCAB_MAX_TEMPLATE_BYTES);
-    }
-    *ret_text_bytes = sum;
-    return 0;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* The byte that "<0xNN>" stands for, or -1. */
-static int byte_of_text(struct vocab_string s)
-{
-    if (s.bytes != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
-        return -1;
-    int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-/* Takes types from the file; guesses them where it says nothing (no list, or all the same). */
-static void resolve_types(struct build *b)
-{
-    const struct vocab_desc *d = b->desc;
-    bool said = false;
-    for (uint32_t i = 0; i < d->n_tokens; i++) {
-        int32_t t = d->types != NULL ? d->types[i] : VOCAB_TYPE_NORMAL;
-        bool known = t >= VOCAB_TYPE_NORMAL && t <= VOCAB_TYPE_BYTE;
-        b->types[i] = known ? (uint8_t)t : VOCAB_TYPE_NORMAL;
-        said = said || b->types[i] != VOCAB_TYPE_NORMAL;
-    }
-    if (said)
-        return;
-    const uint32_t *roles = b->header->roles;
-    bool spm = b->header->model == VOCAB_MODEL_SPM;
-    for (uint32_t i = 0; i < d->n_tokens; i++) {
-        if (i == roles[VOCAB_BOS] || i == roles[VOCAB_EOS])
-            b->types[i] = VOCAB_TYPE_CONTROL;
-        else if (spm && i == roles[VOCAB_UNK])
-            b->types[i] = VOCAB_TYPE_UNKNOWN;
-        else if (spm && byte_of_text(d->texts[i]) >= 0)
-            b->types[i] = VOCAB_TYPE_BYTE;
-    }
-}
-
-static void resolve_stated_roles(struct build *b)
-{
-    const struct vocab_desc *d = b->desc;
-    uint32_t *roles = b->header->roles;
-    memset(roles, 0xff, sizeof b->header->roles);
-    if (b->header->model == VOCAB_MODEL_SPM && d->n_tokens > 2) {
-        roles[VOCAB_UNK] = 0; /* where SentencePiece puts them unless told otherwise */
-        roles[VOCAB_BOS] = 1;
-        roles[VOCAB_EOS] = 2;
-    }
-    for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
-        if (d->roles[i] >= 0)
-            roles[i] = (uint32_t)d->roles[i];
-    }
-}
-
-static const struct vocab_name *find_name(struct vocab_string s)
-{
-    if (s.bytes < 5 || s.bytes > 40 || (s.data[s.bytes - 1] != '>' && s.data[s.bytes - 1] != ']'))
-        return NULL;
-    for (uint32_t i = 0; i < vocab_names_count; i++) {
-        const struct vocab_name *n = &vocab_names[i];
-        if (n->bytes == s.bytes && memcmp(n->text, s.data, s.bytes) == 0)
-            return n;
-    }
-    return NULL;
-}
-
-/* Finds roles by text where the file names none, and which tokens end a generation. A token that
- * ends a turn, or got its role so, is a control token, whatever the file calls it. */
-static void resolve_named_roles(struct build *b)
-{
-    const struct vocab_desc *d = b->desc;
-    uint32_t *roles = b->header->roles;
-    const struct vocab_name *best[VOCAB_ROLE_COUNT + 1] = {NULL};
-    uint32_t found[VOCAB_ROLE_COUNT + 1];
-    for (uint32_t i = 0; i < d->n_tokens; i++) {
-        const struct vocab_name *n = find_name(d->texts[i]);
-        if (n == NULL)
-            continue;
-        if (n->end)
-            b->ends[i] = VOCAB_ENTRY_END;
-        if (n->role == VOCAB_EOT || n->role == VOCAB_EOM)
-            b->types[i] = VOCAB_TYPE_CONTROL;
-        if (best[n->role] == NULL || n < best[n->role]) {
-            best[n->role] = n;
-            found[n->role] = i;
-        }
-    }
-    for (int r = 0; r < VOCAB_ROLE_COUNT; r++) {
-        if (roles[r] != VOCAB_NONE || best[r] == NULL)
-            continue;
-        roles[r] = found[r];
-        b->types[found[r]] = VOCAB_TYPE_CONTROL;
-    }
-    static const enum vocab_role ending[] = {VOCAB_EOS,     VOCAB_EOT,      VOCAB_EOM,
-                                             VOCAB_FIM_PAD, VOCAB_FIM_REPO, VOCAB_FIM_FILE};
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
-        if (roles[ending[i]] != VOCAB_NONE)
-            b->ends[roles[ending[i]]] = VOCAB_ENTRY_END;
-    }
 }
 
 /* Reads one letter of GPT-2's byte alphabet at s, n > 0 bytes left: its byte, with the letter's
@@ -268,7 +72,7 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
 {
     struct vocab_string text = b->desc->texts[id];
     bool spm = b->header->model == VOCAB_MODEL_SPM;
-    int byte = byte_of_text(text);
+    int byte = vocab_build_byte_of_text(text);
     switch (b->types[id]) {
     case VOCAB_TYPE_BYTE:
         if (byte >= 0) {
@@ -526,22 +330,16 @@ static void fill_block(struct build *b)
 static int build_block(struct build *b, struct vocab_header *h)
 {
     uint64_t text_bytes = 0;
-    int rc = resolve_tokenizer(b, h);
-    if (rc == 0)
-        rc = check_sizes(b, &text_bytes);
+    b->header = h; /* until the block is there */
+    int rc = vocab_build_check(b, &text_bytes);
     if (rc != 0)
         return rc;
-    if (h->model == VOCAB_MODEL_BPE && b->desc->n_merges == 0)
-        return REFUSE(b, "the vocabulary is of byte-level BPE but has no merges");
     b->types = calloc(b->desc->n_tokens, 1);
     b->ends = calloc(b->desc->n_tokens, 1);
     if (b->types == NULL || b->ends == NULL)
         return -ENOMEM;
-    b->header = h; /* until the block is there */
     h->n_tokens = b->desc->n_tokens;
-    resolve_stated_roles(b);
-    resolve_types(b);
-    resolve_named_roles(b);
+    vocab_build_roles(b);
     for (uint32_t id = 0; id < h->n_tokens; id++)
         h->n_specials += is_special(b, id);
     h->lookup_mask = mask_for(h->n_tokens);

@@ -1,4 +1,4 @@
-/* vocab_layout: the byte picture of a vocabulary block. Included by vocab.c and vocab_build.c only;
+/* vocab_layout: the byte picture of a vocabulary block. Included by vocab.c and the parts of vocab_build only;
  * everybody else goes through vocab.h.
  *
  *   0      header           identity, counts, where the sections lie, roles, byte tokens

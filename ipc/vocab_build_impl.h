@@ -1,0 +1,37 @@
+/* vocab_build_impl: what the parts of vocab_build share: what is refused (vocab_check.c), types and roles
+ * (vocab_roles.c), the block (vocab_build.c). */
+#ifndef HEARTH_IPC_VOCAB_BUILD_IMPL_H
+#define HEARTH_IPC_VOCAB_BUILD_IMPL_H
+
+#include "ipc/vocab.h"
+#include "ipc/vocab_layout.h"
+
+/* One vocab_build in progress. */
+struct build {
+    const struct vocab_desc *desc;
+    struct vocab_header *header; /* the block */
+    struct vocab_entry *tokens;  /* [n_tokens] in the block */
+    struct vocab_slot *lookup;   /* [lookup_mask + 1] in the block */
+    struct vocab_merge *merges;  /* [merges_mask + 1] in the block */
+    uint32_t *specials;          /* [n_specials] in the block */
+    uint32_t *special_starts;    /* [257] in the block */
+    char *pool;                  /* in the block */
+    size_t pool_used;
+    uint8_t *types; /* [n_tokens] enum vocab_type */
+    uint8_t *ends;  /* [n_tokens] VOCAB_ENTRY_END or 0 */
+    struct vocab view;
+    char *err;
+    size_t err_bytes;
+};
+
+/* Refuses what makes no sense, and fills model, pre and flags of the header. Returns 0 with the bytes of all
+ * texts, or -EINVAL with one line. */
+int vocab_build_check(struct build *b, uint64_t *ret_text_bytes);
+
+/* Fills types, ends and the header's roles. */
+void vocab_build_roles(struct build *b);
+
+/* The byte that "<0xNN>" stands for, or -1. */
+int vocab_build_byte_of_text(struct vocab_string s);
+
+#endif
