@@ -19,7 +19,7 @@
 
 static struct vocab_string vocab_string_of(const struct gguf_string *from)
 {
-    return (struct vocab_string){.data = from->data, .bytes = (uint32_t)from->bytes};
+    return (struct vocab_string){.data = from->data, .bytes = from->bytes};
 }
 
 static struct vocab_string *vocab_strings(const struct gguf_string *from, uint32_t n)
@@ -41,62 +41,36 @@ static void copy_string(char *to, size_t to_bytes, const struct gguf_string *fro
     to[n] = 0;
 }
 
-/* The neutral vocabulary of the file becomes the shared table: field by field. */
-static int build_vocab(struct resident *resident, const struct gguf_vocab *file, char *err,
-                       size_t err_bytes)
+/* The neutral vocabulary of the file as a description of the shared table: field by field. */
+static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc)
 {
-    struct vocab_desc desc;
-    int rc;
-
-    vocab_desc_init(&desc);
-    desc.model = vocab_string_of(&file->model);
-    desc.pre = vocab_string_of(&file->pre);
-    desc.n_tokens = file->n_tokens;
-    desc.types = file->types;
-    desc.scores = file->scores;
-    desc.n_merges = file->n_merges;
-    desc.texts = vocab_strings(file->tokens, file->n_tokens);
-    desc.merges = vocab_strings(file->merges, file->n_merges);
-    desc.roles[VOCAB_BOS] = file->ids.bos;
-    desc.roles[VOCAB_EOS] = file->ids.eos;
-    desc.roles[VOCAB_EOT] = file->ids.eot;
-    desc.roles[VOCAB_EOM] = file->ids.eom;
-    desc.roles[VOCAB_UNK] = file->ids.unk;
-    desc.roles[VOCAB_PAD] = file->ids.pad;
-    desc.roles[VOCAB_FIM_PREFIX] = file->ids.fim_pre;
-    desc.roles[VOCAB_FIM_SUFFIX] = file->ids.fim_suf;
-    desc.roles[VOCAB_FIM_MIDDLE] = file->ids.fim_mid;
-    desc.roles[VOCAB_FIM_PAD] = file->ids.fim_pad;
-    desc.roles[VOCAB_FIM_REPO] = file->ids.fim_rep;
-    desc.roles[VOCAB_FIM_FILE] = file->ids.fim_sep;
-    desc.add_bos = file->add_bos;
-    desc.add_eos = file->add_eos;
-    desc.add_space_prefix = file->add_space_prefix;
-    desc.templates[VOCAB_TEMPLATE_CHAT] = vocab_string_of(&file->chat_template);
-    desc.templates[VOCAB_TEMPLATE_TOOLS] = vocab_string_of(&file->chat_template_tools);
-    rc = -ENOMEM;
-    if (desc.texts && desc.merges)
-        rc = vocab_build(&desc, &resident->vocab_block, &resident->vocab_bytes, err, err_bytes);
-    else
-        snprintf(err, err_bytes, "not enough memory for the vocabulary");
-    free((void *)desc.texts);
-    free((void *)desc.merges);
-    return rc;
-}
-
-static int open_vocab(struct resident *resident, char *err, size_t err_bytes)
-{
-    struct gguf_vocab file;
-    int rc = gguf_vocab_open(resident->gguf, &file, err, err_bytes);
-
-    if (rc < 0)
-        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
-    rc = build_vocab(resident, &file, err, err_bytes);
-    gguf_vocab_close(&file);
-    if (rc == 0)
-        rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab, err,
-                        err_bytes);
-    return rc == -EINVAL ? -ENOTSUP : rc;
+    vocab_desc_init(desc);
+    desc->model = vocab_string_of(&file->model);
+    desc->pre = vocab_string_of(&file->pre);
+    desc->n_tokens = file->n_tokens;
+    desc->types = file->types;
+    desc->scores = file->scores;
+    desc->n_merges = file->n_merges;
+    desc->texts = vocab_strings(file->tokens, file->n_tokens);
+    desc->merges = vocab_strings(file->merges, file->n_merges);
+    desc->roles[VOCAB_BOS] = file->ids.bos;
+    desc->roles[VOCAB_EOS] = file->ids.eos;
+    desc->roles[VOCAB_EOT] = file->ids.eot;
+    desc->roles[VOCAB_EOM] = file->ids.eom;
+    desc->roles[VOCAB_UNK] = file->ids.unk;
+    desc->roles[VOCAB_PAD] = file->ids.pad;
+    desc->roles[VOCAB_FIM_PREFIX] = file->ids.fim_pre;
+    desc->roles[VOCAB_FIM_SUFFIX] = file->ids.fim_suf;
+    desc->roles[VOCAB_FIM_MIDDLE] = file->ids.fim_mid;
+    desc->roles[VOCAB_FIM_PAD] = file->ids.fim_pad;
+    desc->roles[VOCAB_FIM_REPO] = file->ids.fim_rep;
+    desc->roles[VOCAB_FIM_FILE] = file->ids.fim_sep;
+    desc->add_bos = file->add_bos;
+    desc->add_eos = file->add_eos;
+    desc->add_space_prefix = file->add_space_prefix;
+    desc->templates[VOCAB_TEMPLATE_CHAT] = vocab_string_of(&file->chat_template);
+    desc->templates[VOCAB_TEMPLATE_TOOLS] = vocab_string_of(&file->chat_template_tools);
+    return desc->texts && desc->merges ? 0 : -ENOMEM;
 }
 
 /* What clients are shown: the file's own name for the model, else the path's last part. */
@@ -140,16 +114,45 @@ static uint32_t choose_threads(const struct config *config)
 struct vocab_job {
     pthread_t thread;
     struct resident *resident;
+    struct gguf_vocab file;
+    struct vocab_desc desc; /* of it */
     char line[512];
     int rc;
 };
+
+static void close_job(struct vocab_job *job)
+{
+    free((void *)job->desc.texts);
+    free((void *)job->desc.merges);
+    gguf_vocab_close(&job->file);
+    free(job);
+}
+
+/* What the keys alone show is refused here, before any weight is read. */
+static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
+{
+    int rc = gguf_vocab_open(job->resident->gguf, &job->file, err, err_bytes);
+
+    if (rc < 0)
+        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
+    rc = describe_vocab(&job->file, &job->desc);
+    if (rc < 0)
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+    else
+        rc = vocab_check(&job->desc, err, err_bytes);
+    return rc == -EINVAL ? -ENOTSUP : rc;
+}
 
 static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
     struct resident *resident = job->resident;
 
-    job->rc = open_vocab(resident, job->line, sizeof(job->line));
+    job->rc = vocab_build(&job->desc, &resident->vocab_block, &resident->vocab_bytes, job->line,
+                          sizeof(job->line));
+    if (job->rc == 0)
+        job->rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab,
+                             job->line, sizeof(job->line));
     if (job->rc == 0) {
         job->rc = grammars_vocab_open(&resident->vocab, resident->model->n_vocab,
                                       &resident->grammar_vocab);
@@ -162,19 +165,23 @@ static void *vocab_thread(void *arg)
 static int start_vocab(struct resident *resident, char *err, size_t err_bytes)
 {
     struct vocab_job *job = calloc(1, sizeof(*job));
-    int rc = job ? 0 : -ENOMEM;
 
-    if (job) {
-        job->resident = resident;
+    if (!job) {
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+        return -ENOMEM;
+    }
+    job->resident = resident;
+    int rc = open_job(job, err, err_bytes);
+    if (rc == 0) {
         rc = -pthread_create(&job->thread, NULL, vocab_thread, job);
+        if (rc < 0)
+            snprintf(err, err_bytes, "cannot start a thread for the vocabulary: %s", strerror(-rc));
     }
-    if (rc < 0) {
-        snprintf(err, err_bytes, "cannot start a thread for the vocabulary: %s", strerror(-rc));
-        free(job);
-        return rc;
-    }
-    resident->vocab_job = job;
-    return 0;
+    if (rc < 0)
+        close_job(job);
+    else
+        resident->vocab_job = job;
+    return rc;
 }
 
 /* Waits for the vocabulary, if that is still being built. */
@@ -188,7 +195,7 @@ static int finish_vocab(struct resident *resident, char *err, size_t err_bytes)
     int rc = job->rc;
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", resident->path, job->line);
-    free(job);
+    close_job(job);
     resident->vocab_job = NULL;
     return rc;
 }

@@ -46,7 +46,8 @@ struct resident {
 int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes);
 
 /* Then: the model in it; no backend yet. A thread begins with its vocabulary. -EBADMSG, -ENOTSUP: not a
- * model that hearth can run, the line says why. `path`, which must stay, is for that line. */
+ * model or not a vocabulary that hearth can run, the line says why. `path`, which must stay, is for that
+ * line. */
 int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes);
 
 /* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
@@ -60,8 +61,7 @@ int resident_compare_vocab(const struct vocab *model, const struct vocab *draft,
                            size_t err_bytes);
 
 /* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. Then vocabulary
- * and fingerprint are there, too. -ENODEV for a device that is not there; -EBADMSG, -ENOTSUP: a vocabulary
- * that hearth does not have. */
+ * and fingerprint are there, too. -ENODEV for a device that is not there. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
 

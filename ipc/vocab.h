@@ -148,6 +148,10 @@ struct vocab {
 /* An empty description: no tokens, every role -1, every flag unsaid. */
 void vocab_desc_init(struct vocab_desc *d);
 
+/* Refuses the descriptions that vocab_build refuses, in a moment: it looks at lengths and names. Returns 0, or
+ * -EINVAL with one line. */
+int vocab_check(const struct vocab_desc *d, char *err, size_t err_bytes);
+
 /* Builds the block for a description. Returns 0 with *ret_block (malloc'ed, to be freed by the
  * caller) and its size; -EINVAL with one line in err for a description that makes no sense or a
  * tokenizer unknown to hearth; -ENOMEM. The same description always gives the same bytes. */

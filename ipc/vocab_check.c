@@ -87,3 +87,11 @@ int vocab_build_check(struct build *b, uint64_t *ret_text_bytes)
         rc = REFUSE(b, "the vocabulary is of byte-level BPE but has no merges");
     return rc;
 }
+
+int vocab_check(const struct vocab_desc *d, char *err, size_t err_bytes)
+{
+    struct vocab_header h = {0};
+    struct build b = {.desc = d, .header = &h, .err = err, .err_bytes = err_bytes};
+    uint64_t text_bytes;
+    return vocab_build_check(&b, &text_bytes);
+}

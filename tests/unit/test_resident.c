@@ -1,6 +1,9 @@
-/* Which draft model goes with a model: one with the same tokens in the same places. */
+/* Which draft model goes with a model: one with the same tokens in the same places. And which model is refused
+ * before any of its weights is read. */
 #include "daemon/resident.h"
+#include "kernels/quant_types.h"
 #include "tests/run_suite.h"
+#include "tests/unit/tiny_model.h"
 
 #include <check.h>
 #include <errno.h>
@@ -81,6 +84,46 @@ START_TEST(so_is_another_number_of_tokens)
 }
 END_TEST
 
+/* What resident_open_model says of a sound model of which one place is changed. */
+static int open_changed(const char *key, size_t behind, const char *bytes, char *err,
+                        size_t err_bytes)
+{
+    const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct resident resident = {0};
+    size_t n;
+    uint8_t *file = tiny_model_file(&shape, &n);
+    uint8_t *at = memmem(file, n, key, strlen(key));
+
+    ck_assert_ptr_nonnull(at);
+    memcpy(at + strlen(key) + behind, bytes, strlen(bytes));
+    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
+    err[0] = 0;
+    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
+    resident_close(&resident);
+    free(file);
+    return rc;
+}
+
+enum { TYPE_AND_LENGTH = 12 }; /* of a string value */
+
+START_TEST(a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights)
+{
+    static const char model[] = "tokenizer.ggml.model";
+    char err[600];
+
+    ck_assert_msg(open_changed(model, TYPE_AND_LENGTH, "llama", err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(open_changed(model, TYPE_AND_LENGTH, "plums", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "a.gguf: tokenizer 'plums' is not known to hearth; known: llama "
+                          "(SentencePiece), gpt2 (byte-level BPE)");
+    ck_assert_int_eq(open_changed("tokenizer.ggml.token", 0, "z", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "a.gguf: the file has no tokenizer (no tokenizer.ggml.tokens)");
+    ck_assert_int_eq(
+        open_changed("tokenizer.ggml.bos_token_id", 4, "\x01\x01\x01\x01", err, sizeof(err)),
+        -EBADMSG);
+    ck_assert_ptr_nonnull(strstr(err, "a.gguf: malformed: tokenizer.ggml.bos_token_id is"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("resident");
@@ -89,6 +132,7 @@ int main(void)
     tcase_add_test(t, the_same_tokens_are_the_same_vocabulary);
     tcase_add_test(t, the_first_difference_is_named);
     tcase_add_test(t, so_is_another_number_of_tokens);
+    tcase_add_test(t, a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
