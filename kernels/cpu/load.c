@@ -42,11 +42,8 @@ static int load_groups(const struct file_job *job, const struct cpu_matrix *m, u
     int rc = gguf_read(job->model->gguf, m->file.data + before, bytes, buffer);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < n; i++, buffer += group_bytes, bytes -= group_bytes) {
-        /* The hash brings a group into the nearest cache, from which it is packed. */
-        hash128_update(hash, buffer, bytes < group_bytes ? bytes : group_bytes);
-        repack_group(m, first + i, buffer);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        repack_group(m, first + i, buffer + i * group_bytes, hash);
     return 0;
 }
 
@@ -160,7 +157,7 @@ static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
     const uint8_t *begin = first_unit(m) + (size_t)unit * UNIT_BYTES;
     const uint32_t end = group_at(m, begin + UNIT_BYTES);
     for (uint32_t g = group_at(m, begin); g < end; g++)
-        repack_group(m, g, m->file.data + g * repack_file_bytes(m));
+        repack_group(m, g, m->file.data + g * repack_file_bytes(m), NULL);
 }
 
 void load_from_memory(struct pool *pool, const struct cpu_matrix *matrix)

@@ -59,12 +59,27 @@ struct rows {
     uint32_t there;    /* a last group may lack rows: these are zeros */
     const uint8_t *from;
     size_t row_bytes;
+    struct hash128 *hash; /* NULL: nobody wants it */
+    const uint8_t *hashed, *end;
     uint8_t step[CPU_LANES * STEP_MOST];
 };
+
+/* Hashes about as many bytes of the file as a step packs, whole lines. A hash waits for its own last line, and a
+ * processor that has both before it packs meanwhile. */
+static void hash_on(struct rows *rows, size_t bytes)
+{
+    const size_t left = (size_t)(rows->end - rows->hashed);
+    bytes = (bytes + LINE - 1) / LINE * LINE;
+    bytes = bytes < left ? bytes : left;
+    hash128_update(rows->hash, rows->hashed, bytes);
+    rows->hashed += bytes;
+}
 
 /* Shows the next `bytes` of every row, at most STEP_MOST. */
 static void show(struct rows *rows, size_t bytes)
 {
+    if (rows->hash)
+        hash_on(rows, bytes * CPU_LANES);
     rows->at = rows->from;
     rows->stride = rows->row_bytes;
     rows->from += bytes;
@@ -187,7 +202,8 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
     }
 }
 
-void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from)
+void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
+                  struct hash128 *hash)
 {
     uint8_t *to = m->packed + group * m->group_bytes;
     const uint32_t left = m->file.rows - group * CPU_LANES;
@@ -195,6 +211,9 @@ void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *fro
     rows.there = left < CPU_LANES ? left : CPU_LANES;
     rows.from = from;
     rows.row_bytes = m->file.row_bytes;
+    rows.hash = hash;
+    rows.hashed = from;
+    rows.end = from + rows.there * rows.row_bytes;
     if (is_quantized(m->file.type))
         pack_blocks(m, to, &rows);
     else if (m->file.type == QUANT_F32)

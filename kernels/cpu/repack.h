@@ -24,6 +24,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/hash128.h"
 
 /* Bytes of integers and of factors that a quantized type has for a sub-block of 16 rows. */
 static inline size_t repack_integers(uint32_t type)
@@ -47,8 +48,10 @@ static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)
 }
 
 /* Fills matrix->packed [repack_bytes] for one group, whose rows lie at `from` as in the file; the memory
- * was zero. `from` had better be in a cache: sixteen streams are more than a processor foresees. */
-void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
+ * was zero. `from` had better be in a cache: sixteen streams are more than a processor foresees. hash, unless
+ * NULL, takes the group's bytes of the file meanwhile. */
+void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
+                  struct hash128 *hash);
 
 /* x [cols] = row `row`, from the packed weights (NUMERICS.md, "Embedding"). */
 void repack_row(const struct cpu_matrix *matrix, uint32_t row, float *x);
