@@ -22,10 +22,7 @@
 
 #include "kernels/quant_types.h"
 
-enum {
-    PACK_MOST = 8,  /* words of a sub-block */
-    PACK_ROWS = 16, /* packed side by side: CPU_LANES */
-};
+enum { PACK_MOST = 8 }; /* words of a sub-block */
 
 /* Words of a sub-block of a quantized type: as many as its integers have bits. */
 static inline uint32_t pack_words(uint32_t type)
@@ -46,9 +43,6 @@ static inline uint32_t pack_words(uint32_t type)
 
 /* What packed integers have more than the q of NUMERICS.md: 0 to 128. */
 int32_t pack_offset(uint32_t type);
-
-/* to [pack_words][16] words = sub-block `sub` of the file's block in each of 16 rows, `stride` bytes apart. */
-void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub, uint8_t *to);
 
 /* q [32] of a row's words again. */
 void pack_read(uint32_t type, const uint32_t *words, int8_t *q);

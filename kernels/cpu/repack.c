@@ -2,11 +2,8 @@
 
 #include <string.h>
 
-#include "kernels/cpu/lanes.h"
 #include "kernels/num.h"
 #include "kernels/quant_block.h"
-
-_Static_assert((int)PACK_ROWS == (int)CPU_LANES, "rows packed side by side");
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 
@@ -47,179 +44,22 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
     return *ret_factors + n * factors + in * integers;
 }
 
-/* ---- packing: 16 rows are read side by side, memory is written in order ---------------------- */
-
-/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
-enum { LINE = 64, STEP_MOST = 256 };
-
-/* Sixteen rows of the file, a step (a block, or a line of values) of each at a time. */
-struct rows {
-    const uint8_t *at; /* of the first one */
-    size_t stride;     /* from row to row */
-    uint32_t there;    /* a last group may lack rows: these are zeros */
-    const uint8_t *from;
-    size_t row_bytes;
-    struct hash128 *hash; /* NULL: nobody wants it */
-    const uint8_t *hashed, *end;
-    uint8_t step[CPU_LANES * STEP_MOST];
-};
-
-/* Hashes about as many bytes of the file as a step packs, whole lines. A hash waits for its own last line, and a
- * processor that has both before it packs meanwhile. */
-static void hash_on(struct rows *rows, size_t bytes)
-{
-    const size_t left = (size_t)(rows->end - rows->hashed);
-    bytes = (bytes + LINE - 1) / LINE * LINE;
-    bytes = bytes < left ? bytes : left;
-    hash128_update(rows->hash, rows->hashed, bytes);
-    rows->hashed += bytes;
-}
-
-/* Shows the next `bytes` of every row, at most STEP_MOST. */
-static void show(struct rows *rows, size_t bytes)
-{
-    if (rows->hash)
-        hash_on(rows, bytes * CPU_LANES);
-    rows->at = rows->from;
-    rows->stride = rows->row_bytes;
-    rows->from += bytes;
-    if (rows->there == CPU_LANES)
-        return;
-    for (uint32_t lane = 0; lane < rows->there; lane++)
-        memcpy(rows->step + lane * bytes, rows->at + lane * rows->row_bytes, bytes);
-    memset(rows->step + rows->there * bytes, 0, (CPU_LANES - rows->there) * bytes);
-    rows->at = rows->step;
-    rows->stride = bytes;
-}
-
-static void pack_f32(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
-{
-    uint32_t left = m->file.cols;
-    for (; left >= LINE / 4; left -= LINE / 4, to += (size_t)LINE * CPU_LANES) {
-        show(rows, LINE);
-        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS) {
-            for (size_t i = 0; i < LINE / 4; i += 4) {
-                lanes w[4];
-                lanes_load4(rows->at + lane * rows->stride, rows->stride, 4 * i, w);
-                for (size_t j = 0; j < 4; j++)
-                    lanes_store(to + ((i + j) * CPU_LANES + lane) * 4, w[j]);
-            }
-        }
-    }
-    for (; left > 0; left--, to += (size_t)4 * CPU_LANES) {
-        show(rows, 4);
-        for (size_t lane = 0; lane < CPU_LANES; lane++)
-            memcpy(to + 4 * lane, rows->at + lane * rows->stride, 4);
-    }
-}
-
-/* to [2][16] halves = inputs 2j and 2j + 1 of eight rows, whose words are a and b. */
-static void store_halves(uint8_t *to, lanes a, lanes b)
-{
-    typedef uint16_t halves __attribute__((vector_size(16)));
-    const halves even = __builtin_shufflevector((halves)a, (halves)b, 0, 2, 4, 6, 8, 10, 12, 14);
-    const halves odd = __builtin_shufflevector((halves)a, (halves)b, 1, 3, 5, 7, 9, 11, 13, 15);
-    memcpy(to, &even, sizeof even);
-    memcpy(to + (size_t)2 * CPU_LANES, &odd, sizeof odd);
-}
-
-static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
-{
-    uint32_t left = m->file.cols;
-    for (; left >= LINE / 2; left -= LINE / 2, to += (size_t)LINE * CPU_LANES) {
-        show(rows, LINE);
-        for (size_t lane = 0; lane < CPU_LANES; lane += 8) {
-            for (size_t i = 0; i < LINE / 2; i += 8) {
-                lanes a[4], b[4];
-                lanes_load4(rows->at + lane * rows->stride, rows->stride, 2 * i, a);
-                lanes_load4(rows->at + (lane + 4) * rows->stride, rows->stride, 2 * i, b);
-                for (size_t j = 0; j < 4; j++)
-                    store_halves(to + ((i + 2 * j) * CPU_LANES + lane) * 2, a[j], b[j]);
-            }
-        }
-    }
-    for (; left > 0; left--, to += (size_t)2 * CPU_LANES) {
-        show(rows, 2);
-        for (size_t lane = 0; lane < CPU_LANES; lane++)
-            memcpy(to + 2 * lane, rows->at + lane * rows->stride, 2);
-    }
-}
-
-/* The factors of a segment's sub-block `in`, whose blocks begin at `at`; of the types with blocks of
- * 256, of the whole segment. */
-static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, uint8_t *to)
-{
-    const uint8_t *at = rows->at;
-    const size_t stride = rows->stride;
-    uint16_t minus_min;
-    switch (type) {
-    case QUANT_Q5_1:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            memcpy(to + in * 64 + 2 * lane, at, 2);
-            memcpy(&minus_min, at + 2, 2);
-            minus_min ^= 0x8000;
-            memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
-        }
-        return;
-    case QUANT_Q4_K:
-    case QUANT_Q5_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            for (uint32_t i = 0; i < 3; i++)
-                memcpy(to + i * 64 + 4 * lane, at + 4 + 4 * i, 4);
-            memcpy(to + 192 + 2 * lane, at, 2);
-            memcpy(to + 224 + 2 * lane, at + 2, 2);
-        }
-        return;
-    case QUANT_Q6_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            for (uint32_t i = 0; i < 16; i++)
-                to[i * CPU_LANES + lane] = at[192 + i];
-            memcpy(to + 256 + 2 * lane, at + 208, 2);
-        }
-        return;
-    default:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
-            memcpy(to + in * 32 + 2 * lane, at, 2);
-    }
-}
-
-static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
-{
-    const struct quant_info *info = quant_find(m->file.type);
-    const uint32_t subs = info->block / CPU_BLOCK; /* 1 or SEGMENT_BLOCKS */
-    const size_t integers = repack_integers(info->type), factors = repack_factors(info->type);
-    for (uint32_t left = m->file.cols / CPU_BLOCK, n; left > 0; left -= n) {
-        n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
-        for (uint32_t in = 0; in < n; in++) {
-            if (in % subs == 0) {
-                show(rows, info->block_bytes);
-                pack_factors(info->type, rows, in, to);
-            }
-            pack_sub(info->type, rows->at, rows->stride, in % subs,
-                     to + n * factors + in * integers);
-        }
-        to += n * (integers + factors);
-    }
-}
-
 void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
                   struct hash128 *hash)
 {
-    uint8_t *to = m->packed + group * m->group_bytes;
-    const uint32_t left = m->file.rows - group * CPU_LANES;
-    struct rows rows;
-    rows.there = left < CPU_LANES ? left : CPU_LANES;
-    rows.from = from;
-    rows.row_bytes = m->file.row_bytes;
-    rows.hash = hash;
-    rows.hashed = from;
-    rows.end = from + rows.there * rows.row_bytes;
-    if (is_quantized(m->file.type))
-        pack_blocks(m, to, &rows);
-    else if (m->file.type == QUANT_F32)
-        pack_f32(m, to, &rows);
-    else
-        pack_half(m, to, &rows);
+#if defined(__x86_64__)
+    /* Asked once, before main: this reads a word. */
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq")) {
+        pack_group_avx512(m, group, from, hash);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        pack_group_avx2(m, group, from, hash);
+        return;
+    }
+#endif
+    pack_group_any(m, group, from, hash);
 }
 
 static float load_f16(const uint8_t *p)

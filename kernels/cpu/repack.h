@@ -53,6 +53,14 @@ static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)
 void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
                   struct hash128 *hash);
 
+/* The same by the machine's plain instructions, and by those of the name: equal bytes. */
+void pack_group_any(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
+                    struct hash128 *hash);
+void pack_group_avx2(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
+                     struct hash128 *hash);
+void pack_group_avx512(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
+                       struct hash128 *hash);
+
 /* x [cols] = row `row`, from the packed weights (NUMERICS.md, "Embedding"). */
 void repack_row(const struct cpu_matrix *matrix, uint32_t row, float *x);
 
