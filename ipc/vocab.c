@@ -153,7 +153,11 @@ uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes)
 {
     if (bytes == 0 || bytes > VOCAB_MAX_TEXT_BYTES)
         return VOCAB_NONE;
-    uint64_t hash = vocab_hash_text(text, bytes);
+    return vocab_find_hashed(v, vocab_hash_text(text, bytes), text, bytes);
+}
+
+uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes)
+{
     uint32_t tag = (uint32_t)(hash >> 32);
     /* At most one turn around the table: a damaged one may have no free slot. */
     for (uint32_t i = 0; i <= v->lookup_mask; i++) {

@@ -6,6 +6,8 @@
 
 #include "ipc/vocab_build_impl.h"
 
+enum { FETCH_AHEAD = 8 }; /* tokens */
+
 void vocab_desc_init(struct vocab_desc *d)
 {
     *d = (struct vocab_desc){.add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
@@ -105,13 +107,23 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
 static void add_lookup(struct build *b, uint32_t id)
 {
     struct vocab_string text = b->desc->texts[id];
-    if (vocab_find_text(&b->view, text.data, text.bytes) != VOCAB_NONE)
-        return;
     uint64_t hash = vocab_hash_text(text.data, text.bytes);
+    if (vocab_find_hashed(&b->view, hash, text.data, text.bytes) != VOCAB_NONE)
+        return;
     uint32_t at = (uint32_t)hash & b->header->lookup_mask;
     while (b->lookup[at].id != VOCAB_NONE)
         at = (at + 1) & b->header->lookup_mask;
     b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+}
+
+/* Asks for the place in the lookup table that a token goes to soon: it may be anywhere. */
+static void fetch_lookup(const struct build *b, uint32_t id)
+{
+    if (id >= b->desc->n_tokens)
+        return;
+    struct vocab_string text = b->desc->texts[id];
+    uint64_t hash = vocab_hash_text(text.data, text.bytes);
+    __builtin_prefetch(&b->lookup[(uint32_t)hash & b->header->lookup_mask]);
 }
 
 static void add_token(struct build *b, uint32_t id)
@@ -156,33 +168,6 @@ static void add_byte_tokens(struct build *b)
         if (byte_tokens[byte] == VOCAB_NONE)
             byte_tokens[byte] = id;
     }
-}
-
-/* A merge "left right". One whose parts or result are no tokens can never be used: left out. */
-static void add_merge(struct build *b, uint32_t rank)
-{
-    struct vocab_string m = b->desc->merges[rank];
-    char joined[2 * VOCAB_MAX_TEXT_BYTES];
-    if (m.bytes < 3 || m.bytes > sizeof joined)
-        return;
-    const char *space = memchr(m.data + 1, ' ', m.bytes - 1);
-    if (space == NULL)
-        return;
-    size_t n_left = (size_t)(space - m.data), n_right = m.bytes - n_left - 1;
-    memcpy(joined, m.data, n_left);
-    memcpy(joined + n_left, space + 1, n_right);
-    uint32_t left = vocab_find_text(&b->view, m.data, n_left);
-    uint32_t right = vocab_find_text(&b->view, space + 1, n_right);
-    uint32_t merged = vocab_find_text(&b->view, joined, n_left + n_right);
-    if (left == VOCAB_NONE || right == VOCAB_NONE || merged == VOCAB_NONE)
-        return;
-    uint32_t at = vocab_hash_pair(left, right) & b->header->merges_mask;
-    while (b->merges[at].left != VOCAB_NONE) {
-        if (b->merges[at].left == left && b->merges[at].right == right)
-            return; /* the better rank came first */
-        at = (at + 1) & b->header->merges_mask;
-    }
-    b->merges[at] = (struct vocab_merge){left, right, rank, merged};
 }
 
 static bool is_special(const struct build *b, uint32_t id)
@@ -314,13 +299,13 @@ static void add_templates(struct build *b)
 static void fill_block(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
-    for (uint32_t id = 0; id < d->n_tokens; id++)
+    for (uint32_t id = 0; id < d->n_tokens; id++) {
+        fetch_lookup(b, id + FETCH_AHEAD);
         add_token(b, id);
-    add_byte_tokens(b);
-    if (b->header->model == VOCAB_MODEL_BPE) {
-        for (uint32_t i = 0; i < d->n_merges; i++)
-            add_merge(b, i);
     }
+    add_byte_tokens(b);
+    if (b->header->model == VOCAB_MODEL_BPE)
+        vocab_build_merges(b);
     add_specials(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
     add_templates(b);

@@ -1,5 +1,5 @@
 /* vocab_build_impl: what the parts of vocab_build share: what is refused (vocab_check.c), types and roles
- * (vocab_roles.c), the block (vocab_build.c). */
+ * (vocab_roles.c), merges (vocab_merges.c), the block (vocab_build.c). */
 #ifndef HEARTH_IPC_VOCAB_BUILD_IMPL_H
 #define HEARTH_IPC_VOCAB_BUILD_IMPL_H
 
@@ -30,6 +30,9 @@ int vocab_build_check(struct build *b, uint64_t *ret_text_bytes);
 
 /* Fills types, ends and the header's roles. */
 void vocab_build_roles(struct build *b);
+
+/* Fills the table of merges; all tokens are there to be found. */
+void vocab_build_merges(struct build *b);
 
 /* The byte that "<0xNN>" stands for, or -1. */
 int vocab_build_byte_of_text(struct vocab_string s);

@@ -91,15 +91,31 @@ static_assert(sizeof(struct vocab_merge) == 16, "merge size");
 static_assert(VOCAB_ROLE_COUNT <= 16, "roles fit");
 #undef VOCAB_AT
 
+/* text[0, n) with zeros behind it, n from 1 to 8: reads that overlap instead of a copy of n bytes. */
+static inline uint64_t vocab_hash_word(const char *text, size_t n)
+{
+    uint64_t word = 0;
+    uint32_t first, last;
+    if (n == 8) {
+        memcpy(&word, text, 8);
+    } else if (n >= 4) {
+        memcpy(&first, text, 4);
+        memcpy(&last, text + n - 4, 4);
+        word = first | (uint64_t)last << 8 * (n - 4);
+    } else {
+        const unsigned char *s = (const unsigned char *)text;
+        word = s[0] | (uint64_t)s[n / 2] << 8 * (n / 2) | (uint64_t)s[n - 1] << 8 * (n - 1);
+    }
+    return word;
+}
+
 /* Hash of a text. Both halves are used: the lower one picks the slot, the upper one is the tag. */
 static inline uint64_t vocab_hash_text(const char *text, size_t bytes)
 {
     uint64_t h = 0x9e3779b97f4a7c15ull ^ (bytes * 0xff51afd7ed558ccdull);
     while (bytes > 0) {
-        uint64_t word = 0;
         size_t n = bytes < 8 ? bytes : 8;
-        memcpy(&word, text, n);
-        h = (h ^ word) * 0xd6e8feb86659fd93ull;
+        h = (h ^ vocab_hash_word(text, n)) * 0xd6e8feb86659fd93ull;
         h ^= h >> 32;
         text += n;
         bytes -= n;
@@ -107,6 +123,9 @@ static inline uint64_t vocab_hash_text(const char *text, size_t bytes)
     h *= 0xd6e8feb86659fd93ull;
     return h ^ (h >> 29);
 }
+
+/* vocab_find_text, the text's hash given. */
+uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes);
 
 static inline uint32_t vocab_hash_pair(uint32_t left, uint32_t right)
 {
