@@ -67,9 +67,8 @@ double bench_run_prefill(struct bench_run *r, uint32_t slot)
     return seconds() - begin;
 }
 
-double bench_run_decode(struct bench_run *r)
+double bench_run_decode(struct bench_run *r, uint32_t slots)
 {
-    uint32_t slots = r->sizes.slots;
     double begin = seconds();
     r->start_s = 0;
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {

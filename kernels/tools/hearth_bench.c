@@ -16,13 +16,13 @@
 #include "kernels/tools/read_rate.h"
 #include "kernels/tools/tool.h"
 
-enum { MAX_RUNS = 99 };
+enum { MAX_RUNS = 99, MAX_BATCHES = 4 /* 1, 4, 16, 64 */ };
 #define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
 
 static struct {
     const char *model, *isa, *device, *kv_type, *numerics;
     uint64_t prompt, tokens, slots, threads, rows, runs;
-    bool json, windows, drafts;
+    bool json, batches, windows, drafts;
 } options = {.device = "cpu",
              .kv_type = "f16",
              .numerics = "portable",
@@ -48,6 +48,8 @@ static const struct tool_option table[] = {
      "f16 (of F32 models: f32), the default, or q8_0"},
     {"numerics", 0, TOOL_TEXT, &options.numerics, 0, 0, "KIND",
      "portable, the default, or native: on a GPU"},
+    {"batches", 0, TOOL_FLAG, &options.batches, 0, 0, NULL,
+     "decoding by 1, 4, 16 .. of the slots too"},
     {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
      "what a pass of 2 to 16 rows (GPU: 64) is over one"},
     {"drafts", 0, TOOL_FLAG, &options.drafts, 0, 0, NULL,
@@ -113,16 +115,15 @@ static void print_name(const char *path)
     print_text(strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 }
 
-/* What every JSON line begins with. */
-static void print_head(const struct bench *b, const char *what)
+/* What every JSON line begins with; of how many slots it is. */
+static void print_head(const struct bench *b, const char *what, uint32_t slots)
 {
     printf("{\"bench\":\"%s\",\"what\":\"%s\",\"model\":\"", b->info.name, what);
     print_name(options.model);
-    printf("\",\"type\":\"%s\",\"isa\":\"%s\",\"numerics\":\"%s\",\"threads\":%u,\"slots\":%llu,"
+    printf("\",\"type\":\"%s\",\"isa\":\"%s\",\"numerics\":\"%s\",\"threads\":%u,\"slots\":%u,"
            "\"prompt\":%llu,\"tokens\":%llu",
-           model_type_name(b->model), b->info.isa, b->info.numerics, b->info.threads,
-           (unsigned long long)options.slots, (unsigned long long)options.prompt,
-           (unsigned long long)options.tokens);
+           model_type_name(b->model), b->info.isa, b->info.numerics, b->info.threads, slots,
+           (unsigned long long)options.prompt, (unsigned long long)options.tokens);
 }
 
 static void print_load(const struct bench *b)
@@ -135,7 +136,7 @@ static void print_load(const struct bench *b)
             printf("note     %s\n", b->info.note);
         return;
     }
-    print_head(b, "load");
+    print_head(b, "load", (uint32_t)options.slots);
     printf(
         ",\"load_ms\":%.2f,\"read_ms\":%.2f,\"file_bytes\":%.0f,\"weight_bytes\":%llu,\"note\":\"",
         b->load_s * 1e3, b->read_s * 1e3, bytes, (unsigned long long)b->info.weight_bytes);
@@ -145,11 +146,11 @@ static void print_load(const struct bench *b)
 
 /* bytes: what a token costs to read, its share of the weights, which a pass reads once, and its own
  * KV. first_ms: 0 for none. */
-static void print_rate(const struct bench *b, const char *what, const struct rate *rate,
-                       double bytes, double first_ms)
+static void print_rate(const struct bench *b, const char *what, uint32_t slots,
+                       const struct rate *rate, double bytes, double first_ms)
 {
     if (options.json) {
-        print_head(b, what);
+        print_head(b, what, slots);
         printf(",\"runs\":%u,\"tok_s\":%.2f,\"bytes_per_token\":%.0f,\"read_gb_s\":%.2f,"
                "\"bandwidth_share\":%.4f",
                rate->runs, rate->tok_s, bytes, rate->read_gb_s, rate->share);
@@ -162,6 +163,8 @@ static void print_rate(const struct bench *b, const char *what, const struct rat
            rate->tok_s, bytes, rate->share * 100, rate->read_gb_s);
     if (first_ms > 0)
         printf("   first token after %.1f ms", first_ms);
+    else if (options.batches)
+        printf("   slots %u", slots);
     printf("\n");
 }
 
@@ -172,7 +175,7 @@ static void print_start(const struct bench *b, double start_s)
         printf("start    %8.1f us of the processor a step\n", start_s * 1e6);
         return;
     }
-    print_head(b, "start");
+    print_head(b, "start", (uint32_t)options.slots);
     printf(",\"start_us\":%.2f}\n", start_s * 1e6);
 }
 
@@ -182,7 +185,7 @@ static void print_window(const struct bench *b, uint32_t rows, double pass_s, do
         printf("window   %2u rows: %8.3f ms, %.2f x one\n", rows, pass_s * 1e3, pass_s / one_s);
         return;
     }
-    print_head(b, "window");
+    print_head(b, "window", (uint32_t)options.slots);
     printf(",\"rows\":%u,\"pass_ms\":%.4f,\"over_one\":%.3f}\n", rows, pass_s * 1e3,
            pass_s / one_s);
 }
@@ -202,17 +205,24 @@ static double read_gb_s(const struct bench *b)
                                : read_rate_run(b->rate);
 }
 
-/* Seconds to read every slot's prompt, one behind the other; negative when a pass failed. */
-static double prefill_all(struct bench *b)
+/* How many slots decode together, in turn: those of --batches, then all. Returns how many such. */
+static uint32_t batches_of(uint32_t batches[MAX_BATCHES])
 {
-    double all = 0;
-    for (uint32_t s = 0; s < options.slots; s++) {
-        double one = bench_run_prefill(b->run, s);
-        if (one < 0)
-            return one;
-        all += one;
-    }
-    return all;
+    const uint32_t slots = (uint32_t)options.slots;
+    uint32_t n = 0;
+    for (uint32_t some = 1; options.batches && some < slots; some *= 4)
+        batches[n++] = some;
+    batches[n++] = slots;
+    return n;
+}
+
+/* Reads every slot's prompt, so that all can decode: what warms up, too. */
+static int fill_slots(struct bench *b)
+{
+    for (uint32_t s = 0; s < options.slots; s++)
+        if (bench_run_prefill(b->run, s) < 0)
+            return fail_pass(b);
+    return 0;
 }
 
 /* tok_s [n] and reads [n] are of the same runs, in time beside each other: a machine shared with
@@ -227,29 +237,51 @@ static struct rate rate_of(double *tok_s, const double *reads, double bytes, uin
     return (struct rate){median(tok_s, n), median(sorted, n), median(shares, n), n};
 }
 
+/* A run: a prompt read, tokens decoded by each number of slots, and the read beside them. */
+struct runs {
+    double prefill[MAX_RUNS], decode[MAX_BATCHES][MAX_RUNS], read[MAX_RUNS]; /* tok/s, GB/s */
+};
+
+static int measure_run(struct bench *b, const uint32_t *batches, uint32_t n_batches,
+                       struct runs *runs, uint32_t run)
+{
+    double spent = bench_run_prefill(b->run, 0);
+    runs->prefill[run] = (double)options.prompt / spent;
+    for (uint32_t i = 0; i < n_batches && spent >= 0; i++) {
+        spent = bench_run_decode(b->run, batches[i]);
+        runs->decode[i][run] = (double)(options.tokens * batches[i]) / spent;
+    }
+    if (spent < 0)
+        return fail_pass(b);
+    runs->read[run] = read_gb_s(b);
+    return 0;
+}
+
 static int measure_rates(struct bench *b)
 {
-    double prefills[MAX_RUNS], decodes[MAX_RUNS], reads[MAX_RUNS], begin = seconds();
-    double slots = (double)options.slots, weights = (double)bench_run_weight_bytes(b->run);
-    uint32_t n = 0;
+    static struct runs runs;
+    const double begin = seconds(), weights = (double)bench_run_weight_bytes(b->run);
+    uint32_t batches[MAX_BATCHES], n = 0;
+    const uint32_t n_batches = batches_of(batches);
+    int rc = fill_slots(b);
     for (bool warm = false;
-         n < options.runs || (seconds() - begin < SHORTEST_SECONDS && n < MAX_RUNS); warm = true) {
-        double prefill = prefill_all(b);
-        double decode = prefill < 0 ? prefill : bench_run_decode(b->run);
-        if (decode < 0)
-            return fail_pass(b);
-        reads[n] = read_gb_s(b);
-        prefills[n] = (double)options.prompt * slots / prefill;
-        decodes[n] = (double)options.tokens * slots / decode;
+         !rc && (n < options.runs || (seconds() - begin < SHORTEST_SECONDS && n < MAX_RUNS));
+         warm = true) {
+        rc = measure_run(b, batches, n_batches, &runs, n);
         n += warm;
     }
+    if (rc)
+        return rc;
     uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
     double bytes = weights * (double)passes / (double)options.prompt;
-    struct rate rate = rate_of(prefills, reads, bytes, n);
-    print_rate(b, "prefill", &rate, bytes, (double)options.prompt / rate.tok_s * 1e3);
-    bytes = weights / slots + (double)bench_run_kv_bytes(b->run);
-    rate = rate_of(decodes, reads, bytes, n);
-    print_rate(b, "decode", &rate, bytes, 0);
+    struct rate rate = rate_of(runs.prefill, runs.read, bytes, n);
+    print_rate(b, "prefill", (uint32_t)options.slots, &rate, bytes,
+               (double)options.prompt / rate.tok_s * 1e3);
+    for (uint32_t i = 0; i < n_batches; i++) {
+        bytes = weights / batches[i] + (double)bench_run_kv_bytes(b->run);
+        rate = rate_of(runs.decode[i], runs.read, bytes, n);
+        print_rate(b, "decode", batches[i], &rate, bytes, 0);
+    }
     if (b->device.ops != &backend_cpu)
         print_start(b, bench_run_start(b->run));
     return 0;
@@ -331,7 +363,9 @@ static int open_all(struct bench *b)
                          "give less",
                          (unsigned long long)options.prompt, (unsigned long long)options.tokens,
                          b->model->n_context);
-    rc = read_rate_open((size_t)b->model->tensor_bytes, sizes.threads, &b->rate);
+    /* A device reads memory of its own. */
+    rc = read_rate_open(b->device.read_gb_s ? 0 : (size_t)b->model->tensor_bytes, sizes.threads,
+                        &b->rate);
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "no memory to read %llu bytes of, or no threads",
                          (unsigned long long)b->model->tensor_bytes);
