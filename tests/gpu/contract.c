@@ -6,6 +6,8 @@
  * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such run on both.
  *
  * Usage: contract [NAME...]: the tests whose names begin so. HEARTH_CUDA_STEPS=0|1: on graphs, or that kernel, alone.
+ *        contract --list: a line for each way that each test is run, its name, and HEARTH_CUDA_STEPS where it has two:
+ *        for who gives each a process of its own, as a kernel that fails takes its process along.
  * Prints a line a test; exit 1 when one failed, 77 when there is no device.
  */
 #include <errno.h>
@@ -651,6 +653,17 @@ static const struct {
     ONCE(a_lost_device_lets_every_call_return),
 };
 
+static int list_tests(void)
+{
+    for (uint32_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        if (tests[i].both)
+            printf("%s 1\n%s 0\n", tests[i].name, tests[i].name);
+        else
+            printf("%s\n", tests[i].name);
+    }
+    return 0;
+}
+
 static bool wanted(const char *name, int argc, char **argv)
 {
     bool any = argc < 2;
@@ -677,6 +690,8 @@ int main(int argc, char **argv)
     char err[512];
     uint32_t n = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 2 && strcmp(argv[1], "--list") == 0)
+        return list_tests();
     if (device_choose(DEVICE_CUDA, &device, err, sizeof err)) {
         printf("skip: %s\n", err);
         return 77;
