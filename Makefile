@@ -337,13 +337,16 @@ deps-fuzz:
 	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev
 
 # The daemon's programs and its determinism suite with their libraries inside, in build/portable: for tests/gpu/run.sh on
-# a machine that has neither those nor their headers. Without the gateway's objects, whose library has no static form
-# that stands alone.
+# a machine that has neither those nor their headers; where nvcc is, all else that it runs as well (CUDA_ARCHS=90 is
+# quicker). Without the gateway's objects, whose library has no static form that stands alone.
+PORTABLE = build/portable
 .PHONY: portable
 portable: deps-check
-	@$(MAKE) --no-print-directory BUILD=build/portable CUDA=0 CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a HTTP= \
-	         CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lrt -lm' build/portable/bin/hearthd build/portable/bin/hearth \
-	         build/portable/tests/e2e/test_determinism
+	@$(MAKE) --no-print-directory BUILD=$(PORTABLE) CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a HTTP= \
+	         CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lrt -lm' $(PORTABLE)/bin/hearthd $(PORTABLE)/bin/hearth \
+	         $(PORTABLE)/tests/e2e/test_determinism $(if $(PLUGINS),$(PORTABLE)/lib/hearth/hearth-cuda.so \
+	         $(PORTABLE)/tests/gpu/contract $(PORTABLE)/bin/hearth-bench $(PORTABLE)/bin/hearth-mkmodel)
+	@tests/gpu/sources.sh >$(PORTABLE)/sources
 
 # ---- install -----------------------------------------------------------------------------------
 

@@ -1,244 +1,342 @@
 #!/usr/bin/env bash
 # Everything about the CUDA backend that needs an NVIDIA GPU: builds for this one, compares with the CPU bit by bit,
-# looks for bad accesses, measures. Prints what it skipped and why, and a table last. Fits in eight minutes.
+# looks for bad accesses, measures. Fits in eight minutes. Whatever happens, the last thing it prints is the table: what is
+# well, what failed and why, what was skipped and why, rates. Exit 0, 1 where something failed, 69 where nothing can begin.
 #
-# Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for logs and the table (default: build/gpu/results)
-# Needs the tree, a driver, gcc, g++, make and a CUDA toolkit; no network. tests/gpu/README.md says what to take along to
-# a machine without liburing, jansson and check: without it the daemon is not tested there.
-# Environment: SECONDS_LEFT (default 460; nothing begins or goes on behind it but the last line), MODELS (a folder with
-# room for 20 GB, default /dev/shm or else /tmp), PROFILE (1: ncu on decoding and prefill, where it is found), OUT (a folder
-# that gets, after each stage, the table as summary.txt and everything as results.tar.gz).
+# Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for the table and the bench's lines (default:
+#        tests/gpu/results/DATE-TIME-DEVICE); logs are in build/gpu/logs.
+# Needs the tree, a driver, gcc, g++, make and a CUDA toolkit; no network. What is missing or cannot be built is taken from
+# build/portable, where that is (`make portable` elsewhere; tests/gpu/README.md).
+# Environment:
+#   SECONDS_LEFT  default 460: nothing begins or goes on behind it but the table
+#   STAGES        default "build contract checks bench": those alone, on what an earlier run has built
+#   OUT           a folder that gets, after each stage, the table as summary.txt and results and logs as results.tar.gz
+#   MODELS        a folder with room for 27 GB (default: /dev/shm or /tmp, whichever has it)
+#   PROFILE=1     ncu on decoding and prefill of some models, last
+#   REHEARSAL=1   small models in a small bench: tests/e2e/gpu_run.sh, with no GPU
 set -u
+export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit
-BUILD=build/gpu
-RESULTS=${1:-$BUILD/results}
-if [ -z "${MODELS:-}" ]; then # the 8 B model in BF16 has 16 GB
-    MODELS=/dev/shm
-    [ "$(df --output=avail -k $MODELS 2>/dev/null | tail -n 1)" -gt 20000000 ] 2>/dev/null || MODELS=${TMPDIR:-/tmp}
-fi
-DEADLINE=$((SECONDS + ${SECONDS_LEFT:-460}))
-mkdir -p "$RESULTS"
-table=$RESULTS/table.txt
+build=build/gpu
+logs=$build/logs
+table=$logs/table
+deadline=$((SECONDS + ${SECONDS_LEFT:-460}))
+cores=$(nproc)
+answer=200 # tokens
+lanes=$((cores < 8 ? cores : 8))
+stages=${STAGES:-build contract checks bench}
+# Check's own 4 s are for a machine with nothing else to do.
+export CK_DEFAULT_TIMEOUT=120
+rm -rf "$logs"
+mkdir -p "$logs" || exit 69
+ulimit -c 0
 : >"$table"
-failed=0
-export HEARTH_PLUGINS=$PWD/$BUILD/lib/hearth
+. tests/gpu/stages.sh
 
-say() { echo "$*" | tee -a "$table"; }
-left() { echo $((DEADLINE - SECONDS)); }
-# Runs COMMAND for at most LIMIT seconds, and never beyond the deadline; its output to LOG.
-limited() { # LOG LIMIT COMMAND...
-    local log=$1 limit=$2 rest; shift 2
-    rest=$(left)
-    [ "$rest" -gt 3 ] || return 125
-    local cut=0 rc
-    [ "$limit" -lt "$rest" ] || { limit=$rest; cut=1; }
-    timeout -k 5 "$limit" "$@" >"$log" 2>&1
-    rc=$?
-    [ $rc -eq 124 ] && [ $cut -eq 1 ] && return 125 # stopped by the deadline, not by its own limit
-    return $rc
+die() { echo "run.sh: $*"; exit 69; }
+find_program() { # NAME FOLDER...: where it is, on the PATH or in a folder
+    local name=$1 folder; shift
+    command -v "$name" && return
+    for folder in "$@"; do [ ! -x "$folder/$name" ] || { echo "$folder/$name"; return; }; done
 }
-# What there is so far, for whom the machine is taken from before the end.
-keep() {
-    [ -z "${OUT:-}" ] || { cp "$table" "$OUT/summary.txt" && tar -C "$RESULTS" -czf "$OUT/results.tar.gz" .; }
+
+smi=$(find_program nvidia-smi /usr/local/nvidia/bin /usr/bin /usr/lib/wsl/lib)
+[ -n "$smi" ] || die "nvidia-smi is missing: no driver"
+timeout -k 3 30 "$smi" --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader >"$logs/nvidia-smi.log" 2>&1
+IFS=, read -r name driver memory capability < <(head -n 1 "$logs/nvidia-smi.log")
+arch=$(tr -cd 0-9 <<<"${capability:-}")
+[ -n "$arch" ] || die "nvidia-smi names no GPU: $(head -n 1 "$logs/nvidia-smi.log")"
+results=${1:-tests/gpu/results/$(date +%Y-%m-%d-%H%M)-$(tr 'A-Z ' 'a-z-' <<<"$name" | tr -cd 'a-z0-9-')}
+mkdir -p "$results" || die "$results cannot be made"
+
+models=$(mktemp -d "${MODELS:-/tmp}/hearth-gpu-XXXXXX") || die "no folder for models can be made"
+if [ -z "${MODELS:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null &&
+    [ "$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)" -gt 60000000 ]; then
+    rmdir "$models"
+    models=$(mktemp -d /dev/shm/hearth-gpu-XXXXXX)
+fi
+
+finish() {
+    local code=$?
+    trap - EXIT
+    kill_child
+    kill $(jobs -p) 2>/dev/null
+    rm -rf "$models"
+    [ $code -eq 0 ] || [ $failed -ne 0 ] || say "FAILED  run.sh: it was ended (exit $code)"
+    say "        $SECONDS s in all"
+    keep
+    printf '\n%s\n' "---- $results/table.txt"
+    cat "$table"
+    [ $code -ne 0 ] || code=$failed
+    exit $code
 }
-verdict() { # NAME CODE LOG
-    case $2 in
-    0) say "ok      $1: $(tail -n 1 "$3")" ;;
-    125) say "skip    $1: no time left" ;;
-    124) say "FAILED  $1: it did not end in time (see $3)"; failed=1 ;;
-    *) say "FAILED  $1 (exit $2, see $3)"; tail -n 15 "$3"; failed=1 ;;
-    esac
-}
+trap finish EXIT
+trap 'exit 143' TERM HUP
+trap 'exit 130' INT
+
+say "$name,$driver,$memory, sm_$arch, $cores cores, $(uname -r), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), sources $(tests/gpu/sources.sh | cut -c 1-12)"
 
 # ---- build -------------------------------------------------------------------------------------------------------------
 
-for tool in gcc g++ make nvidia-smi; do
-    command -v $tool >/dev/null || { echo "run.sh: $tool is missing"; exit 69; }
-done
-nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-[ -x "$nvcc" ] || { echo "run.sh: nvcc is missing"; exit 69; }
-arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
-[ -n "$arch" ] || { echo "run.sh: nvidia-smi names no GPU"; exit 69; }
-say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1), sm_$arch, $("$nvcc" --version | grep -o 'release [0-9.]*'), $(nproc) cores"
-say "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-
 # The toolkit's own folders, whatever link nvcc was found by; the Makefile looks in include and lib64 beside it.
-nvcc=$(readlink -f "$nvcc")
+nvcc=$(find_program nvcc /usr/local/cuda/bin /opt/cuda/bin)
+[ -z "$nvcc" ] || nvcc=$(readlink -f "$nvcc")
 root=${nvcc%/bin/nvcc}
 for folder in lib64 lib targets/x86_64-linux/lib; do
-    [ ! -f "$root/$folder/libcublas.so" ] || export LD_LIBRARY_PATH="$root/$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    [ ! -f "$root/$folder/libcudart_static.a" ] || export LIBRARY_PATH="$root/$folder${LIBRARY_PATH:+:$LIBRARY_PATH}"
+    [ ! -e "$root/$folder/libcudart_static.a" ] || export LIBRARY_PATH="$root/$folder${LIBRARY_PATH:+:$LIBRARY_PATH}"
 done
 for folder in include targets/x86_64-linux/include; do
-    [ ! -f "$root/$folder/cuda_runtime_api.h" ] || export CPATH="$root/$folder${CPATH:+:$CPATH}"
+    [ ! -e "$root/$folder/cuda_runtime_api.h" ] || export CPATH="$root/$folder${CPATH:+:$CPATH}"
+done
+# cuBLAS: of the toolkit, or of Python's packages.
+for cublas in "$root"/{lib64,lib,targets/x86_64-linux/lib} $(python3 -c 'import sys; print(*(p + "/nvidia/" + f + "/lib"
+for p in sys.path if p for f in ("cu13", "cublas")))' 2>/dev/null); do
+    [ ! -e "$cublas/libcublas.so.13" ] || { export LD_LIBRARY_PATH="$cublas${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"; break; }
 done
 
-begin=$SECONDS
-# Another compiler than the one that the code was written with may warn of something else.
-make_=(make -j"$(nproc)" BUILD=$BUILD CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch")
-limited "$RESULTS/build.log" 400 "${make_[@]}" $BUILD/lib/hearth/hearth-cuda.so $BUILD/tests/gpu/contract $BUILD/bin/hearth-bench \
-    $BUILD/bin/hearth-mkmodel
-code=$?
-if [ $code -ne 0 ]; then
-    tail -n 30 "$RESULTS/build.log"
-    say "FAILED  build (exit $code)"
-    keep
-    exit 1
-fi
-say "ok      build in $((SECONDS - begin)) s"
-keep
+portable=build/portable
+stage_build() {
+    local begin=$SECONDS tool code missing=
+    for tool in gcc g++ make; do command -v $tool >/dev/null || missing="$missing $tool"; done
+    [ -n "$nvcc" ] || missing="$missing nvcc"
+    [ -z "$missing" ] || { say "skip    build: there is no$missing"; return; }
+    # Another compiler than the one that the code was written with may warn of something else. -k: what can be built.
+    local make_=(make -k -j"$cores" BUILD=$build CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" HTTP=)
+    limited "$logs/build.log" 240 "${make_[@]}" $build/lib/hearth/hearth-cuda.so $build/tests/gpu/contract \
+        $build/bin/hearth-bench $build/bin/hearth-mkmodel
+    code=$?
+    [ $code -ne 0 ] || echo "$((SECONDS - begin)) s, $("$nvcc" --version | grep -o 'release [0-9.]*'), gcc $(gcc -dumpfullversion)" >>"$logs/build.log"
+    verdict build $code "$logs/build.log"
+    if printf '#include <liburing.h>\n#include <jansson.h>\n#include <check.h>\n' | gcc -E - >/dev/null 2>&1; then
+        limited "$logs/build-hearthd.log" 120 "${make_[@]}" $build/bin/hearthd $build/bin/hearth $build/tests/e2e/test_determinism
+        code=$?
+        [ $code -eq 0 ] || verdict "build of hearthd" $code "$logs/build-hearthd.log"
+    else
+        say "skip    build of hearthd: the headers of liburing, jansson or check are missing"
+    fi
+}
+
+# Sets $1 to a file of this build, or else of build/portable; says so where it is neither.
+choose() { # VARIABLE FILE
+    local -n chosen=$1
+    chosen=
+    if [ -x "$build/$2" ]; then
+        chosen=$build/$2
+    elif [ -x "$portable/$2" ]; then
+        chosen=$portable/$2
+        say "        $2 is that of build/portable$([ "$(tests/gpu/sources.sh)" = "$(cat $portable/sources 2>/dev/null)" ] ||
+            echo ", OF OTHER SOURCES than these")"
+    fi
+}
 
 # ---- the same bits -----------------------------------------------------------------------------------------------------
 
-limited "$RESULTS/contract.log" 150 $BUILD/tests/gpu/contract
-verdict "contract" $? "$RESULTS/contract.log"
-
-# compute-sanitizer on small tests: bad accesses, then races in shared memory.
-sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
-if [ -x "$sanitizer" ]; then
-    for tool in memcheck racecheck; do
-        limited "$RESULTS/$tool.log" 40 "$sanitizer" --tool $tool --error-exitcode 9 \
-            $BUILD/tests/gpu/contract a_pick a_key every_architecture native_numerics native_odd
-        code=$?
-        if grep -q "Device not supported" "$RESULTS/$tool.log"; then
-            say "skip    compute-sanitizer $tool: it does not support this machine"
-        elif [ $code -eq 124 ]; then
-            say "skip    compute-sanitizer $tool: found nothing in the 40 s that it has, and did not end"
-        else
-            verdict "compute-sanitizer $tool" $code "$RESULTS/$tool.log"
-        fi
+# Each test in a process of its own: a kernel that fails or hangs takes its process along.
+stage_contract() {
+    local deadline=$((deadline < SECONDS + 150 ? deadline : SECONDS + 150))
+    local test steps job n=0 ok=0 skipped=0 unrun=0 bad=0 said=8
+    names=()
+    while read -r test steps; do
+        job "contract-$test${steps:+-$steps}" 60 env ${steps:+HEARTH_CUDA_STEPS=$steps} "$contract" "$test"
+    done < <(timeout 10 "$contract" --list)
+    jobs_end
+    for job in "${names[@]}"; do
+        n=$((n + 1))
+        case $(code_of "$job") in
+        0)
+            ok=$((ok + 1))
+            ! grep -qs '^skip' "$logs/$job.log" || skipped=$((skipped + 1)) ;;
+        125) unrun=$((unrun + 1)) ;;
+        *) # a few say what is wrong with all
+            bad=$((bad + 1)) failed=1
+            [ $bad -gt $said ] || verdict "$job" "$(code_of "$job")" "$logs/$job.log" ;;
+        esac
     done
-else
-    say "skip    compute-sanitizer: not installed"
-fi
-
-# ---- the daemon --------------------------------------------------------------------------------------------------------
-
-# PROGRAMS: a build folder with hearthd, hearth and the determinism suite; nothing where there is none.
-PROGRAMS=
-if printf '#include <liburing.h>\n#include <jansson.h>\n#include <check.h>\n' | gcc -E - >/dev/null 2>&1; then
-    if limited "$RESULTS/build-hearthd.log" 120 "${make_[@]}" HTTP= $BUILD/bin/hearthd $BUILD/bin/hearth \
-        $BUILD/tests/e2e/test_determinism; then
-        PROGRAMS=$BUILD
-    else
-        say "FAILED  build of hearthd"; failed=1
-    fi
-elif build/portable/bin/hearthd --version >/dev/null 2>&1 && build/portable/bin/hearth --version >/dev/null 2>&1 &&
-    ! ldd build/portable/tests/e2e/test_determinism 2>&1 | grep -qE 'not found|No such file'; then
-    PROGRAMS=build/portable
-else
-    say "skip    hearthd: no headers of liburing, jansson and check, and no build/portable that runs here (make portable)"
-fi
-
-# The ids of one answer of a served model: DEVICE MODEL TOKENS
-sockets=$(mktemp -d)
-ids() {
-    local socket=$sockets/$1
-    rm -f "$socket"
-    timeout -k 5 60 $PROGRAMS/bin/hearthd --device "$1" --model "$2" --socket "$socket" --slots 2 --context 1024 \
-        >"$RESULTS/hearthd-$1.log" 2>&1 &
-    local pid=$!
-    for _ in $(seq 150); do [ -S "$socket" ] && break; kill -0 $pid 2>/dev/null || break; sleep 0.1; done
-    timeout 30 $PROGRAMS/bin/hearth run --socket "$socket" --json --max-tokens "$3" "def main():" | tail -n 1 | grep -o '"ids":\[[^]]*\]'
-    kill $pid 2>/dev/null
-    wait $pid 2>/dev/null
+    [ $bad -le $said ] || say "FAILED  contract: $((bad - said)) tests more (see $logs)"
+    [ $n -gt 0 ] || { say "FAILED  contract: it lists no tests"; failed=1; }
+    [ $unrun -eq 0 ] || say "skip    contract: no time left for $unrun of $n tests"
+    say "$([ $ok -eq $n ] && echo "ok     " || echo "       ") contract: $ok of $n tests are as they should be$([ $skipped -eq 0 ] || echo ", $skipped skip what a GPU cannot")"
 }
-if [ -n "$PROGRAMS" ] && [ "$(left)" -lt 60 ]; then
-    say "skip    hearthd: no time left"
-elif [ -n "$PROGRAMS" ]; then
-    $BUILD/bin/hearth-mkmodel --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$RESULTS/code.gguf" >/dev/null 2>&1
-    for model in daemon/models/hearth-code-5m-f16.gguf "$RESULTS/code.gguf"; do
-        cpu=$(ids cpu "$model" 200) cuda=$(ids cuda "$model" 200)
-        if [ -n "$cpu" ] && [ "$cpu" = "$cuda" ]; then
-            say "ok      hearthd: 200 tokens of $(basename "$model") are the CPU's"
-        else
-            say "FAILED  hearthd: $(basename "$model"), $([ -n "$cuda" ] && echo "other tokens than the CPU's" ||
-                echo "no answer within 30 s")"; failed=1
+
+# ---- bad accesses, the daemon ------------------------------------------------------------------------------------------
+
+sanitize() { # compute-sanitizer on small tests: bad accesses, races in shared memory
+    local tool test
+    # What hearth's own calls return is hearth's to check.
+    for tool in "memcheck --report-api-errors no" racecheck; do
+        for test in a_pick_is_that-1 every_architecture-1 every_architecture-0 native_odd-0; do
+            # shellcheck disable=SC2086 # words are arguments
+            job "${tool%% *}-$test" 55 env HEARTH_CUDA_STEPS="${test#*-}" "$sanitizer" --error-exitcode 9 --tool $tool "$contract" "${test%-*}"
+        done
+    done
+}
+say_of_sanitizer() { # JOB
+    local log=$logs/$1.log
+    if grep -qs 'Device not supported' "$log"; then
+        say "skip    $1: it does not support this machine"
+    elif [ "$(code_of "$1")" -eq 124 ] && ! grep -qE '========= .*(Invalid|[Hh]azard|[Ee]rror:)' "$log"; then
+        say "skip    $1: found nothing in the time that it has, and did not end"
+    else
+        verdict "$1" "$(code_of "$1")" "$log"
+    fi
+}
+
+# Whole programs: hearthd, hearth and the determinism suite, with all that they need.
+choose_programs() {
+    local folder
+    for folder in $build $portable; do
+        if "$folder/bin/hearthd" --version >/dev/null 2>&1 && "$folder/bin/hearth" --version >/dev/null 2>&1 &&
+            ! ldd "$folder/tests/e2e/test_determinism" 2>&1 | grep -qE 'not found|No such file'; then
+            programs=$folder
+            return
         fi
     done
-    rm -f "$RESULTS/code.gguf"
-    # One answer a request, whoever else asks, whatever is cached, after a kill; some of the daemons are the CPU's.
-    for type in Q8_0 BF16; do
-        limited "$RESULTS/determinism-$type.log" 60 env BUILD=$PROGRAMS HEARTH_DETERMINISM_DEVICE=cuda \
-            HEARTH_DETERMINISM_TYPE=$type $PROGRAMS/tests/e2e/test_determinism
-        code=$?
-        grep '^ok' "$RESULTS/determinism-$type.log" | tail -n 1 >>"$RESULTS/determinism-$type.log"
-        verdict "determinism $type" $code "$RESULTS/determinism-$type.log"
+    say "skip    hearthd: not built here, and no build/portable that runs here (make portable)"
+}
+
+stage_checks() {
+    local type model job sanitizer programs=
+    names=()
+    choose_programs
+    if [ -n "$programs" ]; then
+        # One answer a request, whoever else asks, whatever is cached, after a kill; some of the daemons are the CPU's.
+        for type in Q8_0 BF16; do
+            job "determinism-$type" 110 env BUILD=$programs HEARTH_DETERMINISM_DEVICE=cuda HEARTH_DETERMINISM_TYPE=$type \
+                $programs/tests/e2e/test_determinism
+        done
+        [ -z "$mkmodel" ] || "$mkmodel" --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$models/code-q8_0.gguf" >/dev/null 2>&1
+        for model in daemon/models/hearth-code-5m-f16.gguf "$models/code-q8_0.gguf"; do
+            job "daemon-$(basename "$model" .gguf)" 90 tests/gpu/answers.sh $programs "$model" $answer
+        done
+    fi
+    sanitizer=$(find_program compute-sanitizer "$root/bin" "$root/compute-sanitizer" /usr/local/cuda/bin)
+    if [ -z "$sanitizer" ]; then
+        say "skip    compute-sanitizer: not installed"
+    elif [ -n "$contract" ]; then
+        sanitize
+    fi
+    jobs_end
+    for job in "${names[@]}"; do
+        case $job in
+        memcheck-* | racecheck-*) say_of_sanitizer "$job" ;;
+        determinism-*) # its own verdict, not Check's summary
+            grep '^ok' "$logs/$job.log" 2>/dev/null | tail -n 1 >>"$logs/$job.log"
+            verdict "$job" "$(code_of "$job")" "$logs/$job.log" ;;
+        *) verdict "$job" "$(code_of "$job")" "$logs/$job.log" ;;
+        esac
     done
-fi
-rm -rf "$sockets"
-keep
+}
 
 # ---- how fast ----------------------------------------------------------------------------------------------------------
 
-# One line of the table from a bench's JSON: NAME LOG
-field() { grep "\"what\":\"$2\"" "$3" | grep "${4:-.}" | grep -o "\"$1\":[0-9.]*" | head -n 1 | cut -d: -f2; }
-bench() { # NAME MODEL LIMIT ARGUMENTS...
-    local name=$1 model=$2 limit=$3 log; shift 3
-    log=$RESULTS/bench-$(echo "$name" | tr ' /' '--').json
-    limited "$log" "$limit" $BUILD/bin/hearth-bench --device cuda --json --model "$model" -r 3 "$@"
-    local rc=$?
-    if [ $rc -ne 0 ]; then
-        verdict "bench $name" $rc "$log"
-        return
-    fi
-    local slots tok rows over
-    slots=$(field slots decode "$log") tok=$(field tok_s decode "$log")
-    printf '%-28s step %8.3f ms  %9.1f tok/s  %5.1f %% of %6.0f GB/s  start %5.1f us  prefill %9.1f tok/s  first %8.1f ms\n' "$name" \
-        "$(awk "BEGIN { print 1000 * $slots / $tok }")" "$tok" "$(awk "BEGIN { print 100 * $(field bandwidth_share decode "$log") }")" \
-        "$(field read_gb_s decode "$log")" "$(field start_us start "$log")" "$(field tok_s prefill "$log")" \
-        "$(field first_token_ms prefill "$log")" | tee -a "$table"
-    for rows in 16 64; do
-        over=$(field over_one window "$log" "\"rows\":$rows,")
-        [ -z "$over" ] || say "$(printf '%-28s %8.3f ms, %.2f x one row' "  window of $rows" "$(field pass_ms window "$log" "\"rows\":$rows,")" "$over")"
+shapes="llama-3.2-1b:Q4_0 llama-3.1-8b:Q4_0 llama-3.2-1b:BF16 llama-3.1-8b:BF16 gemma-3-1b:Q4_0"
+context=1024 tokens=32 slots=16
+[ -z "${REHEARSAL:-}" ] || { shapes="tiny:Q4_0 tiny:BF16" context=8 tokens=2 slots=4 answer=2; }
+
+# Behind the tests, so that the bench need not wait: random weights, one model after the other.
+write_models() {
+    local of code
+    for of in $shapes; do
+        limited "$logs/mkmodel-$of.log" 120 nice "$mkmodel" --shape "${of%:*}" --type "${of#*:}" "$models/$of.gguf"
+        code=$?
+        [ $code -ne 0 ] || continue
+        rm -f "$models/$of.gguf" "$models/$of.gguf.part"
+        [ $code -eq 125 ] || : >"$models/$of.failed"
     done
 }
-# What the kernels of a decoding step (in a graph) and of a prefill were bound by, as ncu counts it: to the results alone.
-profile() { # NAME MODEL
-    local ncu what
-    [ "${PROFILE:-0}" = 1 ] || return
-    ncu=$(command -v ncu || echo "$root/bin/ncu")
-    [ -x "$ncu" ] || { say "skip    profile of $1: no ncu"; return; }
-    for what in "decode -p 1024 -n 4 --rows 1024" "prefill -p 2048 -n 1 --rows 1024"; do
+written() { # SHAPE:TYPE: waits until it is
+    until [ -f "$models/$1.gguf" ]; do
+        [ ! -f "$models/$1.failed" ] || { say "skip    $1: it could not be written: $(tail -n 1 "$logs/mkmodel-$1.log")"; return 1; }
+        [ "$(left)" -gt 5 ] || { unrun="$unrun, all of $1"; return 1; }
+        sleep 0.1
+    done
+}
+
+bench() { # NAME SHAPE:TYPE LIMIT ARGUMENTS...
+    local name="$2${1:+ $1}" model=$models/$2.gguf limit=$3 log; shift 3
+    log=$logs/bench-${name//[ :]/-}.jsonl
+    limited "$log" "$limit" "$bench" --device cuda --json --model "$model" "$@"
+    local code=$?
+    grep '^{' "$log" 2>/dev/null | sed "s/^{/{\"run\":\"$name\",/" >>"$logs/bench.jsonl"
+    # Also of a bench that something ended: its lines come when they are known.
+    ! grep -qs '"what":"decode"' "$log" || say "$(awk -v name="$name" -f tests/gpu/line.awk "$log")"
+    case $code in
+    0) ;;
+    125) unrun="$unrun, $name" ;;
+    *) verdict "$name" $code "$log" ;;
+    esac
+}
+
+# The most telling first: each round all models.
+stage_bench() {
+    local of rows unrun='' usual="-p $context -n $tokens --rows $context -r 3" long=$((2 * context))
+    local -a ready=()
+    for of in $shapes; do
+        written "$of" || continue
+        ready+=("$of")
         # shellcheck disable=SC2086 # words are arguments
-        HEARTH_CUDA_STEPS=0 limited "$RESULTS/ncu-$(echo "$1" | tr ' /' '--')-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
+        bench "" "$of" 75 $usual -b $slots --batches --windows
+    done
+    keep
+    for of in "${ready[@]}"; do # the same steps on graphs (kernels/cuda/README.md, "How a pass runs"): which is faster?
+        # shellcheck disable=SC2086
+        HEARTH_CUDA_STEPS=0 bench graphs "$of" 40 $usual -b $([[ $of = *BF16 ]] && echo 4 || echo $slots) --batches
+    done
+    keep
+    for of in "${ready[@]}"; do
+        bench "native" "$of" 40 -p $long -n $((tokens / 2)) --rows $long -r 3 --numerics native
+    done
+    for rows in $((context / 2)) $long; do
+        for of in "${ready[@]}"; do
+            [[ $of = *8b:BF16 ]] || bench "p$rows" "$of" 30 -p "$rows" -n 4 --rows "$rows" -r 3
+        done
+    done
+    keep
+    # A draft model of the smaller shape reads prompts by cuBLAS, or by own kernels: the note in the log says which it was.
+    for of in "${ready[@]}"; do
+        [[ $of = *1b:BF16 ]] || continue
+        for rows in 64 512 2048; do
+            bench "draft p$rows" "$of" 25 -p $rows -n 4 --rows $rows -r 3 --drafts
+            HEARTH_CUBLAS=0 bench "draft own p$rows" "$of" 25 -p $rows -n 4 --rows $rows -r 3 --drafts
+        done
+    done
+    [ -z "$unrun" ] || say "skip    no time left for${unrun#,}"
+    [ "${PROFILE:-0}" != 1 ] || for of in "${ready[@]}"; do [[ $of = gemma* ]] || profile "$of"; done
+}
+
+# What the kernels of a decoding step (in a graph) and of a prefill were bound by, as ncu counts it: to the logs alone.
+profile() { # SHAPE:TYPE
+    local ncu what
+    ncu=$(find_program ncu "$root/bin" /usr/local/cuda/bin)
+    [ -n "$ncu" ] || { say "skip    profile of $1: no ncu"; return; }
+    for what in "decode -p 1024 -n 4 --rows 1024" "prefill -p 2048 -n 1 --rows 1024"; do
+        # shellcheck disable=SC2086
+        HEARTH_CUDA_STEPS=0 limited "$logs/ncu-$1-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
             --launch-count 24 --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
-            $BUILD/bin/hearth-bench --device cuda --json --model "$2" -r 1 ${what#* }
+            "$bench" --device cuda --json --model "$models/$1.gguf" -r 1 ${what#* }
         say "        profile of $1, ${what%% *}: exit $?"
     done
 }
 
-for shape in llama-3.2-1b llama-3.1-8b; do
-    for type in Q4_0 BF16; do
-        [ "$(left)" -gt 20 ] || { say "skip    $shape $type: no time left"; continue; }
-        model=$MODELS/hearth-gpu-$$.gguf
-        if ! limited "$RESULTS/mkmodel.log" 60 $BUILD/bin/hearth-mkmodel --shape $shape --type $type "$model"; then
-            say "skip    $shape $type: the model could not be written ($(tail -n 1 "$RESULTS/mkmodel.log"))"
-            rm -f "$model" "$model.part"
-            continue
-        fi
-        bench "$shape $type 1" "$model" 40 -p 1024 -n 64 --windows
-        bench "$shape $type 4" "$model" 30 -p 1024 -n 32 -b 4
-        bench "$shape $type 16" "$model" 40 -p 1024 -n 16 -b 16 -r 1
-        # The same steps on graphs (kernels/cuda/README.md, "How a pass runs"): which is faster, a kernel or a graph?
-        HEARTH_CUDA_STEPS=0 bench "$shape $type 1 graph" "$model" 20 -p 1024 -n 64
-        HEARTH_CUDA_STEPS=0 bench "$shape $type 4 graph" "$model" 20 -p 1024 -n 32 -b 4 -r 1
-        HEARTH_CUDA_STEPS=0 bench "$shape $type 16 graph" "$model" 30 -p 1024 -n 16 -b 16 -r 1
-        bench "$shape $type p512" "$model" 20 -p 512 -n 4 --rows 512
-        bench "$shape $type p2048" "$model" 30 -p 2048 -n 4 --rows 2048
-        bench "$shape $type native" "$model" 30 -p 2048 -n 16 --rows 2048 --numerics native
-        # A draft model of the smaller shape reads prompts by cuBLAS, or by own kernels: the note in the log says which it was.
-        [ "$shape $type" != "llama-3.2-1b BF16" ] || for rows in 64 512 2048; do
-            bench "$shape $type draft p$rows" "$model" 25 -p $rows -n 4 --rows $rows --drafts
-            HEARTH_CUBLAS=0 bench "$shape $type draft own p$rows" "$model" 25 -p $rows -n 4 --rows $rows --drafts
-        done
-        profile "$shape $type" "$model"
-        rm -f "$model"
-        keep
-    done
-done
+# ---- all ---------------------------------------------------------------------------------------------------------------
 
-echo
-cat "$table"
-keep
-exit $failed
+[[ " $stages " != *" build "* ]] || { stage_build; keep; }
+choose plugin lib/hearth/hearth-cuda.so
+choose contract tests/gpu/contract
+choose bench bin/hearth-bench
+choose mkmodel bin/hearth-mkmodel
+export HEARTH_PLUGINS="$PWD/$(dirname "${plugin:-$build/lib/hearth/none}")"
+[ -n "$plugin" ] || { say "FAILED  there is no hearth-cuda.so: nothing can run"; failed=1; exit 1; }
+
+if [[ " $stages " == *" bench "* ]] && [ -n "$bench" ] && [ -n "$mkmodel" ]; then
+    (trap 'kill_child; exit 143' TERM; write_models) &
+fi
+if [[ " $stages " == *" contract "* ]]; then
+    if [ -n "$contract" ]; then stage_contract; else say "skip    contract: it could not be built"; fi
+    keep
+fi
+[[ " $stages " != *" checks "* ]] || { stage_checks; keep; }
+if [[ " $stages " == *" bench "* ]]; then
+    if [ -n "$bench" ] && [ -n "$mkmodel" ]; then stage_bench; else say "skip    bench: it could not be built"; fi
+fi
+exit 0
