@@ -244,7 +244,7 @@ $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
-$(CONTRACT): $(call obj,tests/gpu/contract.c tests/gpu/contract_picks.c tests/gpu/contract_ends.c tests/gpu/contract_native.c tests/gpu/contract_fast.c tests/gpu/wish.c tests/gpu/subject.c tests/unit/tiny_model.c $(KERNELS))
+$(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/unit/tiny_model.c $(KERNELS))
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm

@@ -1,6 +1,7 @@
 /*
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_picks.c: picks;
- * contract_ends.c: poison, refusals, devices that fail; contract_native.c, contract_fast.c: numerics of the device's own.
+ * contract_ends.c: poison, refusals, devices that fail; contract_native.c, contract_fast.c: numerics of the device's own;
+ * contract_shapes.c: odd models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -22,6 +23,10 @@ extern const char *test_name;
             return;                                                                                \
         }                                                                                          \
     } while (0)
+
+/* contract_shapes.c: odd sizes, all but the seed. The next one for a use, at or behind *at, which starts as 0; false: no more. */
+enum odd_use { ODD_PORTABLE, ODD_NATIVE, ODD_CUBLAS, ODD_USES };
+bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape);
 
 /* The sequence of a subject computed on its own instance in chunks of `chunk` rows, against the CPU's logits. */
 void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what);

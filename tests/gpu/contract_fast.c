@@ -211,31 +211,10 @@ static void check_products(const struct tiny_model *shape, const char *what)
 
 void products_of_many_rows_are_cublass(void)
 {
-    static const struct tiny_model odd[] = {
-        {.n_layer = 1,
-         .n_embd = 36,
-         .n_ff = 50,
-         .n_head = 6,
-         .n_head_kv = 3,
-         .n_vocab = 261,
-         .type = QUANT_F16},
-        {.arch = "qwen2",
-         .n_layer = 1,
-         .n_embd = 70,
-         .n_ff = 301,
-         .n_head = 5,
-         .n_head_kv = 1,
-         .head_dim = 66,
-         .n_vocab = 300,
-         .type = QUANT_BF16,
-         .untied = true},
-    };
-    for (uint32_t i = 0; i < 2; i++) {
-        struct tiny_model shape = odd[i];
+    struct tiny_model shape;
+    for (uint32_t at = 0, i = 0; next_odd_shape(ODD_CUBLAS, &at, &shape); i++) {
         char what[32];
         snprintf(what, sizeof what, "cuBLAS, shape %u", i);
-        shape.n_context = 512;
-        shape.scale = 1;
         shape.seed = 1300 + i;
         check_products(&shape, what);
     }

@@ -54,43 +54,13 @@ void native_rows_do_not_depend_on_their_pass(void)
     }
 }
 
-/* Sizes that fill no unit, no chunk of 32 inputs and no tile. */
 void native_odd_shapes_do_not_either(void)
 {
-    static const struct tiny_model shapes[] = {
-        {.n_layer = 1,
-         .n_embd = 36,
-         .n_ff = 50,
-         .n_head = 6,
-         .n_head_kv = 3,
-         .n_vocab = 261,
-         .type = QUANT_F16},
-        {.n_layer = 1,
-         .n_embd = 544,
-         .n_ff = 300,
-         .n_head = 7,
-         .n_head_kv = 7,
-         .head_dim = 2,
-         .n_vocab = 1000,
-         .type = QUANT_BF16,
-         .kv_q8_0 = true},
-        {.arch = "qwen3",
-         .n_layer = 1,
-         .n_embd = 42,
-         .n_ff = 35,
-         .n_head = 3,
-         .n_head_kv = 1,
-         .head_dim = 130,
-         .n_vocab = 4100,
-         .type = QUANT_F16},
-    };
     static const uint32_t chunks[] = {3, 11, 70, 0};
-    for (uint32_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct tiny_model shape = shapes[i];
+    struct tiny_model shape;
+    for (uint32_t at = 0, i = 0; next_odd_shape(ODD_NATIVE, &at, &shape); i++) {
         char what[32];
         snprintf(what, sizeof what, "native, shape %u", i);
-        shape.n_context = 512;
-        shape.scale = 1;
         shape.seed = 1200 + i;
         check_shape(&shape, 70, 1, chunks, what);
     }
