@@ -9,6 +9,7 @@
  */
 #include <stddef.h>
 
+#include "kernels/cuda/attend_items_device.h"
 #include "kernels/cuda/attend_launch.h"
 #include "kernels/cuda/attend_tile_device.h"
 #include "kernels/cuda/launch.h"
@@ -36,20 +37,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struc
     }
 }
 
-/* The last rows of a sequence, which have the most to read, first. */
 template <uint32_t KV, int DIMS>
 static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
     attend_large_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    const uint32_t n = *job.n_items;
-    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = job.items[n - 1 - i];
-        if (item.kind == CUDA_ITEM_LARGE)
-            attend_tile_item<KV, LARGE_GROUPS, DIMS>(job, item, blockIdx.y,
-                                                     *(attend_tile<LARGE_GROUPS> *)shared);
-    }
+    each_large_item(job, [&](const struct cuda_item &item) {
+        attend_tile_item<KV, LARGE_GROUPS, DIMS>(job, item, blockIdx.y,
+                                                 *(attend_tile<LARGE_GROUPS> *)shared);
+    });
 }
 
 /* Heads of up to 128 and 256 values; of up to 64, 128 and 256. */

@@ -4,6 +4,7 @@
  */
 #include <stddef.h>
 
+#include "kernels/cuda/attend_items_device.h"
 #include "kernels/cuda/attend_launch.h"
 #include "kernels/cuda/attend_native_device.h"
 #include "kernels/cuda/launch_device.h"
@@ -23,20 +24,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2)
     }
 }
 
-/* The last rows of a sequence, which have the most to read, first. */
 template <uint32_t KV, int MTILES, int PAIRS>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     native_large_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    const uint32_t n = *job.n_items;
-    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = job.items[n - 1 - i];
-        if (item.kind == CUDA_ITEM_LARGE)
-            attend_native_item<KV, MTILES, PAIRS>(job, item, blockIdx.y,
-                                                  *(attend_native<MTILES> *)shared);
-    }
+    each_large_item(job, [&](const struct cuda_item &item) {
+        attend_native_item<KV, MTILES, PAIRS>(job, item, blockIdx.y,
+                                              *(attend_native<MTILES> *)shared);
+    });
 }
 
 /* Heads of up to 128 and 256 values; KV in f16 and q8_0. */
