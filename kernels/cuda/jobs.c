@@ -188,6 +188,16 @@ struct head_jobs cuda_head_jobs(const struct backend *b)
         .logits = {.part = {part(&b->weights.head, u->logits, u->vocab)},
                    .x = u->head,
                    .wanted = 1},
+        .pick = {.pass = b->upload.to,
+                 .results = b->results_device,
+                 .logits = u->logits,
+                 .work = u->work,
+                 .ids = u->ids,
+                 .blocks = u->blocks,
+                 .raw_blocks = u->raw_blocks,
+                 .parts = u->parts,
+                 .stride = u->vocab,
+                 .n_vocab = b->model->n_vocab},
     };
     jobs.norm.wanted = 1;
     complete(b, &jobs.logits);
@@ -239,31 +249,14 @@ static void run_head(struct backend *b)
     cuda_ok(b, cuda_launch_product(&b->queue, &jobs.logits, b->grid.wanted), "logits");
 }
 
-static void run_picks(struct backend *b, uint32_t wanted)
-{
-    const struct cuda_buffers *u = &b->buffers;
-    const struct pick_job pick = {
-        .pass = b->upload.to,
-        .results = b->results_device,
-        .logits = u->logits,
-        .work = u->work,
-        .ids = u->ids,
-        .blocks = u->blocks,
-        .raw_blocks = u->raw_blocks,
-        .parts = u->parts,
-        .stride = u->vocab,
-        .n_vocab = b->model->n_vocab,
-    };
-    cuda_ok(b, cuda_launch_pick(&b->queue, &pick, wanted), "picks");
-}
-
 void cuda_run_end(struct backend *b, uint32_t wanted)
 {
-    const struct end_job job = {b->upload.to, b->results_device};
+    const struct head_jobs jobs = cuda_head_jobs(b);
+    const struct end_job end = {b->upload.to, b->results_device};
     if (wanted > 0)
-        run_picks(b, wanted);
+        cuda_ok(b, cuda_launch_pick(&b->queue, &jobs.pick, wanted), "picks");
     else
-        cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
+        cuda_ok(b, cuda_launch_end(&b->queue, &end), "the end of a pass");
 }
 
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)

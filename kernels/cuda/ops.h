@@ -121,8 +121,8 @@ struct merge_job {
     uint32_t window, n_head, head_dim, forms;
 };
 
-/* The jobs of a layer, and of the head, in their order. end: of the last layer, where what it adds is normed: x and the
- * check, no output; else its n is 0. */
+/* The jobs of a layer in their order. end: of the last layer, where what it adds is normed: x and the check, no output;
+ * else its n is 0. */
 struct layer_jobs {
     struct norm_job attn_norm;
     struct product_job qkv;
@@ -133,11 +133,6 @@ struct layer_jobs {
     struct norm_job ffn_norm;
     struct product_job gate_up, down;
     struct norm_job end;
-};
-
-struct head_jobs {
-    struct norm_job norm;
-    struct product_job logits;
 };
 
 /* The first in the order of tokens: the largest logit, the lower id among equals. */
@@ -183,6 +178,13 @@ LAYOUT_INLINE uint32_t pick_blocks(uint32_t n_vocab)
 {
     return (n_vocab + CUDA_PICK_BLOCK - 1) / CUDA_PICK_BLOCK;
 }
+
+/* What rows with wants have behind the layers, in its order. */
+struct head_jobs {
+    struct norm_job norm;
+    struct product_job logits;
+    struct pick_job pick;
+};
 
 /* The end of a pass without picks: its results to the host. One item. */
 struct end_job {
