@@ -1,7 +1,7 @@
 /* The simulated device: what it says of itself, its errors and the ones that a test asks for.
  *
- * HEARTH_CUDASIM_FAIL=EVENT@N=CODE[,...]: the Nth event (malloc, copy, launch, graph, sync; from 1)
- * fails with cudaError CODE. A code that ends a context on a real device (an illegal address, a launch
+ * HEARTH_CUDASIM_FAIL=EVENT@N=CODE[,...]: the Nth event (malloc, copy, launch, graph, sync; from 1,
+ * since the variable is what it is) fails with cudaError CODE. A code that ends a context on a real device (an illegal address, a launch
  * failure ...) loses the device: it comes with the next call that could report it and with every
  * call after that, until cudaDeviceReset. N = 0: every one. bit@N=B: the Nth copy to the host
  * arrives with bit B inverted. */
@@ -15,7 +15,6 @@
 
 static __thread cudaError_t last_error;
 static _Atomic int device_error;
-static _Atomic unsigned event_count[SIM_EVENTS];
 
 const char *cudaGetErrorName(cudaError_t error)
 {
@@ -111,10 +110,28 @@ static bool event_named(const char *text, size_t length, enum sim_event event)
     return strlen(names[event]) == length && strncmp(names[event], text, length) == 0;
 }
 
+/* Which one of its kind it is, of those since the environment asked for these failures: a test that asks for others
+ * counts from there. */
+static unsigned count_event(enum sim_event event, const char *failures)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static unsigned counts[SIM_EVENTS];
+    static char asked[256];
+
+    pthread_mutex_lock(&lock);
+    if (strncmp(asked, failures, sizeof(asked) - 1) != 0) {
+        snprintf(asked, sizeof(asked), "%s", failures);
+        memset(counts, 0, sizeof(counts));
+    }
+    const unsigned count = ++counts[event];
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 cudaError_t sim_inject(enum sim_event event)
 {
-    const unsigned count = atomic_fetch_add(&event_count[event], 1) + 1;
     const char *item = getenv("HEARTH_CUDASIM_FAIL");
+    const unsigned count = count_event(event, item == NULL ? "" : item);
 
     while (item != NULL && item[0] != '\0') {
         const size_t length = strcspn(item, "@");

@@ -299,6 +299,10 @@ START_TEST(errors_come_when_they_are_asked_for)
     OK(toy_sleep(&toy));
     ck_assert_int_eq(toy_sleep(&toy), cudaErrorLaunchOutOfResources);
     OK(toy_sleep(&toy));
+    (void)setenv("HEARTH_CUDASIM_FAIL", "launch@2=701", 1); /* counted from here */
+    OK(toy_sleep(&toy));
+    ck_assert_int_eq(toy_sleep(&toy), cudaErrorLaunchOutOfResources);
+    OK(toy_sleep(&toy));
     OK(cudaDeviceSynchronize());
 }
 END_TEST
