@@ -170,13 +170,11 @@ void cuda_plan_pass(struct backend *b);
 void cuda_plan_picks(struct backend *b, uint32_t n_pages);
 size_t cuda_most_pick_words(const struct backend *b);
 
-/* jobs.c: the jobs of a pass. run_jobs: launches all of them; run_end: those that every pass ends with, picks of `wanted`
- * rows, or, where there are none, the note that it is done. */
+/* jobs.c: the jobs of a pass. run_jobs: launches all of them. */
 struct begin_job cuda_begin_job(const struct backend *b);
 struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer);
 struct head_jobs cuda_head_jobs(const struct backend *b);
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
-void cuda_run_end(struct backend *b, uint32_t wanted);
 
 /* graph.c. open: false when the instance broke. run: launches the graph for b->pass; false when there is none, or the
  * instance broke. */

@@ -102,12 +102,14 @@ struct cuda_pass {
     uint32_t *arrived; /* [step_words] 0: what blocks of a whole pass count in (step.h) */
 };
 
-/* PASS: its number; PICKED: the device counts the rows with wants that are done. */
+/* SUMMED: rows with wants whose pick takes the second job of picks (ops.h); PASS: its number; PICKED: the device counts the
+ * rows with wants that are done. */
 enum {
     CUDA_COUNT_ROWS,
     CUDA_COUNT_WANTED,
     CUDA_COUNT_ITEMS,
     CUDA_COUNT_LOCAL_ITEMS,
+    CUDA_COUNT_SUMMED,
     CUDA_COUNT_PASS,
     CUDA_COUNT_PICKED,
     CUDA_COUNTS

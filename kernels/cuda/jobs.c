@@ -247,16 +247,14 @@ static void run_head(struct backend *b)
     const struct head_jobs jobs = cuda_head_jobs(b);
     cuda_ok(b, cuda_launch_norm(&b->queue, &jobs.norm, b->grid.wanted), "the last norm");
     cuda_ok(b, cuda_launch_product(&b->queue, &jobs.logits, b->grid.wanted), "logits");
+    cuda_ok(b, cuda_launch_pick(&b->queue, &jobs.pick, b->grid.wanted), "picks");
 }
 
-void cuda_run_end(struct backend *b, uint32_t wanted)
+/* Of a pass without a head. */
+static void run_end(struct backend *b)
 {
-    const struct head_jobs jobs = cuda_head_jobs(b);
-    const struct end_job end = {b->upload.to, b->results_device};
-    if (wanted > 0)
-        cuda_ok(b, cuda_launch_pick(&b->queue, &jobs.pick, wanted), "picks");
-    else
-        cuda_ok(b, cuda_launch_end(&b->queue, &end), "the end of a pass");
+    const struct end_job job = {b->upload.to, b->results_device};
+    cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
 }
 
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
@@ -267,5 +265,6 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
         run_layer(b, layer);
     if (grid.wanted > 0)
         run_head(b);
-    cuda_run_end(b, grid.wanted);
+    else
+        run_end(b);
 }

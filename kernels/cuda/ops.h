@@ -156,7 +156,7 @@ struct cuda_pick_part {
 /*
  * Picks, in three jobs. Items of the first two: row with wants, part of CUDA_PICK_PART logits; of the third: rows with
  * wants. The first makes logits canonical and finds the largest, with mask, bias and the first penalties; the second
- * adds up weights; the third runs the stages, draws, and gives the results to the host.
+ * adds up weights, for those that are `summed`; the third runs the stages, draws, and gives the results to the host.
  */
 enum { CUDA_PICK_PART = 4096, CUDA_PICK_BLOCK = 32 };
 struct pick_job {
@@ -170,6 +170,10 @@ struct pick_job {
     struct cuda_pick_part *parts; /* [wanted][pick_parts] */
     uint32_t stride, n_vocab;
 };
+LAYOUT_INLINE int pick_summed(const struct cuda_sampling *s)
+{
+    return s->tempered || s->weighed || s->logprobs;
+}
 LAYOUT_INLINE uint32_t pick_parts(uint32_t n_vocab)
 {
     return (n_vocab + CUDA_PICK_PART - 1) / CUDA_PICK_PART;

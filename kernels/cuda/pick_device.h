@@ -180,7 +180,7 @@ static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uin
                                      struct pick_shared *shared)
 {
     const struct cuda_sampling &s = job.pass.sampling[w];
-    if (!s.tempered && !s.weighed && !s.logprobs)
+    if (!pick_summed(&s))
         return;
     struct cuda_pick_part *to = &job.parts[w * pick_parts(job.n_vocab) + part];
     const uint32_t begin = part * CUDA_PICK_PART, left = job.n_vocab - begin;

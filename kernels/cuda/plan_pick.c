@@ -161,6 +161,7 @@ static void plan_pick(struct backend *b, const struct row *row, struct cuda_samp
 
 void cuda_plan_picks(struct backend *b, uint32_t n_pages)
 {
+    uint32_t summed = 0;
     b->n_words = n_pages;
     for (uint32_t s = 0; s < b->pass->n_sequences; s++)
         b->pick_places[s].known = false;
@@ -170,5 +171,7 @@ void cuda_plan_picks(struct backend *b, uint32_t n_pages)
         *to = (struct cuda_sampling){.kind = CUDA_PICK_BARE};
         if (row->wants & ROW_PICK)
             plan_pick(b, row, to);
+        summed += pick_summed(to) ? 1 : 0;
     }
+    b->upload.from.counts[CUDA_COUNT_SUMMED] = summed;
 }

@@ -125,7 +125,6 @@ bool cuda_step_run(struct backend *b)
     struct step_job job = b->steps.job;
     job.own_norm = job.own_norm && rows == 1;
     job.own_heads = job.own_heads && all_alone(b->pass);
-    if (cuda_ok(b, cuda_launch_step(&b->queue, &job, kernel, b->steps.blocks[kernel]), "a pass"))
-        cuda_run_end(b, b->n_wanted);
+    cuda_ok(b, cuda_launch_step(&b->queue, &job, kernel, b->steps.blocks[kernel]), "a pass");
     return true;
 }

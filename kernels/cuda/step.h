@@ -7,6 +7,11 @@
  *     q/k/v | heads, append, attention, merge | output, residual | gate, up and their function | down, residual, check
  *
  * Where what a part adds is normed, residuals and check are the next norm's (ops.h), and a phase behind the last layer.
+ * Behind the layers, where rows have wants:
+ *
+ *     norm | logits | parts of picks | sums, where a pick needs them | picks, and the results to the host
+ *
+ * Where none has: the results alone.
  *
  * A small operation is computed by every block that needs it where that costs less than a barrier (1.2 us):
  *

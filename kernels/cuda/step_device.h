@@ -3,7 +3,7 @@
  * computes one.
  *
  * Operations stand once each in one loop, inlined, so that no registers are saved and restored for them; but attention,
- * which has fewer items and would make the products spill.
+ * which has fewer items and would make the products spill, and picks, behind the loop.
  */
 #ifndef HEARTH_KERNELS_CUDA_STEP_DEVICE_H
 #define HEARTH_KERNELS_CUDA_STEP_DEVICE_H
@@ -11,6 +11,7 @@
 #include "kernels/cuda/attend_tile_device.h"
 #include "kernels/cuda/grid_device.h"
 #include "kernels/cuda/step_jobs_device.h"
+#include "kernels/cuda/step_pick_device.h"
 
 /* Where a block's own queries begin: behind what attention of a row needs. */
 enum { STEP_QUERIES = (sizeof(struct attend_shared) + 15) / 16 * 16 };
@@ -198,12 +199,12 @@ static __device__ __forceinline__ bool step_skips(const struct step_job &job, ui
                                : job.own_norm && (phase == STEP_NORM || phase == STEP_FFN_NORM);
 }
 
-/* Every phase of a layer, or the head, behind a barrier; while the others come, the jobs, if they are new, and weights.
- * Picks are kernels of their own behind it (jobs.c): a dependent launch costs what a barrier does. */
+/* Every phase of a layer, or the head, behind a barrier; while the others come, the jobs, if they are new, and weights. */
 template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
 {
     const struct cuda_pass &pass = job.begin.pass;
-    const uint32_t end = job.n_layer + (pass.counts[CUDA_COUNT_WANTED] > 0);
+    const bool wants = pass.counts[CUDA_COUNT_WANTED] > 0;
+    const uint32_t end = job.n_layer + (wants ? 1 : 0);
     uint32_t goal = 0;
     step_begin(job.begin);
 #pragma unroll 1
@@ -224,6 +225,10 @@ template <int TILES> static __device__ __forceinline__ void step_pass(const stru
             step_run<TILES>(job, phase, head, n);
         }
     }
+    if (wants)
+        step_picks(goal);
+    else
+        step_end(job, goal);
 }
 
 #endif

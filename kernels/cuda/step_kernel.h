@@ -30,7 +30,7 @@ template <int TILES> static size_t step_bytes(const struct step_job &job)
                         head * attend_tile<STEP_TILE_GROUPS>::PITCH,
                  row = STEP_QUERIES + (job.own_heads ? job.share * head : 0),
                  product = STEP_PRODUCT_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
-    return STEP_SCRATCH + larger(larger(tile, row), product);
+    return STEP_SCRATCH + larger(larger(tile, row), larger(product, sizeof(struct pick_shared)));
 }
 
 /* Of any instance: what a function may have is the process's, not one instance's. */

@@ -343,7 +343,7 @@ START_TEST(a_lost_device_ends_every_request_with_a_code)
     pid_t pid[RUNNING];
     int fd[RUNNING];
 
-    static const char *const fails[] = {"launch@1000=719", "launch@1000=700", "graph@150=719",
+    static const char *const fails[] = {"launch@500=719", "launch@500=700", "graph@150=719",
                                         "graph@150=700"}; /* of one kernel a pass, of graphs */
 
     (void)setenv("HEARTH_CUDASIM_FAIL", fails[_i], 1);

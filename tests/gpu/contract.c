@@ -575,6 +575,7 @@ static const struct {
     ONCE(bad_passes_and_limits_are_refused),
     TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
     ONCE(a_pass_of_few_rows_is_one_kernel),
+    ONCE(a_pass_of_few_rows_is_one_launch),
     ONCE(a_device_that_cannot_wait_for_all_blocks_has_graphs),
     TEST(an_instance_that_broke_stays_broken),
     ONCE(a_lost_device_lets_every_call_return),

@@ -89,6 +89,7 @@ void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_normed_part_that_is_not_finite_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
+void a_pass_of_few_rows_is_one_launch(void);
 void a_device_that_cannot_wait_for_all_blocks_has_graphs(void);
 void an_instance_that_broke_stays_broken(void);
 void a_lost_device_lets_every_call_return(void);

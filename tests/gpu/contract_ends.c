@@ -1,5 +1,6 @@
 /* The pass contract on the CUDA backend, what a pass ends with: poison, refusals, a device that fails. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,9 +75,10 @@ void a_bad_row_poisons_its_sequence_alone(void)
     }
 }
 
-/* A tensor of a layer is so large that n rows of a pass, the first position on, are poisoned there. */
+/* A tensor of a layer is so large that n rows of a pass are poisoned there: of one sequence, the first position on, or
+ * each of its own (`alone`), so that none is poisoned with another one. */
 static void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t tensor,
-                              float factor, uint32_t n)
+                              float factor, uint32_t n, bool alone)
 {
     struct subject s;
     uint32_t pages[SUBJECT_PAGES], wrong = 0;
@@ -86,8 +88,9 @@ static void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, ui
     struct backend *b = subject_open(&s, &s.device, 8, SUBJECT_PAGES);
     struct mixed x = {.n = 0};
     for (uint32_t i = 0; i <= OTHERS; i++)
-        x.sequences[i].pages = pages;
-    add_rows(&x, 0, s.tokens, 0, n, 0);
+        x.sequences[i].pages = pages + 8 * i;
+    for (uint32_t r = 0; r < n; r++)
+        add_rows(&x, alone ? r : 0, s.tokens, alone ? 0 : r, 1, 0);
     int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
     for (uint32_t r = 0; r < n; r++)
         wrong += x.results[r].status != -EDOM || x.results[r].layer != layer;
@@ -101,7 +104,7 @@ static void check_key_beyond_f16(uint32_t type, bool kv_q8_0)
 {
     struct tiny_model shape = tiny_model_default(type);
     shape.kv_q8_0 = kv_q8_0;
-    check_poisoned_at(&shape, 1, MODEL_ATTN_K, 0x1p20f, 4);
+    check_poisoned_at(&shape, 1, MODEL_ATTN_K, 0x1p20f, 4, false);
 }
 
 void a_key_beyond_f16_poisons_at_its_layer(void)
@@ -111,15 +114,16 @@ void a_key_beyond_f16_poisons_at_its_layer(void)
     check_key_beyond_f16(QUANT_F32, true); /* though f32 KV would hold it */
 }
 
-/* The residual is not finite behind the norm of what a layer adds: of every layer, of one row and several. No row wants
+/* The residual is not finite behind the norm of what a layer adds: of every layer, of one row, several, and some side by side. No row wants
  * anything, so that nobody looks at the last layer's for another reason. */
 void a_normed_part_that_is_not_finite_poisons_at_its_layer(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     shape.arch = "gemma3";
     for (uint32_t layer = 0; layer < shape.n_layer; layer++) {
-        check_poisoned_at(&shape, layer, MODEL_FFN_POST_NORM, 0x1p126f, 4);
-        check_poisoned_at(&shape, layer, MODEL_FFN_POST_NORM, 0x1p126f, 1);
+        check_poisoned_at(&shape, layer, MODEL_FFN_POST_NORM, 0x1p126f, 4, false);
+        check_poisoned_at(&shape, layer, MODEL_FFN_POST_NORM, 0x1p126f, 4, true);
+        check_poisoned_at(&shape, layer, MODEL_FFN_POST_NORM, 0x1p126f, 1, false);
     }
 }
 
@@ -231,6 +235,75 @@ void a_pass_of_few_rows_is_one_kernel(void)
     EXPECT(rc[0] == -EIO && rc[1] == -EIO, "no graph, but %d and %d", rc[0], rc[1]);
     EXPECT(rc[2] == 0, "16 rows were not one kernel: %d", rc[2]);
     EXPECT(rc[3] == -EIO, "17 rows needed no graph: %d", rc[3]);
+}
+
+/* A pick of a kind: greedy, by a draw from all tokens, of few, behind stages that take all of them, with
+ * log-probabilities and penalties. */
+static struct pick_params pick_of_kind(uint32_t kind)
+{
+    struct pick_params p;
+    pick_params_init(&p);
+    p.temperature = kind == 0 ? 0.0f : 0.8f;
+    p.top_k = kind == 2 ? 5 : 0;
+    p.min_p = kind == 2 ? 0.05f : 0.0f;
+    p.top_p = kind == 3 ? 0.9f : 1.0f;
+    p.typical_p = kind == 3 ? 0.9f : 1.0f;
+    p.logprobs = kind == 4;
+    p.n_top = kind == 4 ? 3 : 0;
+    p.repeat_penalty = kind == 4 ? 1.3f : 1.0f;
+    return p;
+}
+
+/* Passes of one row and of 16 whose rows want nothing, logits, or picks: whatever they want, the device is asked once. A
+ * launch behind the last of them is the first that fails. Returns how many passes failed, and how the next one ends. */
+enum { PICK_KINDS = 5, ONE_LAUNCH = 2 * (2 + PICK_KINDS) };
+static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *ret_next)
+{
+    const uint32_t page = 0;
+    struct pick_params params = pick_of_kind(0);
+    struct mixed x = {.n = 0};
+    uint32_t failed = 0;
+    float *got = subject_floats(s, 16);
+    char text[64];
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        x.sequences[i] = (struct pass_sequence){&page, s->tokens, 1, &params};
+    for (uint32_t r = 0; r < 16; r++)
+        x.results[r].logits = got + (size_t)r * s->model->n_vocab;
+    snprintf(text, sizeof text, "graph@0=701,launch@%d=701", ONE_LAUNCH + 1);
+    setenv("HEARTH_CUDASIM_FAIL", text, 1);
+    for (uint32_t i = 0; i < ONE_LAUNCH; i++) {
+        const uint32_t kind = i / 2;
+        x.n = 0;
+        params = pick_of_kind(kind < 2 ? 0 : kind - 2);
+        add_rows(&x, 0, s->tokens, 0, i % 2 ? 16 : 1,
+                 kind == 0   ? 0
+                 : kind == 1 ? ROW_LOGITS
+                             : ROW_PICK);
+        failed += run_mixed(s, b, &x, PASS_CANONICAL) != 0;
+    }
+    *ret_next = run_mixed(s, b, &x, PASS_CANONICAL);
+    unsetenv("HEARTH_CUDASIM_FAIL");
+    free(got);
+    return failed;
+}
+
+void a_pass_of_few_rows_is_one_launch(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    int next = 0;
+    if (!may_fail())
+        return;
+    shape.n_vocab = 4097; /* two parts of a pick */
+    subject_init(&s, &shape, 16);
+    setenv("HEARTH_CUDA_STEPS", "1", 1);
+    struct backend *b = subject_open(&s, &s.device, 16, SUBJECT_PAGES);
+    unsetenv("HEARTH_CUDA_STEPS");
+    const uint32_t failed = failed_of_one_launch(&s, b, &next);
+    s.device.close(b);
+    subject_fini(&s);
+    EXPECT(failed == 0, "%u of %d passes needed a launch more", failed, ONE_LAUNCH);
+    EXPECT(next == -EIO, "fewer launches than passes: %d", next);
 }
 
 void a_device_that_cannot_wait_for_all_blocks_has_graphs(void)
