@@ -36,12 +36,12 @@ static __device__ __noinline__ void step_picks(uint32_t goal)
         pick_best_item(job, w, shared);
 }
 
-/* Of a pass in which no row wants anything: by one block. */
+/* Of a pass in which no row wants anything: by the last block, which has the fewest items and is there first. */
 static __device__ __forceinline__ void step_end(const struct step_job &job, uint32_t goal)
 {
     const struct cuda_pass &pass = job.begin.pass;
     grid_arrive(pass.arrived);
-    if (blockIdx.x > 0)
+    if (blockIdx.x + 1 < gridDim.x)
         return;
     grid_wait(pass.arrived, goal + gridDim.x);
     end_item(pass, job.head.pick.results);
