@@ -1,14 +1,12 @@
 /* `hearth chat` against a real daemon: one message through a pipe, conversations on a terminal. The
  * model is one of the others with a chat template put into its file. */
 #include "tests/e2e/harness.h"
+#include "tests/e2e/terminal.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,109 +175,9 @@ END_TEST
 
 /* ---- on a terminal --------------------------------------------------------------------------- */
 
-struct terminal {
-    pid_t pid;
-    int keys;           /* the terminal's other side */
-    int out;            /* stdout of the program */
-    char seen[1 << 16]; /* [n_seen] of stdout, not looked at yet */
-    size_t n_seen;
-    char shown[1 << 16]; /* [n_shown] on the terminal: prompts, echo, errors */
-    size_t n_shown;
-};
-
-static void open_terminal_at(struct terminal *t, const char *socket, const char *const *arguments)
-{
-    const char *argv[24] = {harness_program("hearth")};
-    int pipes[2];
-    memset(t, 0, sizeof *t);
-    for (int i = 0; arguments[i]; i++)
-        argv[i + 1] = arguments[i];
-    ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
-    /* Little room: a long answer is not whole before it is read. */
-    ck_assert_int_ge(fcntl(pipes[0], F_SETPIPE_SZ, 4096), 0);
-    t->pid = forkpty(&t->keys, NULL, NULL, NULL);
-    ck_assert_int_ge(t->pid, 0);
-    if (t->pid == 0) {
-        setenv("HEARTH_SOCKET", socket, 1);
-        setenv("TERM", "dumb", 1);
-        setenv("INPUTRC", "/dev/null", 1);
-        dup2(pipes[1], STDOUT_FILENO);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    close(pipes[1]);
-    t->out = pipes[0];
-}
-
 static void open_terminal(struct terminal *t, const char *const *arguments)
 {
-    open_terminal_at(t, d.socket, arguments);
-}
-
-static void type(struct terminal *t, const char *keys)
-{
-    ck_assert_int_eq(write(t->keys, keys, strlen(keys)), (ssize_t)strlen(keys));
-}
-
-/* Reads what comes on both within 100 ms. Returns 0 when stdout has ended. */
-static int look(struct terminal *t)
-{
-    struct pollfd p[2] = {{.fd = t->out, .events = POLLIN}, {.fd = t->keys, .events = POLLIN}};
-    (void)poll(p, 2, 100);
-    if (p[1].revents & POLLIN) {
-        ssize_t n = read(t->keys, t->shown + t->n_shown, sizeof t->shown - t->n_shown - 1);
-        t->n_shown += n > 0 ? (size_t)n : 0;
-    }
-    if (!(p[0].revents & (POLLIN | POLLHUP)))
-        return 1;
-    ssize_t n = read(t->out, t->seen + t->n_seen, sizeof t->seen - t->n_seen - 1);
-    t->n_seen += n > 0 ? (size_t)n : 0;
-    return n > 0;
-}
-
-/* Waits until the terminal shows the prompt for the n-th time. */
-static void wait_prompts(struct terminal *t, int wanted)
-{
-    for (int turn = 0; turn < 1200; turn++) {
-        int n = 0;
-        t->shown[t->n_shown] = 0;
-        for (const char *at = t->shown; (at = strstr(at, "> ")); at += 2)
-            n++;
-        if (n >= wanted)
-            return;
-        (void)look(t);
-    }
-    ck_assert_msg(0, "no prompt %d: %s", wanted, t->shown);
-}
-
-/* The next line of JSON from stdout. */
-static json_t *next_line(struct terminal *t)
-{
-    for (int turn = 0; turn < 1200; turn++) {
-        char *end = t->n_seen ? memchr(t->seen, '\n', t->n_seen) : NULL;
-        if (end) {
-            json_t *j = json_loadb(t->seen, (size_t)(end - t->seen), 0, NULL);
-            size_t used = (size_t)(end - t->seen) + 1;
-            memmove(t->seen, end + 1, t->n_seen - used);
-            t->n_seen -= used;
-            ck_assert_ptr_nonnull(j);
-            return j;
-        }
-        ck_assert_msg(look(t), "the program ended: %s", t->shown);
-    }
-    ck_assert_msg(0, "no answer: %s", t->shown);
-    return NULL;
-}
-
-/* The event `done` of the answer that comes. */
-static json_t *next_done(struct terminal *t)
-{
-    for (;;) {
-        json_t *j = next_line(t);
-        if (strcmp(json_string_value(json_object_get(j, "event")), "done") == 0)
-            return j;
-        json_decref(j);
-    }
+    terminal_open(t, d.socket, arguments);
 }
 
 static int64_t number(const json_t *j, const char *name)
@@ -288,37 +186,29 @@ static int64_t number(const json_t *j, const char *name)
     return json_integer_value(json_object_get(j, name));
 }
 
-static int close_terminal(struct terminal *t)
-{
-    int code = harness_wait(t->pid);
-    close(t->keys);
-    close(t->out);
-    return code;
-}
-
 START_TEST(a_conversation_computes_only_what_is_new)
 {
     struct terminal t;
     open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "24", NULL});
-    wait_prompts(&t, 1);
-    type(&t, "Once upon a time\r");
-    json_t *first = next_done(&t);
-    wait_prompts(&t, 2);
-    type(&t, "and then\r");
-    json_t *second = next_done(&t);
+    terminal_wait_prompts(&t, 1);
+    terminal_type(&t, "Once upon a time\r");
+    json_t *first = terminal_next_done(&t);
+    terminal_wait_prompts(&t, 2);
+    terminal_type(&t, "and then\r");
+    json_t *second = terminal_next_done(&t);
     int64_t held = number(first, "prompt_tokens") + number(first, "output_tokens");
     ck_assert_int_gt(number(second, "prompt_tokens"), held);
     ck_assert_int_ge(number(second, "cached_tokens"), held - 1);
-    wait_prompts(&t, 3);
-    type(&t, "/reset\r");
-    wait_prompts(&t, 4);
-    type(&t, "Once upon a time\r");
-    json_t *third = next_done(&t);
+    terminal_wait_prompts(&t, 3);
+    terminal_type(&t, "/reset\r");
+    terminal_wait_prompts(&t, 4);
+    terminal_type(&t, "Once upon a time\r");
+    json_t *third = terminal_next_done(&t);
     ck_assert_int_eq(number(third, "prompt_tokens"), number(first, "prompt_tokens"));
     ck_assert(json_equal(json_object_get(third, "ids"), json_object_get(first, "ids")));
-    wait_prompts(&t, 5);
-    type(&t, "\x04");
-    ck_assert_int_eq(close_terminal(&t), 0);
+    terminal_wait_prompts(&t, 5);
+    terminal_type(&t, "\x04");
+    ck_assert_int_eq(terminal_close(&t), 0);
     json_decref(first);
     json_decref(second);
     json_decref(third);
@@ -330,23 +220,24 @@ START_TEST(a_conversation_that_became_too_long_can_begin_anew)
     struct harness small = {0};
     struct terminal t;
     harness_start(&small, model, (const char *const[]){"--threads", "1", "--context", "96", NULL});
-    open_terminal_at(&t, small.socket, (const char *const[]){"chat", "--max-tokens", "8", NULL});
-    wait_prompts(&t, 1);
-    type(&t, "Once upon a time\r");
-    wait_prompts(&t, 2);
-    type(&t,
-         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x "
-         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x\r");
-    wait_prompts(&t, 3);
+    terminal_open(&t, small.socket, (const char *const[]){"chat", "--max-tokens", "8", NULL});
+    terminal_wait_prompts(&t, 1);
+    terminal_type(&t, "Once upon a time\r");
+    terminal_wait_prompts(&t, 2);
+    terminal_type(
+        &t,
+        "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x "
+        "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x\r");
+    terminal_wait_prompts(&t, 3);
     ck_assert_ptr_nonnull(strstr(t.shown, "the context holds 96: /reset begins anew"));
-    type(&t, "/reset\r");
-    wait_prompts(&t, 4);
-    type(&t, "Once upon a time\r");
-    wait_prompts(&t, 5);
-    type(&t, "\x04");
-    while (look(&t))
+    terminal_type(&t, "/reset\r");
+    terminal_wait_prompts(&t, 4);
+    terminal_type(&t, "Once upon a time\r");
+    terminal_wait_prompts(&t, 5);
+    terminal_type(&t, "\x04");
+    while (terminal_look(&t))
         ;
-    ck_assert_int_eq(close_terminal(&t), 0);
+    ck_assert_int_eq(terminal_close(&t), 0);
     t.seen[t.n_seen] = 0;
     struct harness_output plain =
         HARNESS_RUN(&small, "Once upon a time", "chat", "--max-tokens", "8");
@@ -382,29 +273,29 @@ START_TEST(ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program)
     struct terminal t;
     open_terminal(&t, (const char *const[]){"chat", "--json", "--max-tokens", "7000", "--proposer",
                                             "none", NULL});
-    wait_prompts(&t, 1);
-    type(&t, "Once upon a time\r");
-    json_decref(next_line(&t));
-    type(&t, "\x03");
-    json_t *done = next_done(&t);
+    terminal_wait_prompts(&t, 1);
+    terminal_type(&t, "Once upon a time\r");
+    json_decref(terminal_next_line(&t));
+    terminal_type(&t, "\x03");
+    json_t *done = terminal_next_done(&t);
     ck_assert_str_eq(json_string_value(json_object_get(done, "reason")), "cancelled");
     json_decref(done);
-    wait_prompts(&t, 2);
-    type(&t, "never sent\x03");
-    wait_prompts(&t, 3);
-    type(&t, "/nope\r");
-    wait_prompts(&t, 4);
+    terminal_wait_prompts(&t, 2);
+    terminal_type(&t, "never sent\x03");
+    terminal_wait_prompts(&t, 3);
+    terminal_type(&t, "/nope\r");
+    terminal_wait_prompts(&t, 4);
     ck_assert_ptr_nonnull(strstr(t.shown, "/nope: no such command"));
-    type(&t, "go on\r");
-    json_decref(next_line(&t));
-    type(&t, "\x03");
-    done = next_done(&t);
+    terminal_type(&t, "go on\r");
+    json_decref(terminal_next_line(&t));
+    terminal_type(&t, "\x03");
+    done = terminal_next_done(&t);
     ck_assert_str_eq(json_string_value(json_object_get(done, "reason")), "cancelled");
     ck_assert_int_gt(number(done, "cached_tokens"), 10);
     json_decref(done);
-    wait_prompts(&t, 5);
-    type(&t, "\x04");
-    ck_assert_int_eq(close_terminal(&t), 0);
+    terminal_wait_prompts(&t, 5);
+    terminal_type(&t, "\x04");
+    ck_assert_int_eq(terminal_close(&t), 0);
     ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
 }
 END_TEST
@@ -415,7 +306,7 @@ static void assert_refused(const char *socket, const char *chat_template, int co
 {
     struct terminal t;
     const char *arguments[] = {"chat", chat_template ? "--template" : NULL, chat_template, NULL};
-    open_terminal_at(&t, socket, arguments);
+    terminal_open(&t, socket, arguments);
     ssize_t n = 1;
     while (n > 0 && !strstr(t.shown, "> ")) {
         n = read(t.keys, t.shown + t.n_shown, sizeof t.shown - t.n_shown - 1);
@@ -423,7 +314,7 @@ static void assert_refused(const char *socket, const char *chat_template, int co
         t.shown[t.n_shown] = 0;
     }
     ck_assert_msg(n <= 0, "it asks for a message: %s", t.shown);
-    int ended = close_terminal(&t);
+    int ended = terminal_close(&t);
     ck_assert_msg(ended == code, "exit code %d, not %d: %s", ended, code, t.shown);
     ck_assert_msg(strncmp(t.shown, "hearth: ", 8) == 0 && strstr(t.shown, part), "%s", t.shown);
     ck_assert_msg(strchr(t.shown, '\n') == t.shown + t.n_shown - 1, "%s", t.shown);
@@ -455,18 +346,18 @@ START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
     snprintf(command, sizeof command, "/save %s  \r", path);
     struct harness_output plain = HARNESS_RUN(&d, "Once upon a time", "chat", "--max-tokens", "20");
     open_terminal(&t, (const char *const[]){"chat", "--max-tokens", "20", NULL});
-    wait_prompts(&t, 1);
-    type(&t, "Once upon a time\r");
-    wait_prompts(&t, 2);
-    type(&t, command);
-    wait_prompts(&t, 3);
-    type(&t, "/save \r");
-    wait_prompts(&t, 4);
+    terminal_wait_prompts(&t, 1);
+    terminal_type(&t, "Once upon a time\r");
+    terminal_wait_prompts(&t, 2);
+    terminal_type(&t, command);
+    terminal_wait_prompts(&t, 3);
+    terminal_type(&t, "/save \r");
+    terminal_wait_prompts(&t, 4);
     ck_assert_ptr_nonnull(strstr(t.shown, "hearth: /save: give a file's name"));
-    type(&t, "\x04");
-    while (look(&t))
+    terminal_type(&t, "\x04");
+    while (terminal_look(&t))
         ;
-    ck_assert_int_eq(close_terminal(&t), 0);
+    ck_assert_int_eq(terminal_close(&t), 0);
     t.seen[t.n_seen] = 0;
     ck_assert_str_eq(t.seen, plain.out);
     json_t *saved = json_load_file(path, 0, NULL);

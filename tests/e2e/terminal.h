@@ -1,0 +1,34 @@
+/* terminal.h - `hearth` on a terminal, typed at and looked at, for the end-to-end tests. What does not come
+ * within two minutes fails the test. */
+#ifndef HEARTH_TESTS_E2E_TERMINAL_H
+#define HEARTH_TESTS_E2E_TERMINAL_H
+
+#include <jansson.h>
+#include <sys/types.h>
+
+struct terminal {
+    pid_t pid;
+    int keys;           /* the terminal's other side */
+    int out;            /* stdout of the program */
+    char seen[1 << 16]; /* [n_seen] of stdout, not looked at yet */
+    size_t n_seen;
+    char shown[1 << 16]; /* [n_shown] on the terminal: prompts, echo, errors */
+    size_t n_shown;
+};
+
+/* Runs it on a terminal of its own, but for its stdout. `arguments` end with NULL. */
+void terminal_open(struct terminal *t, const char *socket, const char *const *arguments);
+void terminal_type(struct terminal *t, const char *keys);
+/* Waits for the program's end. Returns its exit code. */
+int terminal_close(struct terminal *t);
+
+/* Reads what comes on both within 100 ms. Returns 0 when stdout has ended. */
+int terminal_look(struct terminal *t);
+/* Waits until the terminal shows the prompt for the n-th time. */
+void terminal_wait_prompts(struct terminal *t, int wanted);
+/* The next line of JSON from stdout. */
+json_t *terminal_next_line(struct terminal *t);
+/* The event `done` of the answer that comes. */
+json_t *terminal_next_done(struct terminal *t);
+
+#endif
