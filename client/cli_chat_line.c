@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What is taken from libreadline.so.8, whose interface is stable within its number. */
@@ -36,11 +37,13 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
+/* Takes back nothing but what it has seen: one that comes in between is seen next time. */
 int chat_line_interrupted(void)
 {
-    int was = interrupted;
+    if (!interrupted)
+        return 0;
     interrupted = 0;
-    return was;
+    return 1;
 }
 
 /* Ctrl-C gives an empty line, SIGTERM ends the program with the terminal as it was. */
@@ -60,17 +63,25 @@ static void after_signal(void)
 
 static sigset_t outside; /* the signals that were blocked before a line is read */
 
-/* A key for readline. Signals are let in only while this waits for one: none can come between a
- * look whether there was one and the wait. */
+/* read(), in which alone signals are let in: none can come between a look whether there was one and
+ * the wait. One that is there already goes before what was typed after it. */
+static ssize_t read_keys(int fd, char *to, size_t bytes)
+{
+    struct pollfd keys = {.fd = fd, .events = POLLIN};
+    const struct timespec now = {0};
+    if (ppoll(NULL, 0, &now, &outside) < 0 || ppoll(&keys, 1, NULL, &outside) < 0)
+        return -1;
+    return read(fd, to, bytes);
+}
+
+/* A key for readline. */
 static int get_key(FILE *from)
 {
-    struct pollfd key = {.fd = fileno(from), .events = POLLIN};
-    unsigned char byte;
+    char byte;
     for (;;) {
-        int n = ppoll(&key, 1, NULL, &outside);
-        ssize_t bytes = n > 0 ? read(key.fd, &byte, 1) : -1;
+        ssize_t bytes = read_keys(fileno(from), &byte, 1);
         if (bytes == 1)
-            return byte;
+            return (unsigned char)byte;
         if (bytes == 0 || (errno != EINTR && errno != EAGAIN))
             return EOF;
         after_signal();
@@ -124,13 +135,7 @@ void chat_line_open(void)
 
 static int read_with_readline(const char *prompt, struct cli_buffer *ret)
 {
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGINT);
-    sigaddset(&blocked, SIGTERM);
-    sigprocmask(SIG_BLOCK, &blocked, &outside);
     char *line = lib.readline(prompt);
-    sigprocmask(SIG_SETMASK, &outside, NULL);
     if (!line)
         return 0;
     if (*line)
@@ -159,7 +164,7 @@ static int read_plainly(const char *prompt, struct cli_buffer *ret)
     char piece[4096];
     (void)cli_write(STDERR_FILENO, prompt, strlen(prompt));
     while (!take_pending(ret, 0)) {
-        ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
+        ssize_t n = read_keys(STDIN_FILENO, piece, sizeof piece);
         if (n > 0) {
             cli_buffer_add(&pending, piece, (size_t)n);
         } else if (n == 0) {
@@ -179,7 +184,16 @@ static int read_plainly(const char *prompt, struct cli_buffer *ret)
 
 int chat_line_read(const char *prompt, struct cli_buffer *ret)
 {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
     ret->bytes = 0;
+    sigprocmask(SIG_BLOCK, &blocked, &outside);
     (void)chat_line_interrupted(); /* pressed when nothing ran: of no line */
-    return lib.readline ? read_with_readline(prompt, ret) : read_plainly(prompt, ret);
+    int rc = cli_stop_requested() ? -EINTR
+             : lib.readline       ? read_with_readline(prompt, ret)
+                                  : read_plainly(prompt, ret);
+    sigprocmask(SIG_SETMASK, &outside, NULL);
+    return rc;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROOM = 4096 };
 
@@ -160,6 +161,7 @@ struct answering {
     struct talk *talk;
     struct cli_buffer text; /* so far */
     int cancelled;
+    int late; /* its end did not come at once: said so */
 };
 
 /* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
@@ -180,7 +182,8 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     return add_message(t, "assistant", a->text.data, a->text.bytes);
 }
 
-/* Until the answer has ended; Ctrl-C ends it early. Returns 0 or an exit code. */
+/* Until the answer has ended; Ctrl-C ends it early, with the pass that is being computed: where that
+ * takes long, a second one ends the conversation. Returns 0 or an exit code. */
 static int stream(struct answering *a, struct cli_ids *ids)
 {
     struct hearth *h = a->talk->hearth;
@@ -205,9 +208,18 @@ static int stream(struct answering *a, struct cli_ids *ids)
         }
         if (rc == 1 && e->kind == HEARTH_DONE)
             return finish(a, e->result, ids);
-        if (rc == 0 && a->cancelled)
-            return cli_fail(CLI_NO_DAEMON, "the daemon does not end the answer");
-        if (a->talk->keeps_on && !a->cancelled && chat_line_interrupted()) {
+        if (rc == 0 && a->cancelled && !a->late) {
+            a->late = 1;
+            show_clear(show);
+            (void)cli_write(STDERR_FILENO, "\n", 1); /* the terminal has written ^C */
+            (void)cli_fail(CLI_OK,
+                           "the daemon has not ended the answer yet, as in a pass that takes "
+                           "long: wait, or press Ctrl-C again to leave");
+        }
+        if (a->talk->keeps_on && chat_line_interrupted()) {
+            if (a->late)
+                return cli_fail(CLI_NO_DAEMON, "the daemon does not end the answer: hearth status "
+                                               "says whether it is well");
             a->cancelled = 1;
             (void)hearth_cancel(h, 0);
         }

@@ -104,3 +104,34 @@ int terminal_close(struct terminal *t)
     close(t->out);
     return code;
 }
+
+/* Forgets whole lines of stdout. Returns whether one of them ended an answer. */
+static int drop_lines(struct terminal *t)
+{
+    char *end = t->n_seen ? memrchr(t->seen, '\n', t->n_seen) : NULL;
+    size_t used = end ? (size_t)(end - t->seen) + 1 : 0;
+    int ended = used && memmem(t->seen, used, "\"event\":\"done\"", 14);
+    memmove(t->seen, t->seen + used, t->n_seen - used);
+    t->n_seen -= used;
+    return ended;
+}
+
+int terminal_wait_shown(struct terminal *t, const char *text)
+{
+    for (int turn = 0; turn < 1200; turn++) {
+        int goes_on = terminal_look(t);
+        ssize_t n = 1;
+        while (!goes_on && n > 0) { /* the last words of a program that has ended */
+            n = read(t->keys, t->shown + t->n_shown, sizeof t->shown - t->n_shown - 1);
+            t->n_shown += n > 0 ? (size_t)n : 0;
+        }
+        t->shown[t->n_shown] = 0;
+        if (strstr(t->shown, text))
+            return 1;
+        ck_assert_msg(goes_on, "the program ended: %s", t->shown);
+        if (drop_lines(t))
+            return 0;
+    }
+    ck_assert_msg(0, "never shown: %s, but: %s", text, t->shown);
+    return 0;
+}

@@ -26,6 +26,8 @@ int terminal_close(struct terminal *t);
 int terminal_look(struct terminal *t);
 /* Waits until the terminal shows the prompt for the n-th time. */
 void terminal_wait_prompts(struct terminal *t, int wanted);
+/* Waits until the terminal shows this. Returns 0 where the answer ends before that. */
+int terminal_wait_shown(struct terminal *t, const char *text);
 /* The next line of JSON from stdout. */
 json_t *terminal_next_line(struct terminal *t);
 /* The event `done` of the answer that comes. */

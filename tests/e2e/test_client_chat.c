@@ -5,8 +5,10 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +70,15 @@ static void start(void)
     harness_start(&d, model, arguments);
 }
 
+/* A test that failed may have left the daemon standing. */
+static void go_on(void)
+{
+    ck_assert_int_eq(kill(d.pid, SIGCONT), 0);
+}
+
 static void stop(void)
 {
+    go_on();
     ck_assert_int_eq(harness_stop(&d), 0);
     unlink(model);
     rmdir(folder);
@@ -300,6 +309,95 @@ START_TEST(ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program)
 }
 END_TEST
 
+/* Does every thread of the daemon stand still? */
+static int is_halted(void)
+{
+    char path[300], text[512];
+    int halted = 1;
+    snprintf(path, sizeof path, "/proc/%d/task", d.pid);
+    DIR *tasks = opendir(path);
+    ck_assert_ptr_nonnull(tasks);
+    for (struct dirent *e; (e = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/%d/task/%s/stat", d.pid, e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!f)
+            continue;
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+        const char *state = strrchr(text, ')');
+        halted = halted && state && state[1] == ' ' && state[2] == 'T';
+    }
+    closedir(tasks);
+    return halted;
+}
+
+/* Stops the daemon. It goes on for a moment after the signal: long enough to see a cancel. */
+static void halt(void)
+{
+    for (int turn = 0; turn < 6000; turn++) {
+        ck_assert_int_eq(kill(d.pid, SIGSTOP), 0);
+        if (is_halted())
+            return;
+        usleep(10000);
+    }
+    ck_assert_msg(0, "the daemon does not stop");
+}
+
+/* A conversation whose answer cannot end, because the daemon stands still: a Ctrl-C for each of the
+ * words that the terminal then shows. Something else may let the daemon go on (tests/tools/stall.py):
+ * then it is tried again. */
+static void open_and_press(struct terminal *t, const char *const *words)
+{
+    for (int attempt = 0; attempt < 20; attempt++) {
+        int shown = 1;
+        open_terminal(t, (const char *const[]){"chat", "--json", "--max-tokens", "7000",
+                                               "--proposer", "none", NULL});
+        terminal_wait_prompts(t, 1);
+        terminal_type(t, "Once upon a time\r");
+        json_decref(terminal_next_line(t));
+        for (int i = 0; shown && words[i]; i++) {
+            halt();
+            terminal_type(t, "\x03");
+            shown = terminal_wait_shown(t, words[i]);
+        }
+        go_on();
+        if (shown)
+            return;
+        ck_assert_int_eq(kill(t->pid, SIGKILL), 0);
+        (void)terminal_close(t);
+    }
+    ck_assert_msg(0, "every answer ended: %s", t->shown);
+}
+
+/* A pass of a large model may take seconds, in which the answer cannot end. */
+START_TEST(ctrl_c_in_a_pass_that_takes_long_waits_for_its_end)
+{
+    struct terminal t;
+    open_and_press(&t, (const char *const[]){"Ctrl-C again", NULL});
+    json_t *done = terminal_next_done(&t);
+    ck_assert_str_eq(json_string_value(json_object_get(done, "reason")), "cancelled");
+    json_decref(done);
+    terminal_wait_prompts(&t, 2);
+    terminal_type(&t, "go on\r");
+    json_decref(terminal_next_line(&t));
+    terminal_type(&t, "\x03");
+    json_decref(terminal_next_done(&t));
+    terminal_wait_prompts(&t, 3);
+    terminal_type(&t, "\x04");
+    ck_assert_int_eq(terminal_close(&t), 0);
+    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
+}
+END_TEST
+
+START_TEST(a_second_ctrl_c_in_such_a_pass_ends_the_conversation)
+{
+    struct terminal t;
+    open_and_press(&t, (const char *const[]){"Ctrl-C again", "hearth status", NULL});
+    ck_assert_int_eq(terminal_close(&t), 69);
+    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
+}
+END_TEST
+
 /* The program ends by itself, and has shown this one line and no prompt. */
 static void assert_refused(const char *socket, const char *chat_template, int code,
                            const char *part)
@@ -383,7 +481,7 @@ int main(void)
     }
     tcase_set_timeout(c, 300);
     tcase_add_unchecked_fixture(c, start, stop);
-    tcase_add_checked_fixture(c, NULL, teardown);
+    tcase_add_checked_fixture(c, go_on, teardown);
     tcase_add_test(c, a_message_on_stdin_is_answered_in_the_models_form);
     tcase_add_test(c, a_family_or_a_file_can_be_the_template);
     tcase_add_test(c, what_cannot_be_is_one_line_and_its_code);
@@ -392,6 +490,8 @@ int main(void)
     tcase_add_test(c, a_conversation_that_became_too_long_can_begin_anew);
     tcase_add_test(c, answers_follow_a_grammar_or_a_schema);
     tcase_add_test(c, ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program);
+    tcase_add_test(c, ctrl_c_in_a_pass_that_takes_long_waits_for_its_end);
+    tcase_add_test(c, a_second_ctrl_c_in_such_a_pass_ends_the_conversation);
     tcase_add_test(c, a_template_that_cannot_be_is_refused_before_the_first_prompt);
     tcase_add_test(c, stdout_holds_answers_only_and_a_conversation_is_saved);
     suite_add_tcase(s, c);
