@@ -318,8 +318,15 @@ static int choose_pages(struct resident *resident, const struct config *config, 
         if (budget > config->slots * one * page)
             budget = config->slots * one * page;
     }
-    uint64_t pages = budget / page;
-    if (pages < one || pages > UINT32_MAX / KV_PAGE_POSITIONS) {
+    const uint64_t most = UINT32_MAX / KV_PAGE_POSITIONS, pages = budget / page;
+    if (pages > most) {
+        snprintf(err, err_bytes,
+                 "kv-bytes %llu holds %llu pages, at most %llu can be: give at most %llu",
+                 (unsigned long long)budget, (unsigned long long)pages, (unsigned long long)most,
+                 (unsigned long long)most * page);
+        return -EINVAL;
+    }
+    if (pages < one) {
         snprintf(err, err_bytes,
                  "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
                  (unsigned long long)budget, (unsigned long long)pages, resident->limits.context,

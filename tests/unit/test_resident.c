@@ -1,5 +1,5 @@
-/* Which draft model goes with a model: one with the same tokens in the same places. And which model is refused
- * before any of its weights is read. */
+/* Which draft model goes with a model: one with the same tokens in the same places. Which model is refused
+ * before any of its weights is read, and how much room for KV. */
 #include "daemon/resident.h"
 #include "kernels/quant_types.h"
 #include "tests/run_suite.h"
@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,47 @@ START_TEST(a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights)
 }
 END_TEST
 
+/* What a start says of a tiny model with so much room for its KV. */
+static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
+{
+    const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct resident resident = {0};
+    struct config config = {0};
+    static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
+    size_t n;
+    uint8_t *file = tiny_model_file(&shape, &n);
+
+    ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
+    config.kv_bytes = kv_bytes;
+    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
+    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
+    ck_assert_msg(rc == 0, "%s", err);
+    err[0] = 0;
+    rc = resident_open_backend(&resident, &config, err, err_bytes);
+    resident_close(&resident);
+    config_fini(&config);
+    free(file);
+    return rc;
+}
+
+START_TEST(kv_bytes_out_of_their_range_are_told_its_end)
+{
+    char err[600];
+    unsigned long long end;
+
+    ck_assert_int_eq(open_with_kv_bytes(1, err, sizeof(err)), -EINVAL);
+    const char *said = strstr(err, "give at least ");
+    ck_assert_msg(said && sscanf(said, "give at least %llu", &end) == 1, "%s", err);
+    ck_assert_int_eq(open_with_kv_bytes(end - 1, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(open_with_kv_bytes(end, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(open_with_kv_bytes(60ull << 40, err, sizeof(err)), -EINVAL);
+    said = strstr(err, "give at most ");
+    ck_assert_msg(said && sscanf(said, "give at most %llu", &end) == 1, "%s", err);
+    ck_assert_ptr_null(strstr(err, "at least"));
+    ck_assert_uint_lt(end, 60ull << 40);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("resident");
@@ -133,6 +175,7 @@ int main(void)
     tcase_add_test(t, the_first_difference_is_named);
     tcase_add_test(t, so_is_another_number_of_tokens);
     tcase_add_test(t, a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights);
+    tcase_add_test(t, kv_bytes_out_of_their_range_are_told_its_end);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
