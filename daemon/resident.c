@@ -430,6 +430,7 @@ static int open_backend(struct resident *resident, const struct config *config, 
         close_instances(resident);
         device_choose(DEVICE_CPU, &resident->device, err, err_bytes);
         snprintf(resident->device.why, sizeof(resident->device.why), "device cpu: %.200s", err);
+        err[0] = 0; /* told there: no reason of what may fail from here on */
         resident->ops = resident->device.ops;
         rc = open_on_device(resident, config, err, err_bytes);
     }
