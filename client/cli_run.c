@@ -157,14 +157,13 @@ static int stream(struct run *r)
 static int read_tokens(struct run *r, const char *what, const char *text, size_t bytes,
                        uint32_t flags, uint32_t **ret_tokens, uint32_t *ret_n)
 {
-    size_t room = bytes + 2; /* a token is at least a byte; begin-of-sequence, a space before */
-    uint32_t *tokens = malloc(room * sizeof *tokens);
-    if (!tokens)
-        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
-    int64_t n = hearth_tokenize(r->hearth, text, bytes, flags, tokens, room);
-    if (n < 0 || (size_t)n > room) {
-        free(tokens);
+    int64_t n = hearth_tokenize(r->hearth, text, bytes, flags, NULL, 0);
+    if (n < 0)
         return cli_fail(CLI_BAD_INPUT, "%s: %s", what, hearth_error(r->hearth));
+    uint32_t *tokens = malloc((size_t)(n ? n : 1) * sizeof *tokens);
+    if (!tokens || hearth_tokenize(r->hearth, text, bytes, flags, tokens, (size_t)n) != n) {
+        free(tokens);
+        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
     }
     *ret_tokens = tokens;
     *ret_n = (uint32_t)n;
