@@ -1,5 +1,5 @@
-/* One pass over all layers: which operation runs on which rows, how it is shared out, and which
- * rows are poisoned. The order of operations is that of NUMERICS.md, "One pass". */
+/* One pass over all layers: which operation runs on which rows, and which rows are poisoned. The order
+ * of operations is that of NUMERICS.md, "One pass". */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -9,81 +9,14 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/share.h"
 
-/* Below this much work a chunk costs more to hand over than to compute, and a product more to share
- * out than to finish: waking a thread takes tens of microseconds, and where the machine is busy a
- * worker that lost its core holds its chunk for milliseconds. Never changes a bit. */
-enum {
-    CHUNK_MACS = 1 << 18,
-    SHARED_MACS = 3 << 18,
-    CHUNK_BYTES = 1 << 20, /* of weights, where many rows read them again and again */
-    WINDOW_ROWS = 16,
-    WINDOW_CHUNK_BYTES = 1 << 22,
-    MAX_CHUNKS = 512,
-    CHUNK_VALUES = 1 << 13,
-    CHUNKS_PER_THREAD = 8,
-    TILES_PER_THREAD = 4,
-};
+/* Attention's tiles: enough for all threads. */
+enum { TILES_PER_THREAD = 4 };
 
-/* ---- sharing out ------------------------------------------------------------------------------
- */
-
-/* Items (rows, tiles) in equal chunks. */
-struct items {
-    struct backend *b;
-    void (*run)(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker);
-    uint32_t layer, n, per_chunk;
-};
-
-static void run_items(void *arg, uint32_t chunk, uint32_t worker)
+static void each_row(struct backend *b, uint32_t layer, uint64_t values, share_item *run)
 {
-    const struct items *items = arg;
-    uint32_t begin = chunk * items->per_chunk;
-    uint32_t end = items->n - begin < items->per_chunk ? items->n : begin + items->per_chunk;
-    for (uint32_t i = begin; i < end; i++)
-        items->run(items->b, items->layer, i, worker);
-}
-
-/* Runs items 0 .. n - 1; `values` is the work of one. */
-static void share_items(struct items items, uint64_t values)
-{
-    uint32_t threads = pool_threads(items.b->pool);
-    if (items.n == 0)
-        return;
-    items.per_chunk = items.n;
-    if (threads > 1 && items.n > 1 && values * items.n >= 2 * CHUNK_VALUES) {
-        uint64_t least = (CHUNK_VALUES + values - 1) / values;
-        uint64_t even = (items.n + threads * CHUNKS_PER_THREAD - 1) / (threads * CHUNKS_PER_THREAD);
-        uint64_t per = least > even ? least : even;
-        items.per_chunk = per < items.n ? (uint32_t)per : items.n;
-    }
-    pool_run(items.b->pool, run_items, &items, (items.n - 1) / items.per_chunk + 1);
-}
-
-static void each_row(struct backend *b, uint32_t layer, uint64_t values,
-                     void (*run)(struct backend *, uint32_t, uint32_t, uint32_t))
-{
-    share_items((struct items){b, run, layer, b->pass->n_rows, 0}, values);
-}
-
-/* Products that read the same input, shared out together. */
-struct products {
-    const struct cpu_isa *isa;
-    struct cpu_product part[3];
-    struct {
-        uint32_t part, group0, group1;
-    } chunk[MAX_CHUNKS];
-    uint32_t chunks;
-};
-
-static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker)
-{
-    (void)worker;
-    const struct products *job = arg;
-    struct cpu_product part = job->part[job->chunk[chunk].part];
-    part.group0 = job->chunk[chunk].group0;
-    part.group1 = job->chunk[chunk].group1;
-    job->isa->product(&part);
+    share_items(b, run, layer, b->pass->n_rows, values);
 }
 
 static struct cpu_product product(const struct cpu_matrix *matrix, const struct cpu_input *x,
@@ -95,60 +28,6 @@ static struct cpu_product product(const struct cpu_matrix *matrix, const struct 
                                 .stride = stride,
                                 .row1 = n_rows,
                                 .group1 = matrix->groups};
-}
-
-/* Multiply-adds of one group of a product. */
-static uint64_t group_macs(const struct cpu_product *part)
-{
-    return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
-}
-
-/* Groups of a chunk while `left` multiply-adds are to do, of `total`. Large ones first: every chunk
- * begins with waiting for memory; small ones last: threads should end together. */
-static uint32_t chunk_groups(const struct cpu_product *part, uint64_t left, uint64_t total,
-                             uint32_t threads)
-{
-    uint64_t macs = group_macs(part), share = left / threads / 2;
-    uint64_t least = total / (MAX_CHUNKS - 3) > CHUNK_MACS ? total / (MAX_CHUNKS - 3) : CHUNK_MACS;
-    uint64_t most = part->row1 > WINDOW_ROWS ? CHUNK_BYTES : WINDOW_CHUNK_BYTES;
-    most = most / part->matrix->group_bytes * macs;
-    uint64_t want = share > most ? most : share;
-    want = want > least ? want : least;
-    return (uint32_t)(want / macs + 4) / 4 * 4;
-}
-
-/* At most MAX_CHUNKS: all but the last of a part have the least that there may be, or more. */
-static void cut(struct products *job, uint32_t n, uint64_t total, uint32_t threads)
-{
-    uint64_t left = total;
-    job->chunks = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct cpu_product *part = &job->part[i];
-        for (uint32_t g = 0, next; g < part->group1; g = next) {
-            uint32_t groups = chunk_groups(part, left, total, threads);
-            next = part->group1 - g < groups ? part->group1 : g + groups;
-            job->chunk[job->chunks].part = i;
-            job->chunk[job->chunks].group0 = g;
-            job->chunk[job->chunks++].group1 = next;
-            left -= (next - g) * group_macs(part);
-        }
-    }
-}
-
-static void multiply(struct backend *b, struct products *job, uint32_t n)
-{
-    uint32_t threads = pool_threads(b->pool);
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++)
-        total += group_macs(&job->part[i]) * job->part[i].group1;
-    if (threads == 1 || total < SHARED_MACS) {
-        for (uint32_t i = 0; i < n; i++)
-            b->isa->product(&job->part[i]);
-        return;
-    }
-    cut(job, n, total, threads);
-    job->isa = b->isa;
-    pool_run(b->pool, run_product_chunk, job, job->chunks);
 }
 
 /* ---- poisoned rows ----------------------------------------------------------------------------
@@ -383,7 +262,7 @@ static void attend(struct backend *b, uint32_t layer)
     }
     uint32_t n = b->n_tiles * m->n_head_kv;
     uint64_t values = positions * m->n_head * m->head_dim / 4 / n + 1;
-    share_items((struct items){b, attend_item, layer, n, 0}, values);
+    share_items(b, attend_item, layer, n, values);
 }
 
 /* ---- layers and head --------------------------------------------------------------------------
@@ -395,30 +274,30 @@ static void run_layer(struct backend *b, uint32_t layer)
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     uint32_t n = b->pass->n_rows;
-    struct products job;
+    struct cpu_product part[3];
 
     each_row(b, layer, m->n_embd, attn_norm_row);
-    job.part[0] = product(&l->q, &u->norm, n, u->q, u->heads);
-    job.part[1] = product(&l->k, &u->norm, n, u->k, u->heads_kv);
-    job.part[2] = product(&l->v, &u->norm, n, u->v, u->heads_kv);
-    multiply(b, &job, 3);
+    part[0] = product(&l->q, &u->norm, n, u->q, u->heads);
+    part[1] = product(&l->k, &u->norm, n, u->k, u->heads_kv);
+    part[2] = product(&l->v, &u->norm, n, u->v, u->heads_kv);
+    share_products(b, part, 3);
     each_row(b, layer, u->heads, append_row);
     poison_bad(b, layer);
     attend(b, layer);
     if (quantized(&l->o))
         each_row(b, layer, u->heads, attention_out_row);
-    job.part[0] = product(&l->o, &u->attention, n, u->h, u->embd);
-    job.part[0].residual = l->attn_post_norm ? NULL : u->x;
-    multiply(b, &job, 1);
+    part[0] = product(&l->o, &u->attention, n, u->h, u->embd);
+    part[0].residual = l->attn_post_norm ? NULL : u->x;
+    share_products(b, part, 1);
 
     each_row(b, layer, m->n_embd, ffn_norm_row);
-    job.part[0] = product(&l->gate, &u->norm, n, u->gate, u->ff);
-    job.part[1] = product(&l->up, &u->norm, n, u->up, u->ff);
-    multiply(b, &job, 2);
+    part[0] = product(&l->gate, &u->norm, n, u->gate, u->ff);
+    part[1] = product(&l->up, &u->norm, n, u->up, u->ff);
+    share_products(b, part, 2);
     each_row(b, layer, (uint64_t)m->n_ff * 2, gate_row);
-    job.part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
-    job.part[0].residual = l->ffn_post_norm ? NULL : u->h;
-    multiply(b, &job, 1);
+    part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
+    part[0].residual = l->ffn_post_norm ? NULL : u->h;
+    share_products(b, part, 1);
     each_row(b, layer, l->ffn_post_norm ? m->n_embd : m->n_embd / 4 + 1, end_row);
     poison_bad(b, layer);
 }
@@ -466,11 +345,10 @@ static void run_head(struct backend *b)
     uint32_t n = b->n_wanted;
     if (n == 0)
         return;
-    share_items((struct items){b, head_norm_row, 0, n, 0}, m->n_embd);
-    struct products job;
-    job.part[0] = product(&b->use->head, &u->head, n, u->logits, u->vocab);
-    multiply(b, &job, 1);
-    share_items((struct items){b, pick_row, m->n_layer, n, 0}, m->n_vocab);
+    share_items(b, head_norm_row, 0, n, m->n_embd);
+    struct cpu_product part = product(&b->use->head, &u->head, n, u->logits, u->vocab);
+    share_products(b, &part, 1);
+    share_items(b, pick_row, m->n_layer, n, m->n_vocab);
 }
 
 /* ---- a pass -----------------------------------------------------------------------------------
