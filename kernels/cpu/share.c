@@ -8,9 +8,9 @@
 enum {
     CHUNK_MACS = 1 << 18,
     SHARED_MACS = 3 << 18,
-    CHUNK_BYTES = 1 << 20, /* of weights, where many rows read them again and again */
-    WINDOW_ROWS = 16,
-    WINDOW_CHUNK_BYTES = 1 << 22,
+    CHUNK_BYTES = 1 << 20,        /* of weights, where many rows read them again and again */
+    WINDOW_ROWS = 16,             /* up to these, weights are read once */
+    WINDOW_CHUNK_BYTES = 1 << 22, /* bounds what a thread that loses its core holds up */
     MAX_CHUNKS = 512,
     CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
