@@ -63,6 +63,15 @@ void *help_memory(size_t bytes)
 static const struct cpu_isa *const all_isas[HELP_ISAS] = {&cpu_isa_avx2, &cpu_isa_avxvnni,
                                                           &cpu_isa_avx512};
 
+float *help_exact(const float *x, size_t n)
+{
+    float *copy = malloc(n * sizeof(float));
+    ck_assert_ptr_nonnull(copy);
+    if (x)
+        memcpy(copy, x, n * sizeof(float));
+    return copy;
+}
+
 int help_isas(const struct cpu_isa *isas[HELP_ISAS])
 {
     int n = 0;

@@ -34,9 +34,19 @@ void help_fill(uint64_t *state, enum help_kind kind, float *x, size_t n);
 /* Zeroed memory aligned to 64; free() it. */
 void *help_memory(size_t bytes);
 
+/* A copy of x [n], or of nothing (NULL), that ends where its memory ends, so that a sanitizer sees what
+ * runs over; free() it. */
+float *help_exact(const float *x, size_t n);
+
 /* The instruction sets but "ref" that this machine has; returns how many. */
 enum { HELP_ISAS = 3 };
 int help_isas(const struct cpu_isa *isas[HELP_ISAS]);
+
+/* For each of them: const struct cpu_isa *isa. */
+#define FOR_ISAS(isa)                                                                              \
+    const struct cpu_isa *isas_[HELP_ISAS];                                                        \
+    for (int n_ = help_isas(isas_), i_ = 0; i_ < n_; i_++)                                         \
+        for (const struct cpu_isa *isa = isas_[i_]; isa; isa = NULL)
 
 /* Names on stderr the instruction sets that hearth has and this machine lacks: nothing of them will
  * be tried. */
