@@ -7,6 +7,9 @@
 
 #include "kernels/cpu/cpu.h"
 
+/* What buffers.parts has to hold, by the instance's limits. */
+size_t attention_parts_floats(const struct backend *b);
+
 /* Once a pass, before its first layer: cuts b->pass's rows in tiles. */
 void attention_begin(struct backend *b);
 

@@ -9,6 +9,7 @@
 
 #include "kernels/contract.h"
 #include "kernels/cpu/arena.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/rope.h"
@@ -141,6 +142,7 @@ static int open_scratch(struct backend *b)
     u->wanted = scratch(b, b->limits.picks, sizeof(uint32_t), &failed);
     u->tile = scratch(b, rows + 1, sizeof(uint32_t), &failed);
     u->attend_scratch = scratch(b, threads * CPU_ATTEND_SCRATCH, sizeof(float), &failed);
+    u->parts = scratch(b, attention_parts_floats(b), sizeof(float), &failed);
     u->pick = scratch(b, threads, sizeof(struct pick_scratch *), &failed);
     if (failed)
         return -ENOMEM;

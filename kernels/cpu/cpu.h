@@ -82,6 +82,12 @@ static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t posi
     return position < a->window ? 0 : position - a->window + 1;
 }
 
+/* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In floats. */
+static inline size_t cpu_part_floats(const struct kv_geometry *kv)
+{
+    return (size_t)(kv->head_dim + 15) / 16 * 16 + 16;
+}
+
 /* Every query, its scores of a split and two sums: enough for any instruction set. */
 enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 32) };
 
@@ -115,6 +121,13 @@ struct cpu_isa {
                    const float *k, const float *v);
 
     void (*attend)(const struct cpu_attend *attend);
+
+    /* The same in pieces, which may run side by side: positions [split * 256, split * 256 + 256) alone
+     * -> parts [n][cpu_part_floats]; then all splits from the first that a query sees, ascending,
+     * parts [splits][n][cpu_part_floats] -> out. Of a query that sees nothing of a split, no part is
+     * written or read. */
+    void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *parts);
+    void (*attend_join)(const struct cpu_attend *attend, const float *parts);
 
     /* m = silu(g) * u or gelu(g) * u, by model_gate, [n]; m may be g */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
@@ -162,6 +175,7 @@ struct cpu_buffers {
     uint32_t *wanted;           /* [picks] row of a pick */
     uint32_t *tile;             /* [rows + 1] first row of an attention tile */
     float *attend_scratch;      /* [threads][CPU_ATTEND_SCRATCH] */
+    float *parts;               /* of attention in pieces, attention.c */
     struct pick_scratch **pick; /* [threads] */
     uint32_t embd, heads, heads_kv, ff, vocab; /* the strides */
 };
@@ -186,6 +200,7 @@ struct backend {
     size_t weight_bytes, shadow_bytes, scratch_bytes;
     float scale; /* 1 / sqrt(model.score_divisor) */
     uint32_t n_wanted, n_tiles;
+    uint32_t n_splits; /* of the layer's longest tile */
     const struct pass *pass;
     char error[192];
 };

@@ -49,6 +49,8 @@ static bool has_avx512(void)
         .fits_f16 = simd_fits_f16_##rest,                                                          \
         .append = simd_append_##rest,                                                              \
         .attend = simd_attend_##rest,                                                              \
+        .attend_split = simd_attend_split_##rest,                                                  \
+        .attend_join = simd_attend_join_##rest,                                                    \
         .gate_mul =                                                                                \
             {[MODEL_GATE_SILU] = simd_silu_mul_##rest, [MODEL_GATE_GELU] = simd_gelu_mul_##rest},  \
         .canonical_logits = simd_canonical_logits_##rest,                                          \

@@ -21,6 +21,8 @@ bool ref_fits_f16(const float *x, uint32_t n);
 void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
                 const float *k, const float *v);
 void ref_attend(const struct cpu_attend *a);
+void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts);
+void ref_attend_join(const struct cpu_attend *a, const float *parts);
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
 bool ref_canonical_logits(float *x, uint32_t n);

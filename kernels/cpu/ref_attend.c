@@ -2,6 +2,7 @@
 #include "kernels/cpu/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/num.h"
 
@@ -72,31 +73,65 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
     *ret_l = l[0];
 }
 
-static void query(const struct cpu_attend *a, uint32_t i)
+/* What positions [number * 256, number * 256 + 256) leave of query i, where it sees one of them. */
+static void part_of(const struct cpu_attend *a, uint32_t i, uint32_t number, float *part)
 {
-    uint32_t n = a->position[i] + 1, from = cpu_attend_from(a, a->position[i]);
-    uint32_t next = (from / CPU_SPLIT + 1) * CPU_SPLIT, head_dim = a->kv->head_dim;
-    float *scores = a->scratch, *o = scores + CPU_SPLIT, *part = o + CPU_MAX_HEAD;
-    float big_m, big_l, m, l;
-    split(a, a->q[i], from, n < next ? n : next, scores, &big_m, &big_l, o);
-    for (uint32_t begin = next; begin < n; begin += CPU_SPLIT) {
-        uint32_t end = n - begin < CPU_SPLIT ? n : begin + CPU_SPLIT;
-        split(a, a->q[i], begin, end, scores, &m, &l, part);
-        float max = big_m > m ? big_m : m;
-        float ea = num_exp(big_m - max);
-        float eb = num_exp(m - max);
-        big_l = fmaf(big_l, ea, l * eb);
-        for (uint32_t d = 0; d < head_dim; d++)
-            o[d] = fmaf(o[d], ea, part[d] * eb);
-        big_m = max;
+    size_t m = cpu_part_floats(a->kv) - 16;
+    uint32_t from = cpu_attend_from(a, a->position[i]), n = a->position[i] + 1;
+    uint32_t begin = number * CPU_SPLIT, end = begin + CPU_SPLIT;
+    begin = from > begin ? from : begin;
+    end = n < end ? n : end;
+    if (begin < end)
+        split(a, a->q[i], begin, end, a->scratch, &part[m], &part[m + 1], part);
+}
+
+/* all = all, then part. */
+static void merge(const struct cpu_attend *a, float *all, const float *part)
+{
+    size_t m = cpu_part_floats(a->kv) - 16, l = m + 1;
+    float max = all[m] > part[m] ? all[m] : part[m];
+    float ea = num_exp(all[m] - max);
+    float eb = num_exp(part[m] - max);
+    all[l] = fmaf(all[l], ea, part[l] * eb);
+    for (uint32_t d = 0; d < a->kv->head_dim; d++)
+        all[d] = fmaf(all[d], ea, part[d] * eb);
+    all[m] = max;
+}
+
+/* parts as attend_join has them, or NULL: computed here. */
+static void query(const struct cpu_attend *a, uint32_t i, const float *parts)
+{
+    size_t floats = cpu_part_floats(a->kv), l = floats - 15;
+    uint32_t first = cpu_attend_from(a, a->position[i]) / CPU_SPLIT;
+    uint32_t earliest = cpu_attend_from(a, a->position[0]) / CPU_SPLIT;
+    float *all = a->scratch + CPU_SPLIT, *part = all + floats;
+    for (uint32_t k = first; k <= a->position[i] / CPU_SPLIT; k++) {
+        float *here = k == first ? all : part;
+        if (parts)
+            memcpy(here, parts + ((k - earliest) * a->n + i) * floats, floats * sizeof(float));
+        else
+            part_of(a, i, k, here);
+        if (k > first)
+            merge(a, all, part);
     }
-    float r = 1.0f / big_l;
-    for (uint32_t d = 0; d < head_dim; d++)
-        a->out[i][d] = o[d] * r;
+    float r = 1.0f / all[l];
+    for (uint32_t d = 0; d < a->kv->head_dim; d++)
+        a->out[i][d] = all[d] * r;
 }
 
 void ref_attend(const struct cpu_attend *a)
 {
+    ref_attend_join(a, NULL);
+}
+
+void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts)
+{
     for (uint32_t i = 0; i < a->n; i++)
-        query(a, i);
+        part_of(a, i, number, parts + i * cpu_part_floats(a->kv));
+}
+
+void ref_attend_join(const struct cpu_attend *a, const float *parts)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        query(a, i, parts);
 }

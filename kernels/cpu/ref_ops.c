@@ -194,6 +194,8 @@ const struct cpu_isa cpu_isa_ref = {
     .fits_f16 = ref_fits_f16,
     .append = ref_append,
     .attend = ref_attend,
+    .attend_split = ref_attend_split,
+    .attend_join = ref_attend_join,
     .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul, [MODEL_GATE_GELU] = ref_gelu_mul},
     .canonical_logits = ref_canonical_logits,
 };

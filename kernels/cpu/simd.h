@@ -22,6 +22,8 @@
     void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \
                            uint32_t slot, const float *k, const float *v);                         \
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
+    void simd_attend_split_##isa(const struct cpu_attend *a, uint32_t number, float *parts);       \
+    void simd_attend_join_##isa(const struct cpu_attend *a, const float *parts);                   \
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_gelu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \

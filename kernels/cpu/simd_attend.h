@@ -334,60 +334,128 @@ static bool find_queries(const struct cpu_attend *a, struct split *split)
     return true;
 }
 
-ALWAYS_INLINE void attend_split(const struct cpu_attend *a, struct attention *s,
-                                struct split *split, enum kv_type type)
+/* Parts and j of all queries that see something of the split; false: there is none. */
+ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct split *split,
+                         struct joint *j, enum kv_type type)
 {
-    uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    uint32_t padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
     if (!find_queries(a, split))
-        return;
-    struct joint j = {0};
+        return false;
     score(a, s, split, type);
     for (uint32_t i = split->first; i < split->last; i++) {
-        j.m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
-                        split->to[i] - split->page, &j.l[i]);
+        j->m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
+                         split->to[i] - split->page, &j->l[i]);
         memset(s->part[i], 0, padded * sizeof(float));
     }
     sum(a, s, split, type);
+    return true;
+}
+
+#define WEIGH(name, type)                                                                          \
+    static bool name(const struct cpu_attend *a, struct attention *s, struct split *split,         \
+                     struct joint *j)                                                              \
+    {                                                                                              \
+        return weigh(a, s, split, j, type);                                                        \
+    }
+WEIGH(weigh_f16, KV_F16)
+WEIGH(weigh_f32, KV_F32)
+WEIGH(weigh_q8_0, KV_Q8_0)
+
+static bool weigh_split(const struct cpu_attend *a, struct attention *s, struct split *split,
+                        struct joint *j)
+{
+    switch (a->kv->type) {
+    case KV_F32:
+        return weigh_f32(a, s, split, j);
+    case KV_Q8_0:
+        return weigh_q8_0(a, s, split, j);
+    default:
+        return weigh_f16(a, s, split, j);
+    }
+}
+
+/* The first split that a query sees, for as many queries a group. */
+static struct split first_split(const struct cpu_attend *a, uint32_t group)
+{
+    uint32_t from = cpu_attend_from(a, a->position[0]);
+    return (struct split){.group = group, .begin = from / CPU_SPLIT * CPU_SPLIT};
+}
+
+/* A split's parts join those of the splits before. */
+static void join(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                 struct joint *j)
+{
+    uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
     if (begin > 0)
-        find_factors(s, &j, split->last);
+        find_factors(s, j, split->last);
     for (uint32_t i = split->first; i < split->last; i++) {
         if (cpu_attend_from(a, a->position[i]) < begin) {
-            merge(s, i, &j, a->kv->head_dim);
+            merge(s, i, j, a->kv->head_dim);
         } else {
-            s->m[i] = j.m[i];
-            s->l[i] = j.l[i];
+            s->m[i] = j->m[i];
+            s->l[i] = j->l[i];
             memcpy(s->total[i], s->part[i], padded * sizeof(float));
         }
     }
 }
 
-#define SPLITS(name, type)                                                                         \
-    static void name(const struct cpu_attend *a, struct attention *s, uint32_t group)              \
-    {                                                                                              \
-        uint32_t from = cpu_attend_from(a, a->position[0]);                                        \
-        struct split split = {.group = group, .begin = from / CPU_SPLIT * CPU_SPLIT};              \
-        for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT)                     \
-            attend_split(a, s, &split, type);                                                      \
-    }
-SPLITS(splits_f16, KV_F16)
-SPLITS(splits_f32, KV_F32)
-SPLITS(splits_q8_0, KV_Q8_0)
-
-void SIMD(simd_attend)(const struct cpu_attend *a)
+static void write_out(const struct cpu_attend *a, struct attention *s)
 {
-    struct attention *s = (struct attention *)(void *)a->scratch;
-    uint32_t group = group_size(a->n, SCORE_QUERIES);
-    gather_queries(a, s, group);
-    if (a->kv->type == KV_F32)
-        splits_f32(a, s, group);
-    else if (a->kv->type == KV_Q8_0)
-        splits_q8_0(a, s, group);
-    else
-        splits_f16(a, s, group);
     for (uint32_t i = 0; i < a->n; i++) {
         vf r = v_set1(1.0f / s->l[i]);
         for (uint32_t d = 0; d < a->kv->head_dim; d += VEC)
             v_store(s->total[i] + d, v_mul(v_load(s->total[i] + d), r));
         memcpy(a->out[i], s->total[i], a->kv->head_dim * sizeof(float));
     }
+}
+
+void SIMD(simd_attend)(const struct cpu_attend *a)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    struct split split = first_split(a, group_size(a->n, SCORE_QUERIES));
+    gather_queries(a, s, split.group);
+    for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
+        struct joint j = {0};
+        if (weigh_split(a, s, &split, &j))
+            join(a, s, &split, &j);
+    }
+    write_out(a, s);
+}
+
+void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float *parts)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    struct split split = {.group = group_size(a->n, SCORE_QUERIES), .begin = number * CPU_SPLIT};
+    struct joint j;
+    gather_queries(a, s, split.group);
+    if (!weigh_split(a, s, &split, &j))
+        return;
+    for (uint32_t i = split.first; i < split.last; i++) {
+        float *part = parts + i * floats;
+        memcpy(part, s->part[i], o * sizeof(float));
+        part[o] = j.m[i];
+        part[o + 1] = j.l[i];
+    }
+}
+
+void SIMD(simd_attend_join)(const struct cpu_attend *a, const float *parts)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    struct split split = first_split(a, 1);
+    for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
+        struct joint j = {0};
+        bool seen = find_queries(a, &split);
+        for (uint32_t i = split.first; i < split.last; i++) {
+            const float *part = parts + i * floats;
+            memcpy(s->part[i], part, o * sizeof(float));
+            j.m[i] = part[o];
+            j.l[i] = part[o + 1];
+        }
+        if (seen)
+            join(a, s, &split, &j);
+        parts += a->n * floats;
+    }
+    write_out(a, s);
 }

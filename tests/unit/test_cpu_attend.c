@@ -65,12 +65,25 @@ static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, floa
     }
 }
 
-static void attend_both(const struct cpu_isa *isa, struct cache *c, uint64_t *seed, uint32_t window,
-                        uint32_t n, const uint32_t *positions)
+/* Each split by itself, the last one first, then joined. */
+static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend *job)
 {
+    uint32_t first = cpu_attend_from(job, job->position[0]) / CPU_SPLIT;
+    uint32_t splits = job->position[job->n - 1] / CPU_SPLIT - first + 1;
+    size_t floats = job->n * cpu_part_floats(job->kv);
+    float *parts = help_exact(NULL, splits * floats);
+    for (uint32_t i = splits; i-- > 0;)
+        isa->attend_split(job, first + i, parts + i * floats);
+    isa->attend_join(job, parts);
+    free(parts);
+}
+
+static void attend_all(const struct cpu_isa *isa, struct cache *c, uint64_t *seed, uint32_t window,
+                       uint32_t n, const uint32_t *positions)
+{
+    static const char *const ways[] = {"reference in pieces", "whole", "in pieces"};
     uint32_t dim = c->kv.head_dim;
-    float *q = help_exact(NULL, n * dim), *a = help_exact(NULL, n * dim),
-          *b = help_exact(NULL, n * dim);
+    float *q = help_exact(NULL, n * dim), *out[4];
     float *scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float));
     help_fill(seed, HELP_NORMAL, q, n * dim);
     struct cpu_attend job = {.kv = &c->kv,
@@ -82,23 +95,30 @@ static void attend_both(const struct cpu_isa *isa, struct cache *c, uint64_t *se
                              .window = window,
                              .n = n,
                              .scratch = scratch};
-    for (uint32_t i = 0; i < n; i++) {
-        job.position[i] = positions[i];
-        job.q[i] = q + i * dim;
-        job.out[i] = a + i * dim;
+    for (int way = 0; way < 4; way++) {
+        out[way] = help_exact(NULL, n * dim);
+        for (uint32_t i = 0; i < n; i++) {
+            job.position[i] = positions[i];
+            job.q[i] = q + i * dim;
+            job.out[i] = out[way] + i * dim;
+        }
+        if (way % 2 == 0)
+            (way == 0 ? &cpu_isa_ref : isa)->attend(&job);
+        else
+            attend_in_pieces(way == 1 ? &cpu_isa_ref : isa, &job);
     }
-    ref_attend(&job);
-    for (uint32_t i = 0; i < n; i++)
-        job.out[i] = b + i * dim;
-    isa->attend(&job);
-    for (uint32_t i = 0; i < n; i++) {
-        size_t at = help_differs(a + i * dim, b + i * dim, dim);
-        ck_assert_msg(at == dim,
-                      "%s, head_dim %u, window %u, %u queries, query %u at %u, [%zu]: %a for %a",
-                      isa->name, dim, window, n, i, positions[i], at, (double)b[i * dim + at],
-                      (double)a[i * dim + at]);
+    for (uint32_t i = 0; i < 3 * n; i++) {
+        const float *got = out[1 + i / n] + i % n * dim, *want = out[0] + i % n * dim;
+        size_t at = help_differs(want, got, dim);
+        ck_assert_msg(
+            at == dim,
+            "%s, %s, head_dim %u, window %u, %u queries, query %u at %u, [%zu]: %a for %a",
+            isa->name, ways[i / n], dim, window, n, i % n, positions[i % n], at,
+            (double)got[at % dim], (double)want[at % dim]);
     }
-    free(q), free(a), free(b), free(scratch);
+    for (int way = 0; way < 4; way++)
+        free(out[way]);
+    free(q), free(scratch);
 }
 
 /* Positions around page and split borders, queries at one position or at several. */
@@ -120,8 +140,8 @@ START_TEST(attention_equals_reference)
                     same[i] = bases[p];
                     up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
                 }
-                attend_both(isa, &c, &seed, CPU_NO_WINDOW, n, same);
-                attend_both(isa, &c, &seed, CPU_NO_WINDOW, n, up);
+                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, same);
+                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, up);
             }
             free(c.memory);
         }
@@ -145,7 +165,7 @@ START_TEST(attention_of_any_number_of_queries)
                 uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
                 for (uint32_t i = 0; i < n; i++)
                     up[i] = base + i / heads[n / 4 % 4];
-                attend_both(isa, &c, &seed, CPU_NO_WINDOW, n, up);
+                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, up);
             }
             free(c.memory);
         }
@@ -171,11 +191,11 @@ START_TEST(attention_in_a_window_equals_reference)
                     uint32_t n = 1 + (uint32_t)(w * 11 + p * 7 + s) % CPU_QUERIES, up[CPU_QUERIES];
                     for (uint32_t i = 0; i < n; i++)
                         up[i] = bases[p] + i / heads[(w + p) % 3];
-                    attend_both(isa, &c, &seed, windows[w], n, up);
+                    attend_all(isa, &c, &seed, windows[w], n, up);
                 }
             }
             const uint32_t apart[] = {3, 5, 600}; /* a split that nobody sees */
-            attend_both(isa, &c, &seed, 7, 3, apart);
+            attend_all(isa, &c, &seed, 7, 3, apart);
             free(c.memory);
         }
     }
@@ -240,7 +260,7 @@ START_TEST(attention_equals_reference_when_peaked)
         cache_open(&c, 1, 64, _i);
         fill_cache(&c, &seed, 640, 60.0f);
         for (uint32_t t = 0; t < 640; t += 13)
-            attend_both(isa, &c, &seed, CPU_NO_WINDOW, 1, &t);
+            attend_all(isa, &c, &seed, CPU_NO_WINDOW, 1, &t);
         free(c.memory);
     }
 }
@@ -256,7 +276,7 @@ int main(void)
     tcase_add_loop_test(kv, attention_in_a_window_equals_reference, 0, 3);
     tcase_add_test(kv, a_window_is_the_last_positions);
     tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
-    tcase_set_timeout(kv, 60);
+    tcase_set_timeout(kv, 120);
     suite_add_tcase(suite, kv);
     help_say_missing_isas();
     return run_suite(suite);

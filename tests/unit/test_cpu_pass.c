@@ -180,6 +180,11 @@ START_TEST(odd_shapes_give_the_same_bits)
             check_engine(&e, isas[i], 1, 1, 4);
         }
     }
+    /* two rows by one or two KV heads: each split goes to a thread of its own */
+    for (int i = 0; i < N_ISAS && e.n > CPU_SPLIT; i++) {
+        if (help_has_isa(isas[i]))
+            check_engine(&e, isas[i], 3, 2, 5);
+    }
     expected_close(&e);
 }
 END_TEST
