@@ -78,14 +78,25 @@ static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend 
     free(parts);
 }
 
-static void attend_all(const struct cpu_isa *isa, struct cache *c, uint64_t *seed, uint32_t window,
-                       uint32_t n, const uint32_t *positions)
+/* out [n][head_dim] */
+static void attend(const struct cpu_isa *isa, struct cpu_attend *job, bool in_pieces, float *out)
 {
-    static const char *const ways[] = {"reference in pieces", "whole", "in pieces"};
+    for (uint32_t i = 0; i < job->n; i++)
+        job->out[i] = out + i * job->kv->head_dim;
+    if (in_pieces)
+        attend_in_pieces(isa, job);
+    else
+        isa->attend(job);
+}
+
+/* Every instruction set and the reference in pieces, beside the reference. */
+static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_t n,
+                       const uint32_t *positions)
+{
+    const struct cpu_isa *isas[HELP_ISAS + 1] = {&cpu_isa_ref};
+    int n_isas = 1 + help_isas(isas + 1);
     uint32_t dim = c->kv.head_dim;
-    float *q = help_exact(NULL, n * dim), *out[4];
-    float *scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float));
-    help_fill(seed, HELP_NORMAL, q, n * dim);
+    float *q = help_exact(NULL, n * dim), *want = help_exact(NULL, n * dim);
     struct cpu_attend job = {.kv = &c->kv,
                              .memory = c->memory,
                              .pages = c->pages,
@@ -94,31 +105,24 @@ static void attend_all(const struct cpu_isa *isa, struct cache *c, uint64_t *see
                              .scale = 1.0f / sqrtf((float)dim),
                              .window = window,
                              .n = n,
-                             .scratch = scratch};
-    for (int way = 0; way < 4; way++) {
-        out[way] = help_exact(NULL, n * dim);
-        for (uint32_t i = 0; i < n; i++) {
-            job.position[i] = positions[i];
-            job.q[i] = q + i * dim;
-            job.out[i] = out[way] + i * dim;
-        }
-        if (way % 2 == 0)
-            (way == 0 ? &cpu_isa_ref : isa)->attend(&job);
-        else
-            attend_in_pieces(way == 1 ? &cpu_isa_ref : isa, &job);
+                             .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
+    help_fill(seed, HELP_NORMAL, q, n * dim);
+    for (uint32_t i = 0; i < n; i++) {
+        job.position[i] = positions[i];
+        job.q[i] = q + i * dim;
     }
-    for (uint32_t i = 0; i < 3 * n; i++) {
-        const float *got = out[1 + i / n] + i % n * dim, *want = out[0] + i % n * dim;
-        size_t at = help_differs(want, got, dim);
-        ck_assert_msg(
-            at == dim,
-            "%s, %s, head_dim %u, window %u, %u queries, query %u at %u, [%zu]: %a for %a",
-            isa->name, ways[i / n], dim, window, n, i % n, positions[i % n], at,
-            (double)got[at % dim], (double)want[at % dim]);
+    attend(&cpu_isa_ref, &job, false, want);
+    for (int way = 1; way < 2 * n_isas; way++) {
+        float *got = help_exact(NULL, n * dim);
+        attend(isas[way / 2], &job, way % 2 == 1, got);
+        size_t at = help_differs(want, got, n * dim), i = at / dim < n ? at / dim : 0;
+        ck_assert_msg(at == n * dim,
+                      "%s%s, head_dim %u, window %u, %u queries, query %zu at %u, [%zu]: %a for %a",
+                      isas[way / 2]->name, way % 2 == 1 ? " in pieces" : "", dim, window, n, i,
+                      positions[i], at % dim, (double)got[at], (double)want[at]);
+        free(got);
     }
-    for (int way = 0; way < 4; way++)
-        free(out[way]);
-    free(q), free(scratch);
+    free(q), free(want), free(job.scratch);
 }
 
 /* Positions around page and split borders, queries at one position or at several. */
@@ -127,24 +131,20 @@ START_TEST(attention_equals_reference)
     uint64_t seed = 6;
     const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
     const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
-    FOR_ISAS(isa)
-    {
-        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
-            struct cache c;
-            cache_open(&c, 2, dims[s], _i);
-            fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
-            for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
-                uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES],
-                         up[CPU_QUERIES];
-                for (uint32_t i = 0; i < n; i++) {
-                    same[i] = bases[p];
-                    up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
-                }
-                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, same);
-                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, up);
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 2, dims[s], _i);
+        fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
+        for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+            uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
+            for (uint32_t i = 0; i < n; i++) {
+                same[i] = bases[p];
+                up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
             }
-            free(c.memory);
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, same);
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
         }
+        free(c.memory);
     }
 }
 END_TEST
@@ -155,20 +155,17 @@ START_TEST(attention_of_any_number_of_queries)
 {
     uint64_t seed = 8;
     const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
-    FOR_ISAS(isa)
-    {
-        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
-            struct cache c;
-            cache_open(&c, 1, dims[s], _i);
-            fill_cache(&c, &seed, 576, 2.0f);
-            for (uint32_t n = 1; n <= CPU_QUERIES; n++) {
-                uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
-                for (uint32_t i = 0; i < n; i++)
-                    up[i] = base + i / heads[n / 4 % 4];
-                attend_all(isa, &c, &seed, CPU_NO_WINDOW, n, up);
-            }
-            free(c.memory);
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 1, dims[s], _i);
+        fill_cache(&c, &seed, 576, 2.0f);
+        for (uint32_t n = 1; n <= CPU_QUERIES; n++) {
+            uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
+            for (uint32_t i = 0; i < n; i++)
+                up[i] = base + i / heads[n / 4 % 4];
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
         }
+        free(c.memory);
     }
 }
 END_TEST
@@ -180,24 +177,21 @@ START_TEST(attention_in_a_window_equals_reference)
     const uint32_t dims[] = {10, 64, 256}, heads[] = {1, 3, 64};
     const uint32_t bases[] = {0, 31, 255, 256, 300, 511, 570};
     const uint32_t windows[] = {1, 2, 31, 32, 33, 64, 200, 255, 256, 257, 300, 512, 5000};
-    FOR_ISAS(isa)
-    {
-        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
-            struct cache c;
-            cache_open(&c, 1, dims[s], _i);
-            fill_cache(&c, &seed, 640, 2.0f);
-            for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
-                for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
-                    uint32_t n = 1 + (uint32_t)(w * 11 + p * 7 + s) % CPU_QUERIES, up[CPU_QUERIES];
-                    for (uint32_t i = 0; i < n; i++)
-                        up[i] = bases[p] + i / heads[(w + p) % 3];
-                    attend_all(isa, &c, &seed, windows[w], n, up);
-                }
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 1, dims[s], _i);
+        fill_cache(&c, &seed, 640, 2.0f);
+        for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+            for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+                uint32_t n = 1 + (uint32_t)(w * 11 + p * 7 + s) % CPU_QUERIES, up[CPU_QUERIES];
+                for (uint32_t i = 0; i < n; i++)
+                    up[i] = bases[p] + i / heads[(w + p) % 3];
+                attend_all(&c, &seed, windows[w], n, up);
             }
-            const uint32_t apart[] = {3, 5, 600}; /* a split that nobody sees */
-            attend_all(isa, &c, &seed, 7, 3, apart);
-            free(c.memory);
         }
+        const uint32_t apart[] = {3, 5, 600}; /* a split that nobody sees */
+        attend_all(&c, &seed, 7, 3, apart);
+        free(c.memory);
     }
 }
 END_TEST
@@ -254,15 +248,12 @@ END_TEST
 START_TEST(attention_equals_reference_when_peaked)
 {
     uint64_t seed = 7;
-    FOR_ISAS(isa)
-    {
-        struct cache c;
-        cache_open(&c, 1, 64, _i);
-        fill_cache(&c, &seed, 640, 60.0f);
-        for (uint32_t t = 0; t < 640; t += 13)
-            attend_all(isa, &c, &seed, CPU_NO_WINDOW, 1, &t);
-        free(c.memory);
-    }
+    struct cache c;
+    cache_open(&c, 1, 64, _i);
+    fill_cache(&c, &seed, 640, 60.0f);
+    for (uint32_t t = 0; t < 640; t += 13)
+        attend_all(&c, &seed, CPU_NO_WINDOW, 1, &t);
+    free(c.memory);
 }
 END_TEST
 
