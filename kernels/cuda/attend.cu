@@ -26,8 +26,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) attend_kernel(const struc
 {
     SHARED_BYTES(shared);
     follow_previous();
-    for (uint32_t i = blockIdx.x; i < *job.n_items; i += gridDim.x) {
-        const struct cuda_item item = job.items[i];
+    for (uint32_t i = blockIdx.x; i < attend_count(job); i += gridDim.x) {
+        const struct cuda_item item = attend_items(job)[i];
         if (item.kind == CUDA_ITEM_ROW)
             attend_item<KV>(job, item, queries_of(job, item.row, blockIdx.y), blockIdx.y,
                             *(attend_shared *)shared);

@@ -59,7 +59,7 @@ static __device__ void find_pages(const struct attend_job &job, const struct cud
     const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
     if (tid < pages)
         ret_page[tid] = job.kv.memory +
-                        job.pass.pages[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
+                        job.pass.words[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
                         job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
     __syncthreads();
     const uint32_t lines = (uint32_t)(job.kv.head_bytes / CUDA_LINE);
@@ -229,7 +229,7 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
         attend_values<KV>(job, low, n, first, shared);
         __syncthreads();
     }
-    const uint64_t at = (uint64_t)(job.pass.row_parts[item.row] + item.part) * job.n_head + head;
+    const uint64_t at = (uint64_t)(row.part + item.part) * job.n_head + head;
     if (tid < n_queries) {
         job.part_ml[(at + tid) * 2] = shared.m[tid];
         job.part_ml[(at + tid) * 2 + 1] = shared.l[tid];
@@ -268,8 +268,8 @@ static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint
     const uint32_t n = job.n_head * job.head_dim;
     float y = 0.0f;
     if (i < end) {
-        const uint32_t last = job.pass.row_parts[r + 1], head = i / job.head_dim;
-        uint32_t first = job.pass.row_parts[r];
+        const uint32_t last = job.pass.rows[r + 1].part, head = i / job.head_dim;
+        uint32_t first = job.pass.rows[r].part;
         if (last - first > 1) /* one for each split */
             first += seen_from(job.pass.rows[r].position + 1, job.window) / CUDA_SPLIT;
         uint64_t at = (uint64_t)first * job.n_head + head;

@@ -2,8 +2,7 @@
 #ifndef HEARTH_KERNELS_CUDA_ATTEND_ITEMS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ATTEND_ITEMS_DEVICE_H
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pass_device.h"
 
 /* compute(item) for each large tile that is this block's, of those that all blocks of a row of the grid share: the last rows
  * of a sequence, which have the most to read, first. */
@@ -12,9 +11,9 @@ static __device__ __forceinline__ void each_large_item(const struct attend_job &
                                                        COMPUTE compute)
 {
     follow_previous();
-    const uint32_t n = *job.n_items;
+    const uint32_t n = attend_count(job);
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = job.items[n - 1 - i];
+        const struct cuda_item item = attend_items(job)[n - 1 - i];
         if (item.kind == CUDA_ITEM_LARGE)
             compute(item);
     }

@@ -17,8 +17,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    for (uint32_t i = blockIdx.x; i < *job.n_items; i += gridDim.x) {
-        const struct cuda_item item = job.items[i];
+    for (uint32_t i = blockIdx.x; i < attend_count(job); i += gridDim.x) {
+        const struct cuda_item item = attend_items(job)[i];
         if (item.kind != CUDA_ITEM_LARGE)
             attend_native_item<KV, 1, PAIRS>(job, item, blockIdx.y, *(attend_native<1> *)shared);
     }

@@ -301,7 +301,7 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
         if (q >= x.count || x.position + row < item.split0 * CUDA_SPLIT ||
             seen_from(x.position + row + 1, job.window) >= item.split1 * CUDA_SPLIT)
             continue;
-        const uint64_t at = (uint64_t)(job.pass.row_parts[x.row + row] + item.part) * job.n_head +
+        const uint64_t at = (uint64_t)(job.pass.rows[x.row + row].part + item.part) * job.n_head +
                             x.head + q % x.n_heads;
 #pragma unroll
         for (uint32_t j = 0; j < 2 * PAIRS; j++) {

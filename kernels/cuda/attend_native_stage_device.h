@@ -66,7 +66,7 @@ static __device__ __forceinline__ uint4 halves_of(const uint2 &q, SCALE scale)
 static __device__ __forceinline__ const uint8_t *native_page(const struct attend_job &job,
                                                              const native_item &x, uint32_t page)
 {
-    return job.kv.memory + job.pass.pages[x.pages + page] * job.kv.page_bytes;
+    return job.kv.memory + job.pass.words[x.pages + page] * job.kv.page_bytes;
 }
 
 /* Keys of dimensions [first, first + 32) of pages [page, page + pages). */

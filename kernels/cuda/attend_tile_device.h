@@ -415,7 +415,7 @@ static __device__ void tile_end(const struct attend_job &job, const tile_queries
         if (shared.end[q] <= item.split0 * CUDA_SPLIT ||
             seen_from(shared.end[q], job.window) >= item.split1 * CUDA_SPLIT)
             continue;
-        const uint64_t slot = job.pass.row_parts[x.row + q / x.n_heads] + item.part,
+        const uint64_t slot = job.pass.rows[x.row + q / x.n_heads].part + item.part,
                        at = slot * job.n_head + x.head + q % x.n_heads;
 #pragma unroll
         for (uint32_t j = 0; j < DIMS; j++) {

@@ -95,6 +95,8 @@ static void place_scratch(struct backend *b)
     place_input(b, &u->ffn, rows, u->ff);
     place_input(b, &u->head, picks, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
+    b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.bad);
+    b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.mark);
     cuda_step_place(b);
     cuda_blas_place(b);
 }
@@ -177,8 +179,8 @@ static int open_host(struct backend *b)
         rc = pick_scratch_open(b->model->n_vocab, &b->pick[i]);
     b->next_position = calloc(rows, sizeof *b->next_position);
     b->first_bad = calloc(rows, sizeof *b->first_bad);
-    b->pick_places = calloc(rows, sizeof *b->pick_places);
-    if (rc || !b->next_position || !b->first_bad || !b->pick_places)
+    b->places = calloc(rows, sizeof *b->places);
+    if (rc || !b->next_position || !b->first_bad || !b->places)
         return -ENOMEM;
     if (cudaMallocHost((void **)&b->upload.host, cuda_upload_bytes(b)) != cudaSuccess ||
         cudaMallocHost((void **)&b->logits, picks * b->model->n_vocab * sizeof *b->logits) !=
@@ -231,7 +233,7 @@ static void cuda_close(struct backend *b)
     pool_close(b->pool);
     free(b->next_position);
     free(b->first_bad);
-    free(b->pick_places);
+    free(b->places);
     free(b->weights.layers);
     free(b);
 }

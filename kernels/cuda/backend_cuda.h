@@ -82,17 +82,21 @@ struct cuda_buffers {
     uint32_t sums_stride;
 };
 
-/* The upload: the same arrays in pinned host memory and in device memory, in one copy. */
+/* The upload: the words of a pass in pinned host memory and in device memory, of which what it has is copied. */
 struct cuda_upload {
-    uint8_t *host, *device;
-    size_t bytes,
-        pages_at;      /* all of it; the words lie last, of which only what is used is copied */
-    size_t most_words; /* page ids, and what picks read */
-    struct cuda_pass to, from; /* pointers into device, into host */
+    uint32_t *host, *device;
+    struct cuda_pass to,
+        from; /* pointers into device, into host; the latter without bad and mark */
+    /* Of this pass, in host. */
+    struct cuda_item *items;
+    struct cuda_sampling *sampling;
+    uint32_t n_words, most_words; /* taken; that may be */
 };
 
-/* Where the words lie that the picks of a sequence read; not `here`: the host picks. */
-struct cuda_pick_place {
+/* What the rows of a sequence share, at words of the upload. Picks: what they read is `known` once one is planned; not
+ * `here`: the host picks. */
+struct cuda_place {
+    uint32_t pages, first_row;
     bool known, here;
     uint32_t bias, tokens, first_token;
 };
@@ -100,6 +104,7 @@ struct cuda_pick_place {
 /* Passes of up to 16 rows as one kernel. */
 struct cuda_steps {
     struct layer_jobs *layers;     /* [n_layer], device memory */
+    uint32_t *merges;              /* struct step_job's */
     struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
     uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
     bool off;                      /* not now: for the self-test */
@@ -135,9 +140,9 @@ struct backend {
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
     uint32_t item_kinds;                 /* a bit for each that the pass has */
-    uint32_t n_words, n_copies;          /* of the upload; of logits to the host */
+    uint32_t n_copies;                   /* of logits to the host */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
-    struct cuda_pick_place *pick_places; /* likewise */
+    struct cuda_place *places;           /* likewise */
     struct pool *pool;                   /* repacks weights, and picks what the device does not */
     struct pick_scratch **pick;          /* [limits.threads] */
     bool broken;
@@ -160,14 +165,16 @@ double cuda_read_gb_s(size_t bytes);
 void cuda_place_weights(struct backend *b);
 int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 
-/* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the upload takes; place: sets its pointers. */
+/* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the largest takes; place: sets its pointers;
+ * take_words: the next n words of the pass's, CUDA_NOWHERE when there is no room for them. */
 size_t cuda_upload_bytes(const struct backend *b);
 void cuda_place_upload(struct backend *b);
+uint32_t cuda_take_words(struct backend *b, size_t n);
 uint32_t cuda_most_parts(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
 
-/* plan_pick.c: the picks of b->pass behind its n_pages page ids; the most words that it takes. */
-void cuda_plan_picks(struct backend *b, uint32_t n_pages);
+/* plan_pick.c: the picks of b->pass; the most words that they read. */
+void cuda_plan_picks(struct backend *b);
 size_t cuda_most_pick_words(const struct backend *b);
 
 /* jobs.c: the jobs of a pass. run_jobs: launches all of them. */

@@ -59,11 +59,11 @@ struct cuda_input {
     uint32_t stride;   /* a multiple of 32 */
 };
 
-struct cuda_sampling; /* picks.h */
-
 struct cuda_row {
-    uint32_t sequence, position, token;
-    uint32_t pages; /* index of its sequence's first page in cuda_pass.pages */
+    uint32_t first; /* row of its sequence in the pass */
+    uint32_t position, token;
+    uint32_t pages; /* of cuda_pass.words: its sequence's page ids */
+    uint32_t part;  /* its first part of attention; the next row's is behind its last */
 };
 
 /* How a block computes an item of attention: one row, or a tile of rows, in its small or its large form. */
@@ -74,7 +74,7 @@ enum cuda_item_kind { CUDA_ITEM_ROW, CUDA_ITEM_TILE, CUDA_ITEM_LARGE, CUDA_ITEM_
 enum { CUDA_TILE_QUERIES = 16, CUDA_LARGE_QUERIES = 32, CUDA_NATIVE_QUERIES = 64 };
 
 /* Rows [row, row + n_rows) of a pass, of one sequence and one behind the other, against a run of splits: all of theirs,
- * or one. Row r keeps the results at row_parts[r] + part. */
+ * or one. Row r keeps the results at rows[r].part + part. */
 struct cuda_item {
     uint32_t kind; /* enum cuda_item_kind */
     uint32_t row, n_rows;
@@ -83,27 +83,23 @@ struct cuda_item {
 };
 
 /*
- * A pass in device memory, written by the host before it; the pointers are constant, so that kernels launched from a
- * graph find every pass in the same place.
+ * A pass in device memory. The pointers are constant, so that kernels launched from a graph find every pass in the same
+ * place. The host copies as many words before it as this pass has: counts, the barrier, rows; then, where the counts and the
+ * rows say, one behind the other: page ids of its sequences, items, what picks are given, and what those read.
  */
 struct cuda_pass {
-    uint32_t *counts;              /* CUDA_COUNT_* */
-    struct cuda_row *rows;         /* [n_rows] */
-    uint32_t *wanted;              /* [n_wanted] rows with wants */
-    struct cuda_item *items;       /* [n_items] of attention to all positions */
-    struct cuda_item *local_items; /* [n_local_items] those that are left of them in a window */
-    uint32_t *row_parts;           /* [n_rows + 1] where a row's partial results begin */
-    uint32_t *pages;               /* page ids of all sequences, one behind the other */
-    uint32_t *words; /* the same memory: masks, biases, tokens of picks lie behind the page ids */
-    struct cuda_sampling *sampling; /* [n_wanted] */
-    uint32_t *
-        bad; /* [rows] 0: sound; else CUDA_SOUND - the first layer at which the row was bad itself */
-    uint32_t *mark;    /* [sequences] 0, or CUDA_SOUND - the first bad row of a sequence */
-    uint32_t *arrived; /* [step_words] 0: what blocks of a whole pass count in (step.h) */
+    uint32_t *words;       /* all of it */
+    uint32_t *counts;      /* the first of them: CUDA_COUNT_* and CUDA_AT_* */
+    uint32_t *arrived;     /* 0: the barrier of a whole pass (step.h), in a line of its own */
+    struct cuda_row *rows; /* [n_rows + 1] the last one is a `part` alone */
+    /* Not of the upload: device memory in which the end of a pass leaves zeros for the next one. */
+    uint32_t *bad;  /* [rows] 0: sound; else CUDA_SOUND - the layer at which it turned bad itself */
+    uint32_t *mark; /* [rows] at a sequence's first row: 0, or CUDA_SOUND - its first bad row */
 };
 
 /* SUMMED: rows with wants whose pick takes the second job of picks (ops.h); PASS: its number; PICKED: the device counts the
- * rows with wants that are done. */
+ * rows with wants that are done. AT: of words, where arrays begin: items of attention to all positions, those that are left
+ * of them in a window, the samplings of rows with wants. */
 enum {
     CUDA_COUNT_ROWS,
     CUDA_COUNT_WANTED,
@@ -112,8 +108,14 @@ enum {
     CUDA_COUNT_SUMMED,
     CUDA_COUNT_PASS,
     CUDA_COUNT_PICKED,
+    CUDA_AT_ITEMS,
+    CUDA_AT_LOCAL_ITEMS,
+    CUDA_AT_SAMPLING,
     CUDA_COUNTS
 };
+
+/* Of words, where the others begin. */
+enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
 
 #define CUDA_SOUND UINT32_MAX
 

@@ -117,12 +117,11 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
     jobs->attend = (struct attend_job){
         .pass = b->upload.to,
         .kv = b->kv,
-        .items = local ? b->upload.to.local_items : b->upload.to.items,
-        .n_items = b->upload.to.counts + (local ? CUDA_COUNT_LOCAL_ITEMS : CUDA_COUNT_ITEMS),
         .q = u->q,
         .part_ml = u->part_ml,
         .part_o = u->part_o,
         .window = local ? m->local_window : CUDA_NO_WINDOW,
+        .local = local,
         .stride = u->heads,
         .n_head = m->n_head,
         .layer = layer,

@@ -103,11 +103,10 @@ LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t window)
 struct attend_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
-    const struct cuda_item *items; /* [*n_items] those of the pass that the window leaves */
-    const uint32_t *n_items;
     const float *q; /* [rows][stride] */
     float *part_ml, *part_o;
     uint32_t window; /* positions that a row sees, its own the last, or CUDA_NO_WINDOW */
+    uint32_t local;  /* there is one: items are those that it leaves */
     uint32_t stride, n_head, layer;
     float scale;
     uint32_t native; /* by tensor cores */

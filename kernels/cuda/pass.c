@@ -10,9 +10,9 @@
 /* Does the host pick, or hand out, from the logits of row w of those with wants? */
 static bool needs_logits(const struct backend *b, uint32_t w)
 {
-    const uint32_t wants = b->pass->rows[b->upload.from.wanted[w]].wants;
+    const uint32_t wants = b->pass->rows[b->upload.sampling[w].row].wants;
     return (wants & ROW_LOGITS) ||
-           ((wants & ROW_PICK) && b->upload.from.sampling[w].kind == CUDA_PICK_BARE);
+           ((wants & ROW_PICK) && b->upload.sampling[w].kind == CUDA_PICK_BARE);
 }
 
 static void fetch_logits(struct backend *b)
@@ -59,7 +59,7 @@ static void copy_pick(const struct cuda_pick *from, struct row_result *result)
 static void finish_wanted(void *arg, uint32_t w, uint32_t worker)
 {
     struct backend *b = arg;
-    const uint32_t r = b->upload.from.wanted[w], n = b->model->n_vocab;
+    const uint32_t r = b->upload.sampling[w].row, n = b->model->n_vocab;
     const struct row *row = &b->pass->rows[r];
     const struct pass_sequence *s = &b->pass->sequences[row->sequence];
     struct row_result *result = &b->pass->results[r];
@@ -75,7 +75,7 @@ static void finish_wanted(void *arg, uint32_t w, uint32_t worker)
         memcpy(result->logits, logits, n * sizeof(float));
     if (!(row->wants & ROW_PICK))
         return;
-    if (b->upload.from.sampling[w].kind != CUDA_PICK_BARE) {
+    if (b->upload.sampling[w].kind != CUDA_PICK_BARE) {
         copy_pick(&b->results.picks[w], result);
         return;
     }
@@ -102,6 +102,8 @@ void cuda_pass_start(struct backend *b)
 {
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_plan_pass(b);
+    if (b->broken) /* what is on the device is no pass */
+        return;
     if (!cuda_step_run(b) && !cuda_graph_run(b))
         cuda_run_jobs(b,
                       (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});

@@ -73,7 +73,7 @@ static __device__ __forceinline__ void put_block(float *blocks, uint32_t id, flo
 static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, uint32_t part,
                                       struct pick_shared *shared)
 {
-    const struct cuda_sampling &s = job.pass.sampling[w];
+    const struct cuda_sampling &s = sampling_of(job.pass, w);
     float *raw = job.logits + (uint64_t)w * job.stride, *work = job.work + (uint64_t)w * job.stride;
     const uint64_t block0 = (uint64_t)w * pick_blocks(job.n_vocab);
     const uint32_t begin = part * CUDA_PICK_PART, left = job.n_vocab - begin;
@@ -179,7 +179,7 @@ static __device__ pick_word sum_of_part(const float *logits, uint32_t begin, uin
 static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uint32_t part,
                                      struct pick_shared *shared)
 {
-    const struct cuda_sampling &s = job.pass.sampling[w];
+    const struct cuda_sampling &s = sampling_of(job.pass, w);
     if (!pick_summed(&s))
         return;
     struct cuda_pick_part *to = &job.parts[w * pick_parts(job.n_vocab) + part];
@@ -225,7 +225,7 @@ static __device__ void put_top(const struct pick_job &job, uint32_t w,
     const float *raw = job.logits + (uint64_t)w * job.stride;
     const float *blocks = job.raw_blocks + (uint64_t)w * pick_blocks(job.n_vocab);
     uint32_t *ids = job.ids + (uint64_t)w * job.stride, found = 0;
-    const uint32_t wanted = job.pass.sampling[w].n_top;
+    const uint32_t wanted = sampling_of(job.pass, w).n_top;
     const float bound = wanted > 0 ? bound_of(blocks, job.n_vocab, wanted, shared) : PICK_NONE;
     const uint32_t n = wanted > 0 ? admit(raw, blocks, job.n_vocab, bound, ids, shared) : 0;
     struct cuda_best last = {0, 0, -(PICK_NONE)};
@@ -266,7 +266,7 @@ static __device__ uint32_t token_of(const struct pick_job &job, uint32_t w,
                                     const struct cuda_best &best, bool *failed,
                                     struct pick_shared *shared)
 {
-    const struct cuda_sampling &s = job.pass.sampling[w];
+    const struct cuda_sampling &s = sampling_of(job.pass, w);
     *failed = best.bad != 0 || !device_finite(best.max);
     if (*failed || s.kind != CUDA_PICK_DRAW)
         return best.id;
@@ -286,12 +286,14 @@ static __device__ uint32_t token_of(const struct pick_job &job, uint32_t w,
 
 /* ---- results ----------------------------------------------------------------------------------- */
 
-/* What rows were bad, then the pass's number: by one block, when all else that the pass gives is written. D1: the fence
- * and the store pair with is_done (wait.c). */
+/* What rows were bad, which is forgotten, then the pass's number: by one block, when all else that the pass gives is
+ * written. D1: the fence and the store pair with is_done (wait.c). */
 static __device__ void end_item(const struct cuda_pass &pass, const struct cuda_results &to)
 {
-    for (uint32_t r = threadIdx.x; r < pass.counts[CUDA_COUNT_ROWS]; r += CUDA_THREADS)
+    for (uint32_t r = threadIdx.x; r < pass.counts[CUDA_COUNT_ROWS]; r += CUDA_THREADS) {
         to.bad[r] = pass.bad[r];
+        pass.bad[r] = pass.mark[r] = 0;
+    }
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0)
@@ -318,7 +320,7 @@ static __device__ void pick_best_item(const struct pick_job &job, uint32_t w,
 {
     struct cuda_pick *to = &job.results.picks[w];
     const struct cuda_best best = best_of_parts(job, w, shared);
-    const struct cuda_sampling &s = job.pass.sampling[w];
+    const struct cuda_sampling &s = sampling_of(job.pass, w);
     bool failed = false;
     uint32_t token = 0;
     if (s.kind != CUDA_PICK_BARE)

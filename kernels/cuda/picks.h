@@ -17,9 +17,11 @@ enum cuda_pick_kind { CUDA_PICK_BARE, CUDA_PICK_GREEDY, CUDA_PICK_DRAW };
 /* Words of cuda_pass.words where something begins; or nothing there. */
 #define CUDA_NOWHERE UINT32_MAX
 
+/* A row with wants. */
 struct cuda_sampling {
     uint64_t random;           /* of the seed and the position */
     uint64_t top_p, typical_p; /* shares, in 2^-40 */
+    uint32_t row;              /* of the pass */
     uint32_t kind;             /* enum cuda_pick_kind */
     uint32_t adjusted;         /* there is a mask, a bias, or penalties come first */
     uint32_t penalized;        /* penalties come first, or the pick is greedy */

@@ -21,47 +21,49 @@ static uint32_t most_local_items(const struct backend *b)
     return b->model->local_period > 0 ? cuda_most_parts(b) : 0;
 }
 
-/* Page ids, and what picks read behind them. */
+/* ---- words ------------------------------------------------------------------------------------ */
+
+#define WORDS_OF(n, type) ((size_t)(n) * sizeof(type) / sizeof(uint32_t))
+
+_Static_assert((int)CUDA_COUNTS <= (int)CUDA_AT_ARRIVED && sizeof(struct cuda_row) % 4 == 0 &&
+                   sizeof(struct cuda_item) % 4 == 0 && sizeof(struct cuda_sampling) % 8 == 0,
+               "arrays of whole words");
+
+/* What the largest pass has. */
 static size_t most_words(const struct backend *b)
 {
-    return (size_t)b->limits.rows * kv_pages(b->limits.context) + cuda_most_pick_words(b);
-}
-
-/* Pointers of a pass whose arrays begin at base; returns where the pages begin, and the size of all. */
-static size_t place(const struct backend *b, uint8_t *base, struct cuda_pass *p, size_t *ret_bytes)
-{
-    struct cuda_arena arena = {base, 0};
-    const size_t rows = b->limits.rows;
-    p->counts = cuda_take(&arena, CUDA_COUNTS * sizeof *p->counts);
-    p->rows = cuda_take(&arena, rows * sizeof *p->rows);
-    p->wanted = cuda_take(&arena, b->limits.picks * sizeof *p->wanted);
-    p->items = cuda_take(&arena, cuda_most_parts(b) * sizeof *p->items);
-    p->local_items = cuda_take(&arena, most_local_items(b) * sizeof *p->local_items);
-    p->row_parts = cuda_take(&arena, (rows + 1) * sizeof *p->row_parts);
-    p->bad = cuda_take(&arena, rows * sizeof *p->bad);
-    p->mark = cuda_take(&arena, rows * sizeof *p->mark);
-    p->sampling = cuda_take(&arena, b->limits.picks * sizeof *p->sampling);
-    p->arrived = cuda_take(&arena, step_words(b->model->n_head_kv) * sizeof *p->arrived);
-    const size_t pages_at = arena.used;
-    p->words = p->pages = cuda_take(&arena, most_words(b) * sizeof *p->pages);
-    *ret_bytes = arena.used;
-    return pages_at;
+    const size_t rows = b->limits.rows, items = cuda_most_parts(b) + most_local_items(b);
+    return CUDA_AT_ROWS + WORDS_OF(rows + 1, struct cuda_row) + rows * kv_pages(b->limits.context) +
+           WORDS_OF(items, struct cuda_item) + 1 + WORDS_OF(b->limits.picks, struct cuda_sampling) +
+           cuda_most_pick_words(b);
 }
 
 size_t cuda_upload_bytes(const struct backend *b)
 {
-    struct cuda_pass p;
-    size_t bytes;
-    place(b, NULL, &p, &bytes);
-    return bytes;
+    return most_words(b) * sizeof(uint32_t);
+}
+
+static void place(uint32_t *words, struct cuda_pass *p)
+{
+    p->words = p->counts = words;
+    p->arrived = words + CUDA_AT_ARRIVED;
+    p->rows = (struct cuda_row *)(words + CUDA_AT_ROWS);
 }
 
 void cuda_place_upload(struct backend *b)
 {
+    place(b->upload.device, &b->upload.to);
+    place(b->upload.host, &b->upload.from);
+}
+
+uint32_t cuda_take_words(struct backend *b, size_t n)
+{
     struct cuda_upload *u = &b->upload;
-    place(b, u->device, &u->to, &u->bytes);
-    u->pages_at = place(b, u->host, &u->from, &u->bytes);
-    u->most_words = most_words(b);
+    const uint32_t at = u->n_words;
+    if (at + n > u->most_words)
+        return CUDA_NOWHERE;
+    u->n_words += (uint32_t)n;
+    return at;
 }
 
 /* ---- items of attention ----------------------------------------------------------------------- */
@@ -76,7 +78,7 @@ static uint32_t run_length(const struct backend *b, uint32_t r)
 {
     const struct cuda_row *rows = b->upload.from.rows;
     uint32_t n = 1;
-    while (r + n < b->pass->n_rows && rows[r + n].sequence == rows[r].sequence &&
+    while (r + n < b->pass->n_rows && rows[r + n].first == rows[r].first &&
            rows[r + n].position == rows[r].position + n)
         n++;
     return n;
@@ -112,25 +114,13 @@ static uint32_t parts_when_cut(const struct cuda_row *rows, const struct cuda_it
     return parts;
 }
 
-/* What a window leaves of an item: the splits from which one of its rows sees something. Parts stay where they are. */
-static void add_local_item(struct backend *b, struct cuda_item item)
-{
-    struct cuda_pass *p = &b->upload.from;
-    const uint32_t first =
-        seen_from(p->rows[item.row].position + 1, b->model->local_window) / CUDA_SPLIT;
-    if (first >= item.split1)
-        return;
-    item.split0 = item.split0 < first ? first : item.split0;
-    p->local_items[p->counts[CUDA_COUNT_LOCAL_ITEMS]++] = item;
-}
-
 /* Cut, or whole where `cut` is false: one part a row. */
 static void add_items(struct backend *b, struct cuda_item item, bool cut)
 {
     struct cuda_pass *p = &b->upload.from;
     const uint32_t splits = splits_of(&p->rows[item.row + item.n_rows - 1]);
     for (uint32_t r = item.row; r < item.row + item.n_rows; r++) {
-        p->row_parts[r] = b->n_parts;
+        p->rows[r].part = b->n_parts;
         b->n_parts += cut ? splits_of(&p->rows[r]) : 1;
     }
     b->item_kinds |= 1u << item.kind;
@@ -138,9 +128,7 @@ static void add_items(struct backend *b, struct cuda_item item, bool cut)
         item.split0 = s;
         item.split1 = cut ? s + 1 : splits;
         item.part = s;
-        p->items[b->n_items++] = item;
-        if (b->model->local_period > 0)
-            add_local_item(b, item);
+        b->upload.items[b->n_items++] = item;
     }
 }
 
@@ -164,8 +152,9 @@ static void plan_items(struct backend *b)
     struct cuda_pass *p = &b->upload.from;
     const uint32_t n = b->pass->n_rows, most = cuda_most_parts(b);
     const bool cut = n <= CUDA_SPLIT_ROWS || few_items(b);
+    p->counts[CUDA_AT_ITEMS] = b->upload.n_words;
+    b->upload.items = (struct cuda_item *)(p->words + b->upload.n_words);
     b->n_items = b->n_parts = b->item_kinds = 0;
-    p->counts[CUDA_COUNT_LOCAL_ITEMS] = 0;
     for (uint32_t r = 0, left = 0; r < n;) {
         left = left ? left : run_length(b, r);
         const struct cuda_item item = next_tile(b, r, left);
@@ -174,8 +163,29 @@ static void plan_items(struct backend *b)
         left -= item.n_rows;
         r += item.n_rows;
     }
-    p->row_parts[n] = b->n_parts;
+    p->rows[n].part = b->n_parts;
     p->counts[CUDA_COUNT_ITEMS] = b->n_items;
+    cuda_take_words(b, WORDS_OF(b->n_items, struct cuda_item));
+}
+
+/* What windows leave of the items: of each the splits from which one of its rows sees something. Parts stay where they are. */
+static void plan_local_items(struct backend *b)
+{
+    struct cuda_pass *p = &b->upload.from;
+    struct cuda_item *to = (struct cuda_item *)(p->words + b->upload.n_words);
+    uint32_t n = 0;
+    p->counts[CUDA_AT_LOCAL_ITEMS] = b->upload.n_words;
+    for (uint32_t i = 0; i < b->n_items && b->model->local_period > 0; i++) {
+        struct cuda_item item = b->upload.items[i];
+        const uint32_t first =
+            seen_from(p->rows[item.row].position + 1, b->model->local_window) / CUDA_SPLIT;
+        if (first >= item.split1)
+            continue;
+        item.split0 = item.split0 < first ? first : item.split0;
+        to[n++] = item;
+    }
+    p->counts[CUDA_COUNT_LOCAL_ITEMS] = n;
+    cuda_take_words(b, WORDS_OF(n, struct cuda_item));
 }
 
 /* ---- a pass ----------------------------------------------------------------------------------- */
@@ -218,7 +228,7 @@ static void forget_scratch(const struct backend *b)
     cuda_forget(u->blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
     cuda_forget(u->raw_blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
     cuda_forget(u->parts, picks * pick_parts(b->model->n_vocab) * sizeof *u->parts);
-    cuda_forget(b->upload.device, b->upload.bytes);
+    cuda_forget(b->upload.device, cuda_upload_bytes(b));
     forget_input(&u->norm, b->pass->n_rows);
     forget_input(&u->attention, b->pass->n_rows);
     forget_input(&u->ffn, b->pass->n_rows);
@@ -227,46 +237,74 @@ static void forget_scratch(const struct backend *b)
         const struct cuda_row *row = &b->upload.from.rows[r];
         if (row->position % CUDA_PAGE == 0)
             cuda_forget(b->kv.memory +
-                            b->upload.from.pages[row->pages + row->position / CUDA_PAGE] *
+                            b->upload.from.words[row->pages + row->position / CUDA_PAGE] *
                                 b->kv.page_bytes,
                         b->kv.page_bytes);
     }
 }
 
-void cuda_plan_pass(struct backend *b)
+/* The ids of the pages that each sequence has up to its last row in the pass. */
+static void plan_pages(struct backend *b)
 {
-    const struct pass *pass = b->pass;
-    struct cuda_upload *u = &b->upload;
-    struct cuda_pass *p = &u->from;
-    uint32_t *first_page = p->mark; /* until the rows know theirs */
-    uint32_t n_pages = 0;
-    for (uint32_t s = 0; s < pass->n_sequences; s++) {
+    for (uint32_t s = 0; s < b->pass->n_sequences; s++) {
         /* The check left the position behind the sequence's last row. */
         const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
-        memcpy(p->pages + n_pages, pass->sequences[s].pages, n * sizeof *p->pages);
-        first_page[s] = n_pages;
-        n_pages += n;
+        b->places[s] = (struct cuda_place){cuda_take_words(b, n), .first_row = UINT32_MAX};
+        memcpy(b->upload.from.words + b->places[s].pages, b->pass->sequences[s].pages,
+               n * sizeof(uint32_t));
     }
+}
+
+static void plan_rows(struct backend *b)
+{
+    const struct pass *pass = b->pass;
     b->n_wanted = 0;
     for (uint32_t r = 0; r < pass->n_rows; r++) {
         const struct row *row = &pass->rows[r];
-        p->rows[r] =
-            (struct cuda_row){row->sequence, row->position, row->token, first_page[row->sequence]};
-        if (row->wants)
-            p->wanted[b->n_wanted++] = r;
+        struct cuda_place *place = &b->places[row->sequence];
+        if (place->first_row == UINT32_MAX)
+            place->first_row = r;
+        b->upload.from.rows[r] = (struct cuda_row){
+            .first = place->first_row,
+            .position = row->position,
+            .token = row->token,
+            .pages = place->pages,
+        };
+        b->n_wanted += row->wants != 0;
     }
+}
+
+static void plan_wanted(struct backend *b)
+{
+    struct cuda_upload *u = &b->upload;
+    cuda_take_words(b, u->n_words % 2); /* a sampling has words of 8 bytes */
+    u->from.counts[CUDA_AT_SAMPLING] =
+        cuda_take_words(b, WORDS_OF(b->n_wanted, struct cuda_sampling));
+    u->sampling = (struct cuda_sampling *)(u->from.words + u->from.counts[CUDA_AT_SAMPLING]);
+    for (uint32_t r = 0, w = 0; r < b->pass->n_rows; r++)
+        if (b->pass->rows[r].wants)
+            u->sampling[w++] = (struct cuda_sampling){.row = r, .kind = CUDA_PICK_BARE};
+}
+
+void cuda_plan_pass(struct backend *b)
+{
+    struct cuda_upload *u = &b->upload;
+    u->n_words = CUDA_AT_ROWS;
+    u->most_words = (uint32_t)most_words(b);
+    cuda_take_words(b, WORDS_OF(b->pass->n_rows + 1, struct cuda_row));
+    memset(u->host, 0, CUDA_AT_ROWS * sizeof *u->host);
+    u->from.counts[CUDA_COUNT_ROWS] = b->pass->n_rows;
+    u->from.counts[CUDA_COUNT_PASS] = ++b->pass_number;
+    plan_pages(b);
+    plan_rows(b);
     plan_items(b);
-    cuda_plan_picks(b, n_pages);
-    p->counts[CUDA_COUNT_ROWS] = pass->n_rows;
-    p->counts[CUDA_COUNT_WANTED] = b->n_wanted;
-    p->counts[CUDA_COUNT_PASS] = ++b->pass_number;
-    p->counts[CUDA_COUNT_PICKED] = 0;
-    memset(p->bad, 0, b->limits.rows * sizeof *p->bad);
-    memset(p->mark, 0, b->limits.rows * sizeof *p->mark);
-    memset(p->arrived, 0, step_words(b->model->n_head_kv) * sizeof *p->arrived);
+    plan_local_items(b);
+    plan_wanted(b);
+    u->from.counts[CUDA_COUNT_WANTED] = b->n_wanted;
+    cuda_plan_picks(b);
     forget_scratch(b);
     cuda_ok(b,
-            (int)cudaMemcpyAsync(u->device, u->host, u->pages_at + b->n_words * sizeof *p->words,
+            (int)cudaMemcpyAsync(u->device, u->host, u->n_words * sizeof *u->host,
                                  cudaMemcpyHostToDevice, b->queue.stream),
             "the copy of a pass");
 }

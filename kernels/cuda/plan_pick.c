@@ -1,6 +1,6 @@
 /* The picks of a pass as the device has them (picks.h): parameters with everything worked out that does not depend on
- * logits, and the masks, biases and tokens that they read, behind the page ids of the upload. What does not fit there, or
- * is no pick that can end well, is left to kernels/pick.c on the host. */
+ * logits, and the masks, biases and tokens that they read, behind all else of the upload. What does not fit there, or is no
+ * pick that can end well, is left to kernels/pick.c on the host. */
 #include <float.h>
 #include <string.h>
 
@@ -23,21 +23,11 @@ size_t cuda_most_pick_words(const struct backend *b)
            2 * BIASES;
 }
 
-/* Where n words go; CUDA_NOWHERE when there is no room for them. */
-static uint32_t take_words(struct backend *b, size_t n)
-{
-    const uint32_t at = b->n_words;
-    if (at + n > b->upload.most_words)
-        return CUDA_NOWHERE;
-    b->n_words += (uint32_t)n;
-    return at;
-}
-
 /* ---- what a sequence's rows share --------------------------------------------------------------- */
 
 static bool place_biases(struct backend *b, const struct pick_params *p, uint32_t *ret_at)
 {
-    *ret_at = take_words(b, 2 * (size_t)p->n_bias);
+    *ret_at = cuda_take_words(b, 2 * (size_t)p->n_bias);
     for (uint32_t i = 0; i < p->n_bias && *ret_at != CUDA_NOWHERE; i++) {
         uint32_t *to = b->upload.from.words + *ret_at + 2 * (size_t)i;
         to[0] = p->bias[i].id;
@@ -53,7 +43,7 @@ static bool place_tokens(struct backend *b, const uint32_t *tokens, uint32_t beg
                          uint32_t *ret_at)
 {
     const uint32_t n = begin < end ? end - begin : 0;
-    *ret_at = take_words(b, n);
+    *ret_at = cuda_take_words(b, n);
     for (uint32_t i = 0; i < n && *ret_at != CUDA_NOWHERE; i++) {
         b->upload.from.words[*ret_at + i] = tokens[begin + i];
         if (tokens[begin + i] >= b->model->n_vocab)
@@ -78,7 +68,7 @@ static bool place_sequence(struct backend *b, uint32_t s, uint32_t position)
 {
     const struct pass_sequence *sequence = &b->pass->sequences[s];
     const struct pick_params *p = sequence->pick;
-    struct cuda_pick_place *place = &b->pick_places[s];
+    struct cuda_place *place = &b->places[s];
     place->known = true;
     place->first_token = pick_seen_from(p, position, sequence->prompt_length);
     place->here = is_ordinary(p) && place_biases(b, p, &place->bias) &&
@@ -128,7 +118,7 @@ static void set_numbers(const struct pick_params *p, uint32_t position, struct c
 static void set_seen(const struct backend *b, const struct row *row, struct cuda_sampling *to)
 {
     const struct pass_sequence *s = &b->pass->sequences[row->sequence];
-    const struct cuda_pick_place *place = &b->pick_places[row->sequence];
+    const struct cuda_place *place = &b->places[row->sequence];
     const uint32_t end = row->position + 1, from = pick_seen_from(s->pick, end, s->prompt_length);
     to->n_tokens = pick_penalties_on(s->pick) && from < end ? end - from : 0;
     to->tokens = to->n_tokens ? place->tokens + (from - place->first_token) : 0;
@@ -137,11 +127,11 @@ static void set_seen(const struct backend *b, const struct row *row, struct cuda
 static void plan_pick(struct backend *b, const struct row *row, struct cuda_sampling *to)
 {
     const struct pick_params *p = b->pass->sequences[row->sequence].pick;
-    const struct cuda_pick_place *place = &b->pick_places[row->sequence];
+    const struct cuda_place *place = &b->places[row->sequence];
     const uint32_t position = row->position + 1;
     if (!place->known)
         place_sequence(b, row->sequence, position);
-    const uint32_t mask = row->allowed ? take_words(b, mask_words(b)) : CUDA_NOWHERE;
+    const uint32_t mask = row->allowed ? cuda_take_words(b, mask_words(b)) : CUDA_NOWHERE;
     if (!place->here || (row->allowed && mask == CUDA_NOWHERE))
         return;
     if (row->allowed)
@@ -159,19 +149,17 @@ static void plan_pick(struct backend *b, const struct row *row, struct cuda_samp
     to->adjusted = row->allowed || to->n_bias > 0 || (to->penalized && to->n_tokens > 0);
 }
 
-void cuda_plan_picks(struct backend *b, uint32_t n_pages)
+void cuda_plan_picks(struct backend *b)
 {
+    struct cuda_upload *u = &b->upload;
     uint32_t summed = 0;
-    b->n_words = n_pages;
-    for (uint32_t s = 0; s < b->pass->n_sequences; s++)
-        b->pick_places[s].known = false;
+    u->most_words = u->n_words + (uint32_t)cuda_most_pick_words(b);
     for (uint32_t w = 0; w < b->n_wanted; w++) {
-        const struct row *row = &b->pass->rows[b->upload.from.wanted[w]];
-        struct cuda_sampling *to = &b->upload.from.sampling[w];
-        *to = (struct cuda_sampling){.kind = CUDA_PICK_BARE};
+        struct cuda_sampling *to = &u->sampling[w];
+        const struct row *row = &b->pass->rows[to->row];
         if (row->wants & ROW_PICK)
             plan_pick(b, row, to);
         summed += pick_summed(to) ? 1 : 0;
     }
-    b->upload.from.counts[CUDA_COUNT_SUMMED] = summed;
+    u->from.counts[CUDA_COUNT_SUMMED] = summed;
 }

@@ -5,7 +5,7 @@
 #ifndef HEARTH_KERNELS_CUDA_ROWS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_ROWS_DEVICE_H
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pass_device.h"
 #include "kernels/cuda/weights_device.h"
 
 /* ---- poison ---------------------------------------------------------------------------------- */
@@ -15,7 +15,7 @@ static __device__ __forceinline__ void mark_bad(const struct cuda_pass &pass, ui
                                                 uint32_t layer)
 {
     atomicMax(&pass.bad[r], CUDA_SOUND - layer);
-    atomicMax(&pass.mark[pass.rows[r].sequence], CUDA_SOUND - r);
+    atomicMax(&pass.mark[pass.rows[r].first], CUDA_SOUND - r);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint3
                                    : 0.0f;
     if (row.position % CUDA_PAGE != 0)
         return;
-    uint4 *page = (uint4 *)(job.kv.memory + job.pass.pages[row.pages + row.position / CUDA_PAGE] *
+    uint4 *page = (uint4 *)(job.kv.memory + job.pass.words[row.pages + row.position / CUDA_PAGE] *
                                                 job.kv.page_bytes);
     const uint32_t parts = begin_parts(job);
     for (uint64_t at = i; at < job.kv.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
@@ -167,7 +167,7 @@ static __device__ __forceinline__ void keep_added(const struct norm_job &job, ui
  * compute the same item. shared: 129 floats. */
 static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool keep, float *shared)
 {
-    const uint32_t from = job.wanted ? job.pass.wanted[i] : i;
+    const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
     const uint64_t at = (uint64_t)from * job.stride;
     const float *x = job.x + at, *added = job.added.weight;
     const float of_x = norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
@@ -290,11 +290,11 @@ static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_
             query[k] = x[k];
         return;
     }
-    if (!good || CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.sequence])
+    if (!good || CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
         return; /* poisoned: writes no KV */
     const uint32_t slot = row.position % CUDA_PAGE;
     uint8_t *page = job.kv.memory +
-                    job.pass.pages[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
+                    job.pass.words[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
                     job.layer * job.kv.layer_bytes;
     page += (head + (kind == 2 ? n_kv : 0)) * job.kv.head_bytes;
     if (kind == 1)

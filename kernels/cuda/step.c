@@ -11,7 +11,9 @@
 
 void cuda_step_place(struct backend *b)
 {
+    const size_t merges = (size_t)STEP_ROWS * b->model->n_head_kv;
     b->steps.layers = cuda_take(&b->scratch_memory, b->model->n_layer * sizeof *b->steps.layers);
+    b->steps.merges = cuda_take(&b->scratch_memory, merges * sizeof *b->steps.merges);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -48,6 +50,7 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
         .begin = cuda_begin_job(b),
         .head = cuda_head_jobs(b),
         .layers = b->steps.layers,
+        .merges = b->steps.merges,
         .n_layer = m->n_layer,
         .share = share,
         .merge_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,

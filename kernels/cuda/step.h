@@ -33,17 +33,11 @@ enum { STEP_ROWS = 16, STEP_KERNELS = 2, STEP_BLOCKS = 2 };
 /* Shared memory that a block may have for its own norm, or its own queries: with the rest, two blocks a processor. */
 enum { STEP_OWN_BYTES = 64 << 10 };
 
-/* cuda_pass.arrived: the barrier's word in a line of its own, then one for each row and KV head (merges). */
-enum { STEP_MERGES_AT = CUDA_LINE / 4 };
-LAYOUT_INLINE uint32_t step_words(uint32_t n_head_kv)
-{
-    return STEP_MERGES_AT + STEP_ROWS * n_head_kv;
-}
-
 struct step_job {
     struct begin_job begin;
     struct head_jobs head;
     const struct layer_jobs *layers; /* [n_layer], device memory */
+    uint32_t *merges; /* [STEP_ROWS][n_head_kv] splits done, device memory; 0 between layers */
     uint32_t n_layer;
     uint32_t share;       /* heads of a KV head */
     uint32_t merge_heads; /* KV heads whose values make whole blocks of activations: 1, or all */

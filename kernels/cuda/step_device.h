@@ -130,8 +130,7 @@ static __device__ __forceinline__ void step_merge(const struct step_job &step,
         const uint32_t n = item.split1 - item.split0,
                        from = seen_from(job.pass.rows[item.row].position + 1, job.window),
                        splits = step_splits(job.pass, item.row + item.n_rows - 1);
-        uint32_t *word =
-            job.pass.arrived + STEP_MERGES_AT + item.row * step.begin.kv.n_head_kv + unit;
+        uint32_t *word = step.merges + item.row * step.begin.kv.n_head_kv + unit;
         shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
         if (shared.last)
             *word = 0;
@@ -150,9 +149,9 @@ static __device__ void step_attention(const struct step_job &job)
     SHARED_BYTES(memory);
     const struct attend_job &attend = ((const struct step_shared *)memory)->layer.attend;
     const struct cuda_pass &pass = job.begin.pass;
-    const uint32_t n_kv = job.begin.kv.n_head_kv, n = *attend.n_items * n_kv;
+    const uint32_t n_kv = job.begin.kv.n_head_kv, n = attend_count(attend) * n_kv;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const struct cuda_item item = attend.items[i / n_kv];
+        const struct cuda_item item = attend_items(attend)[i / n_kv];
         const uint32_t head_kv = i % n_kv;
         if (job.own_heads)
             step_own_heads(item.row, head_kv, job.share,

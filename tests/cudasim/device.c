@@ -185,6 +185,13 @@ bool sim_cooperative(void)
     return text == NULL || strcmp(text, "0") != 0;
 }
 
+size_t sim_most_copied(void)
+{
+    const char *text = getenv("HEARTH_CUDASIM_COPY");
+
+    return text == NULL ? SIZE_MAX : (size_t)strtoull(text, NULL, 10);
+}
+
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes)
 {
     const unsigned warps = (block_threads + 31) / 32;

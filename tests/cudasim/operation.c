@@ -305,7 +305,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         return sim_failed(cudaErrorInvalidResourceHandle);
     if (bytes == 0)
         return cudaSuccess;
-    if (!direction_valid(to, from, kind))
+    if (!direction_valid(to, from, kind) ||
+        (sim_is_device((uintptr_t)to) && bytes > sim_most_copied()))
         return sim_failed(cudaErrorInvalidValue);
     struct operation *operation = operation_new(OPERATION_COPY);
     operation->copy.to = to;

@@ -74,6 +74,8 @@ size_t sim_function_shared(const void *function);
 void sim_functions_reset(void);
 /* Whether the device has cooperative launches: HEARTH_CUDASIM_COOPERATIVE, read each time, for tests. */
 bool sim_cooperative(void);
+/* The most bytes that a copy to the device may have: HEARTH_CUDASIM_COPY, read each time, for tests. */
+size_t sim_most_copied(void);
 /* Blocks of this shape that fit one processor at once. */
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 

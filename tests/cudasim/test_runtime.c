@@ -307,6 +307,20 @@ START_TEST(errors_come_when_they_are_asked_for)
 }
 END_TEST
 
+START_TEST(a_copy_to_the_device_has_as_many_bytes_as_it_may)
+{
+    int from[2] = {1, 2};
+    int *memory = help_device(from, 2);
+
+    (void)setenv("HEARTH_CUDASIM_COPY", "4", 1);
+    OK(cudaMemcpy(memory, from, 4, cudaMemcpyHostToDevice));
+    ck_assert_int_eq(cudaMemcpy(memory, from, 5, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    OK(cudaMemcpy(from, memory, 8, cudaMemcpyDeviceToHost));
+    (void)unsetenv("HEARTH_CUDASIM_COPY");
+    OK(cudaMemcpy(memory, from, 8, cudaMemcpyHostToDevice));
+}
+END_TEST
+
 /* As with a real device: the launch itself returns well, the next wait says it, and every call after
  * that, until the context is thrown away. */
 START_TEST(a_lost_device_stays_lost_until_it_is_reset)
@@ -358,6 +372,7 @@ int main(void)
     tcase_add_test(tests, memory_has_an_end);
     tcase_add_test(tests, a_machine_without_a_device_says_so);
     tcase_add_test(tests, errors_come_when_they_are_asked_for);
+    tcase_add_test(tests, a_copy_to_the_device_has_as_many_bytes_as_it_may);
     tcase_add_test(tests, a_lost_device_stays_lost_until_it_is_reset);
     tcase_add_test(tests, copies_in_the_wrong_direction_are_refused);
     suite_add_tcase(suite, tests);

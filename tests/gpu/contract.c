@@ -574,6 +574,7 @@ static const struct {
     TEST(a_normed_part_that_is_not_finite_poisons_at_its_layer),
     ONCE(bad_passes_and_limits_are_refused),
     TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
+    TEST(a_pass_copies_what_it_has),
     ONCE(a_pass_of_few_rows_is_one_kernel),
     ONCE(a_pass_of_few_rows_is_one_launch),
     ONCE(a_device_that_cannot_wait_for_all_blocks_has_graphs),

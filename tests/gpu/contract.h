@@ -1,6 +1,6 @@
 /*
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_picks.c: picks;
- * contract_ends.c: poison, refusals, devices that fail; contract_native.c, contract_fast.c: numerics of the device's own;
+ * contract_ends.c: poison, refusals, devices that fail; contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: numerics of the device's own;
  * contract_shapes.c: odd models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
@@ -83,7 +83,11 @@ void top_p_rounds_its_share_up(void);
 void strange_parameters_are_answered_as_by_the_cpu(void);
 void a_logit_that_is_not_finite_poisons_its_row(void);
 
-/* contract_ends.c */
+/* contract_upload.c */
+void a_pass_copies_what_it_has(void);
+
+/* contract_ends.c. may_fail: the simulator fails on command; a GPU does not, which a line says. */
+bool may_fail(void);
 void a_bad_row_poisons_its_sequence_alone(void);
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_normed_part_that_is_not_finite_poisons_at_its_layer(void);
