@@ -253,6 +253,8 @@ static void log_ready(const struct daemon *daemon)
     describe_device(resident, text, sizeof(text));
     log_info("%s, %llu slots, numerics %s", text, (unsigned long long)daemon->config.slots,
              resident->info.numerics);
+    if (resident->info.note)
+        log_info("%s", resident->info.note);
     if (resident->info.fast == BACKEND_FAST_SHADOW)
         log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
                  resident->info.weight_bytes >> 20);
@@ -338,6 +340,8 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
            daemon->resident.info.numerics);
     describe_device(&daemon->resident, text, sizeof(text));
     puts(text);
+    if (daemon->resident.info.note)
+        puts(daemon->resident.info.note);
     if (daemon->resident.draft) {
         model_describe(daemon->resident.draft->model, text, sizeof(text));
         printf("draft model %s: %s\n", daemon->resident.draft->name, text);

@@ -1,6 +1,7 @@
 /* Native numerics (kernels/NUMERICS.md, "Native"): which passes have them, and their id. In which order a tensor core adds is
  * its architecture's, so the id has the compute capability in it. Where canonical passes are portable, and float chains make
- * them slow, fast passes are native ones. */
+ * them slow, fast passes are native ones. KV in f32 is there for the digits that f16 loses, and tf32, which has as few: it
+ * has no native numerics. */
 #include <stdio.h>
 
 #include "kernels/cuda/backend_cuda.h"
@@ -17,6 +18,10 @@ void cuda_choose_numerics(struct backend *b)
                  b->limits.kv_q8_0 ? "-kvq8" : "");
     else
         snprintf(b->numerics, sizeof b->numerics, "%s", model_numerics_id(m, b->limits.kv_q8_0));
+    if (b->limits.native && !possible)
+        snprintf(b->note, sizeof b->note,
+                 "portable numerics, as an F32 model has KV in f32: native ones are there with "
+                 "--kv-type q8_0");
 }
 
 bool cuda_has(const struct backend *b, enum pass_kind kind)

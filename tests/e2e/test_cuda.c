@@ -271,6 +271,24 @@ START_TEST(the_cpu_has_no_native_numerics)
 }
 END_TEST
 
+/* An F32 model has portable ones, which is said, with what has native ones. */
+START_TEST(kv_in_f32_has_no_native_numerics)
+{
+    static const char line[] =
+        "an F32 model has KV in f32: native ones are there with --kv-type q8_0";
+
+    for (int q8_0 = 0; q8_0 < 2; q8_0++) {
+        struct harness_output o = harness_run_hearthd((const char *const[]){
+            "--check", "--model", harness_tiny_model_of("llama", QUANT_F32), "--device", "cuda",
+            "--numerics", "native", "--kv-type", q8_0 ? "q8_0" : "f16", NULL});
+        ck_assert_int_eq(o.code, 0);
+        ck_assert_msg((strstr(o.out, "numerics native-1-sm") != NULL) == q8_0, "%s", o.out);
+        ck_assert_msg((strstr(o.out, line) != NULL) == !q8_0, "%s", o.out);
+        harness_output_fini(&o);
+    }
+}
+END_TEST
+
 enum { CROWD = 5 };
 
 /* The last lines of CROWD answers that are made at the same time. */
@@ -424,6 +442,7 @@ int main(void)
     tcase_add_loop_test(native, fast_drafts_are_rolled_back_and_change_no_id, 0, 2);
     tcase_add_test(native, a_draft_model_reads_by_cublas_and_changes_no_id);
     tcase_add_test(native, the_cpu_has_no_native_numerics);
+    tcase_add_test(native, kv_in_f32_has_no_native_numerics);
     suite_add_tcase(suite, tests);
     suite_add_tcase(suite, native);
     return run_suite(suite);
