@@ -145,17 +145,21 @@ enum {
     CUDA_BAD_ADJUSTED = 2, /* mask, bias and penalties made it a NaN or +inf */
 };
 
-/* Of CUDA_PICK_PART logits of a row. */
+/* Of CUDA_PICK_PART logits of a row. Sums of weights, where they are needed: of all, by how far a logit lies below the
+ * largest, and times that (NUMERICS.md, E), in two halves. */
+enum { CUDA_PICK_BINS = 16 };
 struct cuda_pick_part {
-    struct cuda_best best;           /* of what the pick begins with */
-    float raw_max;                   /* of the model's own */
-    unsigned long long sum, raw_sum; /* of weights, where they are needed */
+    struct cuda_best best; /* of what the pick begins with */
+    float raw_max;         /* of the model's own */
+    unsigned long long sum, raw_sum, low, high;
+    unsigned long long bins[CUDA_PICK_BINS];
 };
 
 /*
  * Picks, in three jobs. Items of the first two: row with wants, part of CUDA_PICK_PART logits; of the third: rows with
  * wants. The first makes logits canonical and finds the largest, with mask, bias and the first penalties; the second
- * adds up weights, for those that are `summed`; the third runs the stages, draws, and gives the results to the host.
+ * adds up weights, for those that are `summed`: what a stage that begins with all tokens has to know of all of them; the
+ * third runs the stages, draws, and gives the results to the host.
  */
 enum { CUDA_PICK_PART = 4096, CUDA_PICK_BLOCK = 32 };
 struct pick_job {

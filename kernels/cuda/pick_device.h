@@ -176,6 +176,36 @@ static __device__ pick_word sum_of_part(const float *logits, uint32_t begin, uin
     return block_sum(sum, shared);
 }
 
+/* What typical-p or top-p has to know of all tokens before it takes some. */
+static __device__ void weigh_part(const struct cuda_sampling &s, const float *logits,
+                                  uint32_t begin, uint32_t end, float max,
+                                  struct cuda_pick_part *to, struct pick_shared *shared)
+{
+    const bool typical = s.stages[0] == PICK_TYPICAL_P;
+    pick_word low = 0, high = 0;
+    for (uint32_t b = 0; b < PICK_BINS; b++)
+        shared->bins[b * CUDA_THREADS + threadIdx.x] = 0;
+#pragma unroll 4
+    for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS) {
+        const pick_word w = weight_of(logits[i], max);
+        shared->bins[bin_of(__fadd_rn(max, -logits[i])) * CUDA_THREADS + threadIdx.x] += w;
+        if (typical)
+            add_moment(w, logits[i], max, &low, &high);
+    }
+    sum_own_bins(shared);
+    if (threadIdx.x < PICK_BINS)
+        to->bins[threadIdx.x] = shared->bin[threadIdx.x];
+    low = block_sum(low, shared);
+    high = block_sum(high, shared);
+    if (threadIdx.x == 0) {
+        to->low = low;
+        to->high = high;
+        to->sum = 0;
+        for (uint32_t b = 0; b < PICK_BINS; b++)
+            to->sum += shared->bin[b];
+    }
+}
+
 static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uint32_t part,
                                      struct pick_shared *shared)
 {
@@ -191,8 +221,10 @@ static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uin
     if (s.tempered)
         temper_part(job, s, w, begin, end, best.max);
     const float max = s.tempered ? 0.0f : best.max; /* (max - max) / t */
-    if (s.weighed) {
-        const float *work = job.work + (uint64_t)w * job.stride;
+    const float *work = job.work + (uint64_t)w * job.stride;
+    if (s.weighed && s.n_stages > 0) {
+        weigh_part(s, work, begin, end, max, to, shared);
+    } else if (s.weighed) {
         const pick_word sum = sum_of_part(work, begin, end, max, shared);
         if (threadIdx.x == 0)
             to->sum = sum;
@@ -227,7 +259,7 @@ static __device__ void put_top(const struct pick_job &job, uint32_t w,
     uint32_t *ids = job.ids + (uint64_t)w * job.stride, found = 0;
     const uint32_t wanted = sampling_of(job.pass, w).n_top;
     const float bound = wanted > 0 ? bound_of(blocks, job.n_vocab, wanted, shared) : PICK_NONE;
-    const uint32_t n = wanted > 0 ? admit(raw, blocks, job.n_vocab, bound, ids, shared) : 0;
+    const uint32_t n = wanted > 0 ? admit_from(raw, blocks, job.n_vocab, bound, ids, shared) : 0;
     struct cuda_best last = {0, 0, -(PICK_NONE)};
     for (; found < wanted; found++) {
         struct cuda_best best = no_best();

@@ -13,7 +13,7 @@
 
 typedef unsigned long long pick_word;
 
-enum { PICK_BINS = 16, PICK_PASSING = 4 * CUDA_THREADS };
+enum { PICK_BINS = CUDA_PICK_BINS, PICK_PASSING = 4 * CUDA_THREADS };
 
 #define PICK_NONE __uint_as_float(0xff800000u) /* -inf */
 
@@ -178,19 +178,33 @@ struct pick_border {
     uint32_t rank, index; /* of the last that is kept */
 };
 
-/* The bin in which the running sum reaches *target, which loses what lies before it. Bins are the threads' own. */
-static __device__ uint32_t border_bin(pick_word *target, struct pick_shared *shared)
+/* shared->bin[b] = the sum of of(b, i), i < n. */
+template <typename OF>
+static __device__ void sum_bins(uint32_t n, const OF &of, struct pick_shared *shared)
 {
     const uint32_t b = threadIdx.x / 16, lane = threadIdx.x % 16;
     pick_word sum = 0;
-    __syncthreads();
-    for (uint32_t i = lane; i < CUDA_THREADS; i += 16)
-        sum += shared->bins[b * CUDA_THREADS + i];
+    for (uint32_t i = lane; i < n; i += 16)
+        sum += of(b, i);
     for (int step = 8; step > 0; step /= 2)
         sum += __shfl_xor_sync(FULL_WARP, sum, step);
     if (lane == 0)
         shared->bin[b] = sum;
     __syncthreads();
+}
+
+/* The same of the threads' own bins. */
+static __device__ void sum_own_bins(struct pick_shared *shared)
+{
+    const auto own = [&](uint32_t b, uint32_t i) { return shared->bins[b * CUDA_THREADS + i]; };
+    __syncthreads();
+    sum_bins(CUDA_THREADS, own, shared);
+}
+
+/* The bin in which the running sum reaches *target, which loses what lies before it. Bins are the threads' own. */
+static __device__ uint32_t border_bin(pick_word *target, struct pick_shared *shared)
+{
+    sum_own_bins(shared);
     uint32_t at = 0;
     for (; at < PICK_BINS - 1 && shared->bin[at] < *target; at++)
         *target -= shared->bin[at];
@@ -229,10 +243,12 @@ static __device__ struct pick_border select_border(uint32_t n, const RANK &rank,
 
 /* ---- candidates -------------------------------------------------------------------------------- */
 
-/* ids, ascending, of the n_vocab values that are not below bound; blocks: the largest of each 32 of them. Returns how
- * many. */
+/* ids, ascending, of the n_vocab values for which keep(value) says so; blocks: the largest of each 32 of them, and none
+ * of those is kept unless may_keep(largest). Returns how many. */
+template <typename MAY_KEEP, typename KEEP>
 static __device__ uint32_t admit(const float *values, const float *blocks, uint32_t n_vocab,
-                                 float bound, uint32_t *ids, struct pick_shared *shared)
+                                 const MAY_KEEP &may_keep, const KEEP &keep, uint32_t *ids,
+                                 struct pick_shared *shared)
 {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = pick_blocks(n_vocab);
     uint32_t kept = 0;
@@ -241,7 +257,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
         pick_word total;
         uint32_t flags = 0;
         for (uint32_t j = 0; j < 4; j++)
-            flags |= (first + j < n && !(blocks[first + j] < bound) ? 1u : 0u) << j;
+            flags |= (first + j < n && may_keep(blocks[first + j]) ? 1u : 0u) << j;
         uint32_t at = (uint32_t)block_scan((pick_word)__popc(flags), &total, shared);
         for (uint32_t j = 0; j < 4; j++) {
             if (flags >> j & 1)
@@ -253,7 +269,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
             for (uint32_t j = 0; j < 4; j++) {
                 const uint32_t i = p + warp * 4 + j;
                 const uint32_t id = i < total ? shared->passing[i] * 32 + lane : n_vocab;
-                found[j] = __ballot_sync(FULL_WARP, id < n_vocab && !(values[id] < bound));
+                found[j] = __ballot_sync(FULL_WARP, id < n_vocab && keep(values[id]));
                 mine += (uint32_t)__popc(found[j]);
             }
             pick_word all;
@@ -271,6 +287,14 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
         __syncthreads();
     }
     return kept;
+}
+
+/* The same of values that are not below bound. */
+static __device__ uint32_t admit_from(const float *values, const float *blocks, uint32_t n_vocab,
+                                      float bound, uint32_t *ids, struct pick_shared *shared)
+{
+    const auto keep = [&](float x) { return !(x < bound); };
+    return admit(values, blocks, n_vocab, keep, keep, ids, shared);
 }
 
 /* Keeps those of the n ids for which keep(i) says so, in their order. Returns how many. */

@@ -2,16 +2,14 @@
  * pick_stage_device: NUMERICS.md, "Picks", from the adjusted logits of a row to the token that is drawn, by one block:
  * kernels/pick_stage.c on the device. Candidates are ids, ascending; their logits stay in `work`.
  *
- * What the first cut drops anyway need not become a candidate: the largest logits of blocks of 32 give a bound that
- * enough of them reach. So after a usual first stage there are some hundreds, and each further step is short.
+ * What the first cut drops anyway need not become a candidate. Of top-k the largest logits of blocks of 32 give a bound
+ * that enough tokens reach; of typical-p and top-p the weights in bins, which many blocks have added up, tell how far the cut
+ * reaches. So after a usual first stage there are some hundreds, and each further step is short.
  */
 #ifndef HEARTH_KERNELS_CUDA_PICK_STAGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_PICK_STAGE_DEVICE_H
 
 #include "kernels/cuda/pick_list_device.h"
-
-/* Top-p looks among this many of the most likely first, where the vocabulary is large. */
-enum { PICK_GUESS = 256 };
 
 struct pick_run {
     const struct pick_job *job;
@@ -21,10 +19,11 @@ struct pick_run {
     const float *blocks;
     float *work;
     uint32_t *ids;
-    uint32_t n; /* candidates */
-    float max;  /* of all tokens at first, then of the candidates */
-    pick_word
-        total; /* with `weighed`: of the weights, of all tokens' too where few are candidates yet */
+    uint32_t n;      /* candidates */
+    float max;       /* of all tokens at first, then of the candidates */
+    pick_word total; /* with `weighed`: of the weights */
+    float expected;  /* E of typical-p */
+    bool first;      /* max, and with `weighed` total and expected, are of all tokens yet */
     bool weighed, failed;
 };
 
@@ -68,7 +67,7 @@ static __device__ float bound_of(const float *blocks, uint32_t n_vocab, uint32_t
 
 static __device__ void take(struct pick_run *run, float bound)
 {
-    run->n = admit(run->work, run->blocks, run->job->n_vocab, bound, run->ids, run->shared);
+    run->n = admit_from(run->work, run->blocks, run->job->n_vocab, bound, run->ids, run->shared);
 }
 
 static __device__ pick_word weight_of_all(const struct pick_run &run)
@@ -94,27 +93,107 @@ static __device__ pick_word top_p_target(const struct pick_run &run)
     return reach > 0 ? reach : 1;
 }
 
+/* E of NUMERICS.md: sums of w * D, below 2^62 each, in two halves. */
+static __device__ __forceinline__ void add_moment(pick_word w, float l, float max, pick_word *low,
+                                                  pick_word *high)
+{
+    if (w == 0)
+        return;
+    const pick_word x = w * __float2ull_rz(__fmul_rn(__fadd_rn(max, -l), 0x1p23f));
+    *low += x & UINT32_MAX;
+    *high += x >> 32;
+}
+
+/* Of the threads' halves. */
+static __device__ float expected_from(const struct pick_run &run, pick_word low, pick_word high)
+{
+    low = block_sum(low, run.shared);
+    high = block_sum(high, run.shared);
+    const unsigned __int128 sum = ((unsigned __int128)high << 32) + low;
+    return __fmul_rn(__ull2float_rn((pick_word)(sum / run.total)), 0x1p-23f);
+}
+
+static __device__ float expected_of_all(const struct pick_run &run)
+{
+    pick_word low = 0, high = 0;
+    for (uint32_t i = threadIdx.x; i < pick_parts(run.job->n_vocab); i += CUDA_THREADS) {
+        low += run.parts[i].low;
+        high += run.parts[i].high;
+    }
+    return expected_from(run, low, high);
+}
+
+/* Bin b: weights of tokens whose logits lie b or more below the largest, and less than b + 1; of the last one: b or more. */
+static __device__ __forceinline__ uint32_t bin_of(float below)
+{
+    return below < (float)PICK_BINS ? (uint32_t)below : PICK_BINS - 1;
+}
+
+/* Those of all tokens, in shared->bin. */
+static __device__ void weigh_bins(const struct pick_run &run)
+{
+    const auto of = [&](uint32_t b, uint32_t i) { return run.parts[i].bins[b]; };
+    sum_bins(pick_parts(run.job->n_vocab), of, run.shared);
+}
+
+static __device__ pick_word typical_p_target(const struct pick_run &run)
+{
+    return share_of(run.total, run.sampling->typical_p, false) + 1;
+}
+
+/* How far from E a logit's distance to the largest is: typical-p keeps the nearest; and top-p, E being 0. */
+static __device__ __forceinline__ float distance_of(const struct pick_run &run, float l)
+{
+    return __fadd_rn(__fadd_rn(run.max, -l), -run.expected);
+}
+
+/* Within this distance lie tokens of the target's weight: whole bins on both sides of E, the nearer one first. A difference
+ * rounds as its neighbours do, so that what is in those bins is within it. */
+static __device__ float reach_of(const struct pick_run &run, pick_word target)
+{
+    uint32_t begin = bin_of(run.expected), end = begin; /* bins [begin, end) are */
+    float reach = __fadd_rn(run.expected, -(float)begin);
+    weigh_bins(run);
+    for (pick_word sum = 0; sum < target;) {
+        const float left = begin > 0 ? __fadd_rn(run.expected, -(float)(begin - 1)) : -(PICK_NONE);
+        const float right = end < PICK_BINS - 1 ? __fadd_rn((float)(end + 1), -run.expected)
+                                                : -(PICK_NONE); /* the last one has no end */
+        const float next = left < right ? left : right;
+        if (next == -(PICK_NONE))
+            return next;
+        sum += run.shared->bin[left < right ? --begin : end++];
+        reach = next > reach ? next : reach;
+    }
+    return reach;
+}
+
+/* Of typical-p or top-p: those that stand before all others, and have the weight that is to be kept. */
+static __device__ void take_weighed(struct pick_run *run, bool typical)
+{
+    run->total = weight_of_all(*run);
+    run->weighed = true;
+    run->expected = typical ? expected_of_all(*run) : 0.0f;
+    const float reach = reach_of(*run, typical ? typical_p_target(*run) : top_p_target(*run));
+    const auto keep = [&](float l) { return fabsf(distance_of(*run, l)) <= reach; };
+    const auto may_keep = [&](float most) { return distance_of(*run, most) <= reach; };
+    run->n =
+        admit(run->work, run->blocks, run->job->n_vocab, may_keep, keep, run->ids, run->shared);
+}
+
 static __device__ void take_first(struct pick_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;
-    const uint32_t first = s.n_stages > 0 ? s.stages[0] : 0, n = run->job->n_vocab;
-    float bound = PICK_NONE;
-    if (first == PICK_TOP_K || first == PICK_TOP_P)
-        bound = bound_of(run->blocks, n, first == PICK_TOP_K ? s.top_k : PICK_GUESS, run->shared);
-    if (first == PICK_MIN_P)
-        bound = __fadd_rn(run->max, s.min_p);
-    take(run, bound);
-    if (first != PICK_TOP_P)
-        return;
-    run->total = weight_of_all(*run);
-    run->weighed = true;
-    if (run->n < n && weight_of_candidates(*run) < top_p_target(*run))
-        take(run, PICK_NONE);
+    const uint32_t first = s.stages[0];
+    if (first == PICK_TYPICAL_P || first == PICK_TOP_P)
+        return take_weighed(run, first == PICK_TYPICAL_P);
+    take(run, first == PICK_TOP_K   ? bound_of(run->blocks, run->job->n_vocab, s.top_k, run->shared)
+              : first == PICK_MIN_P ? __fadd_rn(run->max, s.min_p)
+                                    : PICK_NONE);
 }
 
 /* ---- stages ------------------------------------------------------------------------------------ */
 
-/* The largest logit of the candidates; a row whose is not finite fails. Each stage but top-k begins so. */
+/* The largest logit of the candidates; a row whose is not finite fails. Each stage but the first and top-k begins so. */
 static __device__ void look(struct pick_run *run)
 {
     uint32_t least, most;
@@ -163,36 +242,25 @@ static __device__ void stage_min_p(struct pick_run *run)
     keep_to(run, {rank_of(__fadd_rn(run->max, run->sampling->min_p)), UINT32_MAX});
 }
 
-/* E of NUMERICS.md: sums of w * D, below 2^62 each, in two halves. */
 static __device__ float expected_of(const struct pick_run &run)
 {
     pick_word low = 0, high = 0;
-    for (uint32_t i = threadIdx.x; i < run.n; i += CUDA_THREADS) {
-        const float l = logit_at(run, i);
-        const pick_word w = weight_of(l, run.max);
-        if (w == 0)
-            continue;
-        const pick_word x = w * __float2ull_rz(__fmul_rn(__fadd_rn(run.max, -l), 0x1p23f));
-        low += x & UINT32_MAX;
-        high += x >> 32;
-    }
-    low = block_sum(low, run.shared);
-    high = block_sum(high, run.shared);
-    const unsigned __int128 sum = ((unsigned __int128)high << 32) + low;
-    return __fmul_rn(__ull2float_rn((pick_word)(sum / run.total)), 0x1p-23f);
+    for (uint32_t i = threadIdx.x; i < run.n; i += CUDA_THREADS)
+        add_moment(weight_of(logit_at(run, i), run.max), logit_at(run, i), run.max, &low, &high);
+    return expected_from(run, low, high);
 }
 
 static __device__ void stage_typical_p(struct pick_run *run)
 {
     weigh(run);
-    const float expected = expected_of(*run), max = run->max;
+    if (!run->first)
+        run->expected = expected_of(*run);
     const auto rank = [&](uint32_t i) {
-        const float d = __fadd_rn(max, -logit_at(*run, i));
-        return __float_as_uint(__fadd_rn(d, -expected)) & 0x7fffffffu;
+        return __float_as_uint(distance_of(*run, logit_at(*run, i))) & 0x7fffffffu;
     };
-    const auto weight = [&](uint32_t i) { return weight_of(logit_at(*run, i), max); };
-    const pick_word target = share_of(run->total, run->sampling->typical_p, false) + 1;
-    const struct pick_border border = select_border(run->n, rank, weight, target, run->shared);
+    const auto weight = [&](uint32_t i) { return weight_of(logit_at(*run, i), run->max); };
+    const struct pick_border border =
+        select_border(run->n, rank, weight, typical_p_target(*run), run->shared);
     const auto keep = [&](uint32_t i) {
         return rank(i) < border.rank || (rank(i) == border.rank && i <= border.index);
     };
@@ -253,7 +321,7 @@ static __device__ void stage_penalties(struct pick_run *run)
 
 static __device__ void run_stage(struct pick_run *run, uint32_t stage)
 {
-    if (stage != PICK_TOP_K && stage != PICK_PENALTIES)
+    if (!run->first && stage != PICK_TOP_K && stage != PICK_PENALTIES)
         look(run);
     if (run->failed)
         return;
@@ -295,8 +363,10 @@ static __device__ uint32_t draw_token(struct pick_run *run)
     if (s.n_stages == 0)
         return draw_of_all(*run);
     take_first(run);
-    for (uint32_t i = 0; i < s.n_stages && !run->failed; i++)
+    for (uint32_t i = 0; i < s.n_stages && !run->failed; i++) {
+        run->first = i == 0;
         run_stage(run, s.stages[i]);
+    }
     if (!run->failed)
         look(run);
     if (run->failed)

@@ -26,7 +26,7 @@ struct cuda_sampling {
     uint32_t adjusted;         /* there is a mask, a bias, or penalties come first */
     uint32_t penalized;        /* penalties come first, or the pick is greedy */
     uint32_t tempered;         /* temperature is first (behind penalties) */
-    uint32_t weighed;          /* then comes the draw, or top-p: it takes all tokens' weights */
+    uint32_t weighed;          /* then comes the draw, typical-p or top-p: all tokens' weights */
     uint32_t n_stages;
     uint8_t stages[8]; /* enum pick_stage behind these */
     float temperature, min_p /* its logarithm */, repeat, frequency, presence;

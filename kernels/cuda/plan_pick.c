@@ -94,7 +94,7 @@ static void sort_stages(const struct pick_params *p, struct cuda_sampling *to)
     i += to->penalized;
     to->tempered = i < n && stages[i] == PICK_TEMPERATURE;
     i += to->tempered;
-    to->weighed = i == n || stages[i] == PICK_TOP_P;
+    to->weighed = i == n || stages[i] == PICK_TOP_P || stages[i] == PICK_TYPICAL_P;
     for (; i < n; i++)
         to->stages[to->n_stages++] = (uint8_t)stages[i];
 }

@@ -566,6 +566,7 @@ static const struct {
     TEST(a_pick_is_that_of_its_logits),
     TEST(picks_of_every_kind_are_those_of_the_cpu),
     ONCE(picks_of_a_large_vocabulary_are_those_of_the_cpu),
+    TEST(picks_that_begin_with_all_tokens_are_those_of_the_cpu),
     TEST(top_p_rounds_its_share_up),
     TEST(strange_parameters_are_answered_as_by_the_cpu),
     TEST(a_logit_that_is_not_finite_poisons_its_row),

@@ -79,6 +79,7 @@ void a_pick_is_that_of_its_logits(void);
 void a_pass_may_have_several_picks_and_fewer_than_rows(void);
 void picks_of_every_kind_are_those_of_the_cpu(void);
 void picks_of_a_large_vocabulary_are_those_of_the_cpu(void);
+void picks_that_begin_with_all_tokens_are_those_of_the_cpu(void);
 void top_p_rounds_its_share_up(void);
 void strange_parameters_are_answered_as_by_the_cpu(void);
 void a_logit_that_is_not_finite_poisons_its_row(void);

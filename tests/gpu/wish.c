@@ -124,6 +124,29 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
     wish_biases(seed, n_vocab, wish_one_in(seed, 3) ? (uint32_t)(subject_random(seed) % 60) : 0, w);
 }
 
+void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w)
+{
+    struct pick_params *p = &w->params;
+    const bool typical = wish_one_in(seed, 2);
+    wish_random(seed, n_vocab, w);
+    p->temperature = ONE_OF(seed, 1.0f, 0.5f, 3.0f, 0.1f, 12.0f);
+    p->top_k = wish_one_in(seed, 3) ? 40 : 0;
+    p->typical_p = typical ? ONE_OF(seed, 0.9f, 0.2f, 0.3f, 0.4f, 0.999f, 0.02f) : 1.0f;
+    p->top_p = ONE_OF(seed, 0.95f, 0.5f, 0.999f, 0.1f, 0x1.fffffep-1f);
+    const bool tempered = wish_one_in(seed, 2);
+    uint8_t *order = p->order;
+    p->n_order = 0;
+    order[p->n_order++] = PICK_PENALTIES;
+    if (tempered)
+        order[p->n_order++] = PICK_TEMPERATURE;
+    order[p->n_order++] = PICK_TYPICAL_P;
+    order[p->n_order++] = PICK_TOP_P;
+    order[p->n_order++] = PICK_TOP_K;
+    order[p->n_order++] = PICK_MIN_P;
+    if (!tempered)
+        order[p->n_order++] = PICK_TEMPERATURE;
+}
+
 const uint64_t *wish_mask(uint64_t *seed, uint32_t n_vocab, uint64_t *mask)
 {
     const uint32_t kind = (uint32_t)(subject_random(seed) % 10);

@@ -33,6 +33,9 @@ struct wish {
 
 void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w);
 
+/* The same, whose first cut is typical-p or top-p, among all tokens. */
+void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w);
+
 /* n biases: some of one token, and at the ends of the vocabulary. */
 void wish_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct wish *w);
 
