@@ -92,6 +92,13 @@ static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct 
     return 1;
 }
 
+/* Not the ring's end: time, a signal, no memory to submit with just now (tried again at the next wait),
+ * or, before 6.0, more completions than the ring has room for, which are to be taken first. */
+static bool uring_passes(int error)
+{
+    return error == -ETIME || error == -EINTR || error == -EAGAIN || error == -EBUSY;
+}
+
 static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *events,
                       size_t capacity)
 {
@@ -107,9 +114,12 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
     int rc =
         io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 
-    if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN)
+    if (rc < 0 && !uring_passes(rc))
         return rc;
-    while (filled < capacity && io_uring_peek_cqe(ring, &cqe) == 0) {
+    /* A completion stays where it is until what it ended can be armed anew: with one operation, two
+     * where accepting ends. */
+    while (filled < capacity && io_uring_sq_space_left(ring) >= 2 &&
+           io_uring_peek_cqe(ring, &cqe) == 0) {
         filled += (size_t)uring_take(loop, cqe, &events[filled]);
         io_uring_cqe_seen(ring, cqe);
     }

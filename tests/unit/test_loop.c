@@ -6,8 +6,10 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +29,24 @@ static struct loop_event events[EVENTS];
 static void open_loop(int i)
 {
     ck_assert_int_eq(loop_open(&loop, backends[i]), 0);
+}
+
+/* What the next wait of io_uring is to end with instead of waiting; 0: it waits. This definition stands
+ * in front of liburing's. */
+static int next_wait;
+
+int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+                                     unsigned wait_nr, struct __kernel_timespec *timeout,
+                                     sigset_t *mask)
+{
+    static int (*really)(struct io_uring *, struct io_uring_cqe **, unsigned,
+                         struct __kernel_timespec *, sigset_t *);
+    int rc = next_wait;
+
+    if (!really)
+        *(void **)&really = dlsym(RTLD_NEXT, "io_uring_submit_and_wait_timeout");
+    next_wait = 0;
+    return rc ? rc : really(ring, cqe, wait_nr, timeout, mask);
 }
 
 static int make_eventfd(void)
@@ -100,6 +120,28 @@ START_TEST(nothing_happens_until_the_time_is_up)
     ck_assert_int_eq(loop_wait(loop, 0, events, EVENTS), 0);
     ck_assert_int_eq(loop_wait(loop, 2000000, events, EVENTS), 0);
     loop_close(loop);
+}
+END_TEST
+
+/* What may pass by itself is no end of the loop: what is due comes with that wait or the next. */
+START_TEST(a_wait_that_fails_for_a_moment_is_an_early_one)
+{
+    static const int passing[] = {-EINTR, -EAGAIN, -ETIME, -EBUSY};
+    int fd = make_eventfd();
+
+    open_loop(_i);
+    ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 42), 0);
+    ck_assert_int_eq(loop_wait(loop, 0, events, EVENTS), 0);
+    for (size_t i = 0; i < sizeof(passing) / sizeof(*passing); i++) {
+        ring(fd);
+        next_wait = backends[_i] == LOOP_URING ? passing[i] : 0;
+        ck_assert_int_eq(collect(events, 1), 1);
+        ck_assert_uint_eq(events[0].cookie, 42);
+    }
+    next_wait = backends[_i] == LOOP_URING ? -EBADF : 0;
+    ck_assert_int_eq(loop_wait(loop, 0, events, EVENTS), backends[_i] == LOOP_URING ? -EBADF : 0);
+    loop_close(loop);
+    close(fd);
 }
 END_TEST
 
@@ -298,6 +340,44 @@ START_TEST(the_table_has_an_end_and_recovers)
 }
 END_TEST
 
+/* Each removal leaves two completions, far more than the ring has room for when nobody waits meanwhile:
+ * whoever is registered then is heard all the same. */
+START_TEST(more_completions_than_the_ring_holds_lose_nobody)
+{
+    enum { POLLS = 200, ROUNDS = 30 };
+    int fds[POLLS];
+    bool seen[POLLS] = {false};
+
+    open_loop(_i);
+    for (uint64_t i = 0; i < POLLS; i++) {
+        fds[i] = make_eventfd();
+        ck_assert_int_eq(loop_add_poll(loop, fds[i], POLLIN, i), 0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i < POLLS; i++) {
+            loop_remove(loop, fds[i], i);
+            ck_assert_int_eq(loop_add_poll(loop, fds[i], POLLIN, i), 0);
+        }
+    }
+    for (int i = 0; i < POLLS; i++)
+        ring(fds[i]);
+    for (int found = 0, idle = 0; found < POLLS && idle < 200;) {
+        int n = loop_wait(loop, 100000000, events, EVENTS);
+        ck_assert_int_ge(n, 0);
+        idle += n == 0;
+        for (int k = 0; k < n; k++) {
+            found += !seen[events[k].cookie];
+            seen[events[k].cookie] = true;
+        }
+    }
+    for (int i = 0; i < POLLS; i++) {
+        ck_assert(seen[i]);
+        close(fds[i]);
+    }
+    loop_close(loop);
+}
+END_TEST
+
 /* ---- accepting ------------------------------------------------------------------------------- */
 
 START_TEST(every_connection_is_an_event)
@@ -426,6 +506,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, the_name_says_what_was_had, 0, n);
     tcase_add_loop_test(t, nothing_happens_until_the_time_is_up, 0, n);
+    tcase_add_loop_test(t, a_wait_that_fails_for_a_moment_is_an_early_one, 0, n);
     tcase_add_loop_test(t, every_ring_of_a_bell_that_nobody_reads_is_an_event, 0, n);
     tcase_add_loop_test(t, what_is_readable_already_is_an_event, 0, n);
     tcase_add_loop_test(t, each_of_many_is_told_apart, 0, n);
@@ -435,6 +516,7 @@ int main(void)
     tcase_add_loop_test(t, a_place_used_again_is_another, 0, n);
     tcase_add_loop_test(t, a_closed_descriptor_is_free_after_its_removal, 0, n);
     tcase_add_loop_test(t, the_table_has_an_end_and_recovers, 0, n);
+    tcase_add_loop_test(t, more_completions_than_the_ring_holds_lose_nobody, 0, n);
     tcase_add_loop_test(t, every_connection_is_an_event, 0, n);
     tcase_add_loop_test(t, the_end_of_accepting_loses_nobody, 0, n);
     tcase_add_loop_test(t, polls_and_accepts_mix, 0, n);
