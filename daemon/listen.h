@@ -15,9 +15,10 @@
 unsigned listen_folder_mode(const char *folder);
 
 /* Listens at `path`, whose folder is made where it is a default path's and missing. A socket that
- * nobody listens on any more is replaced. Returns a non-blocking descriptor; or with one line
- * -EADDRINUSE when another daemon answers there, -ENOTSOCK when something else than a socket lies
- * there, or another -errno. */
+ * nobody listens on any more is replaced; of several daemons that do so at once one does, by a lock file
+ * beside it that is there only meanwhile. Returns a non-blocking descriptor; or with one line
+ * -EADDRINUSE when another daemon answers there, whose process the line names, -ENOTSOCK when something
+ * else than a socket lies there, or another -errno. */
 int listen_open(const char *path, char *err, size_t err_bytes);
 
 /* Closes the listening descriptor and removes the socket at `path`, unless somebody answers there

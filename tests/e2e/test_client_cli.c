@@ -527,7 +527,7 @@ START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
     } cases[] = {{"Makefile", "Makefile is there and is no socket", 73},
                  {"/nonexistent/h.sock", "its folder is not there", 73},
                  {longer, "a socket's path takes at most", 64},
-                 {d.socket, "a daemon already listens", 75}};
+                 {d.socket, " already listens at ", 75}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         o = harness_run_hearthd((const char *const[]){"--model", harness_model(), "--log-level",
                                                       "error", "--threads", "1", "--socket",

@@ -1,17 +1,22 @@
 /* The socket in the file system: made for its owner, a dead one replaced, nothing else ever
  * touched. */
 #include "daemon/listen.h"
+#include "ipc/hello.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[] = "/tmp/hearth-listen-XXXXXX", path[100], err[300];
@@ -94,6 +99,89 @@ START_TEST(a_dead_daemons_socket_is_replaced)
 }
 END_TEST
 
+/* Waits until nobody holds the other end of this pipe. */
+static void await_end(const int end[2])
+{
+    char byte;
+
+    close(end[1]);
+    while (read(end[0], &byte, 1) > 0)
+        ;
+}
+
+/* One of several daemons, started when `go` ends: says over `told` whether it listens ('y'), another one
+ * does ('n'), or what must not be ('?'), and lives until `stop` ends. */
+static void run_one(const int go[2], int told, const int stop[2])
+{
+    await_end(go);
+    int fd = listen_open(path, err, sizeof(err));
+    bool refused = fd == -EADDRINUSE && strstr(err, "(process ") && strstr(err, path);
+    char byte = fd >= 0 ? 'y' : refused ? 'n' : '?';
+    if (write(told, &byte, 1) == 1)
+        await_end(stop);
+    _exit(0);
+}
+
+/* All find the same dead socket, and all want to replace it: one does, and the others say who. */
+START_TEST(of_several_that_start_at_once_one_listens)
+{
+    enum { STARTS = 6, ROUNDS = 12 };
+
+    for (int round = 0; round < ROUNDS; round++) {
+        int go[2], told[2], stop[2], listening = 0;
+        char byte;
+
+        close(listen_open(path, err, sizeof(err)));
+        ck_assert(pipe(go) == 0 && pipe(told) == 0 && pipe(stop) == 0);
+        for (int i = 0; i < STARTS; i++)
+            if (fork() == 0)
+                run_one(go, told[1], stop);
+        close(go[1]);
+        for (int i = 0; i < STARTS; i++) {
+            ck_assert_int_eq(read(told[0], &byte, 1), 1);
+            ck_assert_int_ne(byte, '?');
+            listening += byte == 'y';
+        }
+        ck_assert_int_eq(listening, 1);
+        ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+        close(stop[1]);
+        while (wait(NULL) > 0)
+            ;
+        close(go[0]);
+        close(stop[0]);
+        close(told[0]);
+        close(told[1]);
+    }
+    snprintf(path, sizeof(path), "%s/hearth/h.sock.lock", directory);
+    ck_assert_int_lt(access(path, F_OK), 0); /* nothing is left behind */
+}
+END_TEST
+
+/* A daemon that has no room lets us connect, refuses and hangs up: it lives all the same. */
+START_TEST(a_daemon_that_refuses_everybody_is_not_pushed_away)
+{
+    int first = listen_open(path, err, sizeof(err));
+    pid_t pid = fork();
+
+    ck_assert_int_ge(first, 0);
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        for (;;) {
+            struct pollfd somebody = {.fd = first, .events = POLLIN};
+            poll(&somebody, 1, -1);
+            int fd = accept(first, NULL, NULL);
+            hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
+            close(fd);
+        }
+    }
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(first);
+}
+END_TEST
+
 START_TEST(a_file_that_is_no_socket_is_never_removed)
 {
     struct stat st;
@@ -167,10 +255,13 @@ int main(void)
     Suite *suite = suite_create("listen");
     TCase *t = tcase_create("listen");
 
+    tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_listener_is_its_owners_alone);
     tcase_add_test(t, a_live_daemon_is_not_pushed_away);
     tcase_add_test(t, a_dead_daemons_socket_is_replaced);
+    tcase_add_test(t, of_several_that_start_at_once_one_listens);
+    tcase_add_test(t, a_daemon_that_refuses_everybody_is_not_pushed_away);
     tcase_add_test(t, a_file_that_is_no_socket_is_never_removed);
     tcase_add_test(t, another_programs_socket_is_left_alone);
     tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
