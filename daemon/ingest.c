@@ -130,7 +130,7 @@ static void ingest_stops(struct request *request)
 }
 
 /* Where the tokens begin that a stop text of the answer to come can still reach back to; at least
- * the last one. Bounded by the longest stop text, however much of the answer there is already. */
+ * the last one. What verify_stops does not feed to the matcher is no step of the way. */
 static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
 {
     const struct request *request = slot->request;
@@ -140,8 +140,9 @@ static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot
     while (from > request->prompt_length &&
            (from == request->length || reach < request->stop.longest)) {
         uint32_t n_bytes = 0;
-        vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes);
-        reach += n_bytes ? n_bytes : 1; /* an empty token is a step, too */
+        if (vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes) &&
+            !vocab_is_control(engine->vocab, slot->tokens[from]))
+            reach += n_bytes;
     }
     return from;
 }

@@ -21,8 +21,9 @@
 
 enum {
     FAKE_ROWS_MAX = 4096,
-    FAKE_END = 2,   /* the end-of-sequence token */
-    FAKE_BYTES = 3, /* the token of byte b is FAKE_BYTES + b */
+    FAKE_CONTROL = 1, /* a token that is no text */
+    FAKE_END = 2,     /* the end-of-sequence token */
+    FAKE_BYTES = 3,   /* the token of byte b is FAKE_BYTES + b */
     FAKE_VOCAB = 259,
     FAKE_LAYERS = 2,
     FAKE_NEVER = 0xffffffff,

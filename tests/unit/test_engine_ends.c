@@ -202,6 +202,34 @@ START_TEST(a_resumed_request_goes_on_where_it_was)
 }
 END_TEST
 
+/* Control tokens are no text: a stop text that an answer began before them ends behind them, also where
+ * the daemon died meanwhile. */
+START_TEST(a_stop_text_is_found_across_what_is_no_text)
+{
+    struct params p;
+    struct rig_request rest = {
+        .tokens = prompt, .prompt_length = 20, .max_tokens = 30, .params = &p};
+    uint32_t length = 2;
+    uint8_t bytes[2];
+
+    for (uint32_t between = 0; between < 5; between++) {
+        rest.n = 21 + between;
+        for (uint32_t i = 21; i < rest.n; i++)
+            prompt[i] = FAKE_CONTROL;
+        bytes[0] = (uint8_t)(prompt[20] - FAKE_BYTES);
+        bytes[1] = (uint8_t)(fake_next(&rig.fake, prompt, rest.n, 0) - FAKE_BYTES);
+        params_default(&p);
+        p.n_stop_texts = 1;
+        p.stop_text_lengths = &length;
+        p.stop_texts = bytes;
+        p.stop_text_bytes = 2;
+        const struct rig_answer *answer = rig_ask(&rig, &a, 0, &rest);
+        ck_assert_int_eq(answer->reason, DONE_STOP);
+        ck_assert_uint_eq(answer->n, 1);
+    }
+}
+END_TEST
+
 /* ---- the daemon's own end -------------------------------------------------------------------- */
 
 START_TEST(a_broken_backend_ends_every_answer)
@@ -259,6 +287,7 @@ int main(void)
     tcase_add_test(t, a_prompt_that_fills_the_context_gets_no_token);
     tcase_add_test(t, a_poisoned_row_ends_its_answer_and_no_other);
     tcase_add_test(t, a_resumed_request_goes_on_where_it_was);
+    tcase_add_test(t, a_stop_text_is_found_across_what_is_no_text);
     tcase_add_test(t, a_broken_backend_ends_every_answer);
     tcase_add_test(t, stop_ends_every_answer);
     suite_add_tcase(suite, t);
