@@ -119,8 +119,9 @@ void engine_tidy(struct engine *engine)
         engine_tidy_pool(engine, resident->draft, &engine->drafters[DRAFTER_MODEL].pool);
 }
 
-/* The clock ran out: look at everything. Work that no bell announces within a moment was missed,
- * which must never happen; it is served all the same. */
+/* The clock ran out: look at everything, still announced as asleep, so that whoever comes meanwhile rings.
+ * Work that no bell announces within a moment was missed, which must never happen; it is served all the
+ * same. */
 static void engine_rescan(struct engine *engine)
 {
     struct loop_event event;
@@ -147,15 +148,16 @@ static int engine_sleep(struct engine *engine)
         engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = engine->options.now_ns();
     n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
+    bool rescans = n == 0 && rescan && engine->options.now_ns() - slept_ns >= RESCAN_NS;
+    if (rescans)
+        engine_rescan(engine);
     bell_daemon_awake(ctl);
     counters_add(ctl, COUNTER_ENGINE_WAKEUPS, 1);
     for (int i = 0; i < n; i++)
         if (events[i].cookie != 0)
             engine_idle_ring(engine, (struct client *)(uintptr_t)events[i].cookie);
-    if (n == 0 && rescan && engine->options.now_ns() - slept_ns >= RESCAN_NS) {
-        engine_rescan(engine);
+    if (rescans)
         engine_tidy(engine);
-    }
     return n < 0 ? n : 0;
 }
 

@@ -231,6 +231,52 @@ START_TEST(a_request_in_the_moment_before_sleep_is_seen)
 }
 END_TEST
 
+static uint64_t slept_ns; /* the engine went to sleep then; 0: it did not */
+static bool submitted;
+
+/* The engine looks at the clock before it sleeps and again when the time for a rescan is over: the client
+ * comes then. */
+static uint64_t clock_with_a_late_client(void)
+{
+    struct rig_client *c = &users[0].client;
+    uint64_t now = bell_now_ns();
+
+    if (slept_ns && now - slept_ns >= 1000000000 && !submitted) {
+        rig_submit(c, 0, &one_request);
+        bell_ring(rig.ctl, c->client->bell_fd);
+        submitted = true;
+    }
+    slept_ns = atomic_load(&rig.ctl->sleeping) ? now : 0;
+    if (rig_read(c, 0, UINT32_MAX) && c->slots[0].n_ends == 1)
+        rig_post(&rig, MAIL_STOP, NULL);
+    return now;
+}
+
+/* A request that comes when a rescan begins rings, or is found before the engine sleeps again: it was not
+ * missed. */
+START_TEST(a_request_in_the_moment_of_a_rescan_was_not_missed)
+{
+    struct rig_desc desc = {
+        .threaded = true, .loop = cases[_i].loop, .now_ns = clock_with_a_late_client};
+
+    slept_ns = 0;
+    submitted = false;
+    rig_open(&rig, &desc);
+    rig.engine->options.rescan = true;
+    rig_tokens(one_prompt, 10, 1);
+    rig_equip(&rig, &users[0].client, 1, 1000, "");
+    rig_post(&rig, MAIL_ATTACH, users[0].client.client);
+    ck_assert_int_eq(engine_run(rig.engine), 0);
+    ck_assert(rig_same(&rig, &one_request, &users[0].client.slots[0].last));
+    ck_assert_uint_ge(counters_get(rig.ctl, COUNTER_RESCANS), 1);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_RESCANS_FOUND), 0);
+    engine_close(rig.engine);
+    rig.engine = NULL;
+    rig_strip(&users[0].client);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(an_idle_engine_sleeps)
 {
     start(cases[_i].loop, cases[_i].linger_ns);
@@ -292,6 +338,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, no_wake_is_lost_in_either_direction, 0, n);
     tcase_add_loop_test(t, a_request_in_the_moment_before_sleep_is_seen, 0, 5 * n);
+    tcase_add_loop_test(t, a_request_in_the_moment_of_a_rescan_was_not_missed, 0, n);
     tcase_add_loop_test(t, an_idle_engine_sleeps, 0, n);
     tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_for_ever);
     suite_add_tcase(suite, t);
