@@ -161,6 +161,14 @@ static void control_status(struct control *control, struct client *client)
     hello_send_status(client->socket_fd, text, (size_t)n);
 }
 
+static bool control_known(const struct control *control, const struct client *wanted)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client == wanted)
+            return true;
+    return false;
+}
+
 /* Everything that waits on a client's socket. */
 static void control_read(struct control *control, struct client *client)
 {
@@ -177,7 +185,8 @@ static void control_read(struct control *control, struct client *client)
             control_status(control, client);
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
-            return; /* refused clients are gone */
+            if (!control_known(control, client))
+                return; /* it was refused */
         } else {
             control_drop(control, client);
             return;
@@ -247,14 +256,6 @@ static void control_signal(struct control *control)
     while (read(control->options.signal_fd, &signal, sizeof(signal)) > 0)
         ;
     control_stop(control, "running answers end now");
-}
-
-static bool control_known(const struct control *control, const struct client *wanted)
-{
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client == wanted)
-            return true;
-    return false;
 }
 
 static void control_event(struct control *control, const struct loop_event *event)
