@@ -10,6 +10,8 @@
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
 
+#include "ipc/layout.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +40,8 @@
     CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native: on a GPU")   \
     CHOICE(kv_type, "kv-type", 0, "f16|q8_0", "KV in q8_0: 0.56 x the memory, other answers")      \
     CHOICE(shadow, "shadow", 0, "no|yes", "a 4-bit copy of the weights that drafts")               \
-    NUMBER(context, "context", 0, 0, 1 << 24, "N", "positions of a slot (0: the model's own)")     \
+    NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
+           "positions of a slot (0: the model's own)")                                             \
     NUMBER(slots, "slots", 64, 1, 1024, "N", "slots in all: sequences served at once")             \
     NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \
     NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")     \

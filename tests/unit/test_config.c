@@ -144,6 +144,7 @@ START_TEST(numbers_out_of_range_are_refused_with_the_range)
     }
     ck_assert_int_eq(load("--slots 1"), 0);
     ck_assert_int_eq(load("--slots 1024"), 0);
+    refused("--context 4194305", -EINVAL, "0 to 4194304"); /* what an arena may have */
 }
 END_TEST
 
