@@ -1,6 +1,7 @@
 /* The first passes of an instance, before anybody asks. Everything that can be launched is brought to the device, so that
  * what a driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open. And the
  * self-test: no result depends on how many rows a pass has, or on which of them a row is. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,7 @@ static int run_and_compare(struct self_test *t, uint32_t n, uint32_t sequences)
  * -EDOM: its bits are others. */
 static int compare(struct self_test *t, uint32_t n, uint32_t first, uint32_t whole)
 {
+    assert(whole > 0); /* a context has one position at least (contract.c) */
     for (uint32_t r = 0; r < n; r++) {
         const uint32_t behind = r - first;
         row_of(t, r, r < first ? 0 : behind / whole + 1, r < first ? r : behind % whole);
