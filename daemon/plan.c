@@ -45,6 +45,8 @@ static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
 {
     uint64_t alone_ns = (cost->lately ? 4 : 8) * cost->decode_ns;
 
+    if (cost->row_ns == 0)
+        return PLAN_SHORT;
     if (answering && cost->credit_ns < plan_price(cost))
         return 0;
     if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
@@ -61,9 +63,6 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
     uint64_t decoding = 0, brief = 0;
     bool answering = false;
 
-    limits->rows = limits->prefill = most;
-    if (cost->row_ns == 0)
-        return false;
     for (uint32_t i = 0; i < n; i++) {
         if (decodes(&slots[i]))
             decoding += slots[i].rows;
@@ -71,7 +70,7 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
             brief += slots[i].rows;
         else
             continue;
-        answering |= !slots[i].batch && cost->decode_ns > 0;
+        answering |= !slots[i].batch && cost->decode_ns > 0 && cost->row_ns > 0;
     }
     limits->prefill = plan_prefill(cost, answering);
     uint64_t rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) + limits->prefill;

@@ -47,7 +47,9 @@ bool plan_is_long(const struct plan_slot *slot);
 /* How many rows the next pass may have: fills rows, at most `most`, and prefill. A keystroke comes
  * in the middle of a pass, so prefills take the time of some decode passes, of fewer when one was
  * there a moment ago, however fast the model is, and pass_ns at most. While somebody reads an
- * answer, or waits for one behind a short prompt, they have what their credit buys, often nothing.
+ * answer, or waits for one behind a short prompt, they have what their credit buys, often nothing. While
+ * nobody knows what a row costs they have as many as a short prompt: a large model on a slow machine may
+ * take seconds for those, and for a whole pass longer than the watchdog waits.
  * Who decodes has all his rows, and short prompts theirs, two of the longest in a pass: nobody
  * waits for another one's prefill or window. Returns whether somebody reads or waits so. */
 bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,

@@ -270,13 +270,18 @@ static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, ui
     return limits;
 }
 
-START_TEST(unknown_costs_allow_all_rows)
+START_TEST(unknown_costs_allow_a_short_prompts_rows)
 {
     struct plan_cost cost = {.pass_ns = 40000};
 
     slots[0] = (struct plan_slot){.rows = 500, .window = 1};
-    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 256);
-    ck_assert_uint_eq(limits_of(1, &cost, 256).prefill, 256);
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, PLAN_SHORT);
+    ck_assert_uint_eq(limits_of(1, &cost, 256).prefill, PLAN_SHORT);
+    ck_assert_uint_eq(limits_of(1, &cost, 10).rows, 10);
+    for (uint32_t i = 1; i < 9;
+         i++) /* who decodes has all his rows, short prompts have those of two */
+        slots[i] = (struct plan_slot){.rows = i % 2 ? 5 : 60, .window = 5};
+    ck_assert_uint_eq(limits_of(9, &cost, 256).rows, 4 * 5 + 3 * PLAN_SHORT);
     cost.row_ns = 100; /* nobody has decoded yet: pass_ns alone counts */
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 256);
     ck_assert_uint_eq(limits_of(1, &cost, 1000).rows, 400);
@@ -460,7 +465,7 @@ int main(void)
     tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_picks);
     tcase_add_test(t, a_window_comes_whole_or_not_at_all);
     tcase_add_test(t, rotation_is_fair);
-    tcase_add_test(t, unknown_costs_allow_all_rows);
+    tcase_add_test(t, unknown_costs_allow_a_short_prompts_rows);
     tcase_add_test(t, prefills_alone_take_some_decode_passes);
     tcase_add_test(t, beside_an_answer_prefills_have_what_their_credit_buys);
     tcase_add_loop_test(t, beside_an_answer_prefills_take_a_third_of_the_time, 0, 8);
