@@ -5,7 +5,8 @@
  *
  * engine_run is the thread; engine_step is one turn of it, bounded, with the clock injected, so
  * that tests step it by hand. The control thread talks to it only through the two mailboxes.
- * Nothing on the normal path allocates or logs.
+ * Nothing on the normal path logs, or allocates but for grammars and, once a slot, for the index of
+ * its text (lookup.h).
  */
 #ifndef HEARTH_DAEMON_ENGINE_H
 #define HEARTH_DAEMON_ENGINE_H
