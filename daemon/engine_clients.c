@@ -32,12 +32,43 @@ void engine_close_client(struct engine *engine, struct client *client, int error
     engine_post(engine, MAIL_CLOSE, client, error);
 }
 
-/* A slot for the client: its own parked one, else a free one, else the parked one unused the
- * longest. */
+/* How many parked slots are this user's? */
+static uint32_t engine_parked(const struct engine *engine, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        const struct slot *slot = &engine->slots[i];
+        n += !slot->client && slot->name[0] && slot->uid == uid;
+    }
+    return n;
+}
+
+/* Of the user who has the most parked slots the one unused the longest: nobody's names push out another
+ * user's, who has fewer. NULL: none is parked. */
+static struct slot *engine_longest_parked(struct engine *engine)
+{
+    struct slot *found = NULL;
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        struct slot *slot = &engine->slots[i];
+        if (slot->client || !slot->name[0])
+            continue;
+        uint32_t n = engine_parked(engine, slot->uid);
+        if (n > most || (n == most && slot->last_used < found->last_used)) {
+            found = slot;
+            most = n;
+        }
+    }
+    return found;
+}
+
+/* A slot for the client: its own parked one, else a free one, else one that is parked. */
 static struct slot *engine_find_slot(struct engine *engine, const struct client *client,
                                      const char *name)
 {
-    struct slot *parked = NULL, *free_slot = NULL;
+    struct slot *free_slot = NULL;
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
@@ -47,11 +78,10 @@ static struct slot *engine_find_slot(struct engine *engine, const struct client 
             free_slot = free_slot ? free_slot : slot;
         else if (name[0] && slot->uid == client->uid && !strcmp(slot->name, name))
             return slot;
-        else if (!parked || slot->last_used < parked->last_used)
-            parked = slot;
     }
     if (free_slot)
         return free_slot;
+    struct slot *parked = engine_longest_parked(engine);
     assert(parked); /* the control thread admits no more clients than there are slots */
     draft_forget(engine, parked);
     slot_clear(parked, &engine->prefix, engine->context);

@@ -14,7 +14,8 @@
  * the canonical pass writes over before it reads there.
  *
  *   free     no client                          tokens nothing
- *   parked   no client, has a name: it waits for the next client of the same user that asks for it
+ *   parked   no client, has a name: it waits for the next client of the same user that asks for it, until
+ *            slots run out; then the user who has parked the most gives the one unused the longest
  *   held     a client, no request               pages kept: the next request starts warm
  *   active   a request runs
  */

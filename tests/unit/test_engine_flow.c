@@ -425,6 +425,21 @@ START_TEST(parked_slots_give_way_the_longest_unused_first)
 }
 END_TEST
 
+/* Who has fewest parked slots keeps them, however long they were not used. */
+START_TEST(many_names_of_one_user_push_out_no_other_user)
+{
+    char name[16];
+
+    cached_as(8, "editor", 50);
+    for (uint32_t i = 0; i < 10; i++) { /* 8 slots, 3 of them held */
+        snprintf(name, sizeof(name), "n%u", i);
+        cached_as(7, name, 50);
+    }
+    ck_assert_uint_eq(cached_as(8, "editor", 60), 50);
+    ck_assert_uint_eq(cached_as(7, "n9", 60), 50);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_flow");
@@ -446,6 +461,7 @@ int main(void)
     tcase_add_test(t, a_named_slot_is_warm_for_its_user_alone);
     tcase_add_test(t, a_named_slot_believes_no_keep_of_a_new_client);
     tcase_add_test(t, parked_slots_give_way_the_longest_unused_first);
+    tcase_add_test(t, many_names_of_one_user_push_out_no_other_user);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
