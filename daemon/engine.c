@@ -210,8 +210,3 @@ int engine_run(struct engine *engine)
     engine_post(engine, MAIL_STOPPED, NULL, rc);
     return rc;
 }
-
-const char *engine_loop_name(const struct engine *engine)
-{
-    return engine->loop ? loop_name(engine->loop) : "";
-}

@@ -48,7 +48,4 @@ uint32_t engine_step(struct engine *engine);
 /* Is there anything that a step would find? Looks at shared words only: the second look of S1. */
 bool engine_look(const struct engine *engine);
 
-/* "io_uring" or "epoll"; "" before engine_run opened it. */
-const char *engine_loop_name(const struct engine *engine);
-
 #endif

@@ -10,6 +10,11 @@
 
 enum { LINE_BYTES = 256 };
 
+_Static_assert(PARAMS_STOP_TEXTS_MAX == STOP_TEXTS_MAX &&
+                   PARAMS_STOP_TEXT_BYTES_MAX == STOP_TEXT_BYTES_MAX &&
+                   PARAMS_LOGPROBS_MAX == PICK_TOP_MAX && PARAMS_STAGES == PICK_STAGES + 1,
+               "what params_check lets through has room in a request");
+
 /* What a checked request will be, before the slot is touched. */
 struct incoming {
     struct submit_cell cell;
