@@ -21,6 +21,8 @@
 
 #include "kernels/grammar.h"
 
+#include <errno.h>
+
 #define GRAMMAR_NONE UINT32_MAX
 
 /* ---- a growing array ------------------------------------------------------------------------- */
@@ -227,6 +229,17 @@ struct frame_list {
     uint32_t n, room;
 };
 
+/* Returns 0, -E2BIG or -ENOMEM. */
+static inline int frames_push(struct frame_list *l, uint32_t op, uint32_t node)
+{
+    if (l->n > 4 * GRAMMAR_WIDTH_MAX)
+        return -E2BIG;
+    if (GROW(l->items, l->room, l->n) < 0)
+        return -ENOMEM;
+    l->items[l->n++] = (struct frame){op, node};
+    return 0;
+}
+
 /* Node `both` has the stacks of a and b; a < b, or both 0: nothing yet. */
 struct united {
     uint32_t a, b, both;
@@ -293,6 +306,18 @@ struct grammar {
     struct walk walk;
     uint64_t clock, released; /* masks used since `released` are given out */
 };
+
+/* grammar_nodes.c. Each returns a number; -ENOSPC: sweep and try again; -E2BIG: too wide; -ENOMEM. */
+
+/* A new state, not to be found yet. */
+int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash);
+/* The state, the node of these frames, which are sorted and differ. */
+int64_t states_find(struct grammar *g, const struct frame *f, uint32_t n);
+int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n);
+/* Adds a node's frames to a list. Returns as frames_push. */
+int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node);
+/* The node of the frames of a list, in any order. */
+int64_t nodes_find(struct grammar *g, const struct frame_list *l);
 
 int grammar_states_open(struct grammar *g);
 void grammar_states_close(struct grammar *g);

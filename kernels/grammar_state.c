@@ -6,158 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX, UNITE_DEPTH = 100, UNITED_MAX = 4096 };
-
-size_t grammar_states_bytes(const struct grammar *g)
-{
-    const struct states *s = &g->states;
-    const size_t set = sizeof(struct frame_set) + 2 * sizeof(uint32_t),
-                 frame = sizeof(struct frame);
-    return (s->nodes.n + (size_t)s->sets.n) * set +
-           ((size_t)s->nodes.n_frames + s->sets.n_frames) * frame +
-           (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 5);
-}
-
-/* ---- sets ------------------------------------------------------------------------------------ */
-
-/* A new state, not to be found yet. */
-static int64_t add_state(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash)
-{
-    struct states *s = &g->states;
-    const uint32_t n_classes = g->program.n_classes;
-    if (s->sets.n == s->room) {
-        const uint32_t room = s->room > 0 ? s->room * 2 : 16;
-        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof *next);
-        s->next = next != NULL ? next : s->next;
-        uint8_t *ends = realloc(s->ends, room);
-        s->ends = ends != NULL ? ends : s->ends;
-        uint32_t *mask = realloc(s->mask, room * sizeof *mask);
-        s->mask = mask != NULL ? mask : s->mask;
-        if (next == NULL || ends == NULL || mask == NULL)
-            return -ENOMEM;
-        s->room = room;
-    }
-    const int64_t number = sets_add(&s->sets, f, n, hash);
-    if (number < 0)
-        return number;
-    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
-    s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
-    s->mask[number] = 0;
-    return number;
-}
-
-/* The set of these frames in one of the two tables, which it is added to where it is new. */
-static int64_t find_set(struct grammar *g, struct set_table *t, const struct frame *f, uint32_t n)
-{
-    const uint32_t hash = frames_hash(f, n);
-    const uint32_t found = sets_find(t, f, n, hash);
-    if (found != GRAMMAR_NONE)
-        return found;
-    if (grammar_states_bytes(g) > GRAMMAR_BYTES_MAX)
-        return -ENOSPC;
-    if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
-        return -ENOMEM;
-    const int64_t number =
-        t == &g->states.sets ? add_state(g, f, n, hash) : sets_add(t, f, n, hash);
-    if (number >= 0)
-        sets_put(t, (uint32_t)number);
-    return number;
-}
-
-static int64_t find_state(struct grammar *g, const struct frame *f, uint32_t n)
-{
-    return find_set(g, &g->states.sets, f, n);
-}
-
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
-static int push(struct frame_list *l, uint32_t op, uint32_t node)
-{
-    if (l->n > 4 * GRAMMAR_WIDTH_MAX)
-        return -E2BIG;
-    if (GROW(l->items, l->room, l->n) < 0)
-        return -ENOMEM;
-    l->items[l->n++] = (struct frame){op, node};
-    return 0;
-}
-
-static int push_all(struct states *s, struct frame_list *l, uint32_t node)
-{
-    const struct frame_set set = s->nodes.sets[node];
-    int rc = 0;
-    for (uint32_t i = 0; i < set.n && rc == 0; i++) {
-        const struct frame f = s->nodes.frames[set.at + i];
-        rc = push(l, f.op, f.node);
-    }
-    return rc;
-}
-
-/* The node of these frames, which are sorted and differ. */
-static int64_t find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
-{
-    return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
-}
-
-static int64_t unite(struct grammar *g, uint32_t a, uint32_t b, uint32_t depth);
-
-/* The node of the frames merge.items[from, merge.n), which it takes away. Frames of one op become
- * one, over a node that is all of theirs; where that is too much work they stay several, which says
- * the same at greater length. */
-static int64_t find_merged(struct grammar *g, uint32_t from, uint32_t depth)
-{
-    struct frame_list *m = &g->states.merge;
-    uint32_t n = frames_sort(m->items + from, m->n - from), kept = from;
-    m->n = from + n;
-    for (uint32_t i = from; i < from + n; i++) {
-        const struct frame f = m->items[i];
-        int64_t both = GRAMMAR_NONE;
-        if (kept > from && m->items[kept - 1].op == f.op && f.op != GRAMMAR_NONE)
-            both = unite(g, m->items[kept - 1].node, f.node, depth);
-        if (both < 0)
-            return both;
-        if (both != GRAMMAR_NONE)
-            m->items[kept - 1].node = (uint32_t)both;
-        else
-            m->items[kept++] = f;
-    }
-    n = frames_sort(m->items + from, kept - from);
-    const int64_t node = find_sorted(g, m->items + from, n);
-    m->n = from;
-    return node;
-}
-
-/* The node of the stacks of both. Returns it, GRAMMAR_NONE: too much work to be worth it, or -errno. */
-static int64_t unite(struct grammar *g, uint32_t a, uint32_t b, uint32_t depth)
-{
-    struct states *s = &g->states;
-    if (a == b)
-        return a;
-    if (a > b)
-        return unite(g, b, a, depth);
-    struct united *known = &s->united[(a * 2654435761u ^ b * 2246822519u) >> 16 & (UNITED - 1)];
-    if (known->a == a && known->b == b)
-        return known->both;
-    if (depth == 0 || ++s->n_united > UNITED_MAX)
-        return GRAMMAR_NONE;
-    const uint32_t from = s->merge.n;
-    int rc = push_all(s, &s->merge, a);
-    rc = rc < 0 ? rc : push_all(s, &s->merge, b);
-    const int64_t both = rc < 0 ? rc : find_merged(g, from, depth - 1);
-    if (both >= 0)
-        *known = (struct united){a, b, (uint32_t)both};
-    return both;
-}
-
-/* The node of the frames of a list. */
-static int64_t find_node(struct grammar *g, const struct frame_list *l)
-{
-    struct states *s = &g->states;
-    int rc = 0;
-    s->merge.n = 0;
-    for (uint32_t i = 0; i < l->n && rc == 0; i++)
-        rc = push(&s->merge, l->items[i].op, l->items[i].node);
-    return rc < 0 ? rc : find_merged(g, 0, UNITE_DEPTH);
-}
+enum { SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX };
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
@@ -180,7 +29,7 @@ static int add_call(struct grammar *g, uint32_t rule, struct frame f)
 {
     struct states *s = &g->states;
     const uint32_t at = s->calls.n;
-    const int rc = push(&s->calls, f.op, f.node);
+    const int rc = frames_push(&s->calls, f.op, f.node);
     if (rc < 0)
         return rc;
     if (GROW(s->call_next, s->room_call_next, at) < 0)
@@ -217,20 +66,20 @@ static int follow(struct grammar *g, struct frame f, bool begun)
     int rc = 0;
     switch (op->kind) {
     case OP_BYTE:
-        return push(&s->out, f.op, f.node);
+        return frames_push(&s->out, f.op, f.node);
     case OP_SPLIT:
-        rc = push(&s->work, op->a, f.node);
-        return rc < 0 ? rc : push(&s->work, op->b, f.node);
+        rc = frames_push(&s->work, op->a, f.node);
+        return rc < 0 ? rc : frames_push(&s->work, op->b, f.node);
     case OP_CALL:
         rc = call(g, op, f.node);
-        return rc < 0 || !g->program.nullable[op->a] ? rc : push(&s->work, op->b, f.node);
+        return rc < 0 || !g->program.nullable[op->a] ? rc : frames_push(&s->work, op->b, f.node);
     case OP_RETURN:
         for (uint32_t i = 0; i < s->nodes.sets[f.node].n && !begun && rc == 0; i++) {
             const struct frame to = s->nodes.frames[s->nodes.sets[f.node].at + i];
             if (to.op == GRAMMAR_NONE)
                 s->may_end = true;
             else
-                rc = push(&s->work, to.op, to.node);
+                rc = frames_push(&s->work, to.op, to.node);
         }
         return rc;
     case OP_FAIL:
@@ -252,13 +101,13 @@ static int begin_rules(struct grammar *g, int64_t *cost)
             s->work.n = 0;
             int rc = 0;
             for (uint32_t i = s->call_head[rule]; i != GRAMMAR_NONE && rc == 0; i = s->call_next[i])
-                rc = push(&s->work, s->calls.items[i].op, s->calls.items[i].node);
+                rc = frames_push(&s->work, s->calls.items[i].op, s->calls.items[i].node);
             s->call_head[rule] = GRAMMAR_NONE;
-            const int64_t node = rc < 0 ? rc : find_node(g, &s->work);
+            const int64_t node = rc < 0 ? rc : nodes_find(g, &s->work);
             if (node < 0)
                 return (int)node;
             s->work.n = 0;
-            rc = push(&s->work, p->starts[rule], (uint32_t)node);
+            rc = frames_push(&s->work, p->starts[rule], (uint32_t)node);
             for (; s->work.n > 0 && rc == 0; ++*cost) {
                 const struct frame f = s->work.items[--s->work.n];
                 if (s->op_stamp[f.op] == s->stamp && f.op > OP_AT_FAIL)
@@ -287,11 +136,11 @@ static int merge_nodes(struct grammar *g)
         if (end > i + 1) {
             s->work.n = 0;
             for (uint32_t k = i; k < end; k++) {
-                const int rc = push_all(s, &s->work, out[k].node);
+                const int rc = nodes_push_all(s, &s->work, out[k].node);
                 if (rc < 0)
                     return rc;
             }
-            const int64_t node = find_node(g, &s->work);
+            const int64_t node = nodes_find(g, &s->work);
             if (node < 0)
                 return (int)node;
             f.node = (uint32_t)node;
@@ -340,10 +189,10 @@ static int64_t end_step(struct grammar *g, int64_t *cost)
     if (rc >= 0)
         rc = merge_nodes(g);
     if (rc >= 0 && s->may_end)
-        rc = push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
+        rc = frames_push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
     if (rc < 0)
         forget_calls(g);
-    return rc < 0 ? rc : find_state(g, s->out.items, s->out.n);
+    return rc < 0 ? rc : states_find(g, s->out.items, s->out.n);
 }
 
 int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t *cost)
@@ -361,7 +210,7 @@ int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t 
             const struct frame f = s->sets.frames[from.at + i];
             if (f.op == GRAMMAR_NONE || !byte_set_has(&p->sets[p->ops[f.op].a], byte))
                 continue;
-            rc = push(&s->work, p->ops[f.op].b, f.node);
+            rc = frames_push(&s->work, p->ops[f.op].b, f.node);
         }
         to = rc < 0 ? rc : end_step(g, cost);
     }
@@ -380,17 +229,17 @@ int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node)
     for (uint32_t i = 0; i < from.n; i++) {
         const struct frame f = s->sets.frames[from.at + i];
         const int rc =
-            f.op == GRAMMAR_NONE || f.node != node ? 0 : push(&s->out, f.op, NODE_BOTTOM);
+            f.op == GRAMMAR_NONE || f.node != node ? 0 : frames_push(&s->out, f.op, NODE_BOTTOM);
         if (rc < 0)
             return rc;
     }
-    return find_state(g, s->out.items, s->out.n);
+    return states_find(g, s->out.items, s->out.n);
 }
 
 int64_t grammar_state_below(struct grammar *g, uint32_t node, int64_t *cost)
 {
     begin_step(g);
-    const int rc = push(&g->states.work, OP_AT_RETURN, node);
+    const int rc = frames_push(&g->states.work, OP_AT_RETURN, node);
     return rc < 0 ? rc : end_step(g, cost);
 }
 
@@ -400,7 +249,7 @@ static int64_t same_node(struct grammar *g, uint32_t node, int which)
     struct states *s = &g->states;
     struct set_table *t = &s->nodes;
     s->work.n = 0;
-    int rc = push(&s->work, 0, node);
+    int rc = frames_push(&s->work, 0, node);
     while (s->work.n > 0 && rc == 0) {
         const uint32_t top = s->work.items[s->work.n - 1].node;
         const struct frame_set set = t->sets[top];
@@ -409,7 +258,7 @@ static int64_t same_node(struct grammar *g, uint32_t node, int which)
         for (uint32_t i = 0; i < set.n && rc == 0; i++) {
             struct frame f = t->frames[set.at + i];
             if (f.op == GRAMMAR_NONE) {
-                rc = push(&s->calls, f.op, f.node);
+                rc = frames_push(&s->calls, f.op, f.node);
             } else if (t->sets[f.node].same[which] == GRAMMAR_NONE) {
                 s->work.n = n_work; /* a deep stack is a long list, which has no limit */
                 if (GROW(s->work.items, s->work.room, s->work.n) < 0)
@@ -417,12 +266,13 @@ static int64_t same_node(struct grammar *g, uint32_t node, int which)
                 s->work.items[s->work.n++] = f;
                 break;
             } else {
-                rc = push(&s->calls, g->program.same[which][f.op], t->sets[f.node].same[which]);
+                rc = frames_push(&s->calls, g->program.same[which][f.op],
+                                 t->sets[f.node].same[which]);
             }
         }
         if (rc < 0 || s->work.n > n_work)
             continue;
-        const int64_t same = find_node(g, &s->calls);
+        const int64_t same = nodes_find(g, &s->calls);
         if (same < 0)
             return same;
         t->sets[top].same[which] = (uint32_t)same;
@@ -448,15 +298,16 @@ int64_t grammar_state_same(struct grammar *g, uint32_t state, int which)
             continue;
         }
         const int64_t node = same_node(g, f.node, which);
-        const int rc =
-            node < 0 ? (int)node : push(&s->out, g->program.same[which][f.op], (uint32_t)node);
+        const int rc = node < 0
+                           ? (int)node
+                           : frames_push(&s->out, g->program.same[which][f.op], (uint32_t)node);
         if (rc < 0)
             return rc;
     }
     int rc = merge_nodes(g);
     if (rc == 0 && ends)
-        rc = push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
-    const int64_t same = rc < 0 ? rc : find_state(g, s->out.items, s->out.n);
+        rc = frames_push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
+    const int64_t same = rc < 0 ? rc : states_find(g, s->out.items, s->out.n);
     if (same >= 0)
         s->sets.sets[state].same[which] = (uint32_t)same;
     return same;
@@ -481,7 +332,7 @@ static int open_start(struct grammar *g)
     if (copy == NULL)
         return -ENOMEM;
     memcpy(copy, s->sets.frames + set.at, set.n * sizeof *copy);
-    rc = add_state(g, copy, set.n, set.hash);
+    rc = states_add(g, copy, set.n, set.hash);
     free(copy);
     return rc < 0 ? (int)rc : 0;
 }
@@ -503,8 +354,8 @@ int grammar_states_open(struct grammar *g)
     s->nodes.hidden[0] = s->nodes.hidden[1] = GRAMMAR_NONE;
     s->sets.hidden[0] = STATE_UNKNOWN;
     s->sets.hidden[1] = STATE_TWIN;
-    if (find_sorted(g, &bottom, 1) < 0 || add_state(g, NULL, 0, 0) < 0 ||
-        add_state(g, NULL, 0, frames_hash(NULL, 0)) < 0)
+    if (nodes_find_sorted(g, &bottom, 1) < 0 || states_add(g, NULL, 0, 0) < 0 ||
+        states_add(g, NULL, 0, frames_hash(NULL, 0)) < 0)
         return -ENOMEM;
     sets_put(&s->sets, STATE_DEAD);
     return open_start(g);
