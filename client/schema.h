@@ -25,13 +25,13 @@ enum {
     SCHEMA_RULES_MAX = 8000,
     SCHEMA_DEPTH_MAX = 64,     /* of schemas in each other, references followed */
     SCHEMA_STEPS_MAX = 50000,  /* schemas visited or merged */
-    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values */
+    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and thrown away */
     SCHEMA_REPEAT_MAX = 10000, /* a bound of items, lengths, {m,n} */
     SCHEMA_WAYS_MAX = 64,      /* alternatives that allOf or siblings of anyOf multiply to */
     SCHEMA_NAME_MAX = 120,     /* bytes of a rule's name, its number not counted */
-    SCHEMA_KEY_MAX = 256,      /* bytes of a property's name beside additionalProperties */
-    SCHEMA_NESTING_MAX = 50,   /* groups of a pattern in each other */
-    SCHEMA_DIGITS = 16         /* of an integer, as llama.cpp has it */
+    SCHEMA_KEY_MAX = 96, /* bytes of a property's name beside additionalProperties: a group each */
+    SCHEMA_NESTING_MAX = 50, /* groups of a pattern in each other */
+    SCHEMA_DIGITS = 16       /* of an integer, as llama.cpp has it */
 };
 
 struct schema_text { /* bytes that grow, and a 0 */
@@ -67,7 +67,8 @@ __attribute__((format(printf, 2, 3))) void schema_fail(struct schema *c, const c
 void schema_no_memory(struct schema *c);
 /* Makes a message that may have been cut valid UTF-8 without control characters. */
 void schema_one_line(char *err);
-/* Counts comparisons; fails when there were too many. */
+/* Counts what a schema costs; fails when it was too much. Whatever a loop goes over that a schema
+ * may make long is counted, since one place may be visited as often as others refer to it. */
 void schema_work(struct schema *c, size_t n);
 
 void schema_add(struct schema *c, struct schema_text *t, const char *text);
@@ -135,8 +136,9 @@ const char *schema_kind(const json_t *schema);
 
 /* Refuses keywords that restrict and are not supported, and values of a wrong type. */
 void schema_check(struct schema *c, const json_t *schema);
-/* Does a keyword restrict what is accepted (and not only describe it)? */
-int schema_restricts(const char *key);
+/* The keywords that restrict what is accepted (and not only describe it), but those that combine
+ * schemas. A new object, kept by c; NULL after a failure. */
+json_t *schema_plain(struct schema *c, const json_t *schema);
 /* Number of keywords that restrict, those in `but` (ended by NULL) not counted. */
 size_t schema_restrictions(const json_t *schema, const char *const *but);
 
@@ -151,8 +153,13 @@ const char *schema_ref(struct schema *c, const char *ref);
  * any of these, of which a value must match one. A new array, kept by c; NULL after a failure. */
 json_t *schema_ways(struct schema *c, json_t *schema);
 
-/* Is the value of the type that "type" names? */
-int schema_has_type(const json_t *value, const json_t *type);
+/* ---- schema_constant.c ----------------------------------------------------------------------- */
+
+/* Does a schema let a value of its "const" and "enum" through? 1 where it has neither. */
+int schema_is_possible(struct schema *c, const json_t *schema);
+
+/* Adds those that it does. */
+void schema_constants(struct schema *c, struct schema_text *t, const json_t *schema);
 
 /* ---- schema_object.c, schema_integer.c, schema_number.c, schema_pattern.c --------------------- */
 

@@ -65,6 +65,7 @@ static const char *const refused[] = {
 
 static const char *const types[] = {"object",  "array",   "string", "number",
                                     "integer", "boolean", "null"};
+enum { N_TYPES = sizeof types / sizeof types[0] };
 
 static int kind_of(const json_t *value)
 {
@@ -113,7 +114,7 @@ static const char *kind_name(int takes)
 static void check_type(struct schema *c, const json_t *type)
 {
     const char *name = json_string_value(type);
-    for (size_t i = 0; name && i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; name && i < N_TYPES; i++)
         if (strcmp(name, types[i]) == 0)
             return;
     if (name)
@@ -135,14 +136,18 @@ static void check_lists(struct schema *c, const json_t *schema)
                         full[i]);
     }
     const json_t *type = json_object_get(schema, "type");
+    const json_t *required = json_object_get(schema, "required");
     size_t i;
     json_t *item;
-    if (json_is_array(type)) {
+    if (json_array_size(type) > N_TYPES)
+        schema_fail(c, "\"type\" names a type twice: name each once");
+    else if (json_is_array(type)) {
         json_array_foreach(type, i, item) check_type(c, item);
     } else if (type) {
         check_type(c, type);
     }
-    json_array_foreach(json_object_get(schema, "required"), i, item)
+    schema_work(c, json_array_size(required));
+    json_array_foreach(required, i, item)
     {
         if (!json_is_string(item))
             schema_fail(c,
@@ -169,12 +174,26 @@ void schema_check(struct schema *c, const json_t *schema)
         check_lists(c, schema);
 }
 
-int schema_restricts(const char *key)
+static int combines(const char *key)
 {
-    for (int i = 0; i < N_UNDERSTOOD; i++)
-        if (strcmp(key, understood[i].name) == 0)
-            return 1;
-    return 0;
+    return strcmp(key, "$ref") == 0 || strcmp(key, "allOf") == 0 || strcmp(key, "anyOf") == 0 ||
+           strcmp(key, "oneOf") == 0;
+}
+
+json_t *schema_plain(struct schema *c, const json_t *schema)
+{
+    json_t *plain = json_object();
+    if (!plain || json_array_append_new(c->keep, plain)) {
+        schema_no_memory(c);
+        return NULL;
+    }
+    for (int i = 0; i < N_UNDERSTOOD && !c->rc; i++) {
+        json_t *value = json_object_get(schema, understood[i].name);
+        if (value && !combines(understood[i].name) &&
+            json_object_set_nocheck(plain, understood[i].name, value))
+            schema_no_memory(c);
+    }
+    return plain;
 }
 
 size_t schema_restrictions(const json_t *schema, const char *const *but)
@@ -224,6 +243,7 @@ json_t *schema_target(struct schema *c, const char *ref)
     }
     json_t *target = c->root;
     const char *at = ref + 1;
+    schema_work(c, strlen(ref) / 4);
     while (target && *at == '/') {
         char part[256];
         at++;

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-static const char *const combining[] = {"$ref", "allOf", "anyOf", "oneOf", NULL};
-
 static json_t *kept(struct schema *c, json_t *value)
 {
     if (!value || json_array_append_new(c->keep, value)) {
@@ -32,31 +30,6 @@ static void append(struct schema *c, json_t *list, json_t *value)
         schema_no_memory(c);
 }
 
-int schema_has_type(const json_t *value, const json_t *type)
-{
-    size_t i;
-    json_t *item;
-    if (json_is_array(type)) {
-        json_array_foreach(type, i, item)
-        {
-            if (schema_has_type(value, item))
-                return 1;
-        }
-        return 0;
-    }
-    static const char *const names[] = {
-        [JSON_OBJECT] = "object",   [JSON_ARRAY] = "array", [JSON_STRING] = "string",
-        [JSON_INTEGER] = "integer", [JSON_REAL] = "number", [JSON_TRUE] = "boolean",
-        [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
-    const char *want = json_string_value(type);
-    if (!want || strcmp(want, names[json_typeof(value)]) == 0)
-        return 1;
-    double number = json_number_value(value);
-    return (json_is_integer(value) && strcmp(want, "number") == 0) ||
-           (json_is_real(value) && strcmp(want, "integer") == 0 && number > -1e15 &&
-            number < 1e15 && number == (double)(int64_t)number);
-}
-
 /* ---- two plain schemas ----------------------------------------------------------------------- */
 
 static json_t *as_list(struct schema *c, json_t *value)
@@ -67,7 +40,19 @@ static json_t *as_list(struct schema *c, json_t *value)
     return list;
 }
 
-/* The types of both; "integer" is a "number", too. */
+static void append_once(struct schema *c, json_t *list, json_t *value)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        if (json_equal(item, value))
+            return;
+    }
+    append(c, list, value);
+}
+
+/* The types of both, each once; "integer" is a "number", too. */
 static json_t *merge_types(struct schema *c, json_t *a, json_t *b)
 {
     json_t *both = kept(c, json_array()), *x, *y;
@@ -80,9 +65,9 @@ static json_t *merge_types(struct schema *c, json_t *a, json_t *b)
         {
             const char *p = json_string_value(x), *q = json_string_value(y);
             if (strcmp(p, q) == 0 || (strcmp(p, "integer") == 0 && strcmp(q, "number") == 0))
-                append(c, both, x);
+                append_once(c, both, x);
             else if (strcmp(p, "number") == 0 && strcmp(q, "integer") == 0)
-                append(c, both, y);
+                append_once(c, both, y);
         }
     }
     return json_array_size(both) == 1 ? json_array_get(both, 0) : both;
@@ -175,21 +160,21 @@ static json_t *merge_values(struct schema *c, const char *key, json_t *a, json_t
     return a;
 }
 
-/* Is there a constant that has the type? */
-static int is_possible(const json_t *schema)
+/* What "items" means depends on the "prefixItems" beside it, so the two are not merged one by one. */
+static void check_places(struct schema *c, const json_t *a, const json_t *b)
 {
-    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const");
-    const json_t *list = json_object_get(schema, "enum");
-    size_t i;
-    json_t *item;
-    if (!list)
-        return !one || schema_has_type(one, type);
-    json_array_foreach(list, i, item)
-    {
-        if (schema_has_type(item, type) && (!one || json_equal(one, item)))
-            return 1;
+    static const char *const keys[] = {"items", "prefixItems", "additionalItems"};
+    int in_a = 0, in_b = 0, has_tuple = 0, is_same = 1;
+    for (int i = 0; i < 3; i++) {
+        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        in_a |= x != NULL;
+        in_b |= y != NULL;
+        has_tuple |= i > 0 ? x || y : json_is_array(x) || json_is_array(y);
+        is_same = is_same && (x == y || (x && y && is_equal(c, x, y)));
     }
-    return 0;
+    if (in_a && in_b && has_tuple && !is_same)
+        schema_fail(c, "\"prefixItems\" in one of two schemas that both say what items are is not "
+                       "supported: say it in one");
 }
 
 /* NULL: nothing matches both, or a failure. */
@@ -197,6 +182,7 @@ static json_t *merge(struct schema *c, json_t *a, json_t *b)
 {
     json_t *both = kept(c, json_copy(a)), *value;
     const char *key;
+    check_places(c, a, b);
     json_object_foreach(b, key, value)
     {
         json_t *there = json_object_get(a, key);
@@ -214,7 +200,7 @@ static json_t *merge(struct schema *c, json_t *a, json_t *b)
         merge_properties(c, properties, b, a);
         set(c, both, "properties", properties);
     }
-    return !c->rc && is_possible(both) ? both : NULL;
+    return !c->rc && schema_is_possible(c, both) ? both : NULL;
 }
 
 /* ---- ways ------------------------------------------------------------------------------------ */
@@ -258,29 +244,13 @@ static json_t *ways_of_any(struct schema *c, const char *key, const json_t *list
     return ways;
 }
 
-/* The keywords that restrict, but those that combine. */
-static json_t *plain_part(struct schema *c, json_t *schema)
-{
-    json_t *plain = kept(c, json_object()), *value;
-    const char *key;
-    json_object_foreach(schema, key, value)
-    {
-        const char *const *p = combining;
-        while (*p && strcmp(*p, key) != 0)
-            p++;
-        if (!*p && schema_restricts(key))
-            set(c, plain, key, value);
-    }
-    return plain;
-}
-
 static json_t *find_combined(struct schema *c, json_t *schema)
 {
     json_t *ways = kept(c, json_array()), *item;
     size_t i;
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
     schema_check(c, schema);
-    append(c, ways, plain_part(c, schema));
+    append(c, ways, schema_plain(c, schema));
     json_t *target = ref && !c->rc ? schema_target(c, ref) : NULL;
     if (target)
         ways = multiply(c, ways, find_ways(c, target));
@@ -290,10 +260,11 @@ static json_t *find_combined(struct schema *c, json_t *schema)
         ways = multiply(c, ways, find_ways(c, item));
         schema_leave(c, mark);
     }
-    for (int k = 2; k < 4; k++) {
-        const json_t *list = json_object_get(schema, combining[k]);
+    static const char *const choices[] = {"anyOf", "oneOf"};
+    for (int k = 0; k < 2; k++) {
+        const json_t *list = json_object_get(schema, choices[k]);
         if (list && !c->rc)
-            ways = multiply(c, ways, ways_of_any(c, combining[k], list));
+            ways = multiply(c, ways, ways_of_any(c, choices[k], list));
     }
     return ways;
 }
@@ -350,9 +321,10 @@ static int add_properties(struct schema *c, json_t *to, json_t *required, const 
 {
     const char *key;
     json_t *value;
+    schema_work(c, json_object_size(from));
     json_object_foreach((json_t *)(uintptr_t)from, key, value)
     {
-        if (json_object_get(to, key))
+        if (c->rc || json_object_get(to, key))
             return 0;
         set(c, to, key, value);
         if (required)

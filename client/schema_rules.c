@@ -293,6 +293,7 @@ const char *schema_rule(struct schema *c, const char *own, const char *name, con
     schema_add(c, &key, name);
     schema_add(c, &key, " ::= ");
     schema_add(c, &key, text);
+    schema_work(c, key.bytes / 4);
     const char *known = c->rc ? NULL : json_string_value(json_object_get(c->asked, key.data));
     const char *got = "";
     if (known) {

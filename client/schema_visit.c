@@ -116,13 +116,9 @@ static void add_alternatives(struct schema *c, struct schema_text *t, const json
 /* The schema with one of its types, or, type NULL, as it is; never nullable. */
 static json_t *with_type(struct schema *c, json_t *schema, json_t *type)
 {
-    json_t *copy = json_copy(schema);
-    if (!copy || json_array_append_new(c->keep, copy)) {
-        schema_no_memory(c);
-        return NULL;
-    }
+    json_t *copy = schema_plain(c, schema);
     json_object_del(copy, "nullable");
-    if (type && json_object_set(copy, "type", type))
+    if (type && !c->rc && json_object_set(copy, "type", type))
         schema_no_memory(c);
     return copy;
 }
@@ -155,40 +151,6 @@ static void add_nullable(struct schema *c, struct schema_text *t, json_t *schema
         schema_no_memory(c);
     add_alternative(c, t, with_type(c, schema, NULL), name, 0);
     add_alternative(c, t, null, name, 1);
-}
-
-/* ---- constants ------------------------------------------------------------------------------- */
-
-static void add_constants(struct schema *c, struct schema_text *t, const json_t *schema)
-{
-    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const");
-    const json_t *list = json_object_get(schema, "enum");
-    size_t n = 0, i;
-    json_t *item;
-    if (one && list) {
-        int is_in = 0;
-        json_array_foreach(list, i, item) is_in |= json_equal(item, one);
-        if (!is_in)
-            schema_fail(c, "\"const\" is not in \"enum\": nothing can match");
-    }
-    if (one) {
-        if (!schema_has_type(one, type))
-            schema_fail(c, "\"const\" is not of the \"type\": nothing can match");
-        schema_constant(c, t, one);
-        schema_add(c, t, " space");
-        return;
-    }
-    schema_add(c, t, "(");
-    json_array_foreach(list, i, item)
-    {
-        if (!schema_has_type(item, type))
-            continue;
-        schema_add(c, t, n++ ? " | " : "");
-        schema_constant(c, t, item);
-    }
-    schema_add(c, t, ") space");
-    if (!n)
-        schema_fail(c, "no value of \"enum\" is of the \"type\": nothing can match");
 }
 
 /* ---- strings --------------------------------------------------------------------------------- */
@@ -322,10 +284,10 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
     }
     schema_add(c, &t, "\"[\" space ");
     c->level++;
-    if (json_is_array(first)) {
+    if (json_is_array(first) || json_is_false(items)) {
         const char *rest = items && !json_is_false(items) ? visit_item(c, items, key, name) : "";
         add_tuple(c, &t, schema, first, first_key, name, rest);
-    } else if (!json_is_false(items)) {
+    } else {
         uint32_t least, most;
         schema_counts(c, schema, "minItems", "maxItems", &least, &most);
         const char *item =
@@ -422,7 +384,7 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
             return visit_checked(c, json_array_get(ways, 0), rule, name, own);
         add_alternatives(c, &t, ways, NULL, name);
     } else if (json_object_get(schema, "const") || json_object_get(schema, "enum")) {
-        add_constants(c, &t, schema);
+        schema_constants(c, &t, schema);
     } else if (is_nullable(schema)) {
         add_nullable(c, &t, schema, name);
     } else if (json_is_array(type)) {

@@ -58,6 +58,11 @@ START_TEST(what_a_place_takes_is_seen_from_its_keywords)
         {"{\"type\":\"string\",\"nullable\":true}", "root ::= string | null"},
         {"{\"type\":[\"string\",\"null\"],\"enum\":[\"a\",null,1]}",
          "root ::= (\"\\\"a\\\"\" | \"null\") space"},
+        {"{\"enum\":[1,3,7,\"abc\",\"\xc3\xa9\",[],null],\"minimum\":3,\"exclusiveMaximum\":7,"
+         "\"maxLength\":1,\"minItems\":1}",
+         "root ::= (\"3\" | \"\\\"\xc3\xa9\\\"\" | \"null\") space"},
+        {"{\"minimum\":10,\"anyOf\":[{\"enum\":[1]},{\"enum\":[20]}]}", "root ::= (\"20\") space"},
+        {"{\"items\":false}", "root ::= \"[\" space  \"]\" space"},
         {"{\"const\":[0.1,\"q\\\"\\\\\"]}", "root ::= \"[0.1,\\\"q\\\\\\\"\\\\\\\\\\\"]\" space"},
         {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"}],\"items\":{\"type\":"
          "\"boolean\"},"
@@ -319,7 +324,21 @@ START_TEST(what_is_refused_is_named_with_its_place)
         {"{\"$ref\":\"#/a\",\"type\":\"string\",\"a\":{\"$ref\":\"#/a\",\"minLength\":1}}",
          "refers to itself"},
         {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "contradict"},
-        {"{\"type\":\"string\",\"const\":1}", "\"const\" is not of the \"type\""},
+        {"{\"type\":\"string\",\"const\":1}", "does not let it through"},
+        {"{\"const\":\"abc\",\"maxLength\":2}", "does not let it through"},
+        {"{\"const\":[1],\"minItems\":2}", "does not let it through"},
+        {"{\"const\":1,\"enum\":[2]}", "does not let it through"},
+        {"{\"enum\":[1,5],\"exclusiveMinimum\":5}", "lets no value of it"},
+        {"{\"enum\":[\"a\"],\"pattern\":\"^b$\"}", "\"pattern\" beside \"const\" or \"enum\""},
+        {"{\"const\":{\"a\":1},\"required\":[\"b\"]}", "\"required\" beside \"const\""},
+        {"{\"items\":{\"minLength\":2},\"anyOf\":[{\"prefixItems\":[{\"type\":\"string\"}]}]}",
+         "\"prefixItems\" in one of two"},
+        {"{\"items\":false,\"minItems\":1}", "\"minItems\" is 1, and only 0 items are described"},
+        {"{\"type\":[\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\"]}",
+         "\"type\" names a type twice"},
+        {"{\"additionalProperties\":true,\"properties\":{\"0123456789012345678901234567890123456789"
+         "012345678901234567890123456789012345678901234567890123456\":{}}}",
+         "too long beside additionalProperties"},
         {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":3}",
          "put the length into the pattern"},
         {P("^(a$"), "#/pattern: the pattern '^(a$' at byte 3: ( without )"},
@@ -398,6 +417,39 @@ START_TEST(doubling_references_end_within_the_bounds)
                      i, i - 1, i - 1);
     snprintf(text + at, sizeof text - (size_t)at, "}}");
     assert_refused(text, "too ");
+}
+END_TEST
+
+/* A place that is looked at as often as others refer to it: each of these took half a minute. */
+START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
+{
+    static const char *const all[] = {
+        "\"type\":\"string\",\"required\":[",
+        "\"type\":\"string\",\"enum\":[\"a\",",
+        "\"allOf\":[{\"type\":\"string\"},{\"maxLength\":2}],\"enum\":[\"a\",",
+    };
+    char *text = malloc(SCHEMA_TEXT_MAX);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char *p = stpcpy(text, "{\"anyOf\":[");
+        for (int k = 0; k < 5000; k++)
+            p = stpcpy(p, "{\"$ref\":\"#/$defs/long\",\"minLength\":1},");
+        p = stpcpy(stpcpy(p, "true],\"$defs\":{\"long\":{"), all[i]);
+        for (int k = 0; k < 100000; k++)
+            p = stpcpy(p, "\"\",");
+        stpcpy(p, "\"\"]}}}");
+        assert_refused(text, "too much to compare");
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(types_that_hold_together_are_each_there_once)
+{
+    char text[8192], *p = stpcpy(text, "{\"allOf\":[true");
+    for (int i = 0; i < 20; i++)
+        p = stpcpy(p, ",{\"type\":[\"number\",\"integer\"]},{\"type\":[\"integer\",\"number\"]}");
+    stpcpy(p, "],\"minimum\":1}");
+    assert_line(text, "root ::= alternative-0 | number");
 }
 END_TEST
 
@@ -541,6 +593,8 @@ int main(void)
     tcase_add_test(tc, what_is_refused_is_named_with_its_place);
     tcase_add_test(tc, hostile_schemas_end_within_the_bounds);
     tcase_add_test(tc, doubling_references_end_within_the_bounds);
+    tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
+    tcase_add_test(tc, types_that_hold_together_are_each_there_once);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
     tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
     tcase_add_test(tc, the_length_is_that_of_the_whole);
