@@ -48,9 +48,9 @@ const struct builtin *builtin_find(const struct builtin *table, size_t n, const 
 extern const struct builtin globals[];
 extern const size_t n_globals;
 
-/* Filters over lists, in a file of their own. */
-extern const struct builtin list_filters[];
-extern const size_t n_list_filters;
+/* In files of their own: filters over lists, methods that search and split strings. */
+extern const struct builtin list_filters[], search_methods[];
+extern const size_t n_list_filters, n_search_methods;
 
 /* Arguments: a default where one was not given, a fault where it is of another type. */
 int64_t arg_integer(struct eval *e, const struct call *c, size_t i, int64_t otherwise);
