@@ -1,5 +1,6 @@
 /* Filters over one value: {{ x | trim }}. Those over lists are in filters_list.c. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,40 +243,62 @@ FILTER(format)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The number that a string holds, all of it; false: none. */
-static bool read_number(struct value v, double *ret)
+enum { NUMBER_BYTES = 64 }; /* longer ones are none */
+
+/* A string without the blanks around it, with a 0 behind; false: too long, or no string. */
+static bool number_text(struct eval *e, struct value v, char text[NUMBER_BYTES])
 {
-    char text[64], *end;
+    if (v.kind != VALUE_STRING)
+        return false;
+    v = text_strip(e, v, value_none(), true, true);
+    if (!v.bytes || v.bytes >= NUMBER_BYTES)
+        return false;
+    memcpy(text, v.text, v.bytes);
+    text[v.bytes] = 0;
+    return strlen(text) == v.bytes;
+}
+
+/* The number that a string holds, all of it; false: none. */
+static bool read_number(struct eval *e, struct value v, double *ret)
+{
+    char text[NUMBER_BYTES], *end;
     if (value_is_number(v)) {
         *ret = value_number(v);
         return true;
     }
-    if (v.kind != VALUE_STRING || !v.bytes || v.bytes >= sizeof text)
+    if (!number_text(e, v, text) || text[strspn(text, "+-.0123456789eE")]) /* no inf, no 0x10 */
         return false;
-    memcpy(text, v.text, v.bytes);
-    text[v.bytes] = 0;
     *ret = strtod(text, &end);
-    while (*end == ' ' || *end == '\n' || *end == '\t')
-        end++;
-    return end != text && end == text + v.bytes;
+    return end != text && !*end;
+}
+
+static bool read_integer(struct eval *e, struct value v, int64_t base, int64_t *ret)
+{
+    char text[NUMBER_BYTES], *end;
+    if (!number_text(e, v, text) || base < 0 || base == 1 || base > 36)
+        return false;
+    errno = 0;
+    *ret = strtoll(text, &end, (int)base);
+    return end != text && !*end && !errno;
 }
 
 FILTER(to_int)
 {
     double number;
+    int64_t whole;
     if (c->self.kind == VALUE_INTEGER || c->self.kind == VALUE_BOOL)
         return value_integer(value_whole(c->self));
-    if (!read_number(c->self, &number) || !(number > -9e18 && number < 9e18))
+    if (read_integer(e, c->self, arg_integer(e, c, 1, 10), &whole))
+        return value_integer(whole);
+    if (!read_number(e, c->self, &number) || !(number > -9e18 && number < 9e18))
         return c->a[0].kind == VALUE_ABSENT ? value_integer(0) : c->a[0];
-    (void)e;
     return value_integer((int64_t)number);
 }
 
 FILTER(to_float)
 {
     double number;
-    (void)e;
-    if (!read_number(c->self, &number))
+    if (!read_number(e, c->self, &number))
         return c->a[0].kind == VALUE_ABSENT ? value_float(0) : c->a[0];
     return value_float(number);
 }
@@ -290,26 +313,43 @@ FILTER(absolute)
     return value_integer(llabs(value_whole(c->self)));
 }
 
+static double power_of_ten(int64_t n)
+{
+    double power = 1;
+    for (; n > 0; n--)
+        power *= 10;
+    return power;
+}
+
+/* To the nearest, of two the even one; an integer stays one. printf looks at all of the digits. */
+static struct value round_nearest(struct value v, double number, int64_t places)
+{
+    char digits[340]; /* the largest double has 309 in front of the point */
+    bool is_whole = v.kind == VALUE_INTEGER || v.kind == VALUE_BOOL;
+    if (is_whole && places >= 0)
+        return value_integer(value_whole(v));
+    double scale = power_of_ten(-places);
+    snprintf(digits, sizeof digits, "%.*f", places > 0 ? (int)places : 0, number / scale);
+    number = strtod(digits, NULL) * scale;
+    return is_whole && number > -9e18 && number < 9e18 ? value_integer((int64_t)number)
+                                                       : value_float(number);
+}
+
 FILTER(round_to)
 {
-    double number, scale = 1;
+    double number;
     int64_t places = arg_integer(e, c, 0, 0);
     struct value how = arg_string(e, c, 1, "common");
-    if (!read_number(c->self, &number) || places < -15 || places > 15)
+    if (!read_number(e, c->self, &number) || places < -15 || places > 15)
         heap_fault(e->heap, -EINVAL, "round is for numbers");
-    for (int64_t i = 0; i < (places < 0 ? -places : places); i++)
-        scale *= 10;
-    number = places < 0 ? number / scale : number * scale;
-    double down = value_floor(number), half = number - down;
-    if (value_is(how, "ceil"))
-        number = half > 0 ? down + 1 : down;
-    else if (value_is(how, "floor"))
-        number = down;
-    else if (half != 0.5)
-        number = half > 0.5 ? down + 1 : down;
-    else /* to the even neighbour */
-        number = value_floor(down / 2) * 2 == down ? down : down + 1;
-    return value_float(places < 0 ? number * scale : number / scale);
+    if (!value_is(how, "ceil") && !value_is(how, "floor"))
+        return round_nearest(c->self, number, places);
+    double up = power_of_ten(places), down = power_of_ten(-places);
+    number = number * up / down;
+    double whole = value_floor(number);
+    if (value_is(how, "ceil") && number > whole)
+        whole++;
+    return value_float(whole * down / up);
 }
 
 static const struct builtin filters[] = {

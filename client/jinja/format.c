@@ -1,6 +1,7 @@
 /* Formats: 'x %s' % y, the filter format, and 'x {}'.format(y). */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/jinja/eval.h"
@@ -27,10 +28,26 @@ static void charge_width(struct eval *e, const char *flags)
     }
 }
 
+static int print_number(char *text, size_t bytes, const char *format, struct value v)
+{
+    return v.kind == VALUE_FLOAT ? snprintf(text, bytes, format, v.number)
+                                 : snprintf(text, bytes, format, (long long)v.integer);
+}
+
+static void put_number(struct buf *b, const char *format, struct value v)
+{
+    int bytes = print_number(NULL, 0, format, v);
+    if (bytes < 0)
+        heap_fault(b->heap, -EINVAL, "unsupported format");
+    char *text = heap_take(b->heap, (size_t)bytes + 1);
+    print_number(text, (size_t)bytes + 1, format, v);
+    buf_add(b, text, (size_t)bytes, ORIGIN_TEMPLATE);
+}
+
 /* One % conversion with what is between % and its letter: flags, width, precision. */
 static void convert(struct eval *e, struct buf *b, const char *flags, char letter, struct value v)
 {
-    char format[48], text[512];
+    char format[48];
     struct buf one;
     buf_init(&one, e->heap);
     value_need(e->heap, v);
@@ -44,7 +61,12 @@ static void convert(struct eval *e, struct buf *b, const char *flags, char lette
         for (const char *d = flags; *d && *d != '.'; d++)
             if (*d >= '0' && *d <= '9')
                 width = width * 10 + (*d - '0');
-        pad(b, buf_value(&one), width, left, ' ');
+        struct value shown = buf_value(&one);
+        const char *dot = strchr(flags, '.');
+        if (dot) /* so many characters at most */
+            shown = value_slice(
+                shown, 0, text_offset(shown.text, shown.bytes, (size_t)strtoul(dot + 1, NULL, 10)));
+        pad(b, shown, width, left, ' ');
         return;
     }
     if (!value_is_number(v))
@@ -54,18 +76,17 @@ static void convert(struct eval *e, struct buf *b, const char *flags, char lette
     if (strchr("di", letter)) {
         if (v.kind == VALUE_FLOAT && !(v.number > -9e18 && v.number < 9e18))
             heap_fault(e->heap, -EINVAL, "a number is too large");
-        int64_t n = v.kind == VALUE_FLOAT ? (int64_t)v.number : value_whole(v);
+        v = value_integer(v.kind == VALUE_FLOAT ? (int64_t)v.number : value_whole(v));
         snprintf(format, sizeof format, "%%%slld", flags);
-        snprintf(text, sizeof text, format, (long long)n);
     } else if (strchr("xXo", letter) && v.kind != VALUE_FLOAT) {
+        v = value_integer(value_whole(v));
         snprintf(format, sizeof format, "%%%sll%c", flags, letter);
-        snprintf(text, sizeof text, format, (long long)value_whole(v));
     } else {
+        v = value_float(value_number(v));
         letter = strchr("xXo", letter) ? 'f' : letter;
         snprintf(format, sizeof format, "%%%s%c", flags, letter);
-        snprintf(text, sizeof text, format, value_number(v));
     }
-    buf_literal(b, text);
+    put_number(b, format, v);
 }
 
 /* The values of a format, by place or by name. */

@@ -257,6 +257,23 @@ static const struct {
     {"{{ '\303\204\303\226\320\226 \303\251'.lower() }} {{ '\303\244\320\266\317\203'.upper() }} "
      "{{ '\343\200\200x\302\240'.strip() }}|",
      NULL, "\303\244\303\266\320\266 \303\251 \303\204\320\226\316\243 x|"},
+    {"{{ ' a b c '.rsplit(none, 1) }}{{ ' a b '.rsplit(none, 5) }}{{ ' a b '.rsplit(none, 0) }}"
+     "{{ ' a b '.split(none, 1) }}{{ ' '.rsplit(none, 1) }}",
+     NULL, "[' a b', 'c']['a', 'b'][' a b']['a', 'b '][]"},
+    {"{{ 'a\\x0bb\\x85c\\u2028d\\r\\ne'.splitlines() }}{{ 'a\\x1c\\n'.splitlines(true) }}", NULL,
+     "['a', 'b', 'c', 'd', 'e']['a\\x1c', '\\n']"},
+    {"{{ 7 | round }} {{ true | round(1) }} {{ 1250 | round(-2) }} {{ 1350.0 | round(-2) }} "
+     "{{ 1.115 | round(2) }} {{ 0.5 | round }} {{ -2.25 | round(1, 'floor') }} {{ 5 | round(0, "
+     "'ceil') }}",
+     NULL, "7 1 1200 1400.0 1.11 0.0 -2.3 5.0"},
+    {"{{ '9007199254740993' | int }} {{ ' 12 ' | int }} {{ '0x10' | int(5) }} {{ '0x10' | int(5, "
+     "16) }} "
+     "{{ 'ff' | int(base=16) }} {{ 'inf' | float }} {{ '\\n' | int(7) }} {{ '1e2' | int }}",
+     NULL, "9007199254740993 12 5 16 255 0.0 7 100"},
+    {"{{ ('%600d' % 1) | length }} {{ ('%.600f' % 1.5) | length }} {{ '%05d %x' % (42, 255) }}",
+     NULL, "600 602 00042 ff"},
+    {"{{ '%.2s|%5.1s|%-3s|' % ('\\u00e9\\u00e9\\u00e9', 'ab', 'c') }}", NULL,
+     "\xc3\xa9\xc3\xa9|    a|c  |"},
     {"{{ messages[0]['content'].split('</think>')[-1].lstrip('\\n') }}",
      "{\"messages\": [{\"content\": \"<think>\\nx\\n</think>\\n\\nanswer\"}]}", "answer"},
     {"{{ (messages | length) - 1 }} {{ messages[-1].role }} {{ messages[::-1][0].role }}",
