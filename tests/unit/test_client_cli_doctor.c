@@ -1,5 +1,6 @@
 /* `hearth doctor`: facts from files below a root of our own, and what is made of facts. */
 #include "client/cli_doctor.c"
+#include "client/cli_doctor_facts.c"
 #include "client/cli_json.c"
 #include "client/cli_options.c"
 #include "client/cli_util.c"
