@@ -28,7 +28,8 @@ enum { ASK_STOPS_MAX = 64, ASK_CHOICES_MAX = 64, ASK_LOGPROBS_MAX = 20 };
 struct ask_prompt {
     uint32_t *ids; /* [n] */
     uint32_t n;
-    const char *text; /* what /v1/completions echoes; NULL where it came as tokens */
+    const json_t
+        *text; /* what /v1/completions echoes, in root; no string where it came as tokens */
 };
 
 struct ask {

@@ -139,7 +139,7 @@ static int add_prompt(struct ask *a, struct hearth *h, const json_t *v, struct f
     if (!json_is_string(v) && !json_is_array(v))
         return fail_set(f, 400, FAIL_INVALID,
                         "'prompt' must be a string, an array of token ids, or a list of these");
-    p->text = json_string_value(v);
+    p->text = v;
     if (check_length(h, v, f) < 0 || ask_tokens(h, v, "prompt", true, true, &p->ids, &p->n, f) < 0)
         return -1;
     a->n_prompts++;

@@ -86,6 +86,10 @@ static int read_arguments(struct http_config *c, int argc, char **argv, char *er
             snprintf(err, err_bytes, "%s: no such option: see hearth-http --help", argv[i]);
             return -EINVAL;
         }
+        if (r->kind == FLAG && value) {
+            snprintf(err, err_bytes, "--%s takes no value", r->name);
+            return -EINVAL;
+        }
         if (r->kind == FLAG) {
             *(int *)((char *)c + r->field) = 1;
             continue;
@@ -114,11 +118,15 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
                  strerror(errno));
         return rc;
     }
-    c->key_text = calloc(MOST + 1, 1);
-    size_t n = c->key_text ? fread(c->key_text, 1, MOST, f) : 0;
+    c->key_text = calloc(MOST + 2, 1);
+    size_t n = c->key_text ? fread(c->key_text, 1, MOST + 1, f) : 0;
     fclose(f);
     if (!c->key_text)
         return -ENOMEM;
+    if (n > MOST) { /* a key that is cut would be a shorter one */
+        snprintf(err, err_bytes, "%s: give a file of at most %d bytes", c->api_key_file, MOST);
+        return -EINVAL;
+    }
     size_t before = c->api_keys.n;
     for (char *line = strtok_r(c->key_text, "\r\n", &save); line && n;
          line = strtok_r(NULL, "\r\n", &save)) {

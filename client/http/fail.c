@@ -2,6 +2,7 @@
 #include "client/http/fail.h"
 
 #include "client/hearth.h"
+#include "client/http/piece.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -45,24 +46,11 @@ int fail_library(struct fail *f, int code, const char *what)
     }
 }
 
-/* A line from elsewhere may hold what is no UTF-8. */
-static json_t *line(const char *text)
-{
-    json_t *s = json_string(text);
-    char copy[sizeof((struct fail *)0)->message];
-    if (s)
-        return s;
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *c = copy; *c; c++)
-        if ((unsigned char)*c >= 0x80)
-            *c = '?';
-    return json_string(copy);
-}
-
 json_t *fail_json(const struct fail *f)
 {
     json_t *code = f->code ? json_string(f->code) : json_integer(f->status);
-    json_t *e = json_pack("{s:o, s:o, s:s}", "code", code, "message", line(f->message), "type",
+    json_t *e = json_pack("{s:o, s:o, s:s}", "code", code, "message",
+                          piece_text(f->message, strlen(f->message)), "type",
                           f->type ? f->type : FAIL_SERVER);
     if (e && f->n_context) {
         if (f->n_prompt)

@@ -120,12 +120,12 @@ static json_t *text_choice(const struct exchange *x, const struct choice *c, con
 /* The prompt in front of its answer: once, with the first of the text. */
 static void echo(const struct exchange *x, struct choice *c)
 {
-    const char *prompt = x->ask.prompts[c->index / x->ask.n].text;
+    const json_t *prompt = x->ask.prompts[c->index / x->ask.n].text;
     struct text all = {0};
-    if (!x->ask.echo || c->is_started || !prompt)
+    if (!x->ask.echo || c->is_started || !json_is_string(prompt))
         return;
     c->is_started = true;
-    text_puts(&all, prompt);
+    text_add(&all, json_string_value(prompt), json_string_length(prompt));
     text_add(&all, c->text.bytes, c->text.n);
     all.failed |= c->text.failed;
     text_fini(&c->text);

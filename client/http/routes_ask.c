@@ -145,7 +145,7 @@ static int read_suffixed(struct ask *a, struct hearth *h, struct fail *f)
         field_text(a->root, "suffix", &fim.suffix, &fim.suffix_bytes, f) < 0 ||
         make_fim(a, h, &fim, f) < 0)
         return -1;
-    a->prompts[0].text = fim.prefix;
+    a->prompts[0].text = json_object_get(a->root, "prompt");
     return 0;
 }
 

@@ -70,9 +70,11 @@ static int read_extra(const json_t *o, struct talk *t, struct fail *f)
     extra = extra ? json_copy(extra) : json_object();
     if (effort)
         json_object_set_new(extra, "reasoning_effort", json_string(effort));
-    if (json_object_size(extra))
-        t->extra = json_dumps(extra, JSON_COMPACT);
+    bool is_wanted = !extra || json_object_size(extra);
+    t->extra = is_wanted ? json_dumps(extra, JSON_COMPACT) : NULL;
     json_decref(extra);
+    if (is_wanted && !t->extra)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     t->chat.extra = t->extra;
     t->chat.extra_bytes = t->extra ? strlen(t->extra) : 0;
     return 0;

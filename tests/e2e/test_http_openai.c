@@ -28,6 +28,11 @@ START_TEST(a_v1_completion_has_openai_s_form)
     ck_assert_str_eq(json_text(o, "choices/0/text") + 6, want);
     json_decref(o);
     free(want);
+    o = rig_json("/v1/completions", "{\"prompt\":\"a\\u0000b\",\"max_tokens\":1,\"echo\":true}");
+    const json_t *text = json_at(o, "choices/0/text");
+    ck_assert_uint_ge(json_string_length(text), 3);
+    ck_assert_int_eq(memcmp(json_string_value(text), "a\0b", 3), 0);
+    json_decref(o);
 }
 END_TEST
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- guard ----------------------------------------------------------------------------------- */
 
@@ -89,6 +90,17 @@ START_TEST(an_answer_ends_where_the_indent_does)
     check_indent(0, "a\nb\nc", "a\nb\nc", false);
     check_indent(2, "a", "a", false);
     check_indent(2, "x\r\n  y\r\nz", "x\r\n  y\r", true);
+}
+END_TEST
+
+START_TEST(a_message_that_was_cut_keeps_its_letters)
+{
+    struct fail f;
+    fail_set(&f, 400, FAIL_INVALID, "caf\xc3\xa9, caf\xc3");
+    json_t *o = fail_json(&f);
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(o, "error"), "message")),
+                     "caf\xc3\xa9, caf\xef\xbf\xbd");
+    json_decref(o);
 }
 END_TEST
 
@@ -185,6 +197,30 @@ START_TEST(options_are_read_and_checked)
     http_config_fini(&config);
     ck_assert_int_eq(READ("--api-key-file", "/nonexistent/file"), -ENOENT);
     http_config_fini(&config);
+    ck_assert_int_eq(READ("--help=yes"), -EINVAL);
+    http_config_fini(&config);
+}
+END_TEST
+
+START_TEST(a_key_file_is_read_whole_or_refused)
+{
+    char path[] = "/tmp/hearth-keys-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "# two\nfirst\r\n\nsecond\n");
+    fflush(f);
+    ck_assert_int_eq(READ("--api-key-file", path), 0);
+    ck_assert_uint_eq(config.api_keys.n, 2);
+    ck_assert_str_eq(config.api_keys.items[1], "second");
+    http_config_fini(&config);
+    for (int i = 0; i < 65536; i++)
+        fputc('k', f);
+    fclose(f);
+    ck_assert_int_eq(READ("--api-key-file", path), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err, "at most 65536 bytes"));
+    http_config_fini(&config);
+    unlink(path);
 }
 END_TEST
 
@@ -196,6 +232,8 @@ int main(void)
     tcase_add_test(tcase, an_origin_is_one_that_was_allowed);
     tcase_add_test(tcase, a_key_must_be_whole);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
+    tcase_add_test(tcase, a_key_file_is_read_whole_or_refused);
+    tcase_add_test(tcase, a_message_that_was_cut_keeps_its_letters);
     tcase_add_test(tcase, an_event_is_a_line_of_json);
     tcase_add_test(tcase, bytes_that_are_no_text_are_replaced_or_listed);
     tcase_add_test(tcase, a_text_grows_and_gives_back);
