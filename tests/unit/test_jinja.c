@@ -1,65 +1,14 @@
 /* The Jinja engine on small templates: what each prints (the expected texts are those of Jinja 3.1
- * with the settings of `transformers`), what its errors say, which parts of the output came from
- * input, and that no template gets more than its share of memory, steps and nesting. */
+ * with the settings of `transformers`), what its errors say, and which parts of the output came from
+ * input. Its bounds: test_jinja_limits.c. */
 #include <check.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/jinja/jinja.h"
 #include "tests/run_suite.h"
+#include "tests/unit/jinja_render.h"
 #include "tests/unit/text_diff.h"
-
-static char err[400];
-
-static bool is_role(const char *key, const char *text, size_t bytes)
-{
-    return strcmp(key, "role") == 0 && bytes == 4 && memcmp(text, "user", 4) == 0;
-}
-
-/* data: a JSON object of variables, or NULL. */
-static int render(const char *source, size_t bytes, const char *data, struct jinja_output *o)
-{
-    struct jinja_variable variables[16];
-    struct jinja_desc d = {.source = source,
-                           .source_bytes = bytes,
-                           .variables = variables,
-                           .now = 1752148800, /* 2025-07-10T12:00:00Z */
-                           .is_word = is_role};
-    json_error_t why;
-    json_t *all = data ? json_loads(data, JSON_ALLOW_NUL, &why) : json_object(), *value;
-    const char *name;
-    ck_assert_msg(all != NULL, "%s: %s", data, why.text);
-    json_object_foreach(all, name, value)
-    {
-        variables[d.n_variables++] = (struct jinja_variable){.name = name, .value = value};
-    }
-    variables[d.n_variables++] =
-        (struct jinja_variable){.name = "bos_token", .text = "<s>", .bytes = 3};
-    err[0] = 0;
-    int rc = jinja_render(&d, o, err, sizeof err);
-    json_decref(all);
-    return rc;
-}
-
-static void assert_text(const char *source, const char *data, const char *want)
-{
-    struct jinja_output o;
-    ck_assert_msg(render(source, strlen(source), data, &o) == 0, "%s: %s", source, err);
-    assert_same_text(source, o.text, want);
-    ck_assert_uint_eq(o.bytes, strlen(want));
-    jinja_output_fini(&o);
-}
-
-static void assert_error(const char *source, int code, const char *part)
-{
-    struct jinja_output o;
-    int rc = render(source, strlen(source), NULL, &o);
-    ck_assert_msg(rc == code, "%s: %d %s", source, rc, err);
-    ck_assert_msg(strstr(err, part) != NULL, "%s: '%s' does not say '%s'", source, err, part);
-    ck_assert_ptr_null(strchr(err, '\n'));
-}
 
 static const struct {
     const char *source, *data, *want;
@@ -287,7 +236,7 @@ static const struct {
 
 START_TEST(a_template_prints_what_jinja_prints)
 {
-    assert_text(cases[_i].source, cases[_i].data, cases[_i].want);
+    jinja_prints(cases[_i].source, cases[_i].data, cases[_i].want);
 }
 END_TEST
 
@@ -330,24 +279,24 @@ static const struct {
 
 START_TEST(an_error_is_one_line_that_says_where_and_what)
 {
-    assert_error(errors[_i].source, -EINVAL, errors[_i].part);
+    jinja_fails(errors[_i].source, -EINVAL, errors[_i].part);
 }
 END_TEST
 
 START_TEST(the_clock_is_the_callers)
 {
     setenv("TZ", "UTC", 1);
-    assert_text("{{ strftime_now('%d %b %Y') }}", NULL, "10 Jul 2025");
-    assert_text("{{ strftime_now('') }}|{{ strftime_now('%Y-%m-%d %H:%M') }}", NULL,
-                "|2025-07-10 12:00");
+    jinja_prints("{{ strftime_now('%d %b %Y') }}", NULL, "10 Jul 2025");
+    jinja_prints("{{ strftime_now('') }}|{{ strftime_now('%Y-%m-%d %H:%M') }}", NULL,
+                 "|2025-07-10 12:00");
 }
 END_TEST
 
 START_TEST(lines_of_errors_are_counted)
 {
-    assert_error("a\n{# x\n #}\n{% set a =\n 1 %}\n{{ b.c }}", -EINVAL, "line 6: 'b' is undefined");
-    assert_error("{% macro m() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ m() }}", -EINVAL, "line 2: ");
-    assert_error("{{ raise_exception('two\nlines') }}", -EINVAL, "two lines");
+    jinja_fails("a\n{# x\n #}\n{% set a =\n 1 %}\n{{ b.c }}", -EINVAL, "line 6: 'b' is undefined");
+    jinja_fails("{% macro m() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ m() }}", -EINVAL, "line 2: ");
+    jinja_fails("{{ raise_exception('two\nlines') }}", -EINVAL, "two lines");
 }
 END_TEST
 
@@ -359,7 +308,7 @@ static void assert_marked(const char *source, const char *data, const char *want
     struct jinja_output o;
     char marked[1024];
     size_t at = 0, n = 0;
-    ck_assert_msg(render(source, strlen(source), data, &o) == 0, "%s: %s", source, err);
+    ck_assert_msg(jinja_with(source, strlen(source), data, &o) == 0, "%s: %s", source, jinja_err);
     for (size_t i = 0; i < o.n_inputs; i++) {
         ck_assert_uint_ge(o.inputs[i].at, at);
         ck_assert_uint_le(o.inputs[i].at + o.inputs[i].bytes, o.bytes);
@@ -405,150 +354,6 @@ START_TEST(input_is_known_whatever_was_done_to_it)
 }
 END_TEST
 
-/* ---- limits ---------------------------------------------------------------------------------- */
-
-static char *repeated(const char *text, size_t n)
-{
-    char *all = malloc(strlen(text) * n + 1);
-    for (size_t i = 0; i < n; i++)
-        strcpy(all + i * strlen(text), text);
-    return all;
-}
-
-/* Whatever a template does with long texts is work: a loop uses most of its patience up, and then a
- * few turns of each are too much, where as many turns of nothing are not. */
-START_TEST(endless_templates_end)
-{
-    static const char spent[] =
-        "{%% set s = 'x' * 4999999 %%}{%% set part = s[:2500000] %%}"
-        "{%% set key = s ~ 'z' %%}{%% set d = {s ~ 'y': 1} %%}"
-        "{%% for a in range(175) %%}{%% if 'y' in s %%}{%% endif %%}{%% endfor %%}"
-        "{%% for a in range(99) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}";
-    static const char *const slow[] = {
-        "'%9999999d' % a", "'%.999999f' % a",    "s | wordcount", "s | truncate(9999999)",
-        "s | center(1)",   "s.startswith(part)", "key in d",      "s.rfind(part)"};
-    char text[400];
-    snprintf(text, sizeof text, spent, "a");
-    assert_text(text, NULL, "");
-    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
-        snprintf(text, sizeof text, spent, slow[i]);
-        assert_error(text, -E2BIG, "does not come to an end");
-    }
-    assert_error("{% set s = 'x' * 999999 %}{% for a in range(99999) %}{% if 'y' in s %}{% endif %}"
-                 "{% endfor %}",
-                 -E2BIG, "does not come to an end");
-    assert_error("{% for a in range(999999) %}{% for b in range(999999) %}{% endfor %}{% endfor %}",
-                 -E2BIG, "more than 256 MiB");
-    assert_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", -E2BIG, "nested too deeply");
-    assert_error("{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}", -E2BIG, "nested");
-    assert_error("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", -E2BIG, "nested");
-    assert_error("{{ range(9999999) }}", -E2BIG, "range is too long");
-}
-END_TEST
-
-/* A filter that map calls may be map again, as often as there are arguments. */
-START_TEST(filters_in_each_other_are_refused)
-{
-    assert_text("{{ [['a', 'b']] | map('map', 'upper') | first | list }}", NULL, "['A', 'B']");
-    assert_error("{{ 'a' | map(*(['map'] * 200000)) }}", -E2BIG, "nested too deeply");
-}
-END_TEST
-
-START_TEST(growing_templates_are_stopped)
-{
-    assert_error("{{ ('x' * 99999) * 99999 }}", -E2BIG, "");
-    assert_error("{{ 'x' * 9223372036854775807 }}", -E2BIG, "");
-    assert_error("{{ [[0]] * 999999999 }}", -E2BIG, "");
-    assert_error("{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}"
-                 "{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-                 -E2BIG, "");
-    assert_error("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}"
-                 "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-                 -E2BIG, "");
-    assert_error("{% set ns = namespace(s=[1]) %}{% for i in range(150) %}"
-                 "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s == ns.s + [] }}",
-                 -E2BIG, "");
-    assert_error("{% set ns = namespace() %}{% set ns.x = ns %}{% set ns.y = [ns] %}"
-                 "{{ ns.y | tojson }}",
-                 -EINVAL, "no JSON");
-    assert_error("{{ {'a': 1} | tojson(indent=9223372036854775807) }}{{ 1 / 0 }}", -EINVAL, "zero");
-    assert_error("{{ 'x' | center(9223372036854775807) }}", -E2BIG, "");
-    assert_error("{{ 'x' | indent(9223372036854775807, true) }}", -E2BIG, "");
-    assert_error("{{ [1] | batch(9223372036854775807, 'x') }}", -E2BIG, "");
-    assert_error("{{ '%9999999d' % 1 }}{{ 1 / 0 }}", -EINVAL, "zero");
-}
-END_TEST
-
-START_TEST(deep_texts_are_refused)
-{
-    static const char *const parts[] = {
-        "{{ (",     "{{ [",       "{{ {1:",           "{{ not ",
-        "{{ -",     "{% if 1 %}", "{% for x in y %}", "{{ a(",
-        "{{ 1 if ", "{{ a[",      "{% macro m() %}",  "{% filter upper %}"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        struct jinja_output o;
-        const char *part = parts[i];
-        char *source = repeated(part[1] == '{' ? part + 3 : part, 20000), *whole;
-        ck_assert_int_gt(asprintf(&whole, "%s%s", part[1] == '{' ? "{{ " : "", source), 0);
-        int rc = render(whole, strlen(whole), NULL, &o);
-        ck_assert_msg(rc == -E2BIG || rc == -EINVAL, "%s: %d %s", part, rc, err);
-        free(source);
-        free(whole);
-    }
-    char *sum = repeated("1+", 30000), *whole;
-    ck_assert_int_gt(asprintf(&whole, "{{ %s1 }}", sum), 0);
-    struct jinja_output o;
-    ck_assert_int_eq(render(whole, strlen(whole), NULL, &o), -E2BIG);
-    free(sum);
-    free(whole);
-}
-END_TEST
-
-START_TEST(deep_input_is_refused)
-{
-    char *open = repeated("[", 1000), *close = repeated("]", 1000), *data;
-    struct jinja_output o;
-    ck_assert_int_gt(asprintf(&data, "{\"x\":%s%s}", open, close), 0);
-    ck_assert_int_eq(render("{{ x }}", 7, data, &o), -E2BIG);
-    free(open);
-    free(close);
-    free(data);
-}
-END_TEST
-
-START_TEST(every_beginning_of_a_template_is_fine_or_an_error)
-{
-    static const char whole[] =
-        "{%- set ns = namespace(a='\\x41', b=[1, (2, 3.5e1)]) -%}{# c #}{% raw %}{{{% endraw %}"
-        "{% macro m(a, b={'k': 1}) %}{{ a | default('x', true) ~ b['k'] }}{% endmacro %}"
-        "{% for k, v in {'a': 1}.items() if k is not none %}{{ loop.index }}{% else %}e{% endfor %}"
-        "{% call(x) m(1) %}{{ x }}{% endcall %}{% filter upper %}q{% endfilter %}"
-        "{% set y | trim %} z {% endset %}{{ y[::-1] if y in 'z' and not false else -1 }}";
-    struct jinja_output o;
-    for (size_t n = 0; n <= sizeof whole - 1; n++) {
-        char *exact = malloc(n ? n : 1); /* so that a read beyond its end is seen */
-        memcpy(exact, whole, n);
-        int rc = render(exact, n, NULL, &o);
-        ck_assert(rc == 0 || rc == -EINVAL);
-        ck_assert_int_eq(rc == 0, err[0] == 0);
-        jinja_output_fini(&o);
-        free(exact);
-    }
-}
-END_TEST
-
-START_TEST(bytes_that_are_no_utf8_and_zeros_pass_through)
-{
-    static const char source[] =
-        "a\0\xff\xc3{{ '\xe2\x82' | upper | trim }}{{ x }}{{ x | length }}";
-    struct jinja_output o;
-    ck_assert_int_eq(render(source, sizeof source - 1, "{\"x\":\"q\\u0000r\"}", &o), 0);
-    ck_assert_uint_eq(o.bytes, 10);
-    ck_assert_mem_eq(o.text, "a\0\xff\xc3\xe2\x82q\0r3", 10);
-    jinja_output_fini(&o);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("jinja");
@@ -560,13 +365,6 @@ int main(void)
     tcase_add_test(c, the_clock_is_the_callers);
     tcase_add_test(c, lines_of_errors_are_counted);
     tcase_add_test(c, input_is_known_whatever_was_done_to_it);
-    tcase_add_test(c, endless_templates_end);
-    tcase_add_test(c, filters_in_each_other_are_refused);
-    tcase_add_test(c, growing_templates_are_stopped);
-    tcase_add_test(c, deep_texts_are_refused);
-    tcase_add_test(c, deep_input_is_refused);
-    tcase_add_test(c, every_beginning_of_a_template_is_fine_or_an_error);
-    tcase_add_test(c, bytes_that_are_no_utf8_and_zeros_pass_through);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
