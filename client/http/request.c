@@ -1,0 +1,264 @@
+/* request.c - see request.h. */
+#include "client/http/request.h"
+
+#include "client/http/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK_BYTES = 16384, /* that libmicrohttpd takes of a stream at once */
+    DISCARD_TIMES = 16   /* so much of a body that is too large is read, to tell its sender */
+};
+
+static void suspend(struct exchange *x)
+{
+    x->is_suspended = true;
+    MHD_suspend_connection(x->mhd);
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t max)
+{
+    struct exchange *x = cls;
+    (void)at;
+    if (x->is_gone)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = x->out.n < max ? x->out.n : max;
+    if (n) {
+        memcpy(to, x->out.bytes, n);
+        text_drop(&x->out, n);
+        exchange_taken(x);
+        return (ssize_t)n;
+    }
+    if (x->is_finished)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    suspend(x);
+    return 0;
+}
+
+static struct MHD_Response *make_response(struct exchange *x)
+{
+    if (x->is_streaming)
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x,
+                                                 NULL);
+    char *bytes = x->out.bytes;
+    size_t n = x->out.n;
+    if (!bytes)
+        return MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+    x->out = (struct text){0};
+    struct MHD_Response *r = MHD_create_response_from_buffer(n, bytes, MHD_RESPMEM_MUST_FREE);
+    if (!r)
+        free(bytes);
+    return r;
+}
+
+static void add_headers(struct exchange *x, struct MHD_Response *r)
+{
+    const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
+    MHD_add_response_header(r, "Content-Type", x->content_type);
+    if (x->is_streaming)
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+    if (x->status == 503)
+        MHD_add_response_header(r, "Retry-After", "1");
+    if (x->status == 401)
+        MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (x->status == 405 && x->route)
+        MHD_add_response_header(r, "Allow", route_method(x->route));
+    if (origin && guard_origin(&x->server->guard, origin)) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    if (x->status == 204) {
+        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+        MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                                "Content-Type, Authorization, X-Api-Key");
+    }
+    if (x->server->is_draining)
+        MHD_add_response_header(r, "Connection", "close");
+}
+
+static enum MHD_Result respond(struct exchange *x)
+{
+    struct server *s = x->server;
+    struct MHD_Response *r = make_response(x);
+    if (!r)
+        return MHD_NO;
+    add_headers(x, r);
+    if (x->status / 100 < SERVER_CODES)
+        s->count.responses[x->status / 100]++;
+    enum MHD_Result rc = MHD_queue_response(x->mhd, x->status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static struct conn *conn_of(struct MHD_Connection *mhd)
+{
+    return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+static bool is_preflight(const struct exchange *x, const char *method)
+{
+    return strcmp(method, "OPTIONS") == 0 &&
+           MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
+}
+
+/* Who may not ask is told so before a body is read. A browser's preflight never has a key: it asks
+ * whether one may be sent. */
+static void check_sender(struct exchange *x, const struct conn *c, const char *path,
+                         const char *method)
+{
+    const struct guard *g = &x->server->guard;
+    const char *host = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Host");
+    const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
+    const char *auth = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization");
+    const char *key = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Api-Key");
+    if (c->is_tcp && !guard_host(host))
+        fail_set(&x->fail, 403, FAIL_PERMISSION,
+                 "Host '%.100s' is not this machine: use localhost or 127.0.0.1 in the URL", host);
+    else if (c->is_tcp && origin && !guard_origin(g, origin))
+        fail_set(&x->fail, 403, FAIL_PERMISSION,
+                 "pages of '%.100s' may not ask: start hearth-http with --cors-origin %.100s",
+                 origin, origin);
+    else if (!route_is_open(x->route) && !is_preflight(x, method) && !guard_key(g, auth, key))
+        fail_set(&x->fail, 401, FAIL_AUTHENTICATION,
+                 "Invalid API Key: send 'Authorization: Bearer KEY' with a key of hearth-http");
+    else if (!x->route)
+        fail_set(&x->fail, 404, FAIL_NOT_FOUND, "no such path: %.200s", path);
+}
+
+static struct exchange *exchange_open(struct server *s, struct MHD_Connection *mhd)
+{
+    struct exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    x->server = s;
+    x->mhd = mhd;
+    x->next = s->exchanges;
+    x->link = &s->exchanges;
+    if (x->next)
+        x->next->link = &x->next;
+    s->exchanges = x;
+    s->count.requests++;
+    return x;
+}
+
+/* Headers are there. */
+static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const char *path,
+                             const char *method, void **ret_x)
+{
+    struct conn *c = conn_of(mhd);
+    struct exchange *x = c ? exchange_open(s, mhd) : NULL;
+    if (!x)
+        return MHD_NO;
+    *ret_x = c->x = x;
+    x->route = route_find(path, x->path_rest, sizeof x->path_rest);
+    check_sender(x, c, path, method);
+    if (!x->fail.status && is_preflight(x, method))
+        x->status = 204;
+    else if (!x->fail.status && !route_takes(x->route, method))
+        fail_set(&x->fail, 405, FAIL_INVALID, "%.100s wants %s, not %.20s", path,
+                 route_method(x->route), method);
+    const char *length = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
+    const char *expect = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Expect");
+    if (!x->fail.status && length && strtoull(length, NULL, 10) > s->config->max_body)
+        fail_set(&x->fail, 413, FAIL_INVALID,
+                 "the request has %.20s bytes, at most %u are taken: start hearth-http with a "
+                 "larger --max-body",
+                 length, s->config->max_body);
+    if (x->fail.status && expect) { /* its sender waits for a word before it sends the body */
+        x->is_started = true;
+        exchange_fail(x, &x->fail);
+        return respond(x);
+    }
+    return MHD_YES;
+}
+
+/* More of the body. What is refused anyway is read and forgotten, so that its sender reads why. */
+static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
+{
+    struct server *s = x->server;
+    if (!x->fail.status && x->body.n + n > s->config->max_body)
+        fail_set(&x->fail, 413, FAIL_INVALID,
+                 "the request has more than %u bytes: start hearth-http with a larger --max-body",
+                 s->config->max_body);
+    else if (!x->fail.status && s->body_bytes + n > SERVER_BODIES_MAX)
+        fail_set(&x->fail, 503, FAIL_UNAVAILABLE,
+                 "other requests take all memory for bodies: try again in a moment");
+    if (x->fail.status) {
+        x->discarded += n;
+        return x->discarded / DISCARD_TIMES > s->config->max_body ? MHD_NO : MHD_YES;
+    }
+    text_add(&x->body, data, n);
+    s->body_bytes += n;
+    x->body_counted += n;
+    return x->body.failed ? MHD_NO : MHD_YES;
+}
+
+/* The whole request is there, for the first time. */
+static void start(struct exchange *x)
+{
+    x->is_started = true;
+    x->start_ns = reactor_now_ns();
+    if (x->fail.status)
+        exchange_fail(x, &x->fail);
+    else if (x->status == 204) {
+        x->content_type = "text/plain";
+        x->is_ready = true;
+    } else
+        route_answer(x);
+}
+
+enum MHD_Result request_on(void *cls, struct MHD_Connection *mhd, const char *url,
+                           const char *method, const char *version, const char *data,
+                           size_t *data_bytes, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+    (void)version;
+    if (!x)
+        return begin(cls, mhd, url, method, con_cls);
+    if (*data_bytes) {
+        size_t n = *data_bytes;
+        *data_bytes = 0;
+        return take_body(x, data, n);
+    }
+    if (!x->is_started) {
+        x->is_gone = conn_of(mhd)->hung_up;
+        if (!x->is_gone)
+            start(x);
+    }
+    if (x->is_gone)
+        return MHD_NO;
+    if (x->is_ready || x->is_streaming)
+        return respond(x);
+    suspend(x);
+    return MHD_YES;
+}
+
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                          enum MHD_RequestTerminationCode code)
+{
+    struct server *s = cls;
+    struct exchange *x = *con_cls;
+    if (!x)
+        return;
+    *con_cls = NULL;
+    struct conn *c = conn_of(mhd);
+    if (c)
+        c->x = NULL;
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        exchange_hang_up(x);
+    if (x->start_ns) {
+        s->count.seconds_ns += reactor_now_ns() - x->start_ns;
+        s->count.n_seconds++;
+    }
+    s->body_bytes -= x->body_counted;
+    x->body_counted = 0;
+    *x->link = x->next;
+    if (x->next)
+        x->next->link = x->link;
+    exchange_close(x);
+}

@@ -1,0 +1,27 @@
+/* request.h - a request under libmicrohttpd: who may ask, its body, its response.
+ *
+ * What it asks for is its exchange's; here is what libmicrohttpd calls. On the loop's thread. */
+#ifndef HEARTH_CLIENT_HTTP_REQUEST_H
+#define HEARTH_CLIENT_HTTP_REQUEST_H
+
+#include "client/http/server.h"
+
+/* A connection. libmicrohttpd keeps the pointer. */
+struct conn {
+    struct watch watch; /* of its hang-up */
+    struct server *server;
+    struct exchange *x; /* what it is about now */
+    bool is_tcp, hung_up;
+};
+
+/* Called with the headers, with each part of the body, at its end, and when a suspended connection
+ * goes on. cls: the server; *con_cls: the exchange. */
+enum MHD_Result request_on(void *cls, struct MHD_Connection *mhd, const char *url,
+                           const char *method, const char *version, const char *data,
+                           size_t *data_bytes, void **con_cls);
+
+/* The response went out, or never will. */
+void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                          enum MHD_RequestTerminationCode code);
+
+#endif
