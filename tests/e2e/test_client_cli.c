@@ -1,22 +1,16 @@
-/* The hearth command against a real daemon and a real model: what it prints, how it ends, that it
- * leaves nothing behind. */
+/* The hearth command against a real daemon and a real model: what it prints and how it ends. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-/* Shared by all tests: started before the first of them. A long context, so that an answer can be
- * interrupted: a small model is done with 512 tokens before anybody reacts. */
+/* Shared by all tests: started before the first of them. */
 static struct harness d;
 
 static void start(void)
@@ -551,128 +545,6 @@ START_TEST(no_daemon_is_69_and_says_how_to_start_one)
 }
 END_TEST
 
-/* ---- interruptions ------------------------------------------------------------------------- */
-
-static const char *const long_answer[] = {"run", "--max-tokens", "29000", "--tokens",
-                                          "1",   "--json",       NULL};
-
-static int64_t pages_free_before; /* a named slot of another test keeps some */
-
-static pid_t spawn_long(int *ret_fd)
-{
-    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
-    pages_free_before = harness_counter(&d, "pages_free");
-    pid_t pid = harness_spawn(&d, ret_fd, long_answer);
-    char c;
-    ck_assert_int_eq(read(*ret_fd, &c, 1), 1); /* the answer has begun */
-    return pid;
-}
-
-/* Nothing is left of it: not the slot, not its pages. */
-static void assert_freed(void)
-{
-    ck_assert_int_eq(harness_wait_counter(&d, "clients", 0), 0);
-    ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
-    ck_assert_int_eq(harness_wait_counter(&d, "pages_free", pages_free_before), pages_free_before);
-}
-
-START_TEST(ctrl_c_ends_the_answer_and_frees_the_slot)
-{
-    const int signals[] = {SIGINT, SIGTERM};
-    int fd;
-    pid_t pid = spawn_long(&fd);
-    kill(pid, signals[_i]);
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *rest =
-        fdopen(fd, "r"); /* what else it printed: whole lines, the last one says cancelled */
-    ck_assert_int_ge((int)getdelim(&text, &bytes, 0, rest), 0);
-    ck_assert_int_eq(harness_wait(pid), 130);
-    ck_assert_ptr_nonnull(strstr(text, "\"reason\":\"cancelled\""));
-    fclose(rest);
-    free(text);
-    assert_freed();
-}
-END_TEST
-
-/* A daemon that listens and never answers. */
-START_TEST(ctrl_c_ends_a_command_that_waits_for_the_daemon)
-{
-    static const char *const run[] = {"run", "x", NULL}, *const status[] = {"status", NULL};
-    struct harness silent = {0};
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    char message[512];
-    int out, listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    snprintf(silent.socket, sizeof silent.socket, "%s/silent", d.directory);
-    memcpy(a.sun_path, silent.socket, strlen(silent.socket));
-    ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-    ck_assert_int_eq(listen(listener, 1), 0);
-    pid_t pid = harness_spawn(&silent, &out, _i / 2 ? status : run);
-    int connection = accept(listener, NULL, NULL);
-    ck_assert_int_gt(recv(connection, message, sizeof message, 0), 0);
-    kill(pid, _i % 2 ? SIGTERM : SIGINT);
-    ck_assert_int_eq(harness_wait(pid), 130);
-    unlink(silent.socket);
-    close(connection);
-    close(listener);
-    close(out);
-}
-END_TEST
-
-START_TEST(a_closed_stdout_ends_the_answer_and_frees_the_slot)
-{
-    int fd;
-    pid_t pid = spawn_long(&fd);
-    close(fd);
-    ck_assert_int_eq(harness_wait(pid), 130);
-    assert_freed();
-}
-END_TEST
-
-START_TEST(a_killed_client_frees_the_slot)
-{
-    int fd;
-    pid_t pid = spawn_long(&fd);
-    kill(pid, SIGKILL);
-    ck_assert_int_eq(harness_wait(pid), 128 + SIGKILL);
-    close(fd);
-    assert_freed();
-}
-END_TEST
-
-START_TEST(a_daemon_that_dies_is_told_in_one_line)
-{
-    struct harness own = {0};
-    static const char *const arguments[] = {"--context", "30000", "--slots", "8",
-                                            "--threads", "1",     NULL};
-    harness_start(&own, harness_model(), arguments);
-    struct hearth *h = harness_connect(&own, 1, NULL);
-    struct hearth_request r;
-    const struct hearth_event *e;
-    hearth_request_init(&r, sizeof r);
-    const uint32_t bos[] = {1};
-    r.tokens = bos;
-    r.n_tokens = 1;
-    r.max_tokens = 29000;
-    ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
-    ck_assert_int_eq(hearth_next(h, 0, &e, 60000), 1);
-    harness_kill(&own);
-    uint32_t tokens = e->n_tokens;
-    int rc;
-    while ((rc = hearth_next(h, 0, &e, 60000)) == 1 && e->kind != HEARTH_DONE)
-        tokens += e->n_tokens;
-    ck_assert_int_eq(rc, 1);
-    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
-    ck_assert_int_eq(e->result->error, -ECONNRESET);
-    ck_assert_uint_eq(e->result->n_ids, tokens);
-    hearth_close(h);
-    own.pid = 0;
-    unlink(own.socket);
-    unlink(own.log);
-    rmdir(own.directory);
-}
-END_TEST
-
 static void add_tests(TCase *t)
 {
     tcase_add_test(t, json_lines_carry_the_plain_text_and_the_end);
@@ -693,11 +565,6 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
     tcase_add_test(t, a_daemon_whose_socket_cannot_be_made_says_why);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);
-    tcase_add_loop_test(t, ctrl_c_ends_the_answer_and_frees_the_slot, 0, 2);
-    tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 4);
-    tcase_add_test(t, a_closed_stdout_ends_the_answer_and_frees_the_slot);
-    tcase_add_test(t, a_killed_client_frees_the_slot);
-    tcase_add_test(t, a_daemon_that_dies_is_told_in_one_line);
 }
 
 int main(void)
