@@ -6,7 +6,9 @@
 
 /* ---- the place ------------------------------------------------------------------------------- */
 
-int64_t cli_fim_place(const char *text, size_t bytes, uint32_t line, uint32_t column)
+/* Where the byte at line and column (both from 1; column 0: behind the line's last) stands in text.
+ * Returns -1 for a line that is not there, -2 for such a column. */
+static int64_t find_place(const char *text, size_t bytes, uint32_t line, uint32_t column)
 {
     size_t at = 0;
     for (uint32_t i = 1; i < line; i++) {
@@ -69,7 +71,7 @@ static int read_buffer(const struct cli_options *o, struct cli_fim *f)
         code = cli_read_file(f->name, &f->text);
     if (code)
         return code;
-    int64_t at = cli_fim_place(f->text.data, f->text.bytes, line, column);
+    int64_t at = find_place(f->text.data, f->text.bytes, line, column);
     if (at == -1)
         return cli_fail(CLI_BAD_INPUT, "%s has no line %u: give one that it has", f->name, line);
     if (at < 0)

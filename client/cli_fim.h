@@ -23,8 +23,4 @@ void cli_fim_fini(struct cli_fim *f);
 /* The tokens of the prompt, appended to *ids. Returns 0 or an exit code, the error told. */
 int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids);
 
-/* Where the byte at line and column (both from 1; column 0: behind the line's last) stands in text.
- * Returns -1 for a line that is not there, -2 for such a column. */
-int64_t cli_fim_place(const char *text, size_t bytes, uint32_t line, uint32_t column);
-
 #endif

@@ -204,17 +204,6 @@ static int32_t hex4(const struct json_reader *r)
     return value;
 }
 
-static void add_code(struct cli_buffer *b, uint32_t code)
-{
-    char utf8[4];
-    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1; code >>= 6)
-        utf8[i] = (char)(0x80 | (code & 0x3f));
-    utf8[0] = (char)(lead[n] | code);
-    cli_buffer_add(b, utf8, n);
-}
-
 /* Behind "\u". */
 static int read_code(struct json_reader *r, struct cli_buffer *ret)
 {
@@ -238,7 +227,8 @@ static int read_code(struct json_reader *r, struct cli_buffer *ret)
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     } else if (code >= 0xd800 && code < 0xe000)
         return json_read_fail(r, -EBADMSG, "half of a pair");
-    add_code(ret, (uint32_t)code);
+    char utf8[4];
+    cli_buffer_add(ret, utf8, utf8_put((uint32_t)code, utf8));
     return 0;
 }
 

@@ -79,9 +79,7 @@ void schema_text_fini(struct schema_text *t);
 /* Its text, "" when there is none. */
 const char *schema_get(const struct schema_text *t);
 
-/* Adds text as a GBNF literal, in quotes. */
-void schema_literal(struct schema *c, struct schema_text *t, const char *text);
-/* The same without quotes, of `bytes` bytes. */
+/* Adds text for the inside of a GBNF literal. */
 void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
 /* Adds a JSON value as a GBNF literal. */
 void schema_constant(struct schema *c, struct schema_text *t, const json_t *value);
@@ -106,7 +104,6 @@ void schema_untake(struct schema *c, const char *name);
 /* Adds a rule that every grammar may have ("string", "date", ...) with those it needs, under its own
  * or (NULL: not) another name. */
 const char *schema_builtin(struct schema *c, const char *builtin, const char *name);
-int schema_is_builtin(const char *name);
 int schema_is_reserved(const char *name);
 
 /* All rules, a line each, by name. */
@@ -122,11 +119,6 @@ const char *schema_visit(struct schema *c, json_t *schema, const char *name, con
 size_t schema_enter(struct schema *c, const char *part);
 size_t schema_enter_index(struct schema *c, const char *part, size_t index);
 void schema_leave(struct schema *c, size_t mark);
-
-/* The number of a keyword such as minItems. Fails when it is none of [0, SCHEMA_REPEAT_MAX]. */
-uint32_t schema_count(struct schema *c, const json_t *schema, const char *key, uint32_t otherwise);
-void schema_counts(struct schema *c, const json_t *schema, const char *least_key,
-                   const char *most_key, uint32_t *ret_least, uint32_t *ret_most);
 
 /* What kind of value a schema without "type" is about: "object", "array", "string", "number"; NULL:
  * any. With a type that is a text, that. */

@@ -1,6 +1,7 @@
 /* schema_class.c - the characters of a pattern: classes in brackets, escapes, and how each stands in
  * a JSON string. */
 #include "client/schema_pattern.h"
+#include "client/tokenizer/utf8.h"
 
 #include <string.h>
 
@@ -18,12 +19,8 @@ static const char specials[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
 
 static void add_utf8(struct pattern *p, struct schema_text *t, uint32_t point)
 {
-    char b[4];
-    size_t n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; point >>= 6)
-        b[i] = (char)(0x80 | (point & 0x3f));
-    b[0] = (char)(n == 1 ? point : (0xf00u >> n & 0xff) | point);
-    schema_escape(p->c, t, b, n);
+    char bytes[4];
+    schema_escape(p->c, t, bytes, utf8_put(point, bytes));
 }
 
 /* A control character as JSON writes it, for the inside of a GBNF literal. */

@@ -170,7 +170,7 @@ void schema_escape(struct schema *c, struct schema_text *t, const char *text, si
     }
 }
 
-void schema_literal(struct schema *c, struct schema_text *t, const char *text)
+static void add_literal(struct schema *c, struct schema_text *t, const char *text)
 {
     schema_add(c, t, "\"");
     schema_escape(c, t, text, strlen(text));
@@ -188,7 +188,7 @@ void schema_constant(struct schema *c, struct schema_text *t, const json_t *valu
         if (!again)
             schema_no_memory(c);
         else if (is_same || digits == 17)
-            schema_literal(c, t, text);
+            add_literal(c, t, text);
         json_decref(again);
         free(text);
         if (is_same)
@@ -340,14 +340,9 @@ static const struct builtin *find_builtin(const char *name, size_t bytes)
     return NULL;
 }
 
-int schema_is_builtin(const char *name)
-{
-    return find_builtin(name, strlen(name)) != NULL;
-}
-
 int schema_is_reserved(const char *name)
 {
-    return strcmp(name, "root") == 0 || schema_is_builtin(name);
+    return strcmp(name, "root") == 0 || find_builtin(name, strlen(name));
 }
 
 static void add_needs(struct schema *c, const struct builtin *b)

@@ -39,7 +39,9 @@ void schema_leave(struct schema *c, size_t mark)
 
 /* ---- keywords -------------------------------------------------------------------------------- */
 
-uint32_t schema_count(struct schema *c, const json_t *schema, const char *key, uint32_t otherwise)
+/* The number of a keyword such as minItems. */
+static uint32_t read_count(struct schema *c, const json_t *schema, const char *key,
+                           uint32_t otherwise)
 {
     const json_t *value = json_object_get(schema, key);
     if (!value)
@@ -51,11 +53,11 @@ uint32_t schema_count(struct schema *c, const json_t *schema, const char *key, u
     return 0;
 }
 
-void schema_counts(struct schema *c, const json_t *schema, const char *least_key,
-                   const char *most_key, uint32_t *ret_least, uint32_t *ret_most)
+static void read_counts(struct schema *c, const json_t *schema, const char *least_key,
+                        const char *most_key, uint32_t *ret_least, uint32_t *ret_most)
 {
-    *ret_least = schema_count(c, schema, least_key, 0);
-    *ret_most = schema_count(c, schema, most_key, SCHEMA_NO_MAX);
+    *ret_least = read_count(c, schema, least_key, 0);
+    *ret_most = read_count(c, schema, most_key, SCHEMA_NO_MAX);
     if (*ret_least > *ret_most)
         schema_fail(c, "\"%s\" is above \"%s\": nothing can match", least_key, most_key);
 }
@@ -182,7 +184,7 @@ static const struct format *find_format(const json_t *schema)
 static const char *visit_string(struct schema *c, json_t *schema, const char *rule, const char *own)
 {
     uint32_t least, most;
-    schema_counts(c, schema, "minLength", "maxLength", &least, &most);
+    read_counts(c, schema, "minLength", "maxLength", &least, &most);
     const char *pattern = json_string_value(json_object_get(schema, "pattern"));
     const struct format *format = find_format(schema);
     struct schema_text t = {0};
@@ -220,7 +222,7 @@ static void add_tuple(struct schema *c, struct schema_text *t, const json_t *sch
                       const json_t *tuple, const char *key, const char *name, const char *rest)
 {
     uint32_t least, most, n = (uint32_t)json_array_size(tuple);
-    schema_counts(c, schema, "minItems", "maxItems", &least, &most);
+    read_counts(c, schema, "minItems", "maxItems", &least, &most);
     if (most < n)
         n = most;
     for (uint32_t i = 0; i < n && !c->rc; i++) {
@@ -289,7 +291,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
         add_tuple(c, &t, schema, first, first_key, name, rest);
     } else {
         uint32_t least, most;
-        schema_counts(c, schema, "minItems", "maxItems", &least, &most);
+        read_counts(c, schema, "minItems", "maxItems", &least, &most);
         const char *item =
             items ? visit_item(c, items, key, name) : schema_builtin(c, "value", NULL);
         schema_repeat(c, &t, item, least, most, "\",\" space");

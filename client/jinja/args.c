@@ -4,6 +4,7 @@
 
 #include "client/jinja/eval.h"
 #include "client/jinja/text.h"
+#include "client/tokenizer/utf8.h"
 
 const struct builtin *builtin_find(const struct builtin *table, size_t n, const char *name,
                                    size_t bytes)
@@ -81,7 +82,7 @@ struct value text_case(struct eval *e, struct value s, int how)
         if (other == code)
             buf_add(&b, s.text + at, n, origin_at(s, at));
         else
-            buf_add(&b, out, text_put(other, out), origin_at(s, at));
+            buf_add(&b, out, utf8_put(other, out), origin_at(s, at));
         before = code;
     }
     return buf_value(&b);

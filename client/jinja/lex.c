@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/jinja/text.h"
+#include "client/tokenizer/utf8.h"
 
 struct lexer {
     struct heap *heap;
@@ -184,7 +184,7 @@ static size_t unescape(const char *s, size_t n, char *out, size_t *ret_bytes)
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
         code = 0xfffd;
-    *ret_bytes = text_put(code, out);
+    *ret_bytes = utf8_put(code, out);
     return i;
 }
 

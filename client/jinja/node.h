@@ -107,7 +107,6 @@ void parser_expect_sign(struct parser *p, unsigned sign);
 const struct name *parser_take_name(struct parser *p);
 
 struct node *parse_expression(struct parser *p);
-struct node *parse_or(struct parser *p); /* an expression without a ternary */
 /* One expression, or several with commas between: a tuple. */
 struct node *parse_tuple(struct parser *p, bool ternary);
 struct node *parse_target(struct parser *p); /* what set and for assign to */

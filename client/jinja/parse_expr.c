@@ -396,7 +396,8 @@ static struct node *parse_and(struct parser *p)
     return n;
 }
 
-struct node *parse_or(struct parser *p)
+/* An expression without a ternary. */
+static struct node *parse_or(struct parser *p)
 {
     struct node *n = parse_and(p);
     while (parser_skip_name(p, "or"))

@@ -73,16 +73,3 @@ uint32_t text_code(const char *text, size_t bytes, size_t *ret_bytes)
     *ret_bytes = (size_t)step;
     return code;
 }
-
-size_t text_put(uint32_t code, char out[4])
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)((n == 2 ? 0xc0u : n == 3 ? 0xe0u : 0xf0u) | code);
-    return n;
-}

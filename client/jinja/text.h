@@ -15,6 +15,5 @@ bool text_is_letter(uint32_t code);
 /* The character at text[0, bytes), bytes > 0; its length in *ret_bytes. A byte that is no UTF-8 is a
  * character of its own. */
 uint32_t text_code(const char *text, size_t bytes, size_t *ret_bytes);
-size_t text_put(uint32_t code, char out[4]);
 
 #endif

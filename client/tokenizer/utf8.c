@@ -28,3 +28,13 @@ int utf8_step(const char *s, size_t n, uint32_t *ret_code)
     *ret_code = code;
     return length;
 }
+
+size_t utf8_put(uint32_t code, char out[4])
+{
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(lead[n] | code);
+    return n;
+}

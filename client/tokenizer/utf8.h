@@ -1,5 +1,5 @@
-/* utf8: one step of strict UTF-8 decoding (no overlong forms, no surrogates, at most U+10FFFF).
- * Pure; any thread. */
+/* utf8: one step of strict UTF-8 decoding (no overlong forms, no surrogates, at most U+10FFFF), and of
+ * encoding. Pure; any thread. */
 #ifndef HEARTH_CLIENT_UTF8_H
 #define HEARTH_CLIENT_UTF8_H
 
@@ -12,5 +12,8 @@
  * k < 0: the first -k bytes are no character and never become one (the longest beginning of one,
  * at least a byte: what one U+FFFD replaces); 0: all n bytes, at most 3, begin a character. */
 int utf8_step(const char *s, size_t n, uint32_t *ret_code);
+
+/* Writes a code point of at most U+10FFFF. Returns its bytes. */
+size_t utf8_put(uint32_t code, char out[4]);
 
 #endif
