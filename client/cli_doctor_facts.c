@@ -44,13 +44,15 @@ static int read_below(const char *root, const char *path, char *text, size_t tex
 /* The number behind "NAME:" at the beginning of a line of /proc/meminfo or its like; 0: none. */
 static uint64_t number_of(const char *root, const char *path, const char *name)
 {
-    char text[8192];
+    char text[8192] = "";
     int fd = open_below(root, path, O_RDONLY);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 
     if (fd >= 0)
         close(fd);
-    text[n > 0 ? n : 0] = 0;
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ':')
