@@ -1,11 +1,15 @@
 /* The vocabulary as a trie of bytes: tokens sorted, common beginnings once. */
 #include "kernels/grammar_impl.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A token to be sorted: most differ within their first eight bytes. */
+enum { FEW = 32 }; /* keys that are compared rather than counted by their bytes */
+
+/* A token to be sorted: most differ within their first eight bytes, by which they are shared out; what a
+ * file can make longer than that is compared. */
 struct sort_key {
     uint64_t head; /* the first eight bytes, the first one highest; short ones padded with 0 */
     const uint8_t *bytes;
@@ -29,32 +33,68 @@ static int compare(const void *x, const void *y)
 static uint64_t head_of(const uint8_t *bytes, uint32_t n)
 {
     uint64_t head = 0;
-    for (uint32_t i = 0; i < 8; i++)
-        head = head << 8 | (i < n ? bytes[i] : 0);
-    return head;
+    memcpy(&head, bytes, n < 8 ? n : 8);
+    return be64toh(head);
 }
 
-/* The tokens of more than `above` bytes, sorted. Returns how many. */
-static uint32_t collect(const struct grammar_vocab *v, uint32_t above, struct sort_key *keys)
+/* Sorts n keys whose heads are the same above the byte that ends at bit `shift`: by that byte, then those
+ * that share it by the next one. `room` [n] is written over. */
+static void sort(struct sort_key *keys, struct sort_key *room, uint32_t n, int shift)
+{
+    uint32_t at[256] = {0}, begin = 0;
+    memcpy(room, keys, n * sizeof *keys);
+    for (uint32_t i = 0; i < n; i++)
+        at[room[i].head >> shift & 255]++;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        const uint32_t count = at[byte];
+        at[byte] = begin;
+        begin += count;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        keys[at[room[i].head >> shift & 255]++] = room[i];
+    begin = 0;
+    for (uint32_t byte = 0; byte < 256; begin = at[byte++]) {
+        const uint32_t count = at[byte] - begin;
+        if (count > FEW && shift > 0)
+            sort(keys + begin, room, count, shift - 8);
+        else if (count > 1)
+            qsort(keys + begin, count, sizeof *keys, compare);
+    }
+}
+
+/* The tokens that have text, sorted; keys are [2 * n_vocab]. Returns how many. */
+static uint32_t collect(const struct grammar_vocab *v, struct sort_key *keys)
 {
     uint32_t n = 0;
     for (uint32_t id = 0; id < v->n_vocab; id++) {
         const uint32_t bytes = v->at[id + 1] - v->at[id];
-        if (bytes <= above)
+        if (bytes == 0)
             continue;
         const uint8_t *text = v->text + v->at[id];
         keys[n++] = (struct sort_key){head_of(text, bytes), text, bytes, id};
     }
-    qsort(keys, n, sizeof *keys, compare);
+    sort(keys, keys + n, n, 56);
     return n;
+}
+
+/* Keeps those of more than GRAMMAR_SHORT bytes. Returns how many. */
+static uint32_t keep_long(struct sort_key *keys, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (keys[i].n > GRAMMAR_SHORT)
+            keys[kept++] = keys[i];
+    return kept;
 }
 
 static uint32_t common(const struct sort_key *a, const struct sort_key *b)
 {
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->bytes[n] == b->bytes[n])
+    const uint64_t differs = a->head ^ b->head;
+    const uint32_t most = a->n < b->n ? a->n : b->n;
+    uint32_t n = differs ? (uint32_t)__builtin_clzll(differs) / 8 : 8;
+    while (!differs && n < most && a->bytes[n] == b->bytes[n])
         n++;
-    return n;
+    return n < most ? n : most;
 }
 
 static void fill(struct grammar_trie *t, const struct sort_key *keys)
@@ -78,10 +118,9 @@ static void fill(struct grammar_trie *t, const struct sort_key *keys)
     t->first[node] = t->n_tokens;
 }
 
-static int build(const struct grammar_vocab *v, uint32_t above, struct sort_key *keys,
-                 struct grammar_trie *t)
+static int build(const struct sort_key *keys, uint32_t n_keys, struct grammar_trie *t)
 {
-    t->n_tokens = collect(v, above, keys);
+    t->n_tokens = n_keys;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         t->n_nodes += keys[i].n - (i > 0 ? common(&keys[i - 1], &keys[i]) : 0);
         t->longest = keys[i].n > t->longest ? keys[i].n : t->longest;
@@ -152,17 +191,20 @@ int grammar_vocab_open(const struct grammar_token *tokens, uint32_t n_tokens, ui
     if (n_vocab == 0 || n_tokens > n_vocab || n_vocab > UINT32_MAX / 64)
         return -EINVAL;
     struct grammar_vocab *v = calloc(1, sizeof *v);
-    struct sort_key *keys = calloc(n_vocab, sizeof *keys);
+    struct sort_key *keys = calloc(n_vocab, 2 * sizeof *keys);
+    uint32_t n = 0;
     int rc = v == NULL || keys == NULL ? -ENOMEM : 0;
     if (rc == 0) {
         v->n_vocab = n_vocab;
         v->n_words = (n_vocab + 63) / 64;
         rc = copy_tokens(v, tokens, n_tokens);
     }
+    if (rc == 0) {
+        n = collect(v, keys);
+        rc = build(keys, n, &v->all);
+    }
     if (rc == 0)
-        rc = build(v, 0, keys, &v->all);
-    if (rc == 0)
-        rc = build(v, GRAMMAR_SHORT, keys, &v->long_tokens);
+        rc = build(keys, keep_long(keys, n), &v->long_tokens);
     free(keys);
     if (rc < 0) {
         grammar_vocab_close(v);

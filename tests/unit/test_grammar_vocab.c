@@ -1,6 +1,6 @@
 /*
- * Masks over the vocabularies of real models: each token by itself, byte by byte, is what the mask
- * says. What the bytes mean is tested in test_grammar.c.
+ * Tokens in a trie: sorted by their bytes, each beginning once. Masks over the vocabularies of real models: each token
+ * by itself, byte by byte, is what the mask says. What the bytes mean is tested in test_grammar.c.
  */
 #include "daemon/grammars.h"
 #include "tests/run_suite.h"
@@ -11,6 +11,68 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TOKENS = 4000, MOST_BYTES = 24 };
+
+/* Texts of few letters, so that many begin with the same eight bytes; zero bytes, the same text twice, none. */
+static void random_tokens(struct grammar_token *tokens, char (*texts)[MOST_BYTES])
+{
+    static const char letters[] = {0, 'a', (char)0xff};
+    uint32_t state = 11;
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        const uint32_t n = random_below(&state, MOST_BYTES + 1);
+        const uint32_t same = random_below(&state, 12);
+        for (uint32_t k = 0; k < n; k++)
+            texts[i][k] = k < same ? 'a' : letters[random_below(&state, 3)];
+        tokens[i] = (struct grammar_token){texts[i], n, i % 97 == 0};
+    }
+}
+
+static bool in_order(const struct grammar_token *a, const struct grammar_token *b, bool ids)
+{
+    const int order = memcmp(a->bytes, b->bytes, a->n_bytes < b->n_bytes ? a->n_bytes : b->n_bytes);
+    return order != 0 ? order < 0 : a->n_bytes != b->n_bytes ? a->n_bytes < b->n_bytes : ids;
+}
+
+/* Every token above so many bytes is in the trie, in order; a node is where its first token says, and no text
+ * has fewer nodes. */
+static void check_trie(const struct grammar_trie *t, const struct grammar_token *tokens,
+                       uint32_t above)
+{
+    uint32_t n = 0, nodes = 0;
+    char path[MOST_BYTES];
+    for (uint32_t i = 0; i < TOKENS; i++)
+        n += !tokens[i].is_end && tokens[i].n_bytes > above;
+    ck_assert_uint_eq(t->n_tokens, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct grammar_token *token = &tokens[t->ids[i]],
+                                   *before = &tokens[t->ids[i - (i > 0)]];
+        uint32_t common = 0;
+        ck_assert(!token->is_end && token->n_bytes > above);
+        ck_assert(i == 0 || in_order(before, token, t->ids[i - 1] < t->ids[i]));
+        while (i > 0 && common < before->n_bytes && before->bytes[common] == token->bytes[common])
+            common++;
+        nodes += token->n_bytes - common;
+    }
+    ck_assert_uint_eq(t->n_nodes, nodes);
+    for (uint32_t node = 0; node < nodes; node++) {
+        path[t->depth[node] - 1] = (char)t->byte[node];
+        ck_assert_mem_eq(tokens[t->ids[t->first[node]]].bytes, path, t->depth[node]);
+    }
+}
+
+START_TEST(tokens_are_sorted_by_their_bytes)
+{
+    static struct grammar_token tokens[TOKENS];
+    static char texts[TOKENS][MOST_BYTES];
+    struct grammar_vocab *v;
+    random_tokens(tokens, texts);
+    ck_assert_int_eq(grammar_vocab_open(tokens, TOKENS, TOKENS + 3, &v), 0);
+    check_trie(&v->all, tokens, 0);
+    check_trie(&v->long_tokens, tokens, GRAMMAR_SHORT);
+    grammar_vocab_close(v);
+}
+END_TEST
 
 static void compare_all(struct grammar_run *run, const struct grammar_mask *mask)
 {
@@ -96,6 +158,7 @@ int main(void)
     Suite *suite = suite_create("grammar_vocab");
     TCase *tests = tcase_create("vocab");
     tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, tokens_are_sorted_by_their_bytes);
     tcase_add_test(tests, masks_of_real_vocabularies);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
