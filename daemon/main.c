@@ -36,7 +36,7 @@ struct daemon {
     struct resident resident;
     struct engine *engine;
     struct ctl *ctl;
-    int ctl_fd, vocab_fd, listen_fd, signal_fd;
+    int ctl_fd, listen_fd, signal_fd;
     bool own_socket; /* bound here, not passed by the service manager: removed at the end */
     struct mailbox to_engine, to_control;
     pthread_t thread;
@@ -169,13 +169,6 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
         return daemon->ctl_fd;
     /* A GPU computes by itself: one thread waits for it. */
     daemon->ctl->threads = daemon->resident.ops == &backend_cpu ? daemon->resident.info.threads : 1;
-    daemon->vocab_fd = segment_seal("hearth-vocab", daemon->resident.vocab_block,
-                                    daemon->resident.vocab_bytes, err, err_bytes);
-    if (daemon->vocab_fd < 0)
-        return daemon->vocab_fd;
-    rc = resident_share_vocab(&daemon->resident, daemon->vocab_fd, err, err_bytes);
-    if (rc < 0)
-        return rc;
     rc = mailbox_init(&daemon->to_engine, MAILBOX_CELLS);
     if (rc == 0)
         rc = mailbox_init(&daemon->to_control, MAILBOX_CELLS);
@@ -284,7 +277,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
         .resident = &daemon->resident,
         .ctl = daemon->ctl,
         .ctl_fd = daemon->ctl_fd,
-        .vocab_fd = daemon->vocab_fd,
+        .vocab_fd = daemon->resident.vocab_fd,
         .listen_fd = daemon->listen_fd,
         .passed = !daemon->own_socket,
         .signal_fd = daemon->signal_fd,
@@ -391,8 +384,6 @@ static void finish(struct daemon *daemon)
     engine_close(daemon->engine);
     mailbox_fini(&daemon->to_engine);
     mailbox_fini(&daemon->to_control);
-    if (daemon->vocab_fd >= 0)
-        close(daemon->vocab_fd);
     if (daemon->ctl)
         segment_ctl_close(daemon->ctl, daemon->ctl_fd);
     if (daemon->signal_fd >= 0)
@@ -407,7 +398,7 @@ int main(int argc, char **argv)
     char err[4600] = "";
     int rc;
 
-    daemon.ctl_fd = daemon.vocab_fd = daemon.listen_fd = daemon.signal_fd = -1;
+    daemon.ctl_fd = daemon.listen_fd = daemon.signal_fd = -1;
     daemon.to_engine.event_fd = daemon.to_control.event_fd = -1;
     log_init(LOG_LEVEL_INFO);
     rc = config_load(&daemon.config, argc, argv, err, sizeof(err));

@@ -41,7 +41,8 @@ static void copy_string(char *to, size_t to_bytes, const struct gguf_string *fro
     to[n] = 0;
 }
 
-/* The neutral vocabulary of the file as a description of the shared table: field by field. */
+/* The neutral vocabulary of the file as a description of the shared table: field by field, but for the merges,
+ * of which a check needs the number alone. */
 static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc)
 {
     vocab_desc_init(desc);
@@ -52,7 +53,6 @@ static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc
     desc->scores = file->scores;
     desc->n_merges = file->n_merges;
     desc->texts = vocab_strings(file->tokens, file->n_tokens);
-    desc->merges = vocab_strings(file->merges, file->n_merges);
     desc->roles[VOCAB_BOS] = file->ids.bos;
     desc->roles[VOCAB_EOS] = file->ids.eos;
     desc->roles[VOCAB_EOT] = file->ids.eot;
@@ -70,7 +70,7 @@ static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc
     desc->add_space_prefix = file->add_space_prefix;
     desc->templates[VOCAB_TEMPLATE_CHAT] = vocab_string_of(&file->chat_template);
     desc->templates[VOCAB_TEMPLATE_TOOLS] = vocab_string_of(&file->chat_template_tools);
-    return desc->texts && desc->merges ? 0 : -ENOMEM;
+    return desc->texts ? 0 : -ENOMEM;
 }
 
 /* What clients are shown: the file's own name for the model, else the path's last part. */
@@ -110,7 +110,7 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
-/* The vocabulary is built beside the weights: it is one thread's work, and a tenth of a load. */
+/* The vocabulary is built and shared beside the weights: it is one thread's work, and a tenth of a load. */
 struct vocab_job {
     pthread_t thread;
     struct resident *resident;
@@ -120,11 +120,17 @@ struct vocab_job {
     int rc;
 };
 
-static void close_job(struct vocab_job *job)
+static void drop_description(struct vocab_job *job)
 {
     free((void *)job->desc.texts);
     free((void *)job->desc.merges);
+    job->desc.texts = job->desc.merges = NULL;
     gguf_vocab_close(&job->file);
+}
+
+static void close_job(struct vocab_job *job)
+{
+    drop_description(job);
     free(job);
 }
 
@@ -143,16 +149,48 @@ static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
     return rc == -EINVAL ? -ENOTSUP : rc;
 }
 
+/* From now on it is read where clients read it, so that it is in memory once. */
+static int share_vocab(struct resident *resident, const void *block, size_t bytes, char *err,
+                       size_t err_bytes)
+{
+    int fd = segment_seal("hearth-vocab", block, bytes, err, err_bytes);
+
+    if (fd < 0)
+        return fd;
+    int rc = segment_map_sealed(fd, bytes, &resident->vocab_shared, err, err_bytes);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    resident->vocab_fd = fd;
+    resident->vocab_bytes = bytes;
+    return vocab_open(resident->vocab_shared, bytes, &resident->vocab, err, err_bytes);
+}
+
+static int build_vocab(struct vocab_job *job)
+{
+    void *block = NULL;
+    size_t bytes;
+
+    job->desc.merges = vocab_strings(job->file.merges, job->file.n_merges);
+    if (!job->desc.merges) {
+        snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
+        return -ENOMEM;
+    }
+    int rc = vocab_build(&job->desc, &block, &bytes, job->line, sizeof(job->line));
+    if (rc == 0)
+        rc = share_vocab(job->resident, block, bytes, job->line, sizeof(job->line));
+    free(block);
+    return rc;
+}
+
 static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
     struct resident *resident = job->resident;
 
-    job->rc = vocab_build(&job->desc, &resident->vocab_block, &resident->vocab_bytes, job->line,
-                          sizeof(job->line));
-    if (job->rc == 0)
-        job->rc = vocab_open(resident->vocab_block, resident->vocab_bytes, &resident->vocab,
-                             job->line, sizeof(job->line));
+    job->rc = build_vocab(job);
+    drop_description(job);
     if (job->rc == 0) {
         job->rc = grammars_vocab_open(&resident->vocab, resident->model->n_vocab,
                                       &resident->grammar_vocab);
@@ -241,6 +279,18 @@ int resident_compare_vocab(const struct vocab *model, const struct vocab *draft,
     return -ENOTSUP;
 }
 
+static void close_vocab(struct resident *resident)
+{
+    grammar_vocab_close(resident->grammar_vocab);
+    resident->grammar_vocab = NULL;
+    if (!resident->vocab_shared)
+        return;
+    munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
+    close(resident->vocab_fd);
+    resident->vocab_shared = NULL;
+    memset(&resident->vocab, 0, sizeof(resident->vocab));
+}
+
 int resident_open_draft(struct resident *resident, const struct config *config, char *err,
                         size_t err_bytes)
 {
@@ -270,11 +320,7 @@ int resident_open_draft(struct resident *resident, const struct config *config, 
     }
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
-    free(resident->draft->vocab_block); /* it was there to be compared */
-    resident->draft->vocab_block = NULL;
-    grammar_vocab_close(resident->draft->grammar_vocab);
-    resident->draft->grammar_vocab = NULL;
-    memset(&resident->draft->vocab, 0, sizeof(resident->draft->vocab));
+    close_vocab(resident->draft); /* it was there to be compared */
     return rc;
 }
 
@@ -462,20 +508,6 @@ int resident_open_backend(struct resident *resident, const struct config *config
     return rc;
 }
 
-int resident_share_vocab(struct resident *resident, int fd, char *err, size_t err_bytes)
-{
-    int rc = segment_map_sealed(fd, resident->vocab_bytes, &resident->vocab_shared, err, err_bytes);
-
-    if (rc == 0)
-        rc = vocab_open(resident->vocab_shared, resident->vocab_bytes, &resident->vocab, err,
-                        err_bytes);
-    if (rc < 0)
-        return rc;
-    free(resident->vocab_block);
-    resident->vocab_block = NULL;
-    return 0;
-}
-
 void resident_close(struct resident *resident)
 {
     finish_vocab(resident, NULL, 0);
@@ -484,10 +516,7 @@ void resident_close(struct resident *resident)
         resident_close(resident->draft);
         free(resident->draft);
     }
-    free(resident->vocab_block);
-    grammar_vocab_close(resident->grammar_vocab);
-    if (resident->vocab_shared)
-        munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
+    close_vocab(resident);
     model_close(resident->model);
     gguf_close(resident->gguf);
     memset(resident, 0, sizeof(*resident));

@@ -26,8 +26,8 @@ struct resident {
     char name[64]; /* general.name, else the file's name; printable */
 
     struct vocab_job *vocab_job; /* it is being built; NULL: no longer */
-    void *vocab_block;           /* ours, until it is shared */
-    const void *vocab_shared;    /* then: the mapping that clients have, too */
+    const void *vocab_shared;    /* the mapping that clients have, too; NULL: there is none */
+    int vocab_fd;                /* then: the sealed memfd of it */
     size_t vocab_bytes;
     struct vocab vocab;                  /* a view of it */
     struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; none of a draft model */
@@ -64,10 +64,6 @@ int resident_compare_vocab(const struct vocab *model, const struct vocab *draft,
  * and fingerprint are there, too. -ENODEV for a device that is not there. */
 int resident_open_backend(struct resident *resident, const struct config *config, char *err,
                           size_t err_bytes);
-
-/* Reads the vocabulary from now on where clients do, from the sealed memfd that holds it, so that it is
- * in memory once. Returns 0 or -errno with one line. */
-int resident_share_vocab(struct resident *resident, int fd, char *err, size_t err_bytes);
 
 /* Also after a failed open. */
 void resident_close(struct resident *resident);
