@@ -8,17 +8,9 @@ ALWAYS_INLINE __m256i load_32(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Four activations in every lane. */
-ALWAYS_INLINE __m256i four(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm256_set1_epi32(v);
-}
-
-/* isum [rows][vectors] of one block; q is the block's first row. */
-ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m256i *isum,
-                              int vectors, int rows)
+/* isum [rows][vectors] of one block. */
+ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, __m256i *isum, int vectors,
+                              int rows)
 {
     const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8(-128);
     UNROLL
@@ -31,7 +23,8 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
             __m256i w = _mm256_xor_si256(load_32(at + j * 64), flip), size = _mm256_abs_epi8(w);
             UNROLL
             for (int r = 0; r < rows; r++) {
-                __m256i a = _mm256_sign_epi8(four(q + (size_t)r * t->stride + 4 * j), w);
+                const int8_t *x = panel_inputs(t->panel, block, rows, r) + 4 * j;
+                __m256i a = _mm256_sign_epi8(panel_word(x), w);
                 __m256i pairs = _mm256_madd_epi16(_mm256_maddubs_epi16(size, a), ones);
                 isum[r * vectors + i] = _mm256_add_epi32(isum[r * vectors + i], pairs);
             }
@@ -39,8 +32,8 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
     }
 }
 
-ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q,
-                              const int32_t *start, __m256i *isum, int vectors, int rows)
+ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, __m256i *isum, int vectors,
+                              int rows)
 {
     const __m256i ones = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
     UNROLL
@@ -54,9 +47,9 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
             __m256i high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
             UNROLL
             for (int r = 0; r < rows; r++) {
-                const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-                __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, four(a)),
-                                             _mm256_maddubs_epi16(high, four(a + 16)));
+                const int8_t *a = panel_inputs(t->panel, block, rows, r) + 4 * j;
+                __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, panel_word(a)),
+                                             _mm256_maddubs_epi16(high, panel_word(a + 16)));
                 isum[r * vectors + i] = _mm256_add_epi16(isum[r * vectors + i], s);
             }
         }
@@ -67,7 +60,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
         for (int i = 0; i < vectors; i++)
             isum[r * vectors + i] =
                 _mm256_add_epi32(_mm256_madd_epi16(isum[r * vectors + i], ones),
-                                 _mm256_set1_epi32(-8 * start[(size_t)r * t->stride / CPU_BLOCK]));
+                                 panel_word(panel_start(t->panel, block, rows, r)));
     }
 }
 
@@ -78,9 +71,9 @@ ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int 
         __m256i isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
         if (type == QUANT_Q8_0)
-            block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, vectors, rows);
+            block_q8_0(t, b, isum, vectors, rows);
         else
-            block_q4_0(t, b, t->q + b * CPU_BLOCK, t->sum + b, isum, vectors, rows);
+            block_q4_0(t, b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);
     }
 }

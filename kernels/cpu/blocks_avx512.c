@@ -8,17 +8,9 @@ ALWAYS_INLINE __m512i load_64(const uint8_t *p)
     return _mm512_loadu_si512((const void *)p);
 }
 
-/* Four activations in every lane. */
-ALWAYS_INLINE __m512i four(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm512_set1_epi32(v);
-}
-
 /* isum [rows][groups] of one block of Q8_0. */
-ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
-                              int groups, int rows)
+ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, __m512i *isum, int groups,
+                              int rows)
 {
     UNROLL
     for (int j = 0; j < 8; j++) {
@@ -27,14 +19,15 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, const int8_t *
             __m512i w = load_64(words_at(t, QUANT_Q8_0, block, g) + j * 64);
             UNROLL
             for (int r = 0; r < rows; r++)
-                isum[r * groups + g] = _mm512_dpbusd_epi32(isum[r * groups + g], w,
-                                                           four(q + (size_t)r * t->stride + 4 * j));
+                isum[r * groups + g] =
+                    _mm512_dpbusd_epi32(isum[r * groups + g], w,
+                                        panel_word(panel_inputs(t->panel, block, rows, r) + 4 * j));
         }
     }
 }
 
-ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *q, __m512i *isum,
-                              int groups, int rows)
+ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, __m512i *isum, int groups,
+                              int rows)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
     UNROLL
@@ -48,8 +41,8 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-            const __m512i first = four(a), second = four(a + 16);
+            const int8_t *a = panel_inputs(t->panel, block, rows, r) + 4 * j;
+            const __m512i first = panel_word(a), second = panel_word(a + 16);
             UNROLL
             for (int g = 0; g < groups; g++) {
                 __m512i s = _mm512_dpbusd_epi32(isum[r * groups + g], low[g], first);
@@ -61,15 +54,14 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, const int8_t *
 
 ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
-    const int32_t offset = type == QUANT_Q8_0 ? 128 : 8;
     for (size_t b = 0; b < t->n; b++) {
         __m512i isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
-        block_begin(t, b, offset, isum, groups, rows);
+        block_begin(t, b, isum, groups, rows);
         if (type == QUANT_Q8_0)
-            block_q8_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
+            block_q8_0(t, b, isum, groups, rows);
         else
-            block_q4_0(t, b, t->q + b * CPU_BLOCK, isum, groups, rows);
+            block_q4_0(t, b, isum, groups, rows);
         block_end(t, b, isum, acc, groups, rows);
     }
 }

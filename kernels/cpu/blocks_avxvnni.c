@@ -9,14 +9,6 @@ ALWAYS_INLINE __m256i load_32(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Four activations in every lane. */
-ALWAYS_INLINE __m256i four(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm256_set1_epi32(v);
-}
-
 /* Bytes of Q8_0; of Q4_0 the low nibbles or the high ones. */
 ALWAYS_INLINE __m256i weights(const uint8_t *words, uint32_t type, int high)
 {
@@ -27,16 +19,16 @@ ALWAYS_INLINE __m256i weights(const uint8_t *words, uint32_t type, int high)
 }
 
 /* Adds to isum [rows][vectors] the products of w [n], which are its first n vectors', and four inputs
- * of each row, the first row's at q. */
-ALWAYS_INLINE void dot_rows(const struct tile *t, const int8_t *q, const __m256i *w, int n,
+ * of each row, those from input i of the block on. */
+ALWAYS_INLINE void dot_rows(const struct tile *t, size_t block, int i, const __m256i *w, int n,
                             __m256i *isum, int vectors, int rows)
 {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        const __m256i a = four(q + (size_t)r * t->stride);
+        const __m256i a = panel_word(panel_inputs(t->panel, block, rows, r) + i);
         UNROLL
-        for (int i = 0; i < n; i++)
-            isum[r * vectors + i] = _mm256_dpbusd_avx_epi32(isum[r * vectors + i], w[i], a);
+        for (int v = 0; v < n; v++)
+            isum[r * vectors + v] = _mm256_dpbusd_avx_epi32(isum[r * vectors + v], w[v], a);
     }
 }
 
@@ -47,7 +39,6 @@ ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block,
 {
     const int halves = type == QUANT_Q4_0 ? 2 : 1, words = 8 / halves;
     const int step = vectors > rows ? 1 : vectors, steps = vectors / step * halves;
-    const int8_t *q = t->q + block * CPU_BLOCK;
     UNROLL
     for (int j = 0; j < words; j++) {
         UNROLL
@@ -57,19 +48,18 @@ ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block,
             UNROLL
             for (int i = 0; i < step; i++)
                 w[i] = weights(words_at(t, type, block, first + i) + j * 64, type, half);
-            dot_rows(t, q + 4 * j + 16 * half, w, step, isum + first, vectors, rows);
+            dot_rows(t, block, 4 * j + 16 * half, w, step, isum + first, vectors, rows);
         }
     }
 }
 
 ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
-    const int32_t offset = type == QUANT_Q8_0 ? 128 : 8;
     const int vectors = groups * PARTS;
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
-        block_begin(t, b, offset, isum, vectors, rows);
+        block_begin(t, b, isum, vectors, rows);
         block_sums(t, type, b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);
     }

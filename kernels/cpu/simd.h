@@ -40,10 +40,8 @@ struct tile {
     const uint8_t *w;    /* the segment in the first group */
     size_t group_stride; /* bytes from a group of the tile to the next */
     const float *x;      /* float types: [rows][stride] from the segment's first input */
-    const int8_t *q;     /* quantized types: the same as blocks */
-    const float *d;      /* [rows][stride / 32] */
-    const int32_t *sum;  /* [rows][stride / 32] */
     size_t stride;
+    const uint8_t *panel;     /* quantized types: the same as blocks (simd_panel.h) */
     uint32_t inputs;          /* from the segment's first to the run's last */
     uint32_t n;               /* inputs of the segment, or blocks; the tile sets it */
     size_t fetch;             /* bytes from w to weights that tiles will read soon */

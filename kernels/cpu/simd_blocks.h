@@ -54,14 +54,6 @@ ALWAYS_INLINE vi vi_shift(vi a, int left)
     return left >= 0 ? (vi)((vu)a << left) : (vi)((vu)a >> -left);
 }
 
-/* Four activations in every lane. */
-ALWAYS_INLINE vi four_inputs(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return vi_set1(v);
-}
-
 /* A four of pair j of a sub-block's words (pack.h): half 0 the first, 1 the second. */
 ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
 {
@@ -147,14 +139,13 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
                         int rows)
 {
     const uint32_t bits = type == QUANT_Q4_K ? 4 : 5;
-    const int offset = type == QUANT_Q5_0 ? 16 : 0;
-    const int8_t *q = t->q + b * CPU_BLOCK;
     UNROLL
     for (int r = 0; r < rows; r++) {
-        const int32_t sum = t->sum[(size_t)r * t->stride / CPU_BLOCK + b];
+        const vi start =
+            type == QUANT_Q5_0 ? panel_word(panel_start(t->panel, b, rows, r)) : vi_zero();
         UNROLL
         for (int i = 0; i < vectors; i++)
-            dot_begin(&dot[r * vectors + i], vi_set1(-offset * sum));
+            dot_begin(&dot[r * vectors + i], start);
     }
     /* The weights of all vectors first: an input then needs a register for a moment only, and the
      * sums stay in theirs. */
@@ -169,8 +160,8 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const int8_t *a = q + (size_t)r * t->stride + 4 * j;
-            const vi x = four_inputs(a), y = four_inputs(a + 16);
+            const int8_t *a = panel_inputs(t->panel, b, rows, r) + 4 * j;
+            const vi x = panel_word(a), y = panel_word(a + 16);
             UNROLL
             for (int i = 0; i < vectors; i++) {
                 dot_add(&dot[r * vectors + i], first[i], x);
@@ -186,7 +177,6 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
 {
     const int vectors = groups * PARTS;
     const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = type != QUANT_Q5_0;
-    const size_t blocks_stride = t->stride / CPU_BLOCK;
     vf kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
     for (int i = 0; k && i < vectors; i++)
         k_factors(t, i, kw[i], km[i]);
@@ -203,12 +193,11 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
                                   : v_zero();
             UNROLL
             for (int r = 0; r < rows; r++) {
-                const size_t in = (size_t)r * blocks_stride + b;
-                const vf d = v_set1(t->d[in]);
+                const vf d = panel_float(panel_scale(t->panel, b, rows, r));
                 vf *a = &acc[r * vectors + i];
                 *a = v_fma(vi_float(dot[r * vectors + i].sum), v_mul(w, d), *a);
                 if (minima)
-                    *a = v_fnma(v_set1((float)t->sum[in]), v_mul(m, d), *a);
+                    *a = v_fnma(panel_float(panel_start(t->panel, b, rows, r)), v_mul(m, d), *a);
             }
         }
     }
@@ -216,7 +205,7 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
 
 /* start [2][8]: minus 32 times the sums of a row's half sub-blocks, of a whole segment: Q6_K has no
  * other. Once a tile, so that a sub-block only loads them. */
-ALWAYS_INLINE void half_starts(const int8_t *q, int32_t (*start)[SUBS])
+ALWAYS_INLINE void half_starts(const struct tile *t, int rows, int r, int32_t (*start)[SUBS])
 {
     const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
     UNROLL
@@ -224,8 +213,8 @@ ALWAYS_INLINE void half_starts(const int8_t *q, int32_t (*start)[SUBS])
         __m256i s[4]; /* of each sub-block the sums of four inputs, a half in each half */
         UNROLL
         for (int i = 0; i < 4; i++) {
-            const __m256i x =
-                _mm256_loadu_si256((const __m256i *)(const void *)(q + (b + i) * CPU_BLOCK));
+            const void *q = panel_inputs(t->panel, (size_t)(b + i), rows, r);
+            const __m256i x = _mm256_loadu_si256((const __m256i *)q);
             s[i] = _mm256_madd_epi16(_mm256_maddubs_epi16(one, x), ones);
         }
         const __m256i sums =
@@ -236,9 +225,9 @@ ALWAYS_INLINE void half_starts(const int8_t *q, int32_t (*start)[SUBS])
     }
 }
 
-/* isum [rows][vectors] of half a sub-block; q at the half's first input. */
-ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, const int8_t *q,
-                             struct dot *dot, int vectors, int rows)
+/* isum [rows][vectors] of half a sub-block. */
+ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, struct dot *dot, int vectors,
+                             int rows)
 {
     UNROLL
     for (int j = 0; j < 4; j++) {
@@ -247,7 +236,8 @@ ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, const int
             const vi w = load_four(6, words_at(t, QUANT_Q6_K, b, i), j, half);
             UNROLL
             for (int r = 0; r < rows; r++) {
-                dot_add(&dot[r * vectors + i], w, four_inputs(q + (size_t)r * t->stride + 4 * j));
+                const int8_t *a = panel_inputs(t->panel, b, rows, r) + 16 * half + 4 * j;
+                dot_add(&dot[r * vectors + i], w, panel_word(a));
                 if (j % 2 == 1)
                     dot_widen(&dot[r * vectors + i]);
             }
@@ -261,17 +251,15 @@ ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int gr
 {
     (void)type;
     const int vectors = groups * PARTS;
-    const size_t blocks_stride = t->stride / CPU_BLOCK;
     vf scale[MAX_VECTORS];
     int32_t start[TILE_ROWS][2][SUBS];
     UNROLL
     for (int r = 0; r < rows; r++)
-        half_starts(t->q + (size_t)r * t->stride, start[r]);
+        half_starts(t, rows, r, start[r]);
     UNROLL
     for (int i = 0; i < vectors; i++)
         scale[i] = v_load_f16(factors_at(t, 256, 2, i));
     for (size_t b = 0; b < t->n; b++) {
-        const int8_t *q = t->q + b * CPU_BLOCK;
         struct dot dot[2][MAX_ACC];
         vf isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
@@ -281,7 +269,7 @@ ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int gr
             for (int i = 0; i < vectors; i++)
                 dot_begin(&dot[0][r * vectors + i], vi_set1(start[r][0][b]));
         }
-        half_sums(t, b, 0, q, dot[0], vectors, rows);
+        half_sums(t, b, 0, dot[0], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const vf sc = v_load_i8(factors_at(t, b * 32, 1, i));
@@ -295,14 +283,14 @@ ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int gr
             for (int i = 0; i < vectors; i++)
                 dot_begin(&dot[1][r * vectors + i], vi_set1(start[r][1][b]));
         }
-        half_sums(t, b, 1, q + 16, dot[1], vectors, rows);
+        half_sums(t, b, 1, dot[1], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const vf sc = v_load_i8(factors_at(t, b * 32 + 16, 1, i));
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int at = r * vectors + i;
-                const vf d = v_mul(scale[i], v_set1(t->d[(size_t)r * blocks_stride + b]));
+                const vf d = v_mul(scale[i], panel_float(panel_scale(t->panel, b, rows, r)));
                 acc[at] = v_fma(v_fma(vi_float(dot[1][at].sum), sc, isum[at]), d, acc[at]);
             }
         }

@@ -94,6 +94,7 @@ struct block {
     const struct tile_set *set;
     uint32_t row0, row1, tile_rows; /* in tiles of at most tile_rows */
     uint32_t group, apart, log;     /* 1 << log groups from `group` on, `apart` from each other */
+    const uint8_t *panels;          /* quantized types: of each tile, PANEL_BYTES a row and block */
 };
 
 /* Asks for the lines that a tile will write when it is done: each is in another page. */
@@ -129,12 +130,10 @@ static void run_tiles(const struct block *b, struct tile tile, const struct inpu
     size_t fetch_end = tile.fetch + segment_size(p->matrix->file.type) * in->n / CPU_SEGMENT;
     for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows, sums += b->tile_rows * width) {
         uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
-        size_t from = (size_t)r * x->stride + in->begin;
+        size_t blocks = p->matrix->file.cols / CPU_BLOCK, begin = in->begin / CPU_BLOCK;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
-        tile.x = x->f + from;
-        tile.q = x->q + from;
-        tile.d = x->d + from / CPU_BLOCK;
-        tile.sum = x->sum + from / CPU_BLOCK;
+        tile.x = x->f + (size_t)r * x->stride + in->begin;
+        tile.panel = b->panels + ((r - b->row0) * blocks + begin * rows) * PANEL_BYTES;
         tile.sums = sums;
         tile.y = in->last ? p->y + out : NULL;
         tile.residual = in->last && p->residual ? p->residual + out : NULL;
@@ -199,15 +198,31 @@ static uint32_t block_rows(const struct cpu_product *p, uint32_t tile_rows)
     return rows < tile_rows ? tile_rows : rows / tile_rows * tile_rows;
 }
 
+static void fill_panels(const struct block *b, uint8_t *panels)
+{
+    const struct cpu_matrix *m = b->p->matrix;
+    size_t row_bytes = (size_t)m->file.cols / CPU_BLOCK * PANEL_BYTES;
+    for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows) {
+        uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
+        panel_fill(b->p->x, r, rows, m->file.cols, m->file.type,
+                   panels + (r - b->row0) * row_bytes);
+    }
+}
+
 void SIMD(simd_product)(const struct cpu_product *p)
 {
     const struct tile_set *set = tiles_of(p->matrix->file.type);
-    uint32_t n = p->row1 - p->row0;
-    uint32_t tiles = (n + set->max_rows - 1) / set->max_rows;
-    struct block b = {.p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles};
+    uint8_t panels[BLOCK_BYTES / CPU_BLOCK * PANEL_BYTES] __attribute__((aligned(64)));
+    bool quantized = !float_type(p->matrix->file.type);
+    uint32_t n = p->row1 - p->row0, fit = BLOCK_BYTES / p->matrix->file.cols;
+    uint32_t most = quantized && fit < set->max_rows ? fit : set->max_rows;
+    uint32_t tiles = (n + most - 1) / most;
+    struct block b = {.p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles, .panels = panels};
     uint32_t rows = block_rows(p, b.tile_rows);
     for (b.row0 = p->row0; b.row0 < p->row1; b.row0 = b.row1) {
         b.row1 = p->row1 - b.row0 < rows ? p->row1 : b.row0 + rows;
+        if (quantized)
+            fill_panels(&b, panels);
         run_rows(p, b);
     }
 }

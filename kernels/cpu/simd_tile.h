@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_panel.h"
 #include "kernels/cpu/vec.h"
 
 enum {
@@ -59,12 +60,11 @@ ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, i
 }
 
 /* Sums of block b before its products: weights are stored with an offset. isum is [rows][vectors]. */
-ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, int32_t offset, vi *isum,
-                               int vectors, int rows)
+ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, vi *isum, int vectors, int rows)
 {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        const vi start = vi_set1(-offset * t->sum[(size_t)r * (t->stride / CPU_BLOCK) + b]);
+        const vi start = panel_word(panel_start(t->panel, b, rows, r));
         UNROLL
         for (int i = 0; i < vectors; i++)
             isum[r * vectors + i] = start;
@@ -80,7 +80,7 @@ ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf 
         const vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const vf d = v_mul(scale, v_set1(t->d[(size_t)r * (t->stride / CPU_BLOCK) + b]));
+            const vf d = v_mul(scale, panel_float(panel_scale(t->panel, b, rows, r)));
             acc[r * vectors + i] = v_fma(vi_float(isum[r * vectors + i]), d, acc[r * vectors + i]);
         }
     }
@@ -138,13 +138,10 @@ ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int group
     t->first = false;
     t->inputs -= more ? CPU_SEGMENT : t->inputs;
     t->w += segment_size(type);
-    if (float_type(type)) {
+    if (float_type(type))
         t->x += CPU_SEGMENT;
-    } else {
-        t->q += CPU_SEGMENT;
-        t->d += CPU_SEGMENT / CPU_BLOCK;
-        t->sum += CPU_SEGMENT / CPU_BLOCK;
-    }
+    else
+        t->panel += CPU_SEGMENT / CPU_BLOCK * rows * PANEL_BYTES;
     return more;
 }
 
