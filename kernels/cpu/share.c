@@ -11,6 +11,8 @@ enum {
     CHUNK_BYTES = 1 << 20,        /* of weights, where many rows read them again and again */
     WINDOW_ROWS = 16,             /* up to these, weights are read once */
     WINDOW_CHUNK_BYTES = 1 << 22, /* bounds what a thread that loses its core holds up */
+    CHUNK_ROWS = 48,
+    CHUNK_GROUPS = 28, /* fewer only where rows are few */
     MAX_CHUNKS = 512,
     CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
@@ -53,8 +55,8 @@ void share_items(struct backend *b, share_item *run, uint32_t layer, uint32_t n,
 struct products {
     const struct cpu_isa *isa;
     const struct cpu_product *part;
-    struct {
-        uint32_t part, group0, group1;
+    struct product_chunk {
+        uint32_t part, row0, row1, group0, group1;
     } chunk[MAX_CHUNKS];
     uint32_t chunks;
 };
@@ -63,9 +65,12 @@ static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
     const struct products *job = arg;
-    struct cpu_product part = job->part[job->chunk[chunk].part];
-    part.group0 = job->chunk[chunk].group0;
-    part.group1 = job->chunk[chunk].group1;
+    const struct product_chunk *c = &job->chunk[chunk];
+    struct cpu_product part = job->part[c->part];
+    part.row0 = c->row0;
+    part.row1 = c->row1;
+    part.group0 = c->group0;
+    part.group1 = c->group1;
     job->isa->product(&part);
 }
 
@@ -75,36 +80,58 @@ static uint64_t group_macs(const struct cpu_product *part)
     return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
 }
 
-/* Groups of a chunk while `left` multiply-adds are to do, of `total`. Large ones first: every chunk
- * begins with waiting for memory; small ones last: threads should end together. */
-static uint32_t chunk_groups(const struct cpu_product *part, uint64_t left, uint64_t total,
-                             uint32_t threads)
+/* Multiply-adds of a chunk while `left` are to do, of `total`. Large ones first: every chunk begins with
+ * waiting for memory; small ones last: threads should end together. */
+static uint64_t chunk_macs(const struct cpu_product *part, uint64_t left, uint64_t total,
+                           uint32_t threads)
 {
-    uint64_t macs = group_macs(part), share = left / threads / 2;
-    uint64_t least = total / (MAX_CHUNKS - SHARE_PRODUCTS) > CHUNK_MACS
-                         ? total / (MAX_CHUNKS - SHARE_PRODUCTS)
+    uint64_t share = left / threads / 2;
+    uint64_t least = total / (MAX_CHUNKS / 2 - SHARE_PRODUCTS) > CHUNK_MACS
+                         ? total / (MAX_CHUNKS / 2 - SHARE_PRODUCTS)
                          : CHUNK_MACS;
     uint64_t most = part->row1 > WINDOW_ROWS ? CHUNK_BYTES : WINDOW_CHUNK_BYTES;
-    most = most / part->matrix->group_bytes * macs;
+    most = most / part->matrix->group_bytes * group_macs(part);
     uint64_t want = share > most ? most : share;
-    want = want > least ? want : least;
-    return (uint32_t)(want / macs + 4) / 4 * 4;
+    return want > least ? want : least;
 }
 
-/* At most MAX_CHUNKS: all but the last of a part have the least that there may be, or more. */
+/* Groups of about `macs`: a multiple of four, or those that are left. Of many rows not too few: what a
+ * product does for its rows first is shared by its groups. */
+static uint32_t chunk_groups(const struct cpu_product *part, uint32_t left, uint64_t macs)
+{
+    uint32_t groups = (uint32_t)(macs / group_macs(part) + 4) / 4 * 4;
+    uint32_t least = part->row1 < 2 * CHUNK_ROWS ? 0 : CHUNK_GROUPS;
+    groups = groups < least ? least : groups;
+    return groups < left ? groups : left;
+}
+
+/* Rows of about `macs` by so many groups: a multiple of CHUNK_ROWS, or those that are left, which are not
+ * fewer. */
+static uint32_t chunk_rows(const struct cpu_product *part, uint32_t left, uint32_t groups,
+                           uint64_t macs)
+{
+    uint64_t row_macs = group_macs(part) / part->row1 * groups;
+    uint64_t rows = (macs / row_macs + CHUNK_ROWS) / CHUNK_ROWS * CHUNK_ROWS;
+    return rows + CHUNK_ROWS <= left ? (uint32_t)rows : left;
+}
+
+/* At most MAX_CHUNKS: all but the last of a part, and of groups whose rows are cut, have the least that
+ * there may be, or more. */
 static void cut(struct products *job, uint32_t n, uint64_t total, uint32_t threads)
 {
     uint64_t left = total;
     job->chunks = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct cpu_product *part = &job->part[i];
-        for (uint32_t g = 0, next; g < part->group1; g = next) {
-            uint32_t groups = chunk_groups(part, left, total, threads);
-            next = part->group1 - g < groups ? part->group1 : g + groups;
-            job->chunk[job->chunks].part = i;
-            job->chunk[job->chunks].group0 = g;
-            job->chunk[job->chunks++].group1 = next;
-            left -= (next - g) * group_macs(part);
+        for (uint32_t g = 0, groups; g < part->group1; g += groups) {
+            groups = chunk_groups(part, part->group1 - g, chunk_macs(part, left, total, threads));
+            for (uint32_t row = 0, rows; row < part->row1; row += rows) {
+                uint64_t macs = chunk_macs(part, left, total, threads);
+                rows = chunk_rows(part, part->row1 - row, groups, macs);
+                job->chunk[job->chunks++] =
+                    (struct product_chunk){i, row, row + rows, g, g + groups};
+                left -= group_macs(part) / part->row1 * rows * groups;
+            }
         }
     }
 }
