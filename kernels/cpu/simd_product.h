@@ -87,6 +87,9 @@ static const struct tile_set *tiles_of(uint32_t type)
 
 /* Rows of a product whose sums lie in scratch between segments. */
 enum { BLOCK_ROWS = 96, BLOCK_BYTES = 1 << 19 };
+_Static_assert((int)BLOCK_BYTES >= (int)MODEL_MAX_FF &&
+                   (int)BLOCK_BYTES >= MODEL_MAX_HEADS * MODEL_MAX_HEAD_DIM,
+               "a row's activations fit a block");
 
 /* What of a product is done together: some groups by a block of rows. */
 struct block {
