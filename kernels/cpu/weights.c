@@ -64,8 +64,8 @@ static int place_matrix(struct backend *b, const struct model_tensor *file, stru
     return 0;
 }
 
-/* Memory for a copy of a vector: the file's may lie on any address. One that the model lacks stays NULL. */
-static int place_vector(struct backend *b, const struct model_tensor *file, const float **ret)
+/* Copies a vector: the file's may lie on any address. One that the model lacks stays NULL. */
+static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
 {
     if (!file->data)
         return 0;
@@ -74,10 +74,10 @@ static int place_vector(struct backend *b, const struct model_tensor *file, cons
         return -ENOMEM;
     b->weight_bytes += file->bytes;
     *ret = copy;
-    return 0;
+    return load_vector_data(b->model, file, copy);
 }
 
-/* Bytes that place_matrix and place_vector take. A matrix may have one row, too. */
+/* Bytes that place_matrix and load_vector take. A matrix may have one row, too. */
 static size_t matrix_bytes(const struct backend *b, const struct model_tensor *file)
 {
     struct cpu_matrix m;
@@ -117,8 +117,8 @@ static int place_layer(struct backend *b, struct cpu_layer *l, const struct mode
         rc = place_matrix(b, &tensor[MATRICES[i].tensor],
                           (struct cpu_matrix *)(void *)(layer + MATRICES[i].at));
     for (size_t i = 0; i < LAYER_VECTORS && !rc; i++)
-        rc = place_vector(b, &tensor[VECTORS[i].tensor],
-                          (const float **)(void *)(layer + VECTORS[i].at));
+        rc = load_vector(b, &tensor[VECTORS[i].tensor],
+                         (const float **)(void *)(layer + VECTORS[i].at));
     return rc;
 }
 
@@ -134,42 +134,9 @@ static int place_all(struct backend *b, struct cpu_weights *w)
     for (uint32_t i = 0; i < m->n_layer && !rc; i++)
         rc = place_layer(b, &w->layers[i], m->layers[i].tensor);
     if (!rc)
-        rc = place_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
+        rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
     if (!rc)
         rc = place_matrix(b, &m->global[MODEL_OUTPUT], &w->head);
-    return rc;
-}
-
-/* ---- contents --------------------------------------------------------------------------------- */
-
-static int load_matrices(struct backend *b, struct cpu_weights *w)
-{
-    const uint32_t n = b->model->n_layer * LAYER_MATRICES + 1;
-    const struct cpu_matrix **matrix = malloc(n * sizeof matrix[0]);
-    if (!matrix)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        matrix[i] = weights_matrix(w, b->model->n_layer, i);
-    int rc = load_from_file(b->pool, b->model, matrix, n);
-    free(matrix);
-    return rc;
-}
-
-static int load_vector(const struct backend *b, const struct model_tensor *file, const float *to)
-{
-    return to ? load_vector_data(b->model, file, (void *)(uintptr_t)to) : 0;
-}
-
-static int load_vectors(const struct backend *b, const struct cpu_weights *w)
-{
-    const struct model *m = b->model;
-    int rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], b->output_norm);
-    for (uint32_t i = 0; i < m->n_layer * LAYER_VECTORS && !rc; i++) {
-        const uint8_t *layer = (const uint8_t *)&w->layers[i / LAYER_VECTORS];
-        const size_t vector = i % LAYER_VECTORS;
-        const float *to = *(const float *const *)(const void *)(layer + VECTORS[vector].at);
-        rc = load_vector(b, &m->layers[i / LAYER_VECTORS].tensor[VECTORS[vector].tensor], to);
-    }
     return rc;
 }
 
@@ -190,13 +157,18 @@ int weights_load(struct backend *b)
     int rc = place_all(b, w);
     if (rc)
         return rc;
-    if (b->isa->packed)
-        rc = load_matrices(b, w);
-    /* Behind the matrices, among which they lie: the first who writes to a huge page waits until it is cleared. */
-    if (!rc)
-        rc = load_vectors(b, w);
-    if (rc)
-        return rc;
+    if (b->isa->packed) {
+        uint32_t n = m->n_layer * LAYER_MATRICES + 1;
+        const struct cpu_matrix **matrix = malloc(n * sizeof matrix[0]);
+        if (!matrix)
+            return -ENOMEM;
+        for (uint32_t i = 0; i < n; i++)
+            matrix[i] = weights_matrix(w, m->n_layer, i);
+        rc = load_from_file(b->pool, m, matrix, n);
+        free(matrix);
+        if (rc)
+            return rc;
+    }
     /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
     repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
