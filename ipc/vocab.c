@@ -102,11 +102,6 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
     return -EBADMSG;
 }
 
-uint64_t vocab_fingerprint(const struct vocab *v)
-{
-    return v->header->fingerprint;
-}
-
 /* The entry of id, or NULL where there is none or its texts lie outside of the pool. */
 static const struct vocab_entry *find_entry(const struct vocab *v, uint32_t id)
 {

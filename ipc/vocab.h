@@ -167,9 +167,6 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
 int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
 const char *vocab_pre_name(enum vocab_pre pre);
 
-/* A 64-bit hash of everything in the block: equal vocabularies, equal fingerprints. */
-uint64_t vocab_fingerprint(const struct vocab *v);
-
 /* Fills *ret for token id; false where there is no such token. */
 bool vocab_find_token(const struct vocab *v, uint32_t id, struct vocab_token *ret);
 

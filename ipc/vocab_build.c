@@ -260,39 +260,6 @@ static int allocate_block(struct build *b, const struct vocab_header *h, uint64_
     return 0;
 }
 
-static inline uint64_t mix_word(uint64_t lane, const char *at)
-{
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    lane = (lane ^ word) * 0xff51afd7ed558ccdull;
-    return lane ^ lane >> 32;
-}
-
-/* Four lanes of multiply and shift over 32 bytes a turn; a tail is filled up with zero. Lanes are no array: compilers
- * would make a vector of it, whose products of 64 bits are slower. */
-static uint64_t fingerprint_of(const void *block, size_t bytes)
-{
-    uint64_t a = 0x9e3779b97f4a7c15ull, b = 0xbf58476d1ce4e5b9ull, c = 0x94d049bb133111ebull,
-             d = 0xd6e8feb86659fd93ull ^ bytes;
-    char tail[32] = {0};
-    const char *at = block;
-    for (size_t left = bytes; left > 0; left -= left < 32 ? left : 32, at += 32) {
-        if (left < 32)
-            at = memcpy(tail, at, left);
-        a = mix_word(a, at);
-        b = mix_word(b, at + 8);
-        c = mix_word(c, at + 16);
-        d = mix_word(d, at + 24);
-    }
-    uint64_t h = 0;
-    const uint64_t lanes[4] = {a, b, c, d};
-    for (int i = 0; i < 4; i++) {
-        h = (h ^ lanes[i]) * 0xc4ceb9fe1a85ec53ull;
-        h ^= h >> 33;
-    }
-    return h;
-}
-
 /* The templates go where the pool turned out to end. */
 static void add_templates(struct build *b)
 {
@@ -321,7 +288,6 @@ static void fill_block(struct build *b)
     add_specials(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
     add_templates(b);
-    b->header->fingerprint = fingerprint_of(b->header, b->header->block_bytes);
 }
 
 static int build_block(struct build *b, struct vocab_header *h)

@@ -31,10 +31,10 @@ struct vocab_header {
     uint32_t version;
     uint32_t header_bytes;
     uint64_t block_bytes;
-    uint64_t fingerprint; /* of the block with this field 0 */
-    uint32_t model;       /* enum vocab_model */
-    uint32_t pre;         /* enum vocab_pre */
-    uint32_t flags;       /* enum vocab_flag */
+    uint64_t reserved; /* 0 */
+    uint32_t model;    /* enum vocab_model */
+    uint32_t pre;      /* enum vocab_pre */
+    uint32_t flags;    /* enum vocab_flag */
     uint32_t n_tokens;
     uint32_t n_specials;
     uint32_t lookup_mask; /* slots - 1 */
@@ -74,7 +74,7 @@ struct vocab_merge {
 
 #define VOCAB_AT(type, field, offset)                                                              \
     static_assert(offsetof(struct type, field) == (offset), #type "." #field " moved")
-VOCAB_AT(vocab_header, fingerprint, 24);
+VOCAB_AT(vocab_header, reserved, 24);
 VOCAB_AT(vocab_header, model, 32);
 VOCAB_AT(vocab_header, pool_bytes, 60);
 VOCAB_AT(vocab_header, tokens_at, 64);
