@@ -55,7 +55,7 @@ static struct slot *engine_longest_parked(struct engine *engine)
         struct slot *slot = &engine->slots[i];
         if (slot->client || !slot->name[0])
             continue;
-        uint32_t n = engine_parked(engine, slot->uid);
+        uint32_t n = found && slot->uid == found->uid ? most : engine_parked(engine, slot->uid);
         if (n > most || (n == most && slot->last_used < found->last_used)) {
             found = slot;
             most = n;
