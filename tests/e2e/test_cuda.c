@@ -236,8 +236,8 @@ START_TEST(a_draft_model_reads_by_cublas_and_changes_no_id)
     struct harness d = {0};
 
     (void)snprintf(draft, sizeof(draft), "%s", harness_tiny_model_of(NULL, QUANT_F16));
-    for (int i = 1; i < PROMPT; i++)
-        (void)snprintf(prompt + strlen(prompt), 5, ",%d", 3 + 7 * i % 200);
+    for (unsigned i = 1; i < PROMPT; i++)
+        (void)snprintf(prompt + strlen(prompt), 5, ",%u", 3 + 7 * i % 200);
     const char *model = harness_tiny_model();
     struct harness_output o = harness_run_hearthd((const char *const[]){
         "--check", "--model", model, "--device", "cuda", "--draft", draft, NULL});
