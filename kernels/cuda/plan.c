@@ -250,8 +250,9 @@ static void plan_pages(struct backend *b)
         /* The check left the position behind the sequence's last row. */
         const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
         b->places[s] = (struct cuda_place){cuda_take_words(b, n), .first_row = UINT32_MAX};
-        memcpy(b->upload.from.words + b->places[s].pages, b->pass->sequences[s].pages,
-               n * sizeof(uint32_t));
+        if (n) /* a sequence without rows may have no list */
+            memcpy(b->upload.from.words + b->places[s].pages, b->pass->sequences[s].pages,
+                   n * sizeof(uint32_t));
     }
 }
 
