@@ -43,6 +43,10 @@ contract() { # NAME VARIABLE=VALUE...
     run "cudasim/contract ($1)" env HEARTH_PLUGINS="$BUILD/tests/cudasim" "${@:2}" "$BUILD/tests/gpu/contract"
 }
 
+case $BUILD in # libasan opens libraries in the plugin's place, and does not look beside the plugin
+*asan) export LD_LIBRARY_PATH=$PWD/$BUILD/tests/cudasim ;;
+esac
+
 echo "hearth: running the tests (logs in $logs)"
 if [ -f "$BUILD/tests/cudasim/hearth-cuda.so" ]; then # the CUDA backend on this processor
     case $BUILD in
