@@ -51,10 +51,9 @@ static void uring_disarm(struct loop *loop, uint32_t slot)
 
     if (!sqe)
         return;
-    if (loop->entries[slot].accept)
-        io_uring_prep_cancel64(sqe, loop_tag(loop, slot), 0);
-    else
-        io_uring_prep_poll_remove(sqe, loop_tag(loop, slot));
+    /* For polls, too: IORING_OP_POLL_REMOVE leaves one alone (-EALREADY) that has just fired and was not
+     * looked at yet, and it would keep its file for ever. */
+    io_uring_prep_cancel64(sqe, loop_tag(loop, slot), 0);
     io_uring_sqe_set_data64(sqe, TAG_NOBODY);
     /* Now, not at the next wait: the caller closes the descriptor, and a poll holds a reference to
      * it. */

@@ -309,6 +309,27 @@ START_TEST(a_closed_descriptor_is_free_after_its_removal)
 }
 END_TEST
 
+/* Nor where something came that nobody has been told of yet. */
+START_TEST(a_closed_descriptor_is_free_though_its_event_was_on_the_way)
+{
+    int pair[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    open_loop(_i);
+    ck_assert_int_eq(loop_add_poll(loop, pair[0], POLLIN | POLLRDHUP, 5), 0);
+    loop_wait(loop, 0, events, EVENTS);
+    ck_assert_int_eq(send(pair[1], "x", 1, 0), 1);
+    loop_remove(loop, pair[0], 5);
+    close(pair[0]);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(loop_wait(loop, 1000000, events, EVENTS), 0);
+    struct pollfd peer = {.fd = pair[1], .events = POLLRDHUP};
+    ck_assert_int_eq(poll(&peer, 1, 10000), 1);
+    loop_close(loop);
+    close(pair[1]);
+}
+END_TEST
+
 START_TEST(the_table_has_an_end_and_recovers)
 {
     int fd = make_eventfd(), copies[8];
@@ -515,6 +536,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_removed_is_silent, 0, n);
     tcase_add_loop_test(t, a_place_used_again_is_another, 0, n);
     tcase_add_loop_test(t, a_closed_descriptor_is_free_after_its_removal, 0, n);
+    tcase_add_loop_test(t, a_closed_descriptor_is_free_though_its_event_was_on_the_way, 0, n);
     tcase_add_loop_test(t, the_table_has_an_end_and_recovers, 0, n);
     tcase_add_loop_test(t, more_completions_than_the_ring_holds_lose_nobody, 0, n);
     tcase_add_loop_test(t, every_connection_is_an_event, 0, n);
