@@ -19,7 +19,7 @@
 
 enum {
     EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
-    ASKS_AT_ONCE = 8,    /* a client that asks for its status faster than this is dropped */
+    ASKS_AT_ONCE = 8,    /* questions of one client answered before others are looked at */
 };
 
 static const uint64_t ACCEPT_AGAIN_NS = 100000000;
@@ -169,19 +169,25 @@ static bool control_known(const struct control *control, const struct client *wa
     return false;
 }
 
-/* Everything that waits on a client's socket. */
+/* Everything that waits on a client's socket, or as much as it may say in one turn. */
 static void control_read(struct control *control, struct client *client)
 {
     uint8_t message[512];
     int asks = 0;
 
+    client->unread = false;
     while (client->state != CLIENT_DETACHING) {
+        if (asks == ASKS_AT_ONCE) {
+            client->unread = control->unread = true;
+            return;
+        }
         int n =
             hello_recv(client->socket_fd, message, sizeof(message), NULL, 0, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             return;
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
-        if (kind == HELLO_STATUS_ASK && asks++ < ASKS_AT_ONCE) {
+        if (kind == HELLO_STATUS_ASK) {
+            asks++;
             control_status(control, client);
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
@@ -191,6 +197,19 @@ static void control_read(struct control *control, struct client *client)
             control_drop(control, client);
             return;
         }
+    }
+}
+
+/* The next turn of those who have more to say. */
+static void control_read_on(struct control *control)
+{
+    if (!control->unread)
+        return;
+    control->unread = false;
+    for (struct client *client = control->clients, *next; client; client = next) {
+        next = client->next; /* reading frees nobody else */
+        if (client->unread)
+            control_read(control, client);
     }
 }
 
@@ -369,6 +388,8 @@ static int64_t control_timeout(struct control *control)
          client = client->next)
         if (client->state == CLIENT_GREETING && client->deadline_ns < due)
             due = client->deadline_ns;
+    if (control->unread)
+        return 0;
     if (due == UINT64_MAX)
         return -1;
     return due > now ? (int64_t)(due - now) : 0;
@@ -434,6 +455,7 @@ int control_run(const struct control_options *options)
         counters_add(options->ctl, COUNTER_CONTROL_WAKEUPS, 1);
         for (int i = 0; i < n; i++)
             control_event(&control, &events[i]);
+        control_read_on(&control);
         control_mail(&control);
         rc = n < 0 ? n : 0;
     }

@@ -24,6 +24,7 @@ struct control {
     uint64_t heartbeat;     /* the engine's, as of the last watchdog */
     uint64_t accept_at_ns;  /* > 0: accepting failed, and is tried again then */
     bool accept_failing;    /* said so already */
+    bool unread;            /* some client's turn ended before all that it says was read */
     uint64_t idle_stop_ns;  /* 0: it serves whoever may come */
     uint64_t idle_since_ns; /* nobody is connected since then; 0: somebody is */
     bool ending; /* accepting comes to its end, to stop unless somebody was accepted meanwhile */
