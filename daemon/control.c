@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -270,9 +269,9 @@ static void control_stop(struct control *control, const char *why)
 
 static void control_signal(struct control *control)
 {
-    struct signalfd_siginfo signal;
+    uint64_t n;
 
-    while (read(control->options.signal_fd, &signal, sizeof(signal)) > 0)
+    while (read(control->options.signal_fd, &n, sizeof(n)) > 0)
         ;
     control_stop(control, "running answers end now");
 }

@@ -25,7 +25,7 @@ struct control_options {
     int vocab_fd;           /* the sealed vocabulary, handed to every client */
     int listen_fd;          /* non-blocking */
     bool passed;            /* it is the service manager's: who is not accepted waits there */
-    int signal_fd;          /* SIGTERM, SIGINT */
+    int signal_fd;          /* signals.h */
     struct mailbox *inbox;  /* from the engine */
     struct mailbox *outbox; /* to the engine */
     enum loop_backend loop;
@@ -33,9 +33,8 @@ struct control_options {
     uint64_t (*now_ns)(void);
 };
 
-/* Serves until SIGTERM or SIGINT, until nobody was connected for --idle-stop seconds, or until the
- * engine stops by itself; then lets the engine end
- * every answer and closes every client. Returns 0, or -errno when the loop cannot be had or the
+/* Serves until a signal says to stop, until nobody was connected for --idle-stop seconds, or until the
+ * engine stops by itself; then lets the engine end every answer and closes every client. Returns 0, or -errno when the loop cannot be had or the
  * engine failed. */
 int control_run(const struct control_options *options);
 

@@ -11,6 +11,7 @@
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/resident.h"
+#include "daemon/signals.h"
 #include "ipc/bell.h"
 #include "ipc/hello.h"
 #include "ipc/segment.h"
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -74,22 +74,6 @@ static void *engine_thread(void *arg)
 static void log_option(const char *text)
 {
     log_debug("option %s", text);
-}
-
-/* Nothing more than a sign: SIGTERM and SIGINT are read by the control thread, SIGPIPE is an errno.
- */
-static int open_signals(void)
-{
-    sigset_t set;
-
-    signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return -EINVAL;
-    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return fd < 0 ? -errno : fd;
 }
 
 /* A client costs a handful of descriptors: take what the system allows. */
@@ -349,11 +333,9 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc;
 
+    signal(SIGPIPE, SIG_IGN); /* an errno is enough */
     raise_file_limit();
-    daemon->signal_fd = open_signals();
-    rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;
-    if (rc == 0)
-        rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
+    rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
@@ -368,6 +350,10 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 #endif
     if (rc == 0)
         rc = open_engine(daemon, err, err_bytes);
+    if (rc == 0) {
+        daemon->signal_fd = signals_open();
+        rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;
+    }
     if (rc == 0)
         rc = open_socket(daemon, err, err_bytes);
     if (rc == 0)
