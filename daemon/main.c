@@ -54,9 +54,12 @@ static int exit_code(int error)
     case -ENOTSUP:
         return EX_DATAERR;
     case -ENOENT:
+    case -ENOTDIR:
     case -EACCES:
     case -EISDIR:
         return EX_NOINPUT;
+    case -EPIPE:
+        return EX_IOERR;
     case -EADDRINUSE:
         return EX_TEMPFAIL;
     case -ENOTSOCK:
@@ -64,6 +67,28 @@ static int exit_code(int error)
     default:
         return EX_OSERR;
     }
+}
+
+/* Who starts us with stdin, stdout or stderr closed does not mean the next socket or segment to be read or written as
+ * such. */
+static void hold_standard_fds(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What was asked for is on stdout, if there was room for it. */
+static int flush_output(char *err, size_t err_bytes)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    snprintf(err, err_bytes, "cannot write to standard output: %s", strerror(errno));
+    return -EPIPE;
 }
 
 static void *engine_thread(void *arg)
@@ -384,6 +409,9 @@ int main(int argc, char **argv)
     char err[4600] = "";
     int rc;
 
+    hold_standard_fds();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a limit on files holds for shared memory, too: an errno is enough */
     daemon.ctl_fd = daemon.listen_fd = daemon.signal_fd = -1;
     daemon.to_engine.event_fd = daemon.to_control.event_fd = -1;
     log_init(LOG_LEVEL_INFO);
@@ -401,6 +429,8 @@ int main(int argc, char **argv)
         rc = daemon.config.check ? check_model(&daemon, err, sizeof(err))
                                  : start(&daemon, err, sizeof(err));
     }
+    if (rc == 0)
+        rc = flush_output(err, sizeof(err));
     for (char *c = err; *c; c++) /* words of files end up on terminals */
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';

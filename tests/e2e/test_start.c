@@ -87,6 +87,92 @@ START_TEST(a_signal_while_it_loads_ends_it_at_once)
 }
 END_TEST
 
+/* Becomes hearthd with these arguments, its stdout `out` (a path; NULL: stdin, stdout and stderr are closed). */
+static pid_t spawn(const char *out, const char *const *arguments)
+{
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid > 0)
+        return pid;
+    const char *argv[16] = {harness_program("hearthd")};
+    for (int n = 1; *arguments && n < 15; n++)
+        argv[n] = *arguments++;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    if (out)
+        dup2(open(out, O_WRONLY), STDOUT_FILENO);
+    for (int fd = 0; !out && fd <= STDERR_FILENO; fd++)
+        close(fd);
+    execv(argv[0], (char **)(uintptr_t)argv);
+    _exit(127);
+}
+
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* Or lines of the log would go to the client whose socket has the number of stderr. */
+START_TEST(closed_standard_descriptors_stay_nobodys)
+{
+    char link[64], target[64];
+
+    harness_start(&daemon_, harness_tiny_model(), NULL); /* its folder */
+    harness_kill(&daemon_);
+    daemon_.pid =
+        spawn(NULL, ARGUMENTS("--model", harness_tiny_model(), "--socket", daemon_.socket));
+    struct hearth *h = NULL;
+    for (int i = 0; i < 12000 && !h; i++, usleep(10000))
+        if (hearth_connect(daemon_.socket, NULL, &h, target, sizeof(target)) < 0)
+            h = NULL;
+    ck_assert_ptr_nonnull(h);
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        snprintf(link, sizeof(link), "/proc/%ld/fd/%d", (long)daemon_.pid, fd);
+        ssize_t n = readlink(link, target, sizeof(target) - 1);
+        ck_assert_int_gt(n, 0);
+        target[n] = 0;
+        ck_assert_str_eq(target, "/dev/null");
+    }
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_printed_is_an_error)
+{
+    ck_assert_int_eq(harness_wait(spawn("/dev/full", ARGUMENTS("--help"))), 74);
+    ck_assert_int_eq(harness_wait(spawn("/dev/full", ARGUMENTS("--version"))), 74);
+    ck_assert_int_eq(
+        harness_wait(spawn("/dev/full", ARGUMENTS("--check", "--model", harness_tiny_model()))),
+        74);
+}
+END_TEST
+
+/* Shared memory counts as a file. */
+START_TEST(a_limit_on_files_is_one_line)
+{
+    char command[1400], line[300], more[300];
+
+    snprintf(command, sizeof(command),
+             "ulimit -f 0; XDG_CONFIG_HOME=/nonexistent exec %s --model %s --device cpu 2>&1",
+             harness_program("hearthd"), harness_tiny_model());
+    FILE *said = popen(command, "r");
+    ck_assert_ptr_nonnull(said);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), said));
+    ck_assert_msg(strstr(line, "File too large") != NULL, "%s", line);
+    ck_assert_ptr_null(fgets(more, sizeof(more), said));
+    int status = pclose(said);
+    ck_assert_int_eq(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 71);
+}
+END_TEST
+
+START_TEST(a_model_below_a_file_is_no_such_file)
+{
+    struct harness_output o = harness_run_hearthd(ARGUMENTS("--model", "/dev/null/model.gguf"));
+
+    ck_assert_int_eq(o.code, 66);
+    harness_output_fini(&o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("start");
@@ -95,6 +181,10 @@ int main(void)
     tcase_add_loop_test(tcase, a_signal_that_ends_it_leaves_no_socket, 0, 3);
     tcase_add_test(tcase, signals_that_were_ignored_stay_so);
     tcase_add_loop_test(tcase, a_signal_while_it_loads_ends_it_at_once, 0, 3);
+    tcase_add_test(tcase, closed_standard_descriptors_stay_nobodys);
+    tcase_add_test(tcase, what_cannot_be_printed_is_an_error);
+    tcase_add_test(tcase, a_limit_on_files_is_one_line);
+    tcase_add_test(tcase, a_model_below_a_file_is_no_such_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
