@@ -149,9 +149,11 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
     char path[HELLO_PATH_BYTES];
 
-    daemon->listen_fd = notify_listen_fd();
+    daemon->listen_fd = notify_listen_fd(err, err_bytes);
     if (daemon->listen_fd >= 0)
         return take_path(daemon);
+    if (daemon->listen_fd != -ENOENT)
+        return daemon->listen_fd;
     if (!daemon->config.socket) {
         int rc = hello_socket_path(path, err, err_bytes);
         if (rc < 0)

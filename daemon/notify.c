@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -53,17 +55,41 @@ uint64_t notify_watchdog_ns(void)
     return strtoull(usec, NULL, 10) * 1000 / 2;
 }
 
-int notify_listen_fd(void)
+/* Is it one that hearthd could have made itself? */
+static bool is_listening_socket(int fd)
 {
-    const char *count = getenv("LISTEN_FDS");
+    int domain = 0, type = 0, listens = 0;
+    socklen_t a = sizeof(domain), b = sizeof(type), c = sizeof(listens);
 
-    if (!count || strtol(count, NULL, 10) < 1 || !getenv("LISTEN_PID") ||
-        !meant_for_us("LISTEN_PID"))
-        return -1;
-    if (fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0)
-        return -1;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &a) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &b) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &c) == 0 && domain == AF_UNIX &&
+           type == SOCK_SEQPACKET && listens;
+}
+
+int notify_listen_fd(char *err, size_t err_bytes)
+{
+    const char *text = getenv("LISTEN_FDS");
+    long count = text ? strtol(text, NULL, 10) : 0;
+
+    if (count < 1 || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+        return -ENOENT;
+    if (count > 1) {
+        snprintf(err, err_bytes,
+                 "the service manager passed %ld descriptors: hearthd serves one socket, give each "
+                 "its own unit",
+                 count);
+        return -ENOTSOCK;
+    }
     int flags = fcntl(LISTEN_FDS_START, F_GETFL);
-    if (flags < 0 || fcntl(LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0)
-        return -1;
+    if (!is_listening_socket(LISTEN_FDS_START) ||
+        fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0) {
+        snprintf(err, err_bytes,
+                 "what the service manager passed is no Unix socket that listens for sequential "
+                 "packets: use "
+                 "ListenSequentialPacket= with a path");
+        return -ENOTSOCK;
+    }
     return LISTEN_FDS_START;
 }

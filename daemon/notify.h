@@ -9,6 +9,7 @@
 #ifndef HEARTH_DAEMON_NOTIFY_H
 #define HEARTH_DAEMON_NOTIFY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Sends e.g. "READY=1\nSTATUS=serving". Returns 0, also without a service manager; -errno when it
@@ -18,7 +19,8 @@ int notify_send(const char *state);
 /* How often WATCHDOG=1 is expected, 0: never. Half of $WATCHDOG_USEC, as the manual recommends. */
 uint64_t notify_watchdog_ns(void);
 
-/* The first socket passed by the service manager, CLOEXEC set, or -1. */
-int notify_listen_fd(void);
+/* The socket passed by the service manager, CLOEXEC set; -ENOENT: it passed none. -ENOTSOCK with one line: what it
+ * passed is none that clients could reach us at. */
+int notify_listen_fd(char *err, size_t err_bytes);
 
 #endif

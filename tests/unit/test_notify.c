@@ -3,7 +3,9 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 #include <unistd.h>
 
 static char folder[] = "/tmp/hearth-notify-XXXXXX";
+static char line[256];
+static int fd_flags, file_flags; /* of descriptor 3, as notify_listen_fd left it */
 static int manager_fd;
 
 static void listen_at(struct sockaddr_un *address, socklen_t bytes)
@@ -81,23 +85,81 @@ START_TEST(the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant)
 }
 END_TEST
 
+/* As the service manager does it: `fd` (-1: nothing) becomes descriptor 3, one of `count` for process `pid`. What the
+ * test's frame has there, and writes to at every assertion, comes back. */
+static int pass(int fd, const char *count, pid_t pid)
+{
+    int kept = fcntl(3, F_DUPFD_CLOEXEC, 10), rc;
+    char text[32];
+
+    snprintf(text, sizeof(text), "%ld", (long)pid);
+    setenv("LISTEN_FDS", count, 1);
+    setenv("LISTEN_PID", text, 1);
+    *line = 0;
+    close(3);
+    if (fd >= 0)
+        dup2(fd, 3);
+    rc = notify_listen_fd(line, sizeof(line));
+    fd_flags = fcntl(3, F_GETFD);
+    file_flags = fcntl(3, F_GETFL);
+    close(3);
+    if (kept >= 0) {
+        dup2(kept, 3);
+        close(kept);
+    }
+    return rc;
+}
+
+/* The same file behind a number that is not in the way. */
+static int put_away(int low)
+{
+    int fd = fcntl(low, F_DUPFD_CLOEXEC, 10);
+
+    ck_assert_int_ge(fd, 0);
+    close(low);
+    return fd;
+}
+
+/* A socket of this type that listens, at an address of the kernel's choice. */
+static int make_socket(int domain, int type, bool listens)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = put_away(socket(domain, type, 0));
+
+    if (domain == AF_UNIX)
+        ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)), 0);
+    ck_assert(!listens || listen(fd, 1) == 0);
+    return fd;
+}
+
 START_TEST(a_passed_socket_is_taken_over)
 {
-    char pid[32];
-
     unsetenv("LISTEN_FDS");
-    ck_assert_int_eq(notify_listen_fd(), -1);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(dup2(fd, 3), 3);
-    setenv("LISTEN_FDS", "1", 1);
-    setenv("LISTEN_PID", "1", 1);
-    ck_assert_int_eq(notify_listen_fd(), -1);
-    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
-    setenv("LISTEN_PID", pid, 1);
-    ck_assert_int_eq(notify_listen_fd(), 3);
-    ck_assert_int_ne(fcntl(3, F_GETFD) & FD_CLOEXEC, 0);
-    ck_assert_int_ne(fcntl(3, F_GETFL) & O_NONBLOCK, 0);
+    ck_assert_int_eq(notify_listen_fd(line, sizeof(line)), -ENOENT);
+    int fd = make_socket(AF_UNIX, SOCK_SEQPACKET, true);
+    ck_assert_int_eq(pass(fd, "1", 1), -ENOENT);
+    ck_assert_int_eq(pass(fd, "0", getpid()), -ENOENT);
+    ck_assert_int_eq(pass(fd, "1", getpid()), 3);
+    ck_assert_int_ne(fd_flags & FD_CLOEXEC, 0);
+    ck_assert_int_ne(file_flags & O_NONBLOCK, 0);
+}
+END_TEST
+
+/* Nobody could connect, or not with hearth's messages: better said than listened at. */
+START_TEST(what_is_no_socket_of_ours_is_refused)
+{
+    const int wrong[] = {
+        make_socket(AF_UNIX, SOCK_STREAM, true), make_socket(AF_UNIX, SOCK_DGRAM, false),
+        make_socket(AF_UNIX, SOCK_SEQPACKET, false), make_socket(AF_INET, SOCK_STREAM, true),
+        put_away(open("/dev/null", O_RDWR))};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        ck_assert_int_eq(pass(wrong[i], "1", getpid()), -ENOTSOCK);
+        ck_assert_ptr_nonnull(strstr(line, "ListenSequentialPacket="));
+    }
+    ck_assert_int_eq(pass(make_socket(AF_UNIX, SOCK_SEQPACKET, true), "2", getpid()), -ENOTSOCK);
+    ck_assert_ptr_nonnull(strstr(line, "2 descriptors"));
+    ck_assert_int_eq(pass(-1, "1", getpid()), -ENOTSOCK);
 }
 END_TEST
 
@@ -110,6 +172,7 @@ int main(void)
     tcase_add_test(tcase, without_a_manager_nothing_happens);
     tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant);
     tcase_add_test(tcase, a_passed_socket_is_taken_over);
+    tcase_add_test(tcase, what_is_no_socket_of_ours_is_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
