@@ -210,19 +210,33 @@ static int parse_line(struct config *config, const struct given *given, char *li
     return 0;
 }
 
+/* What some editors put in front of UTF-8. */
+static char *skip_mark(char *line)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+
+    return strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
+}
+
 static int parse_file(struct config *config, const struct given *given, FILE *file,
                       const char *path, char *err, size_t err_bytes)
 {
     char *line = NULL;
     size_t capacity = 0;
     char where[4200];
+    ssize_t n;
     int rc = 0;
 
-    for (int number = 1; rc == 0 && getline(&line, &capacity, file) >= 0; number++) {
+    for (int number = 1; rc == 0 && (n = getline(&line, &capacity, file)) >= 0; number++) {
         snprintf(where, sizeof(where), "%s:%d", path, number);
-        rc = parse_line(config, given, line, where, err, err_bytes);
+        if (strlen(line) != (size_t)n)
+            rc = config_fail(err, err_bytes, -EINVAL,
+                             "%s: a zero byte stands here: save the file as plain text", where);
+        else
+            rc = parse_line(config, given, number == 1 ? skip_mark(line) : line, where, err,
+                            err_bytes);
     }
-    if (rc == 0 && ferror(file)) /* a folder, for instance */
+    if (rc == 0 && !feof(file)) /* a folder, for instance, or a line that memory does not hold */
         rc = config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path,
                          strerror(errno));
     free(line);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,13 +39,18 @@ static void teardown(void)
     rmdir(directory);
 }
 
-static void write_file(const char *text)
+static void write_bytes(const char *bytes, size_t n)
 {
     FILE *file = fopen(path, "w");
 
     ck_assert_ptr_nonnull(file);
-    fputs(text, file);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
     fclose(file);
+}
+
+static void write_file(const char *text)
+{
+    write_bytes(text, strlen(text));
 }
 
 /* Loads `line`, cut at spaces. */
@@ -205,6 +211,49 @@ START_TEST(a_wrong_line_is_named_by_file_and_number)
 }
 END_TEST
 
+/* UTF-16, or a file that a crash has filled up: nothing behind the byte may count for nothing. */
+START_TEST(a_zero_byte_is_a_wrong_line)
+{
+    static const char text[] = "rows = 64\nslots = 7\0 or so\n",
+                      empty[] = "rows = 64\n\0slots = 7\n";
+
+    write_bytes(text, sizeof(text) - 1);
+    refused("", -EINVAL, "hearthd.conf:2");
+    write_bytes(empty, sizeof(empty) - 1);
+    refused("", -EINVAL, "hearthd.conf:2");
+}
+END_TEST
+
+START_TEST(a_file_of_another_systems_editor_is_read)
+{
+    write_file("\xef\xbb\xbfslots = 7\r\nrows = 99\r\n");
+    ck_assert_int_eq(load(""), 0);
+    ck_assert_uint_eq(config.slots, 7);
+    ck_assert_uint_eq(config.rows, 99);
+    write_file("rows = 99\n\xef\xbb\xbfslots = 7\n");
+    refused("", -EINVAL, "hearthd.conf:2");
+}
+END_TEST
+
+/* A line that memory does not hold ends the file for getline. */
+START_TEST(what_stands_behind_a_line_without_an_end_is_not_passed_over)
+{
+    struct rlimit all, little;
+    enum { LINE = 256 << 20 };
+
+    write_file("#");
+    ck_assert_int_eq(truncate(path, LINE), 0); /* no block of it is written */
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &all), 0);
+    little = all;
+    little.rlim_cur = LINE;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &little), 0);
+    int rc = load("");
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &all), 0);
+    ck_assert_int_eq(rc, -ENOENT);
+    ck_assert_ptr_nonnull(strstr(err, path));
+}
+END_TEST
+
 START_TEST(config_names_another_file_which_must_exist)
 {
     char line[400], name[300];
@@ -316,6 +365,11 @@ int main(void)
     tcase_add_test(t, help_and_version_read_no_file);
     tcase_add_test(t, the_file_sets_what_the_command_line_does_not);
     tcase_add_test(t, a_wrong_line_is_named_by_file_and_number);
+    tcase_add_test(t, a_zero_byte_is_a_wrong_line);
+    tcase_add_test(t, a_file_of_another_systems_editor_is_read);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* larger than any limit */
+    tcase_add_test(t, what_stands_behind_a_line_without_an_end_is_not_passed_over);
+#endif
     tcase_add_test(t, config_names_another_file_which_must_exist);
     tcase_add_test(t, a_folder_is_no_file);
     tcase_add_test(t, a_file_that_cannot_be_read_is_not_passed_over);
