@@ -119,12 +119,10 @@ static void control_accept(struct control *control, int fd)
         return;
     }
     control->accept_failing = false;
-    client = control->n_clients < control->options.config->clients + 64 ? calloc(1, sizeof(*client))
-                                                                        : NULL;
-    if (!client || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ||
+        !handshake_room(control, peer.uid) || !(client = calloc(1, sizeof(*client)))) {
         hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
         close(fd);
-        free(client);
         return;
     }
     client->state = CLIENT_GREETING;

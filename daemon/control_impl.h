@@ -48,6 +48,10 @@ void control_drop(struct control *control, struct client *client);
 
 /* ---- handshake.c ---- */
 
+/* Is there room for one more connection of this user, until it greets? Where all room is taken, the user with the most
+ * connections that say nothing gives its longest silent one, to who has fewer: nobody keeps others out by silence. */
+bool handshake_room(struct control *control, uid_t uid);
+
 /* A HELLO came: lets the client in, or refuses and frees it, or lets it wait. */
 void handshake_hello(struct control *control, struct client *client, const void *message,
                      size_t bytes);

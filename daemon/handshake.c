@@ -14,6 +14,7 @@ enum {
     EVENT_CELLS = 1024, /* of each slot's event ring */
     SUBMIT_CELLS = 256, /* of each client's submit ring */
     SLOTLESS_MAX = 64,  /* connections without a slot that one user may hold */
+    GREETING_ROOM = 64, /* connections beyond --clients, which those who are let in never take */
 };
 
 static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
@@ -34,6 +35,41 @@ static uint32_t handshake_slotless(const struct control *control, uid_t uid)
     for (const struct client *client = control->clients; client; client = client->next)
         n += client->state == CLIENT_LOOKING && client->uid == uid;
     return n;
+}
+
+/* Connections of this user that have said nothing yet. */
+static uint32_t handshake_silent(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (const struct client *client = control->clients; client; client = client->next)
+        n += client->state == CLIENT_GREETING && !client->waiting && client->uid == uid;
+    return n;
+}
+
+bool handshake_room(struct control *control, uid_t uid)
+{
+    struct client *found = NULL;
+    uint32_t most;
+
+    if (control->n_clients < control->options.config->clients + GREETING_ROOM)
+        return true;
+    most = handshake_silent(control, uid);
+    for (struct client *client = control->clients; client;
+         client = client->next) { /* newest first */
+        if (client->state != CLIENT_GREETING || client->waiting)
+            continue;
+        bool same = found && found->uid == client->uid;
+        uint32_t n = same ? most : handshake_silent(control, client->uid);
+        if (!same && n <= most)
+            continue;
+        found = client;
+        most = n;
+    }
+    if (found)
+        handshake_refuse(control, found, -EBUSY,
+                         "too many of this user's connections say nothing: try again later");
+    return found != NULL;
 }
 
 /* The user that stands for all who have no number here: nobody's slots may be kept for it. */

@@ -16,11 +16,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { WELL_BEHAVED = 4, ANSWERS = 30, IDLE_CLIENTS = 64, IDLE_SECONDS = 4 };
+enum { WELL_BEHAVED = 4, ANSWERS = 30, IDLE_CLIENTS = 64, IDLE_SECONDS = 4, OTHER_USER = 12345 };
 
 static struct harness daemon_;
 
@@ -176,6 +177,51 @@ START_TEST(garbage_handshakes_are_refused_and_leave_nothing)
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_uint_ne(good_answer(h, 1), 0);
     hearth_close(h);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
+/* Another user: takes all the room there is for those who have not greeted, says nothing, and stays. */
+static void silent_process(uint32_t room, int ready)
+{
+    char err[256], byte;
+    int fd = -1;
+
+    if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+        _exit(2);
+    for (uint32_t i = 0; i < room + 1; i++)
+        fd = hello_connect(daemon_.socket, err, sizeof(err));
+    if (recv(fd, &byte, 1, 0) == 1 &&
+        write(ready, &byte, 1) == 1) /* the last was refused: it is full */
+        pause();
+    _exit(1);
+}
+
+START_TEST(silent_connections_of_one_user_keep_no_other_out)
+{
+    const char *const arguments[] = {"--clients", "4", NULL};
+    int ready[2];
+    char byte;
+
+    if (getuid() != 0) {
+        printf("skip: who is not root has no second user\n");
+        return;
+    }
+    harness_start(&daemon_, harness_tiny_model(), arguments);
+    ck_assert_int_eq(chmod(daemon_.directory, 0755), 0);
+    ck_assert_int_eq(chmod(daemon_.socket, 0666), 0);
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        silent_process(4 + 64, ready[1]);
+    close(ready[1]);
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    struct hearth *h = harness_connect(&daemon_, 1, NULL);
+    ck_assert_uint_ne(good_answer(h, 1), 0);
+    hearth_close(h);
+    close(ready[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 END_TEST
@@ -346,6 +392,7 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, garbage_in_one_segment_is_noticed_by_nobody_else);
     tcase_add_test(tcase, garbage_handshakes_are_refused_and_leave_nothing);
+    tcase_add_test(tcase, silent_connections_of_one_user_keep_no_other_out);
     tcase_add_test(tcase, what_comes_right_behind_a_hello_is_read);
     tcase_add_test(tcase, many_questions_at_once_are_all_answered);
     tcase_add_test(tcase, a_reader_that_stops_reading_loses_nothing);
