@@ -34,6 +34,7 @@ struct loop_ops {
 struct loop {
     const struct loop_ops *ops;
     void *backend; /* owned by ops */
+    bool lost; /* io_uring: completions were dropped, and all registrations are to be made anew */
     uint32_t n_entries;
     struct loop_entry entries[LOOP_ENTRIES];
 };

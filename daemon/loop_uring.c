@@ -98,6 +98,24 @@ static bool uring_passes(int error)
     return error == -ETIME || error == -EINTR || error == -EAGAIN || error == -EBUSY;
 }
 
+/* Completions were dropped (the ring was full, and memory short), and nobody says whose: some of the registrations have
+ * ended. All are made anew; what is ready then is told again. Only a connection whose acceptance was dropped stays open
+ * and unanswered. */
+static void uring_restore(struct loop *loop)
+{
+    loop->lost = false;
+    for (uint32_t i = 0; i < loop->n_entries; i++) {
+        struct loop_entry *entry = &loop->entries[i];
+        if (!entry->live)
+            continue;
+        uring_disarm(loop, i);
+        entry->generation++;
+        uring_arm(loop, i);
+        if (entry->ending)
+            uring_disarm(loop, i);
+    }
+}
+
 static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *events,
                       size_t capacity)
 {
@@ -113,7 +131,8 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
     int rc =
         io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 
-    if (rc < 0 && !uring_passes(rc))
+    loop->lost |= rc == -EBADR; /* said once */
+    if (rc < 0 && rc != -EBADR && !uring_passes(rc))
         return rc;
     /* A completion stays where it is until what it ended can be armed anew: with one operation, two
      * where accepting ends. */
@@ -122,6 +141,8 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
         filled += (size_t)uring_take(loop, cqe, &events[filled]);
         io_uring_cqe_seen(ring, cqe);
     }
+    if (loop->lost && io_uring_cq_ready(ring) == 0) /* accepted connections among them were taken */
+        uring_restore(loop);
     return (int)filled;
 }
 

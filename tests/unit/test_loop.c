@@ -46,6 +46,10 @@ int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe 
     if (!really)
         *(void **)&really = dlsym(RTLD_NEXT, "io_uring_submit_and_wait_timeout");
     next_wait = 0;
+    if (rc == -EBADR) { /* what the kernel dropped */
+        really(ring, cqe, wait_nr, timeout, mask);
+        io_uring_cq_advance(ring, io_uring_cq_ready(ring));
+    }
     return rc ? rc : really(ring, cqe, wait_nr, timeout, mask);
 }
 
@@ -146,6 +150,43 @@ START_TEST(a_wait_that_fails_for_a_moment_is_an_early_one)
 END_TEST
 
 /* ---- polls ----------------------------------------------------------------------------------- */
+
+/* The kernel says that it dropped completions, not whose: who was ready is told again, and nobody is deaf. */
+START_TEST(completions_that_the_kernel_dropped_are_made_up_for)
+{
+    struct sockaddr_un address;
+    socklen_t bytes;
+    int listener = make_listener(&address, &bytes), early = make_eventfd(), late = make_eventfd();
+
+    open_loop(_i);
+    ck_assert_int_eq(loop_add_poll(loop, early, POLLIN, 1), 0);
+    ck_assert_int_eq(loop_add_poll(loop, late, POLLIN, 2), 0);
+    ck_assert_int_eq(loop_add_accept(loop, listener, 3), 0);
+    ck_assert_int_eq(loop_wait(loop, 0, events, EVENTS), 0);
+    ring(early);
+    next_wait = -EBADR;
+    int n = loop_wait(loop, 100000000, events, EVENTS);
+    ck_assert_int_ge(n, 0);
+    next_wait = 0; /* epoll */
+    ck_assert_int_eq(n + collect(events + n, 1 - n), 1);
+    ck_assert_uint_eq(events[0].cookie, 1);
+    ring(late);
+    ck_assert_int_eq(collect(events, 1), 1);
+    ck_assert_uint_eq(events[0].cookie, 2);
+    int client = dial(&address, bytes);
+    ck_assert_int_eq(collect(events, 1), 1);
+    ck_assert_uint_eq(events[0].cookie, 3);
+    close(events[0].result);
+    loop_remove(loop, late, 2);
+    ring(late);
+    ck_assert_int_eq(loop_wait(loop, 1000000, events, EVENTS), 0);
+    loop_close(loop);
+    close(client);
+    close(listener);
+    close(early);
+    close(late);
+}
+END_TEST
 
 START_TEST(every_ring_of_a_bell_that_nobody_reads_is_an_event)
 {
@@ -528,6 +569,7 @@ int main(void)
     tcase_add_loop_test(t, the_name_says_what_was_had, 0, n);
     tcase_add_loop_test(t, nothing_happens_until_the_time_is_up, 0, n);
     tcase_add_loop_test(t, a_wait_that_fails_for_a_moment_is_an_early_one, 0, n);
+    tcase_add_loop_test(t, completions_that_the_kernel_dropped_are_made_up_for, 0, n);
     tcase_add_loop_test(t, every_ring_of_a_bell_that_nobody_reads_is_an_event, 0, n);
     tcase_add_loop_test(t, what_is_readable_already_is_an_event, 0, n);
     tcase_add_loop_test(t, each_of_many_is_told_apart, 0, n);
