@@ -10,6 +10,7 @@
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
+#include "daemon/report.h"
 #include "daemon/resident.h"
 #include "daemon/signals.h"
 #include "ipc/bell.h"
@@ -207,80 +208,6 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
     return engine_open(&daemon->engine, &options, err, err_bytes);
 }
 
-static void log_draft(const struct resident *draft)
-{
-    char text[256];
-
-    model_describe(draft->model, text, sizeof(text));
-    log_info("draft model %s: %s", draft->name, text);
-    log_info("draft model: %zu KiB of weights, KV pages of %zu KiB, context %u",
-             draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
-    if (draft->info.note)
-        log_info("draft model: %s", draft->info.note);
-}
-
-static void describe_device(const struct resident *resident, char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB",
-             resident->info.name, resident->info.isa, resident->info.threads,
-             resident->limits.context, resident->limits.pages, resident->info.page_bytes / 1024);
-}
-
-/* What is resident, and how much of it in huge pages: weights that are not are read slower. */
-static void log_memory(void)
-{
-    size_t resident = 0, huge = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-
-    while (file && fgets(line, sizeof(line), file)) {
-        sscanf(line, "Rss: %zu kB", &resident);
-        sscanf(line, "AnonHugePages: %zu kB", &huge);
-    }
-    if (file)
-        fclose(file);
-    log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
-}
-
-static void log_ready(const struct daemon *daemon)
-{
-    const struct resident *resident = &daemon->resident;
-    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t needed =
-        resident->info.weight_bytes + resident->info.shadow_bytes + resident->info.kv_bytes;
-    char text[256];
-
-    model_describe(resident->model, text, sizeof(text));
-    log_info("%s: %s", resident->name, text);
-    if (resident->device.why[0])
-        log_info("%s", resident->device.why);
-    describe_device(resident, text, sizeof(text));
-    log_info("%s, %llu slots, numerics %s", text, (unsigned long long)daemon->config.slots,
-             resident->info.numerics);
-    if (resident->info.note)
-        log_info("%s", resident->info.note);
-    if (resident->info.fast == BACKEND_FAST_SHADOW)
-        log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
-                 resident->info.weight_bytes >> 20);
-    if (resident->draft) {
-        log_draft(resident->draft);
-        needed += resident->draft->info.weight_bytes + resident->draft->info.kv_bytes;
-    }
-    if (resident->limits.context > resident->model->n_context)
-        log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
-                    resident->limits.context, resident->model->n_context);
-    if (resident->ops == &backend_cpu && needed > memory)
-        log_warning(
-            "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
-            needed >> 20, memory >> 20);
-    if (daemon->config.log_level >= LOG_LEVEL_INFO)
-        log_memory(); /* the system counts page by page */
-    if (daemon->config.idle_stop && daemon->own_socket)
-        log_warning("idle-stop is for a socket of the service manager, who would start hearthd "
-                    "again: this one serves on");
-    log_info("ready at %s", daemon->config.socket);
-}
-
 static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 {
     struct control_options options = {
@@ -305,7 +232,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
         snprintf(err, err_bytes, "cannot start the engine thread: %s", strerror(-rc));
         return rc;
     }
-    log_ready(daemon);
+    report_ready(&daemon->config, &daemon->resident, daemon->own_socket);
     notify_send("READY=1\nSTATUS=serving");
     rc = control_run(&options);
     pthread_join(daemon->thread, &engine_result);
@@ -318,7 +245,6 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
  * file that does not claim to be a model is said to be just that. */
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
     const char *path = daemon->config.model;
     int rc = resident_open_file(&daemon->resident, path, err, err_bytes);
 
@@ -338,20 +264,7 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
         rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc < 0)
         return rc;
-    model_describe(daemon->resident.model, text, sizeof(text));
-    model_fingerprint_text(daemon->resident.fingerprint, fingerprint);
-    printf("%s: %s\nfingerprint %s, numerics %s\n", daemon->resident.name, text, fingerprint,
-           daemon->resident.info.numerics);
-    describe_device(&daemon->resident, text, sizeof(text));
-    puts(text);
-    if (daemon->resident.info.note)
-        puts(daemon->resident.info.note);
-    if (daemon->resident.draft) {
-        model_describe(daemon->resident.draft->model, text, sizeof(text));
-        printf("draft model %s: %s\n", daemon->resident.draft->name, text);
-        if (daemon->resident.draft->info.note)
-            printf("draft model: %s\n", daemon->resident.draft->info.note);
-    }
+    report_check(&daemon->resident);
     return 0;
 }
 
