@@ -241,43 +241,11 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
-/* --check: all that a start does short of listening, so that what this accepts starts. A sound GGUF
- * file that does not claim to be a model is said to be just that. */
-static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
+/* All of a start behind the model's file but for listening. */
+static int load(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    const char *path = daemon->config.model;
-    int rc = resident_open_file(&daemon->resident, path, err, err_bytes);
+    int rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
 
-    if (rc < 0)
-        return rc;
-    if (!gguf_find_key(daemon->resident.gguf, "general.architecture")) {
-        printf("%s: valid GGUF v%u with %llu keys and %llu tensors, but it holds no model\n",
-               daemon->config.model, gguf_version(daemon->resident.gguf),
-               (unsigned long long)gguf_n_keys(daemon->resident.gguf),
-               (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
-        return 0;
-    }
-    rc = resident_open_model(&daemon->resident, path, err, err_bytes);
-    if (rc == 0)
-        rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
-    if (rc == 0)
-        rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
-    if (rc < 0)
-        return rc;
-    report_check(&daemon->resident);
-    return 0;
-}
-
-/* Loads first, listens last: who can connect gets an answer. */
-static int start(struct daemon *daemon, char *err, size_t err_bytes)
-{
-    int rc;
-
-    signal(SIGPIPE, SIG_IGN); /* an errno is enough */
-    raise_file_limit();
-    rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
-    if (rc == 0)
-        rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
     if (rc == 0)
@@ -290,6 +258,39 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 #endif
     if (rc == 0)
         rc = open_engine(daemon, err, err_bytes);
+    return rc;
+}
+
+/* --check: what this accepts starts. A sound GGUF file that does not claim to be a model is said to be just that. */
+static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    int rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
+
+    if (rc < 0)
+        return rc;
+    if (!gguf_find_key(daemon->resident.gguf, "general.architecture")) {
+        printf("%s: valid GGUF v%u with %llu keys and %llu tensors, but it holds no model\n",
+               daemon->config.model, gguf_version(daemon->resident.gguf),
+               (unsigned long long)gguf_n_keys(daemon->resident.gguf),
+               (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
+        return 0;
+    }
+    rc = load(daemon, err, err_bytes);
+    if (rc == 0)
+        report_check(&daemon->resident);
+    return rc;
+}
+
+/* Loads first, listens last: who can connect gets an answer. */
+static int start(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    int rc;
+
+    signal(SIGPIPE, SIG_IGN); /* an errno is enough */
+    raise_file_limit();
+    rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
+    if (rc == 0)
+        rc = load(daemon, err, err_bytes);
     if (rc == 0) {
         daemon->signal_fd = signals_open();
         rc = daemon->signal_fd < 0 ? daemon->signal_fd : 0;

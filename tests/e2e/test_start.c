@@ -164,6 +164,25 @@ START_TEST(a_limit_on_files_is_one_line)
 }
 END_TEST
 
+/* Memory for slots is part of a start. */
+START_TEST(a_check_refuses_what_does_not_start)
+{
+    char command[1400], line[300];
+
+    snprintf(
+        command, sizeof(command),
+        "ulimit -v 8000000; XDG_CONFIG_HOME=/nonexistent exec %s --check --model %s --device cpu "
+        "--context 4M --slots 1024 --kv-bytes 6G 2>&1",
+        harness_program("hearthd"), harness_tiny_model());
+    FILE *said = popen(command, "r");
+    ck_assert_ptr_nonnull(said);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), said));
+    ck_assert_msg(strstr(line, "not enough memory for 1024 slots") != NULL, "%s", line);
+    int status = pclose(said);
+    ck_assert_int_eq(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 71);
+}
+END_TEST
+
 START_TEST(a_model_below_a_file_is_no_such_file)
 {
     struct harness_output o = harness_run_hearthd(ARGUMENTS("--model", "/dev/null/model.gguf"));
@@ -184,6 +203,9 @@ int main(void)
     tcase_add_test(tcase, closed_standard_descriptors_stay_nobodys);
     tcase_add_test(tcase, what_cannot_be_printed_is_an_error);
     tcase_add_test(tcase, a_limit_on_files_is_one_line);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* larger than any limit */
+    tcase_add_test(tcase, a_check_refuses_what_does_not_start);
+#endif
     tcase_add_test(tcase, a_model_below_a_file_is_no_such_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
