@@ -126,12 +126,12 @@ static int count_polls(void)
     return polls;
 }
 
-/* The least of some looks: who looked last may still be on its way out. */
-static int rest_polls(void)
+/* The least of many looks, until they are as few as `few`: who looked last may still be on its way out. */
+static int rest_polls(int few)
 {
     int least = count_polls();
 
-    for (int i = 0; i < 50; i++, usleep(10000)) {
+    for (int i = 0; i < (few ? 6000 : 50) && least > few; i++, usleep(10000)) {
         int now = count_polls();
         least = now < least ? now : least;
     }
@@ -144,9 +144,10 @@ static void run_kills(const char *const *arguments)
     uint32_t kills = env ? (uint32_t)atoi(env) : KILLS, alone[TOKENS], ids[TOKENS], state = 11;
 
     harness_start(&daemon_, harness_tiny_model(), arguments);
-    int64_t fds = harness_counter(&daemon_, "fds_open"), rss = 0;
+    int64_t fds = harness_counter(&daemon_, "fds_open");
     struct hearth *good = harness_connect(&daemon_, 1, NULL);
     get_answer(good, alone);
+    int64_t rss = 0;
     int polls = 0;
     for (uint32_t i = 0; i < kills; i++) {
         kill_one(i, next_random(&state) % 4000);
@@ -154,13 +155,16 @@ static void run_kills(const char *const *arguments)
         ck_assert_msg(!memcmp(ids, alone, sizeof(ids)), "another answer after kill %u", i);
         if (i != kills / 4)
             continue; /* by now all that it takes once is taken */
-        ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 1), 1);
+        ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 1), 1);
         rss = harness_counter(&daemon_, "rss_bytes");
-        polls = rest_polls();
+        polls = rest_polls(0);
     }
-    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 1), 1);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 1), 1);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep what is freed */
     ck_assert_int_le(harness_counter(&daemon_, "rss_bytes"), rss + ROOM_BYTES);
-    ck_assert_int_le(rest_polls(), polls);
+#endif
+    (void)rss;
+    ck_assert_int_le(rest_polls(polls), polls);
     hearth_close(good);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_active", 0), 0);

@@ -167,6 +167,9 @@ END_TEST
 /* Memory for slots is part of a start. */
 START_TEST(a_check_refuses_what_does_not_start)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skip: a sanitizer's memory is larger than any limit\n");
+#else
     char command[1400], line[300];
 
     snprintf(
@@ -180,6 +183,7 @@ START_TEST(a_check_refuses_what_does_not_start)
     ck_assert_msg(strstr(line, "not enough memory for 1024 slots") != NULL, "%s", line);
     int status = pclose(said);
     ck_assert_int_eq(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 71);
+#endif
 }
 END_TEST
 
@@ -203,9 +207,7 @@ int main(void)
     tcase_add_test(tcase, closed_standard_descriptors_stay_nobodys);
     tcase_add_test(tcase, what_cannot_be_printed_is_an_error);
     tcase_add_test(tcase, a_limit_on_files_is_one_line);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* larger than any limit */
     tcase_add_test(tcase, a_check_refuses_what_does_not_start);
-#endif
     tcase_add_test(tcase, a_model_below_a_file_is_no_such_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

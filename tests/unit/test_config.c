@@ -238,6 +238,9 @@ END_TEST
 /* A line that memory does not hold ends the file for getline. */
 START_TEST(what_stands_behind_a_line_without_an_end_is_not_passed_over)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skip: a sanitizer's memory is larger than any limit\n");
+#else
     struct rlimit all, little;
     enum { LINE = 256 << 20 };
 
@@ -251,6 +254,7 @@ START_TEST(what_stands_behind_a_line_without_an_end_is_not_passed_over)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &all), 0);
     ck_assert_int_eq(rc, -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, path));
+#endif
 }
 END_TEST
 
@@ -367,9 +371,7 @@ int main(void)
     tcase_add_test(t, a_wrong_line_is_named_by_file_and_number);
     tcase_add_test(t, a_zero_byte_is_a_wrong_line);
     tcase_add_test(t, a_file_of_another_systems_editor_is_read);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* larger than any limit */
     tcase_add_test(t, what_stands_behind_a_line_without_an_end_is_not_passed_over);
-#endif
     tcase_add_test(t, config_names_another_file_which_must_exist);
     tcase_add_test(t, a_folder_is_no_file);
     tcase_add_test(t, a_file_that_cannot_be_read_is_not_passed_over);
