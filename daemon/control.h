@@ -34,8 +34,8 @@ struct control_options {
 };
 
 /* Serves until a signal says to stop, until nobody was connected for --idle-stop seconds, or until the
- * engine stops by itself; then lets the engine end every answer and closes every client. Returns 0, or -errno when the loop cannot be had or the
- * engine failed. */
+ * engine stops by itself; then lets the engine end every answer and closes every client. Returns 0, or
+ * -errno when the loop cannot be had or the engine failed. */
 int control_run(const struct control_options *options);
 
 #endif
