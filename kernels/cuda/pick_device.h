@@ -319,17 +319,19 @@ static __device__ uint32_t token_of(const struct pick_job &job, uint32_t w,
 /* ---- results ----------------------------------------------------------------------------------- */
 
 /* What rows were bad, which is forgotten, then the pass's number: by one block, when all else that the pass gives is
- * written. D1: the fence and the store pair with is_done (wait.c). */
+ * written. D1: the fence and the store pair with is_done (wait.c); the fence behind the barrier, because it is the one that
+ * the storing thread makes that orders what the block's other threads wrote. */
 static __device__ void end_item(const struct cuda_pass &pass, const struct cuda_results &to)
 {
     for (uint32_t r = threadIdx.x; r < pass.counts[CUDA_COUNT_ROWS]; r += CUDA_THREADS) {
         to.bad[r] = pass.bad[r];
         pass.bad[r] = pass.mark[r] = 0;
     }
-    __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        __threadfence_system();
         *(volatile uint32_t *)to.done = pass.counts[CUDA_COUNT_PASS];
+    }
 }
 
 /* The block that finishes the last row of a pass ends it. */

@@ -79,12 +79,15 @@ static bool all_have(const uint8_t *shadow, size_t bytes, uint64_t bits)
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
-static void host_access(uintptr_t address, size_t bytes, bool write, const void *caller)
+static void host_access(uintptr_t address, size_t bytes, bool write, bool relaxed,
+                        const void *caller)
 {
     const char *verb = write ? "writes" : "reads";
 
     if (sim_memory_pinned(address, bytes)) {
         sim_progress += write;
+        if (write)
+            sim_mapped_write(relaxed, caller);
         return;
     }
     if (write || !sim_symbol_constant(sim_running()->function, address, bytes))
@@ -127,7 +130,7 @@ static inline void read_as(uintptr_t address, size_t bytes, bool relaxed, const 
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, false, false, caller);
     } else {
-        host_access(address, bytes, false, caller);
+        host_access(address, bytes, false, relaxed, caller);
     }
 }
 
@@ -151,7 +154,7 @@ static inline void write_as(uintptr_t address, size_t bytes, bool relaxed, const
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, true, false, caller);
     } else {
-        host_access(address, bytes, true, caller);
+        host_access(address, bytes, true, relaxed, caller);
     }
 }
 

@@ -58,8 +58,11 @@ static void check(enum cudasim_atomic kind, uintptr_t address, unsigned bytes, c
     }
     if (kind != CUDASIM_ATOMIC_STORE)
         sim_access_relaxed(address, bytes, false, caller);
-    if (kind != CUDASIM_ATOMIC_LOAD)
-        sim_access_relaxed(address, bytes, true, caller);
+    if (kind == CUDASIM_ATOMIC_LOAD)
+        return;
+    sim_access_relaxed(address, bytes, true, caller);
+    if (sim_is_device(address))
+        sim_mapped_atomic();
 }
 
 /* The host may look at the same word in mapped memory: so real atomics, though no other simulated
@@ -115,6 +118,7 @@ uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes,
 void cudasim_fence_system(void)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    sim_mapped_fence();
 }
 
 /* ---- asynchronous copies ---- */

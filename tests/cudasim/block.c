@@ -380,7 +380,7 @@ static void block_begin(struct sim_block *block, unsigned flat)
     block->next_thread = block->ended = block->arrived = 0;
     block->followed = !kernel->dependent;
     block->shared_bytes = kernel->shared_bytes;
-    block->epoch = sim_next_epoch();
+    block->epoch = block->number = sim_next_epoch();
     order_fill(block->order, n, put16, get16);
     memset(block->states, SIM_UNBORN, n);
     for (unsigned i = 0; i < (n + 31) / 32; i++)
@@ -460,6 +460,7 @@ void sim_grid_run(const struct sim_kernel *kernel)
     grid.blocks = pool;
     order_fill(order, n, put32, get32);
     sim_races_begin(grid.n_blocks);
+    sim_mapped_begin();
     for (unsigned done = 0; done < n; done += grid.n_blocks) {
         for (unsigned i = 0; i < grid.n_blocks; i++)
             block_begin(pool[i], order[done + i]);

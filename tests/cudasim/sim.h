@@ -8,6 +8,7 @@
  *   block.c     one grid: threads, barriers         symbol.c   names of kernels, lines of source
  *   warp.c      shuffles, votes, matrices           atomic.c   atomics, asynchronous copies
  *   races.c     device memory between blocks      product.c  what a library does on the device
+ *   mapped.c    host memory that kernels write
  *
  * Threads: everything about a running grid is touched by the one thread that runs it (the worker of
  * stream.c, under its lock); memory.c has a lock of its own. */
@@ -200,6 +201,7 @@ struct sim_block {
     const char *barrier_file;
     int barrier_line, count, all, any;
     uint64_t epoch;              /* of the barrier; never the same again in this process */
+    uint64_t number;             /* the epoch that it began with */
     uint16_t *order;             /* [n_threads] in which threads begin */
     uint8_t *states;             /* [n_threads] enum sim_state, for reports */
     struct sim_thread **threads; /* [n_threads] those that live */
@@ -256,6 +258,15 @@ extern bool sim_races_on SIM_HIDDEN;
 void sim_races_begin(unsigned blocks);
 void sim_races_end(void);
 void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *caller);
+
+/* ---- mapped.c ---- */
+
+void sim_mapped_begin(void); /* of a grid */
+/* A store to host memory; tells: a volatile or atomic one, by which the host knows of others. A system fence. An atomic
+ * that changes device memory. */
+void sim_mapped_write(bool tells, const void *caller);
+void sim_mapped_fence(void);
+void sim_mapped_atomic(void);
 
 struct sim_shared {
     uintptr_t base; /* of slot 0 */

@@ -273,6 +273,32 @@ START_TEST(blocks_that_touch_each_others_memory)
 }
 END_TEST
 
+static void publish_early(void)
+{
+    static const int zero;
+    struct toy toy = toy_of(64, mistake);
+    int *mapped;
+
+    toy.blocks = mistake == 1 ? 1 : 2;
+    toy.cooperative = 1;
+    toy.in = help_device(&zero, 1);
+    OK(cudaHostAlloc((void **)&mapped, 129 * sizeof(int), cudaHostAllocMapped));
+    OK(cudaHostGetDevicePointer((void **)&toy.out, mapped, 0));
+    OK(toy_publish_early(&toy));
+}
+
+START_TEST(a_word_to_the_host_before_what_it_tells_of)
+{
+    static const char *const wanted[] = {
+        "publish_early block (1,0,0)|of another block|fence of that one|toys.cu:",
+        "publish_early block (0,0,0)|of its block|fence of its own|toys.cu:",
+        "publish_early block (1,0,0)|of another block|fence of that one|toys.cu:"};
+
+    mistake = (unsigned)_i;
+    help_reported(publish_early, wanted[_i]);
+}
+END_TEST
+
 static void early(void)
 {
     static const int zeros[64];
@@ -418,6 +444,7 @@ int main(void)
     tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
     tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
     tcase_add_loop_test(threads, blocks_that_touch_each_others_memory, 0, 3);
+    tcase_add_loop_test(threads, a_word_to_the_host_before_what_it_tells_of, 0, 3);
     tcase_add_test(threads, a_read_before_the_kernel_before_it_is_done);
     tcase_add_test(memory, a_read_behind_the_end);
     tcase_add_test(memory, a_write_behind_the_end);

@@ -246,10 +246,33 @@ TOY(publish)
 {
     for (unsigned i = threadIdx.x; i < job.n; i += blockDim.x)
         job.out[i] = (int)(job.n + i);
-    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        *(volatile int *)(job.out + job.n) = (int)job.n;
+    }
+}
+
+/* out: mapped; in: a word of the device, 0. Mistake 0: no fence; 1: one of each thread, none that orders all of them; 2: none
+ * in a block whose store another one tells of. */
+TOY(publish_early)
+{
+    unsigned *counter = (unsigned *)job.in;
+    const bool last = blockIdx.x + 1 == gridDim.x;
+
+    if (job.n < 2 || !last)
+        job.out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+    if (job.n == 1)
+        __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0)
-        *(volatile int *)(job.out + job.n) = (int)job.n;
+        add_release(counter, 1);
+    while (last && threadIdx.x == 0 && load_acquire(counter) < gridDim.x)
+        ;
+    if (job.n == 2 && last)
+        __threadfence_system();
+    if (last && threadIdx.x == 0)
+        *(volatile int *)(job.out + gridDim.x * blockDim.x) = 1;
 }
 
 TOY(sleep)

@@ -39,6 +39,7 @@ struct toy {
     X(barrier_left)     /* thread n returns before the barrier */                                  \
     X(barrier_other)    /* thread n waits at another barrier */                                    \
     X(publish)          /* numbers to mapped memory, then n behind them */                         \
+    X(publish_early)    /* the same too early, mistake n */                                        \
     X(shuffle_left)     /* lane n never comes */                                                   \
     X(shuffle_masks)    /* halves of a warp with masks that overlap */                             \
     X(shuffle_out)      /* reads a lane that is not in the mask */                                 \
