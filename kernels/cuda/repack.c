@@ -16,25 +16,40 @@ static void stored_integers(const struct model_tensor *t, const uint8_t *row, ui
         q[i] = (uint8_t)(sub.q[i] + layout_offset(t->type));
 }
 
-/* Row `row` (0 .. 31 of the group) of one block into its low units and its segment's bits. */
+/* A lane's word with bits added to those of other rows. */
+static void add_bits(uint8_t *to, uint32_t bits)
+{
+    uint32_t word;
+    memcpy(&word, to, sizeof word);
+    word |= bits;
+    memcpy(to, &word, sizeof word);
+}
+
+/* Row `row` (0 .. 31 of the group) of one block into its low units and its segment's bits: four inputs at a time, a byte
+ * each of a word, of which nothing is shifted into another byte. */
 static void place(uint32_t type, const uint8_t q[CUDA_BLOCK], uint32_t row, uint32_t in,
                   uint8_t *bits, uint8_t *low)
 {
-    const uint32_t g = row % 8, r = row / 8;
-    for (uint32_t i = 0; i < CUDA_BLOCK; i++) {
-        const uint32_t h = i / 16, lane = 4 * g + i % 16 / 4, c = i % 4;
+    const uint32_t r = row / 8, nibbles = 0x0f0f0f0f;
+    uint32_t word[CUDA_BLOCK / 4];
+    memcpy(word, q, CUDA_BLOCK);
+    for (uint32_t t = 0; t < 4; t++) {
+        const uint32_t at = (4 * (row % 8) + t) * 16, first = word[t], second = word[4 + t],
+                       both = (first & nibbles) | (second & nibbles) << 4;
+        uint8_t *to = low + at + (size_t)r * 4;
+        memcpy(to, type == QUANT_Q8_0 ? &first : &both, sizeof both);
         if (type == QUANT_Q8_0) {
-            low[h * CUDA_UNIT + lane * 16 + r * 4 + c] = q[i];
-            continue;
+            memcpy(to + CUDA_UNIT, &second, sizeof second);
+        } else if (type == QUANT_Q6_K) {
+            const uint32_t pairs = 0x03030303;
+            uint8_t *upper = bits + in / 2 * CUDA_UNIT + at + (size_t)(in % 2) * 8;
+            add_bits(upper, (first >> 4 & pairs) << 2 * r);
+            add_bits(upper + 4, (second >> 4 & pairs) << 2 * r);
+        } else if (layout_bits(type)) {
+            const uint32_t ones = 0x01010101;
+            add_bits(bits + in / 4 * CUDA_UNIT + at + (size_t)(in % 4) * 4,
+                     (first >> 4 & ones) << 2 * r | (second >> 4 & ones) << (2 * r + 1));
         }
-        low[lane * 16 + r * 4 + c] |= (uint8_t)((q[i] & 15) << 4 * h);
-        const uint32_t upper = q[i] >> 4;
-        if (type == QUANT_Q6_K)
-            bits[in / 2 * CUDA_UNIT + lane * 16 + (in % 2 * 2 + h) * 4 + c] |=
-                (uint8_t)(upper << 2 * r);
-        else if (layout_bits(type))
-            bits[in / 4 * CUDA_UNIT + lane * 16 + in % 4 * 4 + c] |=
-                (uint8_t)(upper << (2 * r + h));
     }
 }
 
