@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct
         merge_item(job, blockIdx.y, blockIdx.x);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) pick_part_kernel(const struct pick_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_part_kernel(const struct pick_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) pick_sum_kernel(const str
         pick_sum_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) pick_best_kernel(const struct pick_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_best_kernel(const struct pick_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
