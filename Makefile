@@ -145,10 +145,12 @@ CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/ob
 
 $(BUILD)/obj/kernels/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
+# What nvcc says of registers stays beside the object, for tests/tools/check_registers.sh.
 $(BUILD)/obj/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(say) NVCC $<
-	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC) -I. $(NVCCFLAGS) -Xptxas -v -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.log); code=$$?; \
+	    grep -v '^ptxas info\|bytes stack frame' $(@:.o=.log) >&2; exit $$code
 
 # The kernels that the plugin shares with the programs come from the same objects.
 $(BUILD)/obj/kernels.a: $(call obj,$(KERNELS))

@@ -3,7 +3,7 @@
  * in passes of any size; attend_large_kernel large tiles, which larger passes alone have. Each skips the items of the
  * other.
  *
- * 128 registers, so that a processor has two blocks; large tiles of heads above 128 take up to 230, one block.
+ * 128 registers, so that a processor has two blocks; large tiles of heads above 128 take more, one block (registers.txt).
  * Shared memory for heads of 64, 128, 256: 43, 48, 58 KB; large tiles 64, 73, 91 KB. From memory or the second-level
  * cache comes the KV of a run of splits once an item: K and V of each position, head_dim values each.
  */

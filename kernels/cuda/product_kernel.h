@@ -45,8 +45,8 @@ template <int TILES, bool BY_ROWS> int product_init(int *ret_version)
                                      shared_bytes<TILES>());
 }
 
-/* Blocks that follow one another have the same weights and other rows, so that weights leave the memory once. On sm_90:
- * 254 and 174 registers for 8 and 4 tiles, 40 and 20 KB of shared memory, one block a processor. */
+/* Blocks that follow one another have the same weights and other rows, so that weights leave the memory once. 8 and 4 tiles
+ * have 40 and 20 KB of shared memory, and registers (registers.txt) for one block a processor. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     product_large_kernel(const struct product_job job)
