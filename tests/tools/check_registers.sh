@@ -43,7 +43,7 @@ awk '$1 == "kernel" { for (i = 2; i <= NF; i++) arch[i] = $i; next }
 archs=$(cut -d ' ' -f 2 "$work/built" | sort -u)
 grep -wF "$archs" "$work/table" >"$work/wanted" || true
 
-compiler="nvcc $("${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}" --version | grep -o 'release [0-9.]*')"
+compiler="nvcc $("${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}" --version | grep -o 'V[0-9.]*$')"
 if [ "${1:-}" = --write ]; then
     {
         echo "# Registers of each kernel and, behind +, bytes that it spills, as $compiler counts them; a kernel's own alone,"
