@@ -154,7 +154,7 @@ static void add_probs(struct choice *c, const struct hearth_event *e)
     if (!c->probs)
         c->probs = json_array();
     for (uint32_t i = 0; i < e->n_tokens; i++)
-        if (json_array_append_new(c->probs, c->x->reply->probs(c->x, &e->logprobs[i])) < 0)
+        if (json_array_append_new(c->probs, c->x->reply->probs(c, &e->logprobs[i])) < 0)
             c->text.failed = true;
 }
 

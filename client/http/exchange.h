@@ -10,6 +10,7 @@
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 
 #include "client/http/ask.h"
+#include "client/http/characters.h"
 #include "client/http/indent.h"
 #include "client/http/gate.h"
 #include "client/http/text.h"
@@ -40,6 +41,7 @@ struct choice {
     uint32_t *ids;    /* [n_ids] of these */
     size_t n_ids, ids_room;
     json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
+    struct characters told; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
     size_t text_bytes; /* handed on in all, */
@@ -56,7 +58,7 @@ struct reply {
     void (*end)(struct exchange *x, struct choice *c); /* the end of a choice in a stream */
     void (*close)(struct exchange *x);                 /* the end of a stream; or NULL */
     void (*whole)(struct exchange *x);                 /* all choices, as one text */
-    json_t *(*probs)(struct exchange *x, const struct hearth_token_logprobs *l); /* of one token */
+    json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
 };
 
 struct exchange {

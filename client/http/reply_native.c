@@ -81,9 +81,9 @@ static json_t *prob(struct hearth *h, const struct hearth_logprob *l)
                      (double)l->logprob);
 }
 
-static json_t *native_probs(struct exchange *x, const struct hearth_token_logprobs *l)
+static json_t *native_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth *h = gate_handle(&c->x->server->gate);
     json_t *o = prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, prob(h, &l->top[i]));

@@ -72,10 +72,10 @@ static json_t *string_of(const struct text *t)
 
 /* ---- /v1/completions ------------------------------------------------------------------------- */
 
-/* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...}]. */
-static json_t *text_probs(struct exchange *x, const struct hearth_token_logprobs *l)
+/* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...}, offset]. */
+static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth *h = gate_handle(&c->x->server->gate);
     char bytes[PIECE_BYTES];
     json_t *top = json_object();
     for (uint32_t i = 0; i < l->n_top; i++) {
@@ -84,11 +84,14 @@ static json_t *text_probs(struct exchange *x, const struct hearth_token_logprobs
                              json_real((double)l->top[i].logprob));
         json_decref(key);
     }
-    json_t *picked = piece_text(bytes, h ? piece_get(h, l->picked.token, bytes) : 0);
+    size_t n = h ? piece_get(h, l->picked.token, bytes) : 0;
+    json_int_t offset = (json_int_t)c->told.n;
+    json_t *picked = piece_text(bytes, n);
+    characters_add(&c->told, bytes, n);
     json_object_setn_new(
         top, json_string_value(picked), json_string_length(picked),
         json_real((double)l->picked.logprob)); /* also where it is none of the best */
-    return json_pack("[o, f, o]", picked, (double)l->picked.logprob, top);
+    return json_pack("[o, f, o, I]", picked, (double)l->picked.logprob, top, offset);
 }
 
 static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
@@ -97,14 +100,12 @@ static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
         return json_null();
     json_t *tokens = json_array(), *values = json_array(), *tops = json_array();
     json_t *offsets = json_array();
-    size_t offset = c->text_bytes - c->text.n;
     for (size_t i = 0; i < json_array_size(c->probs); i++) {
         const json_t *p = json_array_get(c->probs, i);
         json_array_append(tokens, json_array_get(p, 0));
         json_array_append(values, json_array_get(p, 1));
         json_array_append(tops, json_array_get(p, 2));
-        json_array_append_new(offsets, json_integer((json_int_t)offset));
-        offset += json_string_length(json_array_get(p, 0));
+        json_array_append(offsets, json_array_get(p, 3));
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values,
                      "top_logprobs", tops, "text_offset", offsets);
@@ -176,9 +177,9 @@ static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
                      (double)l->logprob, "bytes", piece_bytes(bytes, n));
 }
 
-static json_t *chat_probs(struct exchange *x, const struct hearth_token_logprobs *l)
+static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth *h = gate_handle(&c->x->server->gate);
     json_t *o = chat_prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, chat_prob(h, &l->top[i]));

@@ -58,6 +58,49 @@ START_TEST(a_v1_stream_ends_with_usage_and_done)
 }
 END_TEST
 
+/* Does the text go on with the token at this character? A token that is no whole character has no
+ * letters to be found. */
+static bool stands_at(const char *text, json_int_t offset, const char *token)
+{
+    for (; offset && *text; offset--)
+        do
+            text++;
+        while ((*text & 0xc0) == 0x80);
+    return strstr(token, "\xef\xbf\xbd") || strncmp(text, token, strlen(token)) == 0;
+}
+
+START_TEST(a_token_s_offset_counts_characters)
+{
+    static const char options[] = "\"prompt\":\"# \xc3\xa9 \xc3\xbc \xe6\x97\xa5 \","
+                                  "\"temperature\":0,\"max_tokens\":40,\"logprobs\":0,"
+                                  "\"stop\":[\"utf8, but\"]";
+    char body[512];
+    snprintf(body, sizeof body, "{%s}", options);
+    json_t *whole = rig_json("/v1/completions", body);
+    const char *text = json_text(whole, "choices/0/text");
+    json_t *tokens = json_at(whole, "choices/0/logprobs/tokens");
+    json_t *offsets = json_at(whole, "choices/0/logprobs/text_offset");
+    ck_assert_msg(strstr(text, "\xe2\x80\x93") != NULL, "%s", text); /* of three tokens */
+    ck_assert_uint_eq(json_array_size(offsets), json_array_size(tokens));
+    for (size_t i = 0; i < json_array_size(tokens); i++)
+        ck_assert_msg(stands_at(text, json_integer_value(json_array_get(offsets, i)),
+                                json_string_value(json_array_get(tokens, i))),
+                      "token %zu of %s", i, text);
+    snprintf(body, sizeof body, "{%s,\"stream\":true}", options);
+    json_t *events = http_stream(&rig_gate, "/v1/completions", body);
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < json_array_size(events); i++) {
+        json_t *of = json_at(json_array_get(events, i), "choices/0/logprobs/text_offset");
+        for (size_t k = 0; k < json_array_size(of); k++, n++)
+            ck_assert_int_eq(json_integer_value(json_array_get(of, k)),
+                             json_integer_value(json_array_get(offsets, n)));
+    }
+    ck_assert_uint_eq(n, json_array_size(offsets));
+    json_decref(events);
+    json_decref(whole);
+}
+END_TEST
+
 START_TEST(a_suffix_makes_a_v1_completion_an_infill)
 {
     json_t *o =
@@ -180,6 +223,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
     tcase_add_test(tcase, a_v1_completion_has_openai_s_form);
     tcase_add_test(tcase, a_v1_stream_ends_with_usage_and_done);
+    tcase_add_test(tcase, a_token_s_offset_counts_characters);
     tcase_add_test(tcase, a_suffix_makes_a_v1_completion_an_infill);
     tcase_add_test(tcase, a_template_makes_a_prompt);
     tcase_add_test(tcase, a_chat_is_its_template_s_completion);

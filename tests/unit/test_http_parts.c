@@ -1,4 +1,5 @@
 /* The small parts of hearth-http: who may ask, what an indent ends, events, options. */
+#include "client/http/characters.h"
 #include "client/http/config.h"
 #include "client/http/exchange.h"
 #include "client/http/guard.h"
@@ -138,6 +139,22 @@ START_TEST(bytes_that_are_no_text_are_replaced_or_listed)
 }
 END_TEST
 
+START_TEST(characters_are_counted_across_pieces)
+{
+    static const struct {
+        const char *piece;
+        size_t n; /* after it */
+    } row[] = {{"a\xc3\xa9", 2},    {"\xe6\x97", 2},  {"\xa5", 3},  {"\xf0\x9f", 3},
+               {"\xa6", 3},         {"\xffz", 6},     {"", 6},      {"\xe6", 6},
+               {"\xe6\x97\xa5", 8}, {"\x80\x80", 10}, {"\xc0z", 12}};
+    struct characters c = {0};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        characters_add(&c, row[i].piece, strlen(row[i].piece));
+        ck_assert_msg(c.n == row[i].n, "piece %zu: %zu, not %zu", i, c.n, row[i].n);
+    }
+}
+END_TEST
+
 START_TEST(a_text_grows_and_gives_back)
 {
     struct text t = {0};
@@ -236,6 +253,7 @@ int main(void)
     tcase_add_test(tcase, a_message_that_was_cut_keeps_its_letters);
     tcase_add_test(tcase, an_event_is_a_line_of_json);
     tcase_add_test(tcase, bytes_that_are_no_text_are_replaced_or_listed);
+    tcase_add_test(tcase, characters_are_counted_across_pieces);
     tcase_add_test(tcase, a_text_grows_and_gives_back);
     tcase_add_test(tcase, options_are_read_and_checked);
     suite_add_tcase(suite, tcase);

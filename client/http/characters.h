@@ -1,0 +1,16 @@
+/* characters.h - how many characters a text has that comes in pieces, which may end amid one. */
+#ifndef HEARTH_CLIENT_HTTP_CHARACTERS_H
+#define HEARTH_CLIENT_HTTP_CHARACTERS_H
+
+#include <stddef.h>
+
+struct characters {
+    size_t n; /* whole ones so far: where the next begins, or the one that is not whole yet */
+    char tail[4];
+    size_t n_tail; /* bytes of that one */
+};
+
+/* Bytes that are no UTF-8 count as the U+FFFD that stands for them. */
+void characters_add(struct characters *c, const char *bytes, size_t n);
+
+#endif
