@@ -93,7 +93,8 @@ static void out_of_memory(struct exchange *x)
     exchange_fail(x, &f);
 }
 
-/* The stop text that ended it stands in the answer's bytes behind what was handed on. */
+/* The stop text that ended it is the first that stands in the answer's bytes: an earlier one would
+ * have ended it before. */
 static void find_stopping_word(struct choice *c, const struct hearth_result *r)
 {
     struct hearth *h = gate_handle(&c->x->server->gate);
@@ -103,11 +104,14 @@ static void find_stopping_word(struct choice *c, const struct hearth_result *r)
     if (!all)
         return;
     (void)hearth_detokenize(h, r->ids, r->n_ids, 0, all, (size_t)n);
-    for (uint32_t i = 0; i < q->n_stops && !c->end.stopping_word[0]; i++) {
+    const char *first = NULL;
+    for (uint32_t i = 0; i < q->n_stops; i++) {
         size_t bytes = strlen(q->stops[i]);
-        for (size_t at = c->text_bytes; at <= c->text_bytes + 1; at++) /* 1: the space of SPM */
-            if (at + bytes <= (size_t)n && memcmp(all + at, q->stops[i], bytes) == 0)
-                memcpy(c->end.stopping_word, q->stops[i], bytes + 1);
+        const char *at = memmem(all, (size_t)n, q->stops[i], bytes);
+        if (!at || (first && at >= first))
+            continue;
+        first = at;
+        memcpy(c->end.stopping_word, q->stops[i], bytes + 1);
     }
     free(all);
 }
@@ -168,7 +172,6 @@ static bool is_late(const struct choice *c)
 static void on_tokens(struct choice *c, const struct hearth_event *e)
 {
     struct exchange *x = c->x;
-    size_t before = c->text.n;
     if (c->is_cut)
         return;
     if (!c->first_ns)
@@ -180,7 +183,6 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
     c->is_cut = indent_filter(&c->indent, e->text, e->text_bytes, &c->text);
     c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
     c->is_cut = c->is_cut || is_late(c);
-    c->text_bytes += c->text.n - before;
     if (c->is_cut)
         gate_stop(&x->server->gate, &c->job);
 }
@@ -214,11 +216,8 @@ static void on_done(struct choice *c, const struct hearth_result *r)
         exchange_fail(x, &f);
         return;
     }
-    if (!c->is_cut) {
-        size_t before = c->text.n;
+    if (!c->is_cut)
         indent_finish(&c->indent, &c->text);
-        c->text_bytes += c->text.n - before;
-    }
     take_result(c, r);
     c->is_done = true;
     x->n_done++;

@@ -44,8 +44,7 @@ struct choice {
     struct characters told; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
-    size_t text_bytes; /* handed on in all, */
-    uint32_t n_tokens; /* and tokens */
+    uint32_t n_tokens; /* handed on in all */
     uint64_t submit_ns, first_ns;
     struct ending end;
 };

@@ -103,6 +103,39 @@ START_TEST(stop_texts_end_an_answer_and_are_named)
 }
 END_TEST
 
+/* Bytes that are no text are longer in the answer than they were as tokens. */
+START_TEST(a_stop_text_behind_broken_bytes_is_named)
+{
+    static const char options[] = "\"prompt\":\"def f(x):\",\"n_predict\":60,\"top_k\":0,"
+                                  "\"top_p\":1,\"min_p\":0,\"temperature\":1.9,\"seed\":";
+    char body[512], stop[8] = "";
+    const char *at = NULL;
+    json_t *all = NULL, *cut;
+    for (int seed = 1; !at && seed < 100; seed++) {
+        json_decref(all);
+        snprintf(body, sizeof body, "{%s%d}", options, seed);
+        all = rig_json("/completion", body);
+        const char *text = json_text(all, "content"), *broken = strstr(text, "\xef\xbf\xbd");
+        for (at = broken; at && *at && strspn(at, "abcdefghijklmnopqrstuvwxyz") < 4;)
+            at++;
+        at = at && *at ? at : NULL;
+        if (at)
+            memcpy(stop, at, 4);
+        if (at && strstr(text, stop) < broken)
+            at = NULL;
+        body[strlen(body) - 1] = 0;
+    }
+    ck_assert_ptr_nonnull(at);
+    size_t n = strlen(body);
+    snprintf(body + n, sizeof body - n, ",\"stop\":[\"never seen\",\"%s\"]}", stop);
+    cut = rig_json("/completion", body);
+    ck_assert_str_eq(json_text(cut, "stop_type"), "word");
+    ck_assert_str_eq(json_text(cut, "stopping_word"), stop);
+    json_decref(all);
+    json_decref(cut);
+}
+END_TEST
+
 START_TEST(probabilities_come_with_tokens_and_bytes)
 {
     json_t *o = rig_json("/completion",
@@ -287,6 +320,7 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_the_whole_in_pieces);
     tcase_add_test(tcase, a_prompt_may_be_tokens_texts_or_both);
     tcase_add_test(tcase, stop_texts_end_an_answer_and_are_named);
+    tcase_add_test(tcase, a_stop_text_behind_broken_bytes_is_named);
     tcase_add_test(tcase, probabilities_come_with_tokens_and_bytes);
     tcase_add_test(tcase, an_infill_stands_between_prefix_and_suffix);
     tcase_add_test(tcase, several_choices_begin_with_the_likeliest);
