@@ -51,10 +51,11 @@ void exchange_answer(struct exchange *x, json_t *json)
     server_wake(x);
 }
 
+/* The last first: those that wait would get the slots of those that run. */
 static void cancel_all(struct exchange *x)
 {
-    for (uint32_t i = 0; i < x->n_choices; i++)
-        gate_cancel(&x->server->gate, &x->choices[i].job);
+    for (uint32_t i = x->n_choices; i; i--)
+        gate_cancel(&x->server->gate, &x->choices[i - 1].job);
 }
 
 void exchange_fail(struct exchange *x, const struct fail *f)

@@ -388,10 +388,12 @@ static void unqueue(struct gate *g, struct job *job)
 
 void gate_cancel(struct gate *g, struct job *job)
 {
-    if (job->slot == JOB_QUEUED) {
+    int at = job->slot;
+    job->slot = JOB_NOWHERE; /* before anything calls back, and finds it here once more */
+    if (at == JOB_QUEUED) {
         unqueue(g, job);
-    } else if (job->slot >= 0) {
-        struct slot *s = &g->slots[job->slot];
+    } else if (at >= 0) {
+        struct slot *s = &g->slots[at];
         if (job->paused)
             reactor_change(g->loop, &s->watch, EPOLLIN);
         s->job = NULL;
@@ -401,7 +403,6 @@ void gate_cancel(struct gate *g, struct job *job)
         drain(s);
         kick(g);
     }
-    job->slot = JOB_NOWHERE;
 }
 
 void gate_stop(struct gate *g, struct job *job)

@@ -109,6 +109,34 @@ START_TEST(a_running_answer_outlives_the_daemon)
 }
 END_TEST
 
+/* Those that wait are told that nobody is there, and take the one along that runs. */
+START_TEST(choices_of_one_answer_end_together)
+{
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--slots", "1", NULL});
+    int fd = rig_send_forever(",\"stream\":true,\"n_cmpl\":4");
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
+    gateway_wait_metric(&rig_gate, "hearth_http_queued", 3);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 120000), 1); /* it is a stream from here on */
+    harness_kill(&rig_daemon);
+    ck_assert_int_eq(rig_wait_health(503), 503);
+    struct http_answer a = http_receive(fd);
+    ck_assert(a.is_whole);
+    json_t *events = http_events(&a);
+    for (size_t i = 0; i < json_array_size(events); i++) /* says so once, at the end */
+        ck_assert_int_eq(json_at(json_array_get(events, i), "error") != NULL,
+                         i + 1 == json_array_size(events));
+    ck_assert_int_eq(json_number(json_last(events, 0), "error/code"), 503);
+    json_decref(events);
+    http_answer_fini(&a);
+    close(fd);
+    gateway_wait_metric(&rig_gate, "hearth_http_running", 0);
+    rig_restart_daemon();
+    ck_assert_int_eq(rig_wait_health(200), 200);
+}
+END_TEST
+
 /* ---- ends and beginnings --------------------------------------------------------------------- */
 
 START_TEST(sigterm_lets_running_answers_end)
@@ -222,6 +250,7 @@ int main(void)
     tcase_add_test(tcase, a_daemon_that_stands_still_holds_up_its_counters_alone);
     tcase_add_test(tcase, it_starts_before_the_daemon);
     tcase_add_test(tcase, a_running_answer_outlives_the_daemon);
+    tcase_add_test(tcase, choices_of_one_answer_end_together);
     tcase_add_test(tcase, sigterm_lets_running_answers_end);
     tcase_add_test(tcase, sigterm_twice_ends_at_once);
     tcase_add_test(tcase, a_stale_socket_is_replaced);
