@@ -10,6 +10,7 @@
 struct conn {
     struct watch watch; /* of its hang-up */
     struct server *server;
+    struct MHD_Connection *mhd;
     struct exchange *x; /* what it is about now */
     bool is_tcp, hung_up;
 };

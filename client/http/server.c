@@ -17,7 +17,8 @@
 enum {
     CONNECTION_BYTES = 65536, /* what libmicrohttpd reads at once, and keeps of headers */
     ACCEPTS_AT_ONCE = 16,
-    ACCEPT_AGAIN_MS = 500 /* after the system had no descriptor or memory for a connection */
+    ACCEPT_AGAIN_MS = 500, /* after the system had no descriptor or memory for a connection */
+    HUNG_UP_S = 1          /* how long half a request is kept whose sender left */
 };
 
 void server_wake(struct exchange *x)
@@ -46,6 +47,8 @@ static void on_hang_up(struct watch *w, uint32_t events)
     reactor_unwatch(&c->server->loop, w);
     if (c->x && c->x->is_started)
         exchange_hang_up(c->x);
+    else /* libmicrohttpd may miss the end behind the last bytes of a long body, and wait */
+        MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HUNG_UP_S);
 }
 
 static void listen_on(struct server *s, bool on)
@@ -72,6 +75,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         const union MHD_ConnectionInfo *from =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
         c->server = s;
+        c->mhd = mhd;
         c->watch = (struct watch){.fd = fd->connect_fd, .on = on_hang_up};
         c->is_tcp = from->client_addr->sa_family != AF_UNIX;
         (void)reactor_watch(&s->loop, &c->watch, EPOLLRDHUP);

@@ -7,6 +7,7 @@
 #include <check.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -55,6 +56,30 @@ START_TEST(a_body_may_come_in_pieces)
     json_decref(o);
     http_answer_fini(&a);
     close(fd);
+}
+END_TEST
+
+/* Half a body and its sender's end can be one event of the socket. */
+START_TEST(a_body_that_breaks_off_takes_its_connection_along)
+{
+    enum { SENT = 500000 };
+    static const char head[] = "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                               "600000\r\n\r\n";
+    char *body = calloc(1, SENT);
+    ck_assert_ptr_nonnull(body);
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, true, (const char *const[]){"--timeout", "86400", NULL});
+    for (int i = 0; i < 30; i++) {
+        int fd = _i ? gateway_connect_port(&rig_gate) : gateway_connect(&rig_gate);
+        ck_assert_int_eq(send(fd, head, strlen(head), MSG_NOSIGNAL), (ssize_t)strlen(head));
+        for (ssize_t sent = 0, n; sent < SENT; sent += n) {
+            n = send(fd, body + sent, (size_t)(SENT - sent), MSG_NOSIGNAL);
+            ck_assert_int_gt(n, 0);
+        }
+        close(fd);
+    }
+    gateway_wait_metric(&rig_gate, "hearth_http_connections", 1); /* ours */
+    free(body);
 }
 END_TEST
 
@@ -148,6 +173,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
     tcase_add_loop_test(tcase, a_connection_is_kept, 0, 2);
     tcase_add_test(tcase, a_body_may_come_in_pieces);
+    tcase_add_loop_test(tcase, a_body_that_breaks_off_takes_its_connection_along, 0, 2);
     tcase_add_test(tcase, pages_of_others_may_not_ask);
     tcase_add_test(tcase, it_says_where_it_listens);
     tcase_add_test(tcase, the_socket_is_its_user_s_alone);
