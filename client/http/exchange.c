@@ -80,7 +80,7 @@ void exchange_hang_up(struct exchange *x)
         return;
     x->is_gone = true;
     cancel_all(x);
-    if (x->is_started && !x->is_finished)
+    if (x->is_started && !x->is_finished && !x->is_ready)
         x->server->count.dropped++;
     server_wake(x);
 }

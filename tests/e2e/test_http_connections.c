@@ -83,6 +83,22 @@ START_TEST(a_body_that_breaks_off_takes_its_connection_along)
 }
 END_TEST
 
+/* Who asks for the end of the connection and gets it did not hang up on the answer. */
+START_TEST(a_connection_that_ends_as_asked_is_not_dropped)
+{
+    for (int i = 0; i < 5; i++) {
+        int fd = gateway_connect(&rig_gate);
+        http_send(fd, "GET", "/health", "Connection: close\r\n", NULL);
+        struct http_answer a = http_receive(fd);
+        ck_assert(a.is_whole);
+        http_answer_fini(&a);
+        close(fd);
+    }
+    gateway_wait_metric(&rig_gate, "hearth_http_connections", 1);
+    gateway_wait_metric(&rig_gate, "hearth_http_dropped_total", 0);
+}
+END_TEST
+
 static int status_of(int fd, const char *method, const char *path, const char *headers)
 {
     http_send(fd, method, path, headers, NULL);
@@ -173,6 +189,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
     tcase_add_loop_test(tcase, a_connection_is_kept, 0, 2);
     tcase_add_test(tcase, a_body_may_come_in_pieces);
+    tcase_add_test(tcase, a_connection_that_ends_as_asked_is_not_dropped);
     tcase_add_loop_test(tcase, a_body_that_breaks_off_takes_its_connection_along, 0, 2);
     tcase_add_test(tcase, pages_of_others_may_not_ask);
     tcase_add_test(tcase, it_says_where_it_listens);
