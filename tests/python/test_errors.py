@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -91,8 +92,33 @@ def test_no_daemon(tmp_path):
         hearth.Client(str(tmp_path / "s"))
     with pytest.raises(hearth.InvalidRequest, match="too long for a socket"):
         hearth.Client("/" + "x" * 300)
-    with pytest.raises(hearth.InvalidRequest, match="timeout -1: give seconds"):
-        hearth.Client(str(tmp_path / "s"), timeout=-1)
+
+
+BAD_OPTIONS = [
+    ({"timeout": -1}, "timeout -1: give seconds"),
+    ({"timeout": "soon"}, "timeout: give seconds, not 'soon'"),
+    ({"resume": None}, "resume: give seconds, not None"),
+    ({"slots": -1}, "slots -1: give how many"),
+    ({"slots": 2**32}, "slots 4294967296: give how many"),
+    ({"slots": 257}, "257 slots: ask for at most 256"),
+    ({"slots": "4"}, "slots: give a whole number, not '4'"),
+    ({"slots": None}, "slots: give a whole number, not None"),
+    ({"slot_name": 3}, "slot_name: give a text, not int"),
+    ({"slot_name": "a b"}, "slot name 'a b'"),
+    ({"socket": 7}, "socket: give a path, not 7"),
+]
+
+
+@pytest.mark.parametrize("options, sentence", BAD_OPTIONS, ids=[str(i) for i in range(len(BAD_OPTIONS))])
+def test_bad_options(daemon, options, sentence):
+    with pytest.raises(hearth.InvalidRequest, match=sentence):
+        hearth.Client(**{"socket": daemon.socket, **options})
+
+
+def test_a_socket_is_a_path_to_its_end(daemon):
+    assert hearth.Client(pathlib.Path(daemon.socket), slots=0).info.n_vocab == 4096
+    with pytest.raises(hearth.InvalidRequest, match="socket: a path cannot hold a byte 0"):
+        hearth.Client(daemon.socket + "\0.more")  # no other one than it says
 
 
 def test_somebody_else_listens_there(tmp_path):

@@ -20,10 +20,11 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from . import _native
+from ._options import make_options, make_path
 from ._request import Request
 from ._text import address, encode
 from .errors import Closed, Error, Forked, InvalidRequest, make_error
-from .types import Event, Info, Logprob, Result, TokenLogprobs
+from .types import Event, Info, Logprob, Result, Socket, TokenLogprobs
 
 QUEUED, RUNNING, ENDED = range(3)
 
@@ -147,7 +148,7 @@ class Core:
 
     def __init__(
         self,
-        socket: Optional[str],
+        socket: Optional[Socket],
         slots: int,
         slot_name: Optional[str],
         timeout: Optional[float],
@@ -162,14 +163,8 @@ class Core:
         self._queue: Deque[Run] = deque()
         self._requests = 0
         self.dead: Optional[Error] = None
-        options = _native.Options()
-        lib.hearth_options_init(ctypes.byref(options), ctypes.sizeof(options))
-        options.flags = flags
-        options.slots = min(max(slots, 0), 2**32 - 1)
-        options.slot_name = None if slot_name is None else encode("slot_name", slot_name)
-        options.connect_timeout_ms = -1 if timeout is None else _milliseconds("timeout", timeout)
-        options.resume_ms = _milliseconds("resume", resume)
-        path = None if socket is None else os.fsencode(socket)
+        options = make_options(slots, slot_name, timeout, resume, flags)
+        path = make_path(socket)
         text = ctypes.create_string_buffer(_ERROR_BYTES)
         code = lib.hearth_connect(path, ctypes.byref(options), ctypes.byref(self._handle), text, len(text))
         if code < 0:
@@ -486,10 +481,3 @@ class Core:
 def is_crowded(error: Error, waited: float, timeout: Optional[float]) -> bool:
     """Did the daemon's door just not take one more, so that a connection is to be tried again?"""
     return error.code == -errno.EAGAIN and (timeout is None or waited < timeout)
-
-
-def _milliseconds(name: str, seconds: float) -> int:
-    ms = seconds * 1000
-    if not 0 <= ms < 2**31:
-        raise InvalidRequest(f"{name} {seconds}: give seconds, 0 or more")
-    return int(ms)

@@ -19,7 +19,7 @@ from ._core import ENDED, LOOK, MOMENT, Core, Run, is_crowded
 from ._shared import BaseClient, BaseSequence, BaseStream
 from .errors import Busy, Closed, Forked, InvalidRequest
 from .record import check_origin, compare, read_record
-from .types import Event, Prompt, Replay, Result
+from .types import Event, Prompt, Replay, Result, Socket
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -184,7 +184,7 @@ class AsyncSequence(BaseSequence[AsyncStream]):
 
 
 async def _connect(
-    socket: Optional[str], slots: int, slot_name: Optional[str], timeout: Optional[float], resume: float
+    socket: Optional[Socket], slots: int, slot_name: Optional[str], timeout: Optional[float], resume: float
 ) -> _AsyncCore:
     flags, waited = _native.NONBLOCK | (_native.POLLABLE if slots else 0), 0.0
     while True:
@@ -221,7 +221,7 @@ class AsyncClient(BaseClient[AsyncStream]):
 
     def __init__(
         self,
-        socket: Optional[str] = None,
+        socket: Optional[Socket] = None,
         *,
         slots: int = 4,
         slot_name: Optional[str] = None,

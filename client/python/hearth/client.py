@@ -18,7 +18,7 @@ from ._core import ENDED, LOOK, MOMENT, Core, Run, is_crowded
 from ._shared import BaseClient, BaseSequence, BaseStream
 from .errors import Busy, Closed, Error, Forked, InvalidRequest
 from .record import check_origin, compare, read_record
-from .types import Event, Prompt, Replay, Result
+from .types import Event, Prompt, Replay, Result, Socket
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class _SyncCore(Core):
     def __init__(
         self,
-        socket: Optional[str],
+        socket: Optional[Socket],
         slots: int,
         slot_name: Optional[str],
         timeout: Optional[float],
@@ -130,7 +130,7 @@ class _SyncCore(Core):
 
 
 def _connect(
-    socket: Optional[str], slots: int, slot_name: Optional[str], timeout: Optional[float], resume: float
+    socket: Optional[Socket], slots: int, slot_name: Optional[str], timeout: Optional[float], resume: float
 ) -> _SyncCore:
     waited = 0.0
     while True:
@@ -229,7 +229,7 @@ class Client(BaseClient[Stream]):
 
     def __init__(
         self,
-        socket: Optional[str] = None,
+        socket: Optional[Socket] = None,
         *,
         slots: int = 4,
         slot_name: Optional[str] = None,

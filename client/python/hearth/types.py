@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence, TypedDict, Union
 
 if TYPE_CHECKING:
     from .errors import Error
 
+Socket = Union[str, bytes, "os.PathLike[str]"]
 Prompt = Union[str, Sequence[int]]
 Schema = Union[str, Mapping[str, Any], bool]  # as JSON text, or what json.loads() makes of it
 
