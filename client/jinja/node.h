@@ -96,6 +96,8 @@ void chain_init(struct chain *c);
 void chain_add(struct chain *c, struct node *n);
 
 struct node *parser_node(struct parser *p, enum node_kind kind);
+struct node *parser_binary(struct parser *p, enum node_kind kind, unsigned op, struct node *a,
+                           struct node *b);
 void parser_enter(struct parser *p); /* a fault where it is nested too deeply */
 void parser_leave(struct parser *p);
 _Noreturn void parser_fault(struct parser *p, const char *wanted);
@@ -106,6 +108,8 @@ bool parser_skip_name(struct parser *p, const char *name);
 void parser_expect_sign(struct parser *p, unsigned sign);
 const struct name *parser_take_name(struct parser *p);
 
+/* An operand, also with a sign before it; with `filters` also with what follows it: filters, tests. */
+struct node *parse_unary(struct parser *p, bool filters);
 struct node *parse_expression(struct parser *p);
 /* One expression, or several with commas between: a tuple. */
 struct node *parse_tuple(struct parser *p, bool ternary);

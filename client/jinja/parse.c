@@ -45,6 +45,16 @@ struct node *parser_node(struct parser *p, enum node_kind kind)
     return n;
 }
 
+struct node *parser_binary(struct parser *p, enum node_kind kind, unsigned op, struct node *a,
+                           struct node *b)
+{
+    struct node *n = parser_node(p, kind);
+    n->op = (uint16_t)op;
+    n->a = a;
+    n->b = b;
+    return n;
+}
+
 void parser_enter(struct parser *p)
 {
     p->heap->line = p->t->line;
