@@ -1,181 +1,21 @@
-/* gate.c - see gate.h. */
+/* gate.c - see gate.h. Slots are in gate_slot.c. */
 #include "client/http/gate.h"
+
+#include "client/http/gate_slot.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     FULL_AGAIN_NS = 1000000000,
     CONNECT_MS = 300000 /* the service manager may load a model meanwhile */
 };
 
-static void kick(struct gate *g);
 static void join(struct gate *g);
-static void drain(struct slot *s);
-
-/* ---- slots ----------------------------------------------------------------------------------- */
-
-static void lose_job(struct slot *s, const struct fail *why)
-{
-    struct job *job = s->job;
-    if (!job)
-        return;
-    s->job = NULL;
-    s->gate->n_running--;
-    job->slot = JOB_NOWHERE;
-    job->on_lost(job, why);
-}
-
-static void close_slot(struct slot *s)
-{
-    struct gate *g = s->gate;
-    struct fail f;
-    if (!s->h)
-        return;
-    fail_library(&f, -ECONNRESET, hearth_error(s->h));
-    reactor_unwatch(g->loop, &s->watch);
-    hearth_close(s->h);
-    s->h = NULL;
-    s->n_tokens = 0;
-    g->n_connected--;
-    g->n_lost++;
-    lose_job(s, &f);
-}
-
-static bool is_away(struct slot *s)
-{
-    struct hearth_info info = {.size = sizeof info};
-    return hearth_info(s->h, &info) < 0 || info.is_away;
-}
-
-static void on_readable(struct watch *w, uint32_t events)
-{
-    struct slot *s = (struct slot *)w; /* its first member */
-    (void)events;
-    drain(s);
-    kick(s->gate);
-}
-
-static void learn_model(struct gate *g, struct hearth *h)
-{
-    struct hearth_info info = {.size = sizeof info};
-    if (hearth_info(h, &info) < 0)
-        return;
-    struct gate_model *m = &g->model;
-    snprintf(m->name, sizeof m->name, "%s", info.model);
-    snprintf(m->numerics, sizeof m->numerics, "%s", info.numerics);
-    snprintf(m->fingerprint, sizeof m->fingerprint, "%s", info.fingerprint);
-    snprintf(m->version, sizeof m->version, "%s", info.server_version);
-    snprintf(m->socket, sizeof m->socket, "%s", info.socket_path);
-    m->context = info.context;
-    m->n_vocab = info.n_vocab;
-    m->bos = info.bos;
-    m->eos = info.eos;
-    if (!m->since)
-        m->since = (uint64_t)time(NULL);
-}
-
-/* A connected handle becomes the first slot that has none. */
-static void open_slot(struct gate *g, struct hearth *h)
-{
-    uint32_t i = 0;
-    while (i < g->n_slots && g->slots[i].h)
-        i++;
-    struct slot *s = &g->slots[i];
-    if (i == g->n_slots) {
-        hearth_close(h);
-        return;
-    }
-    s->h = h;
-    s->watch = (struct watch){.fd = hearth_fd(h), .on = on_readable};
-    if (s->watch.fd < 0 || reactor_watch(g->loop, &s->watch, EPOLLIN) < 0) {
-        s->h = NULL;
-        hearth_close(h);
-        return;
-    }
-    g->n_connected++;
-    g->n_connects++;
-    learn_model(g, h);
-    drain(s);
-}
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-static void set_tokens(struct slot *s, const struct hearth_request *r)
-{
-    s->n_tokens = 0;
-    if (r->n_tokens > s->room) {
-        uint32_t *more = realloc(s->tokens, r->n_tokens * sizeof *more);
-        if (!more)
-            return;
-        s->tokens = more;
-        s->room = r->n_tokens;
-    }
-    memcpy(s->tokens, r->tokens, r->n_tokens * sizeof *s->tokens);
-    s->n_tokens = r->n_tokens;
-}
-
-/* The answer follows its prompt: so the next turn of a chat finds this slot. */
-static void add_tokens(struct slot *s, const struct hearth_result *r)
-{
-    size_t n = (size_t)s->n_tokens + r->n_ids;
-    if (!s->n_tokens || !r->n_ids)
-        return;
-    if (n > s->room) {
-        uint32_t *more = realloc(s->tokens, n * sizeof *more);
-        if (!more)
-            return;
-        s->tokens = more;
-        s->room = (uint32_t)n;
-    }
-    memcpy(s->tokens + s->n_tokens, r->ids, r->n_ids * sizeof *s->tokens);
-    s->n_tokens = (uint32_t)n;
-}
-
-static void deliver(struct slot *s, const struct hearth_event *e)
-{
-    struct job *job = s->job;
-    if (!job || e->cookie != job->id)
-        return; /* the end of one that was cancelled */
-    if (e->kind == HEARTH_DONE) {
-        add_tokens(s, e->result);
-        s->job = NULL;
-        s->used_ns = reactor_now_ns();
-        s->gate->n_running--;
-        job->slot = JOB_NOWHERE;
-    }
-    job->on_event(job, e);
-}
-
-/* Takes what is there, until hearth_fd() says when there is more. */
-static void drain(struct slot *s)
-{
-    const struct hearth_event *e;
-    int rc = 0;
-    if (s->draining || !s->h)
-        return;
-    s->draining = true;
-    while (s->h && !(s->job && s->job->paused) && (rc = hearth_next(s->h, 0, &e, 0)) == 1)
-        deliver(s, e);
-    s->draining = false;
-    if (!s->h || (s->job && s->job->paused))
-        return;
-    if (rc < 0 || (!s->job && is_away(s)))
-        close_slot(s);
-}
 
 /* ---- the queue ------------------------------------------------------------------------------- */
-
-static uint32_t common(const struct slot *s, const struct hearth_request *r)
-{
-    uint32_t n = 0, most = s->n_tokens < r->n_tokens ? s->n_tokens : r->n_tokens;
-    while (n < most && s->tokens[n] == r->tokens[n])
-        n++;
-    return n;
-}
 
 /* The free slot for a request: see gate.h. Among equals the one that rested for longest. */
 static struct slot *choose(struct gate *g, const struct job *job)
@@ -191,7 +31,7 @@ static struct slot *choose(struct gate *g, const struct job *job)
         struct slot *s = &g->slots[i];
         if (!s->h || s->job)
             continue;
-        uint32_t n = common(s, &job->request);
+        uint32_t n = gate_slot_common(s, &job->request);
         if (!best || n > best_common || (n == best_common && s->used_ns < best->used_ns)) {
             best = s;
             best_common = n;
@@ -216,13 +56,13 @@ static void dispatch(struct slot *s, struct job *job)
     struct gate *g = s->gate;
     struct fail f;
     job->request.cookie = job->id;
-    set_tokens(s, &job->request);
+    gate_slot_set_tokens(s, &job->request);
     int rc = hearth_submit(s->h, 0, &job->request);
     if (rc) {
         job->slot = JOB_NOWHERE;
         (void)refusal(g, job, rc, hearth_error(s->h), &f);
         if (rc == -ECONNRESET)
-            close_slot(s);
+            gate_slot_close(s);
         job->on_lost(job, &f);
         return;
     }
@@ -230,7 +70,7 @@ static void dispatch(struct slot *s, struct job *job)
     s->job = job;
     s->n_requests++;
     g->n_running++;
-    drain(s);
+    gate_slot_drain(s);
 }
 
 static struct job *pop(struct gate *g)
@@ -244,16 +84,15 @@ static struct job *pop(struct gate *g)
     return job;
 }
 
-/* Gives free slots to who waits, and has one more made where none is free. */
-static void kick(struct gate *g)
+void gate_kick(struct gate *g)
 {
     if (g->kicking)
         return;
     g->kicking = true;
     while (g->first) {
         struct slot *s = choose(g, g->first);
-        if (s && is_away(s)) {
-            close_slot(s);
+        if (s && gate_slot_is_away(s)) {
+            gate_slot_close(s);
             continue;
         }
         if (!s)
@@ -280,8 +119,8 @@ static void joined(struct gate *g, struct hearth *h, int rc, const char *err)
 {
     struct fail f;
     if (h) {
-        open_slot(g, h);
-        kick(g);
+        gate_slot_open(g, h);
+        gate_kick(g);
         g->on_connect(g->owner, NULL);
         return;
     }
@@ -369,7 +208,7 @@ int gate_submit(struct gate *g, struct job *job, struct fail *f)
     *g->last = job;
     g->last = &job->next;
     g->n_queued++;
-    kick(g);
+    gate_kick(g);
     return 0;
 }
 
@@ -400,8 +239,8 @@ void gate_cancel(struct gate *g, struct job *job)
         s->used_ns = reactor_now_ns();
         g->n_running--;
         (void)hearth_cancel(s->h, 0);
-        drain(s);
-        kick(g);
+        gate_slot_drain(s);
+        gate_kick(g);
     }
 }
 
@@ -411,7 +250,7 @@ void gate_stop(struct gate *g, struct job *job)
         return;
     struct slot *s = &g->slots[job->slot];
     (void)hearth_cancel(s->h, 0);
-    drain(s);
+    gate_slot_drain(s);
 }
 
 void gate_pause(struct gate *g, struct job *job)
@@ -431,8 +270,8 @@ void gate_unpause(struct gate *g, struct job *job)
         return;
     struct slot *s = &g->slots[job->slot];
     reactor_change(g->loop, &s->watch, EPOLLIN);
-    drain(s);
-    kick(g);
+    gate_slot_drain(s);
+    gate_kick(g);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
@@ -452,7 +291,7 @@ void gate_close(struct gate *g)
     for (uint32_t i = 0; i < g->n_slots; i++) {
         struct slot *s = &g->slots[i];
         s->job = NULL;
-        close_slot(s);
+        gate_slot_close(s);
         free(s->tokens);
     }
 }
@@ -468,7 +307,7 @@ struct hearth *gate_handle(struct gate *g)
 bool gate_is_up(struct gate *g)
 {
     for (uint32_t i = 0; i < g->n_slots; i++)
-        if (g->slots[i].h && !is_away(&g->slots[i]))
+        if (g->slots[i].h && !gate_slot_is_away(&g->slots[i]))
             return true;
     return false;
 }
