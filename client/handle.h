@@ -114,6 +114,9 @@ int handle_fail(struct hearth *h, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Returns 0, or -EPERM with its line when this process is not the one that connected. */
+int handle_check_fork(struct hearth *h);
+
+/* As above, also where the daemon has not answered yet (-EAGAIN), or never did. */
 int handle_check(struct hearth *h);
 
 /* As above for a call on a slot: also -EINVAL for a handle without slots, -ERANGE for a slot out of
