@@ -102,6 +102,23 @@ static bool strips(struct value s, size_t at, size_t bytes, struct value chars)
     return false;
 }
 
+struct value text_pad(struct eval *e, struct value s, int64_t width, struct value fill, int side)
+{
+    struct buf b;
+    if (value_length(e->heap, fill) != 1)
+        heap_fault(e->heap, -EINVAL, "the fill character must be one character");
+    int64_t n = (int64_t)value_length(e->heap, s), room = width > n ? width - n : 0;
+    int64_t half = room / 2 + (room & width & 1); /* as Python shares an odd one */
+    int64_t left = side == 'l' ? 0 : side == 'r' ? room : half;
+    buf_init(&b, e->heap);
+    for (int64_t i = 0; i < left; i++)
+        buf_string(&b, fill);
+    buf_string(&b, s);
+    for (int64_t i = left; i < room; i++)
+        buf_string(&b, fill);
+    return buf_value(&b);
+}
+
 struct value text_strip(struct eval *e, struct value s, struct value chars, bool left, bool right)
 {
     size_t from = 0, to = s.bytes;

@@ -133,17 +133,7 @@ FILTER(items)
 
 FILTER(center)
 {
-    struct value s = self_string(e, c);
-    int64_t n = (int64_t)value_length(e->heap, s), width = arg_integer(e, c, 0, 80);
-    struct buf b;
-    buf_init(&b, e->heap);
-    int64_t room = width > n ? width - n : 0, left = room / 2 + (room & width & 1);
-    for (int64_t i = 0; i < left; i++)
-        buf_literal(&b, " ");
-    buf_string(&b, s);
-    for (int64_t i = left; i < room; i++)
-        buf_literal(&b, " ");
-    return buf_value(&b);
+    return text_pad(e, self_string(e, c), arg_integer(e, c, 0, 80), value_text(" ", 1), 'c');
 }
 
 FILTER(escape)

@@ -47,6 +47,35 @@ METHOD(swapcase)
     return text_case(e, c->self, 's');
 }
 
+METHOD(ljust)
+{
+    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'l');
+}
+
+METHOD(rjust)
+{
+    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'r');
+}
+
+METHOD(center)
+{
+    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'c');
+}
+
+/* Zeros stand behind a sign. */
+METHOD(zfill)
+{
+    int64_t width = arg_integer(e, c, 0, 0);
+    size_t sign = c->self.bytes && (*c->self.text == '+' || *c->self.text == '-');
+    struct value digits = value_slice(c->self, sign, c->self.bytes - sign);
+    struct buf b;
+    buf_init(&b, e->heap);
+    buf_string(&b, value_slice(c->self, 0, sign));
+    width = width > 0 ? width - (int64_t)sign : 0;
+    buf_string(&b, text_pad(e, digits, width, value_text("0", 1), 'r'));
+    return buf_value(&b);
+}
+
 METHOD(replace)
 {
     return text_replace(e, c->self, arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
@@ -262,6 +291,10 @@ static const struct builtin text_methods[] = {
     {"capitalize", capitalize, 0, ""},
     {"swapcase", swapcase, 0, ""},
     {"casefold", lower, 0, ""},
+    {"ljust", ljust, 1, "width fillchar"},
+    {"rjust", rjust, 1, "width fillchar"},
+    {"center", center, 1, "width fillchar"},
+    {"zfill", zfill, 1, "width"},
     {"join", text_join, 1, "iterable"},
     {"format", text_format, 0, "*"},
     {"removeprefix", removeprefix, 1, "prefix"},

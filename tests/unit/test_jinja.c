@@ -199,6 +199,11 @@ static const struct {
      "'abc'.capitalize() }} {{ '12'.isdigit() }} {{ 'ab'.isalpha() }} {{ ''.isdigit() }} {{ "
      "'a1'.isalnum() }} {{ ' '.isspace() }} {{ 'AB'.isupper() }} {{ 'ab'.islower() }}",
      NULL, "abc ABC Ab Cd Ab Abc True True False True True True True"},
+    {"{{ 'ab'.ljust(5, '.') }}|{{ 'ab'.rjust(5) }}|{{ 'ab'.center(5, '\303\251') }}|{{ "
+     "'abc'.center(6) }}|{{ 'abc'.ljust(2) }}|{{ '-7'.zfill(4) }} {{ '+'.zfill(3) }} {{ "
+     "'42'.zfill(5) }} {{ '\303\251'.zfill(3) }} {{ ''.zfill(-1) }}{{ "
+     "'a'.center(-9223372036854775807) }}",
+     NULL, "ab...|   ab|\303\251\303\251ab\303\251| abc  |abc|-007 +00 00042 00\303\251 a"},
     {"{{ 'a.b.c'.partition('.') }} {{ 'a.b.c'.rpartition('.') }} {{ "
      "'prefix-x'.removeprefix('prefix-') }} {{ 'x.txt'.removesuffix('.txt') }} {{ [1,2,1].index(2) "
      "}} {{ [1,2,1].count(1) }}",
@@ -272,6 +277,7 @@ static const struct {
     {"{{ [1] | map('nope') | list }}", "no filter"},
     {"{{ 1 < 'a' }}", "cannot be compared"},
     {"{{ 'a'.strip(1) }}", "strip"},
+    {"{{ 'a'.center(9, '--') }}", "fill character"},
     {"{{ 'x' | tojson(nope=1) }}", "takes no argument 'nope'"},
     {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "other arguments"},
     {"{% break %}", "outside of a loop"},

@@ -60,6 +60,8 @@ START_TEST(growing_templates_are_stopped)
 {
     jinja_fails("{{ ('x' * 99999) * 99999 }}", -E2BIG, "");
     jinja_fails("{{ 'x' * 9223372036854775807 }}", -E2BIG, "");
+    jinja_fails("{{ 'x'.center(9223372036854775807) }}", -E2BIG, "");
+    jinja_fails("{{ '-'.zfill(-9223372036854775807 - 1) * 9223372036854775807 }}", -E2BIG, "");
     jinja_fails("{{ [[0]] * 999999999 }}", -E2BIG, "");
     jinja_fails("{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}"
                 "{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
