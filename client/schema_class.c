@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { RANGES_MAX = 256, LAST_POINT = 0x10ffff };
+enum { RANGES_MAX = 256, RANGES_SHORT = 24, LAST_POINT = 0x10ffff };
 
 struct char_class {
     uint32_t from[RANGES_MAX], to[RANGES_MAX];
@@ -108,24 +108,28 @@ static void add_to_class(struct pattern *p, struct char_class *k, uint32_t from,
     }
 }
 
-/* Adds what \d, \w, \s mean, or with a capital letter all others. Returns 0: it is no such letter. */
+/* Adds what \d, \w, \s mean, or with a capital letter all others. Returns 0: it is no such letter.
+ * Engines differ in which blanks beyond ASCII \s takes: what any of them takes is none of \S. */
 static int add_shorthand(struct pattern *p, struct char_class *k, char letter)
 {
     static const struct {
         char letter;
-        const uint32_t ranges[12]; /* ascending, ended by 0 */
+        const uint32_t ranges[RANGES_SHORT]; /* ascending, ended by 0 */
     } all[] = {
         {'d', {'0', '9'}},
         {'D', {1, '0' - 1, '9' + 1, LAST_POINT}},
         {'w', {'a', 'z', 'A', 'Z', '0', '9', '_', '_'}},
         {'W', {1, '0' - 1, '9' + 1, 'A' - 1, 'Z' + 1, '_' - 1, '`', '`', 'z' + 1, LAST_POINT}},
         {'s', {' ', ' ', '\t', '\r'}},
-        {'S', {1, '\t' - 1, '\r' + 1, ' ' - 1, ' ' + 1, LAST_POINT}},
+        {'S', {1,          '\t' - 1,   '\r' + 1,   0x1c - 1,   ' ' + 1,    0x85 - 1,
+               0x85 + 1,   0xa0 - 1,   0xa0 + 1,   0x1680 - 1, 0x1680 + 1, 0x2000 - 1,
+               0x200a + 1, 0x2028 - 1, 0x2029 + 1, 0x202f - 1, 0x202f + 1, 0x205f - 1,
+               0x205f + 1, 0x3000 - 1, 0x3000 + 1, 0xfeff - 1, 0xfeff + 1, LAST_POINT}},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].letter != letter)
             continue;
-        for (const uint32_t *r = all[i].ranges; r < all[i].ranges + 12 && *r; r += 2)
+        for (const uint32_t *r = all[i].ranges; r < all[i].ranges + RANGES_SHORT && *r; r += 2)
             add_to_class(p, k, r[0], r[1]);
         return 1;
     }

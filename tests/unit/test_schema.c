@@ -89,6 +89,41 @@ START_TEST(bounds_of_integers_count_zeros_and_fractions)
 }
 END_TEST
 
+/* Whatever engine looks at the answer. */
+START_TEST(no_blank_of_unicode_is_none)
+{
+    static const char *const blanks[] = {" ",
+                                         "\\t",
+                                         "\\u001c",
+                                         "\xc2\x85",
+                                         "\xc2\xa0",
+                                         "\xe1\x9a\x80",
+                                         "\xe2\x80\x80",
+                                         "\xe2\x80\x8a",
+                                         "\xe2\x80\xa8",
+                                         "\xe2\x80\xa9",
+                                         "\xe2\x80\xaf",
+                                         "\xe2\x81\x9f",
+                                         "\xe3\x80\x80",
+                                         "\xef\xbb\xbf"};
+    static const char *const others[] = {
+        "x", "!", "\xc2\x84", "\xc3\xa9", "\xe2\x80\x8b", "\xe6\x97\xa5", "\xf0\x9f\x98\x80"};
+    static const char *const schemas[] = {P("^\\\\S$"), P("^[\\\\S]$")};
+    char text[16];
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_msg(schema_convert(schemas[i]) > 0, "%s", schema_err);
+        for (size_t k = 0; k < sizeof blanks / sizeof blanks[0]; k++) {
+            snprintf(text, sizeof text, "\"%s\"", blanks[k]);
+            ck_assert_msg(!schema_takes(schemas[i], text), "%s takes blank %zu", schemas[i], k);
+        }
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+            snprintf(text, sizeof text, "\"%s\"", others[k]);
+            ck_assert_msg(schema_takes(schemas[i], text), "%s: no %s", schemas[i], text);
+        }
+    }
+}
+END_TEST
+
 START_TEST(a_pattern_stays_inside_its_string)
 {
     static const struct line all[] = {
@@ -246,6 +281,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, what_a_place_takes_is_seen_from_its_keywords);
     tcase_add_test(tc, bounds_of_integers_count_zeros_and_fractions);
+    tcase_add_test(tc, no_blank_of_unicode_is_none);
     tcase_add_test(tc, a_pattern_stays_inside_its_string);
     tcase_add_test(tc, schemas_that_hold_together_become_one);
     tcase_add_test(tc, a_schema_may_refer_to_itself);
