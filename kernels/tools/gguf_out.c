@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/cpu/pool.h"
@@ -316,8 +317,24 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
 /* ---- the file ---------------------------------------------------------------------------------
  */
 
+bool gguf_out_overwrites(const char *path, const char *source)
+{
+    struct stat theirs, ours;
+    char *part;
+    if (asprintf(&part, "%s.part", path) < 0)
+        return false;
+    bool both = stat(source, &theirs) == 0 && stat(part, &ours) == 0;
+    free(part);
+    return both && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+}
+
 int gguf_out_open(const char *path, struct gguf_out **ret_out, char *err, size_t err_bytes)
 {
+    /* Its name would be given away, and of a folder that would be noticed at the very end. */
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return fail(err, err_bytes, -EEXIST, "cannot write %s: it is there and no regular file",
+                    path);
     struct gguf_out *out = calloc(1, sizeof *out);
     if (!out)
         return fail(err, err_bytes, -ENOMEM, "no memory");

@@ -32,7 +32,10 @@ struct gguf_out_tensor {
  * -errno. Several threads at once, any order. */
 typedef int gguf_out_row(void *arg, uint32_t tensor, uint64_t row, float *x);
 
-/* Creates PATH.part. Returns 0, or -errno with the line. */
+/* Is PATH.part, which open empties, the file `source`? */
+bool gguf_out_overwrites(const char *path, const char *source);
+
+/* Creates PATH.part. Returns 0, or -errno with the line; a folder, a device or a pipe at PATH is refused. */
 int gguf_out_open(const char *path, struct gguf_out **ret_out, char *err, size_t err_bytes);
 
 void gguf_out_u32(struct gguf_out *out, const char *key, uint32_t value);

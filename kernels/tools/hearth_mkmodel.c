@@ -73,9 +73,10 @@ static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
 {
     char err[512];
     int rc = gguf_out_write(out, row, arg, tool_threads(options.threads), err, sizeof err);
-    if (!rc)
-        rc = gguf_out_commit(out, err, sizeof err);
-    return rc ? tool_fail(&tool, tool_exit(rc), "%s", err) : 0;
+    if (rc)
+        return tool_fail(&tool, tool_exit(rc), "%s", err);
+    rc = gguf_out_commit(out, err, sizeof err);
+    return rc ? tool_fail(&tool, EX_CANTCREAT, "%s", err) : 0;
 }
 
 static int make_random(const struct type_mix *mix, struct gguf_out *out)
@@ -110,13 +111,17 @@ static int make_copy(const struct type_mix *mix, struct gguf_out *out)
 static int check_options(const char *path)
 {
     char names[512];
-    if (!path)
+    if (!path || !*path)
         return tool_fail(&tool, EX_USAGE, "name the file to write (see --help)");
     if (!options.from == !options.shape)
         return tool_fail(&tool, EX_USAGE, "give either --shape or --from (see --help)");
     if (options.from && (options.arch || options.peaked))
         return tool_fail(&tool, EX_USAGE,
                          "--arch and --peaked make random weights: not with --from");
+    if (options.from && gguf_out_overwrites(path, options.from))
+        return tool_fail(&tool, EX_USAGE,
+                         "%s is what %s is written to until it is whole: rename it first",
+                         options.from, path);
     shape_names(names, sizeof names);
     if (options.shape && !shape_find(options.shape))
         return tool_fail(&tool, EX_USAGE, "no shape %s; there are: %s", options.shape, names);

@@ -54,6 +54,12 @@ refused 66 'none.gguf: cannot open: No such'     --from none.gguf --type F16 new
 refused 65 'text: '                      --from text --type F16 new.gguf
 refused 65 'is Q8_0 already'             --from Q8_0.gguf --type F16 new.gguf
 refused 73 'cannot create none/new.gguf' --shape tiny --type F16 none/new.gguf
+mkdir folder
+refused 73 'folder: it is there'         --shape tiny --type F16 folder
+refused 64 'name the file to write'      --shape tiny --type F16 ''
+cp F16.gguf kept.gguf.part
+refused 64 'rename it first'             --from kept.gguf.part --type Q8_0 kept.gguf
+cmp F16.gguf kept.gguf.part
 make --help | grep -q '^usage: hearth-mkmodel'
 make --version | grep -q '^hearth-mkmodel [0-9]'
 echo 'ok: hearth-mkmodel'

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/quant_types.h"
@@ -110,6 +111,37 @@ START_TEST(no_such_folder)
 }
 END_TEST
 
+/* The name would be taken from what is there, or after all the work not be given. */
+START_TEST(only_files_are_replaced)
+{
+    struct gguf_out *out;
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(i == 0 ? mkdir(path, 0777) : mkfifo(path, 0666), 0);
+        ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof err), -EEXIST);
+        ck_assert_msg(strstr(err, "no regular file") != NULL, "%s", err);
+        ck_assert_int_eq(access(part, F_OK), -1);
+        ck_assert_int_eq(i == 0 ? rmdir(path) : unlink(path), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_source_that_would_be_overwritten_is_told)
+{
+    char link_path[80];
+    snprintf(link_path, sizeof link_path, "%s/link", folder);
+    ck_assert(!gguf_out_overwrites(path, part)); /* there is none */
+    FILE *f = fopen(part, "w");
+    ck_assert_ptr_nonnull(f);
+    fclose(f);
+    ck_assert_int_eq(symlink(part, link_path), 0);
+    ck_assert(gguf_out_overwrites(path, part));
+    ck_assert(gguf_out_overwrites(path, link_path));
+    ck_assert(!gguf_out_overwrites(path, folder));
+    unlink(link_path);
+    unlink(part);
+}
+END_TEST
+
 static void make_folder(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -130,6 +162,8 @@ int main(void)
     tcase_add_unchecked_fixture(t, make_folder, remove_folder);
     tcase_add_loop_test(t, a_failure_leaves_nothing, 0, 2);
     tcase_add_test(t, no_such_folder);
+    tcase_add_test(t, only_files_are_replaced);
+    tcase_add_test(t, a_source_that_would_be_overwritten_is_told);
     tcase_add_test(t, round_trip);
     suite_add_tcase(s, t);
     return run_suite(s);
