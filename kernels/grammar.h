@@ -27,8 +27,11 @@ enum {
     GRAMMAR_OPS_MAX = 65536,      /* of the automaton */
     GRAMMAR_NESTING_MAX = 100,    /* parentheses */
     GRAMMAR_WIDTH_MAX = 2048,     /* ways to read the answer so far that differ in what follows */
-    GRAMMAR_BYTES_MAX = 8 << 20,  /* of one grammar's states; masks come on top */
-    GRAMMAR_MASKS_MAX = 1024,     /* kept by one grammar, n_vocab / 8 bytes each, ... */
+    GRAMMAR_STACKS_MAX = 6 << 20, /* bytes of what one answer may return to, in all its readings */
+    GRAMMAR_BYTES_MAX =
+        8 << 20,              /* of one grammar's states, more only where several answers together
+                                     need it; masks come on top */
+    GRAMMAR_MASKS_MAX = 1024, /* kept by one grammar, n_vocab / 8 bytes each, ... */
     GRAMMAR_MASK_BYTES = 6 << 20, /* ... and of these at most so many bytes */
     GRAMMAR_TOKEN_MAX = 1024,     /* bytes; a longer token is never allowed */
     GRAMMAR_DRAFTS_MAX = 32,      /* of one run */

@@ -15,7 +15,11 @@
  *   node 1    [ op 5, node 0 ]       node 0: the bottom
  *
  * When memory is used up, what no run, no walk and no kept mask needs is swept, and numbers change:
- * only in grammar_sweep, and only roots are known to it. */
+ * only in grammar_sweep, and only roots are known to it.
+ *
+ * What is too much is a question of one answer: its state is refused that stands on nodes of more than
+ * GRAMMAR_STACKS_MAX bytes. Memory itself is never a reason, so that what other answers left, or need, is
+ * none either. */
 #ifndef HEARTH_KERNELS_GRAMMAR_IMPL_H
 #define HEARTH_KERNELS_GRAMMAR_IMPL_H
 
@@ -240,26 +244,32 @@ static inline int frames_push(struct frame_list *l, uint32_t op, uint32_t node)
     return 0;
 }
 
-/* Node `both` has the stacks of a and b; a < b, or both 0: nothing yet. */
+/* What became of a set of nodes that had to be one. Whether they can be is a function of what they are made
+ * of, not of what was united before, nor of numbers. */
 struct united {
-    uint32_t a, b, both;
+    uint32_t node;  /* that has the stacks of all, or GRAMMAR_NONE: too much work */
+    uint32_t cost;  /* unions within, each counted wherever it is needed, and 1; 0: not known yet */
+    uint32_t asked; /* bytes of the nodes that it took, at most UINT32_MAX */
 };
-enum { UNITED = 4096 };
 
 struct states {
     struct set_table nodes, sets; /* sets: the states */
     uint32_t *next;               /* [sets.n * n_classes] the state behind a byte */
     uint8_t *ends;                /* [sets.n] a sentence may end here */
     uint32_t *mask;               /* [sets.n] index of its kept mask + 1, or 0 */
-    uint32_t room;                /* of these three, in states */
+    uint32_t *stacks; /* [sets.n] bytes of the nodes it stands on at most, or 0: not known */
+    uint32_t room;    /* of these four, in states */
+    size_t limit;     /* bytes of all states, above which they are swept */
     uint32_t n_sweeps;
 
     /* Scratch of one step. */
     struct frame_list work, out, calls, merge;
-    struct united united[UNITED]; /* nodes united lately, since the last sweep */
-    uint32_t n_united;            /* in this step */
-    struct frame *seen;           /* [SEEN_SLOTS] hash of frames done in this step ... */
-    uint32_t *seen_stamp;         /* ... where this is `stamp` */
+    struct set_table unions; /* sets of nodes that were united since the last sweep ... */
+    struct united *united;   /* [unions.n] ... and what became of them */
+    uint32_t room_united;
+    uint64_t asked;       /* bytes of the nodes that this step made, or found made */
+    struct frame *seen;   /* [SEEN_SLOTS] hash of frames done in this step ... */
+    uint32_t *seen_stamp; /* ... where this is `stamp` */
     uint32_t n_seen, stamp;
     uint32_t *op_stamp;  /* [n_ops] the same for ops of rules begun in this step */
     uint32_t *call_head; /* [n_rules] last of its frames in calls, or GRAMMAR_NONE */
@@ -318,6 +328,8 @@ int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n);
 int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node);
 /* The node of the frames of a list, in any order. */
 int64_t nodes_find(struct grammar *g, const struct frame_list *l);
+/* Nodes get other numbers. */
+void nodes_forget_unions(struct states *s);
 
 int grammar_states_open(struct grammar *g);
 void grammar_states_close(struct grammar *g);
@@ -327,15 +339,24 @@ void grammar_states_close(struct grammar *g);
 int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t *cost);
 
 size_t grammar_states_bytes(const struct grammar *g);
+size_t grammar_nodes_bytes(const struct grammar *g);
+static inline size_t grammar_node_bytes(uint32_t n_frames)
+{
+    return sizeof(struct frame_set) + 2 * sizeof(uint32_t) + n_frames * sizeof(struct frame);
+}
 
-/* grammar_sweep.c: drops all states that no root needs, and tells the roots their new numbers. Returns 0, or -E2BIG
- * where too little was gained. */
+/* grammar_sweep.c: drops all states that no root needs, and tells the roots their new numbers. Returns 0 or -ENOMEM. */
 int grammar_sweep(struct grammar *g);
+/* May an answer be in this state? `most`: bytes of the nodes that it stands on, at most. Returns 0, -E2BIG or -ENOMEM. */
+int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64_t *cost);
+
+/* grammar_mask.c: forgets the masks of states that stand on more than the bottom, but for those given out. */
+void grammar_forget_masks(struct grammar *g);
 
 /* The state of its ops in `state` whose node is `node`, above the bottom. */
 int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node);
-/* The state when the op on top of `node` returns. */
-int64_t grammar_state_below(struct grammar *g, uint32_t node, int64_t *cost);
+/* The state when the op on top of `node` returns, one of the nodes that `state` stands on. */
+int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, int64_t *cost);
 /* The state that allows the same tokens: of at most GRAMMAR_SHORT bytes (which 0), or all (1). */
 int64_t grammar_state_same(struct grammar *g, uint32_t state, int which);
 

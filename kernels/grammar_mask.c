@@ -54,6 +54,19 @@ void grammar_release(struct grammar *g)
     g->released = g->clock;
 }
 
+void grammar_forget_masks(struct grammar *g)
+{
+    for (uint32_t i = 0; i < g->n_masks; i++) {
+        struct mask_entry *m = &g->masks[i];
+        if (m->state == GRAMMAR_NONE || m->used > g->released ||
+            g->states.stacks[m->state] == grammar_node_bytes(1))
+            continue;
+        g->states.mask[m->state] = 0;
+        m->state = GRAMMAR_NONE;
+        m->used = 0;
+    }
+}
+
 static struct mask_entry *find_mask(struct grammar *g, uint32_t state)
 {
     const uint32_t i = g->states.mask[state];
@@ -221,7 +234,7 @@ static int walk_group(struct grammar *g, uint32_t node, int64_t *budget)
 {
     struct walk *w = &g->walk;
     int64_t cost = 0;
-    const int64_t below = grammar_state_below(g, node, &cost);
+    const int64_t below = grammar_state_below(g, w->target, node, &cost);
     const int64_t alone = below < 0 ? below : grammar_state_alone(g, w->target, node);
     if (alone < 0)
         return (int)alone;

@@ -6,16 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITE_DEPTH = 100, UNITED_MAX = 4096 };
+enum { UNITED_MAX = 512 }; /* cost of a union (struct united) above which it is not worth it */
 
 size_t grammar_states_bytes(const struct grammar *g)
 {
     const struct states *s = &g->states;
-    const size_t set = sizeof(struct frame_set) + 2 * sizeof(uint32_t),
-                 frame = sizeof(struct frame);
-    return (s->nodes.n + (size_t)s->sets.n) * set +
-           ((size_t)s->nodes.n_frames + s->sets.n_frames) * frame +
-           (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 5);
+    return grammar_nodes_bytes(g) + s->sets.n * grammar_node_bytes(0) +
+           s->sets.n_frames * sizeof(struct frame) +
+           (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 9) +
+           s->unions.n * (grammar_node_bytes(0) + sizeof *s->united) +
+           s->unions.n_frames * sizeof(struct frame);
+}
+
+size_t grammar_nodes_bytes(const struct grammar *g)
+{
+    const struct set_table *t = &g->states.nodes;
+    return t->n * grammar_node_bytes(0) + t->n_frames * sizeof(struct frame);
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
@@ -32,7 +38,9 @@ int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_
         s->ends = ends != NULL ? ends : s->ends;
         uint32_t *mask = realloc(s->mask, room * sizeof *mask);
         s->mask = mask != NULL ? mask : s->mask;
-        if (next == NULL || ends == NULL || mask == NULL)
+        uint32_t *stacks = realloc(s->stacks, room * sizeof *stacks);
+        s->stacks = stacks != NULL ? stacks : s->stacks;
+        if (next == NULL || ends == NULL || mask == NULL || stacks == NULL)
             return -ENOMEM;
         s->room = room;
     }
@@ -41,7 +49,7 @@ int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_
         return number;
     memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
     s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
-    s->mask[number] = 0;
+    s->mask[number] = s->stacks[number] = 0;
     return number;
 }
 
@@ -52,7 +60,7 @@ static int64_t find_set(struct grammar *g, struct set_table *t, const struct fra
     const uint32_t found = sets_find(t, f, n, hash);
     if (found != GRAMMAR_NONE)
         return found;
-    if (grammar_states_bytes(g) > GRAMMAR_BYTES_MAX)
+    if (grammar_states_bytes(g) > g->states.limit)
         return -ENOSPC;
     if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
         return -ENOMEM;
@@ -83,57 +91,126 @@ int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node)
 
 int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
 {
+    g->states.asked += grammar_node_bytes(n);
     return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
 }
 
-static int64_t unite(struct grammar *g, uint32_t a, uint32_t b, uint32_t depth);
+/* A union being made: how deep in others, and its cost so far (struct united). */
+struct making {
+    uint32_t depth, cost;
+};
 
-/* The node of the frames merge.items[from, merge.n), which it takes away. Frames of one op become
- * one, over a node that is all of theirs; where that is too much work they stay several, which says
- * the same at greater length. */
-static int64_t find_merged(struct grammar *g, uint32_t from, uint32_t depth)
+static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in);
+
+/* The list of what is merged is longer than others: as deep as unions are. */
+static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
 {
-    struct frame_list *m = &g->states.merge;
-    uint32_t n = frames_sort(m->items + from, m->n - from), kept = from;
-    m->n = from + n;
-    for (uint32_t i = from; i < from + n; i++) {
-        const struct frame f = m->items[i];
-        int64_t both = GRAMMAR_NONE;
-        if (kept > from && m->items[kept - 1].op == f.op && f.op != GRAMMAR_NONE)
-            both = unite(g, m->items[kept - 1].node, f.node, depth);
-        if (both < 0)
-            return both;
-        if (both != GRAMMAR_NONE)
-            m->items[kept - 1].node = (uint32_t)both;
-        else
-            m->items[kept++] = f;
-    }
-    n = frames_sort(m->items + from, kept - from);
-    const int64_t node = nodes_find_sorted(g, m->items + from, n);
-    m->n = from;
-    return node;
+    if (GROW(m->items, m->room, m->n) < 0)
+        return -ENOMEM;
+    m->items[m->n++] = (struct frame){op, node};
+    return 0;
 }
 
-/* The node of the stacks of both. Returns it, GRAMMAR_NONE: too much work to be worth it, or -errno. */
-static int64_t unite(struct grammar *g, uint32_t a, uint32_t b, uint32_t depth)
+/* The union of the nodes merge.items[from, merge.n), which it takes away; their op says nothing. Returns its
+ * number or -errno. It is new where its cost is 0. */
+static int64_t find_union(struct states *s, uint32_t from)
+{
+    const struct frame *keys = s->merge.items + from;
+    const uint32_t n = s->merge.n - from, hash = frames_hash(keys, n);
+    const uint32_t known = sets_find(&s->unions, keys, n, hash);
+    s->merge.n = from;
+    if (known != GRAMMAR_NONE)
+        return known;
+    if (s->unions.n * 2 >= s->unions.n_slots && sets_grow(&s->unions) < 0)
+        return -ENOMEM;
+    if (GROW(s->united, s->room_united, s->unions.n) < 0)
+        return -ENOMEM;
+    const int64_t number = sets_add(&s->unions, keys, n, hash);
+    if (number < 0)
+        return number;
+    s->united[number] = (struct united){0};
+    sets_put(&s->unions, (uint32_t)number);
+    return number;
+}
+
+/* Makes the node of a union. Returns 0, -E2BIG: unions in each other are too deep, or -errno. What cannot be
+ * made costs more than UNITED_MAX, whoever asks: of nodes so deep that is found at the top. */
+static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
 {
     struct states *s = &g->states;
-    if (a == b)
-        return a;
-    if (a > b)
-        return unite(g, b, a, depth);
-    struct united *known = &s->united[(a * 2654435761u ^ b * 2246822519u) >> 16 & (UNITED - 1)];
-    if (known->a == a && known->b == b)
-        return known->both;
-    if (depth == 0 || ++s->n_united > UNITED_MAX)
-        return GRAMMAR_NONE;
+    const struct frame_set keys = s->unions.sets[number];
     const uint32_t from = s->merge.n;
-    int rc = nodes_push_all(s, &s->merge, a);
-    rc = rc < 0 ? rc : nodes_push_all(s, &s->merge, b);
-    const int64_t both = rc < 0 ? rc : find_merged(g, from, depth - 1);
-    if (both >= 0)
-        *known = (struct united){a, b, (uint32_t)both};
-    return both;
+    const uint64_t asked = s->asked;
+    struct making in = {depth, 1};
+    int rc = depth > UNITED_MAX ? -E2BIG : 0;
+    for (uint32_t k = 0; k < keys.n; k++) {
+        const struct frame_set set = s->nodes.sets[s->unions.frames[keys.at + k].node];
+        for (uint32_t i = 0; i < set.n && rc == 0; i++) {
+            const struct frame f = s->nodes.frames[set.at + i];
+            rc = push_merged(&s->merge, f.op, f.node);
+        }
+    }
+    int64_t node = rc < 0 ? rc : find_merged(g, from, &in);
+    s->merge.n = from;
+    if (node == -E2BIG && depth == 0)
+        node = GRAMMAR_NONE;
+    if (node < 0)
+        return (int)node;
+    const uint64_t took = s->asked - asked;
+    s->united[number] =
+        (struct united){(uint32_t)node, in.cost, took < UINT32_MAX ? (uint32_t)took : UINT32_MAX};
+    return 0;
+}
+
+/* The frames merge.items[at, end) are of one op: on a node that is all of theirs they become the one at
+ * `at`. Returns how many they are then: where that is too much work, as many as before, which say the same
+ * at greater length; but within a union GRAMMAR_NONE. Or -errno. */
+static int64_t merge_group(struct grammar *g, uint32_t at, uint32_t end, struct making *in)
+{
+    struct states *s = &g->states;
+    const uint32_t n = s->merge.n;
+    int rc = 0;
+    if (end == at + 1)
+        return 1;
+    for (uint32_t k = at; k < end && rc == 0; k++)
+        rc = push_merged(&s->merge, 0, s->merge.items[k].node);
+    const int64_t number = rc < 0 ? rc : find_union(s, n);
+    if (number < 0)
+        return number;
+    if (s->united[number].cost == 0)
+        rc = make_union(g, (uint32_t)number, in != NULL ? in->depth + 1 : 0);
+    else
+        s->asked += s->united[number].asked;
+    if (rc < 0)
+        return rc;
+    const struct united u = s->united[number];
+    if (in != NULL && (in->cost += u.cost) > UNITED_MAX)
+        return GRAMMAR_NONE;
+    if (u.node == GRAMMAR_NONE)
+        return in != NULL ? GRAMMAR_NONE : end - at;
+    s->merge.items[at].node = u.node;
+    return 1;
+}
+
+/* The node of the frames merge.items[from, merge.n), which it takes away, those of one op merged; or
+ * GRAMMAR_NONE as merge_group, or -errno. */
+static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in)
+{
+    struct frame_list *m = &g->states.merge;
+    const uint32_t n = from + frames_sort(m->items + from, m->n - from);
+    uint32_t kept = from;
+    m->n = n;
+    for (uint32_t i = from, end; i < n; i = end) {
+        for (end = i + 1; end < n && m->items[end].op == m->items[i].op; end++)
+            ;
+        const int64_t left = merge_group(g, i, end, in);
+        if (left < 0 || left == GRAMMAR_NONE)
+            return left;
+        memmove(m->items + kept, m->items + i, (size_t)left * sizeof *m->items);
+        kept += (uint32_t)left;
+    }
+    m->n = from;
+    return nodes_find_sorted(g, m->items + from, kept - from);
 }
 
 int64_t nodes_find(struct grammar *g, const struct frame_list *l)
@@ -142,6 +219,12 @@ int64_t nodes_find(struct grammar *g, const struct frame_list *l)
     int rc = 0;
     s->merge.n = 0;
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
-        rc = frames_push(&s->merge, l->items[i].op, l->items[i].node);
-    return rc < 0 ? rc : find_merged(g, 0, UNITE_DEPTH);
+        rc = push_merged(&s->merge, l->items[i].op, l->items[i].node);
+    return rc < 0 ? rc : find_merged(g, 0, NULL);
+}
+
+void nodes_forget_unions(struct states *s)
+{
+    memset(s->unions.slots, 0, s->unions.n_slots * sizeof *s->unions.slots);
+    s->unions.n = s->unions.n_frames = 0;
 }

@@ -154,7 +154,8 @@ static int merge_nodes(struct grammar *g)
 static void begin_step(struct grammar *g)
 {
     struct states *s = &g->states;
-    s->work.n = s->out.n = s->calls.n = s->n_seen = s->n_united = 0;
+    s->work.n = s->out.n = s->calls.n = s->n_seen = 0;
+    s->asked = 0;
     s->may_end = false;
     if (++s->stamp == 0) { /* after 2^32 steps an old stamp could look new */
         memset(s->seen_stamp, 0, SEEN_SLOTS * sizeof *s->seen_stamp);
@@ -172,10 +173,17 @@ static void forget_calls(struct grammar *g)
         s->call_head[i] = GRAMMAR_NONE;
 }
 
-/* From the work list to a state. */
-static int64_t end_step(struct grammar *g, int64_t *cost)
+/* Bytes of the nodes that a state stands on, at most. */
+static uint64_t stacks_of(const struct states *s, uint32_t state)
+{
+    return s->stacks[state] > 0 ? s->stacks[state] : UINT32_MAX;
+}
+
+/* From the work list, which stands on nodes of `stacks` bytes at most, to a state. */
+static int64_t end_step(struct grammar *g, uint64_t stacks, int64_t *cost)
 {
     struct states *s = &g->states;
+    const uint32_t n_unions = s->unions.n;
     int rc = 0;
     for (; s->work.n > 0 && rc >= 0; ++*cost) {
         const struct frame f = s->work.items[--s->work.n];
@@ -188,11 +196,14 @@ static int64_t end_step(struct grammar *g, int64_t *cost)
     *cost += 10 + 2 * (int64_t)s->out.n;
     if (rc >= 0)
         rc = merge_nodes(g);
+    *cost += 20 * (int64_t)(s->unions.n - n_unions);
     if (rc >= 0 && s->may_end)
         rc = frames_push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
     if (rc < 0)
         forget_calls(g);
-    return rc < 0 ? rc : states_find(g, s->out.items, s->out.n);
+    const int64_t to = rc < 0 ? rc : states_find(g, s->out.items, s->out.n);
+    rc = to < 0 ? 0 : grammar_check_stacks(g, (uint32_t)to, stacks + s->asked, cost);
+    return rc < 0 ? rc : to;
 }
 
 int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t *cost)
@@ -212,7 +223,7 @@ int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t 
                 continue;
             rc = frames_push(&s->work, p->ops[f.op].b, f.node);
         }
-        to = rc < 0 ? rc : end_step(g, cost);
+        to = rc < 0 ? rc : end_step(g, stacks_of(s, state), cost);
     }
     if (to >= 0)
         s->next[(size_t)state * p->n_classes + class] = (uint32_t)to;
@@ -233,14 +244,17 @@ int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node)
         if (rc < 0)
             return rc;
     }
-    return states_find(g, s->out.items, s->out.n);
+    const int64_t alone = states_find(g, s->out.items, s->out.n);
+    if (alone >= 0)
+        s->stacks[alone] = (uint32_t)grammar_node_bytes(1);
+    return alone;
 }
 
-int64_t grammar_state_below(struct grammar *g, uint32_t node, int64_t *cost)
+int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, int64_t *cost)
 {
     begin_step(g);
     const int rc = frames_push(&g->states.work, OP_AT_RETURN, node);
-    return rc < 0 ? rc : end_step(g, cost);
+    return rc < 0 ? rc : end_step(g, stacks_of(&g->states, state), cost);
 }
 
 /* What nodes are the same as, of this one and all below it, the lowest first. */
@@ -323,7 +337,7 @@ static int open_start(struct grammar *g)
     begin_step(g);
     s->may_end = g->program.nullable[root];
     int64_t rc = add_call(g, root, (struct frame){GRAMMAR_NONE, NODE_BOTTOM});
-    rc = rc < 0 ? rc : end_step(g, &cost);
+    rc = rc < 0 ? rc : end_step(g, grammar_node_bytes(1), &cost);
     if (rc < 0)
         return (int)rc;
     assert(rc == STATE_START); /* it has a sentence, so this is not the dead one */
@@ -348,12 +362,15 @@ int grammar_states_open(struct grammar *g)
     s->call_head = malloc(p->n_rules * sizeof *s->call_head);
     s->called = calloc(p->n_rules / 64 + 1u, sizeof *s->called);
     if (s->seen == NULL || s->seen_stamp == NULL || s->op_stamp == NULL || s->call_head == NULL ||
-        s->called == NULL || sets_grow(&s->nodes) < 0 || sets_grow(&s->sets) < 0)
+        s->called == NULL || sets_grow(&s->nodes) < 0 || sets_grow(&s->sets) < 0 ||
+        sets_grow(&s->unions) < 0)
         return -ENOMEM;
     forget_calls(g);
     s->nodes.hidden[0] = s->nodes.hidden[1] = GRAMMAR_NONE;
     s->sets.hidden[0] = STATE_UNKNOWN;
     s->sets.hidden[1] = STATE_TWIN;
+    s->unions.hidden[0] = s->unions.hidden[1] = GRAMMAR_NONE;
+    s->limit = GRAMMAR_BYTES_MAX;
     if (nodes_find_sorted(g, &bottom, 1) < 0 || states_add(g, NULL, 0, 0) < 0 ||
         states_add(g, NULL, 0, frames_hash(NULL, 0)) < 0)
         return -ENOMEM;
@@ -364,8 +381,8 @@ int grammar_states_open(struct grammar *g)
 void grammar_states_close(struct grammar *g)
 {
     struct states *s = &g->states;
-    struct set_table *tables[] = {&s->nodes, &s->sets};
-    for (int i = 0; i < 2; i++) {
+    struct set_table *tables[] = {&s->nodes, &s->sets, &s->unions};
+    for (int i = 0; i < 3; i++) {
         free(tables[i]->frames);
         free(tables[i]->sets);
         free(tables[i]->slots);
@@ -373,6 +390,8 @@ void grammar_states_close(struct grammar *g)
     free(s->next);
     free(s->ends);
     free(s->mask);
+    free(s->stacks);
+    free(s->united);
     free(s->work.items);
     free(s->out.items);
     free(s->calls.items);

@@ -58,11 +58,60 @@ static void compact_states(struct grammar *g, const uint32_t *to, uint32_t n)
         for (uint32_t k = 0; k < n_classes; k++)
             s->next[(size_t)kept * n_classes + k] = to[s->next[(size_t)i * n_classes + k]];
         s->ends[kept] = s->ends[i];
+        s->stacks[kept] = s->stacks[i];
         s->mask[kept++] = s->mask[i];
     }
 }
 
-int grammar_sweep(struct grammar *g)
+/* Marks the nodes that marked ones stand on, which were made before them. */
+static void mark_below(const struct set_table *nodes, uint32_t *mark)
+{
+    for (uint32_t i = nodes->n; i > 0; i--)
+        for (uint32_t k = 0; mark[i - 1] != 0 && k < nodes->sets[i - 1].n; k++)
+            mark[nodes->frames[nodes->sets[i - 1].at + k].node] = 1;
+}
+
+static void mark_nodes(const struct states *s, uint32_t state, uint32_t *mark)
+{
+    for (uint32_t k = 0; k < s->sets.sets[state].n; k++)
+        mark[s->sets.frames[s->sets.sets[state].at + k].node] = 1;
+}
+
+/* Bytes of the nodes that a state stands on, or -ENOMEM. */
+static int64_t count_stacks(const struct states *s, uint32_t state)
+{
+    uint32_t *mark = calloc(s->nodes.n, sizeof *mark);
+    size_t bytes = 0;
+    if (mark == NULL)
+        return -ENOMEM;
+    mark_nodes(s, state, mark);
+    mark_below(&s->nodes, mark);
+    for (uint32_t i = 0; i < s->nodes.n; i++)
+        bytes += mark[i] != 0 ? grammar_node_bytes(s->nodes.sets[i].n) : 0;
+    free(mark);
+    return (int64_t)bytes;
+}
+
+/* Counted only where it could be too much: what all states stand on together is more than that of one. */
+int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64_t *cost)
+{
+    struct states *s = &g->states;
+    int64_t bytes = (int64_t)grammar_nodes_bytes(g);
+    if (s->stacks[state] != 0)
+        return 0;
+    if (most <= GRAMMAR_STACKS_MAX) {
+        bytes = (int64_t)most;
+    } else if (bytes > GRAMMAR_STACKS_MAX) {
+        bytes = count_stacks(s, state);
+        *cost += s->nodes.n / 4;
+    }
+    if (bytes < 0 || bytes > GRAMMAR_STACKS_MAX)
+        return bytes < 0 ? (int)bytes : -E2BIG;
+    s->stacks[state] = bytes > 0 ? (uint32_t)bytes : 1;
+    return 0;
+}
+
+static int sweep(struct grammar *g)
 {
     struct states *s = &g->states;
     uint32_t *states = calloc(s->sets.n, sizeof *states);
@@ -75,11 +124,9 @@ int grammar_sweep(struct grammar *g)
     mark_roots(g, states);
     nodes[NODE_BOTTOM] = 1;
     for (uint32_t i = 0; i < s->sets.n; i++)
-        for (uint32_t k = 0; states[i] != 0 && k < s->sets.sets[i].n; k++)
-            nodes[s->sets.frames[s->sets.sets[i].at + k].node] = 1;
-    for (uint32_t i = s->nodes.n; i > 0; i--) /* what a node stands on was made before it */
-        for (uint32_t k = 0; nodes[i - 1] != 0 && k < s->nodes.sets[i - 1].n; k++)
-            nodes[s->nodes.frames[s->nodes.sets[i - 1].at + k].node] = 1;
+        if (states[i] != 0)
+            mark_nodes(s, i, nodes);
+    mark_below(&s->nodes, nodes);
     const uint32_t n_states = s->sets.n;
     number(states, n_states);
     number(nodes, s->nodes.n);
@@ -87,9 +134,23 @@ int grammar_sweep(struct grammar *g)
     sets_compact(&s->sets, states, nodes);
     compact_states(g, states, n_states);
     move_roots(g, states);
-    memset(s->united, 0, sizeof s->united);
+    nodes_forget_unions(s);
     free(states);
     free(nodes);
     s->n_sweeps++;
-    return grammar_states_bytes(g) > GRAMMAR_BYTES_MAX / 4 * 3 ? -E2BIG : 0;
+    return 0;
+}
+
+/* A quarter of the memory is free afterwards, or more is taken: what runs need was checked run by run. */
+int grammar_sweep(struct grammar *g)
+{
+    const size_t free_bytes = GRAMMAR_BYTES_MAX / 4;
+    int rc = sweep(g);
+    if (rc == 0 && grammar_states_bytes(g) > GRAMMAR_BYTES_MAX - free_bytes) {
+        grammar_forget_masks(g);
+        rc = sweep(g);
+    }
+    const size_t wanted = grammar_states_bytes(g) + free_bytes;
+    g->states.limit = wanted > GRAMMAR_BYTES_MAX ? wanted : GRAMMAR_BYTES_MAX;
+    return rc;
 }

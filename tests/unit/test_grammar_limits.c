@@ -62,6 +62,104 @@ START_TEST(too_deep_is_an_error_and_no_more)
 }
 END_TEST
 
+/* Accepts `byte` until it is refused, with a mask now and then. Returns how often it was taken. */
+static uint32_t dig(struct grammar_run *run, uint8_t byte, uint32_t most)
+{
+    uint32_t n = 0;
+    int rc = 0;
+    for (; rc == 0 && n < most; n++) {
+        if (n % 64 == 0) {
+            grammar_release(run->grammar);
+            (void)mask_of(run, 0, 0);
+        }
+        rc = grammar_accept(run, byte);
+    }
+    ck_assert(rc == 0 || rc == -E2BIG);
+    return rc == 0 ? n : n - 1;
+}
+
+START_TEST(how_deep_is_too_deep_does_not_depend_on_others)
+{
+    static const char text[] = "root ::= \"[\" root \"]\" | \"{\" root \"}\" | \"x\"";
+    struct grammar *g = open_grammar(bytes_vocab, text);
+    struct grammar_run run, other;
+    grammar_begin(g, false, &run);
+    const uint32_t alone = dig(&run, '[', UINT32_MAX);
+    grammar_end(&run);
+    grammar_begin(g, false, &other); /* behind one that ended, beside one that goes on */
+    ck_assert_uint_eq(dig(&other, '{', alone / 3 * 2), alone / 3 * 2);
+    grammar_begin(g, false, &run);
+    ck_assert_uint_eq(dig(&run, '[', UINT32_MAX), alone);
+    grammar_end(&run);
+    ck_assert_uint_eq(dig(&other, '{', UINT32_MAX), alone - alone / 3 * 2);
+    grammar_end(&other);
+    grammar_close(g);
+}
+END_TEST
+
+enum { WALK_MOST = 300 };
+
+/* A random answer, or `tokens` again: where it ended, how, and what its masks were of. */
+struct path {
+    uint8_t tokens[WALK_MOST];
+    uint32_t n, n_allowed;
+    int end;
+};
+
+static void walk(struct grammar *g, uint32_t *state, uint32_t most, uint8_t often,
+                 const uint8_t *tokens, struct path *ret)
+{
+    struct grammar_run run;
+    *ret = (struct path){0};
+    grammar_begin(g, false, &run);
+    while (ret->end == 0 && ret->n < most) {
+        const uint8_t seldom = (uint8_t)('a' + 'b' - often);
+        uint8_t pick = tokens ? tokens[ret->n] : next_random(state) % 8 == 0 ? seldom : often;
+        struct grammar_mask mask = mask_of(&run, 0, 0);
+        if (mask.bits == NULL) {
+            ret->end = -E2BIG;
+            break;
+        }
+        ret->n_allowed += mask.n_allowed;
+        pick = has(mask.bits, pick) || tokens ? pick : (uint8_t)('a' + 'b' - pick);
+        ret->end = grammar_accept(&run, pick);
+        ret->tokens[ret->n] = pick;
+        ret->n += ret->end == 0;
+        grammar_release(g);
+    }
+    grammar_end(&run);
+}
+
+START_TEST(how_ambiguous_is_too_ambiguous_does_not_depend_on_others)
+{
+    static const char *const grammars[] = {
+        "root ::= r \"c\"\nr ::= \"a\" | \"b\" ([ab] r)? \"a\" | \"b\" (r r){0,30}",
+        "root ::= r \"c\"\nr ::= \"a\" | \"b\" \"b\" r q | \"b\" \"a\" r \"b\" | \"b\" [ab]? [ab]\n"
+        "q ::= \"b\" q | \"b\" [ab] r \"b\"* [ab] | \"b\" [ab]* r \"b\" \"b\"",
+        "root ::= r \"c\"\nr ::= \"a\" r | \"b\" [ab] r? | \"a\" r? r | \"a\" r (\"b\" \"b\" | r "
+        "r)",
+    };
+    uint32_t state = (uint32_t)_i + 1, n_wide = 0;
+    for (int seed = 0; seed < 12; seed++) {
+        struct path cold, warm, other;
+        const uint8_t often = seed % 2 ? 'a' : 'b';
+        struct grammar *g = open_grammar(bytes_vocab, grammars[_i]);
+        walk(g, &state, WALK_MOST, often, NULL, &cold);
+        grammar_close(g);
+        g = open_grammar(bytes_vocab, grammars[_i]);
+        for (int i = 0; i < 3; i++)
+            walk(g, &state, next_random(&state) % WALK_MOST, often, NULL, &other);
+        walk(g, &state, WALK_MOST, often, cold.tokens, &warm);
+        grammar_close(g);
+        ck_assert_msg(warm.n == cold.n && warm.end == cold.end && warm.n_allowed == cold.n_allowed,
+                      "seed %d: alone %d at %u, behind others %d at %u", seed, cold.end, cold.n,
+                      warm.end, warm.n);
+        n_wide += cold.end == -E2BIG;
+    }
+    ck_assert_uint_gt(n_wide, 0);
+}
+END_TEST
+
 /* Ambiguous in every way: the number of ways doubles with each byte, the state does not. */
 START_TEST(ambiguity_is_shared)
 {
@@ -215,6 +313,8 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, deep_nesting_is_followed);
     tcase_add_test(tests, too_deep_is_an_error_and_no_more);
+    tcase_add_test(tests, how_deep_is_too_deep_does_not_depend_on_others);
+    tcase_add_loop_test(tests, how_ambiguous_is_too_ambiguous_does_not_depend_on_others, 0, 3);
     tcase_add_test(tests, ambiguity_is_shared);
     tcase_add_test(tests, too_wide_is_an_error_and_no_more);
     tcase_add_test(tests, too_wide_within_something_is_no_half_mask);
