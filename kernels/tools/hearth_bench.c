@@ -102,11 +102,11 @@ struct rate {
     uint32_t runs;
 };
 
-/* Fit for a JSON string. */
+/* Fit for a JSON string, whatever bytes a file's name has. */
 static void print_text(const char *text)
 {
     for (; *text; text++)
-        putchar((unsigned char)*text < 0x20 || strchr("\"\\", *text) ? '?' : *text);
+        putchar(*text < 0x20 || *text > 0x7e || strchr("\"\\", *text) ? '?' : *text);
 }
 
 /* The file's name without folders. */
@@ -387,8 +387,10 @@ int main(int argc, char **argv)
     const char *operand;
     setvbuf(stdout, NULL, _IOLBF, 0); /* a line when it is known, also into a pipe */
     int rc = tool_parse(&tool, argc, argv, &operand);
-    if (!rc && (operand || !options.model))
+    if (!rc && !options.model)
         rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
+    if (!rc && operand)
+        rc = tool_fail(&tool, EX_USAGE, "one model at a time: %s is one too many", operand);
     if (rc)
         return rc;
     rc = check_choice("kv-type", options.kv_type, "f16", "q8_0");
