@@ -38,6 +38,9 @@ static const struct quant_info QUANT_TABLE[] = {
     { 30, "BF16",      1,   2, false },
     { 34, "TQ1_0",   256,  54, true },
     { 35, "TQ2_0",   256,  66, true },
+    { 39, "MXFP4",    32,  17, true },
+    { 40, "NVFP4",    64,  36, true },
+    { 41, "Q1_0",    128,  18, true },
 };
 /* clang-format on */
 

@@ -87,11 +87,29 @@ END_TEST
 
 START_TEST(unknown_types_are_refused)
 {
-    static const uint32_t TYPES[] = {4, 5, 31, 32, 33, 36, 39, 40, UINT32_MAX};
+    static const uint32_t TYPES[] = {4, 5, 31, 32, 33, 36, 37, 38, 42, UINT32_MAX};
     for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++) {
         struct gw w;
         one_tensor(&w, TYPES[i], 1, (const uint64_t[]){256}, 0, 4096);
         check_refused(&w, -EBADMSG, "unknown type");
+    }
+}
+END_TEST
+
+/* So that such a file is told what of it is not supported, not that it is malformed. */
+START_TEST(types_that_nobody_computes_with_have_their_size)
+{
+    static const struct {
+        uint32_t type;
+        uint64_t bytes; /* of 256 elements */
+    } TYPES[] = {{3, 160}, {10, 84}, {23, 136}, {35, 66}, {39, 136}, {40, 144}, {41, 36}};
+    for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++) {
+        struct gw w;
+        const uint64_t padded = (TYPES[i].bytes + 31) / 32 * 32;
+        one_tensor(&w, TYPES[i].type, 1, (const uint64_t[]){256}, 0, padded);
+        check_opens(&w);
+        one_tensor(&w, TYPES[i].type, 1, (const uint64_t[]){256}, 0, padded - 32);
+        check_refused(&w, -EBADMSG, "ends inside tensor");
     }
 }
 END_TEST
@@ -231,6 +249,7 @@ int main(void)
     tcase_add_test(core, tensors_read_back);
     tcase_add_test(core, impossible_shapes_are_refused);
     tcase_add_test(core, unknown_types_are_refused);
+    tcase_add_test(core, types_that_nobody_computes_with_have_their_size);
     tcase_add_test(core, names_of_tensors_are_checked);
     tcase_add_test(core, offsets_are_checked);
     tcase_add_test(core, data_must_be_whole_or_absent);
