@@ -34,18 +34,22 @@
     extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
         tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
-/* A tile: some groups of 16 outputs by some rows of the input, over a run of its segments. While it
- * runs, pointers are those of the segment that it is at. */
+/* A tile: some groups of 16 outputs by some rows of the input, over a run of its segments; and the
+ * tiles of further rows, by the same weights. While it runs, pointers are those of the rows and of the
+ * segment that it is at. */
 struct tile {
+    uint32_t tiles;      /* so many times the tile's rows */
     const uint8_t *w;    /* the segment in the first group */
     size_t group_stride; /* bytes from a group of the tile to the next */
     const float *x;      /* float types: [rows][stride] from the segment's first input */
     size_t stride;
     const uint8_t *panel;     /* quantized types: the same as blocks (simd_panel.h) */
+    size_t panel_stride;      /* bytes to the panel of the next rows */
     uint32_t inputs;          /* from the segment's first to the run's last */
     uint32_t n;               /* inputs of the segment, or blocks; the tile sets it */
     size_t fetch;             /* bytes from w to weights that tiles will read soon */
     size_t fetch_bytes;       /* of each group, to be asked for with each block of inputs */
+    size_t fetch_end;         /* a tile from which on fetch is not below asks for none */
     float *sums;              /* [rows][groups * 16] of the segments before, where there are */
     bool first;               /* no segment is before */
     float *y;                 /* [rows][y_stride], from the first group's first output; NULL: the

@@ -100,15 +100,6 @@ struct block {
     const uint8_t *panels;          /* quantized types: of each tile, PANEL_BYTES a row and block */
 };
 
-/* Asks for the lines that a tile will write when it is done: each is in another page. */
-static void fetch_outputs(const struct tile *t, uint32_t rows, uint32_t log)
-{
-    for (uint32_t r = 0; r < rows; r++) {
-        for (uint32_t g = 0; g < 1u << log; g++)
-            __builtin_prefetch(t->y + r * t->y_stride + g * t->y_group, 1);
-    }
-}
-
 /* Some inputs of a block: a segment, or all of them. */
 struct inputs {
     uint32_t begin, n;
@@ -122,30 +113,28 @@ static size_t fetch_share(uint32_t tiles, size_t segment_bytes)
     return (segment_bytes / (tiles * (CPU_SEGMENT / CPU_BLOCK)) + 63) / 64 * 64;
 }
 
-/* All rows, by some inputs. The tiles fetch the weights that lie two whole segments ahead. */
+/* All rows, by some inputs: the whole tiles in one call, then the rows that are left. The tiles fetch the
+ * weights that lie two whole segments ahead. */
 static void run_tiles(const struct block *b, struct tile tile, const struct inputs *in, float *sums)
 {
     const struct cpu_product *p = b->p;
     const struct cpu_input *x = p->x;
-    size_t width = (size_t)CPU_LANES << b->log;
+    size_t blocks = p->matrix->file.cols / CPU_BLOCK, begin = in->begin / CPU_BLOCK;
     tile.inputs = in->n;
     tile.first = in->begin == 0;
-    size_t fetch_end = tile.fetch + segment_size(p->matrix->file.type) * in->n / CPU_SEGMENT;
-    for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows, sums += b->tile_rows * width) {
-        uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
-        size_t blocks = p->matrix->file.cols / CPU_BLOCK, begin = in->begin / CPU_BLOCK;
+    tile.fetch_end = tile.fetch + segment_size(p->matrix->file.type) * in->n / CPU_SEGMENT;
+    for (uint32_t r = b->row0, rows; r < b->row1; r += rows * tile.tiles) {
+        rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
+        tile.tiles = (b->row1 - r) / rows;
         tile.x = x->f + (size_t)r * x->stride + in->begin;
         tile.panel = b->panels + ((r - b->row0) * blocks + begin * rows) * PANEL_BYTES;
-        tile.sums = sums;
+        tile.panel_stride = rows * blocks * PANEL_BYTES;
+        tile.sums = sums + ((size_t)(r - b->row0) * CPU_LANES << b->log);
         tile.y = in->last ? p->y + out : NULL;
         tile.residual = in->last && p->residual ? p->residual + out : NULL;
-        if (in->last)
-            fetch_outputs(&tile, rows, b->log);
         b->set->run[b->log][rows - 1](&tile);
-        tile.fetch += (in->n + CPU_BLOCK - 1) / CPU_BLOCK * tile.fetch_bytes;
-        if (tile.fetch >= fetch_end)
-            tile.fetch_bytes = 0;
+        tile.fetch += tile.tiles * ((in->n + CPU_BLOCK - 1) / CPU_BLOCK) * tile.fetch_bytes;
     }
 }
 

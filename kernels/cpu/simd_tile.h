@@ -145,17 +145,46 @@ ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int group
     return more;
 }
 
+/* Tile i of a run, at its first segment. The lines that it will write are asked for now: each is in another
+ * page. */
+ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int groups, int rows)
+{
+    struct tile t = *run;
+    const size_t row = (size_t)i * (size_t)rows;
+    t.x += row * t.stride;
+    t.panel += i * t.panel_stride;
+    t.sums += row * (size_t)(groups * CPU_LANES);
+    t.fetch += i * ((t.inputs + CPU_BLOCK - 1) / CPU_BLOCK) * t.fetch_bytes;
+    if (t.fetch >= t.fetch_end)
+        t.fetch_bytes = 0;
+    if (!t.y)
+        return t;
+    t.y += row * t.y_stride;
+    if (t.residual)
+        t.residual += row * t.y_stride;
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int g = 0; g < groups; g++)
+            __builtin_prefetch(t.y + (size_t)r * t.y_stride + (size_t)g * t.y_group, 1);
+    }
+    return t;
+}
+
 /* The tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments of a run are
- * one loop: between calls a processor that waits for memory would ask for nothing. */
+ * one loop, and all tiles: between calls a processor that waits for memory would ask for nothing, and one
+ * that does not would have too little to compute. */
 #define TILE(add_segment, type, groups, rows)                                                      \
     static void type##_##groups##x##rows(const struct tile *run)                                   \
     {                                                                                              \
-        struct tile t = *run;                                                                      \
-        vf acc[MAX_ACC];                                                                           \
-        do {                                                                                       \
-            begin_segment(&t, QUANT_##type, acc, groups, rows);                                    \
-            add_segment(&t, QUANT_##type, acc, groups, rows);                                      \
-        } while (end_segment(&t, QUANT_##type, acc, groups, rows));                                \
+        for (uint32_t i = 0; i < run->tiles; i++) {                                                \
+            struct tile t = begin_tile(run, i, groups, rows);                                      \
+            vf acc[MAX_ACC];                                                                       \
+            do {                                                                                   \
+                begin_segment(&t, QUANT_##type, acc, groups, rows);                                \
+                add_segment(&t, QUANT_##type, acc, groups, rows);                                  \
+            } while (end_segment(&t, QUANT_##type, acc, groups, rows));                            \
+        }                                                                                          \
     }
 
 /* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. One
