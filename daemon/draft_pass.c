@@ -225,10 +225,12 @@ int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up)
     int rc = draft_run(engine, drafter, n_rows, n_sequences);
     if (rc < 0)
         return rc;
+    pass_end_void(engine); /* nothing is drafted for a request that was voided meanwhile */
     for (uint32_t i = 0; i < n_sequences; i++) {
         struct slot *slot = engine->order[i];
         row += slot->take;
-        draft_take(engine, drafter, slot, &engine->results[row - 1], i < n_picks);
+        if (slot->active)
+            draft_take(engine, drafter, slot, &engine->results[row - 1], i < n_picks);
         slot->take = 0;
     }
     return (int)n_rows;

@@ -183,6 +183,26 @@ void constrain_windows(struct engine *engine);
 
 /* ---- gather.c ---- */
 
+/* A step begins: whoever waited for pages may try again. */
+void gather_begin(struct engine *engine);
+
+/* Has the slot's reader left room for its next window? Otherwise it is paused, and only it; one that
+ * broke its ring is closed. */
+bool gather_reads(struct engine *engine, struct slot *slot);
+
+/* Interactive before batch, older before newer: the order in which slots [n] may take pages. */
+void gather_sort(struct slot **slots, uint32_t n);
+
+/* Pages for positions [0, n_positions), taken from others where the pool is empty. False: there is
+ * nobody to take them from. */
+bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions);
+
+/* Puts the slot's `take` rows from position `from` on into the pass, behind `n_rows` others. Only
+ * rows that reach the end of the sequence pick, and none of a request that wants no token. Returns
+ * how many rows there are now. */
+uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t from, uint32_t sequence,
+                     uint32_t n_rows);
+
 /* Fills engine->rows and engine->order [*ret_sequences] for the next pass, each slot's rows in one
  * piece, and takes pages for them. Returns the number of rows; 0: nobody can go on. */
 uint32_t gather_plan(struct engine *engine, uint32_t *ret_sequences);
@@ -192,6 +212,9 @@ uint32_t gather_plan(struct engine *engine, uint32_t *ret_sequences);
 /* Ends what was voided, gathers and runs one pass, accepts and publishes. Returns the rows
  * computed. */
 uint32_t pass_step(struct engine *engine);
+
+/* Ends what a newer generation made void: cancelled, as far as we know here. */
+void pass_end_void(struct engine *engine);
 
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
@@ -207,6 +230,15 @@ void verify_take(struct engine *engine, struct slot *slot, const struct row_resu
 /* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop
  * token, or does a stop text end in its bytes? */
 bool verify_stops(const struct engine *engine, struct request *request, uint32_t token);
+
+/* What follows from one accepted token, of which the slot's record knows: does the answer end with
+ * it? 0: it goes on. */
+enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t token);
+
+/* Publishes what was accepted from position `from` on (answer_tokens), and the end of the answer
+ * where there is a reason for one. */
+void verify_publish(struct engine *engine, struct slot *slot, uint32_t from,
+                    const struct pick *const *picks, enum done_reason reason);
 
 /* ---- answer.c ---- */
 

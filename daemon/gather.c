@@ -22,6 +22,18 @@ static void gather_pause(struct engine *engine, struct slot *slot, bool pause)
     }
 }
 
+bool gather_reads(struct engine *engine, struct slot *slot)
+{
+    int room = event_room(engine_events(slot));
+
+    if (room < 0) {
+        engine_close_client(engine, slot->client, room);
+        return false;
+    }
+    gather_pause(engine, slot, (uint32_t)room < answer_room_needed(slot));
+    return !slot->paused;
+}
+
 /* Pages that another slot has computed meanwhile. What this request computed once and lost is no
  * gain. */
 static void gather_adopt(struct engine *engine, struct slot *slot)
@@ -45,15 +57,7 @@ static uint32_t gather_candidates(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
         struct slot *slot = &engine->slots[i];
-        if (!slot->active || slot->waiting || slot->masking)
-            continue;
-        int room = event_room(engine_events(slot));
-        if (room < 0) {
-            engine_close_client(engine, slot->client, room);
-            continue;
-        }
-        gather_pause(engine, slot, (uint32_t)room < answer_room_needed(slot));
-        if (slot->paused)
+        if (!slot->active || slot->waiting || slot->masking || !gather_reads(engine, slot))
             continue;
         gather_adopt(engine, slot);
         due += draft_due(slot);
@@ -115,7 +119,6 @@ static uint32_t gather_follow(struct engine *engine, uint32_t n)
     return left;
 }
 
-/* Interactive before batch, older before newer: the order in which slots may take pages. */
 static int gather_precedes(const void *a, const void *b)
 {
     const struct request *x = (*(struct slot *const *)a)->request;
@@ -124,6 +127,12 @@ static int gather_precedes(const void *a, const void *b)
     if (x->batch != y->batch)
         return x->batch ? 1 : -1;
     return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+void gather_sort(struct slot **slots, uint32_t n)
+{
+    if (n > 1)
+        qsort(slots, n, sizeof(struct slot *), gather_precedes);
 }
 
 /* Takes somebody's pages for `slot`. False: there is nobody. */
@@ -138,8 +147,7 @@ static bool gather_evict(struct engine *engine, struct slot *slot)
     return true;
 }
 
-/* Pages for the slot's rows, taken from others where the pool is empty. */
-static bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions)
+bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions)
 {
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(engine, slot);
@@ -149,13 +157,12 @@ static bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_po
     return true;
 }
 
-/* Puts the slot's next `take` rows into the pass. Only a pass that reaches the end of the sequence
- * picks, and none of a request that wants no token. */
-static uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t take,
-                            uint32_t sequence, uint32_t n_rows)
+uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t from, uint32_t sequence,
+                     uint32_t n_rows)
 {
     const struct spec *spec = &slot->spec;
-    bool picks = take == spec_rows(spec) && !slot->request->prewarm;
+    uint32_t to = from + slot->take;
+    bool picks = to == spec->accepted + spec->drafted && !slot->request->prewarm;
 
     engine->sequences[sequence] = (struct pass_sequence){
         .pages = slot->pages,
@@ -163,8 +170,7 @@ static uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t t
         .prompt_length = slot->request->prompt_length,
         .pick = &slot->request->pick,
     };
-    for (uint32_t i = 0; i < take; i++) {
-        uint32_t position = spec->canonical + i;
+    for (uint32_t position = from; position < to; position++) {
         bool wants = picks && position + 1 >= spec->accepted;
         bool masked = wants && slot->request->run.grammar;
         engine->rows[n_rows++] = (struct row){
@@ -205,8 +211,7 @@ static uint32_t gather_try(struct engine *engine, uint32_t *ret_sequences, uint3
         else if (plan->rows > plan->window)
             engine->brief_rows += plan->take;
     }
-    if (n_order > 1)
-        qsort(engine->order, n_order, sizeof(*engine->order), gather_precedes);
+    gather_sort(engine->order, n_order);
     for (uint32_t i = 0; i < n_order; i++) {
         struct slot *slot = engine->order[i];
         if (!slot->active || slot->take == 0)
@@ -214,12 +219,20 @@ static uint32_t gather_try(struct engine *engine, uint32_t *ret_sequences, uint3
         slot->waiting = !gather_pages(engine, slot, slot->spec.canonical + slot->take);
         if (slot->waiting)
             continue;
-        n_rows = gather_rows(engine, slot, slot->take, n_sequences, n_rows);
+        n_rows = gather_rows(engine, slot, slot->spec.canonical, n_sequences, n_rows);
         engine->order[n_sequences++] = slot;
     }
     *ret_sequences = n_sequences;
     *ret_planned = n_order;
     return n_rows;
+}
+
+void gather_begin(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
+        engine->slots[i].starved = engine->slots[i].waiting;
+        engine->slots[i].waiting = engine->slots[i].follows = false;
+    }
 }
 
 /* Plans until there are rows: when all that were planned wait for pages, the others get their turn
@@ -228,10 +241,6 @@ uint32_t gather_plan(struct engine *engine, uint32_t *ret_sequences)
 {
     uint32_t n_rows, planned;
 
-    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        engine->slots[i].starved = engine->slots[i].waiting;
-        engine->slots[i].waiting = engine->slots[i].follows = false;
-    }
     do
         n_rows = gather_try(engine, ret_sequences, &planned);
     while (n_rows == 0 && planned > 0);

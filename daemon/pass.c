@@ -30,8 +30,7 @@ bool pass_runnable(struct slot *slot)
     return room < 0 || (uint32_t)room >= answer_room_needed(slot);
 }
 
-/* A newer generation makes the request void: cancelled, as far as we know here. */
-static void pass_end_void(struct engine *engine)
+void pass_end_void(struct engine *engine)
 {
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
@@ -134,14 +133,13 @@ uint32_t pass_step(struct engine *engine)
     const char *error;
 
     pass_end_void(engine);
+    gather_begin(engine);
     uint32_t masking = constrain_step(engine);
     int drafting = draft_step(engine, &error);
     if (drafting < 0) {
         pass_failed(engine, drafting, error);
         return 1;
     }
-    if (drafting > 0)
-        pass_end_void(engine);
     constrain_windows(engine);
     n_rows = gather_plan(engine, &n_sequences);
     if (n_rows == 0)

@@ -23,8 +23,7 @@ bool verify_stops(const struct engine *engine, struct request *request, uint32_t
            stop_feed(&request->stop, bytes, n_bytes);
 }
 
-/* What follows from one accepted token: does the answer end with it? 0: it goes on. */
-static enum done_reason verify_token_ends(struct engine *engine, struct slot *slot, uint32_t token)
+enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t token)
 {
     if (vocab_is_end(engine->vocab, token)) {
         slot->request->unused += spec_rollback(&slot->spec);
@@ -39,6 +38,16 @@ static enum done_reason verify_token_ends(struct engine *engine, struct slot *sl
     if (constrained)
         return constrained;
     return slot->spec.accepted >= slot->request->limit ? DONE_LENGTH : (enum done_reason)0;
+}
+
+void verify_publish(struct engine *engine, struct slot *slot, uint32_t from,
+                    const struct pick *const *picks, enum done_reason reason)
+{
+    if (slot->spec.accepted > from)
+        answer_tokens(engine, slot, from, picks);
+    if (reason && slot->active) /* a client that was closed meanwhile had its end */
+        answer_end(engine, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
+                   reason == DONE_ERROR ? grammar_too_wide : "");
 }
 
 /* Takes the picks of a window, first to last, up to the first that is not the draft's. */
@@ -64,7 +73,7 @@ static void verify_accept(struct engine *engine, struct slot *slot,
         request->rollbacks += !agreed && drafted > 0;
         request->rejected += agreed ? 0 : drafted;
         picks[n++] = &results[i].pick;
-        reason = verify_token_ends(engine, slot, pick);
+        reason = verify_ends(engine, slot, pick);
         bool counts = !vocab_is_end(engine->vocab, pick); /* that one is no token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;
@@ -74,11 +83,7 @@ static void verify_accept(struct engine *engine, struct slot *slot,
     assert(reason || n == held + 1);
     request->unused += spec_rollback(&slot->spec);
     draft_verified(engine, slot, window, held);
-    if (slot->spec.accepted > from)
-        answer_tokens(engine, slot, from, picks);
-    if (reason && slot->active) /* a client that was closed meanwhile had its end */
-        answer_end(engine, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
-                   reason == DONE_ERROR ? grammar_too_wide : "");
+    verify_publish(engine, slot, from, picks, reason);
 }
 
 /* A row came out poisoned: the request cannot go on, and says which layer. */
