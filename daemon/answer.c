@@ -60,7 +60,7 @@ void answer_progress(struct slot *slot, enum down_state state)
     const struct request *request = slot->request;
 
     atomic_store_explicit(&down->generation, request->generation, memory_order_relaxed);
-    atomic_store_explicit(&down->prefill_done, slot->spec.canonical, memory_order_relaxed);
+    atomic_store_explicit(&down->prefill_done, spec_computed(&slot->spec), memory_order_relaxed);
     atomic_store_explicit(&down->prefill_total, request->length, memory_order_relaxed);
     atomic_store_explicit(&down->prompt, request->prompt_length, memory_order_relaxed);
     atomic_store_explicit(&down->output, slot->spec.accepted - request->prompt_length,
@@ -71,7 +71,7 @@ void answer_progress(struct slot *slot, enum down_state state)
 
 /* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
  * besides the model. Not the deterministic flag: where canonical is all there is it changes nothing,
- * and a device whose fast pass differs must say so in `numerics`, where people can read it. */
+ * and what came from a fast pass that differs says so in `numerics`, where people can read it. */
 static void answer_hash_request(const struct engine *engine, const struct slot *slot,
                                 uint8_t ret[16])
 {
@@ -125,7 +125,8 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
         .decode_ns = span_ns(request->first_pick_ns, engine->now_ns),
     };
     memcpy(done->model, resident->fingerprint, sizeof(done->model));
-    snprintf(done->numerics, sizeof(done->numerics), "%s", resident->info.numerics);
+    snprintf(done->numerics, sizeof(done->numerics), "%s%s", resident->info.numerics,
+             request->streamed ? NUMERICS_FAST : "");
     snprintf(done->text, sizeof(done->text), "%s", text);
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
         return; /* nothing to vouch for, and a prompt may be long */
@@ -171,6 +172,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 
     slot->request->unused += spec_rollback(&slot->spec);
     answer_balance(slot);
+    spec_rest(&slot->spec);
     draft_kv_keep(&slot->draft_kv, slot->spec.accepted);
     slot->goal = 0;
     answer_fill(engine, slot, reason, error, text, &done);

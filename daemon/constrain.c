@@ -128,12 +128,13 @@ static bool constrain_follow(struct engine *engine, struct slot *slot)
 uint32_t constrain_step(struct engine *engine)
 {
     uint32_t waiting = 0;
+    uint32_t turn = engine->turn.passes + engine->stream_turn.passes;
 
     grammars_release(&engine->grammars);
     engine->grammar_budget = engine->grammar_step;
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         /* Each step somebody else is the first to use the budget. */
-        struct slot *slot = &engine->slots[(i + engine->turn.passes) % engine->options.n_slots];
+        struct slot *slot = &engine->slots[(i + turn) % engine->options.n_slots];
         if (!slot->active || !slot->request->run.grammar || slot->request->prewarm)
             continue;
         if (!constrain_follow(engine, slot)) {

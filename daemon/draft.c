@@ -95,7 +95,7 @@ static uint32_t draft_limit(const struct engine *engine, const struct slot *slot
     const struct request *request = slot->request;
     uint32_t most =
         request->limit - slot->spec.accepted; /* the last token needs no draft before it */
-    uint32_t decoding = engine->n_active - engine->n_paused;
+    uint32_t decoding = engine->n_active - engine->n_paused - engine->n_streams;
     uint32_t picks = engine->options.resident->limits.picks / (decoding ? decoding : 1);
 
     most = most > 0 ? most - 1 : 0;
@@ -206,6 +206,7 @@ int draft_step(struct engine *engine, const char **ret_error)
     bool catches_up = !draft_prefills(engine);
     int rows = 0;
 
+    stream_begin(engine);
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
         int room = slot->active ? event_room(engine_events(slot)) : -1;
@@ -213,6 +214,8 @@ int draft_step(struct engine *engine, const char **ret_error)
         slot->lags = false; /* said anew in every step: only who could draft now catches up */
         if (room < 0 || (uint32_t)room < answer_room_needed(slot) || slot->masking)
             continue; /* paused, or about to be closed, or without a mask: gather.c sees to it */
+        if (slot->streams)
+            continue;
         if (!draft_look(engine, slot, (uint32_t)room, &most)) {
             others++;
         } else if (most > 0) {

@@ -1,5 +1,5 @@
-/* Models that draft: their passes. The draft model has KV of its own; a fast pass of the model
- * itself writes where the verification will write over it. */
+/* Models that draft: their passes, and what else goes with them (stream.c). The draft model has KV of
+ * its own; a fast pass of the model itself writes where the verification will write over it. */
 #include "daemon/engine_impl.h"
 
 #include "daemon/fault.h"
@@ -113,10 +113,12 @@ static uint32_t draft_chunk(const struct engine *engine, const struct drafter *d
     return rows < drafter->rows ? (uint32_t)rows : drafter->rows;
 }
 
-/* Slots below their goal. One that finds no room in the pass is verified with what it has. */
-static uint32_t draft_plan(struct engine *engine, struct drafter *drafter, uint32_t *ret_sequences)
+/* Slots below their goal, behind `n_rows` rows of as many others. One that finds no room in the pass
+ * is verified with what it has. */
+static uint32_t draft_plan(struct engine *engine, struct drafter *drafter, uint32_t n_rows,
+                           uint32_t *ret_sequences)
 {
-    uint32_t n_rows = 0, n = 0;
+    uint32_t n = n_rows;
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
@@ -215,7 +217,8 @@ static int draft_run(struct engine *engine, struct drafter *drafter, uint32_t n_
 int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up)
 {
     uint32_t n_picks, n_sequences, row = 0;
-    uint32_t n_rows = draft_plan(engine, drafter, &n_picks);
+    uint32_t n_streams = drafter->kind == DRAFTER_SELF ? stream_plan(engine, drafter) : 0;
+    uint32_t n_rows = draft_plan(engine, drafter, n_streams, &n_picks);
 
     n_sequences = n_picks;
     if (drafter->kind == DRAFTER_MODEL && catch_up)
@@ -225,11 +228,14 @@ int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up)
     int rc = draft_run(engine, drafter, n_rows, n_sequences);
     if (rc < 0)
         return rc;
-    pass_end_void(engine); /* nothing is drafted for a request that was voided meanwhile */
+    pass_end_void(engine); /* nothing is taken for a request that was voided meanwhile */
     for (uint32_t i = 0; i < n_sequences; i++) {
         struct slot *slot = engine->order[i];
         row += slot->take;
-        if (slot->active)
+        slot->planned = false;
+        if (slot->active && i < n_streams)
+            stream_take(engine, slot, &engine->results[row - 1]);
+        else if (slot->active)
             draft_take(engine, drafter, slot, &engine->results[row - 1], i < n_picks);
         slot->take = 0;
     }

@@ -1,7 +1,8 @@
 /*
- * engine_impl: what the engine's files share. engine.c: the loop; engine_clients.c: attaching, letting
- * go and waking; engine_open.c: the memory of it all; ingest.c: from submit cells to requests; draft.c: who drafts, and how much; draft_pass.c: models
- * that draft; constrain.c: answers that follow a grammar; gather.c: the rows of a pass; pass.c: one
+ * engine_impl: what the engine's files share. engine.c: the loop; engine_clients.c: attaching,
+ * letting go and waking; engine_open.c: the memory of it all; ingest.c: from submit cells to
+ * requests; draft.c: who drafts, and how much; draft_pass.c: models that draft; stream.c: answers of
+ * fast passes; constrain.c: answers that follow a grammar; gather.c: the rows of a pass; pass.c: one
  * pass, start to end; verify.c: what came out of it; answer.c: events, ends, receipts.
  */
 #ifndef HEARTH_DAEMON_ENGINE_IMPL_H
@@ -66,6 +67,7 @@ struct engine {
     /* one pass, allocated once from the limits */
     struct plan_slot *plan;     /* [n_slots] */
     struct slot **candidates;   /* [n_slots] in plan's order */
+    struct slot **streams;      /* [n_slots] in the order of the plan of fast rows */
     struct slot **order;        /* [n_slots] those with rows, in order of their right to pages */
     struct row *rows;           /* [limits.rows] */
     struct row_result *results; /* [limits.rows] */
@@ -75,6 +77,10 @@ struct engine {
     struct window_share *shares;     /* [n_slots] of one drafter's slots */
     uint32_t *mosts;                 /* [n_slots] drafts that candidates have room for */
     struct plan_turn turn;
+    struct plan_turn stream_turn; /* of fast rows that answer */
+    uint32_t n_streams;           /* of this step: slots that fast passes answer, not paused */
+    uint32_t stream_rows;         /* rows that they had */
+    bool streaming;               /* of these, some for an interactive request */
 
     /* ingest's private copies, before they are believed */
     uint32_t *arena; /* [context] */
@@ -149,10 +155,28 @@ void drafters_fini(struct engine *engine);
 /* Rows that the draft model has to compute before its first draft here, besides that one's. */
 uint32_t draft_lag(const struct drafter *drafter, const struct slot *slot);
 
-/* One pass: a draft for each slot below its goal; and, where `catch_up` says so, a chunk of what
- * the draft model has not seen yet of slots that would like to draft. Returns the rows, or -errno.
+/* One pass: a row of each slot that streams; a draft for each slot below its goal; and, where
+ * `catch_up` says so, a chunk of what the draft model has not seen yet of slots that would like to
+ * draft. Returns the rows, or -errno.
  */
 int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up);
+
+/* ---- stream.c ---- */
+
+/* May fast passes answer such a request? */
+bool stream_fits(const struct engine *engine, const struct submit_cell *cell);
+
+/* A step begins: which slots have their next token from its fast pass, and not from its canonical
+ * one, whatever happens meanwhile. */
+void stream_begin(struct engine *engine);
+
+/* Puts a row of each slot that streams, as far as there is room, into the pass, and the slots into
+ * engine->order. Returns how many. */
+uint32_t stream_plan(struct engine *engine, const struct drafter *drafter);
+
+/* Takes the result of the slot's row: publishes its pick. A row that gave none is left to canonical
+ * passes, and so is the rest of the answer. */
+void stream_take(struct engine *engine, struct slot *slot, const struct row_result *result);
 
 /* ---- constrain.c ---- */
 
@@ -219,8 +243,8 @@ void pass_end_void(struct engine *engine);
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
 
-/* What passes cost lately. */
-struct plan_cost pass_cost(const struct engine *engine);
+/* What passes cost lately. `decodes`: slots decode in the canonical pass of this step. */
+struct plan_cost pass_cost(const struct engine *engine, bool decodes);
 
 /* ---- verify.c ---- */
 

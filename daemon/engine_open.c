@@ -49,6 +49,7 @@ static int engine_alloc(struct engine *engine)
     engine->due = calloc(options->n_clients, sizeof(*engine->due));
     engine->plan = calloc(n_slots, sizeof(*engine->plan));
     engine->candidates = calloc(n_slots, sizeof(*engine->candidates));
+    engine->streams = calloc(n_slots, sizeof(*engine->streams));
     engine->order = calloc(n_slots, sizeof(*engine->order));
     engine->sequences = calloc(n_slots, sizeof(*engine->sequences));
     engine->rows = calloc(n_rows, sizeof(*engine->rows));
@@ -60,9 +61,9 @@ static int engine_alloc(struct engine *engine)
     engine->arena = calloc(limits->context, sizeof(*engine->arena));
     engine->block = calloc(1, options->params_bytes);
     if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
-        !engine->order || !engine->sequences || !engine->rows || !engine->results ||
-        !engine->picks || !engine->draft_picks || !engine->shares || !engine->mosts ||
-        !engine->arena || !engine->block ||
+        !engine->streams || !engine->order || !engine->sequences || !engine->rows ||
+        !engine->results || !engine->picks || !engine->draft_picks || !engine->shares ||
+        !engine->mosts || !engine->arena || !engine->block ||
         grammars_init(&engine->grammars, options->resident->grammar_vocab, options->n_slots) < 0 ||
         drafters_init(engine) < 0 || pages_init(&engine->pool, limits->pages) < 0 ||
         engine_alloc_prefix(engine) < 0)
@@ -114,6 +115,7 @@ void engine_close(struct engine *engine)
     free(engine->due);
     free(engine->plan);
     free(engine->candidates);
+    free(engine->streams);
     free(engine->order);
     free(engine->sequences);
     free(engine->rows);

@@ -49,6 +49,15 @@ static void gather_adopt(struct engine *engine, struct slot *slot)
     answer_progress(slot, DOWN_PREFILL);
 }
 
+/* Do slots decode in the pass that is planned for candidates [0, n)? */
+static bool gather_decodes(const struct engine *engine, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (engine->plan[i].rows <= engine->plan[i].window)
+            return true;
+    return false;
+}
+
 /* Slots that could compute now. A slot whose reader leaves no room for a window is paused, and only
  * it. Nothing is due while a model drafts for all of them. */
 static uint32_t gather_candidates(struct engine *engine)
@@ -57,7 +66,8 @@ static uint32_t gather_candidates(struct engine *engine)
 
     for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++) {
         struct slot *slot = &engine->slots[i];
-        if (!slot->active || slot->waiting || slot->masking || !gather_reads(engine, slot))
+        if (!slot->active || slot->streams || slot->waiting || slot->masking ||
+            !gather_reads(engine, slot))
             continue;
         gather_adopt(engine, slot);
         due += draft_due(slot);
@@ -192,7 +202,7 @@ static uint32_t gather_try(struct engine *engine, uint32_t *ret_sequences, uint3
 {
     uint32_t n = gather_follow(engine, gather_candidates(engine));
     uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
-    struct plan_cost cost = pass_cost(engine);
+    struct plan_cost cost = pass_cost(engine, gather_decodes(engine, n));
     struct plan_limits limits = {.picks = engine->options.resident->limits.picks};
 
     *ret_sequences = *ret_planned = 0;

@@ -210,6 +210,8 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->limit = limit;
     request->batch = cell->priority == PRIORITY_BATCH;
     request->prewarm = cell->max_tokens == 0;
+    request->fast = stream_fits(engine, cell);
+    request->streamed = false;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;

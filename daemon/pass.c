@@ -39,11 +39,23 @@ void pass_end_void(struct engine *engine)
     }
 }
 
-struct plan_cost pass_cost(const struct engine *engine)
+/* What a step of decoding takes: its fast pass where that answers, its canonical one where that does,
+ * too. */
+static uint64_t pass_decode_ns(const struct engine *engine, bool decodes)
+{
+    float fast_ns = engine->drafters[DRAFTER_SELF].window.cost.pass_ns;
+
+    if (!engine->streaming)
+        return (uint64_t)engine->cost.pass_ns;
+    return (uint64_t)(fast_ns + (decodes ? engine->cost.pass_ns : 0));
+}
+
+struct plan_cost pass_cost(const struct engine *engine, bool decodes)
 {
     return (struct plan_cost){
         .pass_ns = engine->options.pass_ns,
-        .decode_ns = (uint64_t)engine->cost.pass_ns,
+        .decode_ns = pass_decode_ns(engine, decodes),
+        .streams = engine->streaming,
         .row_ns = engine->row_ns,
         .credit_ns = engine->credit_ns,
         .lately = engine->answered_ns && engine->now_ns - engine->answered_ns < LATELY_NS,
@@ -73,8 +85,9 @@ static void pass_measure_prefill(struct engine *engine, uint32_t rows, bool deco
 /* Somebody reads an answer: what long prompts took of this pass comes off their credit. */
 static void pass_measure_credit(struct engine *engine, bool decodes, uint64_t took)
 {
-    struct plan_cost cost = pass_cost(engine);
-    uint64_t others = (decodes ? cost.decode_ns : 0) + engine->brief_rows * cost.row_ns;
+    struct plan_cost cost = pass_cost(engine, decodes);
+    uint64_t decode_ns = decodes ? (uint64_t)engine->cost.pass_ns : 0;
+    uint64_t others = decode_ns + engine->brief_rows * cost.row_ns;
     uint64_t least = engine->long_rows * cost.row_ns / 4;
     uint64_t prefill = took > others + least ? took - others : least;
 
@@ -98,6 +111,19 @@ static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequ
     counters_add(engine->options.ctl, COUNTER_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_ROWS, n_rows);
     counters_set(engine->options.ctl, COUNTER_LAST_STEP_NS, took);
+}
+
+/* A step without a canonical pass, in which a fast one answered. */
+static void pass_measure_stream(struct engine *engine)
+{
+    struct plan_cost cost = pass_cost(engine, false);
+
+    if (engine->answering) {
+        engine->answered_ns = engine->now_ns;
+        engine->credit_ns = plan_credit(&cost, 0);
+    }
+    engine->step_ns = engine_smooth(engine->step_ns, engine->drafting_ns + 1);
+    engine->drafting_ns = 0;
 }
 
 static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
@@ -142,6 +168,8 @@ uint32_t pass_step(struct engine *engine)
     }
     constrain_windows(engine);
     n_rows = gather_plan(engine, &n_sequences);
+    if (n_rows == 0 && engine->stream_rows > 0)
+        pass_measure_stream(engine);
     if (n_rows == 0)
         return (uint32_t)drafting + masking;
     if (fault_hits(FAULT_DELAY_PASS))

@@ -2,8 +2,8 @@
  * request: what a client asked of a slot, and the account of its answer.
  *
  * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and
- * its hash goes into the receipt. Filled by ingest.c, counted by draft.c and verify.c, reported by
- * answer.c.
+ * its hash goes into the receipt. Filled by ingest.c, counted by draft.c, stream.c and verify.c,
+ * reported by answer.c.
  */
 #ifndef HEARTH_DAEMON_REQUEST_H
 #define HEARTH_DAEMON_REQUEST_H
@@ -24,7 +24,9 @@ struct request {
     uint32_t length;        /* tokens that came with the request, >= prompt_length when resumed */
     uint32_t limit;         /* the sequence ends at this length: max_tokens and the context */
     bool batch;
-    bool prewarm; /* max_tokens is 0: compute the prompt, and that is all */
+    bool prewarm;  /* max_tokens is 0: compute the prompt, and that is all */
+    bool fast;     /* need not be deterministic, and there are fast passes that may answer it */
+    bool streamed; /* one did: no canonical pass has verified the answer */
 
     uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
     struct params params; /* decoded; points into block */
@@ -38,11 +40,11 @@ struct request {
 
     /* The account (DESIGN section 8 defines the names). */
     uint32_t cached, prefix_break, passes;
-    uint32_t reached; /* the furthest that `canonical` came: what lies below counted once */
+    uint32_t reached; /* the furthest that KV came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
     uint32_t rejected; /* drafts that a mismatch took along */
     uint32_t unused;   /* drafts that the end of the answer cut off */
-    uint32_t own;      /* tokens of the answer that are the verifier's own picks */
+    uint32_t own;      /* tokens of the answer that nobody drafted */
     uint64_t submitted_ns, first_row_ns, first_pick_ns;
 };
 

@@ -64,6 +64,7 @@ struct slot {
     bool waiting;  /* found no pages in the last pass, and nobody to take them from */
     bool starved;  /* ... and in the one before: nobody relies on it to compute a page */
     bool follows;  /* another slot computes the page that it needs next */
+    bool streams;  /* in this step its next token comes from a fast pass (stream.c), or none does */
     bool masking;  /* its grammar's next mask is not made yet */
     bool planned;  /* has rows in the pass being built: its pages are in use */
     uint32_t take; /* rows in that pass; 0 when it gave way meanwhile */

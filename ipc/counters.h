@@ -22,7 +22,7 @@
     X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
     X(PASSES, passes, COUNTER, "canonical passes run")                                             \
     X(ROWS, rows, COUNTER, "rows computed in them")                                                \
-    X(DRAFT_PASSES, draft_passes, COUNTER, "passes of drafting models run")                        \
+    X(DRAFT_PASSES, draft_passes, COUNTER, "fast passes run: drafts, and tokens not verified")     \
     X(DRAFT_ROWS, draft_rows, COUNTER, "rows computed in them")                                    \
     X(PROMPT_TOKENS, prompt_tokens, COUNTER, "prompt tokens of started requests")                  \
     X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was warm")                    \
@@ -52,7 +52,8 @@
     X(DECODE_NS, decode_ns, GAUGE, "a canonical pass that only decodes, smoothed, ns")             \
     X(WINDOW_ROW_NS, window_row_ns, GAUGE, "what a row of a window adds to it, ns")                \
     X(DRAFT_NS, draft_ns, GAUGE, "a pass of the model that drafts, smoothed, ns")                  \
-    X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")
+    X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")                              \
+    X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published that are not verified")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \

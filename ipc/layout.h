@@ -144,7 +144,10 @@ enum submit_proposer {
 };
 
 enum submit_flag {
-    SUBMIT_FAST = 1u << 0, /* --deterministic no: fast tokens are good enough */
+    /* --deterministic no: fast tokens are good enough. Where a device has fast passes of the same
+     * weights the answer comes from them, unverified, and its numerics say so (NUMERICS_FAST);
+     * elsewhere it changes nothing. */
+    SUBMIT_FAST = 1u << 0,
     SUBMIT_FLAGS = SUBMIT_FAST,
 };
 
@@ -213,7 +216,10 @@ enum done_reason {
     DONE_ERROR = 6,
 };
 
-#define NUMERICS_BYTES 24u /* "portable-1", with its zero */
+/* "portable-1", with its zero. NUMERICS_FAST stands behind the id where the answer was not verified:
+ * its tokens came from fast passes, and the same request may get others. */
+#define NUMERICS_BYTES 24u
+#define NUMERICS_FAST "+fast"
 #define DONE_TEXT_BYTES (EVENT_RUN_BYTES - 136u)
 
 struct event_done {

@@ -73,6 +73,7 @@ struct rig_request {
     uint32_t prompt_length; /* 0: n */
     uint32_t max_tokens;
     bool batch;
+    bool fast; /* need not be deterministic */
     const struct params *params;
 };
 
@@ -156,12 +157,18 @@ void rig_read_all(struct rig_client *c);
 const struct rig_answer *rig_ask(struct rig *rig, struct rig_client *c, uint32_t slot,
                                  const struct rig_request *request);
 
-/* The answer of this request alone on a machine with room for everything. */
+/* The answer of this request alone on a machine with room for everything: of a fast one on a device
+ * with native fast passes, the answer of these, but for its first token. */
 void rig_alone(const struct rig *rig, const struct rig_request *request, struct rig_answer *ret);
 
 /* Is `got` what rig_alone says (tokens, their number, reason)? Says on stderr where not. */
 bool rig_same(const struct rig *rig, const struct rig_request *request,
               const struct rig_answer *got);
+
+/* The same for a fast request that canonical passes had to take over now and then: is every token
+ * what one kind of pass or the other picks behind those before it? */
+bool rig_possible(const struct rig *rig, const struct rig_request *request,
+                  const struct rig_answer *got);
 
 /* Every page is free, or in exactly one slot's table, or in the cache, which counts its holders and
  * holds what it says; and nothing runs more than it should. */

@@ -52,7 +52,24 @@ static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n,
     return n_allowed;
 }
 
-void rig_alone(const struct rig *rig, const struct rig_request *request, struct rig_answer *ret)
+/* The pick behind tokens [n]; with `got` the one of either kind of pass that the answer has there. */
+static uint32_t find_next(const struct rig *rig, const struct rig_request *request,
+                          const uint32_t *tokens, uint32_t n, const uint64_t *mask,
+                          const struct rig_answer *got)
+{
+    uint64_t seed = request->params ? request->params->seed : 0;
+    uint32_t next = fake_allowed(fake_next(&rig->fake, tokens, n, seed), mask);
+    uint32_t at = n - request->n;
+
+    if (!request->fast || rig->fake.fast != BACKEND_FAST_NATIVE || n == request->n)
+        return next;
+    if (got && next == (at < got->n ? got->tokens[at] : FAKE_END))
+        return next;
+    return fake_allowed(fake_fast_next(&rig->fake, tokens, n, seed), mask);
+}
+
+static void answer_alone(const struct rig *rig, const struct rig_request *request,
+                         const struct rig_answer *got, struct rig_answer *ret)
 {
     uint32_t sequence[RIG_TOKENS], n = request->n;
     uint32_t prompt = request->prompt_length ? request->prompt_length : n;
@@ -83,7 +100,7 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
             ret->reason = DONE_LENGTH;
             break;
         }
-        uint32_t token = fake_allowed(fake_next(&rig->fake, sequence, n, p->seed), mask);
+        uint32_t token = find_next(rig, request, sequence, n, mask, got);
         if (token == FAKE_END) {
             ret->reason = DONE_EOS;
             break;
@@ -96,22 +113,43 @@ void rig_alone(const struct rig *rig, const struct rig_request *request, struct 
         reference_close(&grammar);
 }
 
-bool rig_same(const struct rig *rig, const struct rig_request *request,
-              const struct rig_answer *got)
+void rig_alone(const struct rig *rig, const struct rig_request *request, struct rig_answer *ret)
 {
-    struct rig_answer want;
+    answer_alone(rig, request, NULL, ret);
+}
+
+static bool is_same(const struct rig_request *request, const struct rig_answer *want,
+                    const struct rig_answer *got)
+{
     uint32_t same = 0,
              known = request->n - (request->prompt_length ? request->prompt_length : request->n);
 
-    rig_alone(rig, request, &want);
-    while (same < want.n && same < got->n && want.tokens[same] == got->tokens[same])
+    while (same < want->n && same < got->n && want->tokens[same] == got->tokens[same])
         same++;
-    if (same == want.n && same == got->n && want.reason == got->reason &&
-        got->done.output == known + want.n)
+    if (same == want->n && same == got->n && want->reason == got->reason &&
+        got->done.output == known + want->n)
         return true;
     fprintf(stderr,
             "answer of %u tokens, reason %d (counted %u), alone %u tokens, reason %d; equal up to "
             "%u: %s\n",
-            got->n, got->reason, got->done.output, want.n, want.reason, same, got->done.text);
+            got->n, got->reason, got->done.output, want->n, want->reason, same, got->done.text);
     return false;
+}
+
+bool rig_same(const struct rig *rig, const struct rig_request *request,
+              const struct rig_answer *got)
+{
+    struct rig_answer want;
+
+    answer_alone(rig, request, NULL, &want);
+    return is_same(request, &want, got);
+}
+
+bool rig_possible(const struct rig *rig, const struct rig_request *request,
+                  const struct rig_answer *got)
+{
+    struct rig_answer want;
+
+    answer_alone(rig, request, got, &want);
+    return is_same(request, &want, got);
 }

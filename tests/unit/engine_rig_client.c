@@ -51,6 +51,7 @@ struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot,
         .length = request->n,
         .prompt_length = request->prompt_length ? request->prompt_length : request->n,
         .max_tokens = request->max_tokens,
+        .flags = request->fast ? SUBMIT_FAST : 0,
         .params_bytes = (uint32_t)used,
         .proposer = (uint32_t)c->proposer,
     };

@@ -59,13 +59,31 @@ static uint32_t pick_of(const struct fake *fake, uint64_t state, uint32_t positi
     return FAKE_BYTES + 'a' + (uint32_t)(fold(state, (uint32_t)seed) >> 40) % 8;
 }
 
-uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
+static uint32_t fast_pick_of(const struct fake *fake, uint64_t state, uint32_t position,
+                             uint64_t seed)
+{
+    if (fake->wrong && fold(state, position) % fake->wrong == 0)
+        return FAKE_WRONG;
+    return pick_of(fake, state, position, seed);
+}
+
+static uint64_t fold_all(const uint32_t *tokens, uint32_t n)
 {
     uint64_t state = 0;
 
     for (uint32_t i = 0; i < n; i++)
         state = fold(state, tokens[i]);
-    return pick_of(fake, state, n, seed);
+    return state;
+}
+
+uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
+{
+    return pick_of(fake, fold_all(tokens, n), n, seed);
+}
+
+uint32_t fake_fast_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
+{
+    return fast_pick_of(fake, fold_all(tokens, n), n, seed);
 }
 
 uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
@@ -181,12 +199,11 @@ static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint
 static void fill_pick(const struct fake *fake, uint64_t state, uint32_t position,
                       const struct pick_params *params, const uint64_t *allowed, struct pick *ret)
 {
-    bool fast = fake->pass->kind == PASS_FAST;
+    uint32_t token = fake->pass->kind == PASS_FAST
+                         ? fast_pick_of(fake, state, position, params->seed)
+                         : pick_of(fake, state, position, params->seed);
 
-    *ret = (struct pick){.token = pick_of(fake, state, position, params->seed)};
-    if (fast && fake->wrong && fold(state, position) % fake->wrong == 0)
-        ret->token = FAKE_WRONG;
-    ret->token = fake_allowed(ret->token, allowed);
+    *ret = (struct pick){.token = fake_allowed(token, allowed)};
     if (!params->logprobs)
         return;
     ret->logprob = -(float)(state % 64) / 8;

@@ -80,6 +80,9 @@ struct backend *fake_backend(struct fake *fake);
 /* What the device picks after tokens [0, n), n >= 1: one of the bytes 'a' .. 'h', or FAKE_END. */
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed);
 
+/* The same of a fast pass: FAKE_WRONG now and then. */
+uint32_t fake_fast_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed);
+
 /* The first of token, token + 1, ... that is allowed; NULL: any is. Aborts where none is. */
 uint32_t fake_allowed(uint32_t token, const uint64_t *allowed);
 

@@ -328,6 +328,12 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
     slots[1].batch = true; /* nobody is looking at that one */
     ck_assert(!plan_budget(slots, 2, &known, 256, &limits));
     ck_assert_uint_eq(limits.rows, 3 + 80);
+    cost = known; /* but an answer of fast passes, of which this plan knows nothing else */
+    cost.streams = true;
+    ck_assert(plan_budget(slots, 2, &cost, 256, &limits));
+    ck_assert_uint_eq(limits.rows, 3);
+    cost.decode_ns = 0;
+    ck_assert(!plan_budget(slots, 2, &cost, 256, &limits));
 }
 END_TEST
 
