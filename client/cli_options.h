@@ -111,7 +111,7 @@ enum { CLI_TEXTS_MAX = 64 }; /* as many stop texts as a request takes */
     O("guess", "TEXT", CLI_CMD_ASK, CLI_TEXT, guess, 0, 0,                                         \
       "what the answer may be: drafts for the proposer")                                           \
     O("deterministic", "no|yes", CLI_CMD_SAY, CLI_CHOICE, request.deterministic, 0, 0,             \
-      "the same request gives the same answer (yes)")                                              \
+      "no: tokens unverified, where that is faster (yes)")                                         \
     O("resume-ms", "N", CLI_CMD_SAY, CLI_I32, resume_ms, 0, 1 << 30,                               \
       "wait N ms for a daemon that went away (30000)")                                             \
     O("model", "FILE", CLI_CMD_TEXT, CLI_TEXT, model, 0, 0,                                        \

@@ -242,6 +242,20 @@ static int read_members(struct json_reader *r, struct record *c, uint32_t *ret_s
     return json_read_end(r);
 }
 
+static const char fast[] = "+fast"; /* behind the id of what computed the prompt */
+
+int record_is_fast(const struct record *c)
+{
+    size_t bytes = strlen(c->numerics), end = sizeof fast - 1;
+    return bytes > end && strcmp(c->numerics + bytes - end, fast) == 0;
+}
+
+int record_has_numerics(const struct record *c, const char *numerics)
+{
+    size_t bytes = strlen(c->numerics) - (record_is_fast(c) ? sizeof fast - 1 : 0);
+    return strlen(numerics) == bytes && memcmp(c->numerics, numerics, bytes) == 0;
+}
+
 const char *record_hashes(const char *receipt)
 {
     static const char hex[] = "0123456789abcdef";

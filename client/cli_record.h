@@ -59,6 +59,12 @@ void record_write(const struct record *c, struct cli_buffer *out);
 int record_read(const char *text, size_t bytes, struct record *ret, char *err, size_t err_bytes);
 void record_fini(struct record *c);
 
+/* Did fast passes give the answer? Nobody verified it then, and the same request may get another. */
+int record_is_fast(const struct record *c);
+
+/* Is its numerics id, but for what says so, this one? */
+int record_has_numerics(const struct record *c, const char *numerics);
+
 /* The two hashes at the end of a receipt, 32 hex digits each: "REQUEST:ANSWER". NULL when it does
  * not end so. */
 const char *record_hashes(const char *receipt);

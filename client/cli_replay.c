@@ -2,7 +2,9 @@
  *
  * What the answer is a function of comes first: another model, other numerics, or a prompt or
  * parameter that the receipt was not made for are named instead of a difference that would mean
- * nothing. The daemon has no part in the comparison but to answer.
+ * nothing. The daemon has no part in the comparison but to answer. An answer that nobody verified
+ * (--deterministic no, where fast passes gave it) is asked for as such and compared all the same,
+ * and every line says that it may differ.
  */
 #include "client/cli.h"
 #include "client/cli_json.h"
@@ -54,7 +56,7 @@ static int same_origin(const struct replay *r, const struct record *c, struct ve
         decide(v, "other-model", CLI_BAD_INPUT,
                "recorded with another model: %.200s (fingerprint %s), the daemon has %.200s (%s)",
                c->model, c->fingerprint, r->info.model, r->info.fingerprint);
-    else if (strcmp(c->numerics, r->info.numerics) != 0)
+    else if (!record_has_numerics(c, r->info.numerics))
         decide(v, "other-numerics", CLI_BAD_INPUT,
                "recorded with other numerics: %.200s, the daemon has %.200s", c->numerics,
                r->info.numerics);
@@ -93,7 +95,7 @@ static void compare_ids(const struct record *c, const struct hearth_result *now,
                : "");
 }
 
-static void compare(const struct record *c, const struct hearth_result *now, struct verdict *v)
+static void compare_all(const struct record *c, const struct hearth_result *now, struct verdict *v)
 {
     const char *was = record_hashes(c->receipt), *is = record_hashes(now->receipt);
     if (was && is && memcmp(was, is, 32) != 0) {
@@ -117,6 +119,17 @@ static void compare(const struct record *c, const struct hearth_result *now, str
         v->n_ids = c->n_ids;
         v->receipt = c->receipt;
     }
+}
+
+static void compare(const struct record *c, const struct hearth_result *now, struct verdict *v)
+{
+    compare_all(c, now, v);
+    size_t bytes = strlen(v->text);
+    if (record_is_fast(c) && v->code != CLI_BAD_INPUT)
+        snprintf(v->text + bytes, sizeof v->text - bytes, "%s",
+                 v->code == CLI_OK
+                     ? "; it was not deterministic: another time it may differ"
+                     : "; it was not deterministic: nothing says that it must be the same");
 }
 
 /* ---- asking again ---------------------------------------------------------------------------- */
@@ -174,6 +187,7 @@ static void replay_record(struct replay *r, struct record *c, struct verdict *v)
     if (connect_once(r, v) || !same_origin(r, c, v))
         return;
     c->request.proposer = r->options->request.proposer;
+    c->request.deterministic = !record_is_fast(c); /* an answer that was verified is, again */
     int rc = hearth_submit(r->hearth, 0, &c->request);
     if (rc)
         fail_request(v, rc, hearth_error(r->hearth));

@@ -246,7 +246,9 @@ struct hearth_request {
     uint32_t max_tokens;    /* default 256; prompt + answer end at the context in any case. 0: the
                                prompt is computed, so that the next request finds it warm */
     uint32_t priority;      /* enum hearth_priority; default HEARTH_INTERACTIVE */
-    uint32_t deterministic; /* default 1: the same request gives the same tokens, always */
+    uint32_t deterministic; /* default 1: the same request gives the same tokens, always. 0: where
+                               the device is faster so, they come unverified, and may be others the
+                               next time; the result's numerics id then ends in "+fast" */
     int32_t logprobs; /* -1 (default) none, 0 of each token, 1-20 also of that many alternatives */
 
     /* Sampling, applied in the order bias, penalties, top-k, typical-p, top-p, min-p, temperature.
@@ -354,7 +356,7 @@ struct hearth_result {      /* how a request ended */
     uint64_t prefill_ns, decode_ns;
     uint32_t n_ids;      /* output_tokens, but for a cancelled request: what was delivered before */
     const uint32_t *ids; /* [n_ids] the whole answer */
-    const char *numerics; /* numerics id of the answer */
+    const char *numerics; /* numerics id of the answer; "+fast" behind it: it was not verified */
     const char *receipt;  /* model, numerics, hash of parameters and prompt, hash of the answer */
     const char *model;
     uint32_t prefix_break; /* where the prompt first differed from what the slot held before: its

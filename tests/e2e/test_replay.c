@@ -248,6 +248,60 @@ START_TEST(other_numerics_are_named)
 }
 END_TEST
 
+/* Puts +fast behind the numerics id, as a device says it whose fast passes gave the answer. */
+static void make_fast(void)
+{
+    char receipt[200], numerics[64], changed[220];
+    snprintf(numerics, sizeof numerics, "%s", part("\"numerics\":\"", "\""));
+    snprintf(receipt, sizeof receipt, "%s", part("\"receipt\":\"", "\""));
+    const char *rest = strstr(receipt, numerics) + strlen(numerics);
+    snprintf(changed, sizeof changed, "%.*s+fast%s", (int)(rest - receipt), receipt, rest);
+    edit("\"receipt\":\"", "\"", changed);
+    snprintf(changed, sizeof changed, "%s+fast", numerics);
+    edit("\"numerics\":\"", "\"", changed);
+}
+
+/* This daemon has no fast passes and verifies what it is asked. */
+START_TEST(an_answer_that_nobody_verified_may_differ)
+{
+    char id[16];
+    make_fast();
+    o = REPLAY(record_path);
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.out, ": receipt differs: recorded hearth1:") != NULL, "%s", o.out);
+    ck_assert_msg(strstr(o.out, "; it was not deterministic: nothing says that it must be the "
+                                "same\n") != NULL,
+                  "%s", o.out);
+    harness_output_fini(&o);
+    snprintf(id, sizeof id, "%lu", strtoul(part("\"ids\":[", ","), NULL, 10) + 1);
+    edit("\"ids\":[", ",", id);
+    o = REPLAY(record_path);
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.out, ": differs at token 0 ") != NULL, "%s", o.out);
+    ck_assert_ptr_nonnull(strstr(o.out, "; it was not deterministic: "));
+    harness_output_fini(&o);
+    edit("\"seed\":", ",", "7");
+    o = REPLAY(record_path);
+    assert_named(65, "the prompt or a parameter was changed after the recording");
+    ck_assert_ptr_null(strstr(o.error, "deterministic"));
+}
+END_TEST
+
+/* It need not have been, and was: the receipt says so, not the flag. */
+START_TEST(an_answer_that_was_verified_is_found_equal)
+{
+    o = HARNESS_RUN(&d, NULL, "run", SAMPLED, "--max-tokens", "40", "--deterministic", "no",
+                    "--record", record_path, "Once upon a time");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+    harness_output_fini(&o);
+    ck_assert_str_eq(part("\"deterministic\":", ","), "false");
+    ck_assert_ptr_null(strstr(part("\"numerics\":\"", "\""), "+fast"));
+    o = REPLAY(record_path);
+    assert_equal();
+    ck_assert_ptr_null(strstr(o.out, "deterministic"));
+}
+END_TEST
+
 static const char *const changes[][3] = {
     {"\"seed\":", ",", "7"},
     {"\"temperature\":", ",", "0.8"},
@@ -424,6 +478,8 @@ int main(void)
         t, an_answer_that_filled_the_context_is_equal_in_a_larger_one_and_too_long_for_a_smaller);
     tcase_add_test(t, another_model_is_named);
     tcase_add_test(t, other_numerics_are_named);
+    tcase_add_test(t, an_answer_that_nobody_verified_may_differ);
+    tcase_add_test(t, an_answer_that_was_verified_is_found_equal);
     tcase_add_loop_test(t, a_changed_parameter_or_prompt_is_named, 0,
                         (int)(sizeof changes / sizeof changes[0]));
     tcase_add_test(t, a_parameter_out_of_range_gets_the_requests_line);

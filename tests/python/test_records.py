@@ -94,6 +94,18 @@ def test_replay_says_what_differs(daemon, client, tmp_path):
     assert text(fingerprint="0" * 32).startswith("recorded with another model: ")
     assert text(numerics="other-1").startswith("recorded with other numerics: other-1, the daemon has ")
     assert "the context holds 1024" in text(max_tokens=5000)
+    other_fast = dict(record, numerics=record["numerics"] + "+fast", ids=other)
+    assert client.replay(other_fast).text.endswith("; it was not deterministic: nothing says that it must be the same")
+
+
+def test_an_answer_that_was_not_verified(client):
+    stream = client.generate(PROMPT, max_tokens=3, deterministic=False)
+    stream.wait()
+    record = json.loads(stream.record())
+    assert record["deterministic"] is False and not record["numerics"].endswith("+fast")  # a CPU verifies
+    assert "deterministic" not in client.replay(record).text
+    fast = client.replay(dict(record, numerics=record["numerics"] + "+fast"))
+    assert fast.equal and fast.text.endswith("; it was not deterministic: another time it may differ")
 
 
 def test_what_is_no_record(client):

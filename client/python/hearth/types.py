@@ -40,7 +40,7 @@ class Params(TypedDict, total=False):
     priority: Optional[str]  # ["interactive"], "batch" lets others go first
     proposer: Optional[str]  # ["auto"] who drafts tokens. Never changes the answer
     guess: Optional[Prompt]  # what may follow: the last completion, the file's next lines. May be wrong
-    deterministic: Optional[bool]  # [True] the same request gives the same tokens, always
+    deterministic: Optional[bool]  # [True] the same tokens, always; False: faster where a device can
     bos: Optional[
         bool
     ]  # [True] of a prompt that is text: begin-of-sequence first, where the vocabulary wants one
@@ -88,7 +88,7 @@ class Result(NamedTuple):
     rollbacks: int = 0
     prefill_ns: int = 0
     decode_ns: int = 0
-    numerics: str = ""
+    numerics: str = ""  # ends in "+fast" where the answer was not verified
     receipt: str = ""
     model: str = ""
     prefix_break: int = 0  # where the prompt first differed from what the slot held before
