@@ -227,6 +227,102 @@ START_TEST(fast_drafts_are_rolled_back_and_change_no_id)
 }
 END_TEST
 
+enum { MIXED = 4 }; /* runs at the same time: the seeds of sampled(), verified and not */
+
+/* Runs them, and keeps the last lines. */
+static void run_mixed(const struct harness *d, char ret_last[MIXED][4000])
+{
+    static const char *const seeds[] = {"7", "8"}, *const flags[] = {"yes", "no"};
+    pid_t pid[MIXED];
+    int fd[MIXED];
+
+    for (int i = 0; i < MIXED; i++)
+        pid[i] = harness_spawn(
+            d, &fd[i],
+            (const char *const[]){"run", "--tokens", "1,70,80,90,33,14", "--max-tokens", "60",
+                                  "--json", "--logit-bias", "2=-inf", "--temperature", "6",
+                                  "--seed", seeds[i / 2], "--deterministic", flags[i % 2], NULL});
+    for (int i = 0; i < MIXED; i++) {
+        static char text[1 << 17];
+        size_t n = 0;
+        for (ssize_t got = 1; got > 0 && n<sizeof(text) - 1; n += got> 0 ? (size_t)got : 0)
+            got = read(fd[i], text + n, sizeof(text) - 1 - n);
+        text[n] = 0;
+        (void)close(fd[i]);
+        ck_assert_int_eq(harness_wait(pid[i]), 0);
+        const char *last = strstr(text, "{\"event\":\"done\"");
+        ck_assert_ptr_nonnull(last);
+        (void)snprintf(ret_last[i], 4000, "%s", last);
+    }
+}
+
+/* Answers that need not be deterministic come from fast passes, and say so; the verified ones between them, which those
+ * passes draft for, are the CPU's. */
+START_TEST(unverified_answers_say_so_and_change_no_other)
+{
+    static char want[SEEDS][2000], last[MIXED][4000];
+    char ids[2000];
+    struct harness d = {0};
+    int other = 0;
+
+    ck_assert_int_eq(sampled(NULL, "cpu", "none", want), 0);
+    harness_start(&d, harness_tiny_model_of(NULL, QUANT_BF16),
+                  (const char *const[]){"--device", "cuda", "--context", "256", NULL});
+    run_mixed(&d, last);
+    for (int i = 0; i < MIXED; i++) {
+        const bool fast = i % 2 == 1;
+        ids_of(&(struct harness_output){.out = last[i], .error = ""}, ids, sizeof(ids));
+        ck_assert_msg((strstr(last[i], "\"numerics\":\"cpu-float-1+fast\"") != NULL) == fast, "%s",
+                      last[i]);
+        ck_assert_msg((strstr(last[i], ":cpu-float-1+fast:") != NULL) == fast, "%s",
+                      last[i]); /* the receipt */
+        if (fast)
+            other += strcmp(ids, want[i / 2]) != 0;
+        else
+            ck_assert_str_eq(ids, want[i / 2]);
+    }
+    ck_assert_int_gt(other, 0);
+    ck_assert_int_eq(harness_counter(&d, "streamed_tokens"),
+                     SEEDS * 59); /* the first one is canonical */
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+END_TEST
+
+/* With log-probabilities, penalties, a grammar and a stop text; its record is asked for again as such, and told from one of
+ * a daemon that has no fast passes. */
+START_TEST(an_unverified_answer_has_what_any_has)
+{
+    char record[128];
+    struct harness d = {0};
+    const char *model = harness_tiny_model_of(NULL, QUANT_F16);
+
+    (void)snprintf(record, sizeof(record), "/tmp/hearth-fast-%d.json", (int)getpid());
+    harness_start(&d, model, (const char *const[]){"--device", "cuda", "--context", "128", NULL});
+    struct harness_output o =
+        HARNESS_RUN(&d, NULL, "run", "--tokens", "1,70,80,90,33,14", "--max-tokens", "20", "--json",
+                    "--logprobs", "2", "--repeat-penalty", "1.3", "--grammar", "root ::= [a-z ]*",
+                    "--stop", "zzzzzz", "--deterministic", "no", "--record", record);
+    ck_assert_msg(o.code == 0 && strstr(o.out, "\"numerics\":\"cpu-float-1+fast\"") != NULL, "%s%s",
+                  o.out, o.error);
+    ck_assert_msg(strstr(o.out, "\"logprobs\"") != NULL, "%s", o.out);
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&d, NULL, "replay", record);
+    ck_assert_msg(o.code == 0 || o.code == 1, "%s%s", o.out, o.error);
+    ck_assert_msg(strstr(o.out, "; it was not deterministic: ") != NULL, "%s%s", o.out, o.error);
+    ck_assert_msg((strstr(o.out, ": equal: ") != NULL) == (o.code == 0), "%s", o.out);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    d = (struct harness){0};
+    harness_start(&d, model, (const char *const[]){"--device", "cpu", "--context", "128", NULL});
+    o = HARNESS_RUN(&d, NULL, "replay", record);
+    ck_assert_msg(o.code == 1 && strstr(o.out, "; it was not deterministic: ") != NULL, "%s%s",
+                  o.out, o.error);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    (void)unlink(record);
+}
+END_TEST
+
 /* A draft model in F16 reads a prompt of more rows than own kernels take, by the simulator's cuBLAS: the start says so, the
  * drafts are verified, and the ids are the CPU's without any. */
 START_TEST(a_draft_model_reads_by_cublas_and_changes_no_id)
@@ -440,6 +536,8 @@ int main(void)
     tcase_set_timeout(native, 300);
     tcase_add_test(native, native_numerics_are_reproducible_under_their_own_id);
     tcase_add_loop_test(native, fast_drafts_are_rolled_back_and_change_no_id, 0, 2);
+    tcase_add_test(native, unverified_answers_say_so_and_change_no_other);
+    tcase_add_test(native, an_unverified_answer_has_what_any_has);
     tcase_add_test(native, a_draft_model_reads_by_cublas_and_changes_no_id);
     tcase_add_test(native, the_cpu_has_no_native_numerics);
     tcase_add_test(native, kv_in_f32_has_no_native_numerics);
