@@ -38,7 +38,7 @@
  * tiles of further rows, by the same weights. While it runs, pointers are those of the rows and of the
  * segment that it is at. */
 struct tile {
-    uint32_t tiles;      /* so many times the tile's rows */
+    uint32_t tiles;      /* so many times the tile's rows; 1 where that is one row */
     const uint8_t *w;    /* the segment in the first group */
     size_t group_stride; /* bytes from a group of the tile to the next */
     const float *x;      /* float types: [rows][stride] from the segment's first input */

@@ -126,7 +126,7 @@ static void run_tiles(const struct block *b, struct tile tile, const struct inpu
     for (uint32_t r = b->row0, rows; r < b->row1; r += rows * tile.tiles) {
         rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
-        tile.tiles = (b->row1 - r) / rows;
+        tile.tiles = rows > 1 ? (b->row1 - r) / rows : 1;
         tile.x = x->f + (size_t)r * x->stride + in->begin;
         tile.panel = b->panels + ((r - b->row0) * blocks + begin * rows) * PANEL_BYTES;
         tile.panel_stride = rows * blocks * PANEL_BYTES;
