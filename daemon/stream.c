@@ -19,6 +19,8 @@ void stream_begin(struct engine *engine)
 {
     engine->streaming = false;
     engine->n_streams = engine->stream_rows = 0;
+    if (engine->options.resident->info.fast != BACKEND_FAST_NATIVE)
+        return;
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
         slot->streams = stream_due(slot);
