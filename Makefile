@@ -19,14 +19,14 @@ VERSION  = 0.1.0
 SOVERSION = 0
 
 # SAN: address,undefined or thread; set by the asan and tsan targets. gcc warns that its thread sanitizer does
-# not model fences: every fence here orders atomics (ipc/ring.h, kernels/cpu/pool.h), which it does model.
+# not model fences: every fence here orders atomics (ipc/ring.h, kernels/base/pool.h), which it does model.
 SAN     ?=
 # WERROR=: warnings are none, for compilers that nobody here has tried.
 WERROR   ?= -Werror
 WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
 # Canonical numerics: no contraction the code did not write (kernels/NUMERICS.md).
 CFLAGS  ?= -O2 -g
-# FAULTS=1: the daemon takes --fault (daemon/fault.h).
+# FAULTS=1: the daemon takes --fault (daemon/policy/fault.h).
 CPPFLAGS += $(if $(FAULTS),-DHEARTH_FAULTS) -I. -D_GNU_SOURCE -DHEARTH_VERSION='"$(VERSION)"'
 ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(CFLAGS) \
             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
@@ -45,10 +45,13 @@ say      = $(if $(V),@:,@printf '  %-5s %s\n')
 ARCH    := $(shell uname -m)
 
 IPC      = $(wildcard ipc/*.c)
-KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avxvnni.c %_avx512.c),$(wildcard kernels/*.c kernels/cpu/*.c))
-DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c))
-CLI      = $(wildcard client/cli*.c)
-CLIENT   = $(filter-out $(CLI),$(wildcard client/*.c)) $(wildcard client/tokenizer/*.c client/jinja/*.c)
+# One set of files an instruction set, on x86 alone.
+SIMD_FILES = %_avx2.c %_avxvnni.c %_avx512.c
+KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,$(SIMD_FILES)),\
+             $(wildcard kernels/*.c $(foreach d,base gguf model quant sample cpu cpu/simd,kernels/$d/*.c)))
+DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/*/*.c))
+CLI      = $(wildcard client/cli/*.c)
+CLIENT   = $(wildcard $(foreach d,lib prompt schema tokenizer jinja,client/$d/*.c))
 # The gateway: an ordinary client, which carries the library's objects.
 HTTP     = $(filter-out client/http/main.c,$(wildcard client/http/*.c))
 # Programs that need kernels only: kernels/tools/hearth_X.c is build/bin/hearth-X.
@@ -57,7 +60,10 @@ TOOL_PART = $(filter-out $(TOOL_MAIN),$(wildcard kernels/tools/*.c))
 
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
-ALL_OBJ  = $(call obj,$(IPC) $(KERNELS) $(TOOL_PART) $(DAEMON) $(CLIENT) $(HTTP))
+# An archive a folder: a test is linked with what it uses.
+archive  = $(foreach a,$(1),$(BUILD)/obj/$(a).a)
+ARCHIVES = $(call archive,http client daemon tools kernels ipc)
+link_with = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
 # CUDA=auto builds the plugin where nvcc is, CUDA=1 always, CUDA=0 never. CUDA_ARCHS: compute capabilities; one is
 # quicker to build: make CUDA_ARCHS=90.
@@ -67,10 +73,10 @@ CUDA_HOME = $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_ARCHS ?= 80 86 89 90 100 120
 PLUGINS  = $(if $(filter 0,$(CUDA)),,$(if $(filter 1,$(CUDA))$(wildcard $(NVCC)),$(BUILD)/lib/hearth/hearth-cuda.so))
 
-PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli.c),$(BUILD)/bin/hearth) \
+PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli/main.c),$(BUILD)/bin/hearth) \
            $(BUILD)/bin/hearth-http
 TOOLS    = $(patsubst kernels/tools/hearth_%.c,$(BUILD)/bin/hearth-%,$(TOOL_MAIN))
-LIBRARY  = $(if $(wildcard client/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
+LIBRARY  = $(if $(wildcard client/lib/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVERSION))
 
 # Manual pages that are made of what they describe: the library's header, the daemon's --help.
 MANUALS  = $(BUILD)/man/libhearth.3 $(BUILD)/man/hearthd.conf.5
@@ -92,13 +98,24 @@ $(BUILD)/obj/%.o: %.c Makefile
 	$(say) CC $<
 	$(Q)$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) -MMD -MP -c $< -o $@
 
+$(call archive,ipc):     $(call obj,$(IPC))
+$(call archive,kernels): $(call obj,$(KERNELS))
+$(call archive,tools):   $(call obj,$(TOOL_PART))
+$(call archive,daemon):  $(call obj,$(DAEMON))
+$(call archive,client):  $(call obj,$(CLIENT))
+$(call archive,http):    $(call obj,$(HTTP))
+$(BUILD)/obj/%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs --thin $@ $^
+
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 # The CLI carries the library's objects (start-up time), and the reader of GGUF files for --model.
-$(BUILD)/bin/hearth: $(call obj,$(CLI) $(wildcard kernels/gguf*.c) kernels/quant_types.c) $(LIB_OBJ)
+$(BUILD)/bin/hearth: $(call obj,$(CLI) $(wildcard kernels/gguf/*.c) kernels/quant/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)
@@ -141,7 +158,7 @@ NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
             $(if $(word 2,$(CUDA_ARCHS)),--threads 0) \
             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard kernels/cuda/*.cu))
+CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard kernels/cuda/device/*.cu))
 
 $(BUILD)/obj/kernels/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
@@ -152,12 +169,7 @@ $(BUILD)/obj/%.cu.o: %.cu Makefile
 	$(Q)$(NVCC) -I. $(NVCCFLAGS) -Xptxas -v -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.log); code=$$?; \
 	    grep -v '^ptxas info\|bytes stack frame' $(@:.o=.log) >&2; exit $$code
 
-# The kernels that the plugin shares with the programs come from the same objects.
-$(BUILD)/obj/kernels.a: $(call obj,$(KERNELS))
-	@rm -f $@
-	@ar rcs $@ $^
-
-$(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(BUILD)/obj/kernels.a
+$(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -static-libstdc++ -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ \
@@ -197,7 +209,7 @@ $(SIM)/obj/%.cu.o: %.cu Makefile tests/cudasim/hooks.syms
 	$(Q)$(CXX) -I. $(SIM_FLAGS) $(SIM_CXXFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@.raw
 	$(Q)objcopy --redefine-syms=tests/cudasim/hooks.syms $@.raw $@ && rm $@.raw
 
-$(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
+$(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/device/*.cu)) $(SIM_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-soname,$(@F) \
@@ -208,7 +220,7 @@ $(SIM_CUBLAS): $(SIM_CUBLAS_OBJ) $(SIM_PLUGIN)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' $^ -o $@
 
-$(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(SIM_OBJ) $(BUILD)/obj/kernels.a
+$(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(SIM_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) -ldl -lm
@@ -216,37 +228,38 @@ $(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(S
 # ---- tests -------------------------------------------------------------------------------------
 
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
-UNIT     = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+UNIT     = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 E2E      = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/e2e/test_*.c))
 STRESS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/stress/stress_*.c))
 BENCH    = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
-UNIT_HELP  = $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
 E2E_HELP   = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
 BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/*.c)))
+$(call archive,rig): $(call obj,$(wildcard tests/rig/*.c))
+$(call archive,e2e): $(E2E_HELP)
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(ALL_OBJ)
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(call archive,rig) $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
 
-$(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(E2E_HELP) $(UNIT_HELP) $(ALL_OBJ)
+$(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(call archive,e2e rig) $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
 
-$(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ALL_OBJ)
+$(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
-$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ALL_OBJ)
+$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
-$(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/unit/tiny_model.c $(KERNELS))
+$(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c $(KERNELS))
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
@@ -376,7 +389,7 @@ link $(LIBDIR)              libhearth.so.$(SOVERSION):libhearth.so.$(VERSION) li
 644  $(PREFIX)/lib/hearth   $(PLUGINS)
 644  $(PREFIX)/include      client/hearth.h
 fill $(LIBDIR)/pkgconfig    client/hearth.pc.in
-644  $(MANDIR)/man1         $(wildcard client/*.1 kernels/tools/*.1)
+644  $(MANDIR)/man1         $(wildcard client/man/*.1 kernels/tools/*.1)
 644  $(MANDIR)/man3         $(BUILD)/man/libhearth.3
 link $(MANDIR)/man3         $(patsubst %,%.3:libhearth.3,$(subst $(comma),,$(shell $(FUNCTIONS))))
 fill $(MANDIR)/man5         $(BUILD)/man/hearthd.conf.5

@@ -19,9 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/pick.h"
+#include "kernels/sample/sample.h"
 
-struct model;   /* kernels/model.h; must outlive every backend opened on it */
+struct model;   /* kernels/model/model.h; must outlive every backend opened on it */
 struct backend; /* opaque: one opened instance */
 
 /* Positions of one KV page; kernels/kv.h has the layout inside. */

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 
-#include "kernels/fail.h"
-#include "kernels/model.h"
+#include "kernels/base/fail.h"
+#include "kernels/model/model.h"
 
 enum { MAX_THREADS = 1024, MAX_ROWS = 1 << 20 };
 

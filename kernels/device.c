@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 #include "kernels/plugin.h"
 
 #define PLUGIN_FILE "hearth-cuda.so"

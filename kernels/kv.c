@@ -1,7 +1,7 @@
 #include "kernels/kv.h"
 
 #include "kernels/backend.h"
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 
 _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page size");
 

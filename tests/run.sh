@@ -62,13 +62,13 @@ if [ -f "$BUILD/tests/cudasim/hearth-cuda.so" ]; then # the CUDA backend on this
 else
     echo "skip: cudasim: no C++ compiler (g++), the CUDA backend is not tested"
 fi
-for t in "$BUILD"/tests/e2e/test_* "$BUILD"/tests/unit/test_* "$BUILD"/tests/stress/stress_*; do
+for t in "$BUILD"/tests/e2e/test_* "$BUILD"/tests/unit/*/test_* "$BUILD"/tests/stress/stress_*; do
     case $t in *.d | *.o) continue ;; esac
     [ -x "$t" ] && run "${t#"$BUILD"/tests/}" "$t"
 done
 for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
     for t in engine_hostile engine_soak engine_thread; do
-        run "unit/test_$t ($p)" env HEARTH_RIG_PROPOSER=$p "$BUILD/tests/unit/test_$t"
+        run "unit/daemon/test_$t ($p)" env HEARTH_RIG_PROPOSER=$p "$BUILD/tests/unit/daemon/test_$t"
     done
 done
 for t in tests/tools/check_*.sh tests/e2e/*.sh; do

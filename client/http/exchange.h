@@ -12,7 +12,7 @@
 #include "client/http/ask.h"
 #include "client/http/characters.h"
 #include "client/http/indent.h"
-#include "client/http/gate.h"
+#include "client/http/pool.h"
 #include "client/http/text.h"
 #include "client/http/worker.h"
 

@@ -10,7 +10,7 @@
 #include "client/http/config.h"
 #include "client/http/exchange.h"
 #include "client/http/reactor.h"
-#include "client/http/gate.h"
+#include "client/http/pool.h"
 
 enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
 

@@ -1,6 +1,6 @@
 /* bpe: one piece of text, free of special tokens, by byte-level BPE. Any thread. */
-#ifndef HEARTH_CLIENT_BPE_H
-#define HEARTH_CLIENT_BPE_H
+#ifndef HEARTH_CLIENT_TOKENIZER_BPE_H
+#define HEARTH_CLIENT_TOKENIZER_BPE_H
 
 #include "client/tokenizer/merge.h"
 #include "client/tokenizer/tokenizer.h"

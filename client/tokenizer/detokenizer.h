@@ -8,8 +8,8 @@
  * detokenize(tokenize(text)) is text.
  *
  * Any thread; the state is the caller's struct, nothing is allocated, nothing to close. */
-#ifndef HEARTH_CLIENT_DETOKENIZER_H
-#define HEARTH_CLIENT_DETOKENIZER_H
+#ifndef HEARTH_CLIENT_TOKENIZER_DETOKENIZER_H
+#define HEARTH_CLIENT_TOKENIZER_DETOKENIZER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* merge: the loop that SPM and BPE share. A text is a chain of links; the best pair of neighbours
  * that a rule knows is joined, again and again, until no pair is left. Pairs wait in a heap, so a
  * text of n links costs O(n log n). Any thread; merge_reserve allocates, the rest does not. */
-#ifndef HEARTH_CLIENT_MERGE_H
-#define HEARTH_CLIENT_MERGE_H
+#ifndef HEARTH_CLIENT_TOKENIZER_MERGE_H
+#define HEARTH_CLIENT_TOKENIZER_MERGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

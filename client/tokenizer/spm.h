@@ -1,6 +1,6 @@
 /* spm: one piece of text, free of special tokens, by SentencePiece's BPE. Any thread. */
-#ifndef HEARTH_CLIENT_SPM_H
-#define HEARTH_CLIENT_SPM_H
+#ifndef HEARTH_CLIENT_TOKENIZER_SPM_H
+#define HEARTH_CLIENT_TOKENIZER_SPM_H
 
 #include "client/tokenizer/merge.h"
 #include "client/tokenizer/tokenizer.h"

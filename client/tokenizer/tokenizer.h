@@ -8,8 +8,8 @@
  *
  * Any thread; nothing is shared between calls but the const vocab. Memory is taken for the call and
  * for the list of ids that the caller owns. It never prints. */
-#ifndef HEARTH_CLIENT_TOKENIZER_H
-#define HEARTH_CLIENT_TOKENIZER_H
+#ifndef HEARTH_CLIENT_TOKENIZER_TOKENIZER_H
+#define HEARTH_CLIENT_TOKENIZER_TOKENIZER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Made by tests/tools/unicode_tables.py; do not edit.
  * Unicode 15.1.0. Each entry: the first code point of a run << 4 | its class (unicode.h). */
-#ifndef HEARTH_CLIENT_UNICODE_TABLES_H
-#define HEARTH_CLIENT_UNICODE_TABLES_H
+#ifndef HEARTH_CLIENT_TOKENIZER_UNICODE_TABLES_H
+#define HEARTH_CLIENT_TOKENIZER_UNICODE_TABLES_H
 
 #include <stdint.h>
 

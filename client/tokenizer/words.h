@@ -1,8 +1,8 @@
 /* words: cuts a text into the words that byte-level BPE merges within, as each family's
  * pre-tokenizer does. The families publish regular expressions; here they are matchers written by
  * hand, with the expression beside each. Any thread; allocates only the list it returns. */
-#ifndef HEARTH_CLIENT_WORDS_H
-#define HEARTH_CLIENT_WORDS_H
+#ifndef HEARTH_CLIENT_TOKENIZER_WORDS_H
+#define HEARTH_CLIENT_TOKENIZER_WORDS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * A matcher looks at letters c[at, end) (and, where said, back to c[begin]) and returns where its
  * match at `at` ends, or `at` for none. A piece ends at `end` as a text does: `(?!\S)` and `$` hold
  * there. Pure; any thread. */
-#ifndef HEARTH_CLIENT_WORDS_MATCH_H
-#define HEARTH_CLIENT_WORDS_MATCH_H
+#ifndef HEARTH_CLIENT_TOKENIZER_WORDS_MATCH_H
+#define HEARTH_CLIENT_TOKENIZER_WORDS_MATCH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "kernels/cpu/attention.h"
 
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cpu/share.h"
 
 /* Tiles: enough for all threads. */

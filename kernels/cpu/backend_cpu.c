@@ -8,14 +8,14 @@
 #include <sys/mman.h>
 
 #include "kernels/contract.h"
-#include "kernels/cpu/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/shadow.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 /* Best first. */
 static const struct cpu_isa *const isas[] = {

@@ -16,7 +16,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/kv.h"
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 
 struct pool;
 

@@ -2,7 +2,7 @@
  * plain machine: nothing here runs an instruction that may be missing. */
 #if defined(__x86_64__)
 
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd/simd.h"
 
 #include <cpuid.h>
 

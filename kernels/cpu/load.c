@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/repack.h"
-#include "kernels/hash128.h"
+#include "kernels/base/hash128.h"
 
 enum {
     PIECE_BYTES = 128 << 10, /* read, hashed and packed while it is in a core's second cache */

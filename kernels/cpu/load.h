@@ -13,7 +13,7 @@
 #define HEARTH_KERNELS_CPU_LOAD_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 
 /* Packs n matrices of the model's file, which have their memory, ascending; notes their hashes. Returns 0,
  * -ENOMEM, or what gguf_read says. */

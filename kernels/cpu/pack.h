@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 
 enum { PACK_MOST = 8 }; /* words of a sub-block */
 

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/num.h"
+#include "kernels/base/num.h"
 
 /* Value i of the K or V of a page and head, its block's scale the `scale`-th. */
 static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i, uint32_t scale)

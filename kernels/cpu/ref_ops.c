@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/num.h"
+#include "kernels/base/num.h"
 
 void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
 {

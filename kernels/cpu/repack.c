@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "kernels/num.h"
-#include "kernels/quant_block.h"
+#include "kernels/base/num.h"
+#include "kernels/quant/quant_block.h"
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 

@@ -24,7 +24,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
-#include "kernels/hash128.h"
+#include "kernels/base/hash128.h"
 
 /* Bytes of integers and of factors that a quantized type has for a sub-block of 16 rows. */
 static inline size_t repack_integers(uint32_t type)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 
 enum { ROPE_LOW = 256 };
 

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/arena.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/arena.h"
+#include "kernels/base/pool.h"
 #include "kernels/cpu/shadow.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/fail.h"
-#include "kernels/quant_block.h"
-#include "kernels/quantize.h"
+#include "kernels/base/fail.h"
+#include "kernels/quant/quant_block.h"
+#include "kernels/quant/quantize.h"
 
 /* Above this share of the model's bytes a shadow is not worth its memory: it saves too little time.
  */

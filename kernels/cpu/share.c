@@ -1,6 +1,6 @@
 #include "kernels/cpu/share.h"
 
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 
 /* Below this much work a chunk costs more to hand over than to compute, and a product more to share
  * out than to finish: waking a thread takes tens of microseconds, and where the machine is busy a

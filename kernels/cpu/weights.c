@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/cpu/load.h"
 #include "kernels/cpu/repack.h"
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "kernels/contract.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/plugin.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 bool cuda_ok(struct backend *b, int code, const char *what)
 {

@@ -28,7 +28,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/kv.h"
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 
 /* Attention is cut at every split where rows are few, so that they still fill the device; else the splits of a row run
  * one after the other. There is memory for the partial results of this many rows that are cut. */

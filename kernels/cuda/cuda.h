@@ -25,7 +25,7 @@ enum {
     CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
 };
 
-/* What a gate is to the product that computes it: enum model_gate of kernels/model.h behind NONE. */
+/* What a gate is to the product that computes it: enum model_gate of kernels/model/model.h behind NONE. */
 enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
 
 /* The window of a layer that attends to all positions. */

@@ -6,7 +6,7 @@
 
 _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU &&
                    MODEL_GATE_SILU == 0,
-               "the gates of kernels/model.h");
+               "the gates of kernels/model/model.h");
 
 /* ---- what they are --------------------------------------------------------------------------- */
 

@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 
 #ifdef __cplusplus
 #include <cuda_runtime.h>

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/repack.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 enum { STAGE_BYTES = 16 << 20 };
 

@@ -6,7 +6,7 @@
 #define HEARTH_KERNELS_CUDA_OPS_H
 
 #include "kernels/cuda/layout.h"
-#include "kernels/cuda/picks.h"
+#include "kernels/cuda/sampling.h"
 
 /* What a job writes of its output, a bit each (cuda_input): as f32, as blocks, as f16, as bf16. */
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kernels/cpu/pool.h"
+#include "kernels/base/pool.h"
 #include "kernels/cuda/backend_cuda.h"
 
 /* ---- results --------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "kernels/cuda/backend_cuda.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 enum { LEAST_MAJOR = 8 }; /* int8 mma of 16 x 8 x 32: Ampere */
 

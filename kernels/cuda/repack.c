@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kernels/cuda/layout.h"
-#include "kernels/model.h"
-#include "kernels/quant_block.h"
+#include "kernels/model/model.h"
+#include "kernels/quant/quant_block.h"
 
 /* The integers of a sub-block as stored: with the type's offset, as bytes. */
 static void stored_integers(const struct model_tensor *t, const uint8_t *row, uint32_t block,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/backend_cuda.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 void cuda_step_place(struct backend *b)
 {

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "kernels/cuda/backend_cuda.h"
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 /* Sequences of 2 positions with a page each, all of the same tokens; a pass of one row for each position is what the
  * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for, and in one kernel

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 #include "kernels/kv.h"
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 
 struct bench_run {
     const struct model *model;

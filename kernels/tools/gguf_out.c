@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/cpu/pool.h"
-#include "kernels/fail.h"
-#include "kernels/quant_types.h"
-#include "kernels/quantize.h"
+#include "kernels/base/pool.h"
+#include "kernels/base/fail.h"
+#include "kernels/quant/quant_types.h"
+#include "kernels/quant/quantize.h"
 
 enum { ALIGNMENT = 32, CHUNK_BYTES = 1 << 20 };
 

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/gguf.h"
+#include "kernels/gguf/gguf.h"
 
 struct gguf_out;
 

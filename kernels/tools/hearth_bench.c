@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "kernels/device.h"
-#include "kernels/gguf.h"
-#include "kernels/model.h"
+#include "kernels/gguf/gguf.h"
+#include "kernels/model/model.h"
 #include "kernels/tools/bench_run.h"
 #include "kernels/tools/read_rate.h"
 #include "kernels/tools/tool.h"

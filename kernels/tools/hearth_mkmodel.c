@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "kernels/gguf.h"
-#include "kernels/model_arch.h"
+#include "kernels/gguf/gguf.h"
+#include "kernels/model/model_arch.h"
 #include "kernels/tools/gguf_out.h"
 #include "kernels/tools/quantized_copy.h"
 #include "kernels/tools/random_model.h"

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/fail.h"
-#include "kernels/quant_block.h"
-#include "kernels/quant_types.h"
+#include "kernels/base/fail.h"
+#include "kernels/quant/quant_block.h"
+#include "kernels/quant/quant_types.h"
 
 static uint32_t count_layers(const struct gguf *g)
 {

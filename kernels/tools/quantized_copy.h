@@ -1,12 +1,12 @@
 /*
  * quantized_copy: another file's model in another type: the same keys and tensors, matrices
- * rounded by kernels/quantize.h. One thread, but for quantized_copy_row: any thread. Borrows the
+ * rounded by kernels/quant/quantize.h. One thread, but for quantized_copy_row: any thread. Borrows the
  * gguf.
  */
 #ifndef HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
 #define HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
 
-#include "kernels/gguf.h"
+#include "kernels/gguf/gguf.h"
 #include "kernels/tools/gguf_out.h"
 #include "kernels/tools/type_mix.h"
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/model_arch.h"
-#include "kernels/philox.h"
-#include "kernels/quant_types.h"
+#include "kernels/model/model_arch.h"
+#include "kernels/sample/philox.h"
+#include "kernels/quant/quant_types.h"
 #include "kernels/tools/vocabulary.h"
 
 /* The numbers are part of what a seed means: a new kind goes to the end. */
@@ -35,7 +35,7 @@ enum kind {
     N_KINDS,
 };
 
-/* In their order in the file; a layer has those of its architecture (kernels/model_arch.h). */
+/* In their order in the file; a layer has those of its architecture (kernels/model/model_arch.h). */
 static const struct {
     const char *name;
     enum kind kind;

@@ -1,6 +1,6 @@
 /*
  * random_model: a model of a given shape with weights that are a function of the seed alone: every
- * value comes from Philox (kernels/philox.h) at (tensor, row, column), so rows can be computed in
+ * value comes from Philox (kernels/sample/philox.h) at (tensor, row, column), so rows can be computed in
  * any order, and any machine gives the same bytes (+ - * / and sqrt, all exact in IEEE-754).
  *
  * Plain: normal-like weights, scaled so that activations stay near 1 from layer to layer and greedy

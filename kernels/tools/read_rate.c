@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cpu/arena.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/base/arena.h"
+#include "kernels/base/pool.h"
 
 enum { CHUNKS = 64, UNIT = 1024, SHORTEST_NS = 20 * 1000 * 1000 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "kernels/fail.h"
+#include "kernels/base/fail.h"
 
 int tool_fail(const struct tool *tool, int code, const char *format, ...)
 {

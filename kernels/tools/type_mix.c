@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 
 enum file_type {
     FILE_F32 = 0,

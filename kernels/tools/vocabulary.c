@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gguf_vocab.h"
-#include "kernels/num.h"
+#include "kernels/gguf/gguf_vocab.h"
+#include "kernels/base/num.h"
 
 enum { BYTES = 256, LETTERS = 26, TEXT_BYTES = 40 };
 

@@ -8,9 +8,9 @@
  * mask. Then the vocabulary's trie: once a model.
  */
 #include "client/hearth.h"
-#include "daemon/grammars.h"
-#include "kernels/gguf.h"
-#include "kernels/gguf_vocab.h"
+#include "daemon/engine/grammars.h"
+#include "kernels/gguf/gguf.h"
+#include "kernels/gguf/gguf_vocab.h"
 #include "tests/bench/bench.h"
 #include "tests/random.h"
 

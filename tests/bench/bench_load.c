@@ -8,7 +8,7 @@
  * file's tensors once and the KV in use.
  */
 #include "kernels/kv.h"
-#include "kernels/model.h"
+#include "kernels/model/model.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/served.h"
 

@@ -28,7 +28,7 @@ echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/l
 {
     "$build/tests/bench/bench_ipc"
     "$build/tests/bench/bench_daemon" "$build/bin" "$noop" $models
-    "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/corpus.py $models
+    "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/training/corpus.py $models
     "$build/tests/bench/bench_warm" "$build/bin" $models
     if [ -n "${HEARTH_TESTDATA:-}" ]; then
         "$build/tests/bench/bench_grammar" "$HEARTH_TESTDATA/tokenizers/ggml-vocab-qwen2.gguf"

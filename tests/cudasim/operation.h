@@ -1,8 +1,8 @@
 /* What a stream does, one after another: the unit of stream.c's queues and of graph.c's graphs.
  *
  * Owns: nothing but itself; a staged copy's bytes belong to it. */
-#ifndef HEARTH_CUDASIM_OPERATION_H
-#define HEARTH_CUDASIM_OPERATION_H
+#ifndef HEARTH_TESTS_CUDASIM_OPERATION_H
+#define HEARTH_TESTS_CUDASIM_OPERATION_H
 
 #include "tests/cudasim/sim.h"
 

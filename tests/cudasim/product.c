@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "kernels/num.h"
+#include "kernels/base/num.h"
 
 static uint8_t *shadow_of(const void *pointer)
 {

@@ -12,8 +12,8 @@
  *
  * Threads: everything about a running grid is touched by the one thread that runs it (the worker of
  * stream.c, under its lock); memory.c has a lock of its own. */
-#ifndef HEARTH_CUDASIM_SIM_H
-#define HEARTH_CUDASIM_SIM_H
+#ifndef HEARTH_TESTS_CUDASIM_SIM_H
+#define HEARTH_TESTS_CUDASIM_SIM_H
 
 #include <stdbool.h>
 #include <stddef.h>

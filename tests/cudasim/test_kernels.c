@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/num.h"
+#include "kernels/base/num.h"
 #include "tests/cudasim/help.h"
 #include "tests/run_suite.h"
 

@@ -22,27 +22,27 @@ struct toy {
 };
 
 #define TOYS(X)                                                                                    \
-    X(sum)              /* out[block] = sum of in[block * n .. + n) */                             \
-    X(dot)              /* out[0] = dot product of n bytes at in and n more behind them */         \
-    X(rounds)           /* n rounds: out[block] = out[block] + out[next block], grid barriers */   \
-    X(who)              /* out[i] = block * 1000 + thread */                                       \
-    X(warp)             /* out[op * 32 + lane], in[32] operands */                                 \
-    X(atomics)          /* out[0 .. 6] */                                                          \
-    X(mma_i8)           /* out[16][8] = a[16][32] * b[32][8] + c, in: a bytes, b bytes, c */       \
-    X(mma_f16)          /* likewise [16][16] * [16][8], in: a halves, b halves, c floats */        \
-    X(mma_bf16)         /* the same of bf16 */                                                     \
-    X(load_matrix)      /* out[lane] of each of in's four 8x8 16-bit matrices, then its transpose */ \
-    X(copy_async)       /* out[i] = in[i] through shared memory, n <= threads * 4 */               \
-    X(poll)             /* block 1 polls what block 0 writes */                                    \
-    X(sleep)            /* spins a while, then out[0] = n */                                       \
-    X(byte)             /* out[i] = byte i of each kind of arithmetic: see test_intrinsics.c */    \
-    X(barrier_left)     /* thread n returns before the barrier */                                  \
-    X(barrier_other)    /* thread n waits at another barrier */                                    \
-    X(publish)          /* numbers to mapped memory, then n behind them */                         \
-    X(publish_early)    /* the same too early, mistake n */                                        \
-    X(shuffle_left)     /* lane n never comes */                                                   \
-    X(shuffle_masks)    /* halves of a warp with masks that overlap */                             \
-    X(shuffle_out)      /* reads a lane that is not in the mask */                                 \
+    X(sum)           /* out[block] = sum of in[block * n .. + n) */                                \
+    X(dot)           /* out[0] = dot product of n bytes at in and n more behind them */            \
+    X(rounds)        /* n rounds: out[block] = out[block] + out[next block], grid barriers */      \
+    X(who)           /* out[i] = block * 1000 + thread */                                          \
+    X(warp)          /* out[op * 32 + lane], in[32] operands */                                    \
+    X(atomics)       /* out[0 .. 6] */                                                             \
+    X(mma_i8)        /* out[16][8] = a[16][32] * b[32][8] + c, in: a bytes, b bytes, c */          \
+    X(mma_f16)       /* likewise [16][16] * [16][8], in: a halves, b halves, c floats */           \
+    X(mma_bf16)      /* the same of bf16 */                                                        \
+    X(load_matrix)   /* out[lane] of each of in's four 8x8 16-bit matrices, then its transpose */  \
+    X(copy_async)    /* out[i] = in[i] through shared memory, n <= threads * 4 */                  \
+    X(poll)          /* block 1 polls what block 0 writes */                                       \
+    X(sleep)         /* spins a while, then out[0] = n */                                          \
+    X(byte)          /* out[i] = byte i of each kind of arithmetic: see test_intrinsics.c */       \
+    X(barrier_left)  /* thread n returns before the barrier */                                     \
+    X(barrier_other) /* thread n waits at another barrier */                                       \
+    X(publish)       /* numbers to mapped memory, then n behind them */                            \
+    X(publish_early) /* the same too early, mistake n */                                           \
+    X(shuffle_left)  /* lane n never comes */                                                      \
+    X(shuffle_masks) /* halves of a warp with masks that overlap */                                \
+    X(shuffle_out)   /* reads a lane that is not in the mask */                                    \
     X(shuffle_barrier)  /* lane n is at a barrier instead */                                       \
     X(read_at)          /* out[0] = in[n] */                                                       \
     X(write_at)         /* out[n] = 1 */                                                           \

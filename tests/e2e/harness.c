@@ -1,8 +1,8 @@
 /* harness.c - see harness.h. */
 #include "tests/e2e/harness.h"
 
-#include "kernels/quant_types.h"
-#include "tests/unit/tiny_model.h"
+#include "kernels/quant/quant_types.h"
+#include "tests/rig/tiny_model.h"
 
 #include <check.h>
 #include <errno.h>

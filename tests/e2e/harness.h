@@ -32,7 +32,7 @@ const char *harness_model(void);
 /* A small random model (Q8_0), made once into the build folder: for tests that care about load, not
  * text. */
 const char *harness_tiny_model(void);
-/* The same with matrices of another type (tests/unit/tiny_model.h). Valid until the next call. */
+/* The same with matrices of another type (tests/rig/tiny_model.h). Valid until the next call. */
 const char *harness_tiny_model_of(const char *arch, uint32_t type); /* arch NULL: llama */
 
 /* Does this build's hearthd take --fault (make determinism)? */

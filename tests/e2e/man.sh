@@ -7,7 +7,7 @@ build=${BUILD:-build}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
-pages=("$build"/man/*.[0-9] client/*.1 client/http/*.8 daemon/*.8 kernels/tools/*.1)
+pages=("$build"/man/*.[0-9] client/man/*.1 client/http/*.8 daemon/*.8 kernels/tools/*.1)
 
 # The library says itself what it has.
 functions=$(nm -D --defined-only "$build/lib/libhearth.so.0" | awk '$2 == "T" { print $3 }')

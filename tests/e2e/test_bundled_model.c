@@ -1,4 +1,4 @@
-/* The bundled model says what a double-precision run of its file says (daemon/models/reference.json, made by
+/* The bundled model says what a double-precision run of its file says (daemon/models/training/reference.json, made by
  * reference.py beside it), plain and with a hole to fill. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
@@ -45,7 +45,7 @@ static size_t compare(const json_t *run, const json_t *got)
 START_TEST(answers_are_those_of_a_double_precision_run)
 {
     json_error_t error;
-    json_t *reference = json_load_file("daemon/models/reference.json", 0, &error), *run;
+    json_t *reference = json_load_file("daemon/models/training/reference.json", 0, &error), *run;
     char prompt[8192];
     size_t i;
 

@@ -1,6 +1,6 @@
 /* A client that hangs up and comes back at once for its named slot gets it, also when the daemon
  * reads its new HELLO before it notices the old hang-up. */
-#include "daemon/loop.h"
+#include "daemon/loop/loop.h"
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
 #include "tests/run_suite.h"

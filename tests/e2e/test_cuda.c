@@ -1,7 +1,7 @@
 /* The daemon with --device cuda, on the simulator (tests/cudasim): real models, the same ids as on the CPU, with and
  * without drafts and other clients; a device that is lost ends requests with a code; one that is not there is a line. */
 #include "tests/e2e/harness.h"
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
 
 #include <check.h>

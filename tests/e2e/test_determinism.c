@@ -13,11 +13,11 @@
  * change would be noticed. */
 #include "ipc/bell.h"
 #include "kernels/kv.h"
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/e2e/harness.h"
 #include "tests/e2e/traffic.h"
 #include "tests/random.h"
-#include "tests/unit/tiny_model.h"
+#include "tests/rig/tiny_model.h"
 
 #include <check.h>
 #include <stdbool.h>

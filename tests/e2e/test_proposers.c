@@ -2,9 +2,9 @@
  * drafts, the answer has the same tokens and log-probabilities, and the counters add up. */
 #include "tests/e2e/harness.h"
 
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
-#include "tests/unit/tiny_model.h"
+#include "tests/rig/tiny_model.h"
 
 #include <check.h>
 #include <stdbool.h>

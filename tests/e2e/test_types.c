@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
-#include "tests/unit/tiny_model.h"
+#include "tests/rig/tiny_model.h"
 
 static struct harness d;
 

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/gguf.h"
+#include "kernels/gguf/gguf.h"
 #include "tests/run_suite.h"
-#include "tests/unit/gguf_writer.h"
-#include "tests/unit/tiny_model.h"
+#include "tests/rig/gguf_writer.h"
+#include "tests/rig/tiny_model.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 

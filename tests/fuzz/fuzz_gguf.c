@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gguf_vocab.h"
-#include "kernels/model.h"
-#include "tests/unit/gguf_writer.h"
+#include "kernels/gguf/gguf_vocab.h"
+#include "kernels/model/model.h"
+#include "tests/rig/gguf_writer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * compiles is followed: at each place the mask must be what token by token is found, however it is cut
  * into pieces and whatever was swept meanwhile, and an allowed token must be accepted. The vocabulary
  * is small: bytes, pieces of characters, words of JSON, and whole lines of the input. */
-#include "kernels/grammar_impl.h"
+#include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>

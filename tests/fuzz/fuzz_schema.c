@@ -3,8 +3,8 @@
  * What is refused has one line that says why; what is taken is a grammar that the daemon compiles, or
  * refuses for its size, or because no answer ever ends it (an object that requires itself). */
 #include "client/hearth.h"
-#include "client/schema.h"
-#include "kernels/grammar.h"
+#include "client/schema/schema.h"
+#include "daemon/grammar/grammar.h"
 
 #include <errno.h>
 #include <stdlib.h>

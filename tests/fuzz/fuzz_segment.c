@@ -13,12 +13,12 @@
  */
 /* The helpers' sources, not their objects: fuzz targets are linked with the folders' objects alone.
  */
-#include "tests/unit/engine_rig.c"
-#include "tests/unit/engine_rig_alone.c"
-#include "tests/unit/engine_rig_client.c"
-#include "tests/unit/engine_rig_pages.c"
-#include "tests/unit/fake_backend.c"
-#include "tests/unit/grammar_reference.c"
+#include "tests/rig/engine_rig.c"
+#include "tests/rig/engine_rig_alone.c"
+#include "tests/rig/engine_rig_client.c"
+#include "tests/rig/engine_rig_pages.c"
+#include "tests/rig/fake_backend.c"
+#include "tests/rig/grammar_reference.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,7 +9,7 @@
  * must come back unchanged. */
 #include "client/tokenizer/detokenizer.h"
 #include "client/tokenizer/tokenizer.h"
-#include "tests/unit/tiny_vocab.h"
+#include "tests/rig/tiny_vocab.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* Models of sizes that fill no group, block, segment, unit, chunk or tile, with heads of all kinds. Each numerics takes those
  * that say something of it, in a type that it has. */
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/gpu/contract.h"
 
 enum { NOT = UINT32_MAX /* not for this use */ };

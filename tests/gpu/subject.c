@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/num.h"
+#include "kernels/base/num.h"
 
 const struct backend_ops *subject_device;
 

@@ -6,9 +6,9 @@
 #define HEARTH_TESTS_GPU_SUBJECT_H
 
 #include "kernels/backend.h"
-#include "kernels/gguf.h"
-#include "kernels/model.h"
-#include "tests/unit/tiny_model.h"
+#include "kernels/gguf/gguf.h"
+#include "kernels/model/model.h"
+#include "tests/rig/tiny_model.h"
 
 enum { SUBJECT_TOKENS = 600, SUBJECT_PAGES = 40 };
 

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # The dependency direction: client -> ipc <- daemon -> kernels. ipc and kernels do not know each other,
 # nobody includes tests, and io_uring is used in daemon/ only. One exception: the CLI reads GGUF
-# vocabularies, through the leaf headers kernels/gguf.h and kernels/gguf_vocab.h. And the top level has
+# vocabularies, through the leaf headers kernels/gguf/gguf.h and kernels/gguf/gguf_vocab.h. And the top level has
 # the folders and files that it was given, and no others.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bad=0
 refuse() { # FOLDER PATTERN WHY
     local found
-    found=$(grep -rnE "^ *# *include +[\"<]($2)" "$1" --include='*.[ch]' --include='*.cu' ${4:+--exclude=$4})
+    found=$(grep -rnE "^ *# *include +[\"<]($2)" "$1" --include='*.[ch]' --include='*.cu' ${4:+--exclude-dir=$4})
     [ -z "$found" ] || { echo "$3:"; echo "$found"; bad=1; }
 }
 refuse ipc     '(kernels|daemon|client|tests)/' 'ipc includes what it must not know'
 refuse kernels '(ipc|daemon|client|tests)/'     'kernels includes what it must not know'
 refuse daemon  '(client|tests)/'                'daemon includes what it must not know'
 refuse client  '(daemon|tests)/'                'client includes what it must not know'
-refuse client  'kernels/'                       'the client library includes kernels' 'cli*.c'
+refuse client  'kernels/'                       'the client library includes kernels' cli
 refuse ipc     'liburing'                       'io_uring outside daemon/'
 refuse kernels 'liburing'                       'io_uring outside daemon/'
-cli=$(grep -nE '^#include "kernels/' client/cli*.c 2>/dev/null | grep -vE 'kernels/(gguf|gguf_vocab)\.h')
-[ -z "$cli" ] || { echo "the CLI may include kernels/gguf.h and gguf_vocab.h only:"; echo "$cli"; bad=1; }
+cli=$(grep -nE '^#include "kernels/' client/cli/*.c 2>/dev/null | grep -vE 'kernels/gguf/(gguf|gguf_vocab)\.h')
+[ -z "$cli" ] || { echo "the CLI may include kernels/gguf/gguf.h and gguf_vocab.h only:"; echo "$cli"; bad=1; }
 relative=$(grep -rnE '^#include "[^/"]+"' ipc kernels daemon client tests --include='*.[ch]')
 [ -z "$relative" ] || { echo 'includes are root-relative (#include "ipc/ring.h"):'; echo "$relative"; bad=1; }
 stray=$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 table=kernels/cuda/registers.txt
 shopt -s nullglob
 build=${BUILD:-build}
-logs=("$build"/obj/kernels/cuda/*.cu.log)
+logs=("$build"/obj/kernels/cuda/device/*.cu.log)
 [ ${#logs[@]} -gt 0 ] || { echo "skip: hearth-cuda.so was not built: nobody counted registers"; exit 0; }
 if [ "${1:-}" != --write ] && ! make -q BUILD="$build" "$build/lib/hearth/hearth-cuda.so" >/dev/null 2>&1; then
     echo "skip: hearth-cuda.so is older than its sources: its registers are not compared"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/quant_vectors.h: random blocks of every quantized type and the floats that the
+"""Writes tests/rig/quant_vectors.h: random blocks of every quantized type and the floats that the
 Python package `gguf` (PyPI, numpy) reads from them. Run it from the root, only when a type is added:
 
-    tests/tools/quant_vectors.py > tests/unit/quant_vectors.h
+    tests/tools/quant_vectors.py > tests/rig/quant_vectors.h
 """
 import sys
 
@@ -18,7 +18,7 @@ HEAD = """/* Bytes of random blocks and the values that the Python package `gguf
 
 #include <stdint.h>
 
-#include "kernels/quant_types.h"
+#include "kernels/quant/quant_types.h"
 
 /* clang-format off */"""
 

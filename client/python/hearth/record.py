@@ -1,6 +1,6 @@
 """Records: what an answer is a function of, the answer, and its receipt. `hearth replay` reads them.
 
-client/cli_record.h says what the members are.
+client/cli/record.h says what the members are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* cudasim: __nv_bfloat16 as bits, with conversions only (see cuda_fp16.h). */
-#ifndef HEARTH_CUDASIM_CUDA_BF16_H
-#define HEARTH_CUDASIM_CUDA_BF16_H
+#ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_BF16_H
+#define HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_BF16_H
 
 #include <cuda_runtime.h>
 

@@ -3,8 +3,8 @@
  * C++ on one thread; what waits or crosses threads goes to the runtime (cudasim.h).
  *
  * Numerics: every *_rn function is one IEEE operation; -ffp-contract=off keeps the rest apart. */
-#ifndef HEARTH_CUDASIM_CUDA_RUNTIME_H
-#define HEARTH_CUDASIM_CUDA_RUNTIME_H
+#ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_H
+#define HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_H
 
 #include <cuda_runtime_api.h>
 

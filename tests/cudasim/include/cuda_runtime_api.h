@@ -3,8 +3,8 @@
  * add it with its simulation and its test (tests/cudasim/README.md).
  *
  * Threads: any. Streams run on one thread of the simulator. */
-#ifndef HEARTH_CUDASIM_CUDA_RUNTIME_API_H
-#define HEARTH_CUDASIM_CUDA_RUNTIME_API_H
+#ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_API_H
+#define HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_API_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * C++ wrapper is its caller's file and line.
  *
  * Threads: called by simulated threads only (and hooks for tests by the host, at the end). */
-#ifndef HEARTH_CUDASIM_H
-#define HEARTH_CUDASIM_H
+#ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDASIM_H
+#define HEARTH_TESTS_CUDASIM_INCLUDE_CUDASIM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* cudasim: CUDA's vector types, with CUDA's alignments, and make_*. */
-#ifndef HEARTH_CUDASIM_VECTORS_H
-#define HEARTH_CUDASIM_VECTORS_H
+#ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDASIM_VECTORS_H
+#define HEARTH_TESTS_CUDASIM_INCLUDE_CUDASIM_VECTORS_H
 
 struct alignas(2) char2 {
     signed char x, y;

@@ -1,0 +1,57 @@
+/* cli_chat.h - what the files of `hearth chat` share: lines from a terminal, and a conversation.
+ *
+ * Ctrl-C is the user's word to us here: it ends an answer or empties a line, never the program.
+ * SIGTERM ends it. One thread. */
+#ifndef HEARTH_CLIENT_CLI_CHAT_H
+#define HEARTH_CLIENT_CLI_CHAT_H
+
+#include "client/cli/show.h"
+
+#include <jansson.h>
+
+/* ---- lines (cli_chat_line.c) ----------------------------------------------------------------- */
+
+/* Loads readline, which nothing but this needs, and takes Ctrl-C. Without it lines are read plainly,
+ * which is told on stderr. */
+void chat_line_open(void);
+
+/* Reads a line, without its end, into *ret; the prompt goes to stderr. Returns 1; 0 at the end of
+ * the input (Ctrl-D); -errno. */
+int chat_line_read(const char *prompt, struct cli_buffer *ret);
+
+/* Was Ctrl-C pressed since the last call? */
+int chat_line_interrupted(void);
+
+/* ---- a conversation (cli_chat_talk.c) -------------------------------------------------------- */
+
+struct talk {
+    const struct cli_options *options;
+    struct hearth *hearth;
+    const char *chat_template; /* [template_bytes], NULL: the model's */
+    size_t template_bytes;
+    const char *grammar; /* [grammar_bytes] that each answer follows, or NULL */
+    size_t grammar_bytes;
+    json_t *messages;        /* array */
+    struct cli_ids sequence; /* what the slot holds: the last prompt and its answer */
+    struct show show;
+    int keeps_on;    /* Ctrl-C ends the answer, not the conversation */
+    uint32_t anchor; /* a token of plain text */
+};
+
+/* Connects, and begins with the system message that the options have. Returns 0 or an exit code,
+ * the error told; talk_close() in either case. */
+int talk_open(struct talk *t, const struct cli_options *o);
+void talk_close(struct talk *t);
+
+/* Forgets everything but the system message. Returns 0 or an exit code. */
+int talk_reset(struct talk *t);
+
+/* Renders a first message, which is not said: a template that is missing or refuses it is told before
+ * anything is typed. Returns 0 or an exit code, the error told. */
+int talk_try(struct talk *t);
+
+/* Says something and writes the answer to stdout. Returns 0 or an exit code, the error told: then it
+ * was not said. */
+int talk_say(struct talk *t, const char *text, size_t bytes);
+
+#endif

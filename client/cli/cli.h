@@ -1,0 +1,95 @@
+/* cli.h - what the files of the `hearth` command share.
+ *
+ * A process runs one command in one thread: main (cli.c) parses the options and calls one of
+ * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose
+ * result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to do`;
+ * stdout carries results only. Start-up is part of the product (a shell helper runs this once a
+ * keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need.
+ */
+#ifndef HEARTH_CLIENT_CLI_CLI_H
+#define HEARTH_CLIENT_CLI_CLI_H
+
+#include "client/cli/options.h"
+#include "client/hearth.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_DIFFERS = 1,      /* a replayed answer is not the recorded one */
+    CLI_USAGE = 64,       /* an option or argument that makes no sense */
+    CLI_BAD_INPUT = 65,   /* a token id out of range, a prompt too long, a malformed model */
+    CLI_NO_INPUT = 66,    /* no such file */
+    CLI_NO_DAEMON = 69,   /* not reachable, or gone */
+    CLI_SYSTEM = 71,      /* the operating system refuses: memory, files, output */
+    CLI_CANNOT_MAKE = 73, /* a file cannot be made there */
+    CLI_BUSY = 75,        /* try again */
+    CLI_INTERRUPTED = 130 /* Ctrl-C, SIGTERM, or nobody reads stdout any more */
+};
+
+/* Prints one error line and returns `code`. */
+int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Exit code for -errno of hearth_connect(), for -errno of a request. */
+int cli_exit_connect(int rc);
+int cli_exit_request(int rc);
+
+/* Connects as the options say, with `slots` slots. Returns 0 or an exit code, the error already
+ * told. A signal that asks to stop ends the process meanwhile, and where no slot was wanted also
+ * after that: there is nothing to give back. */
+int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
+
+/* Bytes that grow; `failed` stays set after an allocation that was refused, so check it once. */
+struct cli_buffer {
+    char *data;
+    size_t bytes, room;
+    int failed;
+};
+void cli_buffer_fini(struct cli_buffer *b);
+void cli_buffer_add(struct cli_buffer *b, const void *data, size_t bytes);
+void cli_buffer_text(struct cli_buffer *b, const char *text);
+void cli_buffer_format(struct cli_buffer *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Reads fd to its end. Returns 0 or -errno. */
+int cli_read_all(int fd, struct cli_buffer *ret);
+
+/* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error told. */
+int cli_read_file(const char *path, struct cli_buffer *ret);
+
+/* Writes all of it to fd, also where that one is non-blocking. Returns 0 or -errno (-EINTR when a
+ * signal asks to stop; see cli_stop_requested). */
+int cli_write(int fd, const void *data, size_t bytes);
+
+/* Makes stdin, stdout and stderr be taken where the caller left one closed, or the connection would
+ * get its number and the answer be written into that. Returns 0 or -errno. */
+int cli_open_standard(void);
+
+/* Ctrl-C and SIGTERM set a flag and interrupt waits; a second one ends the process at once. SIGPIPE
+ * is ignored: a write says EPIPE. */
+void cli_catch_signals(void);
+int cli_stop_requested(void);
+
+/* While on, the first signal (or one that came already) ends the process at once, with
+ * CLI_INTERRUPTED: for waits that no signal interrupts. */
+void cli_stop_at_once(int on);
+
+/* The exit code of a command whose result could not be written: rc is -errno of cli_write. */
+int cli_exit_output(int rc);
+
+/* Puts the grammar that was asked for into *text, with a 0 behind it; nothing where none was. Returns
+ * 0 or an exit code. */
+int cli_grammar_read(const struct cli_options *o, struct cli_buffer *text);
+
+int cli_run(const struct cli_options *o);
+int cli_chat(const struct cli_options *o);
+int cli_replay(const struct cli_options *o);
+int cli_tokenize(const struct cli_options *o);
+int cli_detokenize(const struct cli_options *o);
+int cli_status(const struct cli_options *o);
+int cli_top(const struct cli_options *o);
+int cli_doctor(const struct cli_options *o);
+
+#endif

@@ -1,0 +1,26 @@
+/* cli_fim.h - the prompt of `hearth fim`: a file and a place in it, or what stands before and
+ * behind that place, and other files. It reads files; the tokens are the library's work.
+ */
+#ifndef HEARTH_CLIENT_CLI_FIM_H
+#define HEARTH_CLIENT_CLI_FIM_H
+
+#include "client/cli/cli.h"
+
+struct cli_fim {
+    struct hearth_fim request;     /* points into the following */
+    struct cli_buffer text, after; /* the buffer, or prefix and suffix */
+    struct cli_buffer *files;      /* [n_files] of --extra */
+    struct hearth_chunk *chunks;   /* [n_files] */
+    uint32_t n_files;
+    char *name; /* the file's, without the place */
+};
+
+/* Reads what the options name. Returns 0 or an exit code, the error told. cli_fim_fini either way.
+ */
+int cli_fim_read(const struct cli_options *o, struct cli_fim *f);
+void cli_fim_fini(struct cli_fim *f);
+
+/* The tokens of the prompt, appended to *ids. Returns 0 or an exit code, the error told. */
+int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids);
+
+#endif

@@ -1,0 +1,180 @@
+/* cli_tokenize.c - `hearth tokenize` and `hearth detokenize`: stdin to stdout, with the vocabulary
+ * of the daemon or of a file.
+ */
+#include "client/cli/cli.h"
+#include "client/cli/json.h"
+#include "client/cli/vocab.h"
+#include "client/tokenizer/detokenizer.h"
+#include "client/tokenizer/tokenizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int out_of_memory(void)
+{
+    return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+}
+
+static int write_out(struct cli_buffer *out)
+{
+    return out->failed ? out_of_memory()
+                       : cli_exit_output(cli_write(STDOUT_FILENO, out->data, out->bytes));
+}
+
+/* ---- with a file ----------------------------------------------------------------------------- */
+
+static int tokenize_file(const struct cli_options *o, const struct cli_buffer *text,
+                         struct cli_buffer *out)
+{
+    struct vocab v;
+    void *block;
+    char err[512];
+    int code = cli_vocab_open(o->model, &v, &block);
+    if (code)
+        return code;
+    struct token_list ids;
+    token_list_init(&ids);
+    int rc = tokenize(&v, text->data, text->bytes, o->special ? TOKENIZE_PARSE_SPECIAL : 0, &ids,
+                      err, sizeof err);
+    if (rc == 0)
+        json_ids(out, ids.ids, ids.n);
+    else
+        code = rc == -ENOMEM ? out_of_memory() : cli_fail(CLI_BAD_INPUT, "%s", err);
+    token_list_fini(&ids);
+    free(block);
+    return code;
+}
+
+static int detokenize_ids(const struct vocab *v, const struct cli_options *o,
+                          const struct cli_ids *ids, struct cli_buffer *out)
+{
+    struct detokenizer d;
+    char *piece = NULL;
+    size_t room = 0;
+    int code = 0;
+    detokenizer_init(&d, v, DETOKENIZE_RAW | (o->special ? 0u : DETOKENIZE_SKIP_CONTROL));
+    for (uint32_t i = 0; i < ids->n && !code; i++) {
+        size_t n = 0;
+        int rc = detokenizer_push(&d, ids->items[i], piece, room, &n);
+        if (rc == -ENOBUFS) {
+            char *more = realloc(piece, n);
+            if (!more) {
+                code = out_of_memory();
+                break;
+            }
+            piece = more;
+            room = n;
+            rc = detokenizer_push(&d, ids->items[i], piece, room, &n);
+        }
+        if (rc)
+            code = cli_fail(CLI_BAD_INPUT, "token %u is not in the vocabulary: ids go from 0 to %u",
+                            ids->items[i], v->n_tokens - 1);
+        else
+            cli_buffer_add(out, piece, n);
+    }
+    free(piece);
+    return code;
+}
+
+static int detokenize_file(const struct cli_options *o, const struct cli_ids *ids,
+                           struct cli_buffer *out)
+{
+    struct vocab v;
+    void *block;
+    int code = cli_vocab_open(o->model, &v, &block);
+    if (!code)
+        code = detokenize_ids(&v, o, ids, out);
+    free(block);
+    return code;
+}
+
+/* ---- with the daemon ------------------------------------------------------------------------- */
+
+static int tokenize_daemon(const struct cli_options *o, const struct cli_buffer *text,
+                           struct cli_buffer *out)
+{
+    struct hearth *h;
+    int code = cli_connect(o, 0, &h);
+    if (code)
+        return code;
+    uint32_t flags = o->special ? HEARTH_SPECIAL : 0, *ids = NULL;
+    int64_t n = hearth_tokenize(h, text->data, text->bytes, flags, NULL, 0);
+    if (n > 0) {
+        ids = malloc((size_t)n * sizeof *ids);
+        n = ids ? hearth_tokenize(h, text->data, text->bytes, flags, ids, (size_t)n) : -ENOMEM;
+    }
+    if (n >= 0)
+        json_ids(out, ids, (size_t)n);
+    else
+        code = n == -ENOMEM ? out_of_memory()
+                            : cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
+    free(ids);
+    hearth_close(h);
+    return code;
+}
+
+static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *ids,
+                             struct cli_buffer *out)
+{
+    struct hearth *h;
+    int code = cli_connect(o, 0, &h);
+    if (code)
+        return code;
+    uint32_t flags = o->special ? HEARTH_SPECIAL : 0;
+    char *text = NULL;
+    int64_t n = hearth_detokenize(h, ids->items, ids->n, flags, NULL, 0);
+    if (n > 0) {
+        text = malloc((size_t)n);
+        n = text ? hearth_detokenize(h, ids->items, ids->n, flags, text, (size_t)n) : -ENOMEM;
+    }
+    if (n >= 0)
+        cli_buffer_add(out, text, (size_t)n);
+    else
+        code = n == -ENOMEM ? out_of_memory()
+                            : cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
+    free(text);
+    hearth_close(h);
+    return code;
+}
+
+/* ---- the commands ---------------------------------------------------------------------------- */
+
+int cli_tokenize(const struct cli_options *o)
+{
+    struct cli_buffer text = {0}, out = {0};
+    int code = cli_read_file("-", &text);
+    if (!code)
+        code = o->model ? tokenize_file(o, &text, &out) : tokenize_daemon(o, &text, &out);
+    if (!code) {
+        cli_buffer_add(&out, "\n", 1);
+        code = write_out(&out);
+    }
+    cli_buffer_fini(&out);
+    cli_buffer_fini(&text);
+    return code;
+}
+
+int cli_detokenize(const struct cli_options *o)
+{
+    struct cli_buffer text = {0}, out = {0};
+    struct cli_ids ids = {0};
+    int code = cli_read_file("-", &text);
+    const char *bad = text.data;
+    int rc = code ? 0 : cli_ids_parse(&ids, text.data, text.bytes, &bad);
+    if (rc)
+        code = rc == -ENOMEM
+                   ? out_of_memory()
+                   : cli_fail(CLI_BAD_INPUT,
+                              "stdin: byte %zu is no token id: give a JSON array such as [1,2,3]",
+                              (size_t)(bad - text.data));
+    if (!code)
+        code = o->model ? detokenize_file(o, &ids, &out) : detokenize_daemon(o, &ids, &out);
+    if (!code)
+        code = write_out(&out);
+    cli_buffer_fini(&out);
+    cli_buffer_fini(&text);
+    free(ids.items);
+    return code;
+}

@@ -1,0 +1,298 @@
+/* cli_top.c - `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
+ * was, however it ends. See cli_top.h.
+ */
+#include "client/cli/top.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the terminal: also from signal handlers, so system calls only ---------------------------- */
+
+static struct {
+    struct termios before; /* as we found it */
+    int keys;              /* stdin is a terminal: keys come without Return, and are not shown */
+    volatile sig_atomic_t ours;
+} terminal;
+
+static volatile sig_atomic_t resized;
+
+static void write_terminal(const char *text, size_t bytes)
+{
+    if (write(STDOUT_FILENO, text, bytes) < 0)
+        return; /* gone: nobody sees it */
+}
+
+static void enter_terminal(void)
+{
+    static const char enter[] = "\033[?1049h\033[?25l"; /* the other screen, no cursor */
+    struct termios cbreak = terminal.before;
+    cbreak.c_lflag &= ~(tcflag_t)(ICANON | ECHO); /* signals by keys stay */
+    cbreak.c_cc[VMIN] = 1;
+    cbreak.c_cc[VTIME] = 0;
+    terminal.ours = 1;
+    if (terminal.keys)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &cbreak);
+    write_terminal(enter, sizeof enter - 1);
+    resized = 1;
+}
+
+static void leave_terminal(void)
+{
+    static const char leave[] = "\033[m\033[?25h\033[?1049l";
+    if (!terminal.ours)
+        return;
+    terminal.ours = 0;
+    write_terminal(leave, sizeof leave - 1);
+    if (terminal.keys)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal.before);
+}
+
+static void on_end(int number)
+{
+    (void)number;
+    leave_terminal();
+    _exit(CLI_INTERRUPTED);
+}
+
+static void on_crash(int number)
+{
+    leave_terminal();
+    raise(number); /* its handler is the system's again (SA_RESETHAND), and runs when we return */
+}
+
+static void on_suspend(int number)
+{
+    int error = errno;
+    (void)number;
+    leave_terminal();
+    raise(SIGSTOP); /* until `fg` */
+    enter_terminal();
+    errno = error;
+}
+
+static void on_resize(int number)
+{
+    (void)number;
+    resized = 1;
+}
+
+static void catch_signals(void)
+{
+    static const struct {
+        int number, flags;
+        void (*handler)(int);
+    } ways[] = {{SIGINT, 0, on_end},
+                {SIGTERM, 0, on_end},
+                {SIGHUP, 0, on_end},
+                {SIGQUIT, 0, on_end},
+                {SIGTSTP, SA_RESTART, on_suspend},
+                {SIGWINCH, SA_RESTART, on_resize},
+                {SIGABRT, (int)SA_RESETHAND, on_crash},
+                {SIGSEGV, (int)SA_RESETHAND, on_crash},
+                {SIGBUS, (int)SA_RESETHAND, on_crash},
+                {SIGFPE, (int)SA_RESETHAND, on_crash},
+                {SIGILL, (int)SA_RESETHAND, on_crash}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct sigaction action = {.sa_handler = ways[i].handler, .sa_flags = ways[i].flags};
+        sigfillset(&action.sa_mask); /* one at a time: the terminal has one state */
+        sigaction(ways[i].number, &action, NULL);
+    }
+}
+
+/* Waits until `due_ns`, a key, or a resize, whichever is first. Returns 'q' for a key that leaves,
+ * else 0. */
+static int wait_key(uint64_t now_ns, uint64_t due_ns)
+{
+    struct pollfd keys = {.fd = terminal.keys ? STDIN_FILENO : -1, .events = POLLIN};
+    uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+    struct timespec left = {(time_t)(left_ns / 1000000000), (long)(left_ns % 1000000000)};
+    sigset_t resize, before;
+    char key[16];
+    sigemptyset(&resize);
+    sigaddset(&resize, SIGWINCH);
+    sigprocmask(SIG_BLOCK, &resize, &before); /* one that comes now ends the wait, too */
+    int n = resized ? 0 : ppoll(&keys, 1, &left, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (n <= 0)
+        return 0;
+    ssize_t bytes = read(STDIN_FILENO, key, sizeof key);
+    if (bytes <= 0)
+        terminal.keys = 0; /* nobody types any more */
+    for (ssize_t i = 0; i < bytes; i++)
+        if (key[i] == 'q' || key[i] == 'Q' || key[i] == 3)
+            return 'q';
+    return 0;
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
+            *text = '?';
+}
+
+/* The names that this machine has for a slot's user and process. */
+static void look_up(struct top_slot *slot)
+{
+    const struct passwd *user = getpwuid((uid_t)slot->uid);
+    char path[48];
+    if (user) {
+        snprintf(slot->user, sizeof slot->user, "%s", user->pw_name);
+        clean(slot->user);
+    }
+    snprintf(path, sizeof path, "/proc/%llu/comm", (unsigned long long)slot->pid);
+    FILE *file = slot->pid ? fopen(path, "re") : NULL;
+    if (file && fgets(slot->command, sizeof slot->command, file)) {
+        slot->command[strcspn(slot->command, "\n")] = 0;
+        clean(slot->command);
+    }
+    if (file)
+        fclose(file);
+}
+
+struct top {
+    const struct cli_options *o;
+    struct hearth *h;              /* NULL: away */
+    struct top_sample now, before; /* before.at_ns 0: there is none */
+    char trouble[256];             /* why there is no newer sample, or "" */
+};
+
+static void forget(struct top *t)
+{
+    if (t->h)
+        hearth_close(t->h);
+    t->h = NULL;
+}
+
+/* Asks for the next sample. Returns 0, or -errno with the reason in t->trouble; the samples stay. */
+static int ask(struct top *t)
+{
+    static char json[65536]; /* the most that the daemon sends */
+    struct hearth_options options;
+    struct top_sample next;
+    hearth_options_init(&options, sizeof options);
+    options.slots = 0;
+    int rc =
+        t->h ? 0 : hearth_connect(t->o->socket, &options, &t->h, t->trouble, sizeof t->trouble);
+    if (rc)
+        return rc;
+    int64_t n = hearth_status(t->h, json, sizeof json);
+    if (n < 0) {
+        snprintf(t->trouble, sizeof t->trouble, "%s", hearth_error(t->h));
+        forget(t);
+        return (int)n;
+    }
+    rc = top_sample_read(json, (size_t)n < sizeof json ? (size_t)n : sizeof json - 1, now_ns(),
+                         &next);
+    if (rc) {
+        top_sample_fini(&next);
+        snprintf(t->trouble, sizeof t->trouble, "%s",
+                 rc == -ENOMEM ? "out of memory: free some"
+                               : "the daemon's status is not understood: use hearth and hearthd of "
+                                 "the same version");
+        return rc;
+    }
+    top_sample_fini(&t->before);
+    t->before = t->now;
+    t->now = next;
+    if (t->before.pid != t->now.pid)
+        top_sample_fini(&t->before); /* another daemon counts from 0 */
+    for (uint32_t i = 0; i < t->now.n_slots; i++)
+        look_up(&t->now.slots[i]);
+    top_sample_compare(&t->now, t->before.at_ns ? &t->before : NULL);
+    t->trouble[0] = 0;
+    return 0;
+}
+
+static int draw(struct top *t, const struct top_screen *screen)
+{
+    struct cli_buffer out = {0};
+    top_frame(&t->now, t->before.at_ns ? &t->before : NULL, t->trouble[0] ? t->trouble : NULL,
+              screen, &out);
+    int rc = out.failed ? -ENOMEM : cli_write(STDOUT_FILENO, out.data, out.bytes);
+    cli_buffer_fini(&out);
+    return rc;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* One frame as text: what happened in one interval. */
+static int once(struct top *t, uint64_t interval_ns)
+{
+    struct top_screen screen = {0};
+    struct timespec pause = {(time_t)(interval_ns / 1000000000), (long)(interval_ns % 1000000000)};
+    cli_stop_at_once(1);
+    int rc = ask(t);
+    if (!rc && nanosleep(&pause, NULL) == 0)
+        rc = ask(t);
+    if (rc)
+        return cli_fail(cli_exit_connect(rc), "%s", t->trouble);
+    return cli_exit_output(draw(t, &screen));
+}
+
+static void measure(struct top_screen *screen)
+{
+    struct winsize size = {0};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    screen->rows = size.ws_row ? size.ws_row : 24;
+    screen->columns = size.ws_col ? size.ws_col : 80;
+}
+
+static int live(struct top *t, uint64_t interval_ns)
+{
+    const char *no_color = getenv("NO_COLOR");
+    struct top_screen screen = {.colours = !no_color || !*no_color, .live = 1};
+    cli_stop_at_once(1);
+    int rc = ask(t); /* that there is none is told on the caller's own screen */
+    if (rc)
+        return cli_fail(cli_exit_connect(rc), "%s", t->trouble);
+    terminal.keys = tcgetattr(STDIN_FILENO, &terminal.before) == 0;
+    catch_signals();
+    enter_terminal();
+    uint64_t due = t->now.at_ns + (interval_ns < 300000000 ? interval_ns : 300000000);
+    for (int key = 0; !rc && key != 'q';) {
+        if (resized)
+            measure(&screen);
+        resized = 0;
+        rc = draw(t, &screen);
+        key = rc ? 0 : wait_key(now_ns(), due);
+        if (now_ns() < due)
+            continue; /* a key, or another size: the same again */
+        if (ask(t) == -ENOMEM)
+            rc = -ENOMEM;
+        due = now_ns() + interval_ns;
+    }
+    leave_terminal();
+    return cli_exit_output(rc);
+}
+
+int cli_top(const struct cli_options *o)
+{
+    const char *term = getenv("TERM");
+    int is_terminal = isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+    uint64_t interval_ns = (uint64_t)((double)o->interval * 1e9);
+    struct top t = {.o = o};
+    int code = o->once || !is_terminal ? once(&t, interval_ns) : live(&t, interval_ns);
+    forget(&t);
+    top_sample_fini(&t.now);
+    top_sample_fini(&t.before);
+    return code;
+}

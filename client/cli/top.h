@@ -1,0 +1,103 @@
+/* cli_top.h - `hearth top`: what the daemon does now, drawn again and again.
+ *
+ * Two steps, so that each can be tried without a terminal: the daemon's status becomes a sample
+ * (cli_top_sample.c), and two samples become a frame (cli_top_frame.c); both are pure. cli_top.c
+ * owns the terminal and the clock.
+ */
+#ifndef HEARTH_CLIENT_CLI_TOP_H
+#define HEARTH_CLIENT_CLI_TOP_H
+
+#include "client/cli/cli.h"
+
+#include <stdint.h>
+
+/* The numbers of a status that a frame shows, by the names they have there. */
+#define TOP_NUMBERS(N)                                                                             \
+    N(pid)                                                                                         \
+    N(threads)                                                                                     \
+    N(page_bytes)                                                                                  \
+    N(clients)                                                                                     \
+    N(slots_total)                                                                                 \
+    N(slots_used)                                                                                  \
+    N(slots_active)                                                                                \
+    N(slots_waiting)                                                                               \
+    N(slots_paused)                                                                                \
+    N(slots_left_out)                                                                              \
+    N(pages_total)                                                                                 \
+    N(pages_free)                                                                                  \
+    N(pages_cached)                                                                                \
+    N(passes)                                                                                      \
+    N(rows)                                                                                        \
+    N(prompt_tokens)                                                                               \
+    N(cached_tokens)                                                                               \
+    N(output_tokens)                                                                               \
+    N(drafted)                                                                                     \
+    N(accepted_drafts)                                                                             \
+    N(rollbacks)                                                                                   \
+    N(requests_finished)                                                                           \
+    N(requests_cancelled)                                                                          \
+    N(requests_superseded)                                                                         \
+    N(requests_errors)                                                                             \
+    N(decode_ns)                                                                                   \
+    N(rss_bytes)                                                                                   \
+    N(uptime_s)
+
+#define TOP_WORDS(W)                                                                               \
+    W(version)                                                                                     \
+    W(model)                                                                                       \
+    W(arch)                                                                                        \
+    W(type)                                                                                        \
+    W(device)                                                                                      \
+    W(isa)                                                                                         \
+    W(numerics)
+
+enum { TOP_WORD_BYTES = 64 };
+
+struct top_slot {
+    uint64_t client, slot; /* which slot of which client: a key, for the daemon's life */
+    uint64_t uid;
+    uint64_t pid;                         /* 0: another user's, not told */
+    uint64_t prompt, kv, output, outputs; /* tokens (daemon/control/status.h) */
+    char name[TOP_WORD_BYTES];            /* "" where it has none */
+    char state[TOP_WORD_BYTES];           /* "decode", ... */
+    char priority[TOP_WORD_BYTES];
+    char user[TOP_WORD_BYTES];    /* looked up here: "root", or the number */
+    char command[TOP_WORD_BYTES]; /* looked up here: of the process, "" where it is not told */
+    double rate;                  /* tokens/s since the sample before, < 0: not known */
+};
+
+/* Numbers and words that a daemon does not send are 0 and "". */
+struct top_sample {
+    uint64_t at_ns; /* CLOCK_MONOTONIC */
+#define TOP_NUMBER(name) uint64_t name;
+#define TOP_WORD(name) char name[TOP_WORD_BYTES];
+    TOP_NUMBERS(TOP_NUMBER)
+    TOP_WORDS(TOP_WORD)
+#undef TOP_NUMBER
+#undef TOP_WORD
+    struct top_slot *slots; /* [n_slots] */
+    uint32_t n_slots;
+};
+
+/* Reads a status. Returns 0, -EBADMSG (it is none) or -ENOMEM; call fini in any case. Words lose
+ * what could move a terminal. */
+int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_sample *ret);
+void top_sample_fini(struct top_sample *sample);
+
+/* Gives every slot its rate, from the sample before of the same daemon (NULL: there is none), and
+ * sorts them: those at work, then the fastest, first. */
+void top_sample_compare(struct top_sample *now, const struct top_sample *before);
+
+/* A frame's size in characters and its looks. */
+struct top_screen {
+    uint32_t rows, columns; /* 0: without end */
+    int colours;
+    int live; /* on a terminal: every line clears what was there before, and none ends beyond it */
+};
+
+/* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a line for people
+ * that takes the place of the totals of requests, or NULL. */
+void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
+               const struct top_screen *screen, struct cli_buffer *out);
+
+#endif

@@ -1,0 +1,267 @@
+/* cli_util.c - errors, buffers, output and signals of `hearth`. */
+#include "client/cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_fail(int code, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line - 1, format, args);
+    va_end(args);
+    size_t bytes = n < 0 ? 0 : (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    for (size_t i = 0; i < bytes; i++) /* one line, whatever words and names it repeats */
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?';
+    line[bytes] = '\n';
+    /* Nothing can be done where stderr is gone too. */
+    if (write(STDERR_FILENO, "hearth: ", 8) < 0 || write(STDERR_FILENO, line, bytes + 1) < 0)
+        return code;
+    return code;
+}
+
+int cli_exit_connect(int rc)
+{
+    switch (rc) {
+    case -EBUSY:
+    case -EAGAIN:
+    case -EDQUOT:
+        return CLI_BUSY;
+    case -ENOMEM:
+    case -EMFILE:
+    case -ENFILE:
+    case -ENOSYS:
+        return CLI_SYSTEM;
+    case -EINVAL:
+    case -ENAMETOOLONG:
+        return CLI_USAGE;
+    default:
+        return CLI_NO_DAEMON;
+    }
+}
+
+int cli_exit_request(int rc)
+{
+    switch (rc) {
+    case -EINVAL:
+    case -ERANGE:
+    case -E2BIG:
+    case -EFBIG:
+    case -EOVERFLOW:
+    case -EILSEQ:
+    case -ENOTSUP:
+    case -ENOSPC:
+    case -EMSGSIZE:
+    case -EDOM: /* the model's own numbers are not finite */
+        return CLI_BAD_INPUT;
+    case -EBUSY:
+    case -EAGAIN:
+    case -EDQUOT:
+        return CLI_BUSY;
+    case -ECONNRESET:
+    case -ECONNREFUSED:
+    case -EPIPE:
+    case -ESHUTDOWN:
+        return CLI_NO_DAEMON;
+    default:
+        return CLI_SYSTEM;
+    }
+}
+
+int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h)
+{
+    struct hearth_options options;
+    hearth_options_init(&options, sizeof options);
+    options.slots = slots;
+    options.slot_name = slots ? o->slot : NULL;
+    options.resume_ms = o->resume_ms;
+    char err[512];
+    cli_stop_at_once(1);
+    int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);
+    if (slots)
+        cli_stop_at_once(0);
+    return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+void cli_buffer_fini(struct cli_buffer *b)
+{
+    free(b->data);
+    *b = (struct cli_buffer){0};
+}
+
+/* Room for `bytes` more, in steps that double. Returns whether there is. */
+static int reserve(struct cli_buffer *b, size_t bytes)
+{
+    if (b->failed)
+        return 0;
+    if (b->room - b->bytes >= bytes)
+        return 1;
+    size_t room = b->room ? b->room : 1024;
+    while (room - b->bytes < bytes && room <= SIZE_MAX / 4)
+        room *= 2;
+    char *data = room - b->bytes >= bytes ? realloc(b->data, room) : NULL;
+    if (!data) {
+        b->failed = 1;
+        return 0;
+    }
+    b->data = data;
+    b->room = room;
+    return 1;
+}
+
+void cli_buffer_add(struct cli_buffer *b, const void *data, size_t bytes)
+{
+    if (!bytes || !reserve(b, bytes))
+        return;
+    memcpy(b->data + b->bytes, data, bytes);
+    b->bytes += bytes;
+}
+
+void cli_buffer_text(struct cli_buffer *b, const char *text)
+{
+    cli_buffer_add(b, text, strlen(text));
+}
+
+void cli_buffer_format(struct cli_buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char text[512]; /* numbers and fixed words only: cut, were it ever longer */
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n > 0)
+        cli_buffer_add(b, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+/* ---- input and output ------------------------------------------------------------------------ */
+
+int cli_read_all(int fd, struct cli_buffer *ret)
+{
+    for (;;) {
+        if (!reserve(ret, 16384))
+            return -ENOMEM;
+        ssize_t n = read(fd, ret->data + ret->bytes, ret->room - ret->bytes);
+        if (n > 0)
+            ret->bytes += (size_t)n;
+        else if (n == 0)
+            return 0;
+        else if (errno == EAGAIN)
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+        else if (errno != EINTR)
+            return -errno;
+        if (cli_stop_requested())
+            return -EINTR;
+    }
+}
+
+int cli_read_file(const char *path, struct cli_buffer *ret)
+{
+    int is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "stdin" : path;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    int rc = fd < 0 ? -errno : cli_read_all(fd, ret);
+    if (!is_stdin && fd >= 0)
+        close(fd);
+    switch (rc) {
+    case 0:
+        return 0;
+    case -EINTR:
+        return CLI_INTERRUPTED;
+    case -ENOMEM:
+        return cli_fail(CLI_SYSTEM, "%s: out of memory: free some and try again", name);
+    case -EBADF:
+        return cli_fail(CLI_NO_INPUT, "%s is closed: give it a file or a pipe to read", name);
+    default:
+        return cli_fail(CLI_NO_INPUT, "%s: %s: check the path", name, strerror(-rc));
+    }
+}
+
+int cli_write(int fd, const void *data, size_t bytes)
+{
+    const char *p = data;
+    while (bytes) {
+        ssize_t n = write(fd, p, bytes);
+        if (n >= 0) {
+            p += n;
+            bytes -= (size_t)n;
+            continue;
+        }
+        if (errno == EAGAIN)
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        else if (errno != EINTR)
+            return -errno;
+        if (cli_stop_requested())
+            return -EINTR;
+    }
+    return 0;
+}
+
+int cli_exit_output(int rc)
+{
+    if (!rc)
+        return CLI_OK;
+    if (rc == -EPIPE || rc == -EINTR)
+        return CLI_INTERRUPTED; /* whoever did it knows: not a word */
+    if (rc == -EBADF)
+        return cli_fail(CLI_SYSTEM, "stdout is closed: give the answer a place to go to");
+    return cli_fail(CLI_SYSTEM, "cannot write the answer: %s: free space, or write elsewhere",
+                    strerror(-rc));
+}
+
+int cli_open_standard(void)
+{
+    /* In the order of their numbers, as open() gives out the lowest. The wrong way round, so that
+     * reading and writing still fail, as they do where nothing is open; stderr has nobody to tell.
+     */
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+            return -errno;
+    return 0;
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_requested, stop_at_once;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (stop_at_once)
+        _exit(CLI_INTERRUPTED);
+    stop_requested = 1;
+}
+
+void cli_stop_at_once(int on)
+{
+    stop_at_once = on;
+    if (on && stop_requested)
+        _exit(CLI_INTERRUPTED);
+}
+
+int cli_stop_requested(void)
+{
+    return stop_requested;
+}
+
+void cli_catch_signals(void)
+{
+    /* No SA_RESTART: waits end with EINTR. Reset: a second signal does what it always does. */
+    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&stop.sa_mask);
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+}

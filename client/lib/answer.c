@@ -1,0 +1,152 @@
+/* answer.c - see answer.h. */
+#include "client/lib/answer.h"
+
+#include "client/tokenizer/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void stops_free(struct answer *a)
+{
+    for (uint32_t i = 0; i < a->n_stops; i++)
+        free(a->stops[i].bytes);
+    free(a->stops);
+    a->stops = NULL;
+    a->n_stops = 0;
+    a->longest = 0;
+}
+
+void answer_fini(struct answer *a)
+{
+    stops_free(a);
+    free(a->held);
+    free(a->text);
+    memset(a, 0, sizeof *a);
+}
+
+int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, int drop_space)
+{
+    stops_free(a);
+    a->held_bytes = 0;
+    a->ended = 0;
+    a->at_start = drop_space;
+    answer_take(a);
+    if (!n_stops)
+        return 0;
+    a->stops = calloc(n_stops, sizeof *a->stops);
+    if (!a->stops)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n_stops; i++, a->n_stops++) {
+        size_t bytes = strlen(stops[i]);
+        a->stops[i] = (struct answer_stop){.bytes = malloc(bytes + 1), .n_bytes = bytes};
+        if (!a->stops[i].bytes)
+            return -ENOMEM;
+        memcpy(a->stops[i].bytes, stops[i], bytes + 1);
+        if (bytes > a->longest)
+            a->longest = bytes;
+    }
+    return 0;
+}
+
+void answer_take(struct answer *a)
+{
+    a->text_bytes = 0;
+    if (a->text)
+        a->text[0] = 0;
+}
+
+static int reserve(char **data, size_t *room, size_t wanted)
+{
+    if (wanted <= *room)
+        return 0;
+    size_t more = *room ? *room : 256;
+    while (more < wanted)
+        more *= 2;
+    char *p = realloc(*data, more);
+    if (!p)
+        return -ENOMEM;
+    *data = p;
+    *room = more;
+    return 0;
+}
+
+/* Where the first stop text in held[] begins, or held_bytes. */
+static size_t find_stop(const struct answer *a)
+{
+    size_t first = a->held_bytes;
+    for (uint32_t i = 0; i < a->n_stops; i++) {
+        const struct answer_stop *s = &a->stops[i];
+        const char *at = memmem(a->held, a->held_bytes, s->bytes, s->n_bytes);
+        if (at && (size_t)(at - a->held) < first)
+            first = (size_t)(at - a->held);
+    }
+    return first;
+}
+
+/* How many bytes at the end of held[] are the beginning of a stop text. */
+static size_t may_begin_stop(const struct answer *a)
+{
+    size_t n = a->longest ? a->longest - 1 : 0;
+    if (n > a->held_bytes)
+        n = a->held_bytes;
+    for (; n; n--)
+        for (uint32_t i = 0; i < a->n_stops; i++)
+            if (n < a->stops[i].n_bytes &&
+                memcmp(a->held + a->held_bytes - n, a->stops[i].bytes, n) == 0)
+                return n;
+    return 0;
+}
+
+/* Gives out whole characters of held[0, bytes); at the end also what is left of a broken one. */
+static int release(struct answer *a, size_t bytes, int is_end)
+{
+    /* One byte becomes three at most. */
+    if (reserve(&a->text, &a->text_room, a->text_bytes + 3 * bytes + 1))
+        return -ENOMEM;
+    size_t i = 0;
+    if (a->at_start && bytes) {
+        i = a->held[0] == ' ';
+        a->at_start = 0;
+    }
+    while (i < bytes) {
+        uint32_t code;
+        int n = utf8_step(a->held + i, bytes - i, &code);
+        if (n == 0 && !is_end)
+            break;
+        if (n > 0) {
+            memcpy(a->text + a->text_bytes, a->held + i, (size_t)n);
+            a->text_bytes += (size_t)n;
+            i += (size_t)n;
+            continue;
+        }
+        memcpy(a->text + a->text_bytes, "\xef\xbf\xbd", 3);
+        a->text_bytes += 3;
+        i += n ? (size_t)-n : bytes - i;
+    }
+    a->text[a->text_bytes] = 0;
+    memmove(a->held, a->held + i, a->held_bytes - i);
+    a->held_bytes -= i;
+    return 0;
+}
+
+int answer_feed(struct answer *a, const char *bytes, size_t n_bytes)
+{
+    if (a->ended || !n_bytes)
+        return 0;
+    if (reserve(&a->held, &a->held_room, a->held_bytes + n_bytes))
+        return -ENOMEM;
+    memcpy(a->held + a->held_bytes, bytes, n_bytes);
+    a->held_bytes += n_bytes;
+    size_t stop = find_stop(a);
+    if (stop == a->held_bytes)
+        return release(a, a->held_bytes - may_begin_stop(a), 0);
+    a->held_bytes = stop;
+    a->ended = 1;
+    return release(a, a->held_bytes, 1);
+}
+
+int answer_finish(struct answer *a)
+{
+    return a->held_bytes ? release(a, a->held_bytes, 1) : 0;
+}

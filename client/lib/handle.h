@@ -1,0 +1,170 @@
+/* handle.h - what the library's files share: a connection and its slots.
+ *
+ * Everything here belongs to the one thread that uses the handle. Private memory is authoritative:
+ * of the shared words the library reads back only its own arena, to find what is unchanged.
+ */
+#ifndef HEARTH_CLIENT_LIB_HANDLE_H
+#define HEARTH_CLIENT_LIB_HANDLE_H
+
+#include "client/lib/answer.h"
+#include "client/hearth.h"
+#include "client/tokenizer/tokenizer.h"
+#include "ipc/bell.h"
+#include "ipc/event.h"
+#include "ipc/hello.h"
+#include "ipc/segment.h"
+#include "ipc/vocab.h"
+
+enum client_state {
+    CLIENT_IDLE = 0,  /* nothing runs, nothing to tell */
+    CLIENT_RUNNING,   /* events of `generation` are delivered */
+    CLIENT_CANCELLED, /* only the EVENT_DONE of `ending` is */
+    CLIENT_ENDED      /* the end is known and waits in `result` to be delivered */
+};
+
+struct client_slot {
+    struct ring_reader events;
+    uint32_t generation; /* last stored in up; 0: none yet */
+    uint32_t ending;     /* generation of the cancelled request */
+    uint32_t sent;       /* arena [0, sent) is what the last cell said */
+    uint32_t prompt;     /* tokens of the running request's prompt */
+    enum client_state state;
+    uint64_t cookie;
+    struct submit_cell cell; /* what was said of the running request, to say it again */
+    int resubmit;            /* resume: the cell is still to be published */
+    const char
+        *lost; /* the request ended with its daemon, and why; "" cancelled, NULL: it did not */
+
+    uint32_t *stop_tokens; /* [n_stop_tokens], a copy: their text is cut away */
+    uint32_t n_stop_tokens;
+    struct answer answer;
+    struct token_list ids; /* the answer so far */
+    uint32_t told;         /* of these, delivered in events */
+
+    struct hearth_token_logprobs *logprobs; /* [n_logprobs], of ids [told, ids.n) */
+    size_t n_logprobs, logprobs_room;
+    struct hearth_logprob *tops; /* [n_tops], the alternatives of all of these one after another */
+    size_t n_tops, tops_room;
+    int wants_logprobs;
+
+    struct event_run
+        *backlog; /* [backlog_n], taken from the ring while a submit waited; from backlog_at */
+    size_t backlog_at, backlog_n, backlog_room;
+
+    uint64_t progress_ns;   /* when progress was looked at last */
+    uint32_t progress_done; /* what was told last */
+
+    struct event_done done; /* of the ended request */
+    struct hearth_result result;
+    char receipt[160];
+};
+
+/* Whether, and how long, another daemon is waited for when this one is gone (resume.c). */
+struct client_resume {
+    int32_t ms;           /* 0: not at all */
+    int away;             /* the daemon is gone, and waited for */
+    int pending;          /* there are slots whose `resubmit` is set */
+    int fd;               /* a handshake under way, -1 none */
+    uint32_t times;       /* how often it came back */
+    uint64_t deadline_ns; /* until then */
+    uint64_t tried_ns;    /* when the last connection was tried */
+};
+
+/* What a chat template can do, found by trying (chat_adapt.c). */
+struct chat_traits {
+    uint64_t hash;         /* of the template; 0: none */
+    uint32_t known, holds; /* enum chat_trait bits: tried, and so it is */
+};
+
+struct hearth {
+    int connecting;      /* 1: the daemon has not answered yet; -errno: it never will */
+    int never_wait;      /* HEARTH_NONBLOCK */
+    uint64_t give_up_ns; /* connecting: until then; 0: for ever */
+    int socket_fd, bell_fd, notify_fd; /* -1: none */
+    int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
+    struct hello hello;    /* what was asked for */
+    struct client_resume resume;
+    uint32_t n_slots;
+    struct client_slot *slots; /* [n_slots] */
+    struct segment segment;
+    const struct ctl *ctl;
+    const void *vocab_block;
+    struct vocab vocab;
+    struct hello_welcome welcome;
+    struct ring_writer submit;
+    struct bell_sleeper sleeper;
+
+    uint32_t *not_forked; /* a page of its own: 1 here, wiped to 0 in a forked child */
+    uint32_t processors;  /* that we may use */
+    int armed;            /* the daemon was asked to write to notify_fd */
+    int dead; /* 0; -EPIPE the daemon is gone; -EPROTO it wrote nonsense: rings are not read */
+    uint32_t next_slot;        /* round robin of HEARTH_ANY_SLOT */
+    uint64_t socket_look_ns;   /* when the socket was looked at last */
+    struct token_list scratch; /* tokens of a text prompt */
+    struct fim_text *fim_text; /* what hearth_fim() remembers; NULL before the first */
+    struct chat_traits traits; /* of the chat template used last */
+    struct hearth_event event; /* what hearth_next() gave out */
+    char fingerprint[33];
+    char path[HELLO_PATH_BYTES];
+    char error[512];
+};
+
+/* Keeps the line for hearth_error() and returns code. */
+int handle_fail(struct hearth *h, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Returns 0, or -EPERM with its line when this process is not the one that connected. */
+int handle_check_fork(struct hearth *h);
+
+/* As above, also where the daemon has not answered yet (-EAGAIN), or never did. */
+int handle_check(struct hearth *h);
+
+/* As above for a call on a slot: also -EINVAL for a handle without slots, -ERANGE for a slot out of
+ * range. */
+int handle_check_slot(struct hearth *h, uint32_t slot);
+
+/* Turns `text` into h->scratch. Returns 0 or -errno with the line kept. */
+int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags);
+
+/* Gives back the runs at the beginning of the slot's ring that are for nobody: of a superseded or
+ * cancelled request, or of one whose end was delivered. Returns whether there were any (then ring
+ * the bell), or -EPROTO. */
+int events_drop_void(struct client_slot *s);
+
+/* Would a run of this generation and kind be delivered to nobody? */
+int events_is_void(const struct client_slot *s, uint32_t generation, uint32_t kind);
+
+/* Takes the slot's runs until an event is full or there is no more. Returns 0, -EPROTO or -ENOMEM. */
+int events_take(struct hearth *h, struct client_slot *s);
+
+/* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */
+int events_end_without_daemon(struct hearth *h, struct client_slot *s);
+
+/* Moves what the rings of all slots hold to their backlogs, so that the daemon finds room. Returns
+ * 0, -ENOMEM, -EPROTO. */
+int events_drain(struct hearth *h);
+
+/* May a wait spin: are there processors that the daemon does not compute on? */
+int next_may_spin(const struct hearth *h);
+
+/* Is this the end that a daemon gives a request when it is stopped, and is the request one to go on
+ * with at the next daemon? */
+int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
+                       const struct event_run *run);
+
+/* The daemon is gone (-EPIPE): it is waited for, or, where that is off, as next. It wrote nonsense
+ * (-EPROTO): every running request will end with an error, after what its ring still holds. */
+void resume_daemon_gone(struct hearth *h, int why);
+
+/* While h->resume.away: looks whether the daemon is back, at most every 50 ms, and where timeout_ms
+ * is not 0 sleeps until the next look or deadline_ns (0: none). Returns 1: look at the slots again;
+ * 0: the time is up; -EINTR. */
+int resume_wait(struct hearth *h, int timeout_ms, uint64_t deadline_ns);
+
+/* Publishes the cells of resumed requests as far as there is room. */
+void resume_push(struct hearth *h);
+
+/* hearth_fd() becomes readable when `fd` does, instead of `old` (-1: none). Returns 0 or -errno. */
+int resume_watch(struct hearth *h, int old, int fd);
+
+#endif

@@ -1,0 +1,296 @@
+/* chat.c - hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
+#include "client/prompt/chat.h"
+
+#include "client/prompt/chat_families.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void hearth_chat_init(struct hearth_chat *chat, size_t size)
+{
+    const struct hearth_chat defaults = {.size = (uint32_t)size, .add_generation_prompt = 1};
+    memset(chat, 0, size);
+    memcpy(chat, &defaults, size < sizeof defaults ? size : sizeof defaults);
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+/* JSON of a kind; `what` it is, for the error. NULL text gives NULL. */
+static int read_json(struct hearth *h, const char *what, const char *text, size_t bytes,
+                     json_type kind, json_t **ret)
+{
+    json_error_t why;
+    *ret = NULL;
+    if (!text)
+        return 0;
+    *ret = json_loadb(text, bytes, JSON_ALLOW_NUL, &why);
+    if (!*ret && json_error_code(&why) == json_error_out_of_memory)
+        return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    if (!*ret)
+        return handle_fail(h, -EINVAL, "%s: not JSON: %s at byte %d", what, why.text, why.position);
+    if (json_typeof(*ret) != kind)
+        return handle_fail(h, -EINVAL, "%s: give a JSON %s", what,
+                           kind == JSON_ARRAY ? "array" : "object");
+    return 0;
+}
+
+/* Every message has a role, and a content that is text, parts, or nothing. */
+static int check_messages(struct hearth *h, const json_t *messages)
+{
+    size_t i;
+    const json_t *m;
+    if (json_array_size(messages) == 0)
+        return handle_fail(h, -EINVAL, "messages: give at least one");
+    json_array_foreach(messages, i, m)
+    {
+        const json_t *content = json_object_get(m, "content");
+        if (!json_is_object(m))
+            return handle_fail(h, -EINVAL, "messages[%zu]: give an object with role and content",
+                               i);
+        if (!json_is_string(json_object_get(m, "role")))
+            return handle_fail(h, -EINVAL, "messages[%zu].role: give a string", i);
+        if (content && !json_is_string(content) && !json_is_array(content) &&
+            !json_is_null(content))
+            return handle_fail(h, -EINVAL,
+                               "messages[%zu].content: give a string, or an array of "
+                               "parts",
+                               i);
+    }
+    return 0;
+}
+
+static bool is_jinja(const char *text, size_t bytes)
+{
+    return memmem(text, bytes, "{{", 2) || memmem(text, bytes, "{%", 2);
+}
+
+static int choose_template(struct chat *c, const struct hearth_chat *chat)
+{
+    if (!chat->chat_template) {
+        bool tools = chat->tools && c->h->vocab.templates[VOCAB_TEMPLATE_TOOLS].bytes;
+        struct vocab_string own =
+            vocab_template(&c->h->vocab, tools ? VOCAB_TEMPLATE_TOOLS : VOCAB_TEMPLATE_CHAT);
+        c->source = own.data;
+        c->source_bytes = own.bytes;
+        return own.bytes ? 0
+                         : handle_fail(c->h, -ENOTSUP,
+                                       "the model brings no chat template: name a family, such as "
+                                       "chatml, llama3 or mistral (hearth chat --template, "
+                                       "hearth-http --chat-template)");
+    }
+    c->source = chat->chat_template;
+    c->source_bytes = chat->chat_template_bytes;
+    if (is_jinja(c->source, c->source_bytes))
+        return 0;
+    const struct chat_family *f = chat_family_find(c->source, c->source_bytes);
+    if (!f) {
+        char names[512];
+        chat_family_names(names, sizeof names);
+        return handle_fail(c->h, -ENOTSUP,
+                           "chat template '%.*s' is not known: give a Jinja text, or one of %s",
+                           (int)(c->source_bytes < 64 ? c->source_bytes : 64), c->source, names);
+    }
+    c->is_family = true;
+    c->source = f->source;
+    c->source_bytes = strlen(f->source);
+    return 0;
+}
+
+static void chat_close(struct chat *c)
+{
+    json_decref(c->messages);
+    json_decref(c->tools);
+    json_decref(c->extra);
+}
+
+static int chat_open(struct hearth *h, const struct hearth_chat *given, struct chat *c)
+{
+    struct hearth_chat chat;
+    hearth_chat_init(&chat, sizeof chat);
+    if (given->size < sizeof given->size)
+        return handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
+    memcpy(&chat, given, given->size < sizeof chat ? given->size : sizeof chat);
+    *c = (struct chat){.h = h, .prompt = chat.add_generation_prompt != 0};
+    if (!chat.messages)
+        return handle_fail(h, -EINVAL, "messages: give a JSON array");
+    int rc = choose_template(c, &chat);
+    if (!rc)
+        rc = read_json(h, "messages", chat.messages, chat.messages_bytes, JSON_ARRAY, &c->messages);
+    if (!rc)
+        rc = read_json(h, "tools", chat.tools, chat.tools_bytes, JSON_ARRAY, &c->tools);
+    if (!rc)
+        rc = read_json(h, "extra", chat.extra, chat.extra_bytes, JSON_OBJECT, &c->extra);
+    if (!rc)
+        rc = check_messages(h, c->messages);
+    if (!rc && chat_adapt(c))
+        rc = handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    return rc;
+}
+
+/* ---- rendering ------------------------------------------------------------------------------- */
+
+/* Templates write roles into control tokens ("<|user|>"): the words that people agreed on may go
+ * there, any other role is text of the message. */
+static bool is_role(const char *key, const char *text, size_t bytes)
+{
+    static const char *const roles[] = {
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "developer",
+        "function",
+        "model",
+        "ipython",
+        "tool_response",
+        "tool_results",
+        "context",
+        "documents",
+        "environment",
+        "available_tools",
+        "assistant_tool_call",
+        "observation",
+        "latest_reminder",
+    };
+    if (strcmp(key, "role") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (strlen(roles[i]) == bytes && memcmp(roles[i], text, bytes) == 0)
+            return true;
+    return false;
+}
+
+static struct jinja_variable token_text(const struct chat *c, const char *name,
+                                        enum vocab_role role)
+{
+    struct vocab_token t;
+    struct jinja_variable v = {.name = name, .text = ""};
+    if (vocab_find_token(&c->h->vocab, vocab_special(&c->h->vocab, role), &t)) {
+        v.text = t.text;
+        v.bytes = t.text_bytes;
+    }
+    return v;
+}
+
+enum { MOST_EXTRA = 64 };
+
+int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
+                size_t err_bytes)
+{
+    struct jinja_variable variables[MOST_EXTRA + 8] = {
+        token_text(c, "bos_token", VOCAB_BOS),
+        token_text(c, "eos_token", VOCAB_EOS),
+        {.name = "documents", .value = json_null()},
+        {.name = "tools", .value = c->tools ? c->tools : json_null()},
+        {.name = "add_generation_prompt", .value = json_boolean(c->prompt)},
+    };
+    uint32_t n = 5;
+    const char *name;
+    json_t *value;
+    json_object_foreach(c->extra, name, value)
+    {
+        if (n == MOST_EXTRA + 5) {
+            snprintf(err, err_bytes, "extra: give at most %d variables", MOST_EXTRA);
+            return -EINVAL;
+        }
+        variables[n++] = (struct jinja_variable){.name = name, .value = value};
+    }
+    variables[n++] = (struct jinja_variable){.name = "messages", .value = messages};
+    const struct jinja_desc desc = {.source = c->source,
+                                    .source_bytes = c->source_bytes,
+                                    .variables = variables,
+                                    .n_variables = n,
+                                    .now = time(NULL),
+                                    .is_word = is_role};
+    return jinja_render(&desc, ret, err, err_bytes);
+}
+
+static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja_output *ret)
+{
+    struct chat c = {0};
+    char err[400];
+    *ret = (struct jinja_output){0};
+    int rc = handle_check(h);
+    if (!rc)
+        rc = chat_open(h, chat, &c);
+    if (rc) {
+        chat_close(&c);
+        return rc;
+    }
+    rc = chat_render(&c, c.messages, ret, err, sizeof err);
+    if (rc) {
+        const struct chat_family *f =
+            c.is_family ? NULL : chat_family_recognise(c.source, c.source_bytes);
+        handle_fail(h, rc, "the chat template: %s%s%s", err, f ? "; its family is " : "",
+                    f ? f->name : "");
+    }
+    chat_close(&c);
+    return rc;
+}
+
+int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *chat, char *text, size_t max)
+{
+    struct jinja_output o;
+    int rc = render(h, chat, &o);
+    if (rc)
+        return rc;
+    size_t n = o.bytes < max ? o.bytes : max;
+    if (n)
+        memcpy(text, o.text, n);
+    int64_t bytes = (int64_t)o.bytes;
+    jinja_output_fini(&o);
+    return bytes;
+}
+
+/* One begin-of-sequence token where the vocabulary wants one, whether the template wrote none, one
+ * or several. */
+static int begin_once(struct hearth *h)
+{
+    struct token_list *l = &h->scratch;
+    uint32_t bos = vocab_special(&h->vocab, VOCAB_BOS);
+    size_t n = 0;
+    if (bos == VOCAB_NONE)
+        return 0;
+    while (n < l->n && l->ids[n] == bos)
+        n++;
+    if (n > 1) {
+        memmove(l->ids + 1, l->ids + n, (l->n - n) * sizeof *l->ids);
+        l->n -= n - 1;
+    }
+    if (n > 0 || !(h->vocab.flags & VOCAB_ADD_BOS))
+        return 0;
+    int rc = token_list_push(l, bos);
+    if (!rc) {
+        memmove(l->ids + 1, l->ids, (l->n - 1) * sizeof *l->ids);
+        l->ids[0] = bos;
+    }
+    return rc;
+}
+
+int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uint32_t *ids,
+                           size_t max)
+{
+    struct jinja_output o;
+    char err[sizeof h->error];
+    int rc = render(h, chat, &o);
+    if (rc)
+        return rc;
+    h->scratch.n = 0;
+    const struct token_spans inputs = {.at = o.inputs, .n = o.n_inputs};
+    rc = tokenize_plain(&h->vocab, o.text, o.bytes, TOKENIZE_PARSE_SPECIAL, &inputs, &h->scratch,
+                        err, sizeof err);
+    if (rc)
+        (void)handle_fail(h, rc, "%s", err);
+    else if ((rc = begin_once(h)) != 0)
+        (void)handle_fail(h, rc, "out of memory: free some and try again");
+    jinja_output_fini(&o);
+    if (rc)
+        return rc;
+    size_t n = h->scratch.n < max ? h->scratch.n : max;
+    if (n)
+        memcpy(ids, h->scratch.ids, n * sizeof *ids);
+    return (int64_t)h->scratch.n;
+}

@@ -1,0 +1,191 @@
+/* chat_adapt.c - messages in the form that a template can take.
+ *
+ * Templates differ in what they know: some refuse a system message or pass it over, some want a
+ * content in parts and most in one text, some want a call's arguments as an object though the
+ * protocol has them as text. What a template does is tried on a made-up message that holds a word
+ * to look for, once a template and only when a conversation needs to know. */
+#include "client/prompt/chat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum chat_trait {
+    TRAIT_SYSTEM = 1,   /* it writes a system message */
+    TRAIT_PARTS = 2,    /* it wants contents as a list of parts */
+    TRAIT_ARGUMENTS = 4 /* it wants arguments of calls as objects */
+};
+
+#define NEEDLE "hearthneedle"
+
+static uint64_t hash_of(const char *text, size_t bytes)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ bytes;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return h ? h : 1;
+}
+
+/* Does the template render these messages, and is `word` in what it writes? */
+static bool writes(const struct chat *c, const char *messages, const char *word)
+{
+    struct jinja_output o;
+    char err[8];
+    json_t *j = json_loads(messages, 0, NULL);
+    bool found = j && chat_render(c, j, &o, err, sizeof err) == 0;
+    if (found) {
+        found = memmem(o.text, o.bytes, word, strlen(word)) != NULL;
+        jinja_output_fini(&o);
+    }
+    json_decref(j);
+    return found;
+}
+
+#define USER(content) "{\"role\":\"user\",\"content\":" content "}"
+#define TEXT "\"" NEEDLE "\""
+#define PART "[{\"type\":\"text\",\"text\":" TEXT "}]"
+#define CALL(arguments)                                                                            \
+    "[" USER(                                                                                      \
+        "\"x\"") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":"              \
+                 "\"call12345\","                                                                  \
+                 "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments     \
+                 "}}]}]"
+
+static bool try_trait(const struct chat *c, enum chat_trait trait)
+{
+    switch (trait) {
+    case TRAIT_SYSTEM: /* where nothing works, the real messages shall say why */
+        return writes(c, "[{\"role\":\"system\",\"content\":" TEXT "}," USER("\"x\"") "]",
+                      NEEDLE) ||
+               !writes(c, "[" USER(TEXT) "]", NEEDLE);
+    case TRAIT_PARTS:
+        return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
+    default:
+        return writes(c, CALL("{\"" NEEDLE "\":1}"), "\"" NEEDLE "\"") &&
+               !writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), "\"" NEEDLE "\"");
+    }
+}
+
+static bool has_trait(const struct chat *c, enum chat_trait trait)
+{
+    struct chat_traits *t = &c->h->traits;
+    uint64_t hash = hash_of(c->source, c->source_bytes);
+    if (t->hash != hash)
+        *t = (struct chat_traits){.hash = hash};
+    if (!(t->known & trait)) {
+        t->known |= trait;
+        t->holds |= try_trait(c, trait) ? trait : 0u;
+    }
+    return (t->holds & trait) != 0;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+/* The texts of a list of text parts together; NULL where there is another part. */
+static json_t *join_parts(const json_t *parts)
+{
+    size_t i, bytes = 0;
+    const json_t *part;
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
+        if (!json_is_string(text) || (type && strcmp(json_string_value(type), "text") != 0))
+            return NULL;
+        bytes += json_string_length(text);
+    }
+    char *all = malloc(bytes + 1);
+    if (!all)
+        return NULL;
+    bytes = 0;
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        memcpy(all + bytes, json_string_value(text), json_string_length(text));
+        bytes += json_string_length(text);
+    }
+    json_t *joined = json_stringn_nocheck(all, bytes);
+    free(all);
+    return joined;
+}
+
+static int adapt_content(const struct chat *c, json_t *m)
+{
+    json_t *content = json_object_get(m, "content"), *other = NULL;
+    bool none = !content || json_is_null(content);
+    if (none && c->is_family)
+        other = json_string("");
+    else if (json_is_array(content) && !has_trait(c, TRAIT_PARTS))
+        other = join_parts(content);
+    else if (json_is_string(content) && has_trait(c, TRAIT_PARTS))
+        other = json_pack("[{s:s,s:O}]", "type", "text", "text", content);
+    else
+        return 0;
+    /* Parts that are no text stay: the template may know them. */
+    if (!other)
+        return json_is_array(content) ? 0 : -ENOMEM;
+    return json_object_set_new(m, "content", other) ? -ENOMEM : 0;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static int adapt_calls(const struct chat *c, json_t *m)
+{
+    size_t i;
+    json_t *call;
+    json_array_foreach(json_object_get(m, "tool_calls"), i, call)
+    {
+        json_t *function = json_object_get(call, "function");
+        const json_t *arguments = json_object_get(function, "arguments");
+        if (!json_is_string(arguments) || !has_trait(c, TRAIT_ARGUMENTS))
+            continue;
+        json_t *object = json_loadb(json_string_value(arguments), json_string_length(arguments),
+                                    JSON_ALLOW_NUL, NULL);
+        if (!json_is_object(object)) /* what the model wrote, though no JSON: text it stays */
+            json_decref(object);
+        else if (json_object_set_new(function, "arguments", object))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- system messages ------------------------------------------------------------------------- */
+
+static bool has_role(const json_t *m, const char *role)
+{
+    return strcmp(json_string_value(json_object_get(m, "role")), role) == 0;
+}
+
+/* The system message goes before the text of the user message that follows, or becomes one. */
+static int merge_system(struct chat *c, size_t i)
+{
+    json_t *system = json_array_get(c->messages, i), *next = json_array_get(c->messages, i + 1);
+    const json_t *text = json_object_get(system, "content");
+    json_t *content = next ? json_object_get(next, "content") : NULL;
+    if (!json_is_string(text) || !json_is_string(content) || !has_role(next, "user"))
+        return json_object_set_new(system, "role", json_string("user")) ? -ENOMEM : 0;
+    size_t a = json_string_length(text), b = json_string_length(content);
+    char *all = malloc(a + b + 1);
+    if (!all)
+        return -ENOMEM;
+    memcpy(all, json_string_value(text), a);
+    all[a] = '\n';
+    memcpy(all + a + 1, json_string_value(content), b);
+    int rc = json_object_set_new(next, "content", json_stringn_nocheck(all, a + b + 1));
+    free(all);
+    return rc || json_array_remove(c->messages, i) ? -ENOMEM : 0;
+}
+
+int chat_adapt(struct chat *c)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < json_array_size(c->messages); i++) {
+        json_t *m = json_array_get(c->messages, i);
+        rc = adapt_content(c, m);
+        if (!rc)
+            rc = adapt_calls(c, m);
+    }
+    for (size_t i = 0; !rc && i < json_array_size(c->messages); i++)
+        if (has_role(json_array_get(c->messages, i), "system") && !has_trait(c, TRAIT_SYSTEM))
+            rc = merge_system(c, i);
+    return rc;
+}

@@ -1,0 +1,216 @@
+/* Two generations of remembered blocks, young and old. What is used is, or becomes, young; when the
+ * young ones are many, the old ones go and the young ones are the old. */
+#include "client/prompt/fim_text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK_MIN = 256,  /* bytes: no shorter, but for a text's end, */
+    BLOCK_MAX = 2048, /* and no longer; what a keystroke tokenizes anew is one block */
+    BUCKETS = 1024,
+    YOUNG_BYTES = 4 << 20, /* of text and ids */
+};
+
+struct block {
+    struct block *next;
+    uint64_t hash; /* of text and flags */
+    uint32_t bytes, n, flags;
+    uint32_t data[]; /* ids [n], then the text */
+};
+
+struct fim_text {
+    struct block *young[BUCKETS], *old[BUCKETS];
+    size_t young_bytes;
+    size_t budget, spent;
+};
+
+struct fim_text *fim_text_open(void)
+{
+    return calloc(1, sizeof(struct fim_text));
+}
+
+static void drop(struct block **buckets)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        while (buckets[i]) {
+            struct block *b = buckets[i];
+            buckets[i] = b->next;
+            free(b);
+        }
+}
+
+void fim_text_close(struct fim_text *t)
+{
+    if (!t)
+        return;
+    drop(t->young);
+    drop(t->old);
+    free(t);
+}
+
+void fim_text_begin(struct fim_text *t, size_t budget)
+{
+    t->budget = budget ? budget : SIZE_MAX;
+    t->spent = 0;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* A space between two letters: every pre-tokenizer cuts before it, whatever stands further off, and
+ * SentencePiece has no piece with one inside. Behind line breaks that is not so. */
+static int is_cut(const char *s, size_t at)
+{
+    return s[at] == ' ' && is_letter(s[at - 1]) && is_letter(s[at + 1]);
+}
+
+/* The last place in s[BLOCK_MIN, BLOCK_MAX] that must do where there is no good one: behind a line
+ * break, else before a blank, else between two characters. */
+static size_t any_cut(const char *s)
+{
+    for (size_t i = BLOCK_MAX; i > BLOCK_MIN; i--)
+        if (s[i - 1] == '\n')
+            return i;
+    for (size_t i = BLOCK_MAX; i > BLOCK_MIN; i--)
+        if (s[i] == ' ' && s[i - 1] != ' ')
+            return i;
+    size_t i = BLOCK_MAX;
+    while (i > BLOCK_MIN && ((unsigned char)s[i] & 0xc0) == 0x80)
+        i--;
+    return i;
+}
+
+/* A cut shows by the two characters behind it, so a text that grows does not move one. */
+size_t fim_text_block(const char *text, size_t bytes)
+{
+    size_t most = bytes < BLOCK_MAX + 2 ? bytes : BLOCK_MAX + 2;
+    for (size_t at = BLOCK_MIN; at + 1 < most; at++)
+        if (is_cut(text, at))
+            return at;
+    return bytes > BLOCK_MAX ? any_cut(text) : bytes;
+}
+
+/* ---- remembering ----------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text, size_t bytes, unsigned flags)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u * (bytes + 1) + flags;
+    for (; bytes >= 8; text += 8, bytes -= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    uint64_t word = 0;
+    memcpy(&word, text, bytes);
+    h = (h ^ word) * 0xff51afd7ed558ccdu;
+    return h ^ h >> 32;
+}
+
+static struct block **find(struct block **buckets, uint64_t hash, const char *text, size_t bytes,
+                           unsigned flags)
+{
+    struct block **at = &buckets[hash % BUCKETS];
+    for (; *at; at = &(*at)->next) {
+        const struct block *b = *at;
+        if (b->hash == hash && b->bytes == bytes && b->flags == flags &&
+            memcmp(b->data + b->n, text, bytes) == 0)
+            break;
+    }
+    return at;
+}
+
+static void keep_young(struct fim_text *t, struct block *b)
+{
+    struct block **bucket = &t->young[b->hash % BUCKETS];
+    b->next = *bucket;
+    *bucket = b;
+    t->young_bytes += b->bytes + b->n * sizeof *b->data;
+    if (t->young_bytes < YOUNG_BYTES)
+        return;
+    drop(t->old);
+    memcpy(t->old, t->young, sizeof t->old);
+    memset(t->young, 0, sizeof t->young);
+    t->young_bytes = 0;
+}
+
+static const struct block *recall(struct fim_text *t, uint64_t hash, const char *text, size_t bytes,
+                                  unsigned flags)
+{
+    struct block *b = *find(t->young, hash, text, bytes, flags);
+    if (b)
+        return b;
+    struct block **at = find(t->old, hash, text, bytes, flags);
+    b = *at;
+    if (!b)
+        return NULL;
+    *at = b->next;
+    keep_young(t, b);
+    return b;
+}
+
+static int append(struct token_list *out, const uint32_t *ids, size_t n)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = token_list_push(out, ids[i]);
+    return rc;
+}
+
+/* Without memory it is not remembered. */
+static void remember(struct fim_text *t, uint64_t hash, const char *text, size_t bytes,
+                     unsigned flags, const uint32_t *ids, size_t n)
+{
+    struct block *b = malloc(sizeof *b + n * sizeof *ids + bytes);
+    if (!b)
+        return;
+    *b = (struct block){.hash = hash, .bytes = (uint32_t)bytes, .n = (uint32_t)n, .flags = flags};
+    if (n)
+        memcpy(b->data, ids, n * sizeof *ids);
+    memcpy(b->data + n, text, bytes);
+    keep_young(t, b);
+}
+
+static int add_block(struct fim_text *t, const struct vocab *v, const char *text, size_t bytes,
+                     unsigned flags, struct token_list *out, char *err, size_t err_bytes)
+{
+    uint64_t hash = hash_of(text, bytes, flags);
+    const struct block *b = recall(t, hash, text, bytes, flags);
+    if (b) {
+        int rc = append(out, b->data, b->n);
+        if (rc)
+            snprintf(err, err_bytes, "out of memory: free some and try again");
+        return rc;
+    }
+    if (t->spent && t->spent + bytes > t->budget) {
+        snprintf(err, err_bytes, "more of the text is to be tokenized: call again");
+        return -EAGAIN;
+    }
+    t->spent += bytes;
+    size_t before = out->n;
+    int rc = tokenize(v, text, bytes, flags, out, err, err_bytes);
+    if (!rc)
+        remember(t, hash, text, bytes, flags, out->ids + before, out->n - before);
+    return rc;
+}
+
+int fim_text_add(struct fim_text *t, const struct vocab *v, const char *text, size_t bytes,
+                 unsigned flags, struct token_list *out, char *err, size_t err_bytes)
+{
+    int rc = 0;
+    while (bytes && !rc) {
+        size_t n = fim_text_block(text, bytes);
+        rc = add_block(t, v, text, n, flags, out, err, err_bytes);
+        text += n;
+        bytes -= n;
+        flags |= TOKENIZE_CONTINUE;
+    }
+    return rc;
+}

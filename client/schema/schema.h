@@ -1,0 +1,172 @@
+/* schema.h - a JSON schema becomes a GBNF grammar: what the files of the converter share. Private;
+ * the public call is hearth_schema() in hearth.h.
+ *
+ * The dialect, the names of rules and their text are those of llama.cpp's converter, so that what
+ * either of them makes can be compared (client/README.md, "Schemas", says where the two differ).
+ *
+ *   text --jansson--> tree --visit--> rules by name --sorted--> grammar
+ *
+ * A walk down the tree makes a rule for each place that needs one. The first mistake sticks: `rc`
+ * is set, `err` names the place as a JSON pointer, and from then on every call returns at once, so
+ * the callers need not look. Functions that return the name of a rule never return NULL.
+ *
+ * Bounds: depth, steps, bytes of rules and repetitions, each with its constant below. A schema is
+ * whatever a remote user sent. One conversion belongs to one thread; there is no state between two. */
+#ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_H
+#define HEARTH_CLIENT_SCHEMA_SCHEMA_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */
+    SCHEMA_GRAMMAR_MAX = 1 << 20, /* bytes of all rules, what the daemon takes */
+    SCHEMA_RULES_MAX = 8000,
+    SCHEMA_DEPTH_MAX = 64,     /* of schemas in each other, references followed */
+    SCHEMA_STEPS_MAX = 50000,  /* schemas visited or merged */
+    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and thrown away */
+    SCHEMA_REPEAT_MAX = 10000, /* a bound of items, lengths, {m,n} */
+    SCHEMA_WAYS_MAX = 64,      /* alternatives that allOf or siblings of anyOf multiply to */
+    SCHEMA_NAME_MAX = 120,     /* bytes of a rule's name, its number not counted */
+    SCHEMA_KEY_MAX = 96, /* bytes of a property's name beside additionalProperties: a group each */
+    SCHEMA_NESTING_MAX = 50, /* groups of a pattern in each other */
+    SCHEMA_DIGITS = 16       /* of an integer, as llama.cpp has it */
+};
+
+struct schema_text { /* bytes that grow, and a 0 */
+    char *data;
+    size_t bytes, room;
+};
+
+struct schema {
+    json_t *root;            /* borrowed */
+    json_t *rules;           /* name -> text; null where a rule is being made */
+    json_t *asked;           /* "name ::= text" as asked for -> the name it got */
+    json_t *numbers;         /* name -> the next number to try behind it */
+    json_t *refs;            /* $ref -> name of its rule */
+    json_t *levels;          /* $ref that is being made -> `level` when that began */
+    json_t *keep;            /* array: schemas made on the way, which others point into */
+    struct schema_text path; /* JSON pointer of the place */
+    uint32_t depth, steps;
+    uint32_t level; /* objects and arrays around this place: text stands in between */
+    uint32_t n_rules;
+    size_t text_bytes; /* of the schema */
+    size_t bytes;      /* of all rules */
+    size_t work;
+    int refers_to_root; /* there is a $ref to # */
+    int rc;             /* 0, -EINVAL, -ENOMEM */
+    char *err;
+    size_t err_bytes;
+};
+
+/* ---- schema_rules.c: text, names, rules ------------------------------------------------------ */
+
+/* Notes the first mistake: "schema at PLACE: ...". */
+__attribute__((format(printf, 2, 3))) void schema_fail(struct schema *c, const char *format, ...);
+void schema_no_memory(struct schema *c);
+/* Makes a message that may have been cut valid UTF-8 without control characters. */
+void schema_one_line(char *err);
+/* Counts what a schema costs; fails when it was too much. Whatever a loop goes over that a schema
+ * may make long is counted, since one place may be visited as often as others refer to it. */
+void schema_work(struct schema *c, size_t n);
+
+void schema_add(struct schema *c, struct schema_text *t, const char *text);
+void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
+__attribute__((format(printf, 3, 4))) void schema_format(struct schema *c, struct schema_text *t,
+                                                         const char *format, ...);
+void schema_text_fini(struct schema_text *t);
+/* Its text, "" when there is none. */
+const char *schema_get(const struct schema_text *t);
+
+/* Adds text for the inside of a GBNF literal. */
+void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
+/* Adds a JSON value as a GBNF literal. */
+void schema_constant(struct schema *c, struct schema_text *t, const json_t *value);
+
+/* Adds `item` repeated: a count of SCHEMA_NO_MAX is none. `separator`: between two items, or "". */
+#define SCHEMA_NO_MAX UINT32_MAX
+void schema_repeat(struct schema *c, struct schema_text *t, const char *item, uint32_t least,
+                   uint32_t most, const char *separator);
+
+/* Puts NAME-PART, or PART where name is "", into *t, in letters that a rule's name may have. */
+void schema_name(struct schema *c, struct schema_text *t, const char *name, const char *part);
+
+/* Adds a rule. Where another one has the name, it gets a number behind it. `own`: NULL, or the name
+ * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives as
+ * long as the rule. */
+const char *schema_rule(struct schema *c, const char *own, const char *name, const char *text);
+
+/* Takes a free name, for a rule that will be made, and gives it back unmade. */
+const char *schema_take(struct schema *c, const char *name);
+void schema_untake(struct schema *c, const char *name);
+
+/* Adds a rule that every grammar may have ("string", "date", ...) with those it needs, under its own
+ * or (NULL: not) another name. */
+const char *schema_builtin(struct schema *c, const char *builtin, const char *name);
+int schema_is_reserved(const char *name);
+
+/* All rules, a line each, by name. */
+void schema_write(struct schema *c, struct schema_text *t);
+
+/* ---- schema_visit.c -------------------------------------------------------------------------- */
+
+/* Makes the rule of a schema, or takes one that is there. name: "" is the root; own: see
+ * schema_rule. Returns the rule's name. */
+const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own);
+
+/* Goes to a place below, and back to what it returned. */
+size_t schema_enter(struct schema *c, const char *part);
+size_t schema_enter_index(struct schema *c, const char *part, size_t index);
+void schema_leave(struct schema *c, size_t mark);
+
+/* What kind of value a schema without "type" is about: "object", "array", "string", "number"; NULL:
+ * any. With a type that is a text, that. */
+const char *schema_kind(const json_t *schema);
+
+/* ---- schema_check.c -------------------------------------------------------------------------- */
+
+/* Refuses keywords that restrict and are not supported, and values of a wrong type. */
+void schema_check(struct schema *c, const json_t *schema);
+/* The keywords that restrict what is accepted (and not only describe it), but those that combine
+ * schemas. A new object, kept by c; NULL after a failure. */
+json_t *schema_plain(struct schema *c, const json_t *schema);
+/* Number of keywords that restrict, those in `but` (ended by NULL) not counted. */
+size_t schema_restrictions(const json_t *schema, const char *const *but);
+
+/* The schema that a local $ref means, NULL and a failure otherwise. */
+json_t *schema_target(struct schema *c, const char *ref);
+/* The rule of a $ref. */
+const char *schema_ref(struct schema *c, const char *ref);
+
+/* ---- schema_merge.c -------------------------------------------------------------------------- */
+
+/* A schema whose $ref, allOf, anyOf and oneOf stand beside others: the plain schemas, each without
+ * any of these, of which a value must match one. A new array, kept by c; NULL after a failure. */
+json_t *schema_ways(struct schema *c, json_t *schema);
+
+/* ---- schema_constant.c ----------------------------------------------------------------------- */
+
+/* Does a schema let a value of its "const" and "enum" through? 1 where it has neither. */
+int schema_is_possible(struct schema *c, const json_t *schema);
+
+/* Adds those that it does. */
+void schema_constants(struct schema *c, struct schema_text *t, const json_t *schema);
+
+/* ---- schema_object.c, schema_integer.c, schema_number.c, schema_pattern.c --------------------- */
+
+/* Adds the text of an object's rule. name: of that rule. */
+void schema_object(struct schema *c, struct schema_text *t, const json_t *schema, const char *name);
+
+/* Adds the text of an integer within the schema's bounds. */
+void schema_integer(struct schema *c, struct schema_text *t, const json_t *schema);
+
+/* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]: the
+ * lengths that are allowed besides. */
+void schema_pattern(struct schema *c, struct schema_text *t, const char *pattern, const char *name,
+                    uint32_t least, uint32_t most);
+
+/* The next code point of valid UTF-8. */
+uint32_t schema_point(const char **at);
+
+#endif

@@ -1,0 +1,32 @@
+/* schema_pattern.h - what the two files of the pattern converter share. Private; see
+ * schema_pattern.c. */
+#ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_PATTERN_H
+#define HEARTH_CLIENT_SCHEMA_SCHEMA_PATTERN_H
+
+#include "client/schema/schema.h"
+
+struct pattern {
+    struct schema *c;
+    const char *begin, *at, *end;
+    const char *name; /* of the rule it is for */
+    json_t *subs;     /* text -> name of the rule made of it */
+    uint32_t nesting;
+};
+
+/* Notes a mistake at p->at. */
+void pattern_fail(struct pattern *p, const char *what);
+
+/* The character that an escape means; p->at stands behind the backslash. */
+uint32_t pattern_escape(struct pattern *p);
+
+/* Adds a character for the inside of a GBNF literal, as a JSON string has it (but see the quote in
+ * schema_pattern.c). */
+void pattern_character(struct pattern *p, struct schema_text *t, uint32_t point);
+
+/* Reads [...] and adds what it stands for. */
+void pattern_class(struct pattern *p, struct schema_text *t);
+
+/* Adds what \d, \w, \s, \D, \W, \S stand for. Returns 0, with nothing done: no such letter. */
+int pattern_shorthand(struct pattern *p, struct schema_text *t, char letter);
+
+#endif

@@ -1,0 +1,247 @@
+/* Pages in a hash table, in a tree, and, while nobody holds them, in a list: three intrusive
+ * structures over one array, so that nothing is allocated and every change is a few words. */
+#include "daemon/cache/prefix.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B185EBCA87u;
+    return hash ^ hash >> 29;
+}
+
+int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes)
+{
+    *prefix = (struct prefix){
+        .pool = pool, .oldest = PAGE_NONE, .newest = PAGE_NONE, .hash_mask = UINT64_MAX};
+    prefix->n_buckets = 1;
+    while (prefix->n_buckets < pool->total && prefix->n_buckets < 1u << 31)
+        prefix->n_buckets *= 2;
+    prefix->pages = calloc(pool->total, sizeof(*prefix->pages));
+    prefix->buckets = malloc(prefix->n_buckets * sizeof(*prefix->buckets));
+    if (!prefix->pages || !prefix->buckets)
+        return -ENOMEM;
+    memset(prefix->buckets, 0xff, prefix->n_buckets * sizeof(*prefix->buckets)); /* PAGE_NONE */
+    for (size_t i = 0; i < seed_bytes; i++)
+        prefix->seed = mix(prefix->seed, ((const uint8_t *)seed)[i]);
+    return 0;
+}
+
+void prefix_fini(struct prefix *prefix)
+{
+    free(prefix->pages);
+    free(prefix->buckets);
+    *prefix = (struct prefix){0};
+}
+
+bool prefix_shares(uid_t uid)
+{
+    return uid != PREFIX_NOBODY;
+}
+
+/* ---- the hash table -------------------------------------------------------------------------- */
+
+static uint64_t chain_hash(const struct prefix *prefix, uid_t uid, uint32_t parent,
+                           const uint32_t *tokens)
+{
+    uint64_t hash = parent == PAGE_NONE ? mix(prefix->seed, uid) : prefix->pages[parent].hash;
+
+    for (uint32_t i = 0; i < PREFIX_TOKENS; i++)
+        hash = mix(hash, tokens[i]);
+    return hash & prefix->hash_mask;
+}
+
+static uint32_t *bucket_of(const struct prefix *prefix, uint64_t hash)
+{
+    return &prefix->buckets[(hash ^ hash >> 32) & (prefix->n_buckets - 1)];
+}
+
+static uint32_t find_hash(const struct prefix *prefix, uint64_t hash, uid_t uid, uint32_t parent,
+                          const uint32_t *tokens)
+{
+    uint32_t id = *bucket_of(prefix, hash);
+
+    for (; id != PAGE_NONE; id = prefix->pages[id].next_in_bucket) {
+        const struct prefix_page *page = &prefix->pages[id];
+        if (page->hash == hash && page->parent == parent && page->uid == uid &&
+            !memcmp(page->tokens, tokens, sizeof(page->tokens)))
+            return id;
+    }
+    return PAGE_NONE;
+}
+
+uint32_t prefix_find(const struct prefix *prefix, uid_t uid, uint32_t parent,
+                     const uint32_t *tokens)
+{
+    if (!prefix_shares(uid))
+        return PAGE_NONE;
+    return find_hash(prefix, chain_hash(prefix, uid, parent, tokens), uid, parent, tokens);
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+static void tree_add(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    page->child = page->left = page->right = PAGE_NONE;
+    if (page->parent == PAGE_NONE)
+        return;
+    struct prefix_page *parent = &prefix->pages[page->parent];
+    page->right = parent->child;
+    if (parent->child != PAGE_NONE)
+        prefix->pages[parent->child].left = id;
+    parent->child = id;
+}
+
+static void tree_remove(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    assert(page->child == PAGE_NONE);
+    if (page->right != PAGE_NONE)
+        prefix->pages[page->right].left = page->left;
+    if (page->left != PAGE_NONE)
+        prefix->pages[page->left].right = page->right;
+    else if (page->parent != PAGE_NONE)
+        prefix->pages[page->parent].child = page->right;
+}
+
+/* ---- the list of idle pages ------------------------------------------------------------------ */
+
+static void idle_add(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    page->older = prefix->newest;
+    page->newer = PAGE_NONE;
+    if (prefix->newest == PAGE_NONE)
+        prefix->oldest = id;
+    else
+        prefix->pages[prefix->newest].newer = id;
+    prefix->newest = id;
+    prefix->n_idle++;
+}
+
+static void idle_remove(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    if (page->older == PAGE_NONE)
+        prefix->oldest = page->newer;
+    else
+        prefix->pages[page->older].newer = page->newer;
+    if (page->newer == PAGE_NONE)
+        prefix->newest = page->older;
+    else
+        prefix->pages[page->newer].older = page->older;
+    prefix->n_idle--;
+}
+
+/* ---- in and out ------------------------------------------------------------------------------ */
+
+/* A page without children that is in no list leaves the cache; whose it is then, the caller says.
+ */
+static void forget(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    uint32_t *link = bucket_of(prefix, page->hash);
+
+    tree_remove(prefix, id);
+    while (*link != id)
+        link = &prefix->pages[*link].next_in_bucket;
+    *link = page->next_in_bucket;
+    *page = (struct prefix_page){0}; /* the tokens too: they are somebody's text */
+    prefix->n_cached--;
+}
+
+uint32_t prefix_take(struct prefix *prefix)
+{
+    uint32_t id = pages_take(prefix->pool);
+
+    if (id == PAGE_NONE && prefix->oldest != PAGE_NONE) {
+        id = prefix->oldest;
+        idle_remove(prefix, id);
+        forget(prefix, id);
+    }
+    return id;
+}
+
+uint32_t prefix_spare(const struct prefix *prefix)
+{
+    return prefix->pool->n_free + prefix->n_idle;
+}
+
+uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint32_t id,
+                        const uint32_t *tokens)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    uint64_t hash = chain_hash(prefix, uid, parent, tokens);
+    uint32_t *bucket = bucket_of(prefix, hash);
+    uint32_t equal = find_hash(prefix, hash, uid, parent, tokens);
+
+    assert(prefix_shares(uid) && !page->cached);
+    assert(parent == PAGE_NONE || prefix->pages[parent].held > 0);
+    if (equal != PAGE_NONE) {
+        prefix_hold(prefix, equal);
+        pages_return(prefix->pool, id);
+        return equal;
+    }
+    *page = (struct prefix_page){.hash = hash,
+                                 .parent = parent,
+                                 .next_in_bucket = *bucket,
+                                 .held = 1,
+                                 .uid = uid,
+                                 .cached = true};
+    memcpy(page->tokens, tokens, sizeof(page->tokens));
+    *bucket = id;
+    tree_add(prefix, id);
+    prefix->n_cached++;
+    return id;
+}
+
+void prefix_hold(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    assert(page->cached);
+    assert(page->parent == PAGE_NONE || prefix->pages[page->parent].held > page->held);
+    if (page->held++ == 0)
+        idle_remove(prefix, id);
+}
+
+void prefix_release(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    assert(page->cached && page->held > 0);
+    if (--page->held == 0)
+        idle_add(prefix, id);
+}
+
+bool prefix_withdraw(struct prefix *prefix, uint32_t id)
+{
+    uint32_t at = id;
+
+    assert(prefix->pages[id].cached && prefix->pages[id].held > 0);
+    if (prefix->pages[id].held > 1)
+        return false;
+    while (at != id || prefix->pages[id].child != PAGE_NONE) { /* leaves first, back to `id` */
+        struct prefix_page *page = &prefix->pages[at];
+        if (page->child != PAGE_NONE) {
+            at = page->child;
+            continue;
+        }
+        uint32_t parent = page->parent;
+        assert(page->held == 0); /* its holder would hold `id` as well */
+        idle_remove(prefix, at);
+        forget(prefix, at);
+        pages_return(prefix->pool, at);
+        at = parent;
+    }
+    forget(prefix, id);
+    return true;
+}

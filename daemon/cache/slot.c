@@ -1,0 +1,215 @@
+/* Slots and who gives way under page pressure. */
+#include "daemon/cache/slot.h"
+
+#include "daemon/engine/request.h"
+#include "kernels/kv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* One more than the context: the token that ends a full sequence has a place, but no row. */
+static size_t token_bytes(uint32_t context)
+{
+    return ((size_t)context + 1) * sizeof(uint32_t);
+}
+
+int slot_init(struct slot *slot, uint32_t context)
+{
+    *slot = (struct slot){.n_pages_max = kv_pages(context)};
+    slot->tokens = mmap(NULL, token_bytes(context), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (slot->tokens == MAP_FAILED) {
+        slot->tokens = NULL;
+        return -ENOMEM;
+    }
+    slot->pages = calloc(slot->n_pages_max, sizeof(*slot->pages));
+    slot->draft_kv.pages = calloc(slot->n_pages_max, sizeof(*slot->draft_kv.pages));
+    slot->request = calloc(1, sizeof(*slot->request));
+    if (!slot->pages || !slot->draft_kv.pages || !slot->request) {
+        slot_fini(slot, context);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void slot_fini(struct slot *slot, uint32_t context)
+{
+    if (slot->tokens)
+        munmap(slot->tokens, token_bytes(context));
+    proposer_close(&slot->proposer);
+    free(slot->pages);
+    free(slot->draft_kv.pages);
+    free(slot->request);
+    *slot = (struct slot){0};
+}
+
+/* Keeps the first `n_pages` pages. The last one goes first, as the cache wants it. */
+static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pages)
+{
+    while (slot->n_pages > n_pages) {
+        uint32_t page = slot->pages[--slot->n_pages];
+        if (slot->n_pages >= slot->n_shared) {
+            pages_return(prefix->pool, page);
+        } else {
+            prefix_release(prefix, page);
+            slot->n_shared--;
+        }
+    }
+}
+
+void slot_evict(struct slot *slot, struct prefix *prefix)
+{
+    slot_shrink(slot, prefix, 0);
+    spec_evict(&slot->spec, 0);
+    slot->goal = slot->spec.drafted; /* a fast pass could read nothing here any more */
+    slot->take = 0;                  /* what was planned for it began at a position that is lost */
+}
+
+void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
+{
+    assert(!slot->active && slot->draft_kv.n_pages == 0);
+    slot_evict(slot, prefix);
+    madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
+    proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
+    slot->client = NULL;
+    slot->name[0] = 0;
+    slot->same = 0;
+    slot->goal = 0;
+    slot->paused = false;
+    slot->spec = (struct spec){0};
+}
+
+bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions)
+{
+    uint32_t wanted = kv_pages(n_positions);
+
+    assert(wanted <= slot->n_pages_max);
+    while (slot->n_pages < wanted) {
+        uint32_t page = prefix_take(prefix);
+        if (page == PAGE_NONE)
+            return false;
+        slot->pages[slot->n_pages++] = page;
+    }
+    return true;
+}
+
+void slot_trim(struct slot *slot, struct prefix *prefix)
+{
+    slot_shrink(slot, prefix, kv_pages(slot->spec.canonical));
+    if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
+        return;
+    if (prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
+        slot->n_shared--;
+    } else {
+        slot_shrink(slot, prefix, slot->n_pages - 1);
+        spec_evict(&slot->spec, slot->n_pages * KV_PAGE_POSITIONS);
+    }
+}
+
+/* ---- sharing --------------------------------------------------------------------------------- */
+
+/* The page before page `i`. */
+static uint32_t slot_parent(const struct slot *slot, uint32_t i)
+{
+    return i > 0 ? slot->pages[i - 1] : PAGE_NONE;
+}
+
+/* Has the slot a row to compute behind page `i`? The last accepted token's row gives the pick, so
+ * it is computed in any case. */
+static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
+{
+    return (uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted;
+}
+
+uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t before = slot->spec.canonical;
+
+    for (uint32_t i = before / KV_PAGE_POSITIONS; i <= slot->n_shared; i++) {
+        uint32_t page = PAGE_NONE;
+        if (slot_goes_beyond(slot, i))
+            page = prefix_find(prefix, slot->uid, slot_parent(slot, i),
+                               slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+        if (page == PAGE_NONE)
+            break;
+        slot_shrink(slot, prefix, i); /* a part of this page, computed by itself */
+        prefix_hold(prefix, page);
+        slot->pages[slot->n_pages++] = page;
+        slot->n_shared++;
+        spec_prefilled(&slot->spec, (i + 1) * KV_PAGE_POSITIONS - slot->spec.canonical);
+    }
+    return slot->spec.canonical - before;
+}
+
+void slot_publish(struct slot *slot, struct prefix *prefix)
+{
+    if (!prefix_shares(slot->uid))
+        return;
+    for (uint32_t i = slot->n_shared; i < slot->spec.canonical / KV_PAGE_POSITIONS; i++) {
+        slot->pages[i] = prefix_publish(prefix, slot->uid, slot_parent(slot, i), slot->pages[i],
+                                        slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+        slot->n_shared++;
+    }
+}
+
+bool slot_fills_page(const struct slot *slot)
+{
+    return prefix_shares(slot->uid) &&
+           slot_goes_beyond(slot, slot->spec.canonical / KV_PAGE_POSITIONS);
+}
+
+bool slot_same_page(const struct slot *slot, const struct slot *other)
+{
+    uint32_t i = slot->n_shared;
+
+    /* The same parent is the same prefix: equal pages are one page in the cache. */
+    return slot->uid == other->uid && other->n_shared == i &&
+           slot_parent(slot, i) == slot_parent(other, i) &&
+           !memcmp(slot->tokens + (size_t)i * KV_PAGE_POSITIONS,
+                   other->tokens + (size_t)i * KV_PAGE_POSITIONS,
+                   KV_PAGE_POSITIONS * sizeof(*slot->tokens));
+}
+
+/* ---- giving way ------------------------------------------------------------------------------ */
+
+/* The order of giving way; the lowest class goes first. */
+enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
+
+static enum yield_class yields(const struct slot *slot, const struct slot *needy)
+{
+    if (slot == needy || slot->planned || slot->n_pages == 0)
+        return YIELD_NEVER;
+    if (!slot->active)
+        return YIELD_IDLE;
+    if (slot->paused)
+        return YIELD_PAUSED;
+    if (slot->request->batch && !needy->request->batch)
+        return YIELD_BATCH;
+    if (slot->request->batch == needy->request->batch &&
+        slot->request->serial > needy->request->serial)
+        return slot->request->batch ? YIELD_BATCH : YIELD_INTERACTIVE;
+    return YIELD_NEVER;
+}
+
+struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
+{
+    struct slot *victim = NULL;
+    enum yield_class lowest = YIELD_NEVER;
+
+    for (uint32_t i = 0; i < n_slots; i++) {
+        struct slot *slot = &slots[i];
+        enum yield_class class = yields(slot, needy);
+        bool newer = victim && slot->last_used > victim->last_used;
+        if (class > lowest || class == YIELD_NEVER)
+            continue;
+        /* Idle: the longest unused. Active: the newest, which has the least to compute again. */
+        if (class < lowest || (class == YIELD_IDLE ? !newer : newer)) {
+            victim = slot;
+            lowest = class;
+        }
+    }
+    return victim;
+}

@@ -1,0 +1,462 @@
+/* Clients in and out. One list of clients, a state each (client.h); every event is handled to the
+ * end. */
+#include "daemon/control/control_impl.h"
+
+#include "daemon/log.h"
+#include "daemon/control/notify.h"
+#include "daemon/control/status.h"
+#include "ipc/bell.h"
+#include "ipc/counters.h"
+#include "ipc/hello.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
+    ASKS_AT_ONCE = 8,    /* questions of one client answered before others are looked at */
+};
+
+static const uint64_t ACCEPT_AGAIN_NS = 100000000;
+static const uint64_t GREETING_NS = 5000000000; /* a connection says hello within this time */
+
+/* Cookies of what is no client; clients are their own address. */
+enum { COOKIE_LISTEN = 1, COOKIE_SIGNAL, COOKIE_MAIL };
+
+void control_post(struct control *control, enum mail_kind kind, struct client *client)
+{
+    struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
+    bool posted = mailbox_post(control->options.outbox, &mail);
+
+    assert(posted); /* sized for every client's messages (main.c) */
+    (void)posted;
+    mailbox_ring(control->options.outbox);
+}
+
+/* ---- a client's life ---------------------------------------------------------------------------
+ */
+
+void control_gauges(struct control *control)
+{
+    uint32_t attached = 0;
+
+    /* Those that are leaving still hold their slots: they count until the engine has let go. */
+    for (struct client *client = control->clients; client; client = client->next)
+        attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;
+    counters_set(control->options.ctl, COUNTER_CLIENTS, attached);
+}
+
+static void control_unlink(struct control *control, struct client *client)
+{
+    for (struct client **link = &control->clients; *link; link = &(*link)->next) {
+        if (*link != client)
+            continue;
+        *link = client->next;
+        control->n_clients--;
+        return;
+    }
+    assert(false && "the client is in the list");
+}
+
+void control_free(struct control *control, struct client *client)
+{
+    control_unlink(control, client);
+    if (client->state == CLIENT_GREETING) {
+        control->n_greeting--;
+    } else if (client->n_slots > 0) {
+        segment_close(&client->segment);
+        control->slots_free += client->n_slots;
+    }
+    loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
+    close(client->socket_fd);
+    if (client->pid_fd >= 0) {
+        loop_remove(control->loop, client->pid_fd, (uintptr_t)client);
+        close(client->pid_fd);
+    }
+    if (client->bell_fd >= 0)
+        close(client->bell_fd);
+    if (client->notify_fd >= 0)
+        close(client->notify_fd);
+    free(client);
+    control_gauges(control);
+}
+
+void control_drop(struct control *control, struct client *client)
+{
+    if (client->state == CLIENT_GREETING || client->state == CLIENT_LOOKING) {
+        control_free(control, client);
+    } else if (client->state == CLIENT_ATTACHED) {
+        client->state = CLIENT_DETACHING;
+        loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
+        shutdown(client->socket_fd, SHUT_RDWR); /* the client sees its end now */
+        control_post(control, MAIL_DETACH, client);
+        control_gauges(control);
+    }
+}
+
+static void control_accept_ended(struct control *control);
+
+static void control_accept(struct control *control, int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    struct client *client;
+
+    if (fd == -ECANCELED) {
+        control_accept_ended(control);
+        return;
+    }
+    if (fd < 0) {
+        if (!control->accept_failing)
+            log_warning("accepting a client failed: %s: raise the limit of open files",
+                        strerror(-fd));
+        control->accept_failing = true;
+        control->accept_at_ns = control->options.now_ns() + ACCEPT_AGAIN_NS;
+        return;
+    }
+    control->accept_failing = false;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ||
+        !handshake_room(control, peer.uid) || !(client = calloc(1, sizeof(*client)))) {
+        hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
+        close(fd);
+        return;
+    }
+    client->state = CLIENT_GREETING;
+    client->socket_fd = fd;
+    client->pid_fd = client->bell_fd = client->notify_fd = -1;
+    client->pid = peer.pid;
+    client->uid = peer.uid;
+    client->number = ++control->n_accepted;
+    client->deadline_ns = control->options.now_ns() + GREETING_NS;
+    client->next = control->clients;
+    control->clients = client;
+    control->n_clients++;
+    control->n_greeting++;
+    if (loop_add_poll(control->loop, fd, POLLIN | POLLRDHUP, (uintptr_t)client) < 0)
+        control_free(control, client);
+}
+
+static void control_status(struct control *control, struct client *client)
+{
+    static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
+    struct status_facts facts = {
+        .clients = control->clients,
+        .asker = client->uid,
+        .resident = control->options.resident,
+        .socket = control->options.config->socket,
+        .loop = loop_name(control->loop),
+        .uptime_ns = control->options.now_ns() - control->start_ns,
+    };
+    int n = status_json(control->options.ctl, &facts, text, sizeof(text));
+
+    if (n < 0)
+        n = snprintf(text, sizeof(text), "{\"error\":\"the status does not fit\"}");
+    hello_send_status(client->socket_fd, text, (size_t)n);
+}
+
+static bool control_known(const struct control *control, const struct client *wanted)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client == wanted)
+            return true;
+    return false;
+}
+
+/* Everything that waits on a client's socket, or as much as it may say in one turn. */
+static void control_read(struct control *control, struct client *client)
+{
+    uint8_t message[512];
+    int asks = 0;
+
+    client->unread = false;
+    while (client->state != CLIENT_DETACHING) {
+        if (asks == ASKS_AT_ONCE) {
+            client->unread = control->unread = true;
+            return;
+        }
+        int n =
+            hello_recv(client->socket_fd, message, sizeof(message), NULL, 0, NULL, MSG_DONTWAIT);
+        if (n == -EAGAIN || n == -EINTR)
+            return;
+        int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
+        if (kind == HELLO_STATUS_ASK) {
+            asks++;
+            control_status(control, client);
+        } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
+            handshake_hello(control, client, message, (size_t)n);
+            if (!control_known(control, client))
+                return; /* it was refused */
+        } else {
+            control_drop(control, client);
+            return;
+        }
+    }
+}
+
+/* The next turn of those who have more to say. */
+static void control_read_on(struct control *control)
+{
+    if (!control->unread)
+        return;
+    control->unread = false;
+    for (struct client *client = control->clients, *next; client; client = next) {
+        next = client->next; /* reading frees nobody else */
+        if (client->unread)
+            control_read(control, client);
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------------
+ */
+
+static void control_wake(struct control *control, const struct mail *mail)
+{
+    for (uint32_t i = 0; i < mail->n_wakes; i++)
+        client_wake(mail->clients[i], (mail->ways >> i) & 1);
+    counters_add(control->options.ctl, COUNTER_WAKES_DELIVERED, mail->n_wakes);
+}
+
+static void control_mail(struct control *control)
+{
+    struct mail mail;
+
+    while (mailbox_take(control->options.inbox, &mail)) {
+        switch ((enum mail_kind)mail.kind) {
+        case MAIL_WAKE:
+            control_wake(control, &mail);
+            break;
+        case MAIL_DETACHED:
+            control_free(control, mail.clients[0]);
+            handshake_retry(control);
+            break;
+        case MAIL_CLOSE:
+            log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
+                        (long)mail.clients[0]->uid,
+                        mail.error == -EFAULT ? "its shared memory failed"
+                                              : "it broke the protocol");
+            control_drop(control, mail.clients[0]);
+            break;
+        case MAIL_STOPPED:
+            control->stopped = true;
+            control->error = mail.error;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static void control_stop(struct control *control, const char *why)
+{
+    if (control->stopping)
+        return;
+    control->stopping = true;
+    log_info("stopping: %s", why);
+    notify_send("STOPPING=1");
+    /* Who connects from now on waits at the manager's socket for the next daemon. */
+    if (control->options.passed) {
+        control->accept_at_ns = 0;
+        loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN);
+    }
+    control_post(control, MAIL_STOP, NULL);
+}
+
+static void control_signal(struct control *control)
+{
+    uint64_t n;
+
+    while (read(control->options.signal_fd, &n, sizeof(n)) > 0)
+        ;
+    control_stop(control, "running answers end now");
+}
+
+static void control_event(struct control *control, const struct loop_event *event)
+{
+    if (event->cookie == COOKIE_LISTEN) {
+        control_accept(control, event->result);
+    } else if (event->cookie == COOKIE_SIGNAL) {
+        control_signal(control);
+    } else if (event->cookie != COOKIE_MAIL) {
+        struct client *client = (struct client *)(uintptr_t)event->cookie;
+        /* An earlier event of the same batch may have freed it. */
+        if (!control_known(control, client))
+            return;
+        struct pollfd process = {.fd = client->pid_fd, .events = POLLIN};
+        if (client->pid_fd >= 0 && poll(&process, 1, 0) > 0)
+            control_drop(control, client);
+        else
+            control_read(control, client);
+    }
+}
+
+/* ---- time --------------------------------------------------------------------------------------
+ */
+
+static void control_expire(struct control *control, uint64_t now)
+{
+    for (struct client *client = control->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
+            handshake_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
+                             client->waiting ? "no slot became free: try again"
+                                             : "no HELLO came: update the client library");
+    }
+}
+
+/* Tells the service manager that we live, unless the engine is awake and has not turned since last
+ * time. */
+static void control_watchdog(struct control *control, uint64_t now)
+{
+    struct ctl *ctl = control->options.ctl;
+    uint64_t heartbeat = atomic_load_explicit(&ctl->heartbeat, memory_order_relaxed);
+    bool asleep = atomic_load_explicit(&ctl->sleeping, memory_order_relaxed) != 0;
+
+    if (asleep || heartbeat != control->heartbeat)
+        notify_send("WATCHDOG=1");
+    control->heartbeat = heartbeat;
+    control->watchdog_due_ns = now + control->watchdog_ns;
+}
+
+/* Descriptors may have become free: listen again. */
+static void control_accept_again(struct control *control, uint64_t now)
+{
+    control->accept_at_ns = 0;
+    if (loop_add_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN) < 0)
+        control->accept_at_ns = now + ACCEPT_AGAIN_NS;
+}
+
+/* Nobody is accepted any more: the daemon stops, and who comes now starts the next one; or who came at
+ * the last moment is served. */
+static void control_accept_ended(struct control *control)
+{
+    if (!control->ending)
+        return;
+    control->ending = false;
+    if (control->stopping)
+        return;
+    if (control->n_clients == 0)
+        control_stop(control, "no client was connected for as long as --idle-stop says");
+    else
+        control_accept_again(control, control->options.now_ns());
+}
+
+/* When the idle stop is due; UINT64_MAX: not as things are. */
+static uint64_t control_idle(struct control *control, uint64_t now)
+{
+    if (!control->idle_stop_ns || control->n_clients > 0 || control->ending || control->stopping) {
+        control->idle_since_ns = 0;
+        return UINT64_MAX;
+    }
+    if (!control->idle_since_ns)
+        control->idle_since_ns = now;
+    if (control->idle_since_ns + control->idle_stop_ns > now)
+        return control->idle_since_ns + control->idle_stop_ns;
+    control->ending = true;
+    control->accept_at_ns = 0;
+    if (!loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN))
+        control_accept_ended(control);
+    return UINT64_MAX;
+}
+
+/* Until the next thing that time brings about; -1: nothing will. */
+static int64_t control_timeout(struct control *control)
+{
+    uint64_t now = control->options.now_ns(), due = UINT64_MAX;
+
+    if (control->accept_at_ns && control->accept_at_ns <= now)
+        control_accept_again(control, now);
+    if (control->accept_at_ns)
+        due = control->accept_at_ns;
+
+    uint64_t idle = control_idle(control, now);
+    if (idle < due)
+        due = idle;
+    if (control->watchdog_ns && control->watchdog_due_ns <= now)
+        control_watchdog(control, now);
+    if (control->n_greeting > 0)
+        control_expire(control, now);
+    if (control->watchdog_ns && control->watchdog_due_ns < due)
+        due = control->watchdog_due_ns;
+    for (const struct client *client = control->clients; client && control->n_greeting;
+         client = client->next)
+        if (client->state == CLIENT_GREETING && client->deadline_ns < due)
+            due = client->deadline_ns;
+    if (control->unread)
+        return 0;
+    if (due == UINT64_MAX)
+        return -1;
+    return due > now ? (int64_t)(due - now) : 0;
+}
+
+/* ---- the thread --------------------------------------------------------------------------------
+ */
+
+static int control_open(struct control *control)
+{
+    const struct control_options *options = &control->options;
+    int rc = loop_open(&control->loop, options->loop);
+
+    if (rc == 0)
+        rc = loop_add_accept(control->loop, options->listen_fd, COOKIE_LISTEN);
+    if (rc == 0)
+        rc = loop_add_poll(control->loop, options->signal_fd, POLLIN, COOKIE_SIGNAL);
+    if (rc == 0)
+        rc = loop_add_poll(control->loop, options->inbox->event_fd, POLLIN, COOKIE_MAIL);
+    if (rc < 0)
+        log_error("cannot wait for clients: %s", strerror(-rc));
+    return rc;
+}
+
+/* Waits for the engine to stop, without the loop: what failed may be the loop. */
+static void control_await_engine(struct control *control)
+{
+    struct pollfd engine = {.fd = control->options.inbox->event_fd, .events = POLLIN};
+
+    if (!control->stopping)
+        control_post(control, MAIL_STOP, NULL);
+    control->stopping = true;
+    while (!control->stopped) {
+        control_mail(control);
+        if (!control->stopped)
+            poll(&engine, 1, 10); /* its count is never read, so this is a pause, too */
+    }
+}
+
+static void control_close(struct control *control)
+{
+    while (control->clients) {
+        control_free(control, control->clients);
+    }
+    loop_close(control->loop);
+}
+
+int control_run(const struct control_options *options)
+{
+    struct control control = {
+        .options = *options,
+        .slots_free = (uint32_t)options->config->slots,
+        .start_ns = options->now_ns(),
+        .watchdog_ns = notify_watchdog_ns(),
+        .idle_stop_ns = options->passed ? options->config->idle_stop * 1000000000 : 0,
+    };
+    struct loop_event events[EVENTS_AT_ONCE];
+    int rc = control_open(&control);
+
+    counters_set(options->ctl, COUNTER_SLOTS_TOTAL, options->config->slots);
+    while (!control.stopped && rc == 0) {
+        int n = loop_wait(control.loop, control_timeout(&control), events, EVENTS_AT_ONCE);
+        counters_add(options->ctl, COUNTER_CONTROL_WAKEUPS, 1);
+        for (int i = 0; i < n; i++)
+            control_event(&control, &events[i]);
+        control_read_on(&control);
+        control_mail(&control);
+        rc = n < 0 ? n : 0;
+    }
+    control_await_engine(&control);
+    control_close(&control);
+    return rc ? rc : control.error;
+}

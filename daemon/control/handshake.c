@@ -1,0 +1,314 @@
+/* Who gets in, and with what: the answers to HELLO. */
+#include "daemon/control/control_impl.h"
+
+#include "ipc/bell.h"
+#include "ipc/counters.h"
+#include "ipc/hello.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    EVENT_CELLS = 1024, /* of each slot's event ring */
+    SUBMIT_CELLS = 256, /* of each client's submit ring */
+    SLOTLESS_MAX = 64,  /* connections without a slot that one user may hold */
+    GREETING_ROOM = 64, /* connections beyond --clients, which those who are let in never take */
+};
+
+static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client->uid == uid)
+            n += client->n_slots;
+    return n;
+}
+
+/* Connections of this user that only look. */
+static uint32_t handshake_slotless(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (const struct client *client = control->clients; client; client = client->next)
+        n += client->state == CLIENT_LOOKING && client->uid == uid;
+    return n;
+}
+
+/* Connections of this user that have said nothing yet. */
+static uint32_t handshake_silent(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (const struct client *client = control->clients; client; client = client->next)
+        n += client->state == CLIENT_GREETING && !client->waiting && client->uid == uid;
+    return n;
+}
+
+bool handshake_room(struct control *control, uid_t uid)
+{
+    struct client *found = NULL;
+    uint32_t most;
+
+    if (control->n_clients < control->options.config->clients + GREETING_ROOM)
+        return true;
+    most = handshake_silent(control, uid);
+    for (struct client *client = control->clients; client;
+         client = client->next) { /* newest first */
+        if (client->state != CLIENT_GREETING || client->waiting)
+            continue;
+        bool same = found && found->uid == client->uid;
+        uint32_t n = same ? most : handshake_silent(control, client->uid);
+        if (!same && n <= most)
+            continue;
+        found = client;
+        most = n;
+    }
+    if (found)
+        handshake_refuse(control, found, -EBUSY,
+                         "too many of this user's connections say nothing: try again later");
+    return found != NULL;
+}
+
+/* The user that stands for all who have no number here: nobody's slots may be kept for it. */
+static uid_t overflow_uid(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+    unsigned uid = 65534;
+
+    if (file && fscanf(file, "%u", &uid) != 1)
+        uid = 65534;
+    if (file)
+        fclose(file);
+    return uid;
+}
+
+static bool handshake_name_held(const struct control *control, uid_t uid, const char *name)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client->n_slots > 0 && client->uid == uid && !strcmp(client->name, name))
+            return true;
+    return false;
+}
+
+/* Somebody is on the way out: what is taken now will be free in a moment. A hang-up may still wait to be
+ * read behind the HELLO of who follows, so sockets are looked at here. */
+static bool handshake_leaving(struct control *control)
+{
+    bool leaving = false;
+
+    for (struct client *client = control->clients; client; client = client->next) {
+        struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
+        if (client->state == CLIENT_ATTACHED && poll(&hang_up, 1, 0) > 0 &&
+            (hang_up.revents & (POLLRDHUP | POLLHUP)))
+            control_drop(control, client);
+        leaving |= client->state == CLIENT_DETACHING;
+    }
+    return leaving;
+}
+
+/* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
+ */
+static int handshake_admit(const struct control *control, const struct client *client,
+                           const struct hello *hello, uint32_t *ret_slots, char *line,
+                           size_t line_bytes)
+{
+    const struct config *config = control->options.config;
+    uint32_t wanted =
+        hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
+
+    if (control->stopping) {
+        snprintf(line, line_bytes, "the daemon is stopping: try again when it is back");
+        return -EBUSY;
+    }
+    if (hello->name[0] && client->uid == overflow_uid()) {
+        snprintf(line, line_bytes,
+                 "your user is not known here (a user namespace): ask for a slot without a name");
+        return -EACCES;
+    }
+    if (hello->slots == 0 && handshake_slotless(control, client->uid) >= SLOTLESS_MAX) {
+        snprintf(line, line_bytes, "this user has %d connections without a slot: close some",
+                 SLOTLESS_MAX);
+        return -EBUSY;
+    }
+    if (hello->name[0] && handshake_name_held(control, client->uid, hello->name)) {
+        snprintf(line, line_bytes,
+                 "slot %s is in use by another client: try again, or use another name",
+                 hello->name);
+        return -EBUSY;
+    }
+    if (control->n_clients - control->n_greeting >= config->clients) {
+        snprintf(line, line_bytes,
+                 "%llu clients are connected, the most there may be: try again, or raise --clients",
+                 (unsigned long long)config->clients);
+        return -EBUSY;
+    }
+    if (wanted > control->slots_free) {
+        snprintf(line, line_bytes,
+                 "%u of %llu slots are free, %u wanted: try again, or raise --slots",
+                 control->slots_free, (unsigned long long)config->slots, wanted);
+        return -EBUSY;
+    }
+    if (config->user_slots &&
+        handshake_user_slots(control, client->uid) + wanted > config->user_slots) {
+        snprintf(line, line_bytes,
+                 "this user holds all of its %llu slots: try again, or raise --user-slots",
+                 (unsigned long long)config->user_slots);
+        return -EBUSY;
+    }
+    *ret_slots = wanted;
+    return 0;
+}
+
+static struct ipc_limits handshake_limits(const struct control *control, uint32_t n_slots)
+{
+    return (struct ipc_limits){
+        .slots = n_slots,
+        .context = control->options.resident->limits.context,
+        .submit_cells = SUBMIT_CELLS,
+        .event_cells = EVENT_CELLS,
+        .params_bytes = control->options.params_bytes,
+    };
+}
+
+/* Makes everything the client will share with us. On failure what was made stays for control_free.
+ */
+static int handshake_equip(struct control *control, struct client *client,
+                           const struct hello *hello, uint32_t n_slots, int *ret_notify, char *line,
+                           size_t line_bytes)
+{
+    struct ipc_limits limits = handshake_limits(control, n_slots);
+    int notify[2] = {-1, -1};
+    int rc = segment_open(&client->segment, &limits, line, line_bytes);
+
+    *ret_notify = -1;
+    if (rc < 0)
+        return rc;
+    client->bell_fd = bell_open();
+    rc = client->bell_fd < 0 ? client->bell_fd : 0;
+    if (rc == 0 && (hello->flags & HELLO_NOTIFY))
+        rc = bell_notify_open(notify);
+    if (rc < 0) {
+        snprintf(line, line_bytes, "the daemon is out of file descriptors: try again later");
+        segment_close(&client->segment);
+        return rc;
+    }
+    client->notify_fd = notify[0];
+    *ret_notify = notify[1];
+    return 0;
+}
+
+static int handshake_welcome(struct control *control, struct client *client, int notify_fd)
+{
+    const struct resident *resident = control->options.resident;
+    struct hello_welcome welcome = {
+        .limits = client->segment.limits,
+        .n_fds = client->n_slots == 0 ? HELLO_FDS_SHARED
+                 : notify_fd >= 0     ? HELLO_FDS
+                                      : HELLO_FDS - 1,
+        .n_vocab = resident->model->n_vocab,
+        .daemon_pid = (uint32_t)getpid(),
+        .vocab_bytes = resident->vocab_bytes,
+    };
+    int fds[HELLO_FDS];
+
+    fds[HELLO_FD_UP] = client->segment.up_fd;
+    fds[HELLO_FD_DOWN] = client->segment.down_fd;
+    fds[HELLO_FD_CTL] = control->options.ctl_fd;
+    fds[HELLO_FD_BELL] = client->bell_fd;
+    fds[HELLO_FD_VOCAB] = control->options.vocab_fd;
+    fds[HELLO_FD_NOTIFY] = notify_fd;
+    memcpy(welcome.fingerprint, resident->fingerprint, sizeof(welcome.fingerprint));
+    snprintf(welcome.numerics, sizeof(welcome.numerics), "%s", resident->info.numerics);
+    snprintf(welcome.model, sizeof(welcome.model), "%s", resident->name);
+    snprintf(welcome.daemon, sizeof(welcome.daemon), "hearthd " HEARTH_VERSION);
+    hello_prep_welcome(&welcome);
+    return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);
+}
+
+/* The process that did the handshake: its exit counts as hang-up even when a child keeps the
+ * socket. */
+static void handshake_watch_process(struct control *control, struct client *client)
+{
+#ifdef SYS_pidfd_open
+    client->pid_fd = (int)syscall(SYS_pidfd_open, client->pid, 0);
+    if (client->pid_fd >= 0 &&
+        loop_add_poll(control->loop, client->pid_fd, POLLIN, (uintptr_t)client) < 0) {
+        close(client->pid_fd);
+        client->pid_fd = -1;
+    }
+#else
+    (void)control;
+    (void)client;
+#endif
+}
+
+void handshake_refuse(struct control *control, struct client *client, int code, const char *line)
+{
+    hello_send_refuse(client->socket_fd, code, line);
+    counters_add(control->options.ctl, COUNTER_CONNECTS_REFUSED, 1);
+    control_free(control, client);
+}
+
+/* Lets the client in, or refuses it, or lets it wait for one that is leaving. */
+static void handshake_greet(struct control *control, struct client *client)
+{
+    char line[HELLO_LINE_BYTES] = "";
+    const struct hello *hello = &client->hello;
+    uint32_t n_slots = 0;
+    int notify_fd = -1;
+    int rc = handshake_admit(control, client, hello, &n_slots, line, sizeof(line));
+
+    client->waiting = rc == -EBUSY && !control->stopping && handshake_leaving(control);
+    if (client->waiting)
+        return;
+    if (rc == 0 && n_slots > 0)
+        rc = handshake_equip(control, client, hello, n_slots, &notify_fd, line, sizeof(line));
+    if (rc < 0) {
+        handshake_refuse(control, client, rc, line);
+        return;
+    }
+    client->n_slots = n_slots;
+    memcpy(client->name, hello->name, sizeof(client->name));
+    client->name[sizeof(client->name) - 1] = 0;
+    client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
+    control->n_greeting--;
+    control->slots_free -= n_slots;
+    handshake_watch_process(control, client);
+    if (n_slots == 0)
+        client->segment.limits = handshake_limits(control, 0);
+    rc = handshake_welcome(control, client, notify_fd);
+    if (n_slots > 0) {
+        segment_close_fds(&client->segment);
+        control_post(control, MAIL_ATTACH, client);
+    }
+    if (notify_fd >= 0)
+        close(notify_fd);
+    counters_add(control->options.ctl, COUNTER_CONNECTS, 1);
+    control_gauges(control);
+    if (rc < 0)
+        control_drop(control, client);
+}
+
+void handshake_hello(struct control *control, struct client *client, const void *message,
+                     size_t bytes)
+{
+    char line[HELLO_LINE_BYTES] = "";
+    int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));
+
+    if (rc < 0)
+        handshake_refuse(control, client, rc, line);
+    else
+        handshake_greet(control, client);
+}
+
+void handshake_retry(struct control *control)
+{
+    for (struct client *client = control->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->state == CLIENT_GREETING && client->waiting)
+            handshake_greet(control, client);
+    }
+}

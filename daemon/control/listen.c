@@ -1,0 +1,234 @@
+/* Binding the socket, under a lock; a stale one is told from a live one by trying to connect. */
+#include "daemon/control/listen.h"
+
+#include "ipc/hello.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 256,
+    PROBE_MS = 500, /* a dead daemon's socket is gone by then */
+    TRIES = 8       /* looks at one that hangs up and is there again */
+};
+
+static int listen_address(const char *path, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(ret->sun_path))
+        return -ENAMETOOLONG;
+    memcpy(ret->sun_path, path, strlen(path) + 1);
+    return 0;
+}
+
+unsigned listen_folder_mode(const char *folder)
+{
+    static const char machine[] = HELLO_MACHINE_SOCKET;
+    const char *run = getenv("XDG_RUNTIME_DIR");
+    size_t n = run ? strlen(run) : 0;
+
+    if (n && !strncmp(folder, run, n) && !strcmp(folder + n, "/hearth"))
+        return 0700;
+    n = (size_t)(strrchr(machine, '/') - machine);
+    return strlen(folder) == n && !memcmp(folder, machine, n) ? 0755 : 0;
+}
+
+/* Makes the folder of the default path, as a first start needs. */
+static void listen_make_folder(const char *path)
+{
+    char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 0, path);
+    unsigned mode = listen_folder_mode(folder);
+    if (mode && mkdir(folder, mode) == 0) /* else it is there, or bind says why it cannot be */
+        chmod(folder, mode); /* whatever the umask: others pass through the machine's */
+}
+
+/* Who makes, replaces or removes the socket at `path` holds this lock, so that one of several that start
+ * at once has it and no other takes it away again. The file is there only meanwhile. Returns a descriptor
+ * for listen_unlock, or -errno. */
+static int listen_lock(const char *path, char *lock_path, size_t lock_bytes)
+{
+    struct stat st;
+
+    snprintf(lock_path, lock_bytes, "%s.lock", path);
+    for (;;) {
+        int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int rc = fd < 0 ? -errno : 0;
+        while (rc == 0 && flock(fd, LOCK_EX) < 0)
+            rc = errno == EINTR ? 0 : -errno;
+        if (rc == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        if (rc < 0)
+            return rc;
+        /* Its holder removed it while we waited: who comes now makes another. */
+    }
+}
+
+static void listen_unlock(const char *lock_path, int lock_fd)
+{
+    unlink(lock_path);
+    close(lock_fd);
+}
+
+/* Connects to whoever listens at this address, without waiting. Returns 1 with a descriptor (-1: its
+ * queue is full); 0: nobody listens; -ENOTSOCK: something else than a socket lies there, which is not
+ * ours to remove (connect would say that nobody listens, too); or another -errno. */
+static int listen_probe(const struct sockaddr_un *address, int *ret_fd)
+{
+    struct stat st;
+    int rc = 1;
+
+    *ret_fd = -1;
+    if (lstat(address->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return -ENOTSOCK;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
+        *ret_fd = fd;
+        return 1;
+    }
+    if (errno != EAGAIN)
+        rc = errno == ECONNREFUSED ? 0 : -errno;
+    close(fd);
+    return rc;
+}
+
+static int listen_bind(int fd, const struct sockaddr_un *address)
+{
+    mode_t old = umask(0177);
+    int rc = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+
+    umask(old);
+    return rc < 0 || listen(fd, BACKLOG) == 0 ? rc : -errno;
+}
+
+/* Listens at the address, in place of a socket that nobody listens on. Returns 0, or -errno; with
+ * -EADDRINUSE *ret_other is a connection to who does (or -1). */
+static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other)
+{
+    char lock_path[sizeof(address->sun_path) + sizeof(".lock")];
+    int lock_fd = listen_lock(address->sun_path, lock_path, sizeof(lock_path));
+    int rc = lock_fd < 0 ? lock_fd : listen_bind(fd, address);
+
+    *ret_other = -1;
+    if (rc == -EADDRINUSE) {
+        int probe = listen_probe(address, ret_other);
+        if (probe == 0) {
+            unlink(address->sun_path);
+            rc = listen_bind(fd, address);
+        } else if (probe == -ENOTSOCK) {
+            rc = probe;
+        }
+    }
+    if (lock_fd >= 0)
+        listen_unlock(lock_path, lock_fd);
+    return rc;
+}
+
+/* Does the daemon at the other end of this connection live? One that has just died may still be there for
+ * a moment, as the kernel takes its ring apart: it lets us connect, never accepts, and hangs up. A live
+ * one waits for our HELLO, or says why it does not. */
+static bool listen_lives(int other)
+{
+    struct pollfd answer = {.fd = other, .events = POLLIN | POLLRDHUP};
+    char byte;
+
+    return other < 0 || poll(&answer, 1, PROBE_MS) == 0 || recv(other, &byte, 1, MSG_DONTWAIT) > 0;
+}
+
+/* " (process 123)", or "" where the kernel does not say whose socket it is. */
+static void listen_owner(int other, char *text, size_t text_bytes)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+
+    *text = 0;
+    if (other >= 0 && getsockopt(other, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+        peer.pid > 0)
+        snprintf(text, text_bytes, " (process %ld)", (long)peer.pid);
+}
+
+/* One line for people. */
+static void listen_explain(const char *path, int error, int other, char *err, size_t err_bytes)
+{
+    char owner[40];
+
+    listen_owner(other, owner, sizeof(owner));
+    if (error == -ENOTSOCK)
+        snprintf(err, err_bytes, "%s is there and is no socket: give another --socket", path);
+    else if (error == -ENOENT)
+        snprintf(err, err_bytes,
+                 "cannot listen at %s: its folder is not there: make it, or give another --socket",
+                 path);
+    else if (error == -ENAMETOOLONG)
+        snprintf(err, err_bytes,
+                 "a socket's path takes at most %zu bytes: give a shorter --socket than %s",
+                 sizeof(((struct sockaddr_un *)0)->sun_path) - 1, path);
+    else if (error == -EADDRINUSE)
+        snprintf(err, err_bytes,
+                 "a daemon%s already listens at %s: stop it, or give another --socket", owner,
+                 path);
+    else
+        snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path,
+                 strerror(-error));
+}
+
+int listen_open(const char *path, char *err, size_t err_bytes)
+{
+    struct sockaddr_un address;
+    int rc = listen_address(path, &address), other = -1;
+    int fd = rc < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (rc == 0 && fd < 0)
+        rc = -errno;
+    if (rc == 0) {
+        listen_make_folder(path);
+        rc = listen_take(fd, &address, &other);
+        for (int i = 0; i < TRIES && rc == -EADDRINUSE && !listen_lives(other); i++) {
+            close(other);
+            rc = listen_take(fd, &address, &other);
+        }
+    }
+    if (rc < 0)
+        listen_explain(path, rc, other, err, err_bytes);
+    if (other >= 0)
+        close(other);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+void listen_close(const char *path, int listen_fd)
+{
+    struct sockaddr_un address;
+    char lock_path[sizeof(address.sun_path) + sizeof(".lock")];
+    int other = -1;
+
+    /* Refuses from now on, although the ring may hold on to the socket for a while. */
+    shutdown(listen_fd, SHUT_RDWR);
+    close(listen_fd);
+    if (listen_address(path, &address) < 0)
+        return;
+    int lock_fd = listen_lock(path, lock_path, sizeof(lock_path));
+    if (listen_probe(&address, &other) == 0)
+        unlink(path);
+    if (other >= 0)
+        close(other);
+    if (lock_fd >= 0)
+        listen_unlock(lock_path, lock_fd);
+}

@@ -1,0 +1,95 @@
+/* Source: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3). */
+#include "daemon/control/notify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { LISTEN_FDS_START = 3 };
+
+int notify_send(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int rc = 0;
+
+    if (!path || !*path)
+        return 0;
+    size_t n = strlen(path);
+    if ((path[0] != '/' && path[0] != '@') || n >= sizeof(address.sun_path))
+        return -EINVAL;
+    memcpy(address.sun_path, path, n);
+    if (path[0] == '@')
+        address.sun_path[0] = 0; /* the abstract namespace */
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* The variable is meant for this process: the one that names a pid names ours. */
+static int meant_for_us(const char *pid_variable)
+{
+    const char *pid = getenv(pid_variable);
+
+    return !pid || strtol(pid, NULL, 10) == (long)getpid();
+}
+
+uint64_t notify_watchdog_ns(void)
+{
+    const char *usec = getenv("WATCHDOG_USEC");
+
+    if (!usec || !meant_for_us("WATCHDOG_PID"))
+        return 0;
+    return strtoull(usec, NULL, 10) * 1000 / 2;
+}
+
+/* Is it one that hearthd could have made itself? */
+static bool is_listening_socket(int fd)
+{
+    int domain = 0, type = 0, listens = 0;
+    socklen_t a = sizeof(domain), b = sizeof(type), c = sizeof(listens);
+
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &a) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &b) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &c) == 0 && domain == AF_UNIX &&
+           type == SOCK_SEQPACKET && listens;
+}
+
+int notify_listen_fd(char *err, size_t err_bytes)
+{
+    const char *text = getenv("LISTEN_FDS");
+    long count = text ? strtol(text, NULL, 10) : 0;
+
+    if (count < 1 || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+        return -ENOENT;
+    if (count > 1) {
+        snprintf(err, err_bytes,
+                 "the service manager passed %ld descriptors: hearthd serves one socket, give each "
+                 "its own unit",
+                 count);
+        return -ENOTSOCK;
+    }
+    int flags = fcntl(LISTEN_FDS_START, F_GETFL);
+    if (!is_listening_socket(LISTEN_FDS_START) ||
+        fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0) {
+        snprintf(err, err_bytes,
+                 "what the service manager passed is no Unix socket that listens for sequential "
+                 "packets: use "
+                 "ListenSequentialPacket= with a path");
+        return -ENOTSOCK;
+    }
+    return LISTEN_FDS_START;
+}

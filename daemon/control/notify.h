@@ -1,0 +1,26 @@
+/*
+ * notify: tells the service manager how we are (sd_notify(3)'s protocol: a datagram to
+ * $NOTIFY_SOCKET), and takes over a listening socket that it opened ($LISTEN_FDS,
+ * sd_listen_fds(3)).
+ *
+ * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the
+ * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency.
+ */
+#ifndef HEARTH_DAEMON_CONTROL_NOTIFY_H
+#define HEARTH_DAEMON_CONTROL_NOTIFY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sends e.g. "READY=1\nSTATUS=serving". Returns 0, also without a service manager; -errno when it
+ * was there and could not be told. */
+int notify_send(const char *state);
+
+/* How often WATCHDOG=1 is expected, 0: never. Half of $WATCHDOG_USEC, as the manual recommends. */
+uint64_t notify_watchdog_ns(void);
+
+/* The socket passed by the service manager, CLOEXEC set; -ENOENT: it passed none. -ENOTSOCK with one line: what it
+ * passed is none that clients could reach us at. */
+int notify_listen_fd(char *err, size_t err_bytes);
+
+#endif

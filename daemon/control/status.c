@@ -1,0 +1,215 @@
+/* The daemon described for people and scripts. Names with odd bytes were made printable at load. */
+#include "daemon/control/status.h"
+
+#include "ipc/counters.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t count_fds(void)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    if (!directory)
+        return 0;
+    while (readdir(directory))
+        n++;
+    closedir(directory);
+    return n > 3 ? n - 3 : 0; /* ".", "..", and the directory itself */
+}
+
+static uint64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long size, pages = 0;
+
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu %llu", &size, &pages) != 2)
+        pages = 0;
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* JSON string contents: quotes, backslashes and control characters escaped. `to` is cut to fit. */
+static const char *escape(const char *from, char *to, size_t to_bytes)
+{
+    size_t n = 0;
+
+    for (; *from && n + sizeof("\\u0000") <= to_bytes; from++) {
+        unsigned char byte = (unsigned char)*from;
+        if (byte < 0x20) {
+            n += (size_t)snprintf(to + n, to_bytes - n, "\\u%04x", byte);
+            continue;
+        }
+        if (byte == '"' || byte == '\\')
+            to[n++] = '\\';
+        to[n++] = *from;
+    }
+    to[n] = 0;
+    return to;
+}
+
+/* What a fast pass is, in the words of --proposer. */
+static const char *const fast_names[] = {
+    [BACKEND_FAST_NONE] = "none", [BACKEND_FAST_SHADOW] = "shadow", [BACKEND_FAST_NATIVE] = "fast"};
+
+/* JSON that is written piece by piece; full: a piece found no room, and none is written after it. */
+struct text {
+    char *at;
+    size_t room;
+    bool full;
+};
+
+__attribute__((format(printf, 2, 3))) static void text_add(struct text *text, const char *format,
+                                                           ...)
+{
+    va_list args;
+
+    if (text->full)
+        return;
+    va_start(args, format);
+    int n = vsnprintf(text->at, text->room, format, args);
+    va_end(args);
+    text->full = n < 0 || (size_t)n >= text->room;
+    if (text->full)
+        return;
+    text->at += n;
+    text->room -= (size_t)n;
+}
+
+static void status_device(struct text *text, const struct status_facts *facts)
+{
+    const struct resident *resident = facts->resident;
+    char fingerprint[MODEL_FINGERPRINT_TEXT], name[160], draft[160], socket_path[240];
+
+    model_fingerprint_text(resident->fingerprint, fingerprint);
+    text_add(text,
+             "\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
+             "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",",
+             HEARTH_VERSION, (long)getpid(),
+             escape(facts->socket, socket_path, sizeof(socket_path)),
+             escape(resident->name, name, sizeof(name)), resident->model->arch,
+             model_type_name(resident->model), fingerprint, resident->info.numerics,
+             resident->info.name);
+    text_add(text,
+             "\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,"
+             "\"shadow_bytes\":%zu,\"page_bytes\":%zu,\"draft\":\"%s\",\"fast\":\"%s\","
+             "\"loop\":\"%s\",",
+             resident->info.isa, resident->info.threads, resident->limits.context,
+             resident->info.weight_bytes, resident->info.shadow_bytes, resident->info.page_bytes,
+             resident->draft ? escape(resident->draft->name, draft, sizeof(draft)) : "",
+             fast_names[resident->info.fast], facts->loop);
+}
+
+/* ---- slots -------------------------------------------------------------------------------------
+ */
+
+static const char *const state_names[] = {[DOWN_IDLE] = "idle",
+                                          [DOWN_QUEUED] = "queued",
+                                          [DOWN_PREFILL] = "prefill",
+                                          [DOWN_DECODE] = "decode",
+                                          [DOWN_PAUSED] = "paused"};
+
+static uint32_t word_of(const _Atomic uint32_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Each word is read by itself: a row may mix two steps. */
+static void status_slot(struct text *text, const struct client *client, uint32_t slot, bool open)
+{
+    const struct down_slot *down = segment_down_slot(&client->segment, slot);
+    char name[2 * SLOT_NAME_BYTES];
+
+    text_add(text, "{\"client\":%llu,\"slot\":%u,\"uid\":%ld,", (unsigned long long)client->number,
+             slot, (long)client->uid);
+    if (open)
+        text_add(text, "\"pid\":%ld,", (long)client->pid);
+    if (open && slot == 0 && client->name[0])
+        text_add(text, "\"name\":\"%s\",", escape(client->name, name, sizeof(name)));
+    text_add(text,
+             "\"state\":\"%s\",\"priority\":\"%s\",\"prompt\":%u,\"kv\":%u,"
+             "\"output\":%u,\"outputs\":%llu}",
+             state_names[word_of(&down->state)], word_of(&down->batch) ? "batch" : "interactive",
+             word_of(&down->prompt), word_of(&down->prefill_done), word_of(&down->output),
+             (unsigned long long)atomic_load_explicit(&down->outputs, memory_order_relaxed));
+}
+
+/* The row of a slot, unless it has one; `busy`: only where it serves a request. Returns whether
+ * there was no room for it. */
+static bool status_row(struct text *text, struct client *client, uint32_t slot, uid_t asker,
+                       bool busy, bool *first)
+{
+    struct text before = *text;
+    uint64_t bit = 1ull << slot;
+    bool open = asker == 0 || asker == client->uid;
+
+    if (client->told & bit)
+        return false;
+    if (busy && word_of(&segment_down_slot(&client->segment, slot)->state) == DOWN_IDLE)
+        return false;
+    text_add(text, "%s", *first ? "" : ",");
+    status_slot(text, client, slot, open);
+    if (text->full) {
+        *text = before;
+        return true;
+    }
+    client->told |= bit;
+    *first = false;
+    return false;
+}
+
+/* Rows of those at work, then of the others: a state may change in between. Returns how many rows
+ * found no room. */
+static uint32_t status_slots(struct text *text, const struct status_facts *facts)
+{
+    uint32_t left_out = 0;
+    bool first = true;
+
+    for (struct client *client = facts->clients; client; client = client->next) {
+        client->told = 0;
+        for (uint32_t i = 0; client->state == CLIENT_ATTACHED && i < client->n_slots; i++)
+            status_row(text, client, i, facts->asker, true, &first);
+    }
+    for (struct client *client = facts->clients; client; client = client->next)
+        for (uint32_t i = 0; client->state == CLIENT_ATTACHED && i < client->n_slots; i++)
+            left_out += status_row(text, client, i, facts->asker, false, &first);
+    return left_out;
+}
+
+enum { TAIL_BYTES = 48 }; /* what stands behind the rows */
+
+int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes)
+{
+    struct text out = {.at = text, .room = text_bytes};
+    uint32_t left_out;
+
+    counters_set(ctl, COUNTER_FDS_OPEN, count_fds());
+    counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes());
+    counters_set(ctl, COUNTER_UPTIME_S, facts->uptime_ns / 1000000000);
+    text_add(&out, "{");
+    status_device(&out, facts);
+    if (out.full)
+        return -ENOSPC;
+    int n = counters_json(ctl, out.at, out.room);
+    if (n < 0)
+        return n;
+    out.at += n;
+    out.room -= (size_t)n;
+    text_add(&out, ",\"slots\":[");
+    if (out.full || out.room <= TAIL_BYTES)
+        return -ENOSPC;
+    out.room -= TAIL_BYTES;
+    left_out = status_slots(&out, facts);
+    out.room += TAIL_BYTES;
+    text_add(&out, "],\"slots_left_out\":%u}", left_out);
+    return (int)(out.at - text);
+}

@@ -1,0 +1,218 @@
+/* What a client gets to see: accepted tokens, progress, and one end for every request. */
+#include "daemon/engine/engine_impl.h"
+
+#include "kernels/base/hash128.h"
+#include "kernels/kv.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+uint32_t answer_room_needed(const struct slot *slot)
+{
+    return answer_room(slot->request, slot->spec.drafted + 1);
+}
+
+uint32_t answer_room(const struct request *request, uint32_t window)
+{
+    if (!request->pick.logprobs)
+        return (window + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX;
+    return window * event_cells(sizeof(struct event_logprob) +
+                                request->pick.n_top * sizeof(struct event_top));
+}
+
+static int answer_logprob(struct slot *slot, uint32_t position, const struct pick *pick)
+{
+    struct event_top top[EVENT_TOP_MAX];
+    struct event_logprob head = {
+        .token = pick->token, .logprob = pick->logprob, .n_top = pick->n_top};
+
+    for (uint32_t i = 0; i < pick->n_top; i++)
+        top[i] = (struct event_top){.token = pick->top[i].id, .logprob = pick->top[i].logprob};
+    return event_put_logprob(engine_events(slot), slot->request->generation, position, &head, top);
+}
+
+void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
+                   const struct pick *const *picks)
+{
+    struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
+    uint32_t n = slot->spec.accepted - from;
+    int rc = 0;
+
+    if (!slot->request->pick.logprobs)
+        rc = event_put_tokens(engine_events(slot), slot->request->generation, from,
+                              slot->tokens + from, n);
+    else
+        for (uint32_t i = 0; i < n && rc == 0; i++)
+            rc = answer_logprob(slot, from + i, picks[i]);
+    engine->fence_due = true;
+    counters_add(engine->options.ctl, COUNTER_OUTPUT_TOKENS, n);
+    /* One writer: no locked instruction. */
+    uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
+    atomic_store_explicit(&down->outputs, outputs + n, memory_order_relaxed);
+    /* Room was there before the pass: only a reader that takes its progress back gets here. */
+    if (rc < 0)
+        engine_close_client(engine, slot->client, rc);
+}
+
+void answer_progress(struct slot *slot, enum down_state state)
+{
+    struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
+    const struct request *request = slot->request;
+
+    atomic_store_explicit(&down->generation, request->generation, memory_order_relaxed);
+    atomic_store_explicit(&down->prefill_done, spec_computed(&slot->spec), memory_order_relaxed);
+    atomic_store_explicit(&down->prefill_total, request->length, memory_order_relaxed);
+    atomic_store_explicit(&down->prompt, request->prompt_length, memory_order_relaxed);
+    atomic_store_explicit(&down->output, slot->spec.accepted - request->prompt_length,
+                          memory_order_relaxed);
+    atomic_store_explicit(&down->batch, request->batch, memory_order_relaxed);
+    atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
+}
+
+/* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
+ * besides the model. Not the deterministic flag: where canonical is all there is it changes nothing,
+ * and what came from a fast pass that differs says so in `numerics`, where people can read it. */
+static void answer_hash_request(const struct engine *engine, const struct slot *slot,
+                                uint8_t ret[16])
+{
+    const struct request *request = slot->request;
+    struct params params = request->params;
+    uint8_t parts[2][16];
+    char err[1];
+    struct {
+        uint8_t block[16], prompt[16];
+        uint32_t prompt_length, limit;
+    } whole = {.prompt_length = request->prompt_length, .limit = request->limit};
+
+    params.n_guess = 0; /* a guess changes no answer */
+    int bytes =
+        params_encode(&params, engine->block, engine->options.params_bytes, err, sizeof(err));
+    assert(bytes > 0); /* it was decoded from a block of that size */
+    hash128(engine->block, (size_t)bytes, parts[0]);
+    hash128(slot->tokens, (size_t)request->prompt_length * sizeof(uint32_t), parts[1]);
+    memcpy(whole.block, parts[0], sizeof(parts[0]));
+    memcpy(whole.prompt, parts[1], sizeof(parts[1]));
+    hash128(&whole, sizeof(whole), ret);
+}
+
+static uint64_t span_ns(uint64_t from, uint64_t to)
+{
+    return from && to > from ? to - from : 0;
+}
+
+static void answer_fill(const struct engine *engine, const struct slot *slot,
+                        enum done_reason reason, int error, const char *text,
+                        struct event_done *done)
+{
+    const struct request *request = slot->request;
+    const struct resident *resident = engine->options.resident;
+    uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->now_ns;
+    uint64_t first_pick = request->first_pick_ns ? request->first_pick_ns : engine->now_ns;
+
+    *done = (struct event_done){
+        .reason = (uint32_t)reason,
+        .error = error,
+        .prompt = request->prompt_length,
+        .cached = request->cached,
+        .output = slot->spec.accepted - request->prompt_length,
+        .passes = request->passes,
+        .drafted = request->drafted,
+        .accepted_drafts = request->accepted_drafts,
+        .rollbacks = request->rollbacks,
+        .prefix_break = request->prefix_break,
+        .queue_ns = span_ns(request->submitted_ns, first_row),
+        .prefill_ns = span_ns(request->first_row_ns, first_pick),
+        .decode_ns = span_ns(request->first_pick_ns, engine->now_ns),
+    };
+    memcpy(done->model, resident->fingerprint, sizeof(done->model));
+    snprintf(done->numerics, sizeof(done->numerics), "%s%s", resident->info.numerics,
+             request->streamed ? NUMERICS_FAST : "");
+    snprintf(done->text, sizeof(done->text), "%s", text);
+    if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
+        return; /* nothing to vouch for, and a prompt may be long */
+    answer_hash_request(engine, slot, done->request_hash);
+    hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
+            done->output_hash);
+}
+
+static void answer_count(struct engine *engine, enum done_reason reason,
+                         const struct request *request)
+{
+    struct ctl *ctl = engine->options.ctl;
+
+    counters_add(ctl,
+                 reason == DONE_CANCELLED    ? COUNTER_REQUESTS_CANCELLED
+                 : reason == DONE_SUPERSEDED ? COUNTER_REQUESTS_SUPERSEDED
+                 : reason == DONE_ERROR      ? COUNTER_REQUESTS_ERRORS
+                                             : COUNTER_REQUESTS_FINISHED,
+                 1);
+    counters_add(ctl, COUNTER_DRAFTED, request->drafted);
+    counters_add(ctl, COUNTER_ACCEPTED_DRAFTS, request->accepted_drafts);
+    counters_add(ctl, COUNTER_REJECTED_DRAFTS, request->rejected);
+    counters_add(ctl, COUNTER_UNUSED_DRAFTS, request->unused);
+    counters_add(ctl, COUNTER_OWN_PICKS, request->own);
+    counters_add(ctl, COUNTER_ROLLBACKS, request->rollbacks);
+}
+
+/* Every draft came to one end, every token of the answer from one of two places, and each window
+ * that was rolled back gave at least the verifier's own token. */
+static void answer_balance(const struct slot *slot)
+{
+    const struct request *request = slot->request;
+
+    assert(request->drafted == request->accepted_drafts + request->rejected + request->unused);
+    assert(slot->spec.accepted - request->length == request->accepted_drafts + request->own);
+    assert(request->rollbacks <= request->passes && request->rollbacks <= request->rejected);
+}
+
+void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
+                const char *text)
+{
+    struct event_done done;
+
+    slot->request->unused += spec_rollback(&slot->spec);
+    answer_balance(slot);
+    spec_rest(&slot->spec);
+    draft_kv_keep(&slot->draft_kv, slot->spec.accepted);
+    slot->goal = 0;
+    answer_fill(engine, slot, reason, error, text, &done);
+    slot->active = false;
+    engine->n_active--;
+    if (slot->paused)
+        engine->n_paused--;
+    constrain_end(engine, slot);
+    slot->masking = false;
+    slot->paused = slot->waiting = slot->starved = slot->follows = false;
+    slot_trim(slot, &engine->prefix);
+    answer_count(engine, reason, slot->request);
+    answer_progress(slot, DOWN_IDLE);
+    engine->fence_due = true;
+    /* The reserve kept room for this; a failure means that the reader broke its own ring. */
+    int rc =
+        event_put_done(engine_events(slot), slot->request->generation, slot->spec.accepted, &done);
+    if (rc < 0)
+        engine_close_client(engine, slot->client, -EPROTO);
+}
+
+int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
+                  enum done_reason reason, int error, const char *text)
+{
+    const struct resident *resident = engine->options.resident;
+    struct event_done done = {
+        .reason = (uint32_t)reason,
+        .error = error,
+        .prompt = cell->prompt_length,
+    };
+
+    memcpy(done.model, resident->fingerprint, sizeof(done.model));
+    snprintf(done.numerics, sizeof(done.numerics), "%s", resident->info.numerics);
+    snprintf(done.text, sizeof(done.text), "%s", text);
+    int rc = event_put_done(&client->events[cell->slot], cell->generation, cell->length, &done);
+    if (rc == 0) {
+        engine->fence_due = true;
+        counters_add(engine->options.ctl,
+                     reason == DONE_ERROR ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
+                     1);
+    }
+    return rc;
+}

@@ -1,0 +1,73 @@
+/*
+ * client: one connected process, as both daemon threads know it.
+ *
+ * The control thread makes it, and frees it when the engine thread has answered MAIL_DETACHED.
+ * Between MAIL_ATTACH and MAIL_DETACHED the fields under "engine" are the engine thread's alone;
+ * the others do not change. Only the control thread closes descriptors and unmaps.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_CLIENT_H
+#define HEARTH_DAEMON_ENGINE_CLIENT_H
+
+#include "daemon/cache/slot.h"
+#include "ipc/bell.h"
+#include "ipc/event.h"
+#include "ipc/hello.h"
+#include "ipc/segment.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { CLIENT_SLOTS_MAX = 64 };
+
+enum client_state {
+    CLIENT_GREETING, /* connected, no HELLO yet (or only asking for status) */
+    CLIENT_LOOKING,  /* has no slots: the vocabulary and the counters are all it wants */
+    CLIENT_ATTACHED,
+    CLIENT_DETACHING, /* waiting for the engine thread to let go */
+};
+
+struct client {
+    /* control */
+    enum client_state state;
+    int socket_fd;
+    int pid_fd;           /* of the process that did the handshake, or -1 */
+    uint64_t deadline_ns; /* GREETING: closed when no HELLO came by then */
+    struct hello
+        hello; /* GREETING: what it asked for, while it waits for a client that is leaving */
+    bool waiting;
+    bool unread;         /* more waits on its socket than one turn has time for */
+    struct client *next; /* in the control thread's list */
+    uint64_t number;     /* of all that connected since the start */
+    uint64_t told;       /* slots that have their row in the status that is being written */
+
+    /* constant after the handshake */
+    pid_t pid;
+    uid_t uid;
+    uint32_t n_slots;
+    char name[SLOT_NAME_BYTES]; /* of slot 0, or "" */
+    int bell_fd;
+    int notify_fd; /* our end, or -1 */
+    struct segment segment;
+
+    /* engine */
+    struct ring_reader submit;
+    struct bell_waker waker;
+    struct slot *slots[CLIENT_SLOTS_MAX];
+    struct ring_writer events[CLIENT_SLOTS_MAX];
+    uint32_t idle_rings;   /* bells in a row that announced nothing */
+    uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
+    uint32_t blocked_slot; /* ... of this slot */
+    bool bell_polled;
+    bool closing; /* MAIL_CLOSE is on its way: its rings are not looked at any more */
+};
+
+/* Wakes a sleeper by the bell that bell_due() named (enum bell_way). Either thread. */
+static inline void client_wake(struct client *client, int way)
+{
+    if (way == BELL_FUTEX)
+        bell_wake(&segment_down_head(&client->segment)->wake);
+    else
+        bell_notify(client->notify_fd);
+}
+
+#endif

@@ -1,0 +1,367 @@
+/*
+ * From a submit cell to a request. Everything is copied once, the copy is checked, the copy is
+ * used; a copy that a newer request tore is thrown away (G2). Nothing here believes the client.
+ */
+#include "daemon/engine/engine_impl.h"
+
+#include "kernels/kv.h"
+
+#include <stdio.h>
+
+enum { LINE_BYTES = 256 };
+
+_Static_assert(PARAMS_STOP_TEXTS_MAX == STOP_TEXTS_MAX &&
+                   PARAMS_STOP_TEXT_BYTES_MAX == STOP_TEXT_BYTES_MAX &&
+                   PARAMS_LOGPROBS_MAX == PICK_TOP_MAX && PARAMS_STAGES == PICK_STAGES + 1,
+               "what params_check lets through has room in a request");
+
+/* What a checked request will be, before the slot is touched. */
+struct incoming {
+    struct submit_cell cell;
+    struct slot *slot;
+    uint32_t valid; /* arena [0, valid) is what the slot has */
+    uint32_t need;  /* free event cells without which the cell stays unread */
+    char line[LINE_BYTES];
+};
+
+/* Copies arena [valid, length) and the parameter block. Returns 0; -EFAULT: the client's memory
+ * failed; -ESTALE: a newer request was there before the copy was whole. */
+static int ingest_copy(struct engine *engine, struct client *client, struct incoming *in)
+{
+    const struct submit_cell *cell = &in->cell;
+    const uint32_t *arena = segment_arena(&client->segment, cell->slot);
+    const uint8_t *block = segment_params(&client->segment, cell->slot);
+    const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
+    size_t tokens = (size_t)(cell->length - in->valid) * sizeof(*arena);
+    size_t params =
+        (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
+
+    if (segment_copy_in(&client->segment, engine->arena + in->valid, arena + in->valid, tokens) <
+            0 ||
+        segment_copy_in(&client->segment, engine->block, block, params) < 0)
+        return -EFAULT;
+    return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
+}
+
+/* The first position at which the new sequence leaves what the slot has computed. */
+static uint32_t ingest_common(const struct engine *engine, const struct incoming *in)
+{
+    const struct slot *slot = in->slot;
+    uint32_t known = slot->spec.accepted < in->cell.length ? slot->spec.accepted : in->cell.length;
+    uint32_t common = in->valid < known ? in->valid : known;
+
+    while (common < known && slot->tokens[common] == engine->arena[common])
+        common++;
+    return common;
+}
+
+static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
+{
+    for (uint32_t i = in->valid; i < in->cell.length; i++) {
+        if (engine->arena[i] < engine->n_vocab)
+            continue;
+        snprintf(in->line, sizeof(in->line),
+                 "token id %u at position %u is out of range: the model has %u", engine->arena[i],
+                 i, engine->n_vocab);
+        return -ERANGE;
+    }
+    return 0;
+}
+
+/* Could this request ever run? One alone must fit the pool, or it would wait for ever. */
+static int ingest_check_size(const struct engine *engine, struct incoming *in, uint32_t limit)
+{
+    uint32_t pages = kv_pages(limit);
+
+    if (pages <= engine->pool.total)
+        return 0;
+    snprintf(in->line, sizeof(in->line),
+             "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise "
+             "--kv-bytes",
+             pages, engine->pool.total);
+    return -ENOMEM;
+}
+
+static uint32_t ingest_limit(const struct engine *engine, const struct submit_cell *cell)
+{
+    uint64_t limit = (uint64_t)cell->prompt_length + cell->max_tokens;
+
+    if (limit > engine->context)
+        limit = engine->context;
+    return limit < cell->length ? cell->length : (uint32_t)limit;
+}
+
+/* The wire's parameters become the pick's. Same meaning, same stage numbers (pick.h). */
+static void ingest_pick(struct request *request)
+{
+    const struct params *p = &request->params;
+    struct pick_params *pick = &request->pick;
+
+    pick_params_init(pick);
+    pick->seed = p->seed;
+    pick->temperature = p->temperature;
+    pick->top_k = p->top_k;
+    pick->top_p = p->top_p;
+    pick->min_p = p->min_p;
+    pick->typical_p = p->typical_p;
+    pick->repeat_penalty = p->repeat_penalty;
+    pick->frequency_penalty = p->frequency_penalty;
+    pick->presence_penalty = p->presence_penalty;
+    pick->penalty_last_n = p->penalty_last_n > INT32_MAX ? -1 : (int32_t)p->penalty_last_n;
+    pick->logprobs = p->logprobs_on != 0;
+    pick->n_top = (uint8_t)p->logprobs;
+    pick->n_order = 0;
+    while (pick->n_order < PICK_STAGES && p->order[pick->n_order] != PARAMS_STAGE_END) {
+        pick->order[pick->n_order] = p->order[pick->n_order];
+        pick->n_order++;
+    }
+    pick->n_bias = p->n_bias;
+    pick->bias = request->bias;
+    for (uint32_t i = 0; i < p->n_bias; i++)
+        request->bias[i] = (struct pick_bias){.id = p->bias[i].token, .value = p->bias[i].value};
+}
+
+static void ingest_stops(struct request *request)
+{
+    const struct params *p = &request->params;
+    const char *bytes = (const char *)p->stop_texts;
+
+    for (uint32_t i = 0; i < p->n_stop_texts; i++) {
+        request->stop_texts[i] =
+            (struct stop_text){.bytes = bytes, .n_bytes = p->stop_text_lengths[i]};
+        bytes += p->stop_text_lengths[i];
+    }
+    stop_init(&request->stop, request->stop_texts, p->n_stop_texts);
+}
+
+/* Where the tokens begin that a stop text of the answer to come can still reach back to; at least
+ * the last one. What verify_stops does not feed to the matcher is no step of the way. */
+static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
+{
+    const struct request *request = slot->request;
+    uint32_t from = request->length;
+    size_t reach = 0;
+
+    while (from > request->prompt_length &&
+           (from == request->length || reach < request->stop.longest)) {
+        uint32_t n_bytes = 0;
+        if (vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes) &&
+            !vocab_is_control(engine->vocab, slot->tokens[from]))
+            reach += n_bytes;
+    }
+    return from;
+}
+
+/* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why
+ * that part is the whole answer already (or the prompt fills the context), 0 when there is more to
+ * come. */
+static enum done_reason ingest_replay(const struct engine *engine, struct slot *slot)
+{
+    struct request *request = slot->request;
+    bool stopped = false;
+
+    for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
+        stopped = verify_stops(engine, request, slot->tokens[i]);
+    if (stopped)
+        return DONE_STOP;
+    if (request->prewarm)
+        return 0;
+    if (request->run.grammar && request->followed < request->length)
+        return 0; /* what its end is the grammar knows when it has followed that part */
+    if (request->run.grammar && grammar_must_end(&request->run))
+        return DONE_EOS;
+    return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
+}
+
+/* Fills the slot's request from private, checked copies. */
+static int ingest_params(struct engine *engine, struct incoming *in)
+{
+    struct request *request = in->slot->request;
+
+    memcpy(request->block, engine->block, in->cell.params_bytes);
+    int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
+                           in->line, sizeof(in->line));
+    return rc;
+}
+
+/* Token `i` of the sequence to be: checked, but not in the slot yet where it is new. */
+static uint32_t ingest_token(const struct engine *engine, const struct incoming *in, uint32_t i)
+{
+    return i < in->valid ? in->slot->tokens[i] : engine->arena[i];
+}
+
+static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
+{
+    const struct submit_cell *cell = &in->cell;
+    struct slot *slot = in->slot;
+    struct request *request = slot->request;
+    uint32_t common = ingest_common(engine, in);
+    enum done_reason reason;
+
+    memcpy(slot->tokens + in->valid, engine->arena + in->valid,
+           (cell->length - in->valid) * sizeof(*slot->tokens));
+    slot->same = cell->length;
+
+    request->serial = ++engine->serial;
+    request->generation = cell->generation;
+    request->prompt_length = cell->prompt_length;
+    request->length = cell->length;
+    request->followed = cell->prompt_length;
+    request->limit = limit;
+    request->batch = cell->priority == PRIORITY_BATCH;
+    request->prewarm = cell->max_tokens == 0;
+    request->fast = stream_fits(engine, cell);
+    request->streamed = false;
+    request->prefix_break = common;
+    request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
+    request->rejected = request->unused = request->own = 0;
+    request->submitted_ns = engine->now_ns;
+    request->first_row_ns = request->first_pick_ns = 0;
+    ingest_pick(request);
+    ingest_stops(request);
+    reason = ingest_replay(engine, slot);
+
+    spec_begin(&slot->spec, cell->length,
+               common < slot->spec.canonical ? common : slot->spec.canonical);
+    proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
+                   request->params.guess, request->params.n_guess);
+    draft_begin(engine, slot, common);
+    slot_adopt(slot, &engine->prefix);
+    slot_trim(slot, &engine->prefix);
+    request->cached = request->reached = slot->spec.canonical;
+    slot->last_used = request->serial;
+    slot->active = true;
+    slot->paused = slot->follows = false;
+    engine->n_active++;
+    counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);
+    counters_add(engine->options.ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);
+    counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, request->cached);
+    answer_progress(slot, DOWN_QUEUED);
+    if (reason)
+        answer_end(engine, slot, reason, 0, "");
+}
+
+/* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must
+ * stay unread, another -errno when the client is to be closed. */
+static int ingest_request(struct engine *engine, struct client *client, struct incoming *in)
+{
+    uint32_t limit = ingest_limit(engine, &in->cell);
+    int rc = submit_check(&in->cell, &client->segment.limits, in->line, sizeof(in->line));
+
+    if (rc == -EPROTO)
+        return rc;
+    /* An answer that began at another daemon goes on here, with whatever drafts there are. */
+    if (rc == 0 && in->cell.length == in->cell.prompt_length)
+        rc = draft_check(engine, (enum submit_proposer)in->cell.proposer, in->line,
+                         sizeof(in->line));
+    if (rc == 0) {
+        rc = ingest_copy(engine, client, in);
+        if (rc == -EFAULT)
+            return rc;
+        if (rc == -ESTALE)
+            return answer_refuse(engine, client, &in->cell, DONE_SUPERSEDED, 0, "");
+        rc = ingest_check_tokens(engine, in);
+        if (rc == 0)
+            rc = ingest_check_size(engine, in, limit);
+        if (rc == 0)
+            rc = ingest_params(engine, in);
+        if (rc == 0)
+            rc = constrain_begin(engine, in->slot,
+                                 ingest_token(engine, in, in->cell.prompt_length - 1), in->line,
+                                 sizeof(in->line));
+    }
+    if (rc < 0)
+        return answer_refuse(engine, client, &in->cell, DONE_ERROR, rc, in->line);
+    ingest_begin(engine, in, limit);
+    return 0;
+}
+
+static int ingest_cell(struct engine *engine, struct client *client, struct incoming *in)
+{
+    const struct submit_cell *cell = &in->cell;
+
+    if (cell->slot >= client->n_slots)
+        return -EPROTO;
+    struct ring_writer *events = &client->events[cell->slot];
+    in->need = EVENT_RUN_CELLS + 1;
+    if (cell->opcode == SUBMIT_NOP) {
+        int rc = event_put_nop(events, cell->generation, cell->cookie);
+        if (rc == 0)
+            counters_add(engine->options.ctl, COUNTER_NOPS, 1);
+        return rc;
+    }
+
+    struct slot *slot = client->slots[cell->slot];
+    const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
+    bool live = ring_generation(&up->generation) == cell->generation;
+
+    /* An end for the older request, one for this: both must fit before anything is touched. */
+    int room = ring_space(events);
+    if (room < 0)
+        return room;
+    in->need = (slot->active ? 2u : 1u) * EVENT_RUN_CELLS;
+    if ((uint32_t)room < in->need)
+        return -EAGAIN;
+    in->slot = slot;
+    slot->same = slot->same < cell->keep ? slot->same : cell->keep;
+    in->valid = slot->same < cell->length ? slot->same : cell->length;
+    if (slot->active)
+        answer_end(engine, slot, DONE_SUPERSEDED, 0, "");
+    if (!live)
+        return answer_refuse(engine, client, cell, DONE_SUPERSEDED, 0, "");
+    return ingest_request(engine, client, in);
+}
+
+bool ingest_ready(struct client *client)
+{
+    if (client->closing)
+        return false;
+    if (segment_broken(&client->segment))
+        return true;
+    if (!ring_ready(&client->submit))
+        return false;
+    if (client->blocked_need == 0)
+        return true;
+    int room = ring_space(&client->events[client->blocked_slot]);
+    return room < 0 || (uint32_t)room >= client->blocked_need;
+}
+
+uint32_t ingest_client(struct engine *engine, struct client *client)
+{
+    struct incoming in;
+    uint32_t taken = 0;
+    uint64_t tokens = 0;
+
+    client->blocked_need = 0;
+    if (segment_broken(&client->segment)) {
+        engine_close_client(engine, client, -EFAULT);
+        return 1;
+    }
+    while (taken < INGEST_CELLS && tokens < INGEST_TOKENS) {
+        int rc = ring_peek(&client->submit, &in.cell);
+        if (rc == 0)
+            break;
+        if (rc > 0) {
+            in.line[0] = 0;
+            rc = ingest_cell(engine, client, &in);
+        }
+        if (rc == 0 && segment_broken(&client->segment))
+            rc = -EFAULT;
+        if (rc == -EAGAIN) {
+            client->blocked_need = in.need;
+            client->blocked_slot = in.cell.slot;
+            break;
+        }
+        if (rc < 0) {
+            engine_close_client(engine, client, rc);
+            break;
+        }
+        ring_release(&client->submit, 1);
+        engine->fence_due = true;
+        tokens += in.cell.length;
+        taken++;
+    }
+    if (taken)
+        engine_listen(engine, client);
+    return taken;
+}

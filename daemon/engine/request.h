@@ -1,0 +1,55 @@
+/*
+ * request: what a client asked of a slot, and the account of its answer.
+ *
+ * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and
+ * its hash goes into the receipt. Filled by ingest.c, counted by draft.c, stream.c and verify.c,
+ * reported by answer.c.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_REQUEST_H
+#define HEARTH_DAEMON_ENGINE_REQUEST_H
+
+#include "daemon/policy/stop.h"
+#include "daemon/policy/window.h"
+#include "ipc/params.h"
+#include "daemon/grammar/grammar.h"
+#include "kernels/sample/sample.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct request {
+    uint64_t serial; /* order of arrival over all slots */
+    uint32_t generation;
+    uint32_t prompt_length; /* tokens from here on are answer */
+    uint32_t length;        /* tokens that came with the request, >= prompt_length when resumed */
+    uint32_t limit;         /* the sequence ends at this length: max_tokens and the context */
+    bool batch;
+    bool prewarm;  /* max_tokens is 0: compute the prompt, and that is all */
+    bool fast;     /* need not be deterministic, and there are fast passes that may answer it */
+    bool streamed; /* one did: no canonical pass has verified the answer */
+
+    uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
+    struct params params; /* decoded; points into block */
+    struct pick_params pick;
+    struct pick_bias *bias; /* [PARAMS_BIAS_MAX] */
+    struct stop stop;
+    struct stop_text stop_texts[STOP_TEXTS_MAX];
+    struct grammar_run run; /* where the answer stands in its grammar, if it has one */
+    uint32_t followed;      /* [length at most] tokens that the run is behind */
+    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, behind each draft */
+
+    /* The account (DESIGN section 8 defines the names). */
+    uint32_t cached, prefix_break, passes;
+    uint32_t reached; /* the furthest that KV came: what lies below counted once */
+    uint32_t drafted, accepted_drafts, rollbacks;
+    uint32_t rejected; /* drafts that a mismatch took along */
+    uint32_t unused;   /* drafts that the end of the answer cut off */
+    uint32_t own;      /* tokens of the answer that nobody drafted */
+    uint64_t submitted_ns, first_row_ns, first_pick_ns;
+};
+
+/* Takes memory for parameter blocks of `params_bytes`. Returns 0 or -ENOMEM; fini in any case. */
+int request_init(struct request *request, uint32_t params_bytes);
+void request_fini(struct request *request);
+
+#endif

@@ -1,0 +1,230 @@
+/* Nodes and states as sets of frames: found where they are known, added where they are new. What
+ * grammar_state.c steps through is made of them. */
+#include "daemon/grammar/grammar_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNITED_MAX = 512 }; /* cost of a union (struct united) above which it is not worth it */
+
+size_t grammar_states_bytes(const struct grammar *g)
+{
+    const struct states *s = &g->states;
+    return grammar_nodes_bytes(g) + s->sets.n * grammar_node_bytes(0) +
+           s->sets.n_frames * sizeof(struct frame) +
+           (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 9) +
+           s->unions.n * (grammar_node_bytes(0) + sizeof *s->united) +
+           s->unions.n_frames * sizeof(struct frame);
+}
+
+size_t grammar_nodes_bytes(const struct grammar *g)
+{
+    const struct set_table *t = &g->states.nodes;
+    return t->n * grammar_node_bytes(0) + t->n_frames * sizeof(struct frame);
+}
+
+/* ---- sets ------------------------------------------------------------------------------------ */
+
+int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash)
+{
+    struct states *s = &g->states;
+    const uint32_t n_classes = g->program.n_classes;
+    if (s->sets.n == s->room) {
+        const uint32_t room = s->room > 0 ? s->room * 2 : 16;
+        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof *next);
+        s->next = next != NULL ? next : s->next;
+        uint8_t *ends = realloc(s->ends, room);
+        s->ends = ends != NULL ? ends : s->ends;
+        uint32_t *mask = realloc(s->mask, room * sizeof *mask);
+        s->mask = mask != NULL ? mask : s->mask;
+        uint32_t *stacks = realloc(s->stacks, room * sizeof *stacks);
+        s->stacks = stacks != NULL ? stacks : s->stacks;
+        if (next == NULL || ends == NULL || mask == NULL || stacks == NULL)
+            return -ENOMEM;
+        s->room = room;
+    }
+    const int64_t number = sets_add(&s->sets, f, n, hash);
+    if (number < 0)
+        return number;
+    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
+    s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
+    s->mask[number] = s->stacks[number] = 0;
+    return number;
+}
+
+/* The set of these frames in one of the two tables, which it is added to where it is new. */
+static int64_t find_set(struct grammar *g, struct set_table *t, const struct frame *f, uint32_t n)
+{
+    const uint32_t hash = frames_hash(f, n);
+    const uint32_t found = sets_find(t, f, n, hash);
+    if (found != GRAMMAR_NONE)
+        return found;
+    if (grammar_states_bytes(g) > g->states.limit)
+        return -ENOSPC;
+    if (t->n * 2 >= t->n_slots && sets_grow(t) < 0)
+        return -ENOMEM;
+    const int64_t number =
+        t == &g->states.sets ? states_add(g, f, n, hash) : sets_add(t, f, n, hash);
+    if (number >= 0)
+        sets_put(t, (uint32_t)number);
+    return number;
+}
+
+int64_t states_find(struct grammar *g, const struct frame *f, uint32_t n)
+{
+    return find_set(g, &g->states.sets, f, n);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node)
+{
+    const struct frame_set set = s->nodes.sets[node];
+    int rc = 0;
+    for (uint32_t i = 0; i < set.n && rc == 0; i++) {
+        const struct frame f = s->nodes.frames[set.at + i];
+        rc = frames_push(l, f.op, f.node);
+    }
+    return rc;
+}
+
+int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
+{
+    g->states.asked += grammar_node_bytes(n);
+    return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
+}
+
+/* A union being made: how deep in others, and its cost so far (struct united). */
+struct making {
+    uint32_t depth, cost;
+};
+
+static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in);
+
+/* The list of what is merged is longer than others: as deep as unions are. */
+static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
+{
+    if (GROW(m->items, m->room, m->n) < 0)
+        return -ENOMEM;
+    m->items[m->n++] = (struct frame){op, node};
+    return 0;
+}
+
+/* The union of the nodes merge.items[from, merge.n), which it takes away; their op says nothing. Returns its
+ * number or -errno. It is new where its cost is 0. */
+static int64_t find_union(struct states *s, uint32_t from)
+{
+    const struct frame *keys = s->merge.items + from;
+    const uint32_t n = s->merge.n - from, hash = frames_hash(keys, n);
+    const uint32_t known = sets_find(&s->unions, keys, n, hash);
+    s->merge.n = from;
+    if (known != GRAMMAR_NONE)
+        return known;
+    if (s->unions.n * 2 >= s->unions.n_slots && sets_grow(&s->unions) < 0)
+        return -ENOMEM;
+    if (GROW(s->united, s->room_united, s->unions.n) < 0)
+        return -ENOMEM;
+    const int64_t number = sets_add(&s->unions, keys, n, hash);
+    if (number < 0)
+        return number;
+    s->united[number] = (struct united){0};
+    sets_put(&s->unions, (uint32_t)number);
+    return number;
+}
+
+/* Makes the node of a union. Returns 0, -E2BIG: unions in each other are too deep, or -errno. What cannot be
+ * made costs more than UNITED_MAX, whoever asks: of nodes so deep that is found at the top. */
+static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
+{
+    struct states *s = &g->states;
+    const struct frame_set keys = s->unions.sets[number];
+    const uint32_t from = s->merge.n;
+    const uint64_t asked = s->asked;
+    struct making in = {depth, 1};
+    int rc = depth > UNITED_MAX ? -E2BIG : 0;
+    for (uint32_t k = 0; k < keys.n; k++) {
+        const struct frame_set set = s->nodes.sets[s->unions.frames[keys.at + k].node];
+        for (uint32_t i = 0; i < set.n && rc == 0; i++) {
+            const struct frame f = s->nodes.frames[set.at + i];
+            rc = push_merged(&s->merge, f.op, f.node);
+        }
+    }
+    int64_t node = rc < 0 ? rc : find_merged(g, from, &in);
+    s->merge.n = from;
+    if (node == -E2BIG && depth == 0)
+        node = GRAMMAR_NONE;
+    if (node < 0)
+        return (int)node;
+    const uint64_t took = s->asked - asked;
+    s->united[number] =
+        (struct united){(uint32_t)node, in.cost, took < UINT32_MAX ? (uint32_t)took : UINT32_MAX};
+    return 0;
+}
+
+/* The frames merge.items[at, end) are of one op: on a node that is all of theirs they become the one at
+ * `at`. Returns how many they are then: where that is too much work, as many as before, which say the same
+ * at greater length; but within a union GRAMMAR_NONE. Or -errno. */
+static int64_t merge_group(struct grammar *g, uint32_t at, uint32_t end, struct making *in)
+{
+    struct states *s = &g->states;
+    const uint32_t n = s->merge.n;
+    int rc = 0;
+    if (end == at + 1)
+        return 1;
+    for (uint32_t k = at; k < end && rc == 0; k++)
+        rc = push_merged(&s->merge, 0, s->merge.items[k].node);
+    const int64_t number = rc < 0 ? rc : find_union(s, n);
+    if (number < 0)
+        return number;
+    if (s->united[number].cost == 0)
+        rc = make_union(g, (uint32_t)number, in != NULL ? in->depth + 1 : 0);
+    else
+        s->asked += s->united[number].asked;
+    if (rc < 0)
+        return rc;
+    const struct united u = s->united[number];
+    if (in != NULL && (in->cost += u.cost) > UNITED_MAX)
+        return GRAMMAR_NONE;
+    if (u.node == GRAMMAR_NONE)
+        return in != NULL ? GRAMMAR_NONE : end - at;
+    s->merge.items[at].node = u.node;
+    return 1;
+}
+
+/* The node of the frames merge.items[from, merge.n), which it takes away, those of one op merged; or
+ * GRAMMAR_NONE as merge_group, or -errno. */
+static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in)
+{
+    struct frame_list *m = &g->states.merge;
+    const uint32_t n = from + frames_sort(m->items + from, m->n - from);
+    uint32_t kept = from;
+    m->n = n;
+    for (uint32_t i = from, end; i < n; i = end) {
+        for (end = i + 1; end < n && m->items[end].op == m->items[i].op; end++)
+            ;
+        const int64_t left = merge_group(g, i, end, in);
+        if (left < 0 || left == GRAMMAR_NONE)
+            return left;
+        memmove(m->items + kept, m->items + i, (size_t)left * sizeof *m->items);
+        kept += (uint32_t)left;
+    }
+    m->n = from;
+    return nodes_find_sorted(g, m->items + from, kept - from);
+}
+
+int64_t nodes_find(struct grammar *g, const struct frame_list *l)
+{
+    struct states *s = &g->states;
+    int rc = 0;
+    s->merge.n = 0;
+    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+        rc = push_merged(&s->merge, l->items[i].op, l->items[i].node);
+    return rc < 0 ? rc : find_merged(g, 0, NULL);
+}
+
+void nodes_forget_unions(struct states *s)
+{
+    memset(s->unions.slots, 0, s->unions.n_slots * sizeof *s->unions.slots);
+    s->unions.n = s->unions.n_frames = 0;
+}

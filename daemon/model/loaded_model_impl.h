@@ -1,0 +1,18 @@
+/* resident_impl: what the parts of resident share: the model and its backend (resident.c), its vocabulary
+ * (resident_vocab.c). */
+#ifndef HEARTH_DAEMON_MODEL_LOADED_MODEL_IMPL_H
+#define HEARTH_DAEMON_MODEL_LOADED_MODEL_IMPL_H
+
+#include "daemon/model/loaded_model.h"
+
+/* Refuses what the keys alone show, -EBADMSG or -ENOTSUP with one line, then begins with the vocabulary in a thread;
+ * the model is open. */
+int resident_start_vocab(struct resident *resident, char *err, size_t err_bytes);
+
+/* Waits for it, if it is still being built. Returns 0 or -errno with one line. */
+int resident_finish_vocab(struct resident *resident, char *err, size_t err_bytes);
+
+/* Gives back what it made; no thread is at it any more. */
+void resident_close_vocab(struct resident *resident);
+
+#endif

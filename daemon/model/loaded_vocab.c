@@ -1,0 +1,224 @@
+/* The vocabulary: described from the file's keys, built and shared by a thread of its own, compared. */
+#include "daemon/model/loaded_model_impl.h"
+
+#include "daemon/engine/grammars.h"
+#include "ipc/segment.h"
+#include "kernels/gguf/gguf_vocab.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct vocab_string vocab_string_of(const struct gguf_string *from)
+{
+    return (struct vocab_string){.data = from->data, .bytes = from->bytes};
+}
+
+static struct vocab_string *vocab_strings(const struct gguf_string *from, uint32_t n)
+{
+    struct vocab_string *to = calloc(n ? n : 1, sizeof(*to));
+
+    for (uint32_t i = 0; to && i < n; i++)
+        to[i] = vocab_string_of(&from[i]);
+    return to;
+}
+
+/* The neutral vocabulary of the file as a description of the shared table: field by field, but for the merges,
+ * of which a check needs the number alone. */
+static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc)
+{
+    vocab_desc_init(desc);
+    desc->model = vocab_string_of(&file->model);
+    desc->pre = vocab_string_of(&file->pre);
+    desc->n_tokens = file->n_tokens;
+    desc->types = file->types;
+    desc->scores = file->scores;
+    desc->n_merges = file->n_merges;
+    desc->texts = vocab_strings(file->tokens, file->n_tokens);
+    desc->roles[VOCAB_BOS] = file->ids.bos;
+    desc->roles[VOCAB_EOS] = file->ids.eos;
+    desc->roles[VOCAB_EOT] = file->ids.eot;
+    desc->roles[VOCAB_EOM] = file->ids.eom;
+    desc->roles[VOCAB_UNK] = file->ids.unk;
+    desc->roles[VOCAB_PAD] = file->ids.pad;
+    desc->roles[VOCAB_FIM_PREFIX] = file->ids.fim_pre;
+    desc->roles[VOCAB_FIM_SUFFIX] = file->ids.fim_suf;
+    desc->roles[VOCAB_FIM_MIDDLE] = file->ids.fim_mid;
+    desc->roles[VOCAB_FIM_PAD] = file->ids.fim_pad;
+    desc->roles[VOCAB_FIM_REPO] = file->ids.fim_rep;
+    desc->roles[VOCAB_FIM_FILE] = file->ids.fim_sep;
+    desc->add_bos = file->add_bos;
+    desc->add_eos = file->add_eos;
+    desc->add_space_prefix = file->add_space_prefix;
+    desc->templates[VOCAB_TEMPLATE_CHAT] = vocab_string_of(&file->chat_template);
+    desc->templates[VOCAB_TEMPLATE_TOOLS] = vocab_string_of(&file->chat_template_tools);
+    return desc->texts ? 0 : -ENOMEM;
+}
+
+/* The vocabulary is built and shared beside the weights: it is one thread's work, and a tenth of a load. */
+struct vocab_job {
+    pthread_t thread;
+    struct resident *resident;
+    struct gguf_vocab file;
+    struct vocab_desc desc; /* of it */
+    char line[512];
+    int rc;
+};
+
+static void drop_description(struct vocab_job *job)
+{
+    free((void *)job->desc.texts);
+    free((void *)job->desc.merges);
+    job->desc.texts = job->desc.merges = NULL;
+    gguf_vocab_close(&job->file);
+}
+
+static void close_job(struct vocab_job *job)
+{
+    drop_description(job);
+    free(job);
+}
+
+/* What the keys alone show is refused here, before any weight is read. */
+static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
+{
+    int rc = gguf_vocab_open(job->resident->gguf, &job->file, err, err_bytes);
+
+    if (rc < 0)
+        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
+    rc = describe_vocab(&job->file, &job->desc);
+    if (rc < 0)
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+    else
+        rc = vocab_check(&job->desc, err, err_bytes);
+    return rc == -EINVAL ? -ENOTSUP : rc;
+}
+
+/* From now on it is read where clients read it, so that it is in memory once. */
+static int share_vocab(struct resident *resident, const void *block, size_t bytes, char *err,
+                       size_t err_bytes)
+{
+    int fd = segment_seal("hearth-vocab", block, bytes, err, err_bytes);
+
+    if (fd < 0)
+        return fd;
+    int rc = segment_map_sealed(fd, bytes, &resident->vocab_shared, err, err_bytes);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    resident->vocab_fd = fd;
+    resident->vocab_bytes = bytes;
+    return vocab_open(resident->vocab_shared, bytes, &resident->vocab, err, err_bytes);
+}
+
+static int build_vocab(struct vocab_job *job)
+{
+    void *block = NULL;
+    size_t bytes;
+
+    job->desc.merges = vocab_strings(job->file.merges, job->file.n_merges);
+    if (!job->desc.merges) {
+        snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
+        return -ENOMEM;
+    }
+    int rc = vocab_build(&job->desc, &block, &bytes, job->line, sizeof(job->line));
+    if (rc == 0)
+        rc = share_vocab(job->resident, block, bytes, job->line, sizeof(job->line));
+    free(block);
+    return rc;
+}
+
+static void *vocab_thread(void *arg)
+{
+    struct vocab_job *job = arg;
+    struct resident *resident = job->resident;
+
+    job->rc = build_vocab(job);
+    drop_description(job);
+    if (job->rc == 0) {
+        job->rc = grammars_vocab_open(&resident->vocab, resident->model->n_vocab,
+                                      &resident->grammar_vocab);
+        if (job->rc < 0)
+            snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
+    }
+    return NULL;
+}
+
+int resident_start_vocab(struct resident *resident, char *err, size_t err_bytes)
+{
+    struct vocab_job *job = calloc(1, sizeof(*job));
+
+    if (!job) {
+        snprintf(err, err_bytes, "not enough memory for the vocabulary");
+        return -ENOMEM;
+    }
+    job->resident = resident;
+    int rc = open_job(job, err, err_bytes);
+    if (rc == 0) {
+        rc = -pthread_create(&job->thread, NULL, vocab_thread, job);
+        if (rc < 0)
+            snprintf(err, err_bytes, "cannot start a thread for the vocabulary: %s", strerror(-rc));
+    }
+    if (rc < 0)
+        close_job(job);
+    else
+        resident->vocab_job = job;
+    return rc;
+}
+
+int resident_finish_vocab(struct resident *resident, char *err, size_t err_bytes)
+{
+    struct vocab_job *job = resident->vocab_job;
+
+    if (!job)
+        return 0;
+    pthread_join(job->thread, NULL);
+    int rc = job->rc;
+    if (rc < 0)
+        snprintf(err, err_bytes, "%s: %s", resident->path, job->line);
+    close_job(job);
+    resident->vocab_job = NULL;
+    return rc;
+}
+
+void resident_close_vocab(struct resident *resident)
+{
+    grammar_vocab_close(resident->grammar_vocab);
+    resident->grammar_vocab = NULL;
+    if (!resident->vocab_shared)
+        return;
+    munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
+    close(resident->vocab_fd);
+    resident->vocab_shared = NULL;
+    memset(&resident->vocab, 0, sizeof(resident->vocab));
+}
+
+int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
+                           size_t err_bytes)
+{
+    struct vocab_token a, b;
+
+    for (uint32_t id = 0; id < model->n_tokens && id < draft->n_tokens; id++) {
+        if (!vocab_find_token(model, id, &a) || !vocab_find_token(draft, id, &b))
+            break;
+        if (a.text_bytes == b.text_bytes && !memcmp(a.text, b.text, a.text_bytes))
+            continue;
+        snprintf(
+            err, err_bytes,
+            "the draft model has another vocabulary: token %u is '%.*s', the model's is '%.*s'", id,
+            (int)(b.text_bytes < 64 ? b.text_bytes : 64), b.text,
+            (int)(a.text_bytes < 64 ? a.text_bytes : 64), a.text);
+        return -ENOTSUP;
+    }
+    if (model->n_tokens == draft->n_tokens)
+        return 0;
+    snprintf(err, err_bytes,
+             "the draft model has another vocabulary: %u tokens, the model's has %u",
+             draft->n_tokens, model->n_tokens);
+    return -ENOTSUP;
+}

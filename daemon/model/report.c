@@ -1,0 +1,100 @@
+/* The words for what was loaded: lines of the log, or what --check prints. */
+#include "daemon/model/report.h"
+
+#include "daemon/log.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static void log_draft(const struct resident *draft)
+{
+    char text[256];
+
+    model_describe(draft->model, text, sizeof(text));
+    log_info("draft model %s: %s", draft->name, text);
+    log_info("draft model: %zu KiB of weights, KV pages of %zu KiB, context %u",
+             draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
+    if (draft->info.note)
+        log_info("draft model: %s", draft->info.note);
+}
+
+static void describe_device(const struct resident *resident, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB",
+             resident->info.name, resident->info.isa, resident->info.threads,
+             resident->limits.context, resident->limits.pages, resident->info.page_bytes / 1024);
+}
+
+/* What is resident, and how much of it in huge pages: weights that are not are read slower. */
+static void log_memory(void)
+{
+    size_t resident = 0, huge = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+
+    while (file && fgets(line, sizeof(line), file)) {
+        sscanf(line, "Rss: %zu kB", &resident);
+        sscanf(line, "AnonHugePages: %zu kB", &huge);
+    }
+    if (file)
+        fclose(file);
+    log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
+}
+
+void report_ready(const struct config *config, const struct resident *resident, bool own_socket)
+{
+    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t needed =
+        resident->info.weight_bytes + resident->info.shadow_bytes + resident->info.kv_bytes;
+    char text[256];
+
+    model_describe(resident->model, text, sizeof(text));
+    log_info("%s: %s", resident->name, text);
+    if (resident->device.why[0])
+        log_info("%s", resident->device.why);
+    describe_device(resident, text, sizeof(text));
+    log_info("%s, %llu slots, numerics %s", text, (unsigned long long)config->slots,
+             resident->info.numerics);
+    if (resident->info.note)
+        log_info("%s", resident->info.note);
+    if (resident->info.fast == BACKEND_FAST_SHADOW)
+        log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
+                 resident->info.weight_bytes >> 20);
+    if (resident->draft) {
+        log_draft(resident->draft);
+        needed += resident->draft->info.weight_bytes + resident->draft->info.kv_bytes;
+    }
+    if (resident->limits.context > resident->model->n_context)
+        log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
+                    resident->limits.context, resident->model->n_context);
+    if (resident->ops == &backend_cpu && needed > memory)
+        log_warning(
+            "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
+            needed >> 20, memory >> 20);
+    if (config->log_level >= LOG_LEVEL_INFO)
+        log_memory(); /* the system counts page by page */
+    if (config->idle_stop && own_socket)
+        log_warning("idle-stop is for a socket of the service manager, who would start hearthd "
+                    "again: this one serves on");
+    log_info("ready at %s", config->socket);
+}
+
+void report_check(const struct resident *resident)
+{
+    char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
+
+    model_describe(resident->model, text, sizeof(text));
+    model_fingerprint_text(resident->fingerprint, fingerprint);
+    printf("%s: %s\nfingerprint %s, numerics %s\n", resident->name, text, fingerprint,
+           resident->info.numerics);
+    describe_device(resident, text, sizeof(text));
+    puts(text);
+    if (resident->info.note)
+        puts(resident->info.note);
+    if (resident->draft) {
+        model_describe(resident->draft->model, text, sizeof(text));
+        printf("draft model %s: %s\n", resident->draft->name, text);
+        if (resident->draft->info.note)
+            printf("draft model: %s\n", resident->draft->info.note);
+    }
+}

@@ -1,0 +1,63 @@
+/* Rates and a generator of its own: no answer depends on it unless a fault says so. */
+#include "daemon/policy/fault.h"
+
+#ifdef HEARTH_FAULTS
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const names[FAULT_COUNT] = {
+    [FAULT_DRAFT_MISMATCH] = "draft-mismatch",
+    [FAULT_REFUSE_PAGES] = "refuse-pages",
+    [FAULT_DELAY_PASS] = "delay-pass",
+    [FAULT_ACCEPT_DRAFTS] = "accept-drafts",
+};
+
+static uint32_t rates[FAULT_COUNT]; /* of 2^32 */
+static uint64_t state;
+
+static int fault_set(const char *name, size_t name_bytes, const char *rate_text)
+{
+    char *end;
+    double rate = strtod(rate_text, &end);
+
+    if (end == rate_text || (*end && *end != ',') || !(rate >= 0 && rate <= 1))
+        return -EINVAL;
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        if (strlen(names[i]) != name_bytes || memcmp(names[i], name, name_bytes) != 0)
+            continue;
+        rates[i] = (uint32_t)(rate * 4294967295.0);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+int fault_parse(const char *text, char *err, size_t err_bytes)
+{
+    state = (uint64_t)time(NULL) * 0x9E3779B185EBCA87u | 1; /* other faults every time */
+    while (*text) {
+        size_t name_bytes = strcspn(text, "=,");
+        if (text[name_bytes] != '=' || fault_set(text, name_bytes, text + name_bytes + 1) < 0) {
+            snprintf(err, err_bytes,
+                     "fault '%s': give NAME=RATE, a rate from 0 to 1, NAME one of draft-mismatch, "
+                     "refuse-pages, delay-pass, accept-drafts",
+                     text);
+            return -EINVAL;
+        }
+        text += strcspn(text, ",");
+        text += *text == ',';
+    }
+    return 0;
+}
+
+bool fault_hits(enum fault fault)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return rates[fault] > 0 && (uint32_t)(state >> 32) <= rates[fault];
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* Sharing out the rows of one pass. Two sweeps a class: decoding slots, then prefills. */
+#include "daemon/policy/plan.h"
+
+struct plan_left {
+    uint32_t rows;
+    uint32_t picks;
+    uint32_t prefill;
+};
+
+static bool decodes(const struct plan_slot *slot)
+{
+    return slot->rows <= slot->window;
+}
+
+/* A keystroke: not worth making two passes of. */
+static bool is_short(const struct plan_slot *slot)
+{
+    return slot->rows <= PLAN_SHORT;
+}
+
+bool plan_is_long(const struct plan_slot *slot)
+{
+    return !decodes(slot) && !is_short(slot);
+}
+
+/* What a chunk beside an answer costs. */
+static int64_t plan_price(const struct plan_cost *cost)
+{
+    uint64_t chunk_ns = PLAN_CHUNK_MIN * cost->row_ns;
+
+    return (int64_t)(chunk_ns < 2 * cost->decode_ns ? chunk_ns : 2 * cost->decode_ns);
+}
+
+int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns)
+{
+    int64_t price = plan_price(cost);
+    /* A pass that was preempted, or a wrong guess, must not stop them for long. */
+    int64_t paid = prefill_ns < 4 * (uint64_t)price ? (int64_t)prefill_ns : 4 * price;
+    int64_t credit = cost->credit_ns + (int64_t)(cost->decode_ns / 2) - paid;
+
+    return credit < price ? credit : price;
+}
+
+static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
+{
+    uint64_t alone_ns = (cost->lately ? 4 : 8) * cost->decode_ns;
+
+    if (cost->row_ns == 0)
+        return PLAN_SHORT;
+    if (answering && cost->credit_ns < plan_price(cost))
+        return 0;
+    if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
+        alone_ns = cost->pass_ns;
+    uint64_t rows = (answering ? (uint64_t)cost->credit_ns : alone_ns) / cost->row_ns;
+    uint64_t least = answering ? 1 : 3 * PLAN_CHUNK_MIN / 2;
+    rows = rows > least ? rows : least;
+    return rows < UINT32_MAX / 2 ? (uint32_t)rows : UINT32_MAX / 2;
+}
+
+bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
+                 uint32_t most, struct plan_limits *limits)
+{
+    uint64_t decoding = 0, brief = 0;
+    bool answering = cost->streams && cost->decode_ns > 0 && cost->row_ns > 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (decodes(&slots[i]))
+            decoding += slots[i].rows;
+        else if (is_short(&slots[i]))
+            brief += slots[i].rows;
+        else
+            continue;
+        answering |= !slots[i].batch && cost->decode_ns > 0 && cost->row_ns > 0;
+    }
+    limits->prefill = plan_prefill(cost, answering);
+    uint64_t rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) + limits->prefill;
+    limits->rows = rows < most ? (uint32_t)rows : most;
+    return answering;
+}
+
+/* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not
+ * fit, the rows before the window are computed and the window waits for the next pass. */
+static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
+{
+    uint32_t missing = slot->rows - slot->take;
+
+    if (rows > left->rows)
+        rows = left->rows;
+    if (rows >= missing && slot->window <= left->picks) {
+        rows = missing;
+        left->picks -= slot->window;
+    } else {
+        uint32_t before = missing > slot->window ? missing - slot->window : 0;
+        rows = rows < before ? rows : before;
+    }
+    slot->take += rows;
+    left->rows -= rows;
+}
+
+/* The same for a prompt, of which long ones have a limit of their own. */
+static void plan_give_prefill(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
+{
+    uint32_t before = left->rows;
+
+    if (is_short(slot)) {
+        plan_give(slot, rows, left);
+        return;
+    }
+    plan_give(slot, rows < left->prefill ? rows : left->prefill, left);
+    left->prefill -= before - left->rows;
+}
+
+/* Is there room for all short prompts of the class, and a row for the others? Else they share. */
+static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
+                      const struct plan_left *left)
+{
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t missing = slots[i].rows - slots[i].take;
+        if (slots[i].batch == batch && !decodes(&slots[i]) && missing > 0)
+            rows += is_short(&slots[i]) ? missing : 1;
+    }
+    return rows <= left->rows;
+}
+
+/* Does the slot share what is left with other prompts of its class? Those that decode and, where all
+ * of them fit, the short ones have theirs before. */
+static bool shares(const struct plan_slot *slot, bool batch, bool fit)
+{
+    return slot->batch == batch && slot->take < slot->rows && !decodes(slot) &&
+           !(fit && is_short(slot));
+}
+
+/* The slot whose turn it is to have a share first: the next one of those that share. */
+static uint32_t plan_first_share(const struct plan_slot *slots, uint32_t n, bool batch, bool fit,
+                                 const struct plan_turn *turn)
+{
+    uint32_t sharing = 0, k = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sharing += shares(&slots[i], batch, fit);
+    for (uint32_t i = 0; i < n && sharing > 0; i++)
+        if (shares(&slots[i], batch, fit) && k++ == turn->shares % sharing)
+            return i;
+    return 0;
+}
+
+/* Returns whether prompts had shares. */
+static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
+                       const struct plan_turn *turns, struct plan_left *left)
+{
+    uint32_t prefills = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct plan_slot *slot = &slots[(turns->passes + i) % n];
+        if (slot->batch == batch && slot->take < slot->rows && decodes(slot))
+            plan_give(slot, slot->rows, left);
+    }
+    bool fit = short_fit(slots, n, batch, left);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plan_slot *slot = &slots[(turns->passes + i) % n];
+        if (slot->batch != batch || slot->take == slot->rows || decodes(slot))
+            continue;
+        if (fit && is_short(slot))
+            plan_give(slot, slot->rows, left);
+        prefills += slot->take < slot->rows;
+    }
+    uint32_t first = plan_first_share(slots, n, batch, fit, turns), before = left->rows;
+    while (prefills > 0 && left->rows > 0) {
+        uint32_t share = left->rows / prefills, given = left->rows;
+        if (share < PLAN_CHUNK_MIN)
+            share = PLAN_CHUNK_MIN;
+        prefills = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            struct plan_slot *slot = &slots[(first + i) % n];
+            if (slot->batch != batch || decodes(slot) || slot->take == slot->rows)
+                continue;
+            plan_give_prefill(slot, share, left);
+            prefills += slot->take < slot->rows;
+        }
+        if (given == left->rows)
+            break; /* windows without room for their picks are left, and who has to wait */
+    }
+    return left->rows < before;
+}
+
+/* The eighth that batch keeps; of a single one interactive requests are first. */
+static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
+{
+    uint32_t kept = limit / 8 ? limit / 8 : limit > 1;
+
+    return wanted < kept ? (uint32_t)wanted : kept;
+}
+
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
+                   struct plan_turn *turn)
+{
+    uint64_t ready = 0, waiting = 0, picks = 0; /* what batch could use of this pass */
+
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i].take = 0;
+        if (!slots[i].batch)
+            continue;
+        *(plan_is_long(&slots[i]) ? &waiting : &ready) += slots[i].rows;
+        picks += slots[i].window;
+    }
+    if (n == 0)
+        return 0;
+    waiting = waiting < limits->prefill ? waiting : limits->prefill;
+    struct plan_left kept = {
+        .rows = plan_kept(limits->rows, ready + waiting),
+        .picks = plan_kept(limits->picks, picks),
+        .prefill = plan_kept(limits->prefill, waiting),
+    };
+    struct plan_left left = {
+        .rows = limits->rows - kept.rows,
+        .picks = limits->picks - kept.picks,
+        .prefill = limits->prefill - kept.prefill,
+    };
+    bool shared = plan_class(slots, n, false, turn, &left);
+    left.rows += kept.rows;
+    left.picks += kept.picks;
+    left.prefill += kept.prefill;
+    shared |= plan_class(slots, n, true, turn, &left);
+    shared |= plan_class(slots, n, false, turn, &left);
+    turn->passes++;
+    turn->shares += shared;
+    return limits->rows - left.rows;
+}

@@ -1,0 +1,78 @@
+/*
+ * plan: which slots get how many rows of the next pass. Pure: no clock, no slots, no pages.
+ *
+ * Engine thread. The rules, in order:
+ *  - a pass has at most `rows` rows and `picks` rows that want something back;
+ *  - interactive before batch, but batch keeps at least 1/8 of rows and picks while it has work;
+ *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
+ *    of these the short ones first where all of them fit: a keystroke is one pass;
+ *  - prefills of a class share what is left evenly, and not in crumbs below PLAN_CHUNK_MIN
+ *    where there is more than that; all long ones together have at most `prefill` rows;
+ *  - who comes first rotates from pass to pass, so nobody starves.
+ * What one class leaves over goes to the other.
+ */
+#ifndef HEARTH_DAEMON_POLICY_PLAN_H
+#define HEARTH_DAEMON_POLICY_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64 };
+
+struct plan_slot {
+    uint32_t rows;   /* in: rows until its next pick (spec_rows), at least 1 */
+    uint32_t window; /* in: of these, the last ones that want a pick: drafts + 1 */
+    bool batch;      /* in: its class */
+    uint32_t take;   /* out: rows in this pass; rows: the pick comes with it */
+};
+
+struct plan_limits {
+    uint32_t rows;    /* at least 1 */
+    uint32_t picks;   /* at least 1 */
+    uint32_t prefill; /* of the rows, what prompts that are not short may have together */
+};
+
+/* What rows cost lately, in ns; 0: not known yet. */
+struct plan_cost {
+    uint64_t pass_ns;   /* a limit: what prefills may take of a pass when they are alone */
+    uint64_t decode_ns; /* a pass that only decodes */
+    uint64_t row_ns;    /* what one more row of a prefill adds */
+    int64_t credit_ns;  /* what long prompts may take now beside answers (plan_credit) */
+    bool streams;       /* somebody reads an answer that fast passes give; decode_ns is theirs */
+    bool lately;        /* somebody read an answer a moment ago: the next keystroke is near */
+};
+
+/* Is the slot's prompt a long one, whose next rows may wait? */
+bool plan_is_long(const struct plan_slot *slot);
+
+/* How many rows the next pass may have: fills rows, at most `most`, and prefill. A keystroke comes
+ * in the middle of a pass, so prefills take the time of some decode passes, of fewer when one was
+ * there a moment ago, however fast the model is, and pass_ns at most. While somebody reads an
+ * answer, or waits for one behind a short prompt, they have what their credit buys, often nothing. While
+ * nobody knows what a row costs they have as many as a short prompt: a large model on a slow machine may
+ * take seconds for those, and for a whole pass longer than the watchdog waits.
+ * Who decodes has all his rows, and short prompts theirs, two of the longest in a pass: nobody
+ * waits for another one's prefill or window. Returns whether somebody reads or waits so. */
+bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
+                 uint32_t most, struct plan_limits *limits);
+
+/* The credit after a pass beside an answer in which long prompts took `prefill_ns`, 0 when they
+ * were not in it. Each such pass earns half a decode pass, so all of them together make an answer
+ * half as long again; they are paid by the clock, whatever their rows were thought to cost. A
+ * chunk is bought when there is enough for PLAN_CHUNK_MIN rows or two decode passes: crumbs cost
+ * more a row, and nobody sees a pass that is longer than some. */
+int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
+
+/* Who is first rotates: passes so far, and of these the ones in which prompts shared what was left
+ * (if chunks come every fourth pass, every fourth slot would have them all). */
+struct plan_turn {
+    uint32_t passes;
+    uint32_t shares;
+};
+
+/* Fills `take` of each slot and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or
+ * when no window fits into the limits. */
+uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
+                   struct plan_turn *turn);
+
+#endif

@@ -1,0 +1,113 @@
+/* The arithmetic of draft, verify, accept and roll back, and of tokens that are not verified. Invariant everywhere: spec_valid. */
+#include "daemon/policy/spec.h"
+
+#include <assert.h>
+
+bool spec_valid(const struct spec *spec)
+{
+    if (spec->accepted == 0)
+        return spec->canonical == 0 && spec->drafted == 0 && spec->streamed == 0;
+    return spec->canonical < spec->accepted && spec->streamed < spec->accepted - spec->canonical;
+}
+
+void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept)
+{
+    assert(n_tokens >= 1);
+    spec->accepted = n_tokens;
+    spec->drafted = 0;
+    spec->canonical = kept < n_tokens ? kept : n_tokens - 1;
+    spec->streamed = 0;
+}
+
+uint32_t spec_rows(const struct spec *spec)
+{
+    return spec->accepted + spec->drafted - spec->canonical;
+}
+
+uint32_t spec_computed(const struct spec *spec)
+{
+    return spec->canonical + spec->streamed;
+}
+
+void spec_prefilled(struct spec *spec, uint32_t n_rows)
+{
+    assert(spec->canonical + n_rows < spec->accepted);
+    spec->canonical += n_rows;
+    spec->streamed = 0;
+}
+
+void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
+{
+    assert(spec->accepted > 0);
+    tokens[spec->accepted + spec->drafted] = token;
+    spec->drafted++;
+}
+
+bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick)
+{
+    bool agreed = spec->drafted > 0 && tokens[spec->accepted] == pick;
+
+    /* The row that gave the pick stands on accepted tokens only: its KV is canonical from now on.
+     */
+    spec->canonical = spec->accepted;
+    spec->streamed = 0;
+    tokens[spec->accepted] = pick;
+    spec->accepted++;
+    if (agreed)
+        spec->drafted--;
+    else
+        spec_rollback(spec);
+    return agreed;
+}
+
+bool spec_streams(const struct spec *spec)
+{
+    return spec->drafted == 0 && spec_computed(spec) + 1 == spec->accepted;
+}
+
+void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t pick)
+{
+    assert(spec_streams(spec));
+    tokens[spec->accepted] = pick;
+    spec->accepted++;
+    spec->streamed++;
+}
+
+void spec_rest(struct spec *spec)
+{
+    spec->streamed = 0;
+}
+
+uint32_t spec_rollback(struct spec *spec)
+{
+    uint32_t dropped = spec->drafted;
+
+    spec->drafted = 0;
+    return dropped;
+}
+
+uint32_t spec_cut(struct spec *spec, uint32_t n)
+{
+    uint32_t dropped = spec->drafted > n ? spec->drafted - n : 0;
+
+    spec->drafted -= dropped;
+    return dropped;
+}
+
+void spec_drop_last(struct spec *spec)
+{
+    assert(spec->accepted > 1 && spec->drafted == 0);
+    spec->accepted--;
+    if (spec->canonical >= spec->accepted)
+        spec->canonical = spec->accepted - 1;
+    if (spec_computed(spec) >= spec->accepted)
+        spec->streamed = spec->accepted - 1 - spec->canonical;
+}
+
+void spec_evict(struct spec *spec, uint32_t n_positions)
+{
+    if (spec->canonical > n_positions)
+        spec->canonical = n_positions;
+    if (spec_computed(spec) > n_positions)
+        spec->streamed = n_positions - spec->canonical;
+}

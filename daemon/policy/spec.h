@@ -1,0 +1,109 @@
+/*
+ * spec: the speculation record of one slot, and the only code that changes it.
+ *
+ * Pure: no I/O, no clock, no kernel, no allocation. The engine thread calls it; the caller owns the
+ * record and the token array. Positions are absolute; a sequence is tokens[0 .. accepted +
+ * drafted).
+ *
+ *              canonical      accepted         accepted + drafted
+ *                  v              v                    v
+ *   tokens   [ ....|.. T0 ]       [ T1' T2' T3' ]
+ *   KV       [ ....|
+ *
+ *   accepted   tokens that are final: the prompt, then what was published or is about to be
+ *   drafted    guesses behind them; never published
+ *   canonical  KV of positions [0, canonical) came from a canonical pass over accepted tokens;
+ *              always < accepted: the last accepted token has no KV yet
+ *   streamed   KV of that many positions behind it came from fast passes over accepted tokens, for
+ *              more of them alone; 0 where answers are verified, and canonical + streamed < accepted
+ *
+ * The two reference flows (window 3; prefill gave T0; P = position of T0):
+ *
+ *   all accepted                               T3 rejected
+ *   after     sequence        KV up to         sequence        KV up to
+ *   prefill   ..T0            P-1              ..T0            P-1
+ *   draft     ..T0 T1'T2'T3'  P-1 (or fast)    ..T0 T1'T2'T3'  P-1 (or fast)
+ *   verify    rows T0 T1' T2' T3' give T1 T2 T3 T4 and write canonical KV at P .. P+3
+ *             T1=T1' T2=T2' T3=T3'             T1=T1' T2=T2' T3!=T3'
+ *   accept    ..T0 T1 T2 T3 T4                 ..T0 T1 T2 T3 (the verifier's own)
+ *   KV        P+3 (T3 has it, T4 not)          P+2 (T2 has it, T3 not; P+3 held T3', dropped)
+ *
+ * With proposer `none` drafted is 0 and a verification is one row that gives one token. Rollback is
+ * arithmetic: nothing is copied.
+ *
+ * An answer that need not be deterministic is not drafted and not verified: a fast pass over the row
+ * of the last accepted token gives the next one, which is accepted as it is. `canonical` stays where
+ * canonical passes left it; when one runs again it begins there, over KV that it can rely on.
+ *
+ *   after prefill   ..T0       KV up to P-1
+ *   stream          ..T0 T1    KV up to P-1, and at P from a fast pass
+ *   stream          ..T0 T1 T2 KV up to P-1, and at P, P+1 from fast passes
+ *
+ * Source: DESIGN section 5; LLM-42 (arXiv 2601.17768), which this differs from by the bonus token
+ * T4.
+ */
+#ifndef HEARTH_DAEMON_POLICY_SPEC_H
+#define HEARTH_DAEMON_POLICY_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct spec {
+    uint32_t accepted;
+    uint32_t drafted;
+    uint32_t canonical;
+    uint32_t streamed;
+};
+
+/* What the record holds must be true at any time: canonical + streamed < accepted (or all 0). */
+bool spec_valid(const struct spec *spec);
+
+/* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from
+ * before. Keeps at most n_tokens - 1: the last token's row is computed to get the first pick. */
+void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept);
+
+/* Rows that a canonical pass must compute before the next pick: positions [canonical, accepted +
+ * drafted). At least 1. */
+uint32_t spec_rows(const struct spec *spec);
+
+/* Positions [0, n) have KV, whoever computed it. */
+uint32_t spec_computed(const struct spec *spec);
+
+/* A canonical pass computed `n_rows` prefill rows from `canonical` on: less than spec_rows. What
+ * fast passes computed behind them was computed over other KV, and is void. */
+void spec_prefilled(struct spec *spec, uint32_t n_rows);
+
+/* Appends one drafted token to `tokens` [accepted + drafted]. */
+void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token);
+
+/* Takes the pick of the row at position accepted - 1, computed by a canonical pass that also
+ * covered every position before it. Writes it to tokens[accepted]. Returns true when it equals the
+ * draft that stood there (the pick of the next row counts as well), false when the window ends
+ * here: with no draft left, or rolled back. */
+bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick);
+
+/* Has every accepted token KV but the last, which is not drafted behind? Then a fast pass over that
+ * one's row gives the next token. */
+bool spec_streams(const struct spec *spec);
+
+/* Takes the pick of that row, which is accepted as it is. Writes it to tokens[accepted]. */
+void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t pick);
+
+/* The answer ended: what only fast passes computed is void. */
+void spec_rest(struct spec *spec);
+
+/* Drops all drafts: the answer ended inside the window, was cancelled or superseded. Returns how
+ * many. */
+uint32_t spec_rollback(struct spec *spec);
+
+/* Keeps the first n drafts. Returns how many it drops. */
+uint32_t spec_cut(struct spec *spec, uint32_t n);
+
+/* The last accepted token is taken out of the sequence: an end-of-sequence token is a reason, not a
+ * token of the answer. */
+void spec_drop_last(struct spec *spec);
+
+/* KV of positions >= n_positions is gone (pages taken back). Tokens stay. */
+void spec_evict(struct spec *spec, uint32_t n_positions);
+
+#endif

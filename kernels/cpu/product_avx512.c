@@ -1,2 +1,0 @@
-/* Products with the instruction set of the name; simd_product.h has the code. */
-#include "kernels/cpu/simd_product.h"

@@ -1,0 +1,68 @@
+/* NUMERICS.md, "Products" and "Embedding", over the weights as they lie in the file. */
+#include "kernels/cpu/ref.h"
+
+#include <math.h>
+
+#include "kernels/quant/quant_block.h"
+
+static float float_segment(uint32_t type, const uint8_t *row, const float *x, uint32_t begin,
+                           uint32_t end)
+{
+    float acc = 0.0f;
+    for (uint32_t i = begin; i < end; i++)
+        acc = fmaf(quant_float(type, row, i), x[i], acc);
+    return acc;
+}
+
+static float block_segment(uint32_t type, const uint8_t *row, const int8_t *q, const float *d,
+                           uint32_t begin, uint32_t end)
+{
+    float acc = 0.0f;
+    for (uint32_t b = begin / CPU_BLOCK; b < end / CPU_BLOCK; b++) {
+        struct quant_sub w;
+        int32_t half[2] = {0, 0}, asum = 0;
+        quant_sub_load(type, row, b, &w);
+        for (uint32_t i = 0; i < CPU_BLOCK; i++) {
+            half[i / 16] += w.q[i] * q[b * CPU_BLOCK + i];
+            asum += q[b * CPU_BLOCK + i];
+        }
+        int32_t isum = w.scale[0] * half[0] + w.scale[1] * half[1];
+        acc = fmaf((float)isum, w.d * d[b], acc);
+        if (w.has_min)
+            acc = fmaf((float)asum, -(w.min * d[b]), acc);
+    }
+    return acc;
+}
+
+static float output(const struct cpu_product *p, uint32_t r, uint32_t o)
+{
+    const struct model_tensor *t = &p->matrix->file;
+    const struct cpu_input *x = p->x;
+    const uint8_t *row = t->data + o * t->row_bytes;
+    size_t at = (size_t)r * x->stride;
+    float y = 0.0f;
+    for (uint32_t begin = 0; begin < t->cols; begin += CPU_SEGMENT) {
+        uint32_t end = t->cols - begin < CPU_SEGMENT ? t->cols : begin + CPU_SEGMENT;
+        float seg = quant_find(t->type)->quantized
+                        ? block_segment(t->type, row, x->q + at, x->d + at / CPU_BLOCK, begin, end)
+                        : float_segment(t->type, row, x->f + at, begin, end);
+        y = begin == 0 ? seg : y + seg;
+    }
+    if (p->residual)
+        y = y + p->residual[(size_t)r * p->stride + o];
+    return y;
+}
+
+void ref_product(const struct cpu_product *p)
+{
+    uint32_t end = p->group1 * CPU_LANES;
+    for (uint32_t r = p->row0; r < p->row1; r++) {
+        for (uint32_t o = p->group0 * CPU_LANES; o < end; o++)
+            p->y[(size_t)r * p->stride + o] = o < p->matrix->file.rows ? output(p, r, o) : 0.0f;
+    }
+}
+
+void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x)
+{
+    quant_row_values(t->type, t->data + row * t->row_bytes, t->cols, x);
+}

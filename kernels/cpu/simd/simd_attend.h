@@ -1,0 +1,461 @@
+/*
+ * simd_attend: attention of up to CPU_QUERIES queries of one KV head, over vec.h. The body of
+ * attend_avx2.c and attend_avx512.c. Scores have positions in the lanes, the weighted sum has
+ * dimensions; in both, one lane is one chain of NUMERICS.md.
+ *
+ * All queries go through a split together, as many at a time as registers hold, so that a page of K
+ * and a split of V are in the nearest caches for all but the first group. A group is large enough to
+ * hide what it costs to widen f16.
+ */
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/vec.h"
+
+enum {
+    PAGE_VECTORS = KV_PAGE_POSITIONS / VEC,
+    SCORE_QUERIES = VEC == 16 ? 8 : 2, /* most queries of a group, as registers allow */
+    SUM_QUERIES = VEC == 16 ? 6 : 2,
+    SUM_VECTORS = 4,
+};
+
+/* A worker's scratch. */
+struct attention {
+    float q[CPU_QUERIES * CPU_MAX_HEAD];    /* [group][head_dim][queries of a group] */
+    float e[CPU_QUERIES][CPU_SPLIT + 16];   /* scores, then weights, of the split; the rows of a
+                                                  group in different sets of the cache */
+    float part[CPU_QUERIES][CPU_MAX_HEAD];  /* o of the split */
+    float total[CPU_QUERIES][CPU_MAX_HEAD]; /* merged */
+    float m[CPU_QUERIES], l[CPU_QUERIES];   /* M and L of the merged splits */
+};
+_Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
+
+/* A split for the queries [first, last): those before stand before it, the windows of those behind
+ * begin behind it. Positions are counted from its begin. */
+struct split {
+    uint32_t begin, first, last;
+    uint32_t group;             /* queries of a group of scores, the last may have fewer */
+    uint32_t page;              /* first position of the first page that a query sees */
+    uint32_t from[CPU_QUERIES]; /* first position of each query; ascending */
+    uint32_t to[CPU_QUERIES];   /* behind its last one; ascending */
+};
+
+static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
+{
+    return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
+}
+
+/* VEC values of K or V from value i on; of int8 without their scale. */
+ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
+{
+    return type == KV_F32    ? v_load((const float *)(const void *)values + i)
+           : type == KV_Q8_0 ? v_load_i8(values + i)
+                             : v_load_f16(values + 2 * i);
+}
+
+/* VEC positions of dimension d of a page's K, from position `slot` on. */
+ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, size_t slot,
+                        enum kv_type type)
+{
+    const float *scales = (const float *)(const void *)(k + kv_scales_offset(a->kv));
+    vf values = load_kv(k, d * KV_PAGE_POSITIONS + slot, type);
+    if (type != KV_Q8_0)
+        return values;
+    return v_mul(values, v_load(scales + d / KV_BLOCK * KV_PAGE_POSITIONS + slot));
+}
+
+/* VEC dimensions from d on of position t of a page's V. */
+ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, size_t d,
+                        enum kv_type type)
+{
+    const float *scales = (const float *)(const void *)(v + kv_scales_offset(a->kv));
+    vf values = load_kv(v, t * a->kv->head_dim + d, type);
+    if (type != KV_Q8_0)
+        return values;
+    return v_mul(values, v_set1(scales[t * a->kv->n_block + d / KV_BLOCK]));
+}
+
+/* Queries of each group, when n are taken in groups of at most `most`, all about as large. */
+static uint32_t group_size(uint32_t n, uint32_t most)
+{
+    uint32_t groups = (n + most - 1) / most;
+    return (n + groups - 1) / groups;
+}
+
+/* Scores of a page for queries [i, i + n) into e[slot..]. */
+ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
+                              uint32_t i, uint32_t slot, int n, enum kv_type type)
+{
+    const float *q = s->q + (size_t)i * a->kv->head_dim;
+    vf acc[SCORE_QUERIES * PAGE_VECTORS];
+    UNROLL
+    for (int j = 0; j < n * PAGE_VECTORS; j++)
+        acc[j] = v_zero();
+    uint32_t head_dim = a->kv->head_dim;
+    for (uint32_t d = 0; d < head_dim; d++) {
+        vf key[PAGE_VECTORS];
+        UNROLL
+        for (int j = 0; j < PAGE_VECTORS; j++)
+            key[j] = load_k(a, k, d, (size_t)j * VEC, type);
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            vf x = v_set1(q[c]);
+            UNROLL
+            for (int j = 0; j < PAGE_VECTORS; j++)
+                acc[c * PAGE_VECTORS + j] = v_fma(x, key[j], acc[c * PAGE_VECTORS + j]);
+        }
+        q += n;
+    }
+    vf scale = v_set1(a->scale);
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        UNROLL
+        for (int j = 0; j < PAGE_VECTORS; j++)
+            v_store(s->e[i + (uint32_t)c] + slot + j * VEC,
+                    v_mul(acc[c * PAGE_VECTORS + j], scale));
+    }
+}
+
+#define SCORE_CASE(n)                                                                              \
+    case n:                                                                                        \
+        score_page(a, k, s, i, slot, n, type);                                                     \
+        break;
+
+ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
+                               uint32_t i, uint32_t slot, uint32_t n, enum kv_type type)
+{
+    switch (n) {
+        SCORE_CASE(1)
+        SCORE_CASE(2)
+#if defined(__AVX512F__)
+        SCORE_CASE(3)
+        SCORE_CASE(4)
+        SCORE_CASE(5)
+        SCORE_CASE(6)
+        SCORE_CASE(7)
+        SCORE_CASE(8)
+#endif
+    default:
+        break;
+    }
+}
+
+/* Scores of whole pages, from the first to the last that a query needs. */
+ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                         enum kv_type type)
+{
+    for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
+        const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->layer, a->head_kv);
+        uint32_t i = split->first / split->group * split->group;
+        for (; i < split->last; i += split->group)
+            score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
+    }
+}
+
+/* Puts the queries of a group side by side. */
+static void gather_queries(const struct cpu_attend *a, struct attention *s, uint32_t group)
+{
+    float *to = s->q;
+    for (uint32_t i = 0; i < a->n; i += group) {
+        uint32_t n = a->n - i < group ? a->n - i : group;
+        for (uint32_t d = 0; d < a->kv->head_dim; d++) {
+            for (uint32_t c = 0; c < n; c++)
+                *to++ = a->q[i + c][d];
+        }
+    }
+}
+
+/* e [n] scores -> weights exp(s - m); returns m and l. Lanes before `from` and past n weigh 0. */
+static float soften(float *e, uint32_t from, uint32_t n, float *ret_l)
+{
+    uint32_t i = 0, pages = (n + KV_PAGE_POSITIONS - 1) / KV_PAGE_POSITIONS;
+    vf m = v_set1(-__builtin_inff());
+    for (; i < from; i++)
+        e[i] = -__builtin_inff();
+    i = 0;
+    for (; i + VEC <= n; i += VEC)
+        m = v_max(m, v_load(e + i));
+    if (i < n) {
+        vf v = v_keep(v_load(e + i), n - i);
+        v_store(e + i, v);
+        m = v_max(m, v);
+        i += VEC;
+    }
+    for (; i < pages * KV_PAGE_POSITIONS; i += VEC)
+        v_store(e + i, v_set1(-__builtin_inff()));
+    float max = v_reduce_max(m);
+    vf l[PAGE_VECTORS];
+    UNROLL
+    for (int j = 0; j < PAGE_VECTORS; j++)
+        l[j] = v_zero();
+    for (uint32_t p = 0; p < pages; p++, e += KV_PAGE_POSITIONS) {
+        UNROLL
+        for (int j = 0; j < PAGE_VECTORS; j++) {
+            vf w = v_exp(v_sub(v_load(e + j * VEC), v_set1(max)));
+            v_store(e + j * VEC, w);
+            l[j] = v_add(l[j], w);
+        }
+    }
+    *ret_l = v_tree32(l);
+    return max;
+}
+
+/* Positions [t, end) of a split that begins at `begin`, for queries [i, i + n). */
+struct span {
+    uint32_t begin, t, end, i;
+};
+
+/* o += e * V for `width` vectors of dimensions from d on. */
+ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s, struct span span,
+                            uint32_t d, int n, int width, enum kv_type type)
+{
+    vf o[SUM_QUERIES * SUM_VECTORS];
+    UNROLL
+    for (int j = 0; j < n * width; j++)
+        o[j] = v_load(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC);
+    uint32_t t = span.t;
+    while (t < span.end) {
+        uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
+        stop = stop < span.end ? stop : span.end;
+        const uint8_t *v = page_at(a, span.begin + t) + kv_v_offset(a->kv, a->layer, a->head_kv);
+        for (; t < stop; t++) {
+            vf value[SUM_VECTORS];
+            UNROLL
+            for (int j = 0; j < width; j++)
+                value[j] = load_v(a, v, t % KV_PAGE_POSITIONS, d + (size_t)j * VEC, type);
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                vf e = v_set1(s->e[span.i + (uint32_t)c][t]);
+                UNROLL
+                for (int j = 0; j < width; j++)
+                    o[c * width + j] = v_fma(e, value[j], o[c * width + j]);
+            }
+        }
+    }
+    UNROLL
+    for (int j = 0; j < n * width; j++)
+        v_store(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
+}
+
+/* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
+ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s, struct span span,
+                               int n, enum kv_type type)
+{
+    uint32_t d = 0, head_dim = a->kv->head_dim;
+    for (; d + 3 * VEC < head_dim; d += 4 * VEC)
+        sum_part(a, s, span, d, n, 4, type);
+    for (; d + VEC < head_dim; d += 2 * VEC)
+        sum_part(a, s, span, d, n, 2, type);
+    for (; d < head_dim; d += VEC)
+        sum_part(a, s, span, d, n, 1, type);
+}
+
+#define SUM_CASE(n)                                                                                \
+    case n:                                                                                        \
+        sum_queries(a, s, span, n, type);                                                          \
+        break;
+
+ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, struct span span,
+                             uint32_t n, enum kv_type type)
+{
+    switch (n) {
+        SUM_CASE(1)
+        SUM_CASE(2)
+#if defined(__AVX512F__)
+        SUM_CASE(3)
+        SUM_CASE(4)
+        SUM_CASE(5)
+        SUM_CASE(6)
+#endif
+    default:
+        break;
+    }
+}
+
+/* Weighted sums of a split: in each group the positions up to the first query's last one, then each
+ * query's rest. What lies before a query's window weighs 0 there, and adds 0 to a sum that is still
+ * +0: nothing changes. */
+ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                       enum kv_type type)
+{
+    uint32_t per = group_size(split->last - split->first, SUM_QUERIES);
+    for (uint32_t i = split->first; i < split->last; i += per) {
+        uint32_t n = split->last - i < per ? split->last - i : per, common = split->to[i];
+        sum_group(a, s, (struct span){split->begin, split->from[i], common, i}, n, type);
+        for (uint32_t j = i + 1; j < i + n; j++) {
+            if (split->to[j] > common)
+                sum_group(a, s, (struct span){split->begin, common, split->to[j], j}, 1, type);
+        }
+    }
+}
+
+/* A split's maxima and sums of weights, and what it and the splits before it are multiplied by where
+ * they join. */
+struct joint {
+    float m[CPU_QUERIES], l[CPU_QUERIES];
+    float before[CPU_QUERIES], now[CPU_QUERIES];
+};
+
+/* For n queries, also for those that do not join anything: side by side an exp is cheap. */
+static void find_factors(const struct attention *s, struct joint *j, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += VEC) {
+        vf before = v_load(s->m + i), now = v_load(j->m + i), max = v_max(before, now);
+        v_store(j->before + i, v_exp(v_sub(before, max)));
+        v_store(j->now + i, v_exp(v_sub(now, max)));
+    }
+}
+
+/* Query i's split joins those before. */
+static void merge(struct attention *s, uint32_t i, const struct joint *j, uint32_t head_dim)
+{
+    float before = j->before[i], now = j->now[i];
+    s->l[i] = __builtin_fmaf(s->l[i], before, j->l[i] * now);
+    s->m[i] = s->m[i] > j->m[i] ? s->m[i] : j->m[i];
+    for (uint32_t d = 0; d < head_dim; d += VEC) {
+        vf part = v_mul(v_load(s->part[i] + d), v_set1(now));
+        v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(before), part));
+    }
+}
+
+/* Who sees what of the split; false: nobody anything. */
+static bool find_queries(const struct cpu_attend *a, struct split *split)
+{
+    uint32_t begin = split->begin;
+    split->first = split->last = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint32_t n = a->position[i] + 1, from = cpu_attend_from(a, a->position[i]);
+        split->from[i] = from <= begin ? 0 : from - begin;
+        split->to[i] = n <= begin ? 0 : n - begin < CPU_SPLIT ? n - begin : CPU_SPLIT;
+        split->first += split->to[i] == 0;
+        split->last += split->from[i] < CPU_SPLIT;
+    }
+    if (split->first == split->last)
+        return false;
+    split->page = split->from[split->first] / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+    return true;
+}
+
+/* Parts and j of all queries that see something of the split; false: there is none. */
+ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct split *split,
+                         struct joint *j, enum kv_type type)
+{
+    uint32_t padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    if (!find_queries(a, split))
+        return false;
+    score(a, s, split, type);
+    for (uint32_t i = split->first; i < split->last; i++) {
+        j->m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
+                         split->to[i] - split->page, &j->l[i]);
+        memset(s->part[i], 0, padded * sizeof(float));
+    }
+    sum(a, s, split, type);
+    return true;
+}
+
+#define WEIGH(name, type)                                                                          \
+    static bool name(const struct cpu_attend *a, struct attention *s, struct split *split,         \
+                     struct joint *j)                                                              \
+    {                                                                                              \
+        return weigh(a, s, split, j, type);                                                        \
+    }
+WEIGH(weigh_f16, KV_F16)
+WEIGH(weigh_f32, KV_F32)
+WEIGH(weigh_q8_0, KV_Q8_0)
+
+static bool weigh_split(const struct cpu_attend *a, struct attention *s, struct split *split,
+                        struct joint *j)
+{
+    switch (a->kv->type) {
+    case KV_F32:
+        return weigh_f32(a, s, split, j);
+    case KV_Q8_0:
+        return weigh_q8_0(a, s, split, j);
+    default:
+        return weigh_f16(a, s, split, j);
+    }
+}
+
+/* The first split that a query sees, for as many queries a group. */
+static struct split first_split(const struct cpu_attend *a, uint32_t group)
+{
+    uint32_t from = cpu_attend_from(a, a->position[0]);
+    return (struct split){.group = group, .begin = from / CPU_SPLIT * CPU_SPLIT};
+}
+
+/* A split's parts join those of the splits before. */
+static void join(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                 struct joint *j)
+{
+    uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    if (begin > 0)
+        find_factors(s, j, split->last);
+    for (uint32_t i = split->first; i < split->last; i++) {
+        if (cpu_attend_from(a, a->position[i]) < begin) {
+            merge(s, i, j, a->kv->head_dim);
+        } else {
+            s->m[i] = j->m[i];
+            s->l[i] = j->l[i];
+            memcpy(s->total[i], s->part[i], padded * sizeof(float));
+        }
+    }
+}
+
+static void write_out(const struct cpu_attend *a, struct attention *s)
+{
+    for (uint32_t i = 0; i < a->n; i++) {
+        vf r = v_set1(1.0f / s->l[i]);
+        for (uint32_t d = 0; d < a->kv->head_dim; d += VEC)
+            v_store(s->total[i] + d, v_mul(v_load(s->total[i] + d), r));
+        memcpy(a->out[i], s->total[i], a->kv->head_dim * sizeof(float));
+    }
+}
+
+void SIMD(simd_attend)(const struct cpu_attend *a)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    struct split split = first_split(a, group_size(a->n, SCORE_QUERIES));
+    gather_queries(a, s, split.group);
+    for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
+        struct joint j = {0};
+        if (weigh_split(a, s, &split, &j))
+            join(a, s, &split, &j);
+    }
+    write_out(a, s);
+}
+
+void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float *parts)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    struct split split = {.group = group_size(a->n, SCORE_QUERIES), .begin = number * CPU_SPLIT};
+    struct joint j;
+    gather_queries(a, s, split.group);
+    if (!weigh_split(a, s, &split, &j))
+        return;
+    for (uint32_t i = split.first; i < split.last; i++) {
+        float *part = parts + i * floats;
+        memcpy(part, s->part[i], o * sizeof(float));
+        part[o] = j.m[i];
+        part[o + 1] = j.l[i];
+    }
+}
+
+void SIMD(simd_attend_join)(const struct cpu_attend *a, const float *parts)
+{
+    struct attention *s = (struct attention *)(void *)a->scratch;
+    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    struct split split = first_split(a, 1);
+    for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
+        struct joint j = {0};
+        bool seen = find_queries(a, &split);
+        for (uint32_t i = split.first; i < split.last; i++) {
+            const float *part = parts + i * floats;
+            memcpy(s->part[i], part, o * sizeof(float));
+            j.m[i] = part[o];
+            j.l[i] = part[o + 1];
+        }
+        if (seen)
+            join(a, s, &split, &j);
+        parts += a->n * floats;
+    }
+    write_out(a, s);
+}

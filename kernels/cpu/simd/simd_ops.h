@@ -1,0 +1,297 @@
+/*
+ * simd_ops: the operations on one row, over vec.h. The body of ops_avx2.c and ops_avx512.c; see
+ * cpu.h for what each does and ref_ops.c for its order.
+ */
+#include <math.h>
+
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/vec.h"
+
+enum { NORM_VECTORS = 128 / VEC };
+
+static float sum_of_squares(const float *x, uint32_t n)
+{
+    vf s[NORM_VECTORS];
+    UNROLL
+    for (int j = 0; j < NORM_VECTORS; j++)
+        s[j] = v_zero();
+    uint32_t i = 0;
+    for (; i + 128 <= n; i += 128) {
+        UNROLL
+        for (int j = 0; j < NORM_VECTORS; j++) {
+            vf v = v_load(x + i + j * VEC);
+            s[j] = v_fma(v, v, s[j]);
+        }
+    }
+    /* What is left goes on in partial 0. A lane without a term adds 0 * 0 to a sum that is never
+     * -0: nothing changes. */
+    UNROLL
+    for (int j = 0; j < NORM_VECTORS; j++) {
+        if (i < n) {
+            vf v = n - i < VEC ? v_load_part(x + i, n - i) : v_load(x + i);
+            s[j] = v_fma(v, v, s[j]);
+            i += VEC;
+        }
+    }
+    UNROLL
+    for (int stride = NORM_VECTORS / 2; stride > 0; stride /= 2) {
+        for (int j = 0; j < stride; j++)
+            s[j] = v_add(s[j], s[j + stride]);
+    }
+#if defined(__AVX512F__)
+    return v_fold8(v_fold16(s[0]));
+#else
+    return v_fold8(s[0]);
+#endif
+}
+
+void SIMD(simd_norm)(const float *x, const float *w, uint32_t n, float eps, float *y)
+{
+    float mean = sum_of_squares(x, n) / (float)n;
+    vf r = v_set1(1.0f / sqrtf(mean + eps));
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(y + i, v_mul(v_mul(v_load(x + i), r), v_load(w + i)));
+    if (i < n) {
+        vf v = v_mul(v_mul(v_load_part(x + i, n - i), r), v_load_part(w + i, n - i));
+        v_store_part(y + i, v, n - i);
+    }
+}
+
+/* q [32] = rint(x * f) clamped, returns their sum. */
+static int32_t round_block(const float *x, float f, int8_t *q)
+{
+#if defined(__AVX512F__)
+    __m512i low = _mm512_set1_epi32(-127), high = _mm512_set1_epi32(127), sum = vi_zero();
+    for (int i = 0; i < 32; i += 16) {
+        __m512i v = _mm512_cvtps_epi32(v_mul(v_load(x + i), v_set1(f)));
+        v = _mm512_min_epi32(_mm512_max_epi32(v, low), high);
+        sum = _mm512_add_epi32(sum, v);
+        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(v));
+    }
+    return _mm512_reduce_add_epi32(sum);
+#else
+    __m256i low = _mm256_set1_epi32(-127), high = _mm256_set1_epi32(127), v[4];
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_cvtps_epi32(v_mul(v_load(x + 8 * i), v_set1(f)));
+        v[i] = _mm256_min_epi32(_mm256_max_epi32(v[i], low), high);
+    }
+    /* The packs work on halves of 128 bits: the permutation puts the dwords back in order. */
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)q, bytes);
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+#endif
+}
+
+void SIMD(simd_quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum)
+{
+    for (uint32_t b = 0; b < n / CPU_BLOCK; b++, x += CPU_BLOCK, q += CPU_BLOCK) {
+        vi m = vi_zero();
+        UNROLL
+        for (int i = 0; i < CPU_BLOCK; i += VEC)
+            m = vi_max(m, v_magnitude(v_load(x + i)));
+        float amax = num_float(vi_reduce_max(m));
+        if (amax < 0x1p-100f) {
+            d[b] = 0.0f;
+            sum[b] = 0;
+            memset(q, 0, CPU_BLOCK);
+            continue;
+        }
+        d[b] = amax / 127.0f;
+        sum[b] = round_block(x, 127.0f / amax, q);
+    }
+}
+
+void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(x + i, v_add(v_load(x + i), v_load(bias + i)));
+    if (i < n)
+        v_store_part(x + i, v_add(v_load_part(x + i, n - i), v_load_part(bias + i, n - i)), n - i);
+}
+
+void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                       const float *sn)
+{
+    for (uint32_t h = 0; h < heads; h++, x += head_dim) {
+        uint32_t i = 0;
+        for (; i + 8 <= head_dim; i += 8) {
+            __m256 v = _mm256_loadu_ps(x + i);
+            __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_loadu_ps(sn + i));
+            _mm256_storeu_ps(x + i, _mm256_fmadd_ps(v, _mm256_loadu_ps(cs + i), other));
+        }
+        for (; i < head_dim; i += 2) {
+            float a = x[i], b = x[i + 1];
+            x[i] = fmaf(a, cs[i], b * sn[i]);
+            x[i + 1] = fmaf(b, cs[i + 1], a * sn[i + 1]);
+        }
+    }
+}
+
+void SIMD(simd_rotate_halves)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                              const float *sn)
+{
+    uint32_t half = head_dim / 2;
+    for (uint32_t h = 0; h < heads; h++, x += head_dim) {
+        float *y = x + half;
+        uint32_t i = 0;
+        for (; i + VEC <= half; i += VEC) {
+            vf a = v_load(x + i), b = v_load(y + i), c = v_load(cs + i);
+            v_store(x + i, v_fma(a, c, v_mul(b, v_load(sn + i))));
+            v_store(y + i, v_fma(b, c, v_mul(a, v_load(sn + half + i))));
+        }
+        for (; i < half; i++) {
+            float a = x[i], b = y[i];
+            x[i] = fmaf(a, cs[i], b * sn[i]);
+            y[i] = fmaf(b, cs[i], a * sn[half + i]);
+        }
+    }
+}
+
+static uint32_t largest_magnitude(const float *x, uint32_t n)
+{
+    vi m = vi_zero();
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        m = vi_max(m, v_magnitude(v_load(x + i)));
+    if (i < n)
+        m = vi_max(m, v_magnitude(v_load_part(x + i, n - i)));
+    return vi_reduce_max(m);
+}
+
+bool SIMD(simd_finite)(const float *x, uint32_t n)
+{
+    return largest_magnitude(x, n) < 0x7f800000u;
+}
+
+bool SIMD(simd_fits_f16)(const float *x, uint32_t n)
+{
+    return largest_magnitude(x, n) < 0x477ff000u; /* 65520 rounds to infinity */
+}
+
+static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                       const float *k, const float *v)
+{
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
+        float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
+        for (uint32_t d = 0; d < kv->head_dim; d++)
+            kh[d * KV_PAGE_POSITIONS] = k[d];
+        memcpy(vh, v, kv->head_dim * sizeof(float));
+    }
+}
+
+/* x [head_dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
+static void store_blocks(const struct kv_geometry *kv, int8_t *q, size_t step, float *scales,
+                         size_t scale_step, const float *x)
+{
+    for (uint32_t d = 0; d < kv->head_dim; d += KV_BLOCK, scales += scale_step) {
+        float block[KV_BLOCK] = {0};
+        int8_t rounded[KV_BLOCK];
+        int32_t sum;
+        uint32_t left = kv->head_dim - d, n = left < KV_BLOCK ? left : KV_BLOCK;
+        memcpy(block, x + d, n * sizeof(float));
+        SIMD(simd_quantize)(block, KV_BLOCK, rounded, scales, &sum);
+        for (uint32_t i = 0; i < n; i++)
+            q[(d + i) * step] = rounded[i];
+    }
+}
+
+static void append_q8_0(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                        const float *k, const float *v)
+{
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
+        float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
+        float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
+        store_blocks(kv, (int8_t *)kh + slot, KV_PAGE_POSITIONS, k_scales + slot, KV_PAGE_POSITIONS,
+                     k);
+        store_blocks(kv, (int8_t *)vh + (size_t)slot * kv->head_dim, 1,
+                     v_scales + (size_t)slot * kv->n_block, 1, v);
+    }
+}
+
+void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+                       const float *k, const float *v)
+{
+    if (kv->type == KV_F32) {
+        append_f32(kv, page, layer, slot, k, v);
+        return;
+    }
+    if (kv->type == KV_Q8_0) {
+        append_q8_0(kv, page, layer, slot, k, v);
+        return;
+    }
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
+        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
+        uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
+        uint32_t d = 0;
+        for (; d + 8 <= kv->head_dim; d += 8) {
+            uint16_t half[8];
+            __m128i kq = _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT);
+            __m128i vq = _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT);
+            _mm_storeu_si128((__m128i *)(void *)half, kq);
+            _mm_storeu_si128((__m128i *)(void *)(vh + d), vq);
+            for (uint32_t i = 0; i < 8; i++)
+                kh[(d + i) * KV_PAGE_POSITIONS] = half[i];
+        }
+        for (; d < kv->head_dim; d++) {
+            kh[d * KV_PAGE_POSITIONS] = num_f16_from_f32(k[d]);
+            vh[d] = num_f16_from_f32(v[d]);
+        }
+    }
+}
+
+/* g / (1 + exp(-v)) * u: v is g for silu. */
+ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
+{
+    vf v = g;
+    if (gate == MODEL_GATE_GELU)
+        v = v_mul(g, v_fma(v_set1(NUM_GELU_B), v_mul(g, g), v_set1(NUM_GELU_A)));
+    return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(v)))), u);
+}
+
+ALWAYS_INLINE void gate_mul_row(const float *g, const float *u, uint32_t n, float *m,
+                                enum model_gate gate)
+{
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(m + i, gate_mul(v_load(g + i), v_load(u + i), gate));
+    if (i < n) {
+        vf part = gate_mul(v_load_part(g + i, n - i), v_load_part(u + i, n - i), gate);
+        v_store_part(m + i, part, n - i);
+    }
+}
+
+void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_SILU);
+}
+
+void SIMD(simd_gelu_mul)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_GELU);
+}
+
+bool SIMD(simd_canonical_logits)(float *x, uint32_t n)
+{
+    vi m = vi_zero();
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        vf v = v_add(v_load(x + i), v_zero());
+        v_store(x + i, v);
+        m = vi_max(m, v_magnitude(v));
+    }
+    if (i < n) {
+        vf v = v_add(v_load_part(x + i, n - i), v_zero());
+        v_store_part(x + i, v, n - i);
+        m = vi_max(m, v_magnitude(v));
+    }
+    return vi_reduce_max(m) < 0x7f800000u;
+}

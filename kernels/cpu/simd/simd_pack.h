@@ -1,0 +1,316 @@
+/*
+ * simd_pack: a group of 16 rows of the file as repack.h describes it. Rows are read side by side, memory is written in
+ * order. Written over lanes.h and compiled for as many rows at once as an instruction set has lanes; whatever that
+ * is, the bytes are the same. The includer says LANES_ROWS, and PACK_GROUP, the name.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cpu/simd/lanes.h"
+#include "kernels/cpu/repack.h"
+
+enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
+
+/* ---- integers of quantized types ------------------------------------------------------------- */
+
+/* Bytes in four. */
+#define NIBBLES 0x0f0f0f0fu
+#define ONES 0x01010101u
+#define TWOS 0x03030303u
+
+/* Words go to `to` and then WORD bytes further each: sixteen rows lie side by side. */
+enum { WORD = 4 * CPU_LANES };
+
+static inline void store_words(uint8_t *to, lanes a, lanes b, lanes c, lanes d)
+{
+    lanes_store(to, a);
+    lanes_store(to + WORD, b);
+    lanes_store(to + 2 * WORD, c);
+    lanes_store(to + 3 * WORD, d);
+}
+
+/* 16 bytes. */
+static inline void pack_bytes(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
+{
+    const uint32_t sign = 0x80808080u;
+    lanes w[4];
+    lanes_load4(blocks, stride, at, w);
+    store_words(to, w[0] ^ sign, w[1] ^ sign, w[2] ^ sign, w[3] ^ sign);
+}
+
+/* Blocks of 32 have the nibbles in this order already. */
+static inline void copy_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
+{
+    lanes w[4];
+    lanes_load4(blocks, stride, at, w);
+    store_words(to, w[0], w[1], w[2], w[3]);
+}
+
+static inline lanes two_nibbles(lanes first, lanes second, uint32_t shift)
+{
+    return (first >> shift & NIBBLES) | (second >> shift & NIBBLES) << 4;
+}
+
+/* 32 bytes of which one nibble, `shift` up, is the sub-block's. */
+static inline void gather_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
+                                  uint8_t *to)
+{
+    lanes a[4], b[4];
+    lanes_load4(blocks, stride, at, a);
+    lanes_load4(blocks, stride, at + 16, b);
+    store_words(to, two_nibbles(a[0], b[0], shift), two_nibbles(a[1], b[1], shift),
+                two_nibbles(a[2], b[2], shift), two_nibbles(a[3], b[3], shift));
+}
+
+/* Bits c, 4 + c, 8 + c .. 28 + c of x as a byte. */
+static inline lanes every_fourth(lanes x, uint32_t c)
+{
+    x = x >> c & 0x11111111u;
+    x = (x | x >> 3) & 0x03030303u;
+    x = (x | x >> 6) & 0x000f000fu;
+    return (x | x >> 12) & 0xffu;
+}
+
+static inline void pack_fifths(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
+{
+    const lanes bits = lanes_load(blocks, stride, at);
+    lanes word = {0};
+    for (uint32_t c = 0; c < 4; c++)
+        word |= every_fourth(bits, c) << 8 * c;
+    lanes_store(to, word);
+}
+
+/* Bit `sub` of each of 32 bytes. */
+static inline void gather_bits(const uint8_t *blocks, size_t stride, size_t at, uint32_t sub,
+                               uint8_t *to)
+{
+    lanes a[4], b[4];
+    lanes_load4(blocks, stride, at, a);
+    lanes_load4(blocks, stride, at + 16, b);
+    lanes low = (a[0] >> sub & ONES) | (a[1] >> sub & ONES) << 1 | (a[2] >> sub & ONES) << 2 |
+                (a[3] >> sub & ONES) << 3;
+    lanes high = (b[0] >> sub & ONES) | (b[1] >> sub & ONES) << 1 | (b[2] >> sub & ONES) << 2 |
+                 (b[3] >> sub & ONES) << 3;
+    lanes_store(to, low | high << 4);
+}
+
+/* Two bits of each of 16 bytes. */
+static inline void gather_twos(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
+                               uint8_t *to)
+{
+    lanes w[4];
+    lanes_load4(blocks, stride, at, w);
+    lanes_store(to, (w[0] >> shift & TWOS) | (w[1] >> shift & TWOS) << 2 |
+                        (w[2] >> shift & TWOS) << 4 | (w[3] >> shift & TWOS) << 6);
+}
+
+/* Layouts of blocks: kernels/quant/quant_block.c. */
+static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
+                             uint8_t *to)
+{
+    const size_t nibbles = (size_t)sub / 2 * 32, half = sub / 4, in = sub % 4;
+    switch (type) {
+    case QUANT_Q8_0:
+        pack_bytes(blocks, stride, 2, to);
+        pack_bytes(blocks, stride, 18, to + 4 * WORD);
+        return;
+    case QUANT_Q4_0:
+        copy_nibbles(blocks, stride, 2, to);
+        return;
+    case QUANT_Q5_0:
+        copy_nibbles(blocks, stride, 6, to);
+        pack_fifths(blocks, stride, 2, to + 4 * WORD);
+        return;
+    case QUANT_Q5_1:
+        copy_nibbles(blocks, stride, 8, to);
+        pack_fifths(blocks, stride, 4, to + 4 * WORD);
+        return;
+    case QUANT_Q4_K:
+        gather_nibbles(blocks, stride, 16 + nibbles, sub % 2 * 4, to);
+        return;
+    case QUANT_Q5_K:
+        gather_nibbles(blocks, stride, 48 + nibbles, sub % 2 * 4, to);
+        gather_bits(blocks, stride, 16, sub, to + 4 * WORD);
+        return;
+    case QUANT_Q6_K:
+        gather_nibbles(blocks, stride, 64 * half + 32 * (in % 2), (uint32_t)in / 2 * 4, to);
+        gather_twos(blocks, stride, 128 + 32 * half, 2 * (uint32_t)in, to + 4 * WORD);
+        gather_twos(blocks, stride, 144 + 32 * half, 2 * (uint32_t)in, to + 5 * WORD);
+        return;
+    default:
+        assert(false && "a quantized type without a layout");
+    }
+}
+
+/* Sub-block `sub` of the file's block in each of 16 rows. */
+static inline void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
+                            uint8_t *to)
+{
+    for (size_t i = 0; i < CPU_LANES; i += LANES_ROWS)
+        pack_some(type, blocks + i * stride, stride, sub, to + 4 * i);
+}
+
+/* ---- a group ---------------------------------------------------------------------------------- */
+
+/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
+enum { LINE = 64, STEP_MOST = 256 };
+
+/* Sixteen rows of the file, a step (a block, or a line of values) of each at a time. */
+struct rows {
+    const uint8_t *at; /* of the first one */
+    size_t stride;     /* from row to row */
+    uint32_t there;    /* a last group may lack rows: these are zeros */
+    const uint8_t *from;
+    size_t row_bytes;
+    struct hash128 *hash; /* NULL: nobody wants it */
+    const uint8_t *hashed, *end;
+    uint8_t step[CPU_LANES * STEP_MOST];
+};
+
+/* Hashes about as many bytes of the file as a step packs, whole lines. A hash waits for its own last line, and a
+ * processor that has both before it packs meanwhile. */
+static void hash_on(struct rows *rows, size_t bytes)
+{
+    const size_t left = (size_t)(rows->end - rows->hashed);
+    bytes = (bytes + LINE - 1) / LINE * LINE;
+    bytes = bytes < left ? bytes : left;
+    hash128_update(rows->hash, rows->hashed, bytes);
+    rows->hashed += bytes;
+}
+
+/* Shows the next `bytes` of every row, at most STEP_MOST. */
+static void show(struct rows *rows, size_t bytes)
+{
+    if (rows->hash)
+        hash_on(rows, bytes * CPU_LANES);
+    rows->at = rows->from;
+    rows->stride = rows->row_bytes;
+    rows->from += bytes;
+    if (rows->there == CPU_LANES)
+        return;
+    for (uint32_t lane = 0; lane < rows->there; lane++)
+        memcpy(rows->step + lane * bytes, rows->at + lane * rows->row_bytes, bytes);
+    memset(rows->step + rows->there * bytes, 0, (CPU_LANES - rows->there) * bytes);
+    rows->at = rows->step;
+    rows->stride = bytes;
+}
+
+static void pack_f32(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
+{
+    uint32_t left = m->file.cols;
+    for (; left >= LINE / 4; left -= LINE / 4, to += (size_t)LINE * CPU_LANES) {
+        show(rows, LINE);
+        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS) {
+            for (size_t i = 0; i < LINE / 4; i += 4) {
+                lanes w[4];
+                lanes_load4(rows->at + lane * rows->stride, rows->stride, 4 * i, w);
+                for (size_t j = 0; j < 4; j++)
+                    lanes_store(to + ((i + j) * CPU_LANES + lane) * 4, w[j]);
+            }
+        }
+    }
+    for (; left > 0; left--, to += (size_t)4 * CPU_LANES) {
+        show(rows, 4);
+        for (size_t lane = 0; lane < CPU_LANES; lane++)
+            memcpy(to + 4 * lane, rows->at + lane * rows->stride, 4);
+    }
+}
+
+static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
+{
+    uint32_t left = m->file.cols;
+    for (; left >= LINE / 2; left -= LINE / 2, to += (size_t)LINE * CPU_LANES) {
+        show(rows, LINE);
+        for (size_t lane = 0; lane < CPU_LANES; lane += LANES_ROWS) {
+            for (size_t i = 0; i < LINE / 2; i += 8) {
+                lanes w[4];
+                lanes_load4(rows->at + lane * rows->stride, rows->stride, 2 * i, w);
+                for (size_t j = 0; j < 4; j++)
+                    lanes_store_halves(to + ((i + 2 * j) * CPU_LANES + lane) * 2, w[j]);
+            }
+        }
+    }
+    for (; left > 0; left--, to += (size_t)2 * CPU_LANES) {
+        show(rows, 2);
+        for (size_t lane = 0; lane < CPU_LANES; lane++)
+            memcpy(to + 2 * lane, rows->at + lane * rows->stride, 2);
+    }
+}
+
+/* The factors of a segment's sub-block `in`, whose blocks begin at `at`; of the types with blocks of
+ * 256, of the whole segment. */
+static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, uint8_t *to)
+{
+    const uint8_t *at = rows->at;
+    const size_t stride = rows->stride;
+    uint16_t minus_min;
+    switch (type) {
+    case QUANT_Q5_1:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            memcpy(to + in * 64 + 2 * lane, at, 2);
+            memcpy(&minus_min, at + 2, 2);
+            minus_min ^= 0x8000;
+            memcpy(to + in * 64 + 32 + 2 * lane, &minus_min, 2);
+        }
+        return;
+    case QUANT_Q4_K:
+    case QUANT_Q5_K:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            for (uint32_t i = 0; i < 3; i++)
+                memcpy(to + i * 64 + 4 * lane, at + 4 + 4 * i, 4);
+            memcpy(to + 192 + 2 * lane, at, 2);
+            memcpy(to + 224 + 2 * lane, at + 2, 2);
+        }
+        return;
+    case QUANT_Q6_K:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            for (uint32_t i = 0; i < 16; i++)
+                to[i * CPU_LANES + lane] = at[192 + i];
+            memcpy(to + 256 + 2 * lane, at + 208, 2);
+        }
+        return;
+    default:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
+            memcpy(to + in * 32 + 2 * lane, at, 2);
+    }
+}
+
+static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
+{
+    const struct quant_info *info = quant_find(m->file.type);
+    const uint32_t subs = info->block / CPU_BLOCK; /* 1 or SEGMENT_BLOCKS */
+    const size_t integers = repack_integers(info->type), factors = repack_factors(info->type);
+    for (uint32_t left = m->file.cols / CPU_BLOCK, n; left > 0; left -= n) {
+        n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
+        for (uint32_t in = 0; in < n; in++) {
+            if (in % subs == 0) {
+                show(rows, info->block_bytes);
+                pack_factors(info->type, rows, in, to);
+            }
+            pack_sub(info->type, rows->at, rows->stride, in % subs,
+                     to + n * factors + in * integers);
+        }
+        to += n * (integers + factors);
+    }
+}
+
+void PACK_GROUP(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
+                struct hash128 *hash)
+{
+    uint8_t *to = m->packed + group * m->group_bytes;
+    const uint32_t left = m->file.rows - group * CPU_LANES;
+    struct rows rows;
+    rows.there = left < CPU_LANES ? left : CPU_LANES;
+    rows.from = from;
+    rows.row_bytes = m->file.row_bytes;
+    rows.hash = hash;
+    rows.hashed = from;
+    rows.end = from + rows.there * rows.row_bytes;
+    if (quant_find(m->file.type)->quantized)
+        pack_blocks(m, to, &rows);
+    else if (m->file.type == QUANT_F32)
+        pack_f32(m, to, &rows);
+    else
+        pack_half(m, to, &rows);
+    lanes_done();
+}

@@ -1,0 +1,77 @@
+/*
+ * simd_panel: quantized activations as a tile reads them, one stream: for each block of 32 inputs the
+ * rows' integers [rows][32], then their scales [rows], then their starts [rows], all side by side, so
+ * that in a tile every address is a constant away from one pointer.
+ *
+ * A start is what the type's arithmetic takes of the block's sum of integers: the int32 that an integer
+ * sum begins with, because weights are stored with an offset; or, where the type has minima, the
+ * sum as a float. Included by simd_tile.h.
+ */
+#ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
+#define HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
+
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd/vec.h"
+
+enum { PANEL_BYTES = CPU_BLOCK + 4 + 4 }; /* of a row and block */
+
+ALWAYS_INLINE const int8_t *panel_inputs(const uint8_t *panel, size_t b, int rows, int r)
+{
+    return (const int8_t *)(panel + b * (size_t)(rows * PANEL_BYTES) + (size_t)(r * CPU_BLOCK));
+}
+
+ALWAYS_INLINE const uint8_t *panel_scale(const uint8_t *panel, size_t b, int rows, int r)
+{
+    return panel + b * (size_t)(rows * PANEL_BYTES) + (size_t)(rows * CPU_BLOCK + r * 4);
+}
+
+ALWAYS_INLINE const uint8_t *panel_start(const uint8_t *panel, size_t b, int rows, int r)
+{
+    return panel_scale(panel, b, rows, rows + r);
+}
+
+/* In all lanes. */
+ALWAYS_INLINE vi panel_word(const void *at)
+{
+    int32_t word;
+    memcpy(&word, at, sizeof word);
+    return vi_set1(word);
+}
+
+ALWAYS_INLINE vf panel_float(const void *at)
+{
+    float value;
+    memcpy(&value, at, sizeof value);
+    return v_set1(value);
+}
+
+/* What the weights of a type are stored with: added to each. */
+static inline int32_t panel_offset(uint32_t type)
+{
+    return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
+}
+
+/* Fills the panel of rows [row, row + rows), all of a product's inputs, for weights of `type`. */
+static inline void panel_fill(const struct cpu_input *x, uint32_t row, uint32_t rows, uint32_t cols,
+                              uint32_t type, uint8_t *panel)
+{
+    const int32_t offset = panel_offset(type);
+    for (uint32_t r = 0; r < rows; r++) {
+        const size_t from = (size_t)(row + r) * x->stride;
+        const int8_t *q = x->q + from;
+        uint8_t *to = panel + r * CPU_BLOCK, *words = panel + rows * CPU_BLOCK + r * 4;
+        for (uint32_t b = 0; b < cols / CPU_BLOCK; b++) {
+            const int32_t sum = x->sum[from / CPU_BLOCK + b], start = -offset * sum;
+            const float value = (float)sum;
+            memcpy(to, q + b * CPU_BLOCK, CPU_BLOCK);
+            memcpy(words, &x->d[from / CPU_BLOCK + b], 4);
+            memcpy(words + rows * 4, offset ? (const void *)&start : (const void *)&value, 4);
+            to += rows * PANEL_BYTES;
+            words += rows * PANEL_BYTES;
+        }
+    }
+}
+
+#endif

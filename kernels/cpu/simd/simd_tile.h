@@ -1,0 +1,217 @@
+/*
+ * simd_tile: what tiles of every type share: their shapes, their end, the size of a segment.
+ * Included by simd_product.h and blocks_*.c.
+ */
+#ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H
+#define HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H
+
+#include "kernels/cpu/repack.h"
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/simd_panel.h"
+#include "kernels/cpu/simd/vec.h"
+
+enum {
+    PARTS = CPU_LANES / VEC, /* vectors of a group */
+    MAX_ACC = 12,            /* accumulators of the largest tile */
+};
+
+/* Bytes of a whole segment in a group. */
+ALWAYS_INLINE size_t segment_size(uint32_t type)
+{
+    switch (type) {
+    case QUANT_F32:
+        return (size_t)CPU_SEGMENT * CPU_LANES * 4;
+    case QUANT_F16:
+    case QUANT_BF16:
+        return (size_t)CPU_SEGMENT * CPU_LANES * 2;
+    default:
+        return (size_t)CPU_SEGMENT / CPU_BLOCK * (repack_integers(type) + repack_factors(type));
+    }
+}
+
+/* Sub-block b of vector i, and the factors before a segment's integers (repack.h). */
+ALWAYS_INLINE const uint8_t *words_at(const struct tile *t, uint32_t type, size_t b, int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_stride + t->n * repack_factors(type) +
+           b * repack_integers(type) + (size_t)(i % PARTS) * VEC * 4;
+}
+
+/* Factors of `width` bytes, from byte `at` on. */
+ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int width, int i)
+{
+    return t->w + (size_t)(i / PARTS) * t->group_stride + at +
+           (size_t)(i % PARTS) * VEC * (size_t)width;
+}
+
+/* Asks for the weights of a segment to come, a share with each block of 32 inputs: arithmetic hides
+ * the reading, and no more lines are asked for at once than a processor waits for. Of many tiles most
+ * have no share. One row runs at the speed of memory, and the processor's own prefetch is at its
+ * best. */
+ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, int rows)
+{
+    if (rows == 1 || __builtin_expect(t->fetch_bytes == 0, 1))
+        return;
+    const uint8_t *line = t->w + t->fetch + block * t->fetch_bytes;
+    for (size_t at = 0; at < t->fetch_bytes; at += 64) {
+        UNROLL
+        for (int g = 0; g < groups; g++)
+            _mm_prefetch((const char *)line + at + (size_t)g * t->group_stride, _MM_HINT_T0);
+    }
+}
+
+/* Sums of block b before its products: weights are stored with an offset. isum is [rows][vectors]. */
+ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, vi *isum, int vectors, int rows)
+{
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const vi start = panel_word(panel_start(t->panel, b, rows, r));
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            isum[r * vectors + i] = start;
+    }
+}
+
+/* One fma a block, of the exact sums, by the product of both scales. acc is [rows][vectors]. */
+ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf *acc, int vectors,
+                             int rows)
+{
+    UNROLL
+    for (int i = 0; i < vectors; i++) {
+        const vf scale = v_load_f16(factors_at(t, b * 32, 2, i));
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf d = v_mul(scale, panel_float(panel_scale(t->panel, b, rows, r)));
+            acc[r * vectors + i] = v_fma(vi_float(isum[r * vectors + i]), d, acc[r * vectors + i]);
+        }
+    }
+}
+
+ALWAYS_INLINE bool float_type(uint32_t type)
+{
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16;
+}
+
+ALWAYS_INLINE void begin_segment(struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+{
+    const uint32_t inputs = t->inputs < CPU_SEGMENT ? t->inputs : CPU_SEGMENT;
+    t->n = float_type(type) ? inputs : inputs / CPU_BLOCK;
+    UNROLL
+    for (int i = 0; i < rows * groups * PARTS; i++)
+        acc[i] = v_zero();
+}
+
+/* y = sum + residual. acc is [rows][groups * PARTS]. */
+ALWAYS_INLINE void write_outputs(const struct tile *t, const vf *acc, int groups, int rows)
+{
+    const int vectors = groups * PARTS;
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const size_t at = (size_t)r * t->y_stride + (size_t)(i / PARTS) * t->y_group +
+                              (size_t)(i % PARTS) * VEC;
+            vf y = acc[r * vectors + i];
+            if (t->residual)
+                y = v_add(y, v_load(t->residual + at));
+            v_store(t->y + at, y);
+        }
+    }
+}
+
+/* sum = seg, or sum = sum + seg. True when a segment follows in the run. */
+ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+{
+    const int vectors = groups * PARTS;
+    if (!t->first) {
+        UNROLL
+        for (int i = 0; i < rows * vectors; i++)
+            acc[i] = v_add(v_load(t->sums + i * VEC), acc[i]);
+    }
+    const bool more = t->inputs > CPU_SEGMENT;
+    if (!more && t->y) {
+        write_outputs(t, acc, groups, rows);
+        return false;
+    }
+    UNROLL
+    for (int i = 0; i < rows * vectors; i++)
+        v_store(t->sums + i * VEC, acc[i]);
+    t->first = false;
+    t->inputs -= more ? CPU_SEGMENT : t->inputs;
+    t->w += segment_size(type);
+    if (float_type(type))
+        t->x += CPU_SEGMENT;
+    else
+        t->panel += CPU_SEGMENT / CPU_BLOCK * rows * PANEL_BYTES;
+    return more;
+}
+
+/* Tile i of a run, at its first segment. The lines that it will write are asked for now: each is in another
+ * page. */
+ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int groups, int rows)
+{
+    struct tile t = *run;
+    const size_t row = (size_t)i * (size_t)rows;
+    t.x += row * t.stride;
+    t.panel += i * t.panel_stride;
+    t.sums += row * (size_t)(groups * CPU_LANES);
+    t.fetch += i * ((t.inputs + CPU_BLOCK - 1) / CPU_BLOCK) * t.fetch_bytes;
+    if (t.fetch >= t.fetch_end)
+        t.fetch_bytes = 0;
+    if (!t.y)
+        return t;
+    t.y += row * t.y_stride;
+    if (t.residual)
+        t.residual += row * t.y_stride;
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int g = 0; g < groups; g++)
+            __builtin_prefetch(t.y + (size_t)r * t.y_stride + (size_t)g * t.y_group, 1);
+    }
+    return t;
+}
+
+/* The tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments of a run are
+ * one loop, and all tiles: between calls a processor that waits for memory would ask for nothing, and one
+ * that does not would have too little to compute. One row is one tile:
+ * with a loop around it what gcc made of it decoded Q4_K_M a fifth slower. */
+#define TILE(add_segment, type, groups, rows)                                                      \
+    static void type##_##groups##x##rows(const struct tile *run)                                   \
+    {                                                                                              \
+        const uint32_t tiles = rows > 1 ? run->tiles : 1;                                          \
+        for (uint32_t i = 0; i < tiles; i++) {                                                     \
+            struct tile t = begin_tile(run, i, groups, rows);                                      \
+            vf acc[MAX_ACC];                                                                       \
+            do {                                                                                   \
+                begin_segment(&t, QUANT_##type, acc, groups, rows);                                \
+                add_segment(&t, QUANT_##type, acc, groups, rows);                                  \
+            } while (end_segment(&t, QUANT_##type, acc, groups, rows));                            \
+        }                                                                                          \
+    }
+
+/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. One
+ * row takes two groups at a time: with more, processors foresaw less of what comes from memory. */
+#if defined(__AVX512F__)
+#define TILE_SHAPES(shape, type)                                                                   \
+    shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 1, 5)      \
+        shape(type, 1, 6) shape(type, 2, 1) shape(type, 2, 2) shape(type, 2, 3) shape(type, 2, 4)  \
+            shape(type, 2, 5) shape(type, 2, 6) shape(type, 4, 2) shape(type, 4, 3)
+#define TILE_SET(type)                                                                             \
+    {                                                                                              \
+        .max_rows = 6, .groups = {1, 2, 2, 1, 1, 1},                                               \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4, type##_1x5, type##_1x6},          \
+                {type##_2x1, type##_2x2, type##_2x3, type##_2x4, type##_2x5, type##_2x6},          \
+                {NULL, type##_4x2, type##_4x3}},                                                   \
+    }
+#else
+#define TILE_SHAPES(shape, type)                                                                   \
+    shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 2, 1)      \
+        shape(type, 2, 2)
+#define TILE_SET(type)                                                                             \
+    {                                                                                              \
+        .max_rows = 4, .groups = {1, 1, 0, 0},                                                     \
+        .run = {{type##_1x1, type##_1x2, type##_1x3, type##_1x4}, {type##_2x1, type##_2x2}},       \
+    }
+#endif
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * attend: the kernels of attention, and which one for which items and heads. attend_kernel takes rows and small tiles,
+ * in passes of any size; attend_large_kernel large tiles, which larger passes alone have. Each skips the items of the
+ * other.
+ *
+ * 128 registers, so that a processor has two blocks; large tiles of heads above 128 take more, one block (registers.txt).
+ * Shared memory for heads of 64, 128, 256: 43, 48, 58 KB; large tiles 64, 73, 91 KB. From memory or the second-level
+ * cache comes the KV of a run of splits once an item: K and V of each position, head_dim values each.
+ */
+#include <stddef.h>
+
+#include "kernels/cuda/device/attend_items_device.h"
+#include "kernels/cuda/attend_launch.h"
+#include "kernels/cuda/device/attend_tile_device.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/launch_device.h"
+
+enum {
+    SMALL_GROUPS = CUDA_TILE_QUERIES / TILE_EACH,
+    LARGE_GROUPS = CUDA_LARGE_QUERIES / TILE_EACH,
+    MOST_BYTES = 99 << 10 /* that every GPU has for a block */
+};
+
+template <uint32_t KV, int DIMS>
+static __global__ void __launch_bounds__(CUDA_THREADS, 2) attend_kernel(const struct attend_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    for (uint32_t i = blockIdx.x; i < attend_count(job); i += gridDim.x) {
+        const struct cuda_item item = attend_items(job)[i];
+        if (item.kind == CUDA_ITEM_ROW)
+            attend_item<KV>(job, item, queries_of(job, item.row, blockIdx.y), blockIdx.y,
+                            *(attend_shared *)shared);
+        else if (item.kind == CUDA_ITEM_TILE)
+            attend_tile_item<KV, SMALL_GROUPS, DIMS>(job, item, blockIdx.y,
+                                                     *(attend_tile<SMALL_GROUPS> *)shared);
+    }
+}
+
+template <uint32_t KV, int DIMS>
+static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
+    attend_large_kernel(const struct attend_job job)
+{
+    SHARED_BYTES(shared);
+    each_large_item(job, [&](const struct cuda_item &item) {
+        attend_tile_item<KV, LARGE_GROUPS, DIMS>(job, item, blockIdx.y,
+                                                 *(attend_tile<LARGE_GROUPS> *)shared);
+    });
+}
+
+/* Heads of up to 128 and 256 values; of up to 64, 128 and 256. */
+enum { SMALL_SIZES = 2, LARGE_SIZES = 3, KV_TYPES = 3 };
+typedef void (*attend_function)(struct attend_job);
+#define OF_TYPES(kernel, dims)                                                                     \
+    {                                                                                              \
+        kernel<CUDA_KV_F16, dims>, kernel<CUDA_KV_F32, dims>, kernel<CUDA_KV_Q8_0, dims>           \
+    }
+static const attend_function small_kernels[SMALL_SIZES][KV_TYPES] = {OF_TYPES(attend_kernel, 1),
+                                                                     OF_TYPES(attend_kernel, 2)};
+static const attend_function large_kernels[LARGE_SIZES][KV_TYPES] = {
+    OF_TYPES(attend_large_kernel, 1), OF_TYPES(attend_large_kernel, 2),
+    OF_TYPES(attend_large_kernel, 4)};
+
+template <int GROUPS> static size_t tile_bytes(uint32_t head_dim)
+{
+    return offsetof(attend_tile<GROUPS>, q) +
+           (size_t)head_dim * attend_tile<GROUPS>::PITCH * sizeof(float);
+}
+
+static_assert(sizeof(attend_tile<LARGE_GROUPS>) <= MOST_BYTES &&
+                  sizeof(attend_shared) <= offsetof(attend_tile<SMALL_GROUPS>, q),
+              "the shared memory of a block");
+
+int attend_init(void)
+{
+    cudaError_t code = cudaSuccess;
+    for (int type = 0; type < KV_TYPES; type++) {
+        for (int i = 0; i < SMALL_SIZES && code == cudaSuccess; i++)
+            code = cudaFuncSetAttribute(small_kernels[i][type],
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)sizeof(attend_tile<SMALL_GROUPS>));
+        for (int i = 0; i < LARGE_SIZES && code == cudaSuccess; i++)
+            code = cudaFuncSetAttribute(large_kernels[i][type],
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)sizeof(attend_tile<LARGE_GROUPS>));
+    }
+    return code == cudaSuccess ? attend_native_init() : (int)code;
+}
+
+int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
+                       uint32_t blocks, uint32_t kinds)
+{
+    const uint32_t n = job->kv.head_dim, type = job->kv.type;
+    const dim3 grid(blocks, job->kv.n_head_kv);
+    int rc = 0;
+    if (job->native)
+        return attend_native_launch(queue, job, blocks, kinds);
+    if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))
+        rc = launch(queue, small_kernels[n > 128][type], grid, tile_bytes<SMALL_GROUPS>(n), *job);
+    if (kinds & 1u << CUDA_ITEM_LARGE && !rc)
+        rc = launch(queue, large_kernels[n > 128 ? 2 : n > 64][type], grid,
+                    tile_bytes<LARGE_GROUPS>(n), *job);
+    return rc;
+}

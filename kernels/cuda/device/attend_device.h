@@ -1,0 +1,297 @@
+/*
+ * attend_device: NUMERICS.md, "Attention", of one row. A block of 256 threads computes a row's queries of one KV head,
+ * four at a time, over a run of splits: a thread is a position while scores are computed, a dimension in the weighted
+ * sum. Splits of a run are merged on the way, runs by merge_item, both ascending: the page's fold. Several rows of one
+ * sequence: attend_tile_device.h.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
+
+#include "kernels/cuda/device/rows_device.h"
+
+enum { ATTEND_QUERIES = 4 };
+
+struct attend_shared {
+    float4 q[CUDA_MAX_HEAD]; /* [dimension] of four queries */
+    float4 e[CUDA_SPLIT];    /* [position] scores, then weights */
+    float4 o[CUDA_MAX_HEAD]; /* the running sum */
+    const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
+    float top[CUDA_WARPS][ATTEND_QUERIES];
+    float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
+};
+
+/* Value i of K or V of a page and head; scale: q8_0 alone. */
+template <uint32_t KV>
+static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i, float scale)
+{
+    if (KV == CUDA_KV_F32)
+        return ((const float *)values)[i];
+    if (KV == CUDA_KV_F16)
+        return f32_from_f16(((const unsigned short *)values)[i]);
+    return __fmul_rn((float)((const signed char *)values)[i], scale);
+}
+
+/* What is read of a split: positions [begin, end), but for pages that lie left of all windows. */
+struct attend_span {
+    uint32_t begin, end;
+};
+
+/* From position `from` on. */
+static __device__ __forceinline__ attend_span span_of(uint32_t split, uint32_t from)
+{
+    const uint32_t begin = split * CUDA_SPLIT, page = from / CUDA_PAGE * CUDA_PAGE;
+    return {page > begin ? page : begin, begin + CUDA_SPLIT};
+}
+
+/* How many of the positions [0, end) lie in the span. */
+static __device__ __forceinline__ uint32_t positions_of(uint32_t end, const attend_span &span)
+{
+    const uint32_t last = end < span.end ? end : span.end;
+    return last <= span.begin ? 0 : last - span.begin;
+}
+
+/* Where the pages of a span have K of the layer and head, in shared memory; V lies n_head_kv * head_bytes behind. Both
+ * are brought closer, so that what is read later waits for less. */
+static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
+                                  uint32_t begin, uint32_t n, uint32_t head_kv,
+                                  const uint8_t **ret_page)
+{
+    const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
+    if (tid < pages)
+        ret_page[tid] = job.kv.memory +
+                        job.pass.words[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
+                        job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+    __syncthreads();
+    const uint32_t lines = (uint32_t)(job.kv.head_bytes / CUDA_LINE);
+    for (uint32_t i = tid; i < 2 * pages * lines; i += CUDA_THREADS) {
+        const uint8_t *k = ret_page[i / lines % pages];
+        prefetch_l2(k + (i < pages * lines ? 0 : job.kv.n_head_kv * job.kv.head_bytes) +
+                    i % lines * CUDA_LINE);
+    }
+}
+
+static __device__ __forceinline__ float &lane4(float4 &v, int i)
+{
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+static __device__ __forceinline__ float warp_max_float(float x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        const float other = __shfl_xor_sync(FULL_WARP, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. Seen are positions
+ * [low, n) of the span; low lies in its first page. */
+template <uint32_t KV>
+static __device__ void attend_scores(const struct attend_job &job, uint32_t low, uint32_t n,
+                                     attend_shared &shared)
+{
+    const uint32_t t = threadIdx.x, head_dim = job.kv.head_dim;
+    const bool seen = t >= low && t < n;
+    float acc[ATTEND_QUERIES] = {};
+    if (seen) {
+        const uint8_t *k = shared.page[t / CUDA_PAGE];
+        const float *scales = (const float *)(k + head_dim * CUDA_PAGE) + t % CUDA_PAGE;
+        const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : head_dim;
+        for (uint32_t begin = 0; begin < head_dim; begin += step) {
+            const uint32_t end = head_dim - begin < step ? head_dim : begin + step;
+            const float scale = KV == CUDA_KV_Q8_0 ? scales[begin] : 0.0f;
+#pragma unroll 16
+            for (uint32_t d = begin; d < end; d++) {
+                const float key = kv_value<KV>(k, d * CUDA_PAGE + t % CUDA_PAGE, scale);
+                const float4 q = shared.q[d];
+                acc[0] = __fmaf_rn(q.x, key, acc[0]);
+                acc[1] = __fmaf_rn(q.y, key, acc[1]);
+                acc[2] = __fmaf_rn(q.z, key, acc[2]);
+                acc[3] = __fmaf_rn(q.w, key, acc[3]);
+            }
+        }
+    }
+    for (int i = 0; i < ATTEND_QUERIES; i++) {
+        acc[i] = seen ? __fmul_rn(acc[i], job.scale) : __uint_as_float(0xff800000u);
+        const float top = warp_max_float(acc[i]);
+        if (t % 32 == 0)
+            shared.top[t / 32][i] = top;
+    }
+    shared.e[t] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+    __syncthreads();
+}
+
+/* From scores to weights; the split's l, and how it joins what came before. first: it is the first of the run. */
+static __device__ void attend_weights(uint32_t low, uint32_t n, bool first, attend_shared &shared)
+{
+    const uint32_t t = threadIdx.x, lane = t % 32, i = t / 32;
+    float m[ATTEND_QUERIES];
+    for (int k = 0; k < ATTEND_QUERIES; k++) {
+        m[k] = shared.top[0][k];
+        for (int w = 1; w < CUDA_WARPS; w++)
+            m[k] = shared.top[w][k] > m[k] ? shared.top[w][k] : m[k];
+    }
+    if (t >= low && t < n) {
+        float4 e = shared.e[t];
+        for (int k = 0; k < ATTEND_QUERIES; k++)
+            lane4(e, k) = device_exp(__fadd_rn(lane4(e, k), -m[k]));
+        shared.e[t] = e;
+    }
+    __syncthreads();
+    if (i >= ATTEND_QUERIES)
+        return;
+    float l = 0.0f;
+    for (uint32_t k = lane < low ? lane + 32 : lane; k < n; k += 32)
+        l = __fadd_rn(l, lane4(shared.e[k], (int)i));
+    l = warp_tree(l);
+    if (lane != 0)
+        return;
+    float top = m[0];
+    for (uint32_t k = 1; k < ATTEND_QUERIES; k++)
+        top = i == k ? m[k] : top;
+    if (first) {
+        shared.m[i] = top;
+        shared.l[i] = l;
+        return;
+    }
+    const float big = shared.m[i] > top ? shared.m[i] : top;
+    const float a = device_exp(__fadd_rn(shared.m[i], -big)), b = device_exp(__fadd_rn(top, -big));
+    shared.a[i] = a;
+    shared.b[i] = b;
+    shared.l[i] = __fmaf_rn(shared.l[i], a, __fmul_rn(l, b));
+    shared.m[i] = big;
+}
+
+/* Positions [low, n) of a page in the weighted sum of V. */
+template <uint32_t KV>
+static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, const uint8_t *v,
+                                                   const float4 *e, uint32_t low, uint32_t n,
+                                                   uint32_t d, int pair, float o[2])
+{
+    const float *scales = (const float *)(v + kv.head_dim * CUDA_PAGE) + d / CUDA_BLOCK;
+#pragma unroll(KV == CUDA_KV_Q8_0 ? 8 : CUDA_PAGE)
+    for (uint32_t t = low; t < n; t++) {
+        const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.n_block] : 0.0f;
+        const float value = kv_value<KV>(v, t * kv.head_dim + d, scale);
+        const float2 w = *(const float2 *)(&e[t].x + pair);
+        o[0] = __fmaf_rn(w.x, value, o[0]);
+        o[1] = __fmaf_rn(w.y, value, o[1]);
+    }
+}
+
+/* The weighted sum of V, two queries a thread, joined to what came before. */
+template <uint32_t KV>
+static __device__ void attend_values(const struct attend_job &job, uint32_t low, uint32_t n,
+                                     bool first, attend_shared &shared)
+{
+    const uint32_t head_dim = job.kv.head_dim;
+    const uint64_t v_at = job.kv.n_head_kv * job.kv.head_bytes;
+    for (uint32_t work = threadIdx.x; work < 2 * head_dim; work += CUDA_THREADS) {
+        const uint32_t d = work % head_dim;
+        const int pair = (int)(work / head_dim) * 2;
+        float sum[2] = {0.0f, 0.0f};
+        for (uint32_t at = 0; at < n; at += CUDA_PAGE) {
+            const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
+            const uint32_t left = at == 0 ? low : 0,
+                           end = n - at < CUDA_PAGE ? n - at : (uint32_t)CUDA_PAGE;
+            if (end - left == CUDA_PAGE)
+                page_values<KV>(job.kv, v, shared.e + at, 0, CUDA_PAGE, d, pair, sum);
+            else
+                page_values<KV>(job.kv, v, shared.e + at, left, end, d, pair, sum);
+        }
+        float *o = &shared.o[d].x + pair;
+        o[0] = first ? sum[0] : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(sum[0], shared.b[pair]));
+        o[1] = first ? sum[1]
+                     : __fmaf_rn(o[1], shared.a[pair + 1], __fmul_rn(sum[1], shared.b[pair + 1]));
+    }
+}
+
+/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][head_dim]. */
+template <uint32_t KV>
+static __device__ void attend_queries(const struct attend_job &job, const struct cuda_item &item,
+                                      const float *q, uint32_t head_kv, uint32_t head,
+                                      uint32_t n_queries, attend_shared &shared)
+{
+    const struct cuda_row row = job.pass.rows[item.row];
+    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x,
+                   from = seen_from(row.position + 1, job.window);
+    for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
+        (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
+    __syncthreads();
+    for (uint32_t split = item.split0; split < item.split1; split++) {
+        const attend_span span = span_of(split, from);
+        const uint32_t low = positions_of(from, span), n = positions_of(row.position + 1, span);
+        const bool first = split == item.split0;
+        find_pages(job, row, span.begin, n, head_kv, shared.page);
+        attend_scores<KV>(job, low, n, shared);
+        attend_weights(low, n, first, shared);
+        __syncthreads();
+        attend_values<KV>(job, low, n, first, shared);
+        __syncthreads();
+    }
+    const uint64_t at = (uint64_t)(row.part + item.part) * job.n_head + head;
+    if (tid < n_queries) {
+        job.part_ml[(at + tid) * 2] = shared.m[tid];
+        job.part_ml[(at + tid) * 2 + 1] = shared.l[tid];
+    }
+    for (uint32_t i = tid; i < n_queries * head_dim; i += CUDA_THREADS)
+        job.part_o[at * head_dim + i] = (&shared.o[i % head_dim].x)[i / head_dim];
+    __syncthreads();
+}
+
+/* Item: a row's queries of one KV head; q: the first of them. */
+template <uint32_t KV>
+static __device__ void attend_item(const struct attend_job &job, const struct cuda_item &item,
+                                   const float *q, uint32_t head_kv, attend_shared &shared)
+{
+    const uint32_t share = job.n_head / job.kv.n_head_kv;
+    for (uint32_t head = 0; head < share; head += ATTEND_QUERIES) {
+        const uint32_t n = share - head < ATTEND_QUERIES ? share - head : ATTEND_QUERIES;
+        attend_queries<KV>(job, item, q + (uint64_t)head * job.kv.head_dim, head_kv,
+                           head_kv * share + head, n, shared);
+    }
+}
+
+/* Where the queries of a row and KV head lie in the job's. */
+static __device__ __forceinline__ const float *queries_of(const struct attend_job &job, uint32_t r,
+                                                          uint32_t head_kv)
+{
+    return job.q + (uint64_t)r * job.stride +
+           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.head_dim;
+}
+
+/* Value i of a row's attention output, a thread each: folds its head's parts. Values behind `end` are written by others,
+ * or do not exist. */
+static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint32_t i,
+                                   uint32_t end)
+{
+    const uint32_t n = job.n_head * job.head_dim;
+    float y = 0.0f;
+    if (i < end) {
+        const uint32_t last = job.pass.rows[r + 1].part, head = i / job.head_dim;
+        uint32_t first = job.pass.rows[r].part;
+        if (last - first > 1) /* one for each split */
+            first += seen_from(job.pass.rows[r].position + 1, job.window) / CUDA_SPLIT;
+        uint64_t at = (uint64_t)first * job.n_head + head;
+        float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
+              o = job.part_o[(uint64_t)first * n + i];
+        for (uint32_t part = first + 1; part < last; part++) {
+            at += job.n_head;
+            const float next = job.part_ml[2 * at], big = m > next ? m : next;
+            const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(next, -big));
+            l = __fmaf_rn(l, a, __fmul_rn(job.part_ml[2 * at + 1], b));
+            o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)part * n + i], b));
+            m = big;
+        }
+        y = __fmul_rn(o, __fdiv_rn(1.0f, l));
+    }
+    put_value(job.out, job.forms, r, i, end, y);
+}
+
+/* Item: 256 values of a row's attention output. */
+static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t share)
+{
+    merge_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.head_dim);
+}
+
+#endif

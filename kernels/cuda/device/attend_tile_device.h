@@ -1,0 +1,491 @@
+/*
+ * attend_tile_device: NUMERICS.md, "Attention", of several rows of one sequence at once, so that their keys and values
+ * are read once. A block takes 8 * GROUPS queries of one KV head (rows times heads of its share) over a run of splits. A
+ * group of 8 queries belongs to 8 / GROUPS warps: for scores a warp takes every such page of the split, a lane a
+ * position of it; for the weighted sum every such 32 dimensions, a lane one of them. Keys and values come through shared
+ * memory as f32, 4096 at a time.
+ *
+ * Each query's sums are those of a row alone, in the same order: chains over dimensions, over positions, and the fold
+ * over splits. Where a row ends before the others of its tile, or its window begins behind theirs, its weights there are
+ * MASKED and are left out.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_TILE_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_TILE_DEVICE_H
+
+#include "kernels/cuda/device/attend_device.h"
+
+enum {
+    TILE_EACH = 8,       /* queries of a group */
+    TILE_STAGE = 4096,   /* values that are staged at once: 16 of each thread */
+    TILE_DIMENSIONS = 16 /* of keys, for the 256 positions of a split */
+};
+
+/* Weights are not negative. */
+#define MASKED -1.0f
+
+template <int GROUPS> struct attend_tile {
+    enum {
+        QUERIES = TILE_EACH * GROUPS,
+        WARPS = CUDA_WARPS / GROUPS, /* of a group */
+        PITCH = QUERIES + 4,         /* lanes that store four queries each meet in no bank */
+        PAGES = CUDA_SPLIT / CUDA_PAGE / WARPS
+    };
+    float stage[TILE_STAGE];
+    float e[CUDA_SPLIT][PITCH]; /* weights of a position */
+    const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
+    float top[QUERIES][WARPS];
+    float m[QUERIES], l[QUERIES];
+    float a[QUERIES], b[QUERIES]; /* factors of what came before, or MASKED, and of the split */
+    uint32_t end[QUERIES];        /* behind its last position; 0: there is no such query */
+    uint32_t low[QUERIES], n[QUERIES]; /* it sees n positions of the span from the low-th on */
+    float
+        q[CUDA_MAX_HEAD * PITCH]; /* [dimension][PITCH]; the launch has as many as head_dim needs */
+};
+
+/* The queries of a tile: rows [row, row + n_rows), of each heads [head, head + n_heads). */
+struct tile_queries {
+    uint32_t row, head, n_heads, count;
+};
+
+/* ---- keys and values, four at a time ----------------------------------------------------------- */
+
+/* Four values of a page that follow one another, as they were loaded. */
+template <uint32_t KV> struct kv_quad {
+    uint4 bits;
+    float4 scale; /* q8_0 */
+
+    /* From value `at`, a multiple of 4. */
+    __device__ __forceinline__ void load(const uint8_t *values, uint32_t at)
+    {
+        if (KV == CUDA_KV_F32) {
+            bits = *(const uint4 *)(values + at * 4);
+        } else if (KV == CUDA_KV_F16) {
+            const uint2 half = *(const uint2 *)(values + at * 2);
+            bits.x = half.x;
+            bits.y = half.y;
+        } else {
+            bits.x = *(const unsigned *)(values + at);
+        }
+    }
+
+    __device__ __forceinline__ float4 values() const
+    {
+        if (KV == CUDA_KV_F32)
+            return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y),
+                               __uint_as_float(bits.z), __uint_as_float(bits.w));
+        if (KV == CUDA_KV_F16)
+            return make_float4(
+                f32_from_f16((unsigned short)bits.x), f32_from_f16((unsigned short)(bits.x >> 16)),
+                f32_from_f16((unsigned short)bits.y), f32_from_f16((unsigned short)(bits.y >> 16)));
+        return make_float4(__fmul_rn((float)(signed char)(bits.x & 255u), scale.x),
+                           __fmul_rn((float)(signed char)(bits.x >> 8 & 255u), scale.y),
+                           __fmul_rn((float)(signed char)(bits.x >> 16 & 255u), scale.z),
+                           __fmul_rn((float)(signed char)(bits.x >> 24), scale.w));
+    }
+};
+
+/* The thread's share of what is staged at once. */
+template <uint32_t KV> struct kv_share {
+    enum { QUADS = TILE_STAGE / 4 / CUDA_THREADS };
+    kv_quad<KV> quad[QUADS];
+
+    /* Keys: stage [page][16 dimensions][32 positions], dimensions from `first` on, pages [0, pages). */
+    __device__ __forceinline__ void load_keys(const struct cuda_kv &kv, const uint8_t *const *page,
+                                              uint32_t pages, uint32_t first)
+    {
+        constexpr uint32_t OF_PAGE = TILE_DIMENSIONS * CUDA_PAGE / 4;
+#pragma unroll
+        for (uint32_t i = 0; i < QUADS; i++) {
+            const uint32_t at = threadIdx.x + CUDA_THREADS * i, in = at % OF_PAGE,
+                           d = first + in / (CUDA_PAGE / 4);
+            if (at / OF_PAGE >= pages || d >= kv.head_dim)
+                continue;
+            const uint8_t *k = page[at / OF_PAGE];
+            const uint32_t t = in % (CUDA_PAGE / 4) * 4;
+            quad[i].load(k, d * CUDA_PAGE + t);
+            if constexpr (KV == CUDA_KV_Q8_0)
+                quad[i].scale = *(const float4 *)(k + kv.head_dim * CUDA_PAGE +
+                                                  (d / CUDA_BLOCK * CUDA_PAGE + t) * 4);
+        }
+    }
+
+    __device__ __forceinline__ void store_keys(const struct cuda_kv &kv, uint32_t pages,
+                                               uint32_t first, float *stage) const
+    {
+        constexpr uint32_t OF_PAGE = TILE_DIMENSIONS * CUDA_PAGE / 4;
+#pragma unroll
+        for (uint32_t i = 0; i < QUADS; i++) {
+            const uint32_t at = threadIdx.x + CUDA_THREADS * i,
+                           d = first + at % OF_PAGE / (CUDA_PAGE / 4);
+            if (at / OF_PAGE < pages && d < kv.head_dim)
+                ((float4 *)stage)[at] = quad[i].values();
+        }
+    }
+
+    /* Values: stage [position][head_dim], `count` of them from value `first` of a page on. */
+    __device__ __forceinline__ void load_values(const struct cuda_kv &kv, const uint8_t *v,
+                                                uint32_t first, uint32_t count)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < QUADS; i++) {
+            const uint32_t at = (threadIdx.x + CUDA_THREADS * i) * 4;
+            if (at >= count)
+                continue;
+            quad[i].load(v, first + at);
+            if constexpr (KV == CUDA_KV_Q8_0)
+                quad[i].scale =
+                    scales_of(kv, (const float *)(v + kv.head_dim * CUDA_PAGE), first + at);
+        }
+    }
+
+    /* Of four values of V, which may be of two positions. */
+    static __device__ __forceinline__ float4 scales_of(const struct cuda_kv &kv,
+                                                       const float *scales, uint32_t at)
+    {
+        float4 scale;
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint32_t t = (at + k) / kv.head_dim, d = (at + k) % kv.head_dim;
+            lane4(scale, (int)k) = scales[t * kv.n_block + d / CUDA_BLOCK];
+        }
+        return scale;
+    }
+
+    __device__ __forceinline__ void store_values(uint32_t count, float *stage) const
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < QUADS; i++) {
+            const uint32_t at = threadIdx.x + CUDA_THREADS * i;
+            if (at * 4 < count)
+                ((float4 *)stage)[at] = quad[i].values();
+        }
+    }
+};
+
+/* ---- scores ------------------------------------------------------------------------------------ */
+
+/* Adds n dimensions of what is staged to the scores of a lane's position in PAGES pages, `step` from one to the next.
+ * q: [dimension][pitch], the group's. */
+template <int PAGES, int PITCH, int OF>
+static __device__ __forceinline__ void score_dimensions(const float *keys, uint32_t step,
+                                                        const float *q, uint32_t n,
+                                                        float acc[TILE_EACH][OF])
+{
+#pragma unroll 4
+    for (uint32_t d = 0; d < n; d++) {
+        const float4 low = *(const float4 *)(q + d * PITCH),
+                     high = *(const float4 *)(q + d * PITCH + 4);
+        const float query[TILE_EACH] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int i = 0; i < PAGES; i++) {
+            const float key = keys[i * step + d * CUDA_PAGE];
+#pragma unroll
+            for (int k = 0; k < TILE_EACH; k++)
+                acc[k][i] = __fmaf_rn(query[k], key, acc[k][i]);
+        }
+    }
+}
+
+/* The scores of a lane's positions before they are scaled; pages [0, pages) of the split are there. */
+template <uint32_t KV, int GROUPS>
+static __device__ __forceinline__ void tile_scores(const struct cuda_kv &kv, uint32_t pages,
+                                                   bool active, attend_tile<GROUPS> &shared,
+                                                   float acc[TILE_EACH][attend_tile<GROUPS>::PAGES])
+{
+    constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS, PAGES = attend_tile<GROUPS>::PAGES;
+    constexpr int PITCH = attend_tile<GROUPS>::PITCH;
+    constexpr uint32_t OF_PAGE = TILE_DIMENSIONS * CUDA_PAGE;
+    const uint32_t warp = threadIdx.x / 32, part = warp % WARPS;
+    const uint32_t mine = active && pages > part ? (pages - part + WARPS - 1) / WARPS : 0;
+    const float *keys = shared.stage + part * OF_PAGE + threadIdx.x % 32;
+    kv_share<KV> share;
+    for (int k = 0; k < TILE_EACH; k++)
+        for (uint32_t i = 0; i < PAGES; i++)
+            acc[k][i] = 0.0f;
+    share.load_keys(kv, shared.page, pages, 0);
+    for (uint32_t first = 0; first < kv.head_dim; first += TILE_DIMENSIONS) {
+        const uint32_t left = kv.head_dim - first,
+                       n = left < TILE_DIMENSIONS ? left : (uint32_t)TILE_DIMENSIONS;
+        const float *q = shared.q + first * PITCH + warp / WARPS * TILE_EACH;
+        share.store_keys(kv, pages, first, shared.stage);
+        __syncthreads();
+        if (left > TILE_DIMENSIONS)
+            share.load_keys(kv, shared.page, pages, first + TILE_DIMENSIONS);
+        if (mine == PAGES)
+            score_dimensions<PAGES, PITCH, PAGES>(keys, WARPS * OF_PAGE, q, n, acc);
+        else if (mine == 1)
+            score_dimensions<1, PITCH, PAGES>(keys, WARPS * OF_PAGE, q, n, acc);
+        else if (mine == 2)
+            score_dimensions<2 < PAGES ? 2 : 1, PITCH, PAGES>(keys, WARPS * OF_PAGE, q, n, acc);
+        else if (mine == 3)
+            score_dimensions<3 < PAGES ? 3 : 1, PITCH, PAGES>(keys, WARPS * OF_PAGE, q, n, acc);
+        __syncthreads();
+    }
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+/* From scores to weights in shared.e. */
+template <int GROUPS>
+static __device__ __forceinline__ void
+tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
+             float acc[TILE_EACH][attend_tile<GROUPS>::PAGES])
+{
+    constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS, PAGES = attend_tile<GROUPS>::PAGES;
+    const uint32_t warp = threadIdx.x / 32, part = warp % WARPS, lane = threadIdx.x % 32,
+                   first = warp / WARPS * TILE_EACH;
+#pragma unroll
+    for (int k = 0; k < TILE_EACH; k++) {
+        const uint32_t low = shared.low[first + k], n = shared.n[first + k];
+        float top = __uint_as_float(0xff800000u);
+#pragma unroll
+        for (uint32_t i = 0; i < PAGES; i++) {
+            acc[k][i] = __fmul_rn(acc[k][i], scale);
+            if ((part + WARPS * i) * CUDA_PAGE + lane - low < n)
+                top = acc[k][i] > top ? acc[k][i] : top;
+        }
+        top = warp_max_float(top);
+        if (lane == 0)
+            shared.top[first + k][part] = top;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < TILE_EACH; k++) {
+        const uint32_t low = shared.low[first + k], n = shared.n[first + k];
+        float m = shared.top[first + k][0];
+        for (uint32_t w = 1; w < WARPS; w++)
+            m = shared.top[first + k][w] > m ? shared.top[first + k][w] : m;
+#pragma unroll
+        for (uint32_t i = 0; i < PAGES; i++)
+            acc[k][i] = (part + WARPS * i) * CUDA_PAGE + lane - low < n
+                            ? device_exp(__fadd_rn(acc[k][i], -m))
+                            : MASKED;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < PAGES; i++) {
+        if (part + WARPS * i >= pages)
+            break;
+        float *e = shared.e[(part + WARPS * i) * CUDA_PAGE + lane] + first;
+        *(float4 *)e = make_float4(acc[0][i], acc[1][i], acc[2][i], acc[3][i]);
+        *(float4 *)(e + 4) = make_float4(acc[4][i], acc[5][i], acc[6][i], acc[7][i]);
+    }
+    __syncthreads();
+}
+
+/* Each query's l, and how the split joins what came before: nothing in the item's first split, or where the query's own
+ * positions begin in this one. */
+template <int GROUPS>
+static __device__ __forceinline__ void tile_fold(uint32_t window, uint32_t pages, uint32_t split,
+                                                 bool first_split, attend_tile<GROUPS> &shared)
+{
+    constexpr int EACH = TILE_EACH / attend_tile<GROUPS>::WARPS;
+    const uint32_t lane = threadIdx.x % 32, first = threadIdx.x / 32 * EACH;
+    float sum[EACH] = {};
+    for (uint32_t page = 0; page < pages; page++) {
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            const float e = shared.e[page * CUDA_PAGE + lane][first + k];
+            sum[k] = e < 0.0f ? sum[k] : __fadd_rn(sum[k], e);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const uint32_t q = first + k;
+        const float l = warp_tree(sum[k]);
+        if (lane != 0 || shared.n[q] == 0)
+            continue;
+        float top = shared.top[q][0];
+        for (uint32_t w = 1; w < attend_tile<GROUPS>::WARPS; w++)
+            top = shared.top[q][w] > top ? shared.top[q][w] : top;
+        if (first_split || seen_from(shared.end[q], window) >= split * CUDA_SPLIT) {
+            shared.m[q] = top;
+            shared.l[q] = l;
+            shared.a[q] = MASKED;
+            continue;
+        }
+        const float big = shared.m[q] > top ? shared.m[q] : top;
+        const float a = device_exp(__fadd_rn(shared.m[q], -big)),
+                    b = device_exp(__fadd_rn(top, -big));
+        shared.a[q] = a;
+        shared.b[q] = b;
+        shared.l[q] = __fmaf_rn(shared.l[q], a, __fmul_rn(l, b));
+        shared.m[q] = big;
+    }
+}
+
+/* ---- the weighted sum -------------------------------------------------------------------------- */
+
+/* Adds positions [0, n) of what is staged. e: [position][pitch], the group's; v: the lane's first dimension, of which
+ * it has `mine`, `step` from one to the next. masked: some weights may be. */
+template <int DIMS, int PITCH, bool masked>
+static __device__ __forceinline__ void add_positions(const float *v, uint32_t head_dim,
+                                                     uint32_t step, uint32_t mine, const float *e,
+                                                     uint32_t n, float sum[TILE_EACH][DIMS])
+{
+#pragma unroll 4
+    for (uint32_t t = 0; t < n; t++) {
+        const float4 low = *(const float4 *)(e + t * PITCH),
+                     high = *(const float4 *)(e + t * PITCH + 4);
+        const float weight[TILE_EACH] = {low.x,  low.y,  low.z,  low.w,
+                                         high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (uint32_t j = 0; j < DIMS; j++) {
+            const float value = j < mine ? v[t * head_dim + j * step] : 0.0f;
+#pragma unroll
+            for (int k = 0; k < TILE_EACH; k++) {
+                const float next = __fmaf_rn(weight[k], value, sum[k][j]);
+                sum[k][j] = masked && weight[k] < 0.0f ? sum[k][j] : next;
+            }
+        }
+    }
+}
+
+/* The split's weighted sum of V over n positions, of which every query sees [low, all). */
+template <uint32_t KV, int GROUPS, int DIMS>
+static __device__ __forceinline__ void
+tile_values(const struct cuda_kv &kv, uint32_t n, uint32_t low, uint32_t all,
+            attend_tile<GROUPS> &shared, bool active, float sum[TILE_EACH][DIMS])
+{
+    constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS;
+    constexpr int PITCH = attend_tile<GROUPS>::PITCH;
+    const uint32_t head_dim = kv.head_dim, warp = threadIdx.x / 32, group = warp / WARPS,
+                   d = warp % WARPS * 32 + threadIdx.x % 32, step = 32 * WARPS;
+    const uint32_t mine = d < head_dim ? (head_dim - d + step - 1) / step : 0;
+    const uint32_t most = head_dim * CUDA_PAGE <= TILE_STAGE ? CUDA_PAGE : CUDA_PAGE / 2;
+    const uint64_t v_at = kv.n_head_kv * kv.head_bytes;
+    const bool work = active && warp % WARPS * 32 < head_dim;
+    kv_share<KV> share;
+    for (int k = 0; k < TILE_EACH; k++)
+        for (int j = 0; j < DIMS; j++)
+            sum[k][j] = 0.0f;
+    share.load_values(kv, shared.page[0] + v_at, 0, (n < most ? n : most) * head_dim);
+    for (uint32_t at = 0; at < n; at += most) {
+        const uint32_t here = n - at < most ? n - at : most,
+                       sure = all <= at || at < low ? 0
+                              : all - at < here     ? all - at
+                                                    : here,
+                       next = at + most;
+        share.store_values(here * head_dim, shared.stage);
+        __syncthreads();
+        if (next < n)
+            share.load_values(kv, shared.page[next / CUDA_PAGE] + v_at, next % CUDA_PAGE * head_dim,
+                              (n - next < most ? n - next : most) * head_dim);
+        if (work) {
+            const float *e = shared.e[at] + group * TILE_EACH;
+            add_positions<DIMS, PITCH, false>(shared.stage + d, head_dim, step, mine, e, sure, sum);
+            add_positions<DIMS, PITCH, true>(shared.stage + sure * head_dim + d, head_dim, step,
+                                             mine, e + sure * PITCH, here - sure, sum);
+        }
+        __syncthreads();
+    }
+}
+
+/* ---- a tile ------------------------------------------------------------------------------------ */
+
+template <int GROUPS>
+static __device__ void tile_begin(const struct attend_job &job, const tile_queries &x,
+                                  attend_tile<GROUPS> &shared)
+{
+    constexpr uint32_t QUERIES = attend_tile<GROUPS>::QUERIES;
+    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
+    if (tid < QUERIES)
+        shared.end[tid] = tid < x.count ? job.pass.rows[x.row + tid / x.n_heads].position + 1 : 0;
+    for (uint32_t q = tid / 32; q < QUERIES; q += CUDA_WARPS) {
+        const float *from = job.q + (uint64_t)(x.row + q / x.n_heads) * job.stride +
+                            (uint64_t)(x.head + q % x.n_heads) * head_dim;
+        for (uint32_t d = tid % 32; d < head_dim; d += 32)
+            shared.q[d * attend_tile<GROUPS>::PITCH + q] = q < x.count ? from[d] : 0.0f;
+    }
+    __syncthreads();
+}
+
+/* Results of the tile's queries where their rows keep those of part `part`; none for a row that ends before it, or begins
+ * behind it. */
+template <int GROUPS, int DIMS>
+static __device__ void tile_end(const struct attend_job &job, const tile_queries &x,
+                                const struct cuda_item &item, const attend_tile<GROUPS> &shared,
+                                const float o[TILE_EACH][DIMS])
+{
+    constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS;
+    const uint32_t head_dim = job.kv.head_dim, warp = threadIdx.x / 32, group = warp / WARPS,
+                   d = warp % WARPS * 32 + threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t k = 0; k < TILE_EACH; k++) {
+        const uint32_t q = group * TILE_EACH + k;
+        if (shared.end[q] <= item.split0 * CUDA_SPLIT ||
+            seen_from(shared.end[q], job.window) >= item.split1 * CUDA_SPLIT)
+            continue;
+        const uint64_t slot = job.pass.rows[x.row + q / x.n_heads].part + item.part,
+                       at = slot * job.n_head + x.head + q % x.n_heads;
+#pragma unroll
+        for (uint32_t j = 0; j < DIMS; j++) {
+            if (d + j * 32 * WARPS < head_dim)
+                job.part_o[at * head_dim + d + j * 32 * WARPS] = o[k][j];
+        }
+        if (d == 0) {
+            job.part_ml[at * 2] = shared.m[q];
+            job.part_ml[at * 2 + 1] = shared.l[q];
+        }
+    }
+    __syncthreads();
+}
+
+template <uint32_t KV, int GROUPS, int DIMS>
+static __device__ void attend_queries_of(const struct attend_job &job, const struct cuda_item &item,
+                                         uint32_t head_kv, const tile_queries &x,
+                                         attend_tile<GROUPS> &shared)
+{
+    const struct cuda_row top = job.pass.rows[item.row],
+                          last = job.pass.rows[item.row + item.n_rows - 1];
+    const uint32_t group = threadIdx.x / 32 / attend_tile<GROUPS>::WARPS;
+    const bool active = group * TILE_EACH < x.count;
+    float o[TILE_EACH][DIMS] = {};
+    tile_begin<GROUPS>(job, x, shared);
+    for (uint32_t split = item.split0; split < item.split1; split++) {
+        const attend_span span = span_of(split, seen_from(top.position + 1, job.window));
+        const uint32_t n = positions_of(last.position + 1, span),
+                       pages = (n + CUDA_PAGE - 1) / CUDA_PAGE;
+        float acc[TILE_EACH][attend_tile<GROUPS>::PAGES], sum[TILE_EACH][DIMS];
+        if (threadIdx.x < attend_tile<GROUPS>::QUERIES) {
+            const uint32_t end = shared.end[threadIdx.x],
+                           low = positions_of(seen_from(end, job.window), span);
+            shared.low[threadIdx.x] = low;
+            shared.n[threadIdx.x] = positions_of(end, span) - low;
+        }
+        find_pages(job, top, span.begin, n, head_kv, shared.page);
+        tile_scores<KV, GROUPS>(job.kv, pages, active, shared, acc);
+        tile_weights<GROUPS>(job.scale, pages, shared, acc);
+        tile_fold<GROUPS>(job.window, pages, split, split == item.split0, shared);
+        tile_values<KV, GROUPS, DIMS>(job.kv, n,
+                                      positions_of(seen_from(last.position + 1, job.window), span),
+                                      positions_of(top.position + 1, span), shared, active, sum);
+#pragma unroll
+        for (int k = 0; k < TILE_EACH; k++) {
+            const uint32_t q = group * TILE_EACH + k;
+            if (shared.n[q] == 0)
+                continue;
+#pragma unroll
+            for (int j = 0; j < DIMS; j++)
+                o[k][j] = shared.a[q] < 0.0f
+                              ? sum[k][j]
+                              : __fmaf_rn(o[k][j], shared.a[q], __fmul_rn(sum[k][j], shared.b[q]));
+        }
+        __syncthreads();
+    }
+    tile_end<GROUPS, DIMS>(job, x, item, shared, o);
+}
+
+/* Item: rows [row, row + n_rows), whose queries of one KV head are no more than the tile's; or one row of any. */
+template <uint32_t KV, int GROUPS, int DIMS>
+static __device__ void attend_tile_item(const struct attend_job &job, const struct cuda_item &item,
+                                        uint32_t head_kv, attend_tile<GROUPS> &shared)
+{
+    const uint32_t most = attend_tile<GROUPS>::QUERIES, share = job.n_head / job.kv.n_head_kv;
+    for (uint32_t head = 0; head < share; head += most) {
+        const uint32_t n = share - head < most ? share - head : most;
+        const tile_queries x = {item.row, head_kv * share + head, n, item.n_rows * n};
+        attend_queries_of<KV, GROUPS, DIMS>(job, item, head_kv, x, shared);
+    }
+}
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * kernels: one kernel for every job but attention (attend.cu) and products (product.cu), and what launches them: a block
+ * an item.
+ */
+#include "kernels/cuda/device/attend_device.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/launch_device.h"
+#include "kernels/cuda/device/sample_device.h"
+
+static __global__ void __launch_bounds__(CUDA_THREADS) begin_kernel(const struct begin_job job)
+{
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        begin_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.x < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
+        norm_item(job, blockIdx.x, true, (float *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct heads_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
+{
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        merge_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_part_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_part_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) pick_sum_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_sum_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_best_kernel(const struct pick_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
+        pick_best_item(job, blockIdx.x, (struct pick_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) end_kernel(const struct end_job job)
+{
+    follow_previous();
+    end_item(job.pass, job.results);
+}
+
+static uint32_t parts_of(uint32_t n)
+{
+    return (n + CUDA_THREADS - 1) / CUDA_THREADS;
+}
+
+int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows)
+{
+    return launch(queue, begin_kernel, dim3(begin_parts(*job), rows), 0, *job);
+}
+
+int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
+{
+    return launch(queue, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
+}
+
+int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows)
+{
+    const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
+    return launch(queue, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
+                  CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
+}
+
+int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)
+{
+    return launch(queue, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
+}
+
+int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows)
+{
+    const dim3 parts(pick_parts(job->n_vocab), rows);
+    int rc = launch(queue, pick_part_kernel, parts, sizeof(struct pick_shared), *job);
+    rc = rc ? rc : launch(queue, pick_sum_kernel, parts, sizeof(struct pick_shared), *job);
+    return rc ? rc
+              : launch(queue, pick_best_kernel, dim3(rows), sizeof(struct pick_shared), *job);
+}
+
+int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job)
+{
+    return launch(queue, end_kernel, dim3(1), 0, *job);
+}

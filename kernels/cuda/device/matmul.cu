@@ -1,0 +1,79 @@
+/* product: which kernel of products for how many rows. */
+#include "kernels/cuda/matmul_launch.h"
+
+int cuda_launch_init(int *ret_version)
+{
+    int (*const init[])(int *) = {product_init<1, false>, product_init<2, false>,
+                                  product_init<4, false>, product_init<CUDA_MAX_TILES, false>,
+                                  product_init<1, true>,  product_init<2, true>,
+                                  product_init<4, true>,  product_init<CUDA_MAX_TILES, true>};
+    int code = attend_init();
+    for (int i = 0; i < 8 && !code; i++)
+        code = init[i](ret_version);
+    code = code ? code : product_large_init<4>();
+    code = code ? code : product_large_init<8>();
+    code = code ? code : product_half_init();
+    return code;
+}
+
+static bool all_quantized(const struct product_job *job)
+{
+    for (int i = 0; i < 3; i++) {
+        if (job->part[i].matrix.groups > 0 && !layout_quantized(job->part[i].matrix.type))
+            return false;
+    }
+    return true;
+}
+
+static bool all_half(const struct product_job *job)
+{
+    const uint32_t type = job->part[0].matrix.type;
+    for (int i = 1; i < 3; i++) {
+        if (job->part[i].matrix.groups > 0 && job->part[i].matrix.type != type)
+            return false;
+    }
+    return type == QUANT_F16 || type == QUANT_BF16;
+}
+
+/* Whether this many blocks give most processors one. */
+static bool fills(const struct cuda_queue *queue, uint64_t blocks)
+{
+    return 4 * blocks >= 3 * (uint64_t)queue->processors;
+}
+
+/* Blocks of 256 outputs and so many rows. */
+static uint64_t large_blocks(const struct product_job *job, uint32_t rows, uint32_t rows_of_block)
+{
+    return (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
+           ((rows + rows_of_block - 1) / rows_of_block);
+}
+
+template <bool BY_ROWS>
+static int launch_tiles(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows)
+{
+    if (rows <= CUDA_TILE)
+        return product_launch<1, BY_ROWS>(queue, job, rows);
+    if (rows <= 2 * CUDA_TILE)
+        return product_launch<2, BY_ROWS>(queue, job, rows);
+    if (rows <= 4 * CUDA_TILE)
+        return product_launch<4, BY_ROWS>(queue, job, rows);
+    return product_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
+}
+
+int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
+                        uint32_t rows)
+{
+    if (job->part[0].matrix.by_rows)
+        return launch_tiles<true>(queue, job, rows);
+    if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
+        if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
+            return product_large_launch<8>(queue, job, rows);
+        if (fills(queue, large_blocks(job, rows, 4 * CUDA_TILE)))
+            return product_large_launch<4>(queue, job, rows);
+    }
+    if (rows > CUDA_TILE * CUDA_MAX_TILES && job->native && all_half(job) &&
+        fills(queue, product_half_blocks(job, rows)))
+        return product_half_launch(queue, job, rows);
+    return launch_tiles<false>(queue, job, rows);
+}

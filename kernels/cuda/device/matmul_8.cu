@@ -1,0 +1,4 @@
+/* Products of any number of rows, 64 at a time. */
+#include "kernels/cuda/device/matmul_kernel.h"
+
+PRODUCT_OF(8, false);

@@ -1,0 +1,425 @@
+/*
+ * product_device: NUMERICS.md, "Products". A block of eight warps computes 32 outputs for 8 * TILES rows: a warp takes
+ * every eighth segment, lanes are outputs, and segments are added up in ascending order through shared memory. So K is
+ * cut where the page cuts it, and nowhere else, whatever the number of rows.
+ *
+ * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integers are exact, what follows
+ * is the page's chain. Float types: the page's chain, one output a lane; in native numerics F16 and BF16 by tensor cores.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
+
+#include "kernels/cuda/device/matmul_half_device.h"
+#include "kernels/cuda/device/rows_device.h"
+
+/* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded so that no two lanes of a store meet in
+ * a bank. */
+enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
+#define SEGMENT_FLOATS(tiles) (SEGMENT_PITCH * CUDA_TILE * (tiles))
+
+/* Rows of activations that an item computes: [first, first + 8 * TILES), of which `n` exist. */
+struct product_rows {
+    uint32_t first, n;
+};
+
+/* The blocks of activations of a lane, and the scales of its two columns. */
+struct columns {
+    unsigned b[2];
+    float d[2];
+    int sum[2];
+
+    __device__ __forceinline__ void load(const struct cuda_input &x, uint32_t tile, uint32_t block,
+                                         uint32_t n)
+    {
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        const uint64_t at = (uint64_t)tile * (x.stride / CUDA_BLOCK) + block;
+        uint2 q = make_uint2(0, 0);
+        if (g < n)
+            q = ((const uint2 *)x.q)[at * 32 + lane];
+        float4 scales =
+            make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, if only the first exists too */
+        if (2 * t < n)
+            scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
+        set(q, scales);
+    }
+
+    __device__ __forceinline__ void set(const uint2 &q, const float4 &scales)
+    {
+        b[0] = q.x;
+        b[1] = q.y;
+        d[0] = scales.x;
+        sum[0] = __float_as_int(scales.y);
+        d[1] = scales.z;
+        sum[1] = __float_as_int(scales.w);
+    }
+};
+
+enum { FLOAT_OF_INT = 0x4b400000 }; /* the bits of 0x1.8p+23 */
+
+/* One block of 32 inputs of a group's 32 outputs, as a lane has it: operands of the mma for outputs g, g + 8 (m = 0) and
+ * g + 16, g + 24 (m = 1), and factors of the four. */
+template <uint32_t TYPE> struct block_weights {
+    unsigned a[2][4];
+    float w[4], min[4];
+    int scale[4][2];
+
+    /* Block b of a segment; low: its units, bits: all of the segment's. */
+    __device__ __forceinline__ void unpack(int b, const uint4 *low, const uint4 *bits,
+                                           const row_factors<TYPE> factors[4])
+    {
+        constexpr int BITS = layout_bits(TYPE) > 0 ? (int)layout_bits(TYPE) : 1;
+        unsigned word[2] = {0, 0};
+        if (TYPE == QUANT_Q6_K) {
+            word[0] = word_of(bits[b / 2 % BITS], b % 2 * 2);
+            word[1] = word_of(bits[b / 2 % BITS], b % 2 * 2 + 1);
+        } else if (layout_bits(TYPE) > 0) {
+            word[0] = word_of(bits[b / 4 % BITS], b % 4);
+        }
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            min[r] = 0.0f;
+            scale[r][0] = scale[r][1] = 0;
+            factors[r].block(b, &w[r], &min[r], scale[r]);
+            for (int h = 0; h < 2; h++)
+                a[r / 2][2 * h + r % 2] = integers<TYPE>(low, word, r, h);
+        }
+    }
+};
+
+/* acc of one block, 16 outputs and one tile. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void block_step(int m, const block_weights<TYPE> &weights,
+                                                  const columns &x, float acc[4])
+{
+    const unsigned *a = weights.a[m];
+    float dot[4];
+    if (TYPE == QUANT_Q6_K) {
+        const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
+        const int zero[4] = {0, 0, 0, 0};
+        int c0[4], c1[4];
+        mma_s8(c0, first, x.b, zero);
+        mma_s8(c1, second, x.b, zero);
+        for (int e = 0; e < 4; e++) {
+            const int *scale = weights.scale[2 * m + e / 2];
+            dot[e] = (float)(scale[0] * c0[e] + scale[1] * c1[e]);
+        }
+    } else {
+        /* The sum, below 2^22, becomes the mantissa of a float: exact, and an addition takes it out. */
+        int start[4], isum[4];
+        for (int e = 0; e < 4; e++)
+            start[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
+        mma_s8(isum, a, x.b, start);
+        for (int e = 0; e < 4; e++)
+            dot[e] = __fadd_rn(__int_as_float(isum[e]), -0x1.8p+23f);
+    }
+    for (int e = 0; e < 4; e++) {
+        const int r = 2 * m + e / 2;
+        acc[e] = __fmaf_rn(dot[e], __fmul_rn(weights.w[r], x.d[e % 2]), acc[e]);
+        if (layout_has_min(TYPE))
+            acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(weights.min[r], x.d[e % 2]), acc[e]);
+    }
+}
+
+/* One segment of n blocks, quantized: results to out [8 * TILES][SEGMENT_PITCH]. */
+template <uint32_t TYPE, int TILES>
+static __device__ __forceinline__ void
+block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const struct cuda_input &x,
+              const product_rows &rows, float *out)
+{
+    const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    const uint8_t *bits_at =
+        segment + layout_factors(TYPE) * CUDA_UNIT + layout_tail(TYPE) + lane * 16;
+    const uint8_t *low_at = segment + layout_head_bytes(TYPE) + lane * 16;
+    constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE), AT_ONCE = 8 / LOW;
+    float acc[2][TILES][4] = {};
+    row_factors<TYPE> factors[4];
+    uint4 bits[BITS > 0 ? BITS : 1];
+    for (int r = 0; r < 4; r++)
+        factors[r].load(segment, g + 8 * r);
+    for (int u = 0; u < BITS; u++)
+        bits[u] = load_stream(bits_at + u * CUDA_UNIT);
+#pragma unroll
+    for (int half = 0; half < CUDA_SEGMENT_BLOCKS; half += AT_ONCE) {
+        uint4 low[AT_ONCE * LOW];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * LOW; i++)
+            low[i] = half + i / LOW < (int)n ? load_stream(low_at + (half * LOW + i) * CUDA_UNIT)
+                                             : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int b = half + i;
+            if (b >= (int)n)
+                break;
+            block_weights<TYPE> weights;
+            weights.unpack(b, low + i * LOW, bits, factors);
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                columns c;
+                const uint32_t done = CUDA_TILE * j;
+                c.load(x, rows.first / CUDA_TILE + j, first_block + b,
+                       rows.n > done ? rows.n - done : 0);
+                for (int m = 0; m < 2; m++)
+                    block_step<TYPE>(m, weights, c, acc[m][j]);
+            }
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        for (int m = 0; m < 2; m++)
+            for (int e = 0; e < 4; e++)
+                out[(CUDA_TILE * j + 2 * t + e % 2) * SEGMENT_PITCH + 16 * m + 8 * (e / 2) + g] =
+                    acc[m][j][e];
+}
+
+/* One unit of inputs of ROWS rows; x: their values from the unit's first input on. */
+template <uint32_t TYPE, int ROWS>
+static __device__ __forceinline__ void unit_step(const uint4 &unit, const float *x, uint32_t stride,
+                                                 float acc[ROWS])
+{
+    constexpr int INPUTS = (int)layout_unit_inputs(TYPE);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (int k = 0; k < INPUTS; k += 4) {
+            const float4 v = *(const float4 *)(x + (uint64_t)r * stride + k);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k), v.x, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 1), v.y, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 2), v.z, acc[r]);
+            acc[r] = __fmaf_rn(float_of<TYPE>(unit, k + 3), v.w, acc[r]);
+        }
+    }
+}
+
+/* One segment of inputs [begin, end), F32, F16 or BF16, of ROWS rows, whether they exist or not (their memory does): a
+ * lane is an output. */
+template <uint32_t TYPE, int ROWS>
+static __device__ __forceinline__ void float_segment(const uint8_t *group, uint32_t begin,
+                                                     uint32_t end, const struct cuda_input &x,
+                                                     uint32_t first_row, float *out)
+{
+    constexpr uint32_t INPUTS = layout_unit_inputs(TYPE);
+    const uint32_t lane = threadIdx.x % 32;
+    const float *f = x.f + (uint64_t)first_row * x.stride;
+    const uint8_t *units = group + lane * 16;
+    float acc[ROWS] = {};
+    uint32_t i = begin;
+#pragma unroll(ROWS > 16 ? 1 : ROWS > 8 ? 2 : 8)
+    for (; i + INPUTS <= end; i += INPUTS)
+        unit_step<TYPE, ROWS>(load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT), f + i,
+                              x.stride, acc);
+    if (i < end) { /* a last unit that is not full */
+        const uint4 unit = load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT);
+#pragma unroll
+        for (uint32_t k = 0; k + 1 < INPUTS; k++)
+            for (int r = 0; r < ROWS && i + k < end; r++)
+                acc[r] = __fmaf_rn(float_of<TYPE>(unit, (int)k), f[(uint64_t)r * x.stride + i + k],
+                                   acc[r]);
+    }
+    for (int r = 0; r < ROWS; r++)
+        out[r * SEGMENT_PITCH + lane] = acc[r];
+}
+
+/* BY_ROWS: how the matrix lies, one of F16 or BF16 in native numerics. */
+template <uint32_t TYPE, int TILES, bool BY_ROWS>
+static __device__ __forceinline__ void
+any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
+            const struct cuda_input &x, const product_rows &rows, bool native, float *out)
+{
+    const uint8_t *at = m.data + group * m.group_bytes;
+    const uint32_t begin = segment * CUDA_SEGMENT;
+    const uint32_t end = m.cols - begin < CUDA_SEGMENT ? m.cols : begin + CUDA_SEGMENT;
+    if constexpr (BY_ROWS) {
+        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, true>(m, group, begin, end, x,
+                                                                     rows.first, rows.n, out);
+    } else if constexpr (layout_quantized(TYPE)) {
+        block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
+                                   (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
+    } else {
+        if constexpr (TYPE != QUANT_F32) {
+            if (native)
+                return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, false>(
+                    m, group, begin, end, x, rows.first, rows.n, out);
+        }
+        if (TILES > 1 || rows.n > 4)
+            float_segment<TYPE, CUDA_TILE * TILES>(at, begin, end, x, rows.first, out);
+        else if (rows.n > 1)
+            float_segment<TYPE, 4>(at, begin, end, x, rows.first, out);
+        else
+            float_segment<TYPE, 1>(at, begin, end, x, rows.first, out);
+    }
+}
+
+/* As prefetch_segment, of a matrix by rows: a lane's row. */
+static __device__ __forceinline__ void prefetch_by_rows(const struct cuda_matrix &m, uint32_t group,
+                                                        uint32_t segment)
+{
+    constexpr uint32_t BYTES = CUDA_SEGMENT * sizeof(uint16_t);
+    const uint64_t pitch = m.group_bytes / CUDA_GROUP, begin = (uint64_t)segment * BYTES;
+    const uint8_t *row = m.data + group * m.group_bytes + threadIdx.x % 32 * pitch;
+    for (uint64_t at = begin; at < begin + BYTES && at < pitch; at += CUDA_LINE)
+        prefetch_l2(row + at);
+}
+
+/* Brings a segment closer while the warp computes the one before it; none behind the last. */
+template <uint32_t TYPE, bool BY_ROWS>
+static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix &m, uint32_t group,
+                                                        uint32_t segment)
+{
+    if constexpr (BY_ROWS)
+        return prefetch_by_rows(m, group, segment);
+    constexpr uint32_t BYTES = layout_quantized(TYPE)
+                                   ? layout_segment_bytes(TYPE)
+                                   : CUDA_SEGMENT / layout_unit_inputs(TYPE) * CUDA_UNIT;
+    const uint64_t begin = (uint64_t)segment * BYTES;
+    for (uint64_t at = begin + threadIdx.x % 32 * CUDA_LINE;
+         at < begin + BYTES && at < m.group_bytes; at += 32 * CUDA_LINE)
+        prefetch_l2(m.data + group * m.group_bytes + at);
+}
+
+/* Weights are never written: they may come before the item may begin. Not all of them: the second-level
+ * cache holds what others work on. */
+enum { PREFETCH_BYTES = 32 << 10 };
+
+template <bool BY_ROWS>
+static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
+                                                        uint32_t group)
+{
+    int p = 0; /* gated: of the gate; up comes segment by segment */
+    while (group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    const struct cuda_matrix &m = job.part[p].matrix;
+    if constexpr (BY_ROWS) { /* two segments of a group are as many bytes */
+        if (threadIdx.x / 32 < PREFETCH_BYTES / (CUDA_GROUP * CUDA_SEGMENT * sizeof(uint16_t)))
+            prefetch_by_rows(m, group, threadIdx.x / 32);
+        return;
+    }
+    const uint64_t bytes = m.group_bytes < PREFETCH_BYTES ? m.group_bytes : PREFETCH_BYTES;
+    for (uint64_t at = (uint64_t)threadIdx.x * CUDA_LINE; at < bytes;
+         at += CUDA_THREADS * CUDA_LINE)
+        prefetch_l2(m.data + group * m.group_bytes + at);
+}
+
+/* Writes finished outputs of row r, those of one group: output tid % 32 of it, by one warp. */
+static __device__ __forceinline__ void put_output(const struct product_job &job,
+                                                  const struct product_part &part, uint32_t group,
+                                                  uint32_t r, float y)
+{
+    const uint32_t o = group * CUDA_GROUP + threadIdx.x % 32;
+    const uint64_t at = (uint64_t)r * part.stride + o;
+    if (part.residual)
+        y = __fadd_rn(y, part.residual[at]);
+    part.y[at] = y;
+    const bool good = device_finite(y) || o >= part.matrix.rows;
+    if (part.check && !__all_sync(FULL_WARP, good) && threadIdx.x % 32 == 0)
+        mark_bad(job.pass, r, job.layer);
+}
+
+/* Writes f(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
+static __device__ __forceinline__ void put_gated(const struct product_job &job, uint32_t group,
+                                                 uint32_t r, float gate, float up)
+{
+    put_value(job.out, job.forms, r, group * CUDA_GROUP + threadIdx.x % 32, job.part[0].matrix.rows,
+              __fmul_rn(device_gate(job.gate == CUDA_GATE_GELU, gate), up));
+}
+
+/* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
+template <uint32_t TYPE, int TILES, bool BY_ROWS>
+static __device__ __forceinline__ void
+product_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
+              const product_rows &rows, float *shared, float y[TILES])
+{
+    const uint32_t warp = threadIdx.x / 32,
+                   segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
+    for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
+        prefetch_segment<TYPE, BY_ROWS>(matrix, group, s0 + CUDA_WARPS + warp);
+        if (s0 + warp < segments)
+            any_segment<TYPE, TILES, BY_ROWS>(matrix, group, s0 + warp, job.x, rows,
+                                              job.native != 0,
+                                              shared + warp * SEGMENT_FLOATS(TILES));
+        __syncthreads();
+        for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                const uint32_t in = warp + CUDA_TILE * i;
+                if (in >= rows.n) /* nobody has written those */
+                    break;
+                const float seg =
+                    shared[w * SEGMENT_FLOATS(TILES) + in * SEGMENT_PITCH + threadIdx.x % 32];
+                y[i] = s0 + w == 0 ? seg : __fadd_rn(y[i], seg);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+template <int TILES, bool BY_ROWS>
+static __device__ __forceinline__ void
+any_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
+          const product_rows &rows, float *shared, float y[TILES])
+{
+    if constexpr (BY_ROWS) {
+        if (matrix.type == QUANT_F16)
+            product_group<QUANT_F16, TILES, true>(job, matrix, group, rows, shared, y);
+        else
+            product_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
+        return;
+    }
+    switch (matrix.type) {
+    case QUANT_F32:
+        return product_group<QUANT_F32, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_F16:
+        return product_group<QUANT_F16, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_BF16:
+        return product_group<QUANT_BF16, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q8_0:
+        return product_group<QUANT_Q8_0, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q4_0:
+        return product_group<QUANT_Q4_0, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_0:
+        return product_group<QUANT_Q5_0, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_1:
+        return product_group<QUANT_Q5_1, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q4_K:
+        return product_group<QUANT_Q4_K, TILES, false>(job, matrix, group, rows, shared, y);
+    case QUANT_Q5_K:
+        return product_group<QUANT_Q5_K, TILES, false>(job, matrix, group, rows, shared, y);
+    default:
+        return product_group<QUANT_Q6_K, TILES, false>(job, matrix, group, rows, shared, y);
+    }
+}
+
+/* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
+template <int TILES, bool BY_ROWS>
+static __device__ void product_item(const struct product_job &job, uint32_t group, uint32_t run,
+                                    float *shared)
+{
+    const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+    product_rows rows = {run * CUDA_TILE * TILES, 0};
+    if (rows.first >= n)
+        return;
+    rows.n = n - rows.first < CUDA_TILE * TILES ? n - rows.first : CUDA_TILE * TILES;
+    int p = 0;
+    while (group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    float y[TILES] = {}, gate[TILES] = {};
+    const int last = p + (job.gate ? 1 : 0);
+#pragma unroll 1
+    for (;; p++) {
+        any_group<TILES, BY_ROWS>(job, job.part[p].matrix, group, rows, shared, y);
+        if (p == last)
+            break;
+        for (int i = 0; i < TILES; i++)
+            gate[i] = y[i];
+    }
+    for (uint32_t i = 0; i < TILES; i++) {
+        const uint32_t in = threadIdx.x / 32 + CUDA_TILE * i;
+        if (in >= rows.n)
+            break;
+        if (job.gate)
+            put_gated(job, group, rows.first + in, gate[i], y[i]);
+        else
+            put_output(job, job.part[p], group, rows.first + in, y[i]);
+    }
+}
+
+#endif

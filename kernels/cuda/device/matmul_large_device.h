@@ -1,0 +1,208 @@
+/*
+ * product_large_device: NUMERICS.md, "Products", of quantized types for many rows: a block computes 256 outputs, a group
+ * of 32 each warp, for 8 * TILES rows. A warp takes the segments of its group one after the other; activations, which
+ * all eight read, come through shared memory, a segment ahead. K is cut and added up as product_device.h does it.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
+
+#include "kernels/cuda/device/matmul_device.h"
+
+/* Blocks of activations of a segment, as cuda_input has them. */
+template <int TILES> struct product_stage {
+    uint2 q[TILES][CUDA_SEGMENT_BLOCKS][32];
+    float4 scale[TILES][CUDA_SEGMENT_BLOCKS][CUDA_TILE / 2]; /* of two rows: d, sum, d, sum */
+};
+
+/* What is computed, two tiles at a time and warp by warp, lies where the stages were. */
+enum { LARGE_ROWS = 2 * CUDA_TILE, LARGE_FLOATS = LARGE_ROWS * SEGMENT_PITCH };
+
+template <int TILES> union product_large_shared {
+    product_stage<TILES> stage[2];
+    float out[CUDA_WARPS][LARGE_FLOATS];
+};
+
+/* Those of segment s, of all. */
+static __device__ __forceinline__ uint32_t blocks_of(uint32_t blocks, uint32_t s)
+{
+    const uint32_t left = blocks - s * CUDA_SEGMENT_BLOCKS;
+    return left < CUDA_SEGMENT_BLOCKS ? left : (uint32_t)CUDA_SEGMENT_BLOCKS;
+}
+
+/* Starts to bring a segment's activations; zeros for rows that do not exist. */
+template <int TILES>
+static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,
+                                                     const product_rows &rows, uint32_t s,
+                                                     uint32_t of, product_stage<TILES> &stage)
+{
+    const uint32_t first = s * CUDA_SEGMENT_BLOCKS, n = blocks_of(of, s);
+    constexpr uint32_t OF_BLOCK = 16, OF_SCALE = CUDA_TILE / 2; /* copies of 16 bytes */
+    const uint32_t blocks = x.stride / CUDA_BLOCK, tile0 = rows.first / CUDA_TILE;
+    for (uint32_t i = threadIdx.x; i < TILES * CUDA_SEGMENT_BLOCKS * OF_BLOCK; i += CUDA_THREADS) {
+        const uint32_t tile = i / OF_BLOCK / CUDA_SEGMENT_BLOCKS,
+                       b = i / OF_BLOCK % CUDA_SEGMENT_BLOCKS, part = i % OF_BLOCK;
+        const uint64_t at = (uint64_t)(tile0 + tile) * blocks + first + b;
+        if (b < n) /* two lanes of one row */
+            copy_async(&stage.q[tile][b][2 * part], (const uint2 *)x.q + at * 32 + 2 * part,
+                       tile * CUDA_TILE + part / 2 < rows.n ? 16 : 0);
+    }
+    for (uint32_t i = threadIdx.x; i < TILES * CUDA_SEGMENT_BLOCKS * OF_SCALE; i += CUDA_THREADS) {
+        const uint32_t tile = i / OF_SCALE / CUDA_SEGMENT_BLOCKS,
+                       b = i / OF_SCALE % CUDA_SEGMENT_BLOCKS, pair = i % OF_SCALE;
+        const uint64_t at = (uint64_t)(tile0 + tile) * blocks + first + b;
+        const uint32_t row = tile * CUDA_TILE + 2 * pair,
+                       left = rows.n > row ? rows.n - row : 0; /* of two rows */
+        if (b < n)
+            copy_async(&stage.scale[tile][b][pair], x.scale + at * CUDA_TILE + 2 * pair,
+                       left > 1 ? 16 : left * 8);
+    }
+}
+
+/* One segment of n blocks, added to y of a warp's group: [m][tile] as the mma has its results. */
+template <uint32_t TYPE, int TILES>
+static __device__ __forceinline__ void large_segment(const uint8_t *segment, uint32_t n, bool first,
+                                                     const product_stage<TILES> &x,
+                                                     float y[2][TILES][4])
+{
+    const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    const uint8_t *bits_at =
+        segment + layout_factors(TYPE) * CUDA_UNIT + layout_tail(TYPE) + lane * 16;
+    const uint8_t *low_at = segment + layout_head_bytes(TYPE) + lane * 16;
+    constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE);
+    float acc[2][TILES][4] = {};
+    row_factors<TYPE> factors[4];
+    uint4 bits[BITS > 0 ? BITS : 1], next[LOW], low[LOW];
+#pragma unroll
+    for (int u = 0; u < LOW; u++)
+        next[u] = load_stream(low_at + u * CUDA_UNIT);
+    for (int r = 0; r < 4; r++)
+        factors[r].load(segment, g + 8 * r);
+    for (int u = 0; u < BITS; u++)
+        bits[u] = load_stream(bits_at + u * CUDA_UNIT);
+#pragma unroll
+    for (int b = 0; b < CUDA_SEGMENT_BLOCKS; b++) {
+        if (b >= (int)n)
+            break;
+#pragma unroll
+        for (int u = 0; u < LOW; u++) {
+            low[u] = next[u];
+            if (b + 1 < (int)n)
+                next[u] = load_stream(low_at + ((b + 1) * LOW + u) * CUDA_UNIT);
+        }
+        block_weights<TYPE> weights;
+        weights.unpack(b, low, bits, factors);
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            columns c;
+            c.set(x.q[j][b][lane], x.scale[j][b][t]);
+            for (int m = 0; m < 2; m++)
+                block_step<TYPE>(m, weights, c, acc[m][j]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        for (int m = 0; m < 2; m++)
+            for (int e = 0; e < 4; e++)
+                y[m][j][e] = first ? acc[m][j][e] : __fadd_rn(y[m][j][e], acc[m][j][e]);
+}
+
+template <int TILES>
+static __device__ __forceinline__ void
+any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint32_t blocks,
+                  const product_stage<TILES> &x, float y[2][TILES][4])
+{
+    const uint8_t *at = m.data + group * m.group_bytes;
+    const bool first = s == 0;
+    const uint32_t n = blocks_of(blocks, s);
+#define LARGE_CASE(type)                                                                           \
+    case type:                                                                                     \
+        prefetch_segment<type, false>(m, group, s + 1);                                            \
+        return large_segment<type, TILES>(at + (uint64_t)s * layout_segment_bytes(type), n, first, \
+                                          x, y)
+    switch (m.type) {
+        LARGE_CASE(QUANT_Q8_0);
+        LARGE_CASE(QUANT_Q4_0);
+        LARGE_CASE(QUANT_Q5_0);
+        LARGE_CASE(QUANT_Q5_1);
+        LARGE_CASE(QUANT_Q4_K);
+        LARGE_CASE(QUANT_Q5_K);
+    default:
+        LARGE_CASE(QUANT_Q6_K);
+    }
+#undef LARGE_CASE
+}
+
+/* Writes a warp's group, row by row: lanes are outputs. A gate waits as floats where f(gate) * up will be: each lane
+ * reads what it has written. */
+template <int TILES>
+static __device__ __forceinline__ void put_large(const struct product_job &job, uint32_t p,
+                                                 uint32_t group, const product_rows &rows,
+                                                 float *out, const float y[2][TILES][4])
+{
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < TILES; j += 2) {
+        for (int k = 0; k < 2; k++)
+            for (int m = 0; m < 2; m++)
+                for (int e = 0; e < 4; e++)
+                    out[(CUDA_TILE * k + 2 * t + e % 2) * SEGMENT_PITCH + 16 * m + 8 * (e / 2) +
+                        g] = y[m][j + k][e];
+        __syncwarp();
+        for (uint32_t i = 0; i < LARGE_ROWS && CUDA_TILE * j + i < rows.n; i++) {
+            const uint32_t r = rows.first + CUDA_TILE * j + i;
+            const float value = out[i * SEGMENT_PITCH + lane];
+            float *gate = job.out.f + (uint64_t)r * job.out.stride + group * CUDA_GROUP + lane;
+            if (!job.gate)
+                put_output(job, job.part[p], group, r, value);
+            else if (p == 0)
+                *gate = value;
+            else
+                put_gated(job, group, r, *gate, value);
+        }
+        __syncwarp();
+    }
+}
+
+/* Item: groups [8 item, 8 item + 8) of all parts, rows from 8 * TILES * run on. */
+template <int TILES>
+static __device__ void product_large_item(const struct product_job &job, uint32_t item,
+                                          uint32_t run, product_large_shared<TILES> &shared)
+{
+    const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+    product_rows rows = {run * CUDA_TILE * TILES, 0};
+    if (rows.first >= n)
+        return;
+    rows.n = n - rows.first < CUDA_TILE * TILES ? n - rows.first : CUDA_TILE * TILES;
+    const uint32_t warp = threadIdx.x / 32, blocks = job.part[0].matrix.cols / CUDA_BLOCK,
+                   segments = (blocks + CUDA_SEGMENT_BLOCKS - 1) / CUDA_SEGMENT_BLOCKS;
+    uint32_t group = item * CUDA_WARPS + warp, p = 0;
+    const bool active = group < job.groups;
+    while (active && group >= job.part[p].matrix.groups)
+        group -= job.part[p++].matrix.groups;
+    const uint32_t last = p + (job.gate ? 1 : 0);
+#pragma unroll 1
+    for (;; p++) {
+        float y[2][TILES][4] = {};
+        stage_segment(job.x, rows, 0, blocks, shared.stage[0]);
+        copy_commit();
+#pragma unroll 1
+        for (uint32_t s = 0; s < segments; s++) {
+            if (s + 1 < segments)
+                stage_segment(job.x, rows, s + 1, blocks, shared.stage[(s + 1) % 2]);
+            copy_commit();
+            copy_wait<1>();
+            __syncthreads();
+            if (active)
+                any_large_segment<TILES>(job.part[p].matrix, group, s, blocks, shared.stage[s % 2],
+                                         y);
+            __syncthreads();
+        }
+        if (active)
+            put_large<TILES>(job, p, group, rows, shared.out[warp], y);
+        if (p == last)
+            break;
+        __syncthreads();
+    }
+}
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * num_device: NUMERICS.md, "Scalar functions", on the device, line by line, and sums over a warp. Constants: num.h.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_NUM_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_NUM_DEVICE_H
+
+#include "kernels/cuda/device.h"
+#include "kernels/base/num.h"
+
+#define FULL_WARP 0xffffffffu
+
+static __device__ __forceinline__ float device_exp(float x)
+{
+    const float a = NUM_EXP_MAX < x ? NUM_EXP_MAX : x;
+    const float t = __fmaf_rn(a, NUM_LOG2E, NUM_ROUND);
+    const float n = __fadd_rn(t, -NUM_ROUND);
+    float r = __fmaf_rn(n, -(NUM_LN2_HI), a);
+    r = __fmaf_rn(n, -(NUM_LN2_LO), r);
+    float p = __fmaf_rn(NUM_EXP_C6, r, NUM_EXP_C5);
+    p = __fmaf_rn(p, r, NUM_EXP_C4);
+    p = __fmaf_rn(p, r, NUM_EXP_C3);
+    p = __fmaf_rn(p, r, NUM_EXP_C2);
+    p = __fmaf_rn(p, r, 1.0f);
+    p = __fmaf_rn(p, r, 1.0f);
+    const float scale = __uint_as_float((__float_as_uint(t) + 127u) << 23);
+    const float y = __fmul_rn(p, scale);
+    return x < NUM_EXP_MIN ? 0.0f : y;
+}
+
+static __device__ float device_log(float x)
+{
+    if (!(x > 0.0f))
+        return __uint_as_float(x == 0.0f ? 0xff800000u : 0x7fc00000u);
+    uint32_t bits = __float_as_uint(x);
+    if (bits == 0x7f800000u)
+        return x;
+    int e = 0;
+    if (bits < 0x00800000u) { /* denormal: times 2^23, exact */
+        bits = __float_as_uint(__fmul_rn(x, 0x1p23f));
+        e = -23;
+    }
+    const int k = (int)(bits - 0x3f3504f3u) >> 23;
+    const float f = __fadd_rn(__uint_as_float(bits - ((uint32_t)k << 23)), -1.0f);
+    const float n = (float)(e + k), ff = __fmul_rn(f, f);
+    float p = __fmaf_rn(0x1.1d8ea6p-4f, f, -0x1.d635bcp-4f);
+    p = __fmaf_rn(p, f, 0x1.dea282p-4f);
+    p = __fmaf_rn(p, f, -0x1.fcf4c6p-4f);
+    p = __fmaf_rn(p, f, 0x1.23d21ap-3f);
+    p = __fmaf_rn(p, f, -0x1.555b4ap-3f);
+    p = __fmaf_rn(p, f, 0x1.999d5ap-3f);
+    p = __fmaf_rn(p, f, -0x1.fffffcp-3f);
+    p = __fmaf_rn(p, f, 0x1.555554p-2f);
+    float y = __fmul_rn(p, f);
+    y = __fmaf_rn(y, ff, __fmul_rn(n, NUM_LN2_LO));
+    y = __fmaf_rn(ff, -0.5f, y);
+    y = __fadd_rn(y, f);
+    return __fmaf_rn(n, NUM_LN2_HI, y);
+}
+
+/* silu, or gelu. */
+static __device__ __forceinline__ float device_gate(bool gelu, float x)
+{
+    const float t = __fmaf_rn(NUM_GELU_B, __fmul_rn(x, x), NUM_GELU_A),
+                v = gelu ? __fmul_rn(x, t) : x;
+    return __fdiv_rn(x, __fadd_rn(1.0f, device_exp(-v)));
+}
+
+static __device__ __forceinline__ bool device_finite(float x)
+{
+    return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u;
+}
+
+/* Does not round to an infinite f16 (65520 does). */
+static __device__ __forceinline__ bool device_fits_f16(float x)
+{
+    return (__float_as_uint(x) & 0x7fffffffu) < 0x477ff000u;
+}
+
+static __device__ __forceinline__ unsigned warp_max(unsigned x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        const unsigned other = __shfl_xor_sync(FULL_WARP, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+static __device__ __forceinline__ int warp_sum(int x)
+{
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(FULL_WARP, x, step);
+    return x;
+}
+
+/* The tree of NUMERICS.md over the lanes, stride 16 to 1: the sum in lane 0. */
+static __device__ __forceinline__ float warp_tree(float x)
+{
+    for (int stride = 16; stride > 0; stride /= 2)
+        x = __fadd_rn(x, __shfl_down_sync(FULL_WARP, x, stride));
+    return x;
+}
+
+#endif

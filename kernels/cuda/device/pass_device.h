@@ -1,0 +1,30 @@
+/*
+ * pass_device: what lies in another place from pass to pass, as kernels find it (cuda.h). A kernel reads the counts before
+ * anything else, so that to read with them where an array begins is no wait of its own.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_PASS_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_PASS_DEVICE_H
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/ops.h"
+
+/* Items of a job of attention: [attend_count]. */
+static __device__ __forceinline__ uint32_t attend_count(const struct attend_job &job)
+{
+    return job.pass.counts[CUDA_COUNT_ITEMS + job.local];
+}
+
+static __device__ __forceinline__ const struct cuda_item *attend_items(const struct attend_job &job)
+{
+    const uint32_t at = job.pass.counts[CUDA_AT_ITEMS + job.local];
+    return (const struct cuda_item *)(job.pass.words + at);
+}
+
+/* Of row w of those with wants. */
+static __device__ __forceinline__ const struct cuda_sampling &
+sampling_of(const struct cuda_pass &pass, uint32_t w)
+{
+    return ((const struct cuda_sampling *)(pass.words + pass.counts[CUDA_AT_SAMPLING]))[w];
+}
+
+#endif

@@ -1,0 +1,316 @@
+/*
+ * rows_device: the operations of a pass that work on one row at a time, each as a function of one item that a block of
+ * 256 threads computes: embedding, norms, activation blocks, rotation and append. NUMERICS.md has the order.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_ROWS_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_ROWS_DEVICE_H
+
+#include "kernels/cuda/device/pass_device.h"
+#include "kernels/cuda/device/weights_device.h"
+
+/* ---- poison ---------------------------------------------------------------------------------- */
+
+/* Row r turned out bad in this layer: it, and later rows of its sequence, are poisoned. */
+static __device__ __forceinline__ void mark_bad(const struct cuda_pass &pass, uint32_t r,
+                                                uint32_t layer)
+{
+    atomicMax(&pass.bad[r], CUDA_SOUND - layer);
+    atomicMax(&pass.mark[pass.rows[r].first], CUDA_SOUND - r);
+}
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, uint32_t i)
+{
+    switch (m.type) {
+    case QUANT_F32:
+        return float_value<QUANT_F32>(m, row, i);
+    case QUANT_F16:
+        return float_value<QUANT_F16>(m, row, i);
+    case QUANT_BF16:
+        return float_value<QUANT_BF16>(m, row, i);
+    case QUANT_Q8_0:
+        return block_value<QUANT_Q8_0>(m, row, i);
+    case QUANT_Q4_0:
+        return block_value<QUANT_Q4_0>(m, row, i);
+    case QUANT_Q5_0:
+        return block_value<QUANT_Q5_0>(m, row, i);
+    case QUANT_Q5_1:
+        return block_value<QUANT_Q5_1>(m, row, i);
+    case QUANT_Q4_K:
+        return block_value<QUANT_Q4_K>(m, row, i);
+    case QUANT_Q5_K:
+        return block_value<QUANT_Q5_K>(m, row, i);
+    default:
+        return block_value<QUANT_Q6_K>(m, row, i);
+    }
+}
+
+/* Item: a row and 256 of its values; x [rows][stride]. A page whose first position this is becomes zero: every item of
+ * the row takes its share. */
+static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint32_t part)
+{
+    const struct cuda_row row = job.pass.rows[r];
+    const uint32_t i = part * CUDA_THREADS + threadIdx.x;
+    if (i < job.stride) /* behind the row: what residuals add to outputs that nobody reads */
+        job.x[(uint64_t)r * job.stride + i] =
+            i < job.embedding.cols ? __fmul_rn(matrix_value(job.embedding, row.token, i), job.scale)
+                                   : 0.0f;
+    if (row.position % CUDA_PAGE != 0)
+        return;
+    uint4 *page = (uint4 *)(job.kv.memory + job.pass.words[row.pages + row.position / CUDA_PAGE] *
+                                                job.kv.page_bytes);
+    const uint32_t parts = begin_parts(job);
+    for (uint64_t at = i; at < job.kv.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
+        page[at] = make_uint4(0, 0, 0, 0);
+}
+
+/* ---- activation blocks ----------------------------------------------------------------------- */
+
+static __device__ __forceinline__ int round_clamped(float v)
+{
+    if (v >= 127.0f)
+        return 127;
+    if (!(v > -127.0f))
+        return -127;
+    return (int)__fadd_rn(__fadd_rn(v, NUM_ROUND), -NUM_ROUND);
+}
+
+/* The integer of one value of a block of 32, a lane each, and their scale: NUMERICS.md, "Activations of a quantized
+ * matrix". All lanes of the warp. */
+static __device__ __forceinline__ int quantize_value(float x, float *d)
+{
+    const float amax = __uint_as_float(warp_max(__float_as_uint(x) & 0x7fffffffu));
+    *d = 0.0f;
+    if (amax < 0x1p-100f)
+        return 0;
+    *d = __fdiv_rn(amax, 127.0f);
+    return round_clamped(__fmul_rn(x, __fdiv_rn(127.0f, amax)));
+}
+
+/* One block of row r, a value a lane. All lanes of the warp. */
+static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, uint32_t block,
+                                      float x)
+{
+    const unsigned lane = threadIdx.x % 32;
+    float d;
+    const int q = quantize_value(x, &d);
+    const int sum = warp_sum(q);
+    unsigned word = ((unsigned)q & 255u) << 8 * (lane % 4);
+    word |= __shfl_xor_sync(FULL_WARP, word, 1);
+    word |= __shfl_xor_sync(FULL_WARP, word, 2);
+    const uint64_t at = (uint64_t)(r / CUDA_TILE) * (out.stride / CUDA_BLOCK) + block;
+    if (lane % 4 == 0)
+        out.q[(at * 32 + r % CUDA_TILE * 4 + lane % 16 / 4) * 2 + lane / 16] = word;
+    if (lane == 0)
+        out.scale[at * CUDA_TILE + r % CUDA_TILE] = {d, sum};
+}
+
+/* Value i of row r of an input; i < n in whole blocks of lanes where they are wanted. */
+static __device__ __forceinline__ void put_value(const struct cuda_input &out, uint32_t forms,
+                                                 uint32_t r, uint32_t i, uint32_t n, float y)
+{
+    if ((forms & FORM_FLOATS) && i < n)
+        out.f[(uint64_t)r * out.stride + i] = y;
+    if ((forms & FORM_BLOCKS) && i / CUDA_BLOCK < n / CUDA_BLOCK)
+        quantize_block(out, r, i / CUDA_BLOCK, y);
+    if ((forms & FORM_F16) && i < out.stride)
+        out.half[0][(uint64_t)r * out.stride + i] = i < n ? f16_from_f32(y) : (uint16_t)0;
+    if ((forms & FORM_BF16) && i < out.stride)
+        out.half[1][(uint64_t)r * out.stride + i] = i < n ? bf16_from_f32(y) : (uint16_t)0;
+}
+
+/* ---- norm ------------------------------------------------------------------------------------ */
+
+/* What a norm multiplies its n values by. shared: 129 floats, of which the next call writes none before all have read. */
+template <typename VALUE>
+static __device__ __forceinline__ float norm_factor(const struct norm_job &job, float *shared,
+                                                    VALUE value)
+{
+    const uint32_t tid = threadIdx.x;
+    if (tid < 128) {
+        float s = 0.0f;
+#pragma unroll 8
+        for (uint32_t k = tid; k < job.n; k += 128) {
+            const float x = value(k);
+            s = __fmaf_rn(x, x, s);
+        }
+        shared[tid] = s;
+    }
+    __syncthreads();
+    if (tid < 32) {
+        const float low = __fadd_rn(shared[tid], shared[tid + 64]);
+        const float high = __fadd_rn(shared[tid + 32], shared[tid + 96]);
+        const float s = warp_tree(__fadd_rn(low, high));
+        if (tid == 0)
+            shared[128] =
+                __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)job.n), job.eps)));
+    }
+    __syncthreads();
+    return shared[128];
+}
+
+/* Keeps the residual of row r, and looks at it. */
+template <typename VALUE>
+static __device__ __forceinline__ void keep_added(const struct norm_job &job, uint32_t r,
+                                                  VALUE value)
+{
+    for (uint32_t k = threadIdx.x; k < job.n; k += CUDA_THREADS) {
+        const float x = value(k);
+        job.added.to[(uint64_t)r * job.stride + k] = x;
+        if (job.added.check && !device_finite(x))
+            mark_bad(job.pass, r, job.added.layer);
+    }
+}
+
+/* Item: row i of the output, from its row of x. keep: a residual that is made here is kept; by one block, where several
+ * compute the same item. shared: 129 floats. */
+static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool keep, float *shared)
+{
+    const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
+    const uint64_t at = (uint64_t)from * job.stride;
+    const float *x = job.x + at, *added = job.added.weight;
+    const float of_x = norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
+    const auto sum = [&](uint32_t k) {
+        return __fadd_rn(__fmul_rn(__fmul_rn(x[k], of_x), added[k]), job.added.residual[at + k]);
+    };
+    if (added && keep)
+        keep_added(job, from, sum);
+    const float r = added ? norm_factor(job, shared, sum) : of_x;
+    const uint32_t end = (job.n + 31) / 32 * 32;
+    for (uint32_t k = threadIdx.x; k < end; k += CUDA_THREADS) {
+        const float residual = k >= job.n ? 0.0f : added ? sum(k) : x[k];
+        const float y = k < job.n ? __fmul_rn(__fmul_rn(residual, r), job.weight[k]) : 0.0f;
+        put_value(job.out, job.forms, i, k, job.n, y);
+    }
+    __syncthreads(); /* shared is the next item's */
+}
+
+/* ---- heads: bias, norm, rotation, append ------------------------------------------------------ */
+
+/* The norm of a head in shared memory, by one warp: values i and i + 128 of partial i lie in one lane. */
+static __device__ void norm_head(float *x, const float *weight, uint32_t n, float eps)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    float s[4];
+    for (int j = 0; j < 4; j++) {
+        const uint32_t i = lane + 32 * j;
+        s[j] = 0.0f;
+        for (uint32_t k = i; k < n; k += 128)
+            s[j] = __fmaf_rn(x[k], x[k], s[j]);
+    }
+    const float sum = warp_tree(__fadd_rn(__fadd_rn(s[0], s[2]), __fadd_rn(s[1], s[3])));
+    float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)(int)n), eps)));
+    r = __shfl_sync(FULL_WARP, r, 0);
+    for (uint32_t k = lane; k < n; k += 32)
+        x[k] = __fmul_rn(__fmul_rn(x[k], r), weight[k]);
+    __syncwarp();
+}
+
+static __device__ void rotate_head(float *x, const struct heads_job &job, uint32_t position)
+{
+    const uint32_t n = job.kv.head_dim;
+    const float *low = job.rope + (uint64_t)(position % 256) * n;
+    const float *high = job.rope + (uint64_t)(256 + position / 256) * n;
+    for (uint32_t i = threadIdx.x % 32; i < n / 2; i += 32) {
+        const uint32_t first = job.halves ? i : 2 * i, second = job.halves ? i + n / 2 : 2 * i + 1;
+        const float cl = low[2 * i], sl = low[2 * i + 1], ch = high[2 * i], sh = high[2 * i + 1];
+        const float c = __fmaf_rn(ch, cl, -__fmul_rn(sh, sl));
+        const float s = __fmaf_rn(sh, cl, __fmul_rn(ch, sl));
+        const float a = x[first], b = x[second];
+        x[first] = __fmaf_rn(a, c, -__fmul_rn(b, s));
+        x[second] = __fmaf_rn(b, c, __fmul_rn(a, s));
+    }
+    __syncwarp();
+}
+
+/* Appends a head of K or V, by one warp. Value k lies at `first` + k * `step` of `values`, and in q8_0 the scale of
+ * block b at `first_scale` + b * `scale_step` behind all values of the page. */
+struct kv_place {
+    uint8_t *values;
+    uint32_t first, step, first_scale, scale_step;
+};
+
+static __device__ void append_q8_0(const struct cuda_kv &kv, const kv_place &at, const float *x)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    float *scales = (float *)(at.values + kv.head_dim * CUDA_PAGE);
+    for (uint32_t b = 0; b < kv.n_block; b++) {
+        const uint32_t k = b * CUDA_BLOCK + lane;
+        float d;
+        const int q = quantize_value(k < kv.head_dim ? x[k] : 0.0f, &d);
+        if (k < kv.head_dim)
+            ((signed char *)at.values)[at.first + k * at.step] = (signed char)q;
+        if (lane == 0)
+            scales[at.first_scale + b * at.scale_step] = d;
+    }
+}
+
+static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at, const float *x)
+{
+    if (kv.type == CUDA_KV_Q8_0)
+        return append_q8_0(kv, at, x);
+    for (uint32_t k = threadIdx.x % 32; k < kv.head_dim; k += 32) {
+        const uint32_t i = at.first + k * at.step;
+        if (kv.type == CUDA_KV_F32)
+            ((float *)at.values)[i] = x[k];
+        else
+            ((unsigned short *)at.values)[i] = f16_from_f32(x[k]);
+    }
+}
+
+/* Head `head` of n_head + 2 n_head_kv, those of q, then k, then v, of row r, by one warp. A query goes to `query`; x: n
+ * values in shared memory. A key or value that is not good goes nowhere. */
+static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_t head, float *x,
+                                float *query)
+{
+    const uint32_t lane = threadIdx.x % 32, n = job.kv.head_dim, n_kv = job.kv.n_head_kv;
+    const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
+    head -= kind == 0 ? 0 : kind == 1 ? job.n_head : job.n_head + n_kv;
+    const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * n;
+    for (uint32_t k = lane; k < n; k += 32)
+        x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * n + k]) : values[k];
+    __syncwarp();
+    const struct cuda_row row = job.pass.rows[r];
+    if (kind < 2) {
+        if (job.norm[kind])
+            norm_head(x, job.norm[kind], n, job.eps);
+        rotate_head(x, job, row.position);
+    }
+    bool good = true;
+    for (uint32_t k = lane; k < n; k += 32)
+        good = good &&
+               ((kind == 0 && !job.native) || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
+                                                                         : device_fits_f16(x[k]));
+    good = __all_sync(FULL_WARP, good);
+    if (!good && lane == 0)
+        mark_bad(job.pass, r, job.layer);
+    if (kind == 0) {
+        for (uint32_t k = lane; k < n; k += 32)
+            query[k] = x[k];
+        return;
+    }
+    if (!good || CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
+        return; /* poisoned: writes no KV */
+    const uint32_t slot = row.position % CUDA_PAGE;
+    uint8_t *page = job.kv.memory +
+                    job.pass.words[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
+                    job.layer * job.kv.layer_bytes;
+    page += (head + (kind == 2 ? n_kv : 0)) * job.kv.head_bytes;
+    if (kind == 1)
+        append_head(job.kv, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x);
+    else
+        append_head(job.kv, {page, slot * n, 1, slot * job.kv.n_block, 1}, x);
+}
+
+/* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * 256 floats. */
+static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint32_t part,
+                                  float *shared)
+{
+    const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
+    if (head < job.n_head + 2 * job.kv.n_head_kv)
+        row_head(job, r, head, shared + warp * CUDA_MAX_HEAD,
+                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.kv.head_dim);
+}
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * step_device: the phases of step.h. Items of a phase are shared out by a fixed stride; no result depends on which block
+ * computes one.
+ *
+ * Operations stand once each in one loop, inlined, so that no registers are saved and restored for them; but attention,
+ * which has fewer items and would make the products spill, and picks, behind the loop.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
+
+#include "kernels/cuda/device/attend_tile_device.h"
+#include "kernels/cuda/device/grid_device.h"
+#include "kernels/cuda/device/step_jobs_device.h"
+#include "kernels/cuda/device/step_sample_device.h"
+
+/* Where a block's own queries begin: behind what attention of a row needs. */
+enum { STEP_QUERIES = (sizeof(struct attend_shared) + 15) / 16 * 16 };
+
+enum { STEP_TILE_GROUPS = CUDA_TILE_QUERIES / TILE_EACH };
+
+/* ---- phases ----------------------------------------------------------------------------------- */
+
+static __device__ void step_begin(const struct begin_job &job)
+{
+    const uint32_t parts = begin_parts(job), n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
+    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x)
+        begin_item(job, i / parts, i % parts);
+}
+
+/* Rows [begin, n), `step` apart. */
+static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t begin, uint32_t n,
+                                                  uint32_t step, bool keep)
+{
+    SHARED_BYTES(memory);
+    const struct norm_job &job = *(const struct norm_job *)(memory + at);
+    for (uint32_t r = begin; r < n; r += step)
+        norm_item(job, r, keep, (float *)(memory + STEP_SCRATCH));
+}
+
+/* A row's norm by this block for itself, if it has an item of the product: the first block has. That reads two scales at
+ * once: there is no second row. */
+static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t product)
+{
+    SHARED_BYTES(memory);
+    if (blockIdx.x >= ((const struct product_job *)(memory + product))->groups)
+        return;
+    const struct norm_job &job = *(const struct norm_job *)(memory + at);
+    for (uint32_t i = threadIdx.x; (job.forms & FORM_BLOCKS) && i < job.out.stride / CUDA_BLOCK;
+         i += CUDA_THREADS)
+        job.out.scale[i * CUDA_TILE + 1] = {0.0f, 0};
+    step_norms(at, 0, 1, 1, blockIdx.x == 0);
+}
+
+template <int TILES> static __device__ __forceinline__ void step_products(uint32_t at)
+{
+    SHARED_BYTES(memory);
+    const struct product_job &job = *(const struct product_job *)(memory + at);
+    for (uint32_t group = blockIdx.x; group < job.groups; group += gridDim.x)
+        product_item<TILES, false>(job, group, 0, (float *)(memory + STEP_SCRATCH));
+}
+
+/* ---- attention -------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ void step_heads(void)
+{
+    SHARED_BYTES(memory);
+    const struct heads_job &job = ((const struct step_shared *)memory)->layer.heads;
+    const uint32_t parts = (job.n_head + 2 * job.kv.n_head_kv + CUDA_WARPS - 1) / CUDA_WARPS,
+                   n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
+    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
+        heads_item(job, i / parts, i % parts, (float *)(memory + STEP_SCRATCH));
+        __syncthreads();
+    }
+}
+
+/* Splits up to the one of row r. */
+static __device__ __forceinline__ uint32_t step_splits(const struct cuda_pass &pass, uint32_t r)
+{
+    return pass.rows[r].position / CUDA_SPLIT + 1;
+}
+
+/* A row's queries of a KV head, rotated, for this block alone; with the row's last positions, their key and value, too. */
+static __device__ __forceinline__ void step_own_heads(uint32_t r, uint32_t head_kv, uint32_t share,
+                                                      bool last)
+{
+    SHARED_BYTES(memory);
+    const struct heads_job &job = ((const struct step_shared *)memory)->layer.heads;
+    const uint32_t warp = threadIdx.x / 32, n = share + (last ? 2 : 0);
+    float *x = (float *)(memory + STEP_SCRATCH) + warp * CUDA_MAX_HEAD,
+          *q = (float *)(memory + STEP_SCRATCH + STEP_QUERIES);
+    for (uint32_t i = warp; i < n; i += CUDA_WARPS) {
+        const uint32_t head =
+            i < share ? head_kv * share + i : job.n_head + (i - share) * job.kv.n_head_kv + head_kv;
+        row_head(job, r, head, x, q + i * job.kv.head_dim);
+        __syncwarp(); /* x is the next head's */
+    }
+    __syncthreads();
+}
+
+template <uint32_t KV>
+static __device__ __noinline__ void step_attend(const struct cuda_item item, uint32_t head_kv,
+                                                uint32_t own)
+{
+    SHARED_BYTES(memory);
+    const struct attend_job &job = ((const struct step_shared *)memory)->layer.attend;
+    unsigned char *scratch = memory + STEP_SCRATCH;
+    if (item.kind == CUDA_ITEM_ROW)
+        attend_item<KV>(job, item,
+                        own ? (const float *)(scratch + STEP_QUERIES)
+                            : queries_of(job, item.row, head_kv),
+                        head_kv, *(struct attend_shared *)scratch);
+    else if (job.kv.head_dim > 128)
+        attend_tile_item<KV, STEP_TILE_GROUPS, 2>(job, item, head_kv,
+                                                  *(attend_tile<STEP_TILE_GROUPS> *)scratch);
+    else
+        attend_tile_item<KV, STEP_TILE_GROUPS, 1>(job, item, head_kv,
+                                                  *(attend_tile<STEP_TILE_GROUPS> *)scratch);
+}
+
+/* The item's rows, of the values of `heads` KV heads, when all splits of them are done: who finds that merges. The word
+ * counts splits and is zero again for the next layer; item.row stands for the rows of a tile, which all its items have. */
+static __device__ __forceinline__ void step_merge(const struct step_job &step,
+                                                  const struct cuda_item &item, uint32_t head_kv)
+{
+    SHARED_BYTES(memory);
+    struct step_shared &shared = *(struct step_shared *)memory;
+    const struct merge_job &job = shared.layer.merge;
+    const uint32_t unit = head_kv / step.merge_heads, heads = step.merge_heads;
+    if (threadIdx.x == 0) {
+        const uint32_t n = item.split1 - item.split0,
+                       from = seen_from(job.pass.rows[item.row].position + 1, job.window),
+                       splits = step_splits(job.pass, item.row + item.n_rows - 1);
+        uint32_t *word = step.merges + item.row * step.begin.kv.n_head_kv + unit;
+        shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
+        if (shared.last)
+            *word = 0;
+    }
+    __syncthreads();
+    if (!shared.last)
+        return;
+    const uint32_t size = heads * step.share * job.head_dim, begin = unit * size;
+    for (uint32_t r = item.row; r < item.row + item.n_rows; r++)
+        for (uint32_t i = threadIdx.x; i / 32 * 32 < size; i += CUDA_THREADS)
+            merge_value(job, r, begin + i, begin + size);
+}
+
+static __device__ void step_attention(const struct step_job &job)
+{
+    SHARED_BYTES(memory);
+    const struct attend_job &attend = ((const struct step_shared *)memory)->layer.attend;
+    const struct cuda_pass &pass = job.begin.pass;
+    const uint32_t n_kv = job.begin.kv.n_head_kv, n = attend_count(attend) * n_kv;
+    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
+        const struct cuda_item item = attend_items(attend)[i / n_kv];
+        const uint32_t head_kv = i % n_kv;
+        if (job.own_heads)
+            step_own_heads(item.row, head_kv, job.share,
+                           item.split1 == step_splits(pass, item.row));
+        if (job.begin.kv.type == CUDA_KV_F16)
+            step_attend<CUDA_KV_F16>(item, head_kv, job.own_heads);
+        else if (job.begin.kv.type == CUDA_KV_F32)
+            step_attend<CUDA_KV_F32>(item, head_kv, job.own_heads);
+        else
+            step_attend<CUDA_KV_Q8_0>(item, head_kv, job.own_heads);
+        step_merge(job, item, head_kv);
+    }
+}
+
+/* ---- a pass ----------------------------------------------------------------------------------- */
+
+/* Of n rows. */
+template <int TILES>
+static __device__ __forceinline__ void step_run(const struct step_job &job, uint32_t phase,
+                                                bool head, uint32_t n)
+{
+    const uint32_t norm = step_norm_of(phase, head), product = step_product_of(phase, head);
+    switch (phase) {
+    case STEP_NORM:
+    case STEP_FFN_NORM:
+    case STEP_END:
+        return step_norms(norm, blockIdx.x, n, gridDim.x, true);
+    case STEP_HEADS:
+        return step_heads();
+    case STEP_ATTEND:
+        return step_attention(job);
+    default:
+        if (job.own_norm && (phase == STEP_QKV || phase == STEP_GATE_UP))
+            step_own_norm(norm, product);
+        return step_products<TILES>(product);
+    }
+}
+
+static __device__ __forceinline__ bool step_skips(const struct step_job &job, uint32_t phase)
+{
+    SHARED_BYTES(memory);
+    return phase == STEP_HEADS ? job.own_heads
+           : phase == STEP_END ? ((const struct step_shared *)memory)->layer.end.n == 0
+                               : job.own_norm && (phase == STEP_NORM || phase == STEP_FFN_NORM);
+}
+
+/* Every phase of a layer, or the head, behind a barrier; while the others come, the jobs, if they are new, and weights. */
+template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
+{
+    const struct cuda_pass &pass = job.begin.pass;
+    const bool wants = pass.counts[CUDA_COUNT_WANTED] > 0;
+    const uint32_t end = job.n_layer + (wants ? 1 : 0);
+    uint32_t goal = 0;
+    step_begin(job.begin);
+#pragma unroll 1
+    for (uint32_t layer = 0; layer < end; layer++) {
+        const bool head = layer == job.n_layer;
+        const uint32_t n = pass.counts[head ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+        bool loaded = false;
+#pragma unroll 1
+        for (uint32_t phase = 0; phase < (head ? STEP_HEAD_PHASES : STEP_PHASES); phase++) {
+            if (step_skips(job, phase))
+                continue;
+            grid_arrive(pass.arrived);
+            if (!loaded)
+                step_load(job, layer);
+            loaded = true;
+            step_prefetch(step_product_of(phase, head));
+            grid_wait(pass.arrived, goal += gridDim.x);
+            step_run<TILES>(job, phase, head, n);
+        }
+    }
+    if (wants)
+        step_picks(goal);
+    else
+        step_end(job, goal);
+}
+
+#endif

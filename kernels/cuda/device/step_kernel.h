@@ -1,0 +1,74 @@
+/*
+ * step_kernel: the kernel of step_device.h for rows in TILES tiles of 8, and what launches it. step_1.cu and step_2.cu make
+ * it: a file each, because they take long to compile.
+ */
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_KERNEL_H
+#define HEARTH_KERNELS_CUDA_DEVICE_STEP_KERNEL_H
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/step_device.h"
+#include "kernels/cuda/step_launch.h"
+
+/* Two blocks a processor where the products have few enough registers. */
+template <int TILES>
+static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? STEP_BLOCKS : 1)
+    step_kernel(const __grid_constant__ struct step_job job)
+{
+    step_pass<TILES>(job);
+}
+
+static constexpr size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of a block: what the phase needs that needs most. */
+template <int TILES> static size_t step_bytes(const struct step_job &job)
+{
+    const size_t head = (size_t)job.begin.kv.head_dim * sizeof(float),
+                 tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
+                        head * attend_tile<STEP_TILE_GROUPS>::PITCH,
+                 row = STEP_QUERIES + (job.own_heads ? job.share * head : 0),
+                 product = STEP_PRODUCT_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
+    return STEP_SCRATCH + larger(larger(tile, row), larger(product, sizeof(struct pick_shared)));
+}
+
+/* Of any instance: what a function may have is the process's, not one instance's. */
+template <int TILES> static constexpr size_t step_most_bytes()
+{
+    return STEP_SCRATCH + larger(sizeof(attend_tile<STEP_TILE_GROUPS>),
+                                 STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_PRODUCT_BYTES(TILES)));
+}
+
+template <int TILES>
+int step_open(const struct cuda_queue *queue, const struct step_job *job, uint32_t *ret_blocks)
+{
+    static_assert(step_most_bytes<TILES>() <= 99 << 10, "that every GPU has for a block");
+    int n = 0;
+    cudaError_t code =
+        cudaFuncSetAttribute(step_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)step_most_bytes<TILES>());
+    if (code == cudaSuccess)
+        code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, step_kernel<TILES>, CUDA_THREADS,
+                                                             step_bytes<TILES>(*job));
+    *ret_blocks = (uint32_t)(n < STEP_BLOCKS ? n : STEP_BLOCKS) * queue->processors;
+    return (int)code;
+}
+
+/* All blocks run at once, or the launch is an error. */
+template <int TILES>
+int step_launch(const struct cuda_queue *queue, const struct step_job *job, uint32_t blocks)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    const cudaLaunchConfig_t config = {dim3(blocks),  dim3(CUDA_THREADS), step_bytes<TILES>(*job),
+                                       queue->stream, &attribute,         1};
+    return (int)cudaLaunchKernelEx(&config, step_kernel<TILES>, *job);
+}
+
+#define STEP_OF(tiles)                                                                             \
+    template int step_open<tiles>(const struct cuda_queue *, const struct step_job *, uint32_t *); \
+    template int step_launch<tiles>(const struct cuda_queue *, const struct step_job *, uint32_t)
+
+#endif

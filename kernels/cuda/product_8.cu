@@ -1,4 +1,0 @@
-/* Products of any number of rows, 64 at a time. */
-#include "kernels/cuda/product_kernel.h"
-
-PRODUCT_OF(8, false);

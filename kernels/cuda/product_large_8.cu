@@ -1,4 +1,0 @@
-/* Products of quantized types, 256 outputs a block, rows 64 at a time. */
-#include "kernels/cuda/product_kernel.h"
-
-PRODUCT_LARGE_OF(8);

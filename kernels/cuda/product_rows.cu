@@ -1,7 +1,0 @@
-/* Products of matrices by rows. */
-#include "kernels/cuda/product_kernel.h"
-
-PRODUCT_OF(1, true);
-PRODUCT_OF(2, true);
-PRODUCT_OF(4, true);
-PRODUCT_OF(8, true);

@@ -1,0 +1,126 @@
+/* The file: mapped, parsed, read past the mapping, given back. See gguf.h. */
+#include "kernels/gguf/gguf_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/fail.h"
+
+int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
+                     size_t err_bytes)
+{
+    struct gguf *g = calloc(1, sizeof(*g));
+    if (!g)
+        return fail(err, err_bytes, -ENOMEM, "not enough memory to open the file");
+    g->data = data;
+    g->bytes = bytes;
+    int rc = gguf_parse(g, err, err_bytes);
+    if (rc) {
+        gguf_close(g);
+        return rc;
+    }
+    *ret_gguf = g;
+    return 0;
+}
+
+/* Maps a regular, non-empty file. */
+static int map_file(int fd, void **ret_data, size_t *ret_bytes, char *err, size_t err_bytes)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return fail(err, err_bytes, -errno, "cannot read its size: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fail(err, err_bytes, -EINVAL, "not a regular file");
+    if (st.st_size == 0)
+        return fail(err, err_bytes, -EBADMSG, "not a GGUF file: it is empty");
+    *ret_bytes = (size_t)st.st_size;
+    *ret_data = mmap(NULL, *ret_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (*ret_data == MAP_FAILED)
+        return fail(err, err_bytes, -errno, "cannot map %zu bytes: %s", *ret_bytes,
+                    strerror(errno));
+    return 0;
+}
+
+/* O_NONBLOCK: opening a pipe must not hang. */
+int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail(err, err_bytes, -errno, "cannot open: %s", strerror(errno));
+    int rc = map_file(fd, &data, &bytes, err, err_bytes);
+    if (rc)
+        goto out_close_fd;
+    rc = gguf_open_memory(data, bytes, ret_gguf, err, err_bytes);
+    if (rc)
+        goto out_unmap;
+    (*ret_gguf)->mapping = data;
+    (*ret_gguf)->fd = fd;
+    return 0;
+
+out_unmap:
+    munmap(data, bytes);
+out_close_fd:
+    close(fd);
+    return rc;
+}
+
+int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
+{
+    size_t at = (size_t)((const uint8_t *)data - gguf->data);
+    if (!gguf->mapping) {
+        memcpy(to, data, bytes);
+        return 0;
+    }
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(gguf->fd, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+void gguf_close_file(struct gguf *gguf)
+{
+    if (gguf->mapping && gguf->fd >= 0)
+        close(gguf->fd);
+    gguf->fd = -1;
+}
+
+void gguf_drop_pages(const struct gguf *gguf)
+{
+    if (gguf->mapping)
+        madvise(gguf->mapping, gguf->bytes, MADV_DONTNEED);
+}
+
+void gguf_drop_range(const struct gguf *gguf, const void *data, size_t bytes)
+{
+    const uintptr_t page = 4096, file = (uintptr_t)gguf->mapping;
+    uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (gguf->mapping && begin >= file && begin < end && end <= file + gguf->bytes)
+        madvise((uint8_t *)gguf->mapping + (begin - file), end - begin, MADV_DONTNEED);
+}
+
+void gguf_close(struct gguf *gguf)
+{
+    if (!gguf)
+        return;
+    gguf_close_file(gguf);
+    if (gguf->mapping)
+        munmap(gguf->mapping, gguf->bytes);
+    free(gguf->keys);
+    free(gguf->tensors);
+    free(gguf->keys_by_name);
+    free(gguf->tensors_by_name);
+    free(gguf);
+}

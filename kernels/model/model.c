@@ -1,0 +1,297 @@
+/*
+ * Loading goes in three steps: the file's kind (is there a model we know at all), the
+ * hyperparameters (both in model_keys.c), the tensors. Shapes come from one table for all
+ * architectures; an architecture says which of them it has.
+ */
+#include "kernels/model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/model/model_load.h"
+#include "kernels/quant/quant_block.h"
+
+/* Sizes that a shape is made of. */
+enum size { ONE, EMBD, Q_ROWS, KV_ROWS, HEAD_DIM, ROPE_PAIRS, FF, VOCAB };
+
+struct shape {
+    const char *name; /* in a layer without "blk.N." */
+    enum size rows, cols;
+    bool optional; /* the whole model may lack it; for layers the architecture says so */
+};
+
+static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
+    [MODEL_TOKEN_EMBD] = {"token_embd.weight", VOCAB, EMBD, false},
+    [MODEL_OUTPUT_NORM] = {"output_norm.weight", ONE, EMBD, false},
+    [MODEL_OUTPUT] = {"output.weight", VOCAB, EMBD, true},
+    [MODEL_ROPE_FREQS] = {"rope_freqs.weight", ONE, ROPE_PAIRS, true},
+};
+
+static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
+    [MODEL_ATTN_NORM] = {"attn_norm.weight", ONE, EMBD, false},
+    [MODEL_ATTN_Q] = {"attn_q.weight", Q_ROWS, EMBD, false},
+    [MODEL_ATTN_K] = {"attn_k.weight", KV_ROWS, EMBD, false},
+    [MODEL_ATTN_V] = {"attn_v.weight", KV_ROWS, EMBD, false},
+    [MODEL_ATTN_OUTPUT] = {"attn_output.weight", EMBD, Q_ROWS, false},
+    [MODEL_ATTN_Q_BIAS] = {"attn_q.bias", ONE, Q_ROWS, false},
+    [MODEL_ATTN_K_BIAS] = {"attn_k.bias", ONE, KV_ROWS, false},
+    [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, KV_ROWS, false},
+    [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, HEAD_DIM, false},
+    [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
+    [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
+    [MODEL_FFN_NORM] = {"ffn_norm.weight", ONE, EMBD, false},
+    [MODEL_FFN_GATE] = {"ffn_gate.weight", FF, EMBD, false},
+    [MODEL_FFN_UP] = {"ffn_up.weight", FF, EMBD, false},
+    [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, FF, false},
+    [MODEL_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, EMBD, false},
+};
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static uint32_t size_of(const struct model *m, enum size size)
+{
+    switch (size) {
+    case ONE:
+        return 1;
+    case EMBD:
+        return m->n_embd;
+    case Q_ROWS:
+        return m->n_head * m->head_dim;
+    case KV_ROWS:
+        return m->n_head_kv * m->head_dim;
+    case HEAD_DIM:
+        return m->head_dim;
+    case ROPE_PAIRS:
+        return m->rope_dim / 2;
+    case FF:
+        return m->n_ff;
+    case VOCAB:
+        return m->n_vocab;
+    }
+    return 0;
+}
+
+static bool matrix_type_valid(uint32_t type)
+{
+    return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || quant_readable(type);
+}
+
+/* Finds the tensor `name` and makes a view of it. An absent optional one gives data NULL. */
+static int view_tensor(struct model_loader *l, const char *name, const struct shape *shape,
+                       struct model_tensor *ret)
+{
+    uint32_t rows = size_of(l->model, shape->rows);
+    uint32_t cols = size_of(l->model, shape->cols);
+    const struct gguf_tensor *t = gguf_find_tensor(l->gguf, name);
+    if (!t && shape->optional)
+        return 0;
+    if (!t)
+        return FAIL(l, -EBADMSG, "malformed: tensor %s is missing", name);
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+        return FAIL(l, -EBADMSG,
+                    "malformed: tensor %s is %llu x %llu x %llu x %llu, must be %u x %u", name,
+                    (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+                    (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], cols, rows);
+    const struct quant_info *info = quant_find(t->type);
+    if (shape->rows == ONE && t->type != QUANT_F32)
+        return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; vectors must be F32", name,
+                    info->name);
+    if (!matrix_type_valid(t->type))
+        return FAIL(l, -ENOTSUP,
+                    "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q6_K, "
+                    "Q5_K, Q5_1, Q5_0, Q4_K, Q4_0",
+                    name, info->name);
+    if ((uintptr_t)t->data % (t->type == QUANT_F32 ? 4 : 2) != 0)
+        return FAIL(l, -ENOTSUP,
+                    "tensor %s is not aligned (general.alignment is %u): write the file again "
+                    "with 32",
+                    name, gguf_alignment(l->gguf));
+    *ret = (struct model_tensor){.data = t->data,
+                                 .type = t->type,
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .row_bytes = t->bytes / rows,
+                                 .bytes = t->bytes,
+                                 .index = (uint32_t)(t - l->gguf->tensors)};
+    l->used[ret->index] = true;
+    return 0;
+}
+
+/* The embedding gives the vocabulary its size; a tokenizer in the file must have the same. */
+static int read_vocab_size(struct model_loader *l)
+{
+    const struct gguf_tensor *embd = gguf_find_tensor(l->gguf, "token_embd.weight");
+    struct gguf_array tokens;
+    if (!embd)
+        return FAIL(l, -EBADMSG, "malformed: tensor token_embd.weight is missing");
+    if (embd->ne[1] > MODEL_MAX_VOCAB)
+        return FAIL(l, -ENOTSUP, "a vocabulary of %llu tokens: hearth takes up to %d",
+                    (unsigned long long)embd->ne[1], MODEL_MAX_VOCAB);
+    l->model->n_vocab = (uint32_t)embd->ne[1];
+    if (!gguf_array(l->gguf, "tokenizer.ggml.tokens", &tokens) && tokens.count != l->model->n_vocab)
+        return FAIL(l, -EBADMSG, "malformed: %llu tokens in the tokenizer, %u in token_embd.weight",
+                    (unsigned long long)tokens.count, l->model->n_vocab);
+    return 0;
+}
+
+static int view_layers(struct model_loader *l)
+{
+    struct model *m = l->model;
+    char name[GGUF_MAX_NAME + 1];
+    m->layers = calloc(m->n_layer, sizeof(*m->layers));
+    if (!m->layers)
+        return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
+    for (uint32_t layer = 0; layer < m->n_layer; layer++) {
+        m->layers[layer].local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
+        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
+            if (!(l->arch->tensors & (1u << i)))
+                continue;
+            snprintf(name, sizeof(name), "blk.%u.%s", layer, LAYER_SHAPES[i].name);
+            int rc = view_tensor(l, name, &LAYER_SHAPES[i], &m->layers[layer].tensor[i]);
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* A tensor that nobody asked for means a model that computes something else than we would. */
+static int refuse_unused(struct model_loader *l)
+{
+    for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++)
+        if (!l->used[i])
+            return FAIL(l, -ENOTSUP, "tensor %.*s: hearth's %s of %u layers has no such tensor",
+                        GGUF_SHOW(gguf_tensor_at(l->gguf, i)->name), l->arch->name,
+                        l->model->n_layer);
+    return 0;
+}
+
+static int check_rope_freqs(struct model_loader *l)
+{
+    const struct model_tensor *t = &l->model->global[MODEL_ROPE_FREQS];
+    const float *divisor = (const float *)(const void *)t->data;
+    for (uint32_t i = 0; t->data && i < t->cols; i++)
+        if (!(divisor[i] >= (float)MODEL_MIN_ROPE_DIVISOR &&
+              divisor[i] <= (float)MODEL_MAX_ROPE_DIVISOR))
+            return FAIL(l, -EBADMSG, "malformed: rope_freqs.weight holds %g, must be %g to %g",
+                        (double)divisor[i], MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+    return 0;
+}
+
+static int view_tensors(struct model_loader *l)
+{
+    struct model *m = l->model;
+    int rc = read_vocab_size(l);
+    for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
+        rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i], &m->global[i]);
+    if (!rc)
+        rc = check_rope_freqs(l);
+    if (!rc)
+        rc = view_layers(l);
+    if (!rc)
+        rc = refuse_unused(l);
+    if (rc)
+        return rc;
+    m->tied = !m->global[MODEL_OUTPUT].data;
+    if (m->tied)
+        m->global[MODEL_OUTPUT] = m->global[MODEL_TOKEN_EMBD];
+    for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(l->gguf, i);
+        m->n_params += t->ne[0] * t->ne[1];
+        m->tensor_bytes += t->bytes;
+    }
+    return 0;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+int model_open(const struct gguf *gguf, struct model **ret_model, char *err, size_t err_bytes)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return fail(err, err_bytes, -ENOMEM, "not enough memory for the model");
+    model->gguf = gguf;
+    model->name.data = "";
+    struct model_loader l = {.gguf = gguf, .model = model, .err = err, .err_bytes = err_bytes};
+    int rc = model_check_kind(&l);
+    if (!rc)
+        rc = model_read_keys(&l);
+    if (!rc && !(l.used = calloc(gguf_n_tensors(gguf), sizeof(*l.used))))
+        rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the list of tensors");
+    if (!rc && !(model->hashes = calloc(gguf_n_tensors(gguf), sizeof(*model->hashes))))
+        rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the tensors' hashes");
+    if (!rc)
+        rc = view_tensors(&l);
+    free(l.used);
+    if (rc) {
+        model_close(model);
+        return rc;
+    }
+    *ret_model = model;
+    return 0;
+}
+
+void model_close(struct model *model)
+{
+    if (!model)
+        return;
+    free(model->layers);
+    free(model->hashes);
+    free(model);
+}
+
+bool model_portable(const struct model *model)
+{
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
+            const struct model_tensor *t = &model->layers[layer].tensor[i];
+            if (t->data && LAYER_SHAPES[i].rows != ONE && !quant_find(t->type)->quantized)
+                return false;
+        }
+    return true;
+}
+
+bool model_kv_f32(const struct model *model)
+{
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
+            const struct model_tensor *t = &model->layers[layer].tensor[i];
+            if (t->data && t->type != QUANT_F32)
+                return false;
+        }
+    return true;
+}
+
+const char *model_numerics_id(const struct model *model, bool kv_q8_0)
+{
+    if (model_portable(model))
+        return kv_q8_0 ? "portable-1-kvq8" : "portable-1";
+    if (kv_q8_0)
+        return "cpu-float-1-kvq8";
+    return model_kv_f32(model) ? "cpu-float-1-kvf32" : "cpu-float-1";
+}
+
+const char *model_type_name(const struct model *model)
+{
+    uint64_t bytes[QUANT_BF16 + 1] = {0}; /* by type; the types of matrices all lie below */
+    uint32_t most = QUANT_F32;
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++)
+            if (LAYER_SHAPES[i].rows != ONE)
+                bytes[model->layers[layer].tensor[i].type] += model->layers[layer].tensor[i].bytes;
+    for (uint32_t type = 0; type <= QUANT_BF16; type++)
+        if (bytes[type] > bytes[most])
+            most = type;
+    return quant_name(most);
+}
+
+void model_describe(const struct model *m, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes,
+             "%s, %s, %.2f M parameters, %.1f MiB, %u layers, width %u, %u heads (%u kv) of %u, "
+             "vocabulary %u, context %u%s",
+             m->arch, model_type_name(m), (double)m->n_params / 1e6,
+             (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
+             m->head_dim, m->n_vocab, m->n_context,
+             m->n_window == m->n_context ? " (its sliding window)" : "");
+}

@@ -1,0 +1,218 @@
+/*
+ * model: what a GGUF file means as a transformer: hyperparameters and one view per tensor, all
+ * checked.
+ *
+ * One table (model_arch.c) says for each architecture which tensors it has and how its rope pairs
+ * dimensions. After model_open every tensor that the table requires is there, with the shape the
+ * hyperparameters ask for, a type that hearth computes with, whole blocks in every row, and data
+ * aligned for its type; no tensor of the file is left unused. So a backend checks nothing again; an
+ * optional tensor that is absent has data NULL.
+ *
+ * Threads: open and close in one thread, reading in any. Owns the array of layers; the data belongs
+ * to the gguf, which must outlive the model. Never prints.
+ */
+#ifndef HEARTH_KERNELS_MODEL_MODEL_H
+#define HEARTH_KERNELS_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/gguf/gguf.h"
+#include "kernels/quant/quant_types.h"
+
+enum {
+    MODEL_MAX_LAYERS = 512,
+    MODEL_MAX_EMBD = 65536,
+    MODEL_MAX_FF = 1 << 18,
+    MODEL_MAX_HEADS = 1024,
+    MODEL_MAX_HEAD_DIM = 256,
+    MODEL_MAX_CONTEXT = 1 << 24,
+    MODEL_MAX_VOCAB = 1 << 20,
+    MODEL_FINGERPRINT_BYTES = 16,
+    MODEL_FINGERPRINT_TEXT = 33, /* 32 hex digits and the 0 */
+};
+
+#define MODEL_MAX_ROPE_BASE 1e12
+#define MODEL_MIN_ROPE_DIVISOR 0.5
+#define MODEL_MAX_ROPE_DIVISOR 1e6
+
+/* How rope pairs the dimensions of a head. */
+enum model_rope {
+    MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama files, whose Q and K rows were permuted for it */
+    MODEL_ROPE_HALVES,   /* (i, i + head_dim / 2): qwen2, qwen3, gemma3 */
+    MODEL_N_ROPE
+};
+
+/* What a feed-forward part does to its gate (num.h). */
+enum model_gate {
+    MODEL_GATE_SILU,
+    MODEL_GATE_GELU, /* gemma3 */
+    MODEL_N_GATE
+};
+
+enum model_global {
+    MODEL_TOKEN_EMBD,  /* [n_vocab][n_embd] */
+    MODEL_OUTPUT_NORM, /* [n_embd] F32 */
+    MODEL_OUTPUT,      /* [n_vocab][n_embd], optional */
+    MODEL_ROPE_FREQS,  /* [rope_dim / 2] F32, optional: divisors of rope's frequencies, llama 3 */
+    MODEL_N_GLOBAL
+};
+
+/* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
+ * have rows 1. */
+enum model_layer_tensor {
+    MODEL_ATTN_NORM,      /* [n_embd] F32 */
+    MODEL_ATTN_Q,         /* [n_head * head_dim][n_embd] */
+    MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd] */
+    MODEL_ATTN_V,         /* [n_head_kv * head_dim][n_embd] */
+    MODEL_ATTN_OUTPUT,    /* [n_embd][n_head * head_dim] */
+    MODEL_ATTN_Q_BIAS,    /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
+    MODEL_ATTN_K_BIAS,    /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_V_BIAS,    /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_Q_NORM,    /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
+    MODEL_ATTN_K_NORM,    /* [head_dim] F32 */
+    MODEL_ATTN_POST_NORM, /* [n_embd] F32, of what attention adds: gemma3 */
+    MODEL_FFN_NORM,       /* [n_embd] F32 */
+    MODEL_FFN_GATE,       /* [n_ff][n_embd] */
+    MODEL_FFN_UP,         /* [n_ff][n_embd] */
+    MODEL_FFN_DOWN,       /* [n_embd][n_ff] */
+    MODEL_FFN_POST_NORM,  /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
+    MODEL_N_LAYER_TENSORS
+};
+
+struct model_tensor {
+    const uint8_t *data; /* [rows][row_bytes] in the mapping; NULL: this model has no such tensor */
+    uint32_t type; /* quant_type: F32, F16, BF16 or a quant_readable one; vectors always F32 */
+    uint32_t rows; /* outputs; 1 for a vector */
+    uint32_t cols; /* inputs: a multiple of the type's block */
+    uint64_t row_bytes;
+    uint64_t bytes; /* rows * row_bytes */
+    uint32_t index; /* in gguf->tensors */
+};
+
+struct model_hash {
+    uint8_t bytes[16];
+    bool known;
+};
+
+struct model_layer {
+    struct model_tensor tensor[MODEL_N_LAYER_TENSORS];
+    bool local; /* attends in local_window, with local_rope_base and without rope's divisors */
+};
+
+struct model {
+    const struct gguf *gguf;
+    const char *arch;        /* "llama", static */
+    struct gguf_string name; /* general.name, 0 bytes when absent */
+
+    uint32_t n_layer; /* 1..MODEL_MAX_LAYERS */
+    uint32_t n_embd;  /* width of the residual */
+    uint32_t n_ff;
+    uint32_t n_head; /* a multiple of n_head_kv */
+    uint32_t n_head_kv;
+    uint32_t head_dim;  /* even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not be n_embd */
+    uint32_t rope_dim;  /* == head_dim (others are refused) */
+    uint32_t n_vocab;   /* rows of the embedding, and logits */
+    uint32_t n_context; /* positions the model was trained for, at most n_window if that is set */
+    uint32_t n_window;  /* 0, or: below it attention sees all; a context beyond it is not served */
+    float rope_base;    /* 1 to MODEL_MAX_ROPE_BASE; 10000 when the file does not say */
+    float rope_scale;   /* divisor of all of rope's frequencies (linear scaling), 1 without */
+    float rms_eps;      /* 0 to 1 */
+    enum model_rope rope;
+    enum model_gate gate;
+
+    uint32_t local_period;  /* 0: no layer is local; else all are but every n-th */
+    uint32_t local_window;  /* positions that a row of a local layer sees, its own the last */
+    float local_rope_base;  /* like rope_base */
+    float embd_scale;       /* factor of the embedding, not of the head; 1 without */
+    uint32_t score_divisor; /* attention scores are divided by its square root: head_dim, but for
+                               the largest gemma3 */
+
+    struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
+    struct model_layer *layers;                 /* [n_layer] */
+    bool tied;                                  /* no output.weight: the head is the embedding */
+
+    uint64_t n_params;     /* elements of all tensors, a tied head counted once */
+    uint64_t tensor_bytes; /* bytes of all tensors */
+
+    struct model_hash *hashes; /* [tensors of the file] model_note_hash */
+};
+
+/*
+ * Returns 0 and *ret_model, or -EBADMSG (inconsistent file), -ENOTSUP (an architecture, type or
+ * feature that hearth does not have), -ENOMEM, with the line. A valid GGUF file that holds no model
+ * gives -ENOTSUP.
+ */
+int model_open(const struct gguf *gguf, struct model **ret_model, char *err, size_t err_bytes);
+
+void model_close(struct model *model); /* NULL is fine */
+
+/*
+ * True when every matrix of every layer is quantized, so that canonical results are the same bits
+ * on every backend (NUMERICS.md). Embedding and head may be of any type.
+ */
+bool model_portable(const struct model *model);
+
+/* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Whoever keeps
+ * weights in F32 wants its exactness, and f16 KV is what would cost most of it (NUMERICS.md). */
+bool model_kv_f32(const struct model *model);
+
+/* "portable-1" for quantized layers, "cpu-float-1" for float ones, both with KV in f16;
+ * "cpu-float-1-kvf32" with KV in f32; "-kvq8" behind the first two with KV_Q8_0. Static text. */
+const char *model_numerics_id(const struct model *model, bool kv_q8_0);
+
+/* The type most of the layers' matrix bytes have: "Q4_0". Static text. */
+const char *model_type_name(const struct model *model);
+
+/*
+ * One line about the model, for a log and --check: "llama, F32, 0.26 M parameters, 1.0 MiB,
+ * 5 layers, width 64, 8 heads (4 kv) of 8, vocabulary 512, context 512".
+ */
+void model_describe(const struct model *model, char *text, size_t text_bytes);
+
+/*
+ * The fingerprint: which numbers come out, for whom. Equal for two files exactly when architecture,
+ * hyperparameters, tokenizer.ggml.* keys and all tensors (name, type, shape, data) are equal,
+ * whatever the path, the order of keys and tensors, padding, and other keys (general.name, chat
+ * templates). Not a defence against forgery.
+ *
+ * It is hash128 (kernels/base/hash128.h) of a text of '\n'-terminated lines, in this order; numbers are
+ * decimal, BITS the 8 hex digits of a float, H(x) the 32 hex digits of hash128 over the bytes x:
+ *
+ *   hearth-model 1
+ *   arch llama
+ *   layers N
+ *   embd N
+ *   ff N
+ *   heads N
+ *   heads_kv N
+ *   head_dim N
+ *   rope_dim N
+ *   vocab N
+ *   context N
+ *   rope_base BITS
+ *   rms_eps BITS
+ *   rope_scale BITS           only where it is not 1
+ *   local_period N            these three only where layers are local
+ *   local_window N
+ *   local_rope_base BITS
+ *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
+ *                             raw, with its length or array header, as in the file
+ *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
+ *
+ * Reads every byte of the tensors whose hash nobody has noted, these shared out among `threads` (at least
+ * 1; the caller is one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.
+ */
+int model_fingerprint(const struct model *model, uint32_t threads,
+                      uint8_t ret[MODEL_FINGERPRINT_BYTES]);
+
+/* Whoever reads a whole tensor to open a backend may hash it on the way, and say so here: it is read once
+ * then. hash: hash128 of its data. Any thread, one a tensor, all before model_fingerprint. */
+void model_note_hash(const struct model *model, const struct model_tensor *tensor,
+                     const uint8_t hash[16]);
+
+/* Hex of a fingerprint, in byte order, with the terminating 0. */
+void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],
+                            char text[MODEL_FINGERPRINT_TEXT]);
+
+#endif

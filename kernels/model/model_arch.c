@@ -1,0 +1,38 @@
+#include "kernels/model/model_arch.h"
+
+#define HAS(tensor) (1u << (tensor))
+#define LLAMA_TENSORS                                                                              \
+    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_ATTN_Q) | HAS(MODEL_ATTN_K) | HAS(MODEL_ATTN_V) |            \
+     HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM) | HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) |      \
+     HAS(MODEL_FFN_DOWN))
+
+#define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
+#define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
+#define POST_NORM (HAS(MODEL_ATTN_POST_NORM) | HAS(MODEL_FFN_POST_NORM))
+
+/* README.md, "An architecture", says what a row means and what all of them have in common. */
+static const struct model_arch ARCHS[] = {
+    {.name = "llama", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
+    {.name = "qwen2", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QKV_BIAS},
+    {.name = "qwen3", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QK_NORM},
+    {.name = "gemma3",
+     .rope = MODEL_ROPE_HALVES,
+     .gate = MODEL_GATE_GELU,
+     .embedding_scaled = true,
+     .local_period = 6,
+     .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM},
+};
+#define ARCH_NAMES "llama, qwen2, qwen3, gemma3"
+
+const struct model_arch *model_arch_find(struct gguf_string name)
+{
+    for (size_t i = 0; i < sizeof(ARCHS) / sizeof(ARCHS[0]); i++)
+        if (gguf_string_equal(name, ARCHS[i].name))
+            return &ARCHS[i];
+    return NULL;
+}
+
+const char *model_arch_names(void)
+{
+    return ARCH_NAMES;
+}

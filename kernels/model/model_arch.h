@@ -1,0 +1,29 @@
+/*
+ * model_arch: the table of architectures. It tells model_open what a file must hold, and
+ * hearth-mkmodel what to write. README.md, "An architecture", says how to add one.
+ *
+ * Any thread. Owns nothing.
+ */
+#ifndef HEARTH_KERNELS_MODEL_MODEL_ARCH_H
+#define HEARTH_KERNELS_MODEL_MODEL_ARCH_H
+
+#include "kernels/model/model.h"
+
+/* All that tells one architecture from another; the backends read it from struct model. */
+struct model_arch {
+    const char *name; /* general.architecture, and what its keys begin with */
+    enum model_rope rope;
+    enum model_gate gate;
+    bool embedding_scaled; /* the embedding times sqrt(n_embd) */
+    uint32_t
+        local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
+    uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
+};
+
+/* The architecture of that name, or NULL. */
+const struct model_arch *model_arch_find(struct gguf_string name);
+
+/* "llama, qwen2", for an error line. Static text. */
+const char *model_arch_names(void);
+
+#endif

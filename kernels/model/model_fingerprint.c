@@ -1,0 +1,173 @@
+/* Writes the text which model.h defines and hashes it. The text is short: tensors stand in it as
+ * their hashes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/pool.h"
+#include "kernels/base/hash128.h"
+#include "kernels/model/model.h"
+
+static void hex(const uint8_t bytes[16], char text[33])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * (size_t)i, 3, "%02x", bytes[i]);
+}
+
+static void write_hash(FILE *out, const uint8_t hash[16])
+{
+    char text[33];
+    hex(hash, text);
+    fprintf(out, " %s\n", text);
+}
+
+static void write_float(FILE *out, const char *name, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    fprintf(out, "%s %08" PRIx32 "\n", name, bits);
+}
+
+static void write_hyperparameters(FILE *out, const struct model *m)
+{
+    fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
+            m->n_embd, m->n_ff);
+    fprintf(out, "heads %u\nheads_kv %u\nhead_dim %u\nrope_dim %u\n", m->n_head, m->n_head_kv,
+            m->head_dim, m->rope_dim);
+    fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
+    write_float(out, "rope_base", m->rope_base);
+    write_float(out, "rms_eps", m->rms_eps);
+    if (m->rope_scale != 1.0f)
+        write_float(out, "rope_scale", m->rope_scale);
+    if (m->local_period > 0) {
+        fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period, m->local_window);
+        write_float(out, "local_rope_base", m->local_rope_base);
+    }
+}
+
+static void write_keys(FILE *out, const struct gguf *gguf)
+{
+    static const char PREFIX[] = "tokenizer.ggml.";
+    for (uint64_t i = 0; i < gguf->n_keys; i++) {
+        const struct gguf_key *key = &gguf->keys[gguf->keys_by_name[i]];
+        if (key->name.bytes < strlen(PREFIX) || memcmp(key->name.data, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        fputs("key ", out);
+        fwrite(key->name.data, 1, key->name.bytes, out);
+        fprintf(out, " %u", key->type);
+        uint8_t hash[16];
+        hash128(key->raw, key->raw_bytes, hash);
+        write_hash(out, hash);
+    }
+}
+
+/* ---- tensors: hashed side by side, the largest first ----------------------------------------- */
+
+void model_note_hash(const struct model *model, const struct model_tensor *tensor,
+                     const uint8_t hash[16])
+{
+    struct model_hash *noted = &model->hashes[tensor->index];
+    memcpy(noted->bytes, hash, sizeof(noted->bytes));
+    noted->known = true;
+}
+
+struct tensor_hash {
+    uint64_t bytes;
+    uint32_t index; /* in gguf->tensors */
+};
+
+struct hash_job {
+    const struct model *model;
+    struct tensor_hash *order; /* [n] those that are not known */
+    uint32_t n;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct tensor_hash *x = a, *y = b;
+    return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
+}
+
+static void hash_tensor(void *arg, uint32_t chunk, uint32_t worker)
+{
+    (void)worker;
+    const struct hash_job *job = arg;
+    uint32_t index = job->order[chunk].index;
+    const struct gguf_tensor *t = &job->model->gguf->tensors[index];
+    hash128(t->data, t->bytes, job->model->hashes[index].bytes);
+    job->model->hashes[index].known = true;
+}
+
+/* Hashes what nobody has noted: small parts of a model that a backend was opened on, or all of it. */
+static int hash_tensors(const struct model *model, uint32_t threads)
+{
+    const struct gguf *gguf = model->gguf;
+    struct hash_job job = {.model = model};
+    struct pool *pool;
+    job.order = malloc(gguf->n_tensors * sizeof(job.order[0]));
+    int rc = job.order ? pool_open(threads, &pool) : -ENOMEM;
+    if (rc)
+        goto out_free;
+    for (uint32_t i = 0; i < gguf->n_tensors; i++)
+        if (!model->hashes[i].known)
+            job.order[job.n++] = (struct tensor_hash){gguf->tensors[i].bytes, i};
+    qsort(job.order, job.n, sizeof(job.order[0]), larger_first);
+    pool_run(pool, hash_tensor, &job, job.n);
+    pool_close(pool);
+out_free:
+    free(job.order);
+    return rc;
+}
+
+static void write_tensors(FILE *out, const struct model *model)
+{
+    const struct gguf *gguf = model->gguf;
+    for (uint64_t i = 0; i < gguf->n_tensors; i++) {
+        uint32_t index = gguf->tensors_by_name[i];
+        const struct gguf_tensor *t = &gguf->tensors[index];
+        fputs("tensor ", out);
+        fwrite(t->name.data, 1, t->name.bytes, out);
+        fprintf(out, " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, t->type, t->ne[0],
+                t->ne[1], t->ne[2], t->ne[3]);
+        write_hash(out, model->hashes[index].bytes);
+    }
+}
+
+/* Returns 0 with the text, to be freed, or -ENOMEM. */
+static int write_text(const struct model *model, char **ret_text, size_t *ret_bytes)
+{
+    FILE *out = open_memstream(ret_text, ret_bytes);
+    if (!out)
+        return -ENOMEM;
+    write_hyperparameters(out, model);
+    write_keys(out, model->gguf);
+    write_tensors(out, model);
+    int failed = ferror(out);
+    if (fclose(out) == 0 && !failed)
+        return 0;
+    free(*ret_text);
+    return -ENOMEM;
+}
+
+int model_fingerprint(const struct model *model, uint32_t threads,
+                      uint8_t ret[MODEL_FINGERPRINT_BYTES])
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = hash_tensors(model, threads);
+    if (!rc)
+        rc = write_text(model, &text, &bytes);
+    if (rc)
+        return rc;
+    hash128(text, bytes, ret);
+    free(text);
+    return 0;
+}
+
+void model_fingerprint_text(const uint8_t fingerprint[MODEL_FINGERPRINT_BYTES],
+                            char text[MODEL_FINGERPRINT_TEXT])
+{
+    hex(fingerprint, text);
+}

@@ -1,0 +1,32 @@
+/*
+ * model_load: what the parts of model_open share: the keys (model_keys.c) and the tensors (model.c).
+ * Private to those two files.
+ */
+#ifndef HEARTH_KERNELS_MODEL_MODEL_LOAD_H
+#define HEARTH_KERNELS_MODEL_MODEL_LOAD_H
+
+#include <errno.h>
+
+#include "kernels/base/fail.h"
+#include "kernels/model/model.h"
+#include "kernels/model/model_arch.h"
+
+/* One model_open in progress. */
+struct model_loader {
+    const struct gguf *gguf;
+    const struct model_arch *arch;
+    struct model *model;
+    bool *used; /* [tensors of the file] a view was made of it */
+    char *err;
+    size_t err_bytes;
+};
+
+#define FAIL(l, code, ...) fail((l)->err, (l)->err_bytes, code, __VA_ARGS__)
+
+/* Is the file a model that hearth knows? Sets l->arch. Returns 0 or -errno with the line. */
+int model_check_kind(struct model_loader *l);
+
+/* The hyperparameters, all checked. Returns 0 or -errno with the line. */
+int model_read_keys(struct model_loader *l);
+
+#endif

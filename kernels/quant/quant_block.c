@@ -1,0 +1,211 @@
+#include "kernels/quant/quant_block.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/num.h"
+
+static float load_f16(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return num_f32_from_f16(h);
+}
+
+/* ---- blocks of 32 ---------------------------------------------------------------------------- */
+
+/* Weight i in the low nibble of byte i, i + 16 in the high one. */
+static void load_nibbles(const uint8_t *quants, struct quant_sub *s)
+{
+    for (int i = 0; i < 16; i++) {
+        s->q[i] = (int8_t)(quants[i] & 15);
+        s->q[i + 16] = (int8_t)(quants[i] >> 4);
+    }
+}
+
+/* Bit i of 32 is bit 4 of weight i. */
+static void add_fifth_bits(const uint8_t *bits, struct quant_sub *s)
+{
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(s->q[i] | (bits[i / 8] >> i % 8 & 1) << 4);
+}
+
+static void subtract(int offset, struct quant_sub *s)
+{
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(s->q[i] - offset);
+}
+
+/* f16 d, int8 q[32]. */
+static void load_q8_0(const uint8_t *block, struct quant_sub *s)
+{
+    s->d = load_f16(block);
+    memcpy(s->q, block + 2, QUANT_SUB);
+}
+
+/* f16 d, nibbles[16]; minus 8. */
+static void load_q4_0(const uint8_t *block, struct quant_sub *s)
+{
+    s->d = load_f16(block);
+    load_nibbles(block + 2, s);
+    subtract(8, s);
+}
+
+/* f16 d, bits[4], nibbles[16]; minus 16. */
+static void load_q5_0(const uint8_t *block, struct quant_sub *s)
+{
+    s->d = load_f16(block);
+    load_nibbles(block + 6, s);
+    add_fifth_bits(block + 2, s);
+    subtract(16, s);
+}
+
+/* f16 d, f16 m, bits[4], nibbles[16]; the value is d * q + m. */
+static void load_q5_1(const uint8_t *block, struct quant_sub *s)
+{
+    s->d = load_f16(block);
+    s->has_min = true;
+    s->min = -load_f16(block + 2);
+    load_nibbles(block + 8, s);
+    add_fifth_bits(block + 4, s);
+}
+
+/* ---- blocks of 256 --------------------------------------------------------------------------- */
+
+/* The twelve bytes with scale and minimum, six bits each, of eight sub-blocks: of the first four in
+ * the low bits of bytes 0..3 and 4..7; of the others four bits in a nibble of bytes 8..11 (scale
+ * low, minimum high) and two in the high bits of the byte that the sub-block four before it has. */
+void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min)
+{
+    if (sub < 4) {
+        *ret_scale = packed[sub] & 63;
+        *ret_min = packed[sub + 4] & 63;
+        return;
+    }
+    *ret_scale = (uint8_t)((packed[sub + 4] & 15) | packed[sub - 4] >> 6 << 4);
+    *ret_min = (uint8_t)(packed[sub + 4] >> 4 | packed[sub] >> 6 << 4);
+}
+
+/* f16 d, f16 dmin, scales[12]; sub-blocks 2c and 2c + 1 in the low and high nibbles of 32 bytes. */
+static void load_q45_k(const uint8_t *block, const uint8_t *quants, int sub, struct quant_sub *s)
+{
+    uint8_t scale, min;
+    quant_scale_min(block + 4, sub, &scale, &min);
+    s->has_min = true;
+    s->d = load_f16(block) * (float)scale;
+    s->min = load_f16(block + 2) * (float)min;
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(quants[sub / 2 * QUANT_SUB + i] >> sub % 2 * 4 & 15);
+}
+
+/* Bit `sub` of byte i is bit 4 of weight i. */
+static void add_q5_k_bits(const uint8_t *bits, int sub, struct quant_sub *s)
+{
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(s->q[i] | (bits[i] >> sub & 1) << 4);
+}
+
+/* low[128], high[64], int8 scales[16], f16 d. Each half of the block has 64 bytes of low nibbles
+ * (sub-blocks 0, 1 in the low ones, 2, 3 in the high ones) and 32 bytes with two bits more of each
+ * of its four sub-blocks; minus 32. A scale holds for 16 weights. */
+static void load_q6_k(const uint8_t *block, int sub, struct quant_sub *s)
+{
+    const int half = sub / 4, in = sub % 4;
+    const uint8_t *low = block + 64 * half + QUANT_SUB * (in % 2);
+    const uint8_t *high = block + 128 + QUANT_SUB * half;
+    s->d = load_f16(block + 208);
+    memcpy(s->scale, block + 192 + 2 * sub, 2);
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(((low[i] >> in / 2 * 4 & 15) | (high[i] >> 2 * in & 3) << 4) - 32);
+}
+
+/* ---- any type -------------------------------------------------------------------------------- */
+
+bool quant_readable(uint32_t type)
+{
+    switch (type) {
+    case QUANT_Q8_0:
+    case QUANT_Q4_0:
+    case QUANT_Q5_0:
+    case QUANT_Q5_1:
+    case QUANT_Q4_K:
+    case QUANT_Q5_K:
+    case QUANT_Q6_K:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct quant_sub *ret)
+{
+    const struct quant_info *info = quant_find(type);
+    const uint32_t subs = info->block / QUANT_SUB; /* 1 or 8 */
+    const uint8_t *block = row + index / subs * info->block_bytes;
+    const int sub = (int)(index % subs);
+    ret->scale[0] = ret->scale[1] = 1;
+    ret->has_min = false;
+    ret->min = 0.0f;
+    switch (type) {
+    case QUANT_Q8_0:
+        load_q8_0(block, ret);
+        return;
+    case QUANT_Q4_0:
+        load_q4_0(block, ret);
+        return;
+    case QUANT_Q5_0:
+        load_q5_0(block, ret);
+        return;
+    case QUANT_Q5_1:
+        load_q5_1(block, ret);
+        return;
+    case QUANT_Q4_K:
+        load_q45_k(block, block + 16, sub, ret);
+        return;
+    case QUANT_Q5_K:
+        load_q45_k(block, block + 48, sub, ret);
+        add_q5_k_bits(block + 16, sub, ret);
+        return;
+    case QUANT_Q6_K:
+        load_q6_k(block, sub, ret);
+        return;
+    default:
+        assert(false && "a type that quant_readable refuses");
+    }
+}
+
+void quant_sub_values(const struct quant_sub *s, float *x)
+{
+    for (uint32_t i = 0; i < QUANT_SUB; i++) {
+        const int8_t scale = s->scale[i / 16];
+        const float w = s->d * (float)scale, q = (float)s->q[i];
+        x[i] = s->has_min ? fmaf(w, q, -s->min) : w * q;
+    }
+}
+
+float quant_float(uint32_t type, const uint8_t *row, uint64_t i)
+{
+    float f;
+    uint16_t h;
+    if (type == QUANT_F32) {
+        memcpy(&f, row + 4 * i, sizeof f);
+        return f;
+    }
+    memcpy(&h, row + 2 * i, sizeof h);
+    return type == QUANT_F16 ? num_f32_from_f16(h) : num_f32_from_bf16(h);
+}
+
+void quant_row_values(uint32_t type, const uint8_t *row, uint64_t n, float *x)
+{
+    if (!quant_find(type)->quantized) {
+        for (uint64_t i = 0; i < n; i++)
+            x[i] = quant_float(type, row, i);
+        return;
+    }
+    for (uint64_t index = 0; index < n / QUANT_SUB; index++) {
+        struct quant_sub s;
+        quant_sub_load(type, row, index, &s);
+        quant_sub_values(&s, x + index * QUANT_SUB);
+    }
+}

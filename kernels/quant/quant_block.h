@@ -1,0 +1,49 @@
+/*
+ * quant_block: what the bytes of a tensor's row mean, as numbers.
+ *
+ * A row of a quantized type is read 32 weights at a time (a sub-block; that is also the block in
+ * which activations are quantized, whatever the weight's type):
+ *
+ *   weight i = (d * scale[i / 16]) * q[i] - min          scale is 1 but for Q6_K, min only where
+ *                                                         the type has one
+ *
+ * Formulas of kernels/NUMERICS.md, "Embedding" and "Products". The CPU reference computes from
+ * these numbers; packed layouts are tested against them. Pure functions, any thread, any alignment;
+ * plain C, the same bits everywhere.
+ */
+#ifndef HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
+#define HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/quant/quant_types.h"
+
+enum { QUANT_SUB = 32 }; /* weights of a sub-block */
+
+struct quant_sub {
+    int8_t q[QUANT_SUB];
+    int8_t scale[2]; /* of each 16 weights */
+    bool has_min;
+    float d, min; /* exact f32 */
+};
+
+/* True for the quantized types that the functions here read. */
+bool quant_readable(uint32_t type);
+
+/* Weights [32 * index, 32 * index + 32) of a row of a readable type. */
+void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct quant_sub *ret);
+
+/* The values of a sub-block: x [32]. */
+void quant_sub_values(const struct quant_sub *s, float *x);
+
+/* Scale and minimum (0 .. 63) of sub-block `sub` (0 .. 7) in the twelve bytes of a Q4_K or Q5_K block. */
+void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min);
+
+/* Value i of a row of F32, F16 or BF16. */
+float quant_float(uint32_t type, const uint8_t *row, uint64_t i);
+
+/* x [n] = the row's values; a readable type or F32, F16, BF16; n a multiple of the type's block. */
+void quant_row_values(uint32_t type, const uint8_t *row, uint64_t n, float *x);
+
+#endif

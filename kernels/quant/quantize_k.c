@@ -1,0 +1,190 @@
+#include "kernels/quant/quantize_k.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "kernels/quant/quantize_fit.h"
+
+enum { SUBS = 8, SUB = 32, GROUPS = 16, GROUP = 16 };
+
+static const float F16_MAX = 65504.0f;
+
+static void put_f16(float v, uint8_t *to)
+{
+    const uint16_t half = num_f16_from_f32(v);
+    memcpy(to, &half, sizeof half);
+}
+
+/* rint(v) as an integer, clamped. */
+static int nearest(float v, int low, int high)
+{
+    v = v < (float)low ? (float)low : v;
+    v = v > (float)high ? (float)high : v;
+    return (int)((v + NUM_ROUND) - NUM_ROUND);
+}
+
+/* ---- Q4_K, Q5_K ------------------------------------------------------------------------------ */
+
+/* A block being made: what its bytes will say. */
+struct block_k {
+    float d, dmin; /* as f16 */
+    uint8_t scale[SUBS], min[SUBS];
+    uint8_t q[SUBS][SUB];
+};
+
+/* The numbers of a sub-block that fit best, its scale and minimum each as given or one beside. */
+static void fit_sub(const v4f *x, float high, struct block_k *b, int sub)
+{
+    const int scale = b->scale[sub], min = b->min[sub];
+    static const int STEPS[] = {0, -1, 1};
+    v4f q[FIT_MOST], best[FIT_MOST] = {{0}};
+    float least = 0.0f;
+    for (int i = 0; i < 9; i++) {
+        const int sc = scale + STEPS[i / 3], mn = min + STEPS[i % 3];
+        if (sc < 0 || sc > 63 || mn < 0 || mn > 63)
+            continue;
+        const float d = b->d * (float)sc, m = -(b->dmin * (float)mn);
+        fit_round(x, FIT_MOST, fit_inverse(d), m, 0.0f, high, q);
+        const float error = fit_error(x, q, FIT_MOST, d, m);
+        if (i == 0 || error < least) {
+            least = error;
+            b->scale[sub] = (uint8_t)sc;
+            b->min[sub] = (uint8_t)mn;
+            memcpy(best, q, sizeof best);
+        }
+    }
+    for (int i = 0; i < SUB; i++)
+        b->q[sub][i] = (uint8_t)best[i / 4][i % 4];
+}
+
+static int fit_block(const float *x, float high, struct block_k *b)
+{
+    v4f values[SUBS][FIT_MOST];
+    float d[SUBS], min[SUBS], most_d = 0.0f, most_min = 0.0f;
+    memcpy(values, x, sizeof values);
+    for (int s = 0; s < SUBS; s++) {
+        struct fit_affine fit;
+        fit_unsigned(values[s], FIT_MOST, high, true, fit_hold_f32, &fit);
+        d[s] = fit.d;
+        min[s] = -fit.m;
+        most_d = d[s] > most_d ? d[s] : most_d;
+        most_min = min[s] > most_min ? min[s] : most_min;
+    }
+    b->d = fit_hold_f16(most_d / 63.0f);
+    b->dmin = fit_hold_f16(most_min / 63.0f);
+    if (!(b->d <= F16_MAX && b->dmin <= F16_MAX))
+        return -ERANGE;
+    for (int s = 0; s < SUBS; s++) {
+        b->scale[s] = (uint8_t)nearest(d[s] * fit_inverse(b->d), 0, 63);
+        b->min[s] = (uint8_t)nearest(min[s] * fit_inverse(b->dmin), 0, 63);
+        fit_sub(values[s], high, b, s);
+    }
+    return 0;
+}
+
+/* d, dmin, the twelve bytes of scales and minima (quant_block.c, quant_scale_min). */
+static void put_factors(const struct block_k *b, uint8_t *out)
+{
+    uint8_t *packed = out + 4;
+    put_f16(b->d, out);
+    put_f16(b->dmin, out + 2);
+    for (int s = 0; s < 4; s++) {
+        packed[s] = (uint8_t)(b->scale[s] | b->scale[s + 4] >> 4 << 6);
+        packed[s + 4] = (uint8_t)(b->min[s] | b->min[s + 4] >> 4 << 6);
+        packed[s + 8] = (uint8_t)((b->scale[s + 4] & 15) | (b->min[s + 4] & 15) << 4);
+    }
+}
+
+static void put_nibbles(const struct block_k *b, uint8_t *out)
+{
+    for (int s = 0; s < SUBS; s += 2) {
+        for (int i = 0; i < SUB; i++)
+            *out++ = (uint8_t)((b->q[s][i] & 15) | (b->q[s + 1][i] & 15) << 4);
+    }
+}
+
+int quantize_q4_k(const float *x, uint8_t *out)
+{
+    struct block_k b;
+    const int rc = fit_block(x, 15.0f, &b);
+    if (rc)
+        return rc;
+    put_factors(&b, out);
+    put_nibbles(&b, out + 16);
+    return 0;
+}
+
+int quantize_q5_k(const float *x, uint8_t *out)
+{
+    struct block_k b;
+    const int rc = fit_block(x, 31.0f, &b);
+    if (rc)
+        return rc;
+    put_factors(&b, out);
+    memset(out + 16, 0, SUB);
+    for (int s = 0; s < SUBS; s++) {
+        for (int i = 0; i < SUB; i++)
+            out[16 + i] = (uint8_t)(out[16 + i] | b.q[s][i] >> 4 << s);
+    }
+    put_nibbles(&b, out + 48);
+    return 0;
+}
+
+/* ---- Q6_K ------------------------------------------------------------------------------------ */
+
+/* The scale of a group, as given or one beside, that fits best, and its integers plus 32. */
+static int8_t fit_group(const v4f *x, float d, int scale, uint8_t *ret_q)
+{
+    static const int STEPS[] = {0, -1, 1};
+    v4f q[GROUP / 4], best[GROUP / 4] = {{0}};
+    float least = 0.0f;
+    int chosen = scale;
+    for (int i = 0; i < 3; i++) {
+        const int sc = scale + STEPS[i];
+        if (sc < -128 || sc > 127)
+            continue;
+        const float w = d * (float)sc;
+        fit_round(x, GROUP / 4, fit_inverse(w), 0.0f, -32.0f, 31.0f, q);
+        const float error = fit_error(x, q, GROUP / 4, w, 0.0f);
+        if (i == 0 || error < least) {
+            least = error;
+            chosen = sc;
+            memcpy(best, q, sizeof best);
+        }
+    }
+    for (int i = 0; i < GROUP; i++)
+        ret_q[i] = (uint8_t)((int)best[i / 4][i % 4] + 32);
+    return (int8_t)chosen;
+}
+
+int quantize_q6_k(const float *x, uint8_t *out)
+{
+    v4f values[GROUPS][GROUP / 4], unused[GROUP / 4];
+    float scale[GROUPS], most = 0.0f;
+    uint8_t q[SUBS][SUB];
+    memcpy(values, x, sizeof values);
+    for (int g = 0; g < GROUPS; g++) {
+        scale[g] = fit_signed(values[g], GROUP / 4, -32.0f, fit_hold_f32, unused);
+        const float size = scale[g] < 0 ? -scale[g] : scale[g];
+        most = size > (most < 0 ? -most : most) ? scale[g] : most;
+    }
+    const float d = fit_hold_f16(most / -128.0f);
+    if (!(d <= F16_MAX && d >= -F16_MAX))
+        return -ERANGE;
+    put_f16(d, out + 208);
+    for (int g = 0; g < GROUPS; g++) {
+        const int first = nearest(scale[g] * fit_inverse(d), -128, 127);
+        out[192 + g] = (uint8_t)fit_group(values[g], d, first, &q[g / 2][g % 2 * GROUP]);
+    }
+    /* quant_block.c, load_q6_k. */
+    for (size_t half = 0; half < 2; half++) {
+        const uint8_t(*s)[SUB] = q + 4 * half;
+        for (size_t i = 0; i < SUB; i++) {
+            out[64 * half + i] = (uint8_t)((s[0][i] & 15) | (s[2][i] & 15) << 4);
+            out[64 * half + SUB + i] = (uint8_t)((s[1][i] & 15) | (s[3][i] & 15) << 4);
+            out[128 + SUB * half + i] =
+                (uint8_t)(s[0][i] >> 4 | s[1][i] >> 4 << 2 | s[2][i] >> 4 << 4 | s[3][i] >> 4 << 6);
+        }
+    }
+    return 0;
+}

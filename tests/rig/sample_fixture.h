@@ -1,0 +1,51 @@
+/*
+ * pick_fixture: logits, a history and scratch that the tests of kernels/sample/sample.h share. A header of
+ * static functions, as gguf_writer.h is.
+ */
+#ifndef HEARTH_TESTS_RIG_SAMPLE_FIXTURE_H
+#define HEARTH_TESTS_RIG_SAMPLE_FIXTURE_H
+
+#include <check.h>
+
+#include "kernels/sample/sample.h"
+
+enum { N = 1000 };
+
+static struct pick_scratch *scratch; /* for N tokens */
+static float logits[N];
+static uint32_t history[N]; /* history[i] = i % 7 */
+
+static inline void fill(void)
+{
+    for (uint32_t i = 0; i < N; i++) {
+        logits[i] =
+            (float)((i * 7919u) % 1009u) * 0.0125f - 6.0f; /* distinct: 7919 and 1009 are coprime */
+        history[i] = i % 7;
+    }
+}
+
+static inline void setup(void)
+{
+    ck_assert_int_eq(pick_scratch_open(N, &scratch), 0);
+    fill();
+}
+
+static inline void teardown(void)
+{
+    pick_scratch_close(scratch);
+}
+
+static inline int pick_at(const struct pick_params *p, uint32_t position, struct pick *ret)
+{
+    return pick_token(p, logits, N, history, position, 0, scratch, ret);
+}
+
+static inline struct pick_params sampling(float temperature)
+{
+    struct pick_params p;
+    pick_params_init(&p);
+    p.temperature = temperature;
+    return p;
+}
+
+#endif

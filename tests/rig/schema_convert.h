@@ -1,0 +1,18 @@
+/* schema_convert: a schema's grammar, and whether it takes a text. */
+#ifndef HEARTH_TESTS_RIG_SCHEMA_CONVERT_H
+#define HEARTH_TESTS_RIG_SCHEMA_CONVERT_H
+
+#include "client/schema/schema.h"
+
+#include <stdbool.h>
+
+/* Of the last conversion. */
+extern char schema_grammar[SCHEMA_GRAMMAR_MAX + 1], schema_err[600];
+
+/* As hearth_schema. */
+int64_t schema_convert(const char *json);
+
+/* Does the last grammar that was made take the whole text? name: for messages. */
+bool schema_takes(const char *name, const char *text);
+
+#endif

@@ -1,0 +1,280 @@
+#include "tests/rig/tiny_model.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+
+#include "kernels/base/num.h"
+#include "kernels/quant/quantize.h"
+#include "tests/rig/gguf_writer.h"
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* Roughly normal, variance 1: the sum of four uniform numbers. */
+static float normal(uint64_t *state)
+{
+    float sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += (float)(next(state) >> 40) * 0x1p-24f - 0.5f;
+    return sum * 1.7320508f;
+}
+
+/* ---- types ------------------------------------------------------------------------------------
+ */
+
+size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
+{
+    const struct quant_info *info = quant_find(type);
+    for (size_t i = 0; i < n && (type == QUANT_F16 || type == QUANT_BF16); i++) {
+        /* f16 may become infinite here: some tests want that. */
+        uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : num_bf16_from_f32(x[i]);
+        memcpy(out + 2 * i, &half, 2);
+    }
+    if (type != QUANT_F16 && type != QUANT_BF16 && quantize_row(type, x, n, out))
+        abort();
+    return n / info->block * info->block_bytes;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
+
+struct builder {
+    struct gw w;
+    const struct tiny_model *shape;
+    uint64_t random;
+    uint32_t n_matrices;
+};
+
+static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t cols, uint32_t rows,
+                   float center, float spread)
+{
+    uint64_t ne[2] = {cols, rows};
+    size_t n = (size_t)cols * (rows > 0 ? rows : 1);
+    assert(n > 0);
+    float *x = malloc(n * sizeof *x);
+    uint8_t *bytes = malloc(n * 4 + 64);
+    if (!x || !bytes)
+        abort();
+    for (size_t i = 0; i < n; i++)
+        x[i] = center + spread * normal(&b->random);
+    gw_tensor_info(&b->w, name, type, rows > 0 ? 2 : 1, ne, b->w.data.bytes);
+    gw_put(&b->w.data, bytes, tiny_encode(type, x, n, bytes));
+    gw_pad(&b->w.data, b->w.alignment);
+    free(x);
+    free(bytes);
+}
+
+static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
+{
+    static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32,  QUANT_Q4_0, QUANT_BF16,
+                                   QUANT_F16,  QUANT_Q5_0, QUANT_Q5_1};
+    static const uint32_t mix_k[] = {QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_K, QUANT_Q8_0};
+    uint32_t type = b->shape->type, n = b->n_matrices++;
+    if (type == TINY_MIXED)
+        type = mix[n % 7];
+    else if (type == TINY_MIXED_K)
+        type = cols % 256 == 0 ? mix_k[n % 4] : QUANT_Q5_0;
+    tensor(b, name, type, cols, rows, 0, spread * b->shape->scale);
+}
+
+static void vector(struct builder *b, const char *name, uint32_t n)
+{
+    tensor(b, name, QUANT_F32, n, 0, 1, 0.1f);
+}
+
+static bool is_arch(const struct tiny_model *s, const char *arch)
+{
+    return strcmp(s->arch ? s->arch : "llama", arch) == 0;
+}
+
+/* What an architecture has beyond llama. */
+static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
+{
+    const struct tiny_model *s = b->shape;
+    char name[64];
+    const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
+    for (int i = 0; i < 3 && is_arch(s, "qwen2"); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s.bias", index, parts[i]);
+        tensor(b, name, QUANT_F32, head_dim * (i == 0 ? s->n_head : s->n_head_kv), 0, 0, 1);
+    }
+    for (int i = 0; i < 2 && (is_arch(s, "qwen3") || is_arch(s, "gemma3")); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, parts[i]);
+        tensor(b, name, QUANT_F32, head_dim, 0, 1, 0.3f);
+    }
+    const char *const added[] = {"post_attention", "post_ffw"};
+    for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, added[i]);
+        tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
+    }
+}
+
+static void layer(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    uint32_t head_dim = s->head_dim ? s->head_dim : s->n_embd / s->n_head;
+    uint32_t q = head_dim * s->n_head, kv = head_dim * s->n_head_kv;
+    float in = 1.0f / sqrtf((float)s->n_embd);
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof name, "blk.%u." part ".weight", index), name)
+    vector(b, NAME("attn_norm"), s->n_embd);
+    matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
+    matrix(b, NAME("attn_k"), s->n_embd, kv, in * 2);
+    matrix(b, NAME("attn_v"), s->n_embd, kv, in);
+    matrix(b, NAME("attn_output"), q, s->n_embd, 1.0f / sqrtf((float)q));
+    vector(b, NAME("ffn_norm"), s->n_embd);
+    matrix(b, NAME("ffn_gate"), s->n_embd, s->n_ff, in);
+    matrix(b, NAME("ffn_up"), s->n_embd, s->n_ff, in);
+    matrix(b, NAME("ffn_down"), s->n_ff, s->n_embd, 1.0f / sqrtf((float)s->n_ff));
+#undef NAME
+    extras(b, index, head_dim);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------
+ */
+
+/* U+2581, a space in SPM's pieces. */
+#define SPACE "\xe2\x96\x81"
+
+static void token_text(uint32_t id, char *text, size_t bytes)
+{
+    static const char *const special[] = {"<unk>", "<s>", "</s>"};
+    static const char *const pieces[] = {SPACE,     SPACE "the", SPACE "a", "th",  "he", "in",
+                                         SPACE "t", "er",        SPACE "s", "the", "an", "re"};
+    const uint32_t n_pieces = sizeof pieces / sizeof pieces[0];
+    if (id < 3)
+        snprintf(text, bytes, "%s", special[id]);
+    else if (id < TINY_MIN_VOCAB)
+        snprintf(text, bytes, "<0x%02X>", id - 3);
+    else if (id - TINY_MIN_VOCAB < n_pieces)
+        snprintf(text, bytes, "%s", pieces[id - TINY_MIN_VOCAB]);
+    else if (id - TINY_MIN_VOCAB - n_pieces < 26)
+        snprintf(text, bytes, "%c", (char)('a' + id - TINY_MIN_VOCAB - n_pieces));
+    else
+        snprintf(text, bytes, SPACE "w%u", id);
+}
+
+static void vocabulary(struct gw *w, uint32_t n)
+{
+    float *scores = calloc(n, sizeof *scores);
+    int32_t *types = calloc(n, sizeof *types);
+    char text[32];
+    if (!scores || !types)
+        abort();
+    gw_key_string(w, "tokenizer.ggml.model", "llama");
+    gw_key_array(w, "tokenizer.ggml.tokens", GGUF_STRING, n, NULL, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        token_text(i, text, sizeof text);
+        gw_put_string(&w->keys, text, strlen(text));
+        scores[i] = i < TINY_MIN_VOCAB ? 0.0f : -(float)(i - TINY_MIN_VOCAB);
+        types[i] = i == 0 ? 2 : i < 3 ? 3 : i < TINY_MIN_VOCAB ? 6 : 1;
+    }
+    gw_key_array(w, "tokenizer.ggml.scores", GGUF_F32, n, scores, 4 * (size_t)n);
+    gw_key_array(w, "tokenizer.ggml.token_type", GGUF_I32, n, types, 4 * (size_t)n);
+    gw_key_u32(w, "tokenizer.ggml.bos_token_id", 1);
+    gw_key_u32(w, "tokenizer.ggml.eos_token_id", 2);
+    gw_key_u32(w, "tokenizer.ggml.unknown_token_id", 0);
+    free(scores);
+    free(types);
+}
+
+static void arch_key(struct gw *w, const struct tiny_model *s, const char *name, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch ? s->arch : "llama", name);
+    gw_key_u32(w, key, value);
+}
+
+static void keys(struct gw *w, const struct tiny_model *s)
+{
+    const char *arch = s->arch ? s->arch : "llama";
+    char eps[96];
+    snprintf(eps, sizeof eps, "%s.attention.layer_norm_rms_epsilon", arch);
+    gw_key_string(w, "general.architecture", arch);
+    gw_key_string(w, "general.name", "tiny");
+    arch_key(w, s, "context_length", s->n_context);
+    arch_key(w, s, "embedding_length", s->n_embd);
+    arch_key(w, s, "block_count", s->n_layer);
+    arch_key(w, s, "feed_forward_length", s->n_ff);
+    arch_key(w, s, "attention.head_count", s->n_head);
+    arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
+    gw_key_f32(w, eps, 1e-5f);
+    if (is_arch(s, "gemma3")) {
+        arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
+        arch_key(w, s, "attention.sliding_window_pattern", 2);
+        gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
+    }
+    if (s->head_dim) {
+        arch_key(w, s, "attention.key_length", s->head_dim);
+        arch_key(w, s, "attention.value_length", s->head_dim);
+        arch_key(w, s, "rope.dimension_count", s->head_dim);
+    }
+}
+
+/* Random divisors between 1 and 8, the first exactly 1. */
+static void freqs(struct builder *b, uint32_t n)
+{
+    uint64_t ne[1] = {n};
+    gw_tensor_info(&b->w, "rope_freqs.weight", QUANT_F32, 1, ne, b->w.data.bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        float divisor = i == 0 ? 1.0f : 1.0f + 7.0f * ((float)(next(&b->random) >> 40) * 0x1p-24f);
+        gw_put(&b->w.data, &divisor, sizeof divisor);
+    }
+    gw_pad(&b->w.data, b->w.alignment);
+}
+
+struct tiny_model tiny_model_default(uint32_t type)
+{
+    struct tiny_model shape = {.n_layer = 2,
+                               .n_embd = 64,
+                               .n_ff = 96,
+                               .n_head = 4,
+                               .n_head_kv = 2,
+                               .n_vocab = 320,
+                               .n_context = 512,
+                               .type = type,
+                               .seed = 1,
+                               .scale = 1};
+    bool mixed = type == TINY_MIXED || type == TINY_MIXED_K;
+    if (type == TINY_MIXED_K || (!mixed && quant_find(type)->block == 256)) {
+        shape.n_embd = 256;
+        shape.n_ff = type == TINY_MIXED_K ? 288 : 512;
+    }
+    return shape;
+}
+
+uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
+{
+    struct builder b = {.shape = shape, .random = shape->seed};
+    gw_init(&b.w);
+    keys(&b.w, shape);
+    vocabulary(&b.w, shape->n_vocab);
+    matrix(&b, "token_embd.weight", shape->n_embd, shape->n_vocab, 1);
+    vector(&b, "output_norm.weight", shape->n_embd);
+    if (shape->untied)
+        matrix(&b, "output.weight", shape->n_embd, shape->n_vocab, 0.5f);
+    for (uint32_t i = 0; i < shape->n_layer; i++)
+        layer(&b, i);
+    if (shape->freqs)
+        freqs(&b, (shape->head_dim ? shape->head_dim : shape->n_embd / shape->n_head) / 2);
+    return gw_finish(&b.w, ret_bytes, NULL);
+}
+
+int tiny_model_write(const struct tiny_model *shape, const char *path)
+{
+    size_t bytes;
+    uint8_t *file = tiny_model_file(shape, &bytes);
+    FILE *out = fopen(path, "wb");
+    int rc = out ? 0 : -errno;
+    if (out && fwrite(file, 1, bytes, out) != bytes)
+        rc = -EIO;
+    if (out && fclose(out) && !rc)
+        rc = -errno;
+    free(file);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/*
+ * tiny_model: small random models of any architecture as GGUF files in memory or on disk, of any
+ * type and shape, with a vocabulary that tokenizes anything: <unk>, <s>, </s>, 256 byte tokens,
+ * then letters and pieces (SPM). The same seed and shape give the same real numbers whatever the
+ * type, rounded to it, so types can be compared. For tests only; memory that runs out aborts.
+ */
+#ifndef HEARTH_TESTS_RIG_TINY_MODEL_H
+#define HEARTH_TESTS_RIG_TINY_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* As a type: every matrix another one, of 32 values a block at most; or the K types, with Q5_0 where
+ * rows are no multiple of 256, as files of mixed types have it. */
+enum { TINY_MIXED = 1000, TINY_MIXED_K };
+
+enum { TINY_MIN_VOCAB = 259 };
+
+struct tiny_model {
+    const char *arch; /* NULL: llama; qwen2 adds biases, qwen3 norms of heads, gemma3 all
+                         that it has, with every second layer local */
+    uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
+    uint32_t head_dim; /* 0: n_embd / n_head */
+    uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */
+    uint32_t n_context;
+    uint32_t window; /* of local layers, gemma3; 0: 20 */
+    uint32_t type;   /* quant_type of the matrices, or TINY_MIXED, TINY_MIXED_K */
+    bool untied;     /* with output.weight */
+    bool freqs;      /* with rope_freqs.weight: divisors from 1 to 8 */
+    uint64_t seed;
+    float scale; /* factor of all weights but norms; 1 is tame */
+
+    bool kv_q8_0; /* not of the file: how cpu_help's instances keep KV */
+};
+
+/* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
+ * of 256 width 256, ffn 512 (TINY_MIXED_K: 288). */
+struct tiny_model tiny_model_default(uint32_t type);
+
+/* Returns the file, aligned to 64, *ret_bytes long; free() it. */
+uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes);
+
+/* Writes it. Returns 0 or -errno. */
+int tiny_model_write(const struct tiny_model *shape, const char *path);
+
+/* Bytes of n values as rows of a type, n a multiple of its block; returns how many were written. */
+size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out);
+
+#endif

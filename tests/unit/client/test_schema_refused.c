@@ -1,0 +1,238 @@
+/* JSON schemas to grammars: what is refused and in which words, and that every schema, however hostile,
+ * ends within the bounds. */
+#include "client/hearth.h"
+#include "tests/run_suite.h"
+#include "tests/rig/schema_convert.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define P(pattern) "{\"type\":\"string\",\"pattern\":\"" pattern "\"}"
+
+static void assert_refused(const char *json, const char *words)
+{
+    int64_t rc = schema_convert(json);
+    ck_assert_msg(rc == -EINVAL, "%.200s was taken:\n%.2000s", json, schema_grammar);
+    ck_assert_msg(strstr(schema_err, words) != NULL, "%.200s: <%s> is not in <%s>", json, words,
+                  schema_err);
+    ck_assert_msg(!strchr(schema_err, '\n') && strncmp(schema_err, "schema", 6) == 0, "<%s>",
+                  schema_err);
+}
+
+START_TEST(what_is_refused_is_named_with_its_place)
+{
+    static const char *const all[][2] = {
+        {"", "not JSON at line 1"},
+        {"{\"type\":\"string\"", "not JSON at line 1, column 16"},
+        {"\"a\"", "a schema is an object"},
+        {"false", "nothing can match"},
+        {"{\"a\":1,\"a\":2}", "duplicate"},
+        {"{\"properties\":{\"a/b\":{\"type\":\"kaboom\"}}}",
+         "#/properties/a~1b: unknown type 'kaboom'"},
+        {"{\"type\":123}", "\"type\" must be a text or an array"},
+        {"{\"type\":[\"string\",7]}", "a type is a text"},
+        {"{\"type\":[]}", "\"type\" is empty"},
+        {"{\"properties\":[]}", "\"properties\" must be an object"},
+        {"{\"items\":{\"anyOf\":[{},3]}}", "#/items/anyOf/1: a schema is an object"},
+        {"{\"required\":[1],\"properties\":{}}", "\"required\" holds something"},
+        {"{\"required\":[\"x\"],\"additionalProperties\":false}", "'x', which is no property"},
+        {"{\"type\":\"string\",\"minLength\":-1}", "\"minLength\" must be a whole number"},
+        {"{\"type\":\"string\",\"maxLength\":1000000}", "from 0 to 10000"},
+        {"{\"items\":{},\"minItems\":3,\"maxItems\":2}", "\"minItems\" is above \"maxItems\""},
+        {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no integer"},
+        {"{\"not\":{\"type\":\"null\"}}", "\"not\" is not supported"},
+        {"{\"items\":{\"patternProperties\":{}}}",
+         "#/items: \"patternProperties\" is not supported"},
+        {"{\"if\":{}}", "\"if\""},
+        {"{\"type\":\"number\",\"multipleOf\":3}", "\"multipleOf\""},
+        {"{\"$ref\":\"http://example.com/x.json\"}",
+         "'http://example.com/x.json' is not in this schema"},
+        {"{\"$ref\":\"#/$defs/x\"}", "'#/$defs/x' leads nowhere"},
+        {"{\"$ref\":\"#\"}", "refers to itself"},
+        {"{\"properties\":{\"\":{\"type\":\"null\"},\"a\":{\"items\":{\"$ref\":\"#\"}},\"b\":{\"$"
+         "ref\":\"#\"}}}",
+         "a property without a name"},
+        {"{\"$ref\":\"#/a\",\"a\":{\"$ref\":\"#/b\"},\"b\":{\"$ref\":\"#/a\"}}",
+         "refers to itself"},
+        {"{\"$ref\":\"#/a\",\"a\":{\"anyOf\":[{\"$ref\":\"#/a\"},{}]}}", "refers to itself"},
+        {"{\"$ref\":\"#/a\",\"type\":\"string\",\"a\":{\"$ref\":\"#/a\",\"minLength\":1}}",
+         "refers to itself"},
+        {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "contradict"},
+        {"{\"type\":\"string\",\"const\":1}", "does not let it through"},
+        {"{\"const\":\"abc\",\"maxLength\":2}", "does not let it through"},
+        {"{\"const\":[1],\"minItems\":2}", "does not let it through"},
+        {"{\"const\":1,\"enum\":[2]}", "does not let it through"},
+        {"{\"enum\":[1,5],\"exclusiveMinimum\":5}", "lets no value of it"},
+        {"{\"enum\":[\"a\"],\"pattern\":\"^b$\"}", "\"pattern\" beside \"const\" or \"enum\""},
+        {"{\"const\":{\"a\":1},\"required\":[\"b\"]}", "\"required\" beside \"const\""},
+        {"{\"items\":{\"minLength\":2},\"anyOf\":[{\"prefixItems\":[{\"type\":\"string\"}]}]}",
+         "\"prefixItems\" in one of two"},
+        {"{\"items\":false,\"minItems\":1}", "\"minItems\" is 1, and only 0 items are described"},
+        {"{\"type\":[\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\"]}",
+         "\"type\" names a type twice"},
+        {"{\"additionalProperties\":true,\"properties\":{\"0123456789012345678901234567890123456789"
+         "012345678901234567890123456789012345678901234567890123456\":{}}}",
+         "too long beside additionalProperties"},
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":3}",
+         "put the length into the pattern"},
+        {P("^(a$"), "#/pattern: the pattern '^(a$' at byte 3: ( without )"},
+        {P("^a)$"), ") without ("},
+        {P("^[a$"), "[ without ]"},
+        {P("^(a*)*$"), "may be empty"},
+        {P("^a{1000000}$"), "at byte 3: more than 10000 repetitions"},
+        {P("^a{2,1}$"), "not a number of repetitions"},
+        {P("^a{1$"), "not a number of repetitions"},
+        {P("^(?=a)a$"), "look ahead"},
+        {P("^(?<=a)a$"), "look ahead"},
+        {P("^(a)\\\\1$"), "references back"},
+        {P("^a\\\\b$"), "word boundaries"},
+        {P("^+a$"), "nothing in front"},
+        {P("^a^$"), "^ is supported in front"},
+        {P("^[z-a]$"), "begins above its end"},
+        {P("^\\\\uDE00$"), "surrogate"},
+        {P("^a\\\\"), "a backslash at the end"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        assert_refused(all[i][0], all[i][1]);
+}
+END_TEST
+
+/* n times `open`, the middle, n times `close`. */
+static char *nested(size_t n, const char *open, const char *middle, const char *close)
+{
+    char *text = malloc(n * (strlen(open) + strlen(close)) + strlen(middle) + 1), *p = text;
+    for (size_t i = 0; i < n; i++)
+        p = stpcpy(p, open);
+    p = stpcpy(p, middle);
+    for (size_t i = 0; i < n; i++)
+        p = stpcpy(p, close);
+    return text;
+}
+
+START_TEST(hostile_schemas_end_within_the_bounds)
+{
+    static const struct {
+        size_t n;
+        const char *open, *middle, *close, *words;
+    } all[] = {
+        {100000, "[", "", "]", "maximum parsing depth"},
+        {100, "{\"items\":", "{}", "}", "too deep"},
+        {100, "{\"allOf\":[", "{\"type\":\"null\",\"enum\":[null]}", ",{}]}", "too deep"},
+        {1, "{\"allOf\":[",
+         "{\"anyOf\":[{\"minItems\":1},{\"minItems\":2},{},{},{}]},"
+         "{\"anyOf\":[{\"maxItems\":3},{\"maxItems\":4},{},{},{}]},"
+         "{\"anyOf\":[{\"type\":\"array\"},{\"type\":\"null\"},{}]}",
+         "]}", "more than 64 combinations"},
+        {300000, "", "{\"pattern\":\"^((((((((((((((((((((((((((((((((((((((((((((((((((((((", "",
+         "not JSON"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char *text = nested(all[i].n, all[i].open, all[i].middle, all[i].close);
+        assert_refused(text, all[i].words);
+        free(text);
+    }
+    char *groups = nested(200, "(", "a", ")"), pattern[600];
+    snprintf(pattern, sizeof pattern, "{\"pattern\":\"^%s$\"}", groups);
+    assert_refused(pattern, "too many groups");
+    free(groups);
+}
+END_TEST
+
+/* d1 = d0 and d0, d2 = d1 and d1, ...: twice the work each time. */
+START_TEST(doubling_references_end_within_the_bounds)
+{
+    char text[8192];
+    int at =
+        snprintf(text, sizeof text, "{\"$ref\":\"#/$defs/d40\",\"$defs\":{\"d0\":{\"minItems\":1}");
+    for (int i = 1; i <= 40; i++)
+        at +=
+            snprintf(text + at, sizeof text - (size_t)at,
+                     ",\"d%d\":{\"allOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]}",
+                     i, i - 1, i - 1);
+    snprintf(text + at, sizeof text - (size_t)at, "}}");
+    assert_refused(text, "too ");
+}
+END_TEST
+
+/* A place that is looked at as often as others refer to it: each of these took half a minute. */
+START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
+{
+    static const char *const all[] = {
+        "\"type\":\"string\",\"required\":[",
+        "\"type\":\"string\",\"enum\":[\"a\",",
+        "\"allOf\":[{\"type\":\"string\"},{\"maxLength\":2}],\"enum\":[\"a\",",
+    };
+    char *text = malloc(SCHEMA_TEXT_MAX);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char *p = stpcpy(text, "{\"anyOf\":[");
+        for (int k = 0; k < 5000; k++)
+            p = stpcpy(p, "{\"$ref\":\"#/$defs/long\",\"minLength\":1},");
+        p = stpcpy(stpcpy(p, "true],\"$defs\":{\"long\":{"), all[i]);
+        for (int k = 0; k < 100000; k++)
+            p = stpcpy(p, "\"\",");
+        stpcpy(p, "\"\"]}}}");
+        assert_refused(text, "too much to compare");
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(a_schema_above_a_mebibyte_is_refused)
+{
+    char *text = malloc(SCHEMA_TEXT_MAX + 2);
+    memset(text, ' ', SCHEMA_TEXT_MAX + 1);
+    text[SCHEMA_TEXT_MAX + 1] = 0;
+    assert_refused(text, "at most 1048576");
+    free(text);
+}
+END_TEST
+
+START_TEST(a_message_that_is_cut_stays_utf8)
+{
+    char text[700], *p = stpcpy(text, "{\"type\":\"x");
+    for (int i = 0; i < 100; i++)
+        p = stpcpy(p, "\xc3\xa9");
+    stpcpy(p, "\"}");
+    assert_refused(text, "unknown type");
+    json_t *line = json_string(schema_err); /* NULL for what is not UTF-8 */
+    ck_assert_msg(line != NULL, "<%s>", schema_err);
+    json_decref(line);
+}
+END_TEST
+
+START_TEST(the_length_is_that_of_the_whole)
+{
+    static const char json[] = "{\"type\":\"boolean\"}";
+    char cut[8], *exact;
+    int64_t n = hearth_schema(json, sizeof json - 1, NULL, 0, NULL, 0);
+    ck_assert_int_eq(n, schema_convert(json));
+    ck_assert_uint_eq(strlen(schema_grammar), (size_t)n);
+    ck_assert_int_eq(hearth_schema(json, sizeof json - 1, cut, sizeof cut, NULL, 0), n);
+    ck_assert_uint_eq(strlen(cut), sizeof cut - 1);
+    ck_assert(memcmp(cut, schema_grammar, sizeof cut - 1) == 0);
+    exact = malloc((size_t)n + 1);
+    ck_assert_int_eq(hearth_schema(json, sizeof json - 1, exact, (size_t)n + 1, NULL, 0), n);
+    ck_assert_str_eq(exact, schema_grammar);
+    free(exact);
+    ck_assert_int_eq(hearth_schema("{", 1, cut, sizeof cut, NULL, 0), -EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schema_refused");
+    TCase *tc = tcase_create("schema_refused");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, what_is_refused_is_named_with_its_place);
+    tcase_add_test(tc, hostile_schemas_end_within_the_bounds);
+    tcase_add_test(tc, doubling_references_end_within_the_bounds);
+    tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
+    tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
+    tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
+    tcase_add_test(tc, the_length_is_that_of_the_whole);
+    suite_add_tcase(suite, tc);
+    return run_suite(suite);
+}

@@ -1,0 +1,381 @@
+/*
+ * Grammars in the engine: answers are those of the definition (rig_alone), whoever drafts, however
+ * wrongly; they go on after a resume; what cannot be served is told in one line, and nobody else
+ * notices a grammar that costs much.
+ */
+#include "ipc/params.h"
+#include "tests/run_suite.h"
+#include "tests/rig/engine_rig.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rig rig;
+static struct rig_client client;
+static uint32_t tokens[RIG_TOKENS];
+
+static const char *const grammars[] = {
+    "root ::= \"a\"+ \"b\"{3} ([c-f] [^c-f])* \"h\"",
+    "root ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\"\npair ::= str \":\" ws (str | num | root)\n"
+    "str ::= \"\\\"\" [a-h]* \"\\\"\" ws\nnum ::= [0-9]{1,3} ws\nws ::= [ \\n]?\n",
+    "root ::= \"abcdefgh\" root | \"a\"{2,30} | \"\xc3\xa9\" root",
+    "root ::= [a-h]*",
+    "root ::= (\"ab\" | \"a\" | \"ba\" | \"b\")* \"c\"?",
+};
+enum { GRAMMARS = sizeof(grammars) / sizeof(grammars[0]) };
+
+static struct params with_grammar(const char *text)
+{
+    struct params p;
+    params_default(&p);
+    p.grammar = (const uint8_t *)text;
+    p.grammar_bytes = (uint32_t)strlen(text);
+    return p;
+}
+
+static void open_with(const struct rig_desc *desc, uint32_t n_slots)
+{
+    rig_open(&rig, desc);
+    rig_attach(&rig, &client, n_slots, 1000, "");
+    rig_tokens(tokens, RIG_TOKENS, 5);
+}
+
+static void close_all(void)
+{
+    rig_detach(&rig, &client);
+    rig_close(&rig);
+}
+
+/* ---- whoever drafts -------------------------------------------------------------------------- */
+
+/* All proposers, drafts of models wrong one time in `wrong`. */
+static void answers_are_those_of_the_definition(enum submit_proposer proposer, uint32_t wrong)
+{
+    struct rig_desc desc = {.proposer = proposer, .wrong = wrong};
+    uint64_t drafted = 0, held = 0;
+    open_with(&desc, 1);
+    for (uint32_t i = 0; i < 60; i++) {
+        struct params p = with_grammar(grammars[i % GRAMMARS]);
+        p.seed = i;
+        p.n_guess = 20; /* wrong from somewhere on, or from the beginning */
+        p.guess = tokens + 200;
+        struct rig_request request = {
+            .tokens = tokens + i, .n = 5 + i, .max_tokens = 1 + i % 50, .params = &p};
+        rig.fake.end_at = i % 3 ? request.n + 7 : FAKE_NEVER;
+        const struct rig_answer *answer = rig_ask(&rig, &client, 0, &request);
+        ck_assert_msg(rig_same(&rig, &request, answer), "request %u", i);
+        drafted += answer->done.drafted;
+        held += answer->done.accepted_drafts;
+    }
+    ck_assert(drafted > 0 || proposer == PROPOSER_NONE);
+    ck_assert(held > 0 || proposer == PROPOSER_NONE || proposer == PROPOSER_CLIENT);
+    close_all();
+}
+
+START_TEST(without_drafts)
+{
+    answers_are_those_of_the_definition(PROPOSER_NONE, 0);
+}
+END_TEST
+
+START_TEST(with_drafts_from_text)
+{
+    answers_are_those_of_the_definition(PROPOSER_LOOKUP, 0);
+    answers_are_those_of_the_definition(PROPOSER_CLIENT, 0);
+}
+END_TEST
+
+START_TEST(with_drafts_of_a_model)
+{
+    answers_are_those_of_the_definition(PROPOSER_DRAFT, 0);
+    answers_are_those_of_the_definition(PROPOSER_DRAFT, 3);
+}
+END_TEST
+
+START_TEST(with_drafts_of_a_shadow)
+{
+    answers_are_those_of_the_definition(PROPOSER_SHADOW, 3);
+    answers_are_those_of_the_definition(PROPOSER_FAST, 2);
+}
+END_TEST
+
+/* Drafts that the test makes, right and wrong ones, forbidden ones too: those are not taken. */
+START_TEST(with_spoilt_drafts)
+{
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    uint64_t rollbacks = 0, held = 0;
+    uint32_t state = 1;
+    open_with(&desc, 1);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct params p = with_grammar(grammars[i % GRAMMARS]);
+        struct rig_request request = {
+            .tokens = tokens + i, .n = 5 + i, .max_tokens = 50, .params = &p};
+        struct slot *slot = &rig.engine->slots[0];
+        rig_submit(&client, 0, &request);
+        do {
+            for (uint32_t k = 0; slot->active && slot->request->first_pick_ns && k < 6; k++) {
+                uint32_t at = slot->spec.accepted + slot->spec.drafted;
+                uint32_t token = fake_next(&rig.fake, slot->tokens, at, 0);
+                state = state * 1664525u + 1013904223u;
+                if (state >> 29 == 0)
+                    token = FAKE_BYTES + 'a' + (state >> 20) % 8;
+                if (at + 1 >= slot->request->limit || !constrain_draft(slot, token))
+                    break;
+                spec_draft(&slot->spec, slot->tokens, token);
+                slot->request->drafted++;
+            }
+            rig_read_all(&client);
+        } while (engine_step(rig.engine));
+        rig_read_all(&client);
+        const struct rig_answer *answer = &client.slots[0].last;
+        ck_assert_msg(rig_same(&rig, &request, answer), "request %u", i);
+        rollbacks += answer->done.rollbacks;
+        held += answer->done.accepted_drafts;
+    }
+    ck_assert_uint_gt(rollbacks, 50);
+    ck_assert_uint_gt(held, 500);
+    close_all();
+}
+END_TEST
+
+/* Slots with one grammar, with others, and without, in the same passes. */
+START_TEST(beside_each_other)
+{
+    struct params params[RIG_SLOTS];
+    struct rig_request requests[RIG_SLOTS];
+    open_with(NULL, RIG_SLOTS);
+    for (uint32_t round = 0; round < 10; round++) {
+        for (uint32_t i = 0; i < RIG_SLOTS; i++) {
+            params[i] = with_grammar(grammars[(round + i / 2) % GRAMMARS]);
+            if (i == 3)
+                params[i].grammar_bytes = 0;
+            requests[i] = (struct rig_request){.tokens = tokens + 7 * i + round,
+                                               .n = 5 + round,
+                                               .max_tokens = 40,
+                                               .params = &params[i]};
+            rig_submit(&client, i, &requests[i]);
+        }
+        while (engine_step(rig.engine))
+            rig_read_all(&client);
+        rig_read_all(&client);
+        for (uint32_t i = 0; i < RIG_SLOTS; i++)
+            ck_assert(rig_same(&rig, &requests[i], &client.slots[i].last));
+    }
+    close_all();
+}
+END_TEST
+
+/* ---- ends and beginnings --------------------------------------------------------------------- */
+
+START_TEST(the_end_is_where_nothing_may_follow)
+{
+    struct params p = with_grammar("root ::= \"abc\"");
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 50, .params = &p};
+    open_with(NULL, 1);
+    const struct rig_answer *answer = rig_ask(&rig, &client, 0, &request);
+    ck_assert_int_eq(answer->reason, DONE_EOS);
+    ck_assert_uint_eq(answer->done.output, 3);
+    ck_assert_uint_eq(answer->tokens[2], FAKE_BYTES + 'c');
+    p = with_grammar("root ::=");
+    answer = rig_ask(&rig, &client, 0, &request);
+    ck_assert(answer->reason == DONE_EOS && answer->done.output == 0);
+    p = with_grammar(
+        "root ::= \"abc\""); /* the limit and a stop text where the grammar ends, too */
+    request.max_tokens = 3;
+    ck_assert_int_eq(rig_ask(&rig, &client, 0, &request)->reason, DONE_EOS);
+    request.max_tokens = 2;
+    ck_assert_int_eq(rig_ask(&rig, &client, 0, &request)->reason, DONE_LENGTH);
+    uint32_t two = 2;
+    p.n_stop_texts = 1;
+    p.stop_text_lengths = &two;
+    p.stop_text_bytes = 2;
+    p.stop_texts = (const uint8_t *)"bc";
+    request.max_tokens = 9;
+    answer = rig_ask(&rig, &client, 0, &request);
+    ck_assert(answer->reason == DONE_STOP && rig_same(&rig, &request, answer));
+    request.max_tokens = 0; /* only warm */
+    ck_assert_int_eq(rig_ask(&rig, &client, 0, &request)->reason, DONE_LENGTH);
+    close_all();
+}
+END_TEST
+
+START_TEST(an_answer_goes_on_after_a_resume)
+{
+    static uint32_t sequence[RIG_TOKENS];
+    struct rig_answer whole;
+    open_with(NULL, 1);
+    for (uint32_t i = 0; i < GRAMMARS; i++) {
+        struct params p = with_grammar(grammars[i]);
+        struct rig_request request = {.tokens = sequence, .n = 9, .max_tokens = 40, .params = &p};
+        memcpy(sequence, tokens + i, 9 * sizeof(*sequence));
+        rig_alone(&rig, &request, &whole);
+        memcpy(sequence + 9, whole.tokens, whole.n * sizeof(*sequence));
+        for (uint32_t k = 0; k <= whole.n; k++) {
+            request.n = 9 + k;
+            request.prompt_length = 9;
+            const struct rig_answer *rest = rig_ask(&rig, &client, 0, &request);
+            ck_assert(rig_same(&rig, &request, rest));
+            ck_assert_uint_eq(rest->n, whole.n - k);
+            ck_assert(!memcmp(rest->tokens, whole.tokens + k, rest->n * sizeof(*sequence)));
+            ck_assert_int_eq(rest->reason, whole.reason);
+        }
+        sequence[9] = FAKE_BYTES + 'Z'; /* no grammar here has it: somebody else's answer */
+        request.n = 10;
+        const struct rig_answer *none = rig_ask(&rig, &client, 0, &request);
+        ck_assert(none->reason == DONE_ERROR && none->done.error == -EINVAL);
+        ck_assert_str_eq(none->done.text, "the answer so far is none of this grammar: ask anew");
+    }
+    close_all();
+}
+END_TEST
+
+START_TEST(a_bad_grammar_is_refused_in_one_line)
+{
+    struct params p = with_grammar("root ::= a\na ::= \"x");
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 5, .params = &p};
+    open_with(NULL, 1);
+    for (int i = 0; i < 3; i++) {
+        const struct rig_answer *answer = rig_ask(&rig, &client, 0, &request);
+        ck_assert(answer->reason == DONE_ERROR && answer->done.error == -EINVAL);
+        ck_assert_str_eq(answer->done.text, "grammar line 2, column 7: this literal is not closed");
+    }
+    p = with_grammar("root ::= \"x\"");
+    ck_assert_int_eq(rig_ask(&rig, &client, 0, &request)->reason, DONE_EOS);
+    close_all();
+}
+END_TEST
+
+/* ---- what it costs others -------------------------------------------------------------------- */
+
+/* A grammar whose masks take many steps, and an answer beside it that has none: that one gets its
+ * token in every step. */
+START_TEST(a_dear_grammar_holds_up_itself_alone)
+{
+    struct params dear = with_grammar(grammars[1]);
+    struct rig_request slow = {.tokens = tokens, .n = 5, .max_tokens = 5, .params = &dear};
+    struct rig_request quick = {.tokens = tokens + 9, .n = 5, .max_tokens = 60};
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    open_with(&desc, 2);
+    rig.engine->grammar_step = 8;
+    rig_submit(&client, 0, &slow);
+    rig_submit(&client, 1, &quick);
+    uint32_t steps = 0, masking = 0;
+    while (!client.slots[1].last.reason) {
+        engine_step(rig.engine);
+        masking += rig.engine->slots[0].masking;
+        ck_assert_uint_lt(++steps, 70);
+        rig_read_all(&client);
+    }
+    ck_assert_uint_gt(masking, 10);
+    ck_assert(rig_same(&rig, &quick, &client.slots[1].last));
+    while (engine_step(rig.engine))
+        rig_read_all(&client);
+    rig_read_all(&client);
+    ck_assert(rig_same(&rig, &slow, &client.slots[0].last));
+    close_all();
+}
+END_TEST
+
+/* A resumed request with a long part of its answer, which takes many steps to follow; what is wrong
+ * with its last token is told when it is reached. Beside it an answer gets its token in every step. */
+START_TEST(a_long_answer_so_far_holds_up_itself_alone)
+{
+    enum { PROMPT = 9, SO_FAR = 20 };
+    static uint32_t sequence[PROMPT + SO_FAR];
+    struct params p = with_grammar(grammars[3]);
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    rig_tokens(tokens, RIG_TOKENS, 5);
+    memcpy(sequence, tokens, PROMPT * sizeof(*sequence));
+    for (uint32_t i = 0; i < SO_FAR; i++)
+        sequence[PROMPT + i] = FAKE_BYTES + 'a' + i % 8;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        open_with(&desc, 2);
+        rig.engine->grammar_step = 1; /* a token a step */
+        struct rig_request slow = {.tokens = sequence,
+                                   .n = PROMPT + SO_FAR,
+                                   .prompt_length = PROMPT,
+                                   .max_tokens = SO_FAR + 5,
+                                   .params = &p};
+        struct rig_request quick = {.tokens = tokens + 9, .n = 5, .max_tokens = 40};
+        if (wrong)
+            sequence[PROMPT + SO_FAR - 1] = FAKE_BYTES + 'Z';
+        rig_submit(&client, 0, &slow);
+        rig_submit(&client, 1, &quick);
+        uint32_t steps = 0;
+        while (!client.slots[1].last.reason) {
+            engine_step(rig.engine);
+            rig_read_all(&client);
+            ck_assert_uint_lt(++steps, 50);
+            ck_assert_msg(steps > 15 || !client.slots[0].last.reason, "followed in %u steps",
+                          steps);
+        }
+        ck_assert(rig_same(&rig, &quick, &client.slots[1].last));
+        while (engine_step(rig.engine))
+            rig_read_all(&client);
+        rig_read_all(&client);
+        const struct rig_answer *end = &client.slots[0].last;
+        if (wrong)
+            ck_assert(end->reason == DONE_ERROR && end->done.error == -EINVAL && end->n == 0);
+        else
+            ck_assert(end->n == 5 && rig_same(&rig, &slow, end));
+        close_all();
+    }
+}
+END_TEST
+
+/* More grammars than there is room for, again and again: those in use stay. */
+START_TEST(grammars_are_kept_and_given_up)
+{
+    struct params params[2];
+    struct rig_request requests[2];
+    char texts[2][64];
+    open_with(NULL, 2);
+    for (uint32_t i = 0; i < 60; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            snprintf(texts[k], sizeof(texts[k]), "root ::= [a-h]{%u} \"x\"",
+                     1 + (i * (k + 1)) % 23);
+            params[k] = with_grammar(texts[k]);
+            requests[k] = (struct rig_request){
+                .tokens = tokens + i, .n = 5, .max_tokens = 30, .params = &params[k]};
+            rig_submit(&client, k, &requests[k]);
+        }
+        while (engine_step(rig.engine))
+            rig_read_all(&client);
+        rig_read_all(&client);
+        for (uint32_t k = 0; k < 2; k++)
+            ck_assert(rig_same(&rig, &requests[k], &client.slots[k].last));
+    }
+    rig_submit(&client, 0, &requests[0]); /* cancelled in the middle, superseded in the middle */
+    engine_step(rig.engine);
+    rig_cancel(&client, 0);
+    engine_step(rig.engine);
+    rig_submit(&client, 0, &requests[0]);
+    engine_step(rig.engine);
+    ck_assert(rig_same(&rig, &requests[1], rig_ask(&rig, &client, 0, &requests[1])));
+    close_all();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine_grammar");
+    TCase *tests = tcase_create("grammar");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, without_drafts);
+    tcase_add_test(tests, with_drafts_from_text);
+    tcase_add_test(tests, with_drafts_of_a_model);
+    tcase_add_test(tests, with_drafts_of_a_shadow);
+    tcase_add_test(tests, with_spoilt_drafts);
+    tcase_add_test(tests, beside_each_other);
+    tcase_add_test(tests, the_end_is_where_nothing_may_follow);
+    tcase_add_test(tests, an_answer_goes_on_after_a_resume);
+    tcase_add_test(tests, a_bad_grammar_is_refused_in_one_line);
+    tcase_add_test(tests, a_dear_grammar_holds_up_itself_alone);
+    tcase_add_test(tests, a_long_answer_so_far_holds_up_itself_alone);
+    tcase_add_test(tests, grammars_are_kept_and_given_up);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

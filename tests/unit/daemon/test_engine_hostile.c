@@ -1,0 +1,478 @@
+/*
+ * The engine against clients that write nonsense: a wrong field is told to its client, a wrong ring
+ * or word closes that client, and the other client's answer is the one it gets alone, every time.
+ */
+#include "ipc/params.h"
+#include "tests/run_suite.h"
+#include "tests/rig/engine_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct rig rig;
+static struct rig_client good, bad;
+static uint32_t prompt[RIG_TOKENS], other[RIG_TOKENS];
+static const struct rig_request fine = {.tokens = other, .n = 150, .max_tokens = 60};
+
+static void setup(void)
+{
+    static const struct rig_desc desc = {.mail = 16, .clients = 4};
+
+    rig_open(&rig, &desc);
+    rig_attach(&rig, &good, 1, 1000, "");
+    rig_attach(&rig, &bad, 2, 2000, "");
+    rig_tokens(prompt, RIG_TOKENS, 1);
+    rig_tokens(other, RIG_TOKENS, 2);
+    rig_submit(&good, 0, &fine);
+    engine_step(rig.engine);
+}
+
+/* Whatever happened: the good client's answer is right, and what the bad one held comes back. */
+static void teardown(void)
+{
+    do
+        rig_read_all(&good);
+    while (engine_step(rig.engine));
+    rig_read_all(&good);
+    ck_assert(rig_same(&rig, &fine, &good.slots[0].last));
+    rig_detach(&rig, &bad);
+    ck_assert(rig_same(&rig, &fine, rig_ask(&rig, &good, 0, &fine)));
+    rig_detach(&rig, &good);
+    rig_check(&rig);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
+    rig_close(&rig);
+}
+
+/* Pushes the cell: it must be refused with `error` and a line, and the client lives on. */
+static void refused(const struct submit_cell *cell, int error)
+{
+    struct rig_slot *s = &bad.slots[cell->slot];
+    struct rig_request next = {.tokens = prompt, .n = 5, .max_tokens = 2};
+    uint32_t ends = s->n_ends;
+
+    if (cell->opcode != SUBMIT_REQUEST)
+        s->n_requests++;
+    rig_push(&bad, cell);
+    engine_step(rig.engine);
+    rig_read_all(&bad);
+    ck_assert_uint_eq(s->n_ends, ends + 1);
+    ck_assert_int_eq(s->last.reason, DONE_ERROR);
+    ck_assert_int_eq(s->last.done.error, error);
+    ck_assert_uint_gt(strlen(s->last.done.text), 10);
+    ck_assert_ptr_null(strchr(s->last.done.text, '\n'));
+    ck_assert_uint_eq(s->last.n, 0);
+    rig_read_all(&good);
+    ck_assert(rig_same(&rig, &next, rig_ask(&rig, &bad, cell->slot, &next)));
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 0);
+}
+
+/* One step must close the bad client with `error`, once, and end what it was running. */
+static void closed(int error)
+{
+    engine_step(rig.engine);
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 1);
+    ck_assert_int_eq(rig.last_close, error);
+    for (uint32_t i = 0; i < bad.n_slots; i++)
+        ck_assert(!bad.client->slots[i]->active);
+    ck_assert(good.client->slots[0]->active);
+    ck_assert_uint_eq(
+        counters_get(rig.ctl, COUNTER_PROTOCOL_ERRORS) + counters_get(rig.ctl, COUNTER_SIGBUS), 1);
+}
+
+static struct submit_cell cell_of(uint32_t slot)
+{
+    struct rig_request request = {.tokens = prompt, .n = 100, .max_tokens = 10};
+
+    return rig_prepare(&bad, slot, &request);
+}
+
+/* ---- told to the client ---------------------------------------------------------------------- */
+
+START_TEST(a_token_out_of_range_is_refused_with_its_position)
+{
+    struct submit_cell cell;
+
+    prompt[63] = FAKE_VOCAB;
+    cell = cell_of(1);
+    prompt[63] = 5;
+    refused(&cell, -ERANGE);
+    prompt[0] = UINT32_MAX;
+    cell = cell_of(0);
+    prompt[0] = 5;
+    refused(&cell, -ERANGE);
+}
+END_TEST
+
+START_TEST(the_refusal_names_token_and_position)
+{
+    struct submit_cell cell;
+
+    prompt[63] = 70000;
+    cell = cell_of(0);
+    rig_push(&bad, &cell);
+    engine_step(rig.engine);
+    rig_read_all(&bad);
+    ck_assert_ptr_nonnull(strstr(bad.slots[0].last.done.text, "70000"));
+    ck_assert_ptr_nonnull(strstr(bad.slots[0].last.done.text, "63"));
+}
+END_TEST
+
+START_TEST(every_wrong_field_of_a_cell_is_refused)
+{
+    for (int i = 0; i < 12; i++) {
+        struct submit_cell cell = cell_of(0);
+        int error = -EINVAL;
+        switch (i) {
+        case 0:
+            cell.priority = 2;
+            break;
+        case 1:
+            cell.flags = 2;
+            break;
+        case 2:
+            cell.proposer = PROPOSER_COUNT;
+            break;
+        case 3:
+            cell.zeroes[0] = 1;
+            break;
+        case 4:
+            cell.zeroes[1] = UINT64_MAX;
+            break;
+        case 5:
+            cell.length = 0;
+            break;
+        case 6:
+            cell.length = rig.desc.context + 1;
+            error = -E2BIG;
+            break;
+        case 7:
+            cell.length = UINT32_MAX;
+            error = -E2BIG;
+            break;
+        case 8:
+            cell.keep = 101;
+            break;
+        case 9:
+            cell.prompt_length = 0;
+            break;
+        case 10:
+            cell.prompt_length = 101;
+            break;
+        case 11:
+            cell.opcode = 9;
+            error = -ENOSYS;
+            break;
+        }
+        refused(&cell, error);
+    }
+}
+END_TEST
+
+START_TEST(every_wrong_size_of_the_parameters_is_refused)
+{
+    for (uint32_t bytes = 0; bytes < 200; bytes++) {
+        struct submit_cell cell = cell_of(0);
+        if (bytes == cell.params_bytes)
+            continue;
+        cell.params_bytes = bytes;
+        refused(&cell, -EINVAL);
+    }
+    struct submit_cell cell = cell_of(0);
+    cell.params_bytes = RIG_PARAMS_BYTES + 4;
+    refused(&cell, -E2BIG);
+    cell = cell_of(0);
+    cell.params_bytes = RIG_PARAMS_BYTES - 1;
+    refused(&cell, -EINVAL);
+}
+END_TEST
+
+START_TEST(parameters_that_make_no_sense_are_refused)
+{
+    for (int i = 0; i < 8; i++) {
+        struct submit_cell cell = cell_of(0);
+        struct params_head *head = (struct params_head *)(void *)segment_params(&bad.segment, 0);
+        switch (i) {
+        case 0:
+            head->temperature = NAN;
+            break;
+        case 1:
+            head->top_p = INFINITY;
+            break;
+        case 2:
+            head->magic = 0;
+            break;
+        case 3:
+            head->repeat_penalty = 0;
+            break;
+        case 4:
+            head->n_bias = 1;
+            break;
+        case 5:
+            head->n_stop_texts = UINT32_MAX;
+            break;
+        case 6:
+            head->order[0] = 77;
+            break;
+        case 7:
+            head->bytes += 4;
+            break;
+        }
+        refused(&cell, -EINVAL);
+    }
+}
+END_TEST
+
+START_TEST(a_request_larger_than_the_pool_is_refused)
+{
+    static const struct rig_desc desc = {.pages = 4, .slots = 1};
+    struct rig small;
+    struct rig_client c;
+    struct rig_request request = {.tokens = prompt, .n = 100, .max_tokens = 29};
+
+    rig_open(&small, &desc);
+    rig_attach(&small, &c, 1, 1, "");
+    const struct rig_answer *answer = rig_ask(&small, &c, 0, &request);
+    ck_assert_int_eq(answer->reason, DONE_ERROR);
+    ck_assert_int_eq(answer->done.error, -ENOMEM);
+    request.max_tokens = 28;
+    ck_assert(rig_same(&small, &request, rig_ask(&small, &c, 0, &request)));
+    rig_detach(&small, &c);
+    rig_close(&small);
+}
+END_TEST
+
+START_TEST(a_cell_of_an_old_generation_is_superseded)
+{
+    struct submit_cell cell = cell_of(0);
+
+    rig_cancel(&bad, 0);
+    rig_push(&bad, &cell);
+    engine_step(rig.engine);
+    rig_read_all(&bad);
+    ck_assert_int_eq(bad.slots[0].last.reason, DONE_SUPERSEDED);
+    ck_assert_uint_eq(bad.slots[0].last.generation, cell.generation);
+    ck_assert(!bad.client->slots[0]->active);
+}
+END_TEST
+
+/* A void cell still moves the base: what it did not keep is read again by the next one. */
+START_TEST(a_void_cell_with_a_small_keep_forgets_the_base)
+{
+    struct rig_request request = {.tokens = prompt, .n = 100, .max_tokens = 3};
+
+    rig_ask(&rig, &bad, 0, &request);
+    struct submit_cell skipped = cell_of(0);
+    skipped.keep = 10;
+    rig_push(&bad, &skipped);
+    prompt[50] = FAKE_BYTES + '!';
+    segment_arena(&bad.segment, 0)[50] = prompt[50];
+    struct submit_cell cell = cell_of(0); /* keeps all: relative to the skipped cell */
+    ck_assert_uint_eq(cell.keep, 100);
+    cell.max_tokens = 3;
+    rig_push(&bad, &cell);
+    do
+        rig_read_all(&good);
+    while (engine_step(rig.engine));
+    rig_read_all(&bad);
+    ck_assert(rig_same(&rig, &request, &bad.slots[0].last));
+    ck_assert_uint_eq(bad.slots[0].last.done.prefix_break, 50);
+}
+END_TEST
+
+/* ---- closed ---------------------------------------------------------------------------------- */
+
+START_TEST(a_slot_that_is_not_there_closes_the_client)
+{
+    struct submit_cell cell = cell_of(0);
+    uint16_t slots[] = {2, 64, UINT16_MAX};
+
+    cell.slot = slots[_i];
+    rig_push(&bad, &cell);
+    closed(-EPROTO);
+}
+END_TEST
+
+START_TEST(a_wrong_sequence_number_closes_the_client)
+{
+    static const uint32_t numbers[] = {2, 77, UINT32_MAX, 17};
+    struct ring_cell *cells =
+        (struct ring_cell *)(void *)(bad.segment.up + bad.segment.plan.up_submit);
+
+    atomic_store(&cells[0].seq, numbers[_i]);
+    closed(-EPROTO);
+}
+END_TEST
+
+/* _i 0: read more than was written; 1: far away; 2: took progress back. */
+START_TEST(a_wild_progress_word_closes_the_client)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+    _Atomic uint32_t *progress = &segment_up_slot(&bad.segment, 0)->events;
+
+    rig_submit(&bad, 0, &request);
+    for (int i = 0; i < 10; i++)
+        engine_step(rig.engine);
+    rig_read(&bad, 0, 5);
+    engine_step(rig.engine); /* 5 cells read: seen */
+    atomic_store(progress, _i == 0 ? 12 : _i == 1 ? UINT32_MAX / 2 : 4);
+    closed(-EPROTO);
+}
+END_TEST
+
+START_TEST(memory_that_fails_closes_the_client)
+{
+    struct submit_cell cell = cell_of(0);
+
+    atomic_store(&bad.client->segment.broken, 1);
+    rig_push(&bad, &cell);
+    closed(-EFAULT);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SIGBUS), 1);
+}
+END_TEST
+
+START_TEST(memory_that_fails_without_a_cell_closes_the_client)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+
+    rig_submit(&bad, 0, &request);
+    engine_step(rig.engine);
+    atomic_store(&bad.client->segment.broken, 1);
+    ck_assert(engine_look(rig.engine));
+    closed(-EFAULT);
+}
+END_TEST
+
+/* Cells that are cheap to write and dear to read: a step takes a bounded number of their tokens. */
+START_TEST(a_step_copies_a_bounded_number_of_tokens)
+{
+    struct submit_cell cell = {.opcode = SUBMIT_REQUEST, .generation = 1, .length = 1u << 30};
+    uint32_t steps = 0;
+
+    for (int i = 0; i < 8; i++)
+        rig_push(&bad, &cell);
+    for (; ring_ready(&bad.client->submit); steps++) {
+        engine_step(rig.engine);
+        rig_read_all(&good);
+        ck_assert_uint_lt(steps, 8);
+    }
+    ck_assert_uint_eq(steps, 8);
+}
+END_TEST
+
+/* Its cells stay unread, and nobody spins for them; once it reads, they are taken. */
+START_TEST(a_client_that_never_reads_lets_the_engine_sleep)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+    uint32_t submitted = 0;
+
+    while (!ring_ready(&bad.client->submit)) {
+        rig_submit(&bad, 0, &request);
+        for (int i = 0; i < 3; i++)
+            engine_step(rig.engine);
+        ck_assert_uint_lt(submitted++, 2000);
+    }
+    rig_run(&rig, 1000);
+    ck_assert(ring_ready(&bad.client->submit));
+    ck_assert(!engine_look(rig.engine));
+    rig_read_all(&bad);
+    ck_assert(engine_look(rig.engine));
+    rig_run(&rig, 1000);
+    ck_assert(!ring_ready(&bad.client->submit));
+}
+END_TEST
+
+START_TEST(a_closed_client_is_not_looked_at_any_more)
+{
+    struct submit_cell cell = cell_of(0);
+
+    cell.slot = 7;
+    rig_push(&bad, &cell);
+    closed(-EPROTO);
+    cell.slot = 0;
+    for (int i = 0; i < 8; i++)
+        rig_push(&bad, &cell);
+    engine_step(rig.engine);
+    ck_assert_uint_eq(atomic_load(&segment_down_head(&bad.segment)->submitted), 0);
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 1);
+}
+END_TEST
+
+/* Garbage over the whole segment, again and again, while the other client streams. */
+START_TEST(garbage_everywhere_disturbs_nobody)
+{
+    uint64_t state = (uint64_t)_i + 1;
+
+    for (int round = 0; round < 20; round++) {
+        uint8_t *up = bad.segment.up;
+        for (size_t i = 0; i < bad.segment.plan.up_bytes; i += 4) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            memcpy(up + i, (uint8_t *)&state + 4, 4);
+        }
+        engine_step(rig.engine);
+        rig_check(&rig);
+        rig_read_all(&good);
+    }
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 1);
+}
+END_TEST
+
+/* Tickets that change all the time make wakes for the control thread. When it does not get to them,
+ * the mailbox keeps room for the messages that must not be lost. */
+START_TEST(wakes_never_fill_the_mailbox)
+{
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+
+    rig_submit(&bad, 0, &request);
+    for (uint32_t i = 1; i < 40; i++) {
+        atomic_store(&segment_up_head(&bad.segment)->waiting, i << 1);
+        atomic_store(&segment_up_head(&good.segment)->waiting, i << 1);
+        engine_step(rig.engine);
+        rig_read_all(&good);
+        rig_read_all(&bad);
+    }
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_WAKE_HANDOFFS), 0);
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_WAKES), 0);
+    struct submit_cell cell = cell_of(0);
+    cell.slot = 9;
+    rig_push(&bad, &cell);
+    engine_step(rig.engine); /* MAIL_CLOSE has its place */
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine_hostile");
+    TCase *told = tcase_create("told"), *shut = tcase_create("closed");
+
+    tcase_add_checked_fixture(told, setup, teardown);
+    tcase_add_test(told, a_token_out_of_range_is_refused_with_its_position);
+    tcase_add_test(told, the_refusal_names_token_and_position);
+    tcase_add_test(told, every_wrong_field_of_a_cell_is_refused);
+    tcase_add_test(told, every_wrong_size_of_the_parameters_is_refused);
+    tcase_add_test(told, parameters_that_make_no_sense_are_refused);
+    tcase_add_test(told, a_request_larger_than_the_pool_is_refused);
+    tcase_add_test(told, a_cell_of_an_old_generation_is_superseded);
+    tcase_add_test(told, a_void_cell_with_a_small_keep_forgets_the_base);
+    tcase_add_checked_fixture(shut, setup, teardown);
+    tcase_add_loop_test(shut, a_slot_that_is_not_there_closes_the_client, 0, 3);
+    tcase_add_loop_test(shut, a_wrong_sequence_number_closes_the_client, 0, 4);
+    tcase_add_loop_test(shut, a_wild_progress_word_closes_the_client, 0, 3);
+    tcase_add_test(shut, memory_that_fails_closes_the_client);
+    tcase_add_test(shut, memory_that_fails_without_a_cell_closes_the_client);
+    tcase_add_test(shut, a_step_copies_a_bounded_number_of_tokens);
+    tcase_add_test(shut, a_client_that_never_reads_lets_the_engine_sleep);
+    tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
+    tcase_add_loop_test(shut, garbage_everywhere_disturbs_nobody, 0, 5);
+    tcase_add_test(shut, wakes_never_fill_the_mailbox);
+    suite_add_tcase(suite, told);
+    suite_add_tcase(suite, shut);
+    return run_suite(suite);
+}

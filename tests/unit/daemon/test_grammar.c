@@ -1,0 +1,279 @@
+/*
+ * What a grammar allows: the sentences of grammars that people write, and how an answer goes on,
+ * with drafts and to its end. Masks against the definition are in test_grammar_definition.c,
+ * grammars made to cost much in test_grammar_limits.c.
+ */
+#include "client/hearth.h"
+#include "tests/run_suite.h"
+#include "tests/rig/grammar_masks.h"
+
+#include <check.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Is the whole text a sentence? Each byte must be in the mask exactly when it is accepted. */
+static bool is_sentence(struct grammar *g, const char *text, size_t bytes)
+{
+    struct grammar_run run;
+    bool ok = true;
+    grammar_begin(g, false, &run);
+    for (size_t i = 0; i < bytes && ok; i++) {
+        bool allowed = has(mask_of(&run, 0, 0).bits, (uint8_t)text[i]);
+        ok = grammar_accept(&run, (uint8_t)text[i]) == 0;
+        ck_assert(ok == allowed);
+        grammar_release(g);
+    }
+    ok = ok && grammar_may_end(&run);
+    if (ok) {
+        ck_assert(has(mask_of(&run, 0, 0).bits, END));
+        ck_assert_int_eq(grammar_accept(&run, END), 0);
+    }
+    grammar_end(&run);
+    return ok;
+}
+
+/* ---- the vectors of llama.cpp ---------------------------------------------------------------- */
+
+START_TEST(vectors_agree)
+{
+    const char *folder = getenv("HEARTH_TESTDATA");
+    char path[4096], err[300];
+    size_t i, k, n = 0;
+    json_t *one, *text;
+    if (!folder) {
+        fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/vectors/grammar_integration.llama.cpp.json", folder);
+    json_t *file = json_load_file(path, 0, NULL);
+    ck_assert_msg(file != NULL, "%s", path);
+    json_array_foreach(json_object_get(file, "cases"), i, one)
+    {
+        static char made[1 << 16];
+        struct grammar *g;
+        const char *source = json_string_value(json_object_get(one, "source"));
+        if (!strcmp(json_string_value(json_object_get(one, "kind")), "schema")) {
+            int64_t bytes =
+                hearth_schema(source, strlen(source), made, sizeof(made), err, sizeof(err));
+            ck_assert_msg(bytes > 0 && bytes < (int64_t)sizeof(made), "case %zu: %s", i, err);
+            source = made;
+        }
+        ck_assert_msg(grammar_open(bytes_vocab, source, strlen(source), &g, err, 300) == 0,
+                      "case %zu: %s", i, err);
+        for (int pass = 0; pass < 2; pass++) {
+            json_array_foreach(json_object_get(one, pass ? "pass" : "fail"), k, text)
+            {
+                bool is = is_sentence(g, json_string_value(text), json_string_length(text));
+                ck_assert_msg(is == pass, "case %zu: '%s'", i, json_string_value(text));
+                n++;
+            }
+        }
+        grammar_close(g);
+    }
+    json_decref(file);
+    ck_assert_uint_ge(n, 350);
+}
+END_TEST
+
+/* ---- grammars that people write -------------------------------------------------------------- */
+
+static const char json_grammar[] =
+    "root ::= ws value\n"
+    "value ::= (object | array | string | number | \"true\" | \"false\" | \"null\") ws\n"
+    "object ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\"\n"
+    "pair ::= string ws \":\" ws value\n"
+    "array ::= \"[\" ws (value (\",\" ws value)*)? \"]\"\n"
+    "string ::= \"\\\"\" ([^\"\\\\\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" "
+    "[0-9a-fA-F]{4}))* "
+    "\"\\\"\"\n"
+    "number ::= \"-\"? (\"0\" | [1-9] [0-9]*) (\".\" [0-9]+)? ([eE] [-+]? [0-9]+)?\n"
+    "ws ::= [ \\t\\n\\r]*\n";
+
+static const char arithmetic[] = "root ::= (expr \"=\" ws term \"\\n\")+\n"
+                                 "expr ::= term ([-+*/] ws term)*\n"
+                                 "term ::= ident | num | \"(\" ws expr \")\" ws\n"
+                                 "ident ::= [a-z] [a-z0-9_]* ws\n"
+                                 "num ::= [0-9]+ ws\n"
+                                 "ws ::= [ \\t\\n]*\n";
+
+static const char chess[] =
+    "root ::= \"1. \" move \" \" move \"\\n\" ([1-9] [0-9]? \". \" move \" \" move \"\\n\")+\n"
+    "move ::= (pawn | piece | castle) [+#]?\n"
+    "piece ::= [NBKQR] [a-h]? [1-8]? \"x\"? [a-h] [1-8]\n"
+    "pawn ::= ([a-h] \"x\")? [a-h] [1-8] (\"=\" [NBKQR])?\n"
+    "castle ::= \"O-O\" \"-O\"?\n";
+
+/* A part of C: precedence by a chain of rules, statements, blocks. */
+static const char c_like[] =
+    "root ::= (decl)*\n"
+    "decl ::= type \" \" name \"(\" (type \" \" name (\", \" type \" \" name)*)? \") {\" nl stmt* "
+    "\"}\" nl\n"
+    "type ::= \"int\" | \"float\" | \"char\"\n"
+    "name ::= [a-zA-Z_] [a-zA-Z_0-9]*\n"
+    "stmt ::= \" \"* (type \" \" name \" = \" or | name \" = \" or | \"return \" or) \";\" nl |\n"
+    "  \" \"* \"if (\" or \") {\" nl stmt* \" \"* \"}\" nl |\n"
+    "  \" \"* \"//\" [^\\n]* nl\n"
+    "or ::= and \" || \" or | and\n"
+    "and ::= equal \" && \" and | equal\n"
+    "equal ::= sum \" == \" equal | sum \" != \" equal | sum\n"
+    "sum ::= product \" + \" sum | product \" - \" sum | product\n"
+    "product ::= unary \" * \" product | unary \" / \" product | unary\n"
+    "unary ::= \"-\" unary | \"!\" unary | primary\n"
+    "primary ::= name | name \"(\" (or (\", \" or)*)? \")\" | [0-9]+ | \"(\" or \")\"\n"
+    "nl ::= \"\\n\"\n";
+
+static const char list[] = "root ::= item+\n"
+                           "item ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"\n";
+
+struct sample {
+    const char *grammar, *yes[8], *no[8];
+};
+
+static const struct sample samples[] = {
+    {json_grammar,
+     {"{}", " [1,-2.5e+3 , \"a\\u00E9\\n\xe6\xbc\xa2\"]", "{\"a\":{\"b\":[[[]]]},\"c\":null} ",
+      "0"},
+     {"{", "[1,]", "01", "{\"a\" 1}", "\"\n\"", "\"\\x\"", "nul", "1."}},
+    {arithmetic,
+     {"1=2\n", "(a+b)*c1 - 3/ x = 4\n", "a=1\nb =2\n"},
+     {"", "1=", "=1\n", "(1=1\n", "1+=1\n", "A=1\n"}},
+    {chess,
+     {"1. e4 e5\n2. Nf3 Nc6\n", "1. exd5 O-O-O+\n10. e8=Q# Raxb1\n"},
+     {"1. e4 e5\n", "1. e9 e5\n2. a1 a1\n", "2. e4 e5\n", "1. e4 e5\n2. e4\n"}},
+    {c_like,
+     {"", "int f() {\nreturn -!(a + 1) * b || c(d, 2) && 1 == 2;\n}\n",
+      "char g(int a, float b) {\n  if (a) {\n    // x\n  }\n}\n"},
+     {"int f() {", "int f() {\nreturn;\n}\n", "void f() {\n}\n", "int f() {\nreturn a b;\n}\n"}},
+    {list,
+     {"- a\n", "- \xc3\xa9t\xc3\xa9\n- \xf0\x9f\x98\x80 b\n"},
+     {"", "- \n", "-a\n", "- a", "- a\r\n", "- \xc2\x85\n", "- \xe2\x80\xa8\n", "- \xc3\n"}},
+    {"root ::= \"a\"{2,4} (\"b\"{2}){2,} \"c\"{,1}",
+     {"aabbbb", "aaaabbbbbbc"},
+     {"abbbb", "aaaaabbbb", "aabbb", "aabbbbb", "aabbbbcc"}},
+    {"root ::= (\"\"{3} | \"a\"? \"b\"*)* \"c\"", {"c", "abbac", "bbbc", "aac"}, {"", "ab", "cc"}},
+    {"root ::= a | ab \"c\"\na ::= \"x\" a? \"y\"\nab ::= \"x\" ab? \"y\" \"\"",
+     {"xy", "xxyy", "xyc", "xxxyyyc"},
+     {"x", "xyy", "xxy", "xycc"}},
+    {"root ::= . \"|\" [^] \"|\" [\xce\xb1-\xcf\x89\xf0\x9f\x98\x80-\xf0\x9f\x99\x8f]",
+     {"\n|\xe6\xbc\xa2|\xce\xb2", "\xf4\x8f\xbf\xbf|x|\xf0\x9f\x98\x81"},
+     {"||", "\x80|x|\xce\xb2", "\xed\xa0\x80|x|\xce\xb2", "\xf4\x90\x80\x80|x|\xce\xb2",
+      "\xc0\x80|x|\xce\xb2", "a|b|c", "a|b|\xf0\x9f\x99\x90"}},
+};
+
+START_TEST(sentences_of_known_grammars)
+{
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+        struct grammar *g = open_grammar(bytes_vocab, samples[i].grammar);
+        for (int k = 0; k < 8 && samples[i].yes[k]; k++)
+            ck_assert_msg(is_sentence(g, samples[i].yes[k], strlen(samples[i].yes[k])),
+                          "grammar %zu: '%s' is refused", i, samples[i].yes[k]);
+        for (int k = 0; k < 8 && samples[i].no[k]; k++)
+            ck_assert_msg(!is_sentence(g, samples[i].no[k], strlen(samples[i].no[k])),
+                          "grammar %zu: '%s' is accepted", i, samples[i].no[k]);
+        grammar_close(g);
+    }
+}
+END_TEST
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+START_TEST(drafts_come_and_go)
+{
+    struct grammar *g = open_grammar(bytes_vocab, json_grammar);
+    struct grammar_run run, other;
+    grammar_begin(g, false, &run);
+    grammar_begin(g, false, &other);
+    static const char drafts[] = "{\"a\":[1,2";
+    for (size_t i = 0; i < strlen(drafts); i++)
+        ck_assert_int_eq(grammar_draft(&run, (uint8_t)drafts[i]), 0);
+    ck_assert_int_eq(grammar_draft(&run, '}'), -EPERM);
+    ck_assert_int_eq(grammar_draft(&run, END), -EPERM);
+    ck_assert(has(mask_of(&run, 9, 0).bits, ']') && !has(mask_of(&run, 9, 0).bits, '}'));
+    ck_assert(has(mask_of(&run, 1, 0).bits, '}') && has(mask_of(&run, 0, 0).bits, '['));
+    grammar_keep(&run, 2); /* {" */
+    ck_assert(has(mask_of(&run, 2, 0).bits, 'z'));
+    ck_assert_int_eq(grammar_accept(&run, '{'), 0);
+    ck_assert_uint_eq(run.n_drafts, 0);
+    ck_assert_int_eq(grammar_accept(&run, 'x'), -EPERM); /* and stays where it was */
+    ck_assert_int_eq(grammar_accept(&run, END), -EPERM);
+    ck_assert_int_eq(grammar_accept(&run, '}'), 0);
+    ck_assert(grammar_may_end(&run) && !grammar_must_end(&run)); /* blanks may follow */
+    ck_assert(!grammar_may_end(&other));
+    for (uint32_t i = 0; i < GRAMMAR_DRAFTS_MAX; i++)
+        ck_assert_int_eq(grammar_draft(&other, '['), 0);
+    ck_assert_int_eq(grammar_draft(&other, '['), -ENOSPC);
+    grammar_end(&run);
+    grammar_end(&other);
+    grammar_close(g);
+}
+END_TEST
+
+START_TEST(an_answer_ends_where_nothing_may_follow)
+{
+    struct grammar *g = open_grammar(bytes_vocab, "root ::= \"ab\" \"c\"?");
+    struct grammar_run run;
+    grammar_begin(g, false, &run);
+    ck_assert(!grammar_may_end(&run));
+    grammar_accept(&run, 'a');
+    grammar_accept(&run, 'b');
+    ck_assert(grammar_may_end(&run) && !grammar_must_end(&run));
+    ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed, 2);
+    grammar_accept(&run, 'c');
+    ck_assert(grammar_must_end(&run));
+    ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed, 1);
+    grammar_end(&run);
+    grammar_close(g);
+    g = open_grammar(bytes_vocab, "root ::=");
+    grammar_begin(g, false, &run);
+    ck_assert(grammar_must_end(&run));
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
+/* The space that a tokenizer puts before a text is no part of it, wherever the grammar wants one. */
+START_TEST(a_first_space_can_be_dropped)
+{
+    static const char *const texts[] = {" a", "a", " ", "  a", " b"};
+    struct grammar_token tokens[5];
+    struct grammar_vocab *v;
+    struct grammar_run run;
+    for (int i = 0; i < 5; i++)
+        tokens[i] = (struct grammar_token){texts[i], (uint32_t)strlen(texts[i]), false};
+    ck_assert_int_eq(grammar_vocab_open(tokens, 5, 5, &v), 0);
+    struct grammar *g = open_grammar(v, "root ::= \"a\"+");
+    grammar_begin(g, true, &run);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 0x7); /* " a", "a", " " */
+    ck_assert_int_eq(grammar_accept(&run, 2), 0);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 0x2);
+    grammar_end(&run);
+    grammar_begin(g, false, &run);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 0x2);
+    grammar_end(&run);
+    grammar_close(g);
+    g = open_grammar(v, "root ::= \" \"? \"a\"");
+    grammar_begin(g, true, &run);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 0xf); /* the first space is always dropped */
+    grammar_end(&run);
+    grammar_close(g);
+    grammar_vocab_close(v);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("grammar");
+    TCase *tests = tcase_create("grammar");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, vectors_agree);
+    tcase_add_test(tests, sentences_of_known_grammars);
+    tcase_add_test(tests, drafts_come_and_go);
+    tcase_add_test(tests, an_answer_ends_where_nothing_may_follow);
+    tcase_add_test(tests, a_first_space_can_be_dropped);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,324 @@
+/*
+ * Grammars made to cost much: deep, ambiguous, wide. What is too much is an error of that answer,
+ * and whether it is does not depend on what was before.
+ */
+#include "tests/run_suite.h"
+#include "tests/rig/grammar_masks.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A stack deeper than anybody writes: states are swept, and the way back is the way there. */
+START_TEST(deep_nesting_is_followed)
+{
+    struct grammar *g = open_grammar(
+        bytes_vocab, "root ::= \"a\" root \"x\" | \"b\" root \"y\" | \"c\" root \"z\" | \".\"");
+    struct grammar_run run;
+    static char answer[100000];
+    uint32_t state = 7, n = 0;
+    grammar_begin(g, false, &run);
+    for (; n < sizeof(answer); n++) {
+        answer[n] = (char)('a' + next_random(&state) % 3);
+        ck_assert_int_eq(grammar_accept(&run, (uint8_t)answer[n]), 0);
+        ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed, 4);
+        grammar_release(g);
+    }
+    ck_assert_int_eq(grammar_accept(&run, '.'), 0);
+    for (; n > 0; n--) {
+        struct grammar_mask mask = mask_of(&run, 0, 0);
+        uint8_t want = (uint8_t)(answer[n - 1] - 'a' + 'x');
+        ck_assert(mask.n_allowed == 1 && has(mask.bits, want));
+        ck_assert_int_eq(grammar_accept(&run, want), 0);
+        grammar_release(g);
+    }
+    ck_assert(grammar_must_end(&run));
+    ck_assert_uint_gt(g->states.n_sweeps, 0);
+    ck_assert_uint_lt(grammar_memory(g), 3 * GRAMMAR_BYTES_MAX);
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
+START_TEST(too_deep_is_an_error_and_no_more)
+{
+    struct grammar *g = open_grammar(bytes_vocab, "root ::= \"(\" root \")\" | \"x\"");
+    struct grammar_run run;
+    int rc = 0;
+    uint32_t n = 0;
+    grammar_begin(g, false, &run);
+    for (; rc == 0 && n < 10000000; n++)
+        rc = grammar_accept(&run, '(');
+    ck_assert_int_eq(rc, -E2BIG);
+    ck_assert_uint_gt(n, 20000);
+    grammar_end(&run);
+    grammar_begin(g, false, &run); /* the next answer is served */
+    ck_assert_int_eq(grammar_accept(&run, '('), 0);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed, 2);
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
+/* Accepts `byte` until it is refused, with a mask now and then. Returns how often it was taken. */
+static uint32_t dig(struct grammar_run *run, uint8_t byte, uint32_t most)
+{
+    uint32_t n = 0;
+    int rc = 0;
+    for (; rc == 0 && n < most; n++) {
+        if (n % 64 == 0) {
+            grammar_release(run->grammar);
+            (void)mask_of(run, 0, 0);
+        }
+        rc = grammar_accept(run, byte);
+    }
+    ck_assert(rc == 0 || rc == -E2BIG);
+    return rc == 0 ? n : n - 1;
+}
+
+START_TEST(how_deep_is_too_deep_does_not_depend_on_others)
+{
+    static const char text[] = "root ::= \"[\" root \"]\" | \"{\" root \"}\" | \"x\"";
+    struct grammar *g = open_grammar(bytes_vocab, text);
+    struct grammar_run run, other;
+    grammar_begin(g, false, &run);
+    const uint32_t alone = dig(&run, '[', UINT32_MAX);
+    grammar_end(&run);
+    grammar_begin(g, false, &other); /* behind one that ended, beside one that goes on */
+    ck_assert_uint_eq(dig(&other, '{', alone / 3 * 2), alone / 3 * 2);
+    grammar_begin(g, false, &run);
+    ck_assert_uint_eq(dig(&run, '[', UINT32_MAX), alone);
+    grammar_end(&run);
+    ck_assert_uint_eq(dig(&other, '{', UINT32_MAX), alone - alone / 3 * 2);
+    grammar_end(&other);
+    grammar_close(g);
+}
+END_TEST
+
+enum { WALK_MOST = 300 };
+
+/* A random answer, or `tokens` again: where it ended, how, and what its masks were of. */
+struct path {
+    uint8_t tokens[WALK_MOST];
+    uint32_t n, n_allowed;
+    int end;
+};
+
+static void walk(struct grammar *g, uint32_t *state, uint32_t most, uint8_t often,
+                 const uint8_t *tokens, struct path *ret)
+{
+    struct grammar_run run;
+    *ret = (struct path){0};
+    grammar_begin(g, false, &run);
+    while (ret->end == 0 && ret->n < most) {
+        const uint8_t seldom = (uint8_t)('a' + 'b' - often);
+        uint8_t pick = tokens ? tokens[ret->n] : next_random(state) % 8 == 0 ? seldom : often;
+        struct grammar_mask mask = mask_of(&run, 0, 0);
+        if (mask.bits == NULL) {
+            ret->end = -E2BIG;
+            break;
+        }
+        ret->n_allowed += mask.n_allowed;
+        pick = has(mask.bits, pick) || tokens ? pick : (uint8_t)('a' + 'b' - pick);
+        ret->end = grammar_accept(&run, pick);
+        ret->tokens[ret->n] = pick;
+        ret->n += ret->end == 0;
+        grammar_release(g);
+    }
+    grammar_end(&run);
+}
+
+START_TEST(how_ambiguous_is_too_ambiguous_does_not_depend_on_others)
+{
+    static const char *const grammars[] = {
+        "root ::= r \"c\"\nr ::= \"a\" | \"b\" ([ab] r)? \"a\" | \"b\" (r r){0,30}",
+        "root ::= r \"c\"\nr ::= \"a\" | \"b\" \"b\" r q | \"b\" \"a\" r \"b\" | \"b\" [ab]? [ab]\n"
+        "q ::= \"b\" q | \"b\" [ab] r \"b\"* [ab] | \"b\" [ab]* r \"b\" \"b\"",
+        "root ::= r \"c\"\nr ::= \"a\" r | \"b\" [ab] r? | \"a\" r? r | \"a\" r (\"b\" \"b\" | r "
+        "r)",
+    };
+    uint32_t state = (uint32_t)_i + 1, n_wide = 0;
+    for (int seed = 0; seed < 12; seed++) {
+        struct path cold, warm, other;
+        const uint8_t often = seed % 2 ? 'a' : 'b';
+        struct grammar *g = open_grammar(bytes_vocab, grammars[_i]);
+        walk(g, &state, WALK_MOST, often, NULL, &cold);
+        grammar_close(g);
+        g = open_grammar(bytes_vocab, grammars[_i]);
+        for (int i = 0; i < 3; i++)
+            walk(g, &state, next_random(&state) % WALK_MOST, often, NULL, &other);
+        walk(g, &state, WALK_MOST, often, cold.tokens, &warm);
+        grammar_close(g);
+        ck_assert_msg(warm.n == cold.n && warm.end == cold.end && warm.n_allowed == cold.n_allowed,
+                      "seed %d: alone %d at %u, behind others %d at %u", seed, cold.end, cold.n,
+                      warm.end, warm.n);
+        n_wide += cold.end == -E2BIG;
+    }
+    ck_assert_uint_gt(n_wide, 0);
+}
+END_TEST
+
+/* Ambiguous in every way: the number of ways doubles with each byte, the state does not. */
+START_TEST(ambiguity_is_shared)
+{
+    static const char *const grammars[] = {
+        "root ::= \"a\" root \"x\" | \"a\" root \"y\" | \"a\"",
+        "root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\"",
+        "root ::= (\"a\" | \"a\")* | (\"a\" \"a\"?)* | a\na ::= \"a\" a? | \"aa\" a?",
+        "root ::= r1 \"x\" | r1 \"y\"\nr1 ::= r2 \"x\" | r2 \"y\"\nr2 ::= r3 \"x\" | r3 \"y\"\n"
+        "r3 ::= r4 \"x\" | r4 \"y\"\nr4 ::= r5 \"x\" | r5 \"y\"\nr5 ::= r6 \"x\" | r6 \"y\"\n"
+        "r6 ::= r7 \"x\" | r7 \"y\"\nr7 ::= r8 \"x\" | r8 \"y\"\nr8 ::= \"a\"+ r9 | \"a\"+ r9\n"
+        "r9 ::= \"a\"*",
+    };
+    for (size_t i = 0; i < sizeof(grammars) / sizeof(grammars[0]); i++) {
+        struct grammar *g = open_grammar(bytes_vocab, grammars[i]);
+        struct grammar_run run;
+        grammar_begin(g, false, &run);
+        for (int k = 0; k < 300; k++) {
+            ck_assert(has(mask_of(&run, 0, 0).bits, 'a'));
+            ck_assert_int_eq(grammar_accept(&run, 'a'), 0);
+            grammar_release(g);
+        }
+        ck_assert(grammar_may_end(&run) == (i == 1 || i == 2));
+        grammar_end(&run);
+        grammar_close(g);
+    }
+}
+END_TEST
+
+START_TEST(too_wide_is_an_error_and_no_more)
+{
+    char text[4096];
+    struct grammar *g;
+    struct grammar_run run;
+    struct grammar_mask mask;
+    int rc = 0, n = 0;
+    snprintf(text, sizeof(text), "root ::= (\"a\"? \"b\"? \"c\"? \"d\"?){0,1200}");
+    ck_assert_int_eq(grammar_open(bytes_vocab, text, strlen(text), &g, text, sizeof(text)), 0);
+    grammar_begin(g, false, &run);
+    for (; n < 3000 && rc == 0; n++) {
+        int64_t budget = INT64_MAX;
+        rc = grammar_mask(&run, 0, &budget, &mask);
+        rc = rc < 0 ? rc : grammar_accept(&run, 'a');
+        grammar_release(g);
+    }
+    ck_assert_msg(rc == -E2BIG || rc == -EPERM, "%d after %d", rc, n);
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
+/* Ways through `x` that differ only in what they remember, more than can be followed. */
+static char *make_wide(const char *root)
+{
+    enum { WAYS = 1500 };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    fprintf(f, "root ::= %s\nx ::= \"aaa\" y0", root);
+    for (int i = 1; i < WAYS; i++)
+        fprintf(f, " | \"aaa\" y%d", i);
+    for (int i = 0; i < WAYS; i++)
+        fprintf(f, "\ny%d ::= \"%c\" | \"a%c\" y%d | [a-c] \"%d\"", i, 'a' + i % 26,
+                'a' + i / 26 % 26, i, i);
+    ck_assert_int_eq(fclose(f), 0);
+    return text;
+}
+
+/* Where a mask is put together from others, none of them may be one that could not be finished. */
+START_TEST(too_wide_within_something_is_no_half_mask)
+{
+    static const char *const roots[] = {"\"(\" x", "\"(\" x \")\"", "\"(\" (x \")\" | x \"]\")"};
+    static const struct grammar_token tokens[] = {
+        {"(", 1, false},     {")", 1, false},    {"a", 1, false},  {"aaaa", 4, false},
+        {"aaaaa", 5, false}, {"aaab", 4, false}, {"</s>", 4, true}};
+    struct grammar_vocab *v;
+    ck_assert_int_eq(grammar_vocab_open(tokens, 7, 7, &v), 0);
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        char *text = make_wide(roots[i]);
+        struct grammar *g = open_grammar(v, text);
+        struct grammar_run run;
+        grammar_begin(g, false, &run);
+        ck_assert_int_eq(grammar_accept(&run, 0), 0);
+        ck_assert_msg(mask_of(&run, 0, 0).bits == NULL, "%s: half a mask", roots[i]);
+        grammar_end(&run);
+        grammar_close(g);
+        free(text);
+    }
+    grammar_vocab_close(v);
+}
+END_TEST
+
+/* A mask that takes long: whether it is made must depend neither on the pieces nor on the states
+ * that another answer made before. */
+START_TEST(a_dear_mask_is_made_or_not_whatever_was_before)
+{
+    enum { LETTERS = 26, RULES = 210, TOKENS = LETTERS * LETTERS * LETTERS };
+    static struct grammar_token tokens[TOKENS];
+    static char bytes[TOKENS][3];
+    char *text = NULL;
+    size_t n_text = 0;
+    struct grammar_vocab *v;
+    for (int i = 0; i < TOKENS; i++) {
+        bytes[i][0] = (char)('a' + i / LETTERS / LETTERS);
+        bytes[i][1] = (char)('a' + i / LETTERS % LETTERS);
+        bytes[i][2] = (char)('a' + i % LETTERS);
+        tokens[i] = (struct grammar_token){bytes[i], 3, false};
+    }
+    ck_assert_int_eq(grammar_vocab_open(tokens, TOKENS, TOKENS, &v), 0);
+    FILE *f = open_memstream(&text, &n_text);
+    fprintf(f, "root ::= \"aaa\" (\"a\" p0"); /* two letters are remembered: many states */
+    for (int i = 1; i < LETTERS; i++)
+        fprintf(f, " | \"%c\" p%d", 'a' + i, i);
+    fprintf(f, ")");
+    for (int i = 0; i < LETTERS; i++) {
+        fprintf(f, "\np%d ::= \"a\" q0 \"%c\"", i, 'a' + i);
+        for (int k = 1; k < LETTERS; k++)
+            fprintf(f, " | \"%c\" q0 \"%c\"", 'a' + k, 'a' + i);
+    }
+    for (int i = 0; i < RULES; i++)
+        fprintf(f, "\nq%d ::= q%d? [a-z]", i, i + 1);
+    fprintf(f, "\nq%d ::= [a-z]", RULES);
+    ck_assert_int_eq(fclose(f), 0);
+    for (int warm = 0; warm < 2; warm++)
+        for (int64_t piece = 0; piece <= 100000; piece += 50000) {
+            struct grammar *g = open_grammar(v, text);
+            struct grammar_run run;
+            for (uint32_t i = 0; warm && i < TOKENS; i += LETTERS) {
+                grammar_begin(g, false, &run);
+                ck_assert_int_eq(grammar_accept(&run, 0), 0);
+                ck_assert_int_eq(grammar_accept(&run, i), 0);
+                grammar_end(&run);
+            }
+            grammar_begin(g, false, &run);
+            ck_assert_int_eq(grammar_accept(&run, 0), 0);
+            struct grammar_mask mask = mask_of(&run, 0, piece);
+            ck_assert_msg(mask.bits && mask.n_allowed == TOKENS, "warm %d, piece %lld", warm,
+                          (long long)piece);
+            grammar_end(&run);
+            grammar_close(g);
+        }
+    free(text);
+    grammar_vocab_close(v);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("grammar_limits");
+    TCase *tests = tcase_create("grammar");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, deep_nesting_is_followed);
+    tcase_add_test(tests, too_deep_is_an_error_and_no_more);
+    tcase_add_test(tests, how_deep_is_too_deep_does_not_depend_on_others);
+    tcase_add_loop_test(tests, how_ambiguous_is_too_ambiguous_does_not_depend_on_others, 0, 3);
+    tcase_add_test(tests, ambiguity_is_shared);
+    tcase_add_test(tests, too_wide_is_an_error_and_no_more);
+    tcase_add_test(tests, too_wide_within_something_is_no_half_mask);
+    tcase_add_test(tests, a_dear_mask_is_made_or_not_whatever_was_before);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

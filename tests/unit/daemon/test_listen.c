@@ -1,0 +1,271 @@
+/* The socket in the file system: made for its owner, a dead one replaced, nothing else ever
+ * touched. */
+#include "daemon/control/listen.h"
+#include "ipc/hello.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char directory[] = "/tmp/hearth-listen-XXXXXX", path[100], err[300];
+
+static void setup(void)
+{
+    strcpy(directory + strlen(directory) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", directory, 1), 0);
+    snprintf(path, sizeof(path), "%s/hearth/h.sock", directory);
+    *err = 0;
+}
+
+static void teardown(void)
+{
+    char name[100];
+
+    unlink(path);
+    snprintf(name, sizeof(name), "%s/hearth", directory);
+    rmdir(name);
+    rmdir(directory);
+}
+
+static int try_connect(int type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, path);
+    int rc = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+START_TEST(a_listener_is_its_owners_alone)
+{
+    struct stat st;
+    mode_t mask = umask(0);
+    int fd = listen_open(path, err, sizeof(err));
+
+    ck_assert_msg(fd >= 0, "%s", err);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert(S_ISSOCK(st.st_mode));
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+    ck_assert_int_eq(umask(mask), 0); /* put back as it was */
+    snprintf(path, sizeof(path), "%s/hearth", directory);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0700);
+    ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    snprintf(path, sizeof(path), "%s/hearth/h.sock", directory);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_live_daemon_is_not_pushed_away)
+{
+    int first = listen_open(path, err, sizeof(err));
+
+    ck_assert_int_ge(first, 0);
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_ptr_nonnull(strstr(err, path));
+    ck_assert_ptr_nonnull(strstr(err, "--socket"));
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(first);
+}
+END_TEST
+
+START_TEST(a_dead_daemons_socket_is_replaced)
+{
+    int first = listen_open(path, err, sizeof(err));
+
+    close(first); /* as after kill -9: the file stays */
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), -ECONNREFUSED);
+    int second = listen_open(path, err, sizeof(err));
+    ck_assert_msg(second >= 0, "%s", err);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    close(second);
+}
+END_TEST
+
+/* Waits until nobody holds the other end of this pipe. */
+static void await_end(const int end[2])
+{
+    char byte;
+
+    close(end[1]);
+    while (read(end[0], &byte, 1) > 0)
+        ;
+}
+
+/* One of several daemons, started when `go` ends: says over `told` whether it listens ('y'), another one
+ * does ('n'), or what must not be ('?'), and lives until `stop` ends. */
+static void run_one(const int go[2], int told, const int stop[2])
+{
+    await_end(go);
+    int fd = listen_open(path, err, sizeof(err));
+    bool refused = fd == -EADDRINUSE && strstr(err, "(process ") && strstr(err, path);
+    char byte = fd >= 0 ? 'y' : refused ? 'n' : '?';
+    if (write(told, &byte, 1) == 1)
+        await_end(stop);
+    _exit(0);
+}
+
+/* All find the same dead socket, and all want to replace it: one does, and the others say who. */
+START_TEST(of_several_that_start_at_once_one_listens)
+{
+    enum { STARTS = 6, ROUNDS = 12 };
+
+    for (int round = 0; round < ROUNDS; round++) {
+        int go[2], told[2], stop[2], listening = 0;
+        char byte;
+
+        close(listen_open(path, err, sizeof(err)));
+        ck_assert(pipe(go) == 0 && pipe(told) == 0 && pipe(stop) == 0);
+        for (int i = 0; i < STARTS; i++)
+            if (fork() == 0)
+                run_one(go, told[1], stop);
+        close(go[1]);
+        for (int i = 0; i < STARTS; i++) {
+            ck_assert_int_eq(read(told[0], &byte, 1), 1);
+            ck_assert_int_ne(byte, '?');
+            listening += byte == 'y';
+        }
+        ck_assert_int_eq(listening, 1);
+        ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+        close(stop[1]);
+        while (wait(NULL) > 0)
+            ;
+        close(go[0]);
+        close(stop[0]);
+        close(told[0]);
+        close(told[1]);
+    }
+    snprintf(path, sizeof(path), "%s/hearth/h.sock.lock", directory);
+    ck_assert_int_lt(access(path, F_OK), 0); /* nothing is left behind */
+}
+END_TEST
+
+/* A daemon that has no room lets us connect, refuses and hangs up: it lives all the same. */
+START_TEST(a_daemon_that_refuses_everybody_is_not_pushed_away)
+{
+    int first = listen_open(path, err, sizeof(err));
+    pid_t pid = fork();
+
+    ck_assert_int_ge(first, 0);
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        for (;;) {
+            struct pollfd somebody = {.fd = first, .events = POLLIN};
+            poll(&somebody, 1, -1);
+            int fd = accept(first, NULL, NULL);
+            hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
+            close(fd);
+        }
+    }
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(first);
+}
+END_TEST
+
+START_TEST(a_file_that_is_no_socket_is_never_removed)
+{
+    struct stat st;
+    int fd;
+
+    close(listen_open(path, err, sizeof(err))); /* makes the folder */
+    unlink(path);
+    fd = open(path, O_CREAT | O_WRONLY, 0600);
+    ck_assert_int_eq(write(fd, "mine", 4), 4);
+    close(fd);
+    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -ENOTSOCK);
+    ck_assert_ptr_nonnull(strstr(err, path));
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq(st.st_size, 4);
+}
+END_TEST
+
+START_TEST(another_programs_socket_is_left_alone)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    close(listen_open(path, err, sizeof(err)));
+    unlink(path);
+    strcpy(address.sun_path, path);
+    ck_assert_int_eq(bind(other, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(listen(other, 1), 0);
+    ck_assert_int_lt(listen_open(path, err, sizeof(err)), 0);
+    ck_assert_int_eq(try_connect(SOCK_STREAM), 0);
+    close(other);
+}
+END_TEST
+
+START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
+{
+    char longer[300];
+
+    memset(longer, 'x', sizeof(longer));
+    longer[0] = '/';
+    longer[sizeof(longer) - 1] = 0;
+    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
+    ck_assert_ptr_nonnull(strstr(err, "--socket"));
+    snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* no default path's folder */
+    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(err, longer));
+    ck_assert_ptr_nonnull(strstr(err, "folder is not there"));
+    snprintf(longer, sizeof(longer), "%s/other", directory);
+    ck_assert_int_lt(access(longer, F_OK), 0);
+}
+END_TEST
+
+START_TEST(only_a_default_paths_folder_is_made)
+{
+    char folder[100];
+
+    snprintf(folder, sizeof(folder), "%s/hearth", directory);
+    ck_assert_uint_eq(listen_folder_mode(folder), 0700);
+    ck_assert_uint_eq(listen_folder_mode("/run/hearth"), 0755); /* other users pass */
+    ck_assert_uint_eq(listen_folder_mode("/run"), 0);
+    ck_assert_uint_eq(listen_folder_mode("/run/hearth2"), 0);
+    ck_assert_uint_eq(listen_folder_mode(directory), 0);
+    ck_assert_uint_eq(listen_folder_mode(""), 0);
+    ck_assert_int_eq(unsetenv("XDG_RUNTIME_DIR"), 0);
+    ck_assert_uint_eq(listen_folder_mode(folder), 0);
+    ck_assert_uint_eq(listen_folder_mode("/hearth"), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("listen");
+    TCase *t = tcase_create("listen");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_listener_is_its_owners_alone);
+    tcase_add_test(t, a_live_daemon_is_not_pushed_away);
+    tcase_add_test(t, a_dead_daemons_socket_is_replaced);
+    tcase_add_test(t, of_several_that_start_at_once_one_listens);
+    tcase_add_test(t, a_daemon_that_refuses_everybody_is_not_pushed_away);
+    tcase_add_test(t, a_file_that_is_no_socket_is_never_removed);
+    tcase_add_test(t, another_programs_socket_is_left_alone);
+    tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
+    tcase_add_test(t, only_a_default_paths_folder_is_made);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}

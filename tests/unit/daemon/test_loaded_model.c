@@ -1,0 +1,181 @@
+/* Which draft model goes with a model: one with the same tokens in the same places. Which model is refused
+ * before any of its weights is read, and how much room for KV. */
+#include "daemon/model/loaded_model.h"
+#include "kernels/quant/quant_types.h"
+#include "tests/run_suite.h"
+#include "tests/rig/tiny_model.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 6 };
+
+struct opened {
+    void *block;
+    struct vocab vocab;
+};
+
+/* A vocabulary of the first `n` of these texts, number `odd` replaced. */
+static void open_vocab(struct opened *v, uint32_t n, uint32_t odd, const char *text)
+{
+    static const char *const texts[TOKENS] = {"<unk>", "<s>", "</s>", "a", "b", "c"};
+    struct vocab_string strings[TOKENS];
+    struct vocab_desc desc;
+    size_t bytes;
+    char err[200] = "";
+
+    for (uint32_t i = 0; i < n; i++) {
+        const char *word = i == odd ? text : texts[i];
+        strings[i] = (struct vocab_string){word, strlen(word)};
+    }
+    vocab_desc_init(&desc);
+    desc.model = (struct vocab_string){"llama", 5};
+    desc.n_tokens = n;
+    desc.texts = strings;
+    ck_assert_msg(vocab_build(&desc, &v->block, &bytes, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(vocab_open(v->block, bytes, &v->vocab, err, sizeof(err)) == 0, "%s", err);
+}
+
+static int compare(uint32_t n, uint32_t odd, const char *text, char *err, size_t err_bytes)
+{
+    struct opened model, draft;
+
+    open_vocab(&model, TOKENS - 1, TOKENS, "");
+    open_vocab(&draft, n, odd, text);
+    err[0] = 0;
+    int rc = resident_compare_vocab(&model.vocab, &draft.vocab, err, err_bytes);
+    free(model.block);
+    free(draft.block);
+    return rc;
+}
+
+START_TEST(the_same_tokens_are_the_same_vocabulary)
+{
+    char err[200];
+
+    ck_assert_int_eq(compare(TOKENS - 1, TOKENS, "", err, sizeof(err)), 0);
+    ck_assert_str_eq(err, "");
+}
+END_TEST
+
+START_TEST(the_first_difference_is_named)
+{
+    char err[200];
+
+    ck_assert_int_eq(compare(TOKENS - 1, 3, "x", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err,
+                     "the draft model has another vocabulary: token 3 is 'x', the model's is 'a'");
+    ck_assert_int_eq(compare(TOKENS, 4, "bb", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err,
+                     "the draft model has another vocabulary: token 4 is 'bb', the model's is 'b'");
+}
+END_TEST
+
+START_TEST(so_is_another_number_of_tokens)
+{
+    char err[200];
+
+    ck_assert_int_eq(compare(TOKENS, TOKENS, "", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "the draft model has another vocabulary: 6 tokens, the model's has 5");
+    ck_assert_int_eq(compare(TOKENS - 2, TOKENS, "", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "the draft model has another vocabulary: 4 tokens, the model's has 5");
+}
+END_TEST
+
+/* What resident_open_model says of a sound model of which one place is changed. */
+static int open_changed(const char *key, size_t behind, const char *bytes, char *err,
+                        size_t err_bytes)
+{
+    const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct resident resident = {0};
+    size_t n;
+    uint8_t *file = tiny_model_file(&shape, &n);
+    uint8_t *at = memmem(file, n, key, strlen(key));
+
+    ck_assert_ptr_nonnull(at);
+    memcpy(at + strlen(key) + behind, bytes, strlen(bytes));
+    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
+    err[0] = 0;
+    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
+    resident_close(&resident);
+    free(file);
+    return rc;
+}
+
+enum { TYPE_AND_LENGTH = 12 }; /* of a string value */
+
+START_TEST(a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights)
+{
+    static const char model[] = "tokenizer.ggml.model";
+    char err[600];
+
+    ck_assert_msg(open_changed(model, TYPE_AND_LENGTH, "llama", err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(open_changed(model, TYPE_AND_LENGTH, "plums", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "a.gguf: tokenizer 'plums' is not known to hearth; known: llama "
+                          "(SentencePiece), gpt2 (byte-level BPE)");
+    ck_assert_int_eq(open_changed("tokenizer.ggml.token", 0, "z", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "a.gguf: the file has no tokenizer (no tokenizer.ggml.tokens)");
+    ck_assert_int_eq(
+        open_changed("tokenizer.ggml.bos_token_id", 4, "\x01\x01\x01\x01", err, sizeof(err)),
+        -EBADMSG);
+    ck_assert_ptr_nonnull(strstr(err, "a.gguf: malformed: tokenizer.ggml.bos_token_id is"));
+}
+END_TEST
+
+/* What a start says of a tiny model with so much room for its KV. */
+static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
+{
+    const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct resident resident = {0};
+    struct config config = {0};
+    static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
+    size_t n;
+    uint8_t *file = tiny_model_file(&shape, &n);
+
+    ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
+    config.kv_bytes = kv_bytes;
+    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
+    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
+    ck_assert_msg(rc == 0, "%s", err);
+    err[0] = 0;
+    rc = resident_open_backend(&resident, &config, err, err_bytes);
+    resident_close(&resident);
+    config_fini(&config);
+    free(file);
+    return rc;
+}
+
+START_TEST(kv_bytes_out_of_their_range_are_told_its_end)
+{
+    char err[600];
+    unsigned long long end;
+
+    ck_assert_int_eq(open_with_kv_bytes(1, err, sizeof(err)), -EINVAL);
+    const char *said = strstr(err, "give at least ");
+    ck_assert_msg(said && sscanf(said, "give at least %llu", &end) == 1, "%s", err);
+    ck_assert_int_eq(open_with_kv_bytes(end - 1, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(open_with_kv_bytes(end, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(open_with_kv_bytes(60ull << 40, err, sizeof(err)), -EINVAL);
+    said = strstr(err, "give at most ");
+    ck_assert_msg(said && sscanf(said, "give at most %llu", &end) == 1, "%s", err);
+    ck_assert_ptr_null(strstr(err, "at least"));
+    ck_assert_uint_lt(end, 60ull << 40);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("resident");
+    TCase *t = tcase_create("resident");
+
+    tcase_add_test(t, the_same_tokens_are_the_same_vocabulary);
+    tcase_add_test(t, the_first_difference_is_named);
+    tcase_add_test(t, so_is_another_number_of_tokens);
+    tcase_add_test(t, a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights);
+    tcase_add_test(t, kv_bytes_out_of_their_range_are_told_its_end);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}

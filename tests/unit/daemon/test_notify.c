@@ -1,0 +1,178 @@
+/* What the service manager is told, and what it hands over. */
+#include "daemon/control/notify.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/hearth-notify-XXXXXX";
+static char line[256];
+static int fd_flags, file_flags; /* of descriptor 3, as notify_listen_fd left it */
+static int manager_fd;
+
+static void listen_at(struct sockaddr_un *address, socklen_t bytes)
+{
+    manager_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ck_assert_int_ge(manager_fd, 0);
+    ck_assert_int_eq(bind(manager_fd, (struct sockaddr *)address, bytes), 0);
+}
+
+START_TEST(a_state_reaches_a_manager_at_a_path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char text[64];
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/n", folder);
+    listen_at(&address, sizeof(address));
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    ck_assert_int_eq(notify_send("READY=1\nSTATUS=serving"), 0);
+    ssize_t n = recv(manager_fd, text, sizeof(text), 0);
+    ck_assert_int_eq(n, 22);
+    ck_assert_int_eq(memcmp(text, "READY=1\nSTATUS=serving", 22), 0);
+    unlink(address.sun_path);
+    rmdir(folder);
+}
+END_TEST
+
+START_TEST(a_state_reaches_a_manager_in_the_abstract_namespace)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[64], text[64];
+
+    snprintf(name, sizeof(name), "@hearth-notify-%ld", (long)getpid());
+    memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
+    listen_at(&address, (socklen_t)(sizeof(sa_family_t) + strlen(name)));
+    setenv("NOTIFY_SOCKET", name, 1);
+    ck_assert_int_eq(notify_send("WATCHDOG=1"), 0);
+    ck_assert_int_eq(recv(manager_fd, text, sizeof(text), 0), 10);
+}
+END_TEST
+
+START_TEST(without_a_manager_nothing_happens)
+{
+    unsetenv("NOTIFY_SOCKET");
+    ck_assert_int_eq(notify_send("READY=1"), 0);
+    setenv("NOTIFY_SOCKET", "no-path", 1);
+    ck_assert_int_lt(notify_send("READY=1"), 0);
+    setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
+    ck_assert_int_lt(notify_send("READY=1"), 0);
+}
+END_TEST
+
+START_TEST(the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant)
+{
+    char pid[32];
+
+    unsetenv("WATCHDOG_USEC");
+    ck_assert_uint_eq(notify_watchdog_ns(), 0);
+    setenv("WATCHDOG_USEC", "30000000", 1);
+    unsetenv("WATCHDOG_PID");
+    ck_assert_uint_eq(notify_watchdog_ns(), 15000000000u);
+    setenv("WATCHDOG_PID", "1", 1);
+    ck_assert_uint_eq(notify_watchdog_ns(), 0);
+    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+    setenv("WATCHDOG_PID", pid, 1);
+    ck_assert_uint_eq(notify_watchdog_ns(), 15000000000u);
+}
+END_TEST
+
+/* As the service manager does it: `fd` (-1: nothing) becomes descriptor 3, one of `count` for process `pid`. What the
+ * test's frame has there, and writes to at every assertion, comes back. */
+static int pass(int fd, const char *count, pid_t pid)
+{
+    int kept = fcntl(3, F_DUPFD_CLOEXEC, 10), rc;
+    char text[32];
+
+    snprintf(text, sizeof(text), "%ld", (long)pid);
+    setenv("LISTEN_FDS", count, 1);
+    setenv("LISTEN_PID", text, 1);
+    *line = 0;
+    close(3);
+    if (fd >= 0)
+        dup2(fd, 3);
+    rc = notify_listen_fd(line, sizeof(line));
+    fd_flags = fcntl(3, F_GETFD);
+    file_flags = fcntl(3, F_GETFL);
+    close(3);
+    if (kept >= 0) {
+        dup2(kept, 3);
+        close(kept);
+    }
+    return rc;
+}
+
+/* The same file behind a number that is not in the way. */
+static int put_away(int low)
+{
+    int fd = fcntl(low, F_DUPFD_CLOEXEC, 10);
+
+    ck_assert_int_ge(fd, 0);
+    close(low);
+    return fd;
+}
+
+/* A socket of this type that listens, at an address of the kernel's choice. */
+static int make_socket(int domain, int type, bool listens)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = put_away(socket(domain, type, 0));
+
+    if (domain == AF_UNIX)
+        ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)), 0);
+    ck_assert(!listens || listen(fd, 1) == 0);
+    return fd;
+}
+
+START_TEST(a_passed_socket_is_taken_over)
+{
+    unsetenv("LISTEN_FDS");
+    ck_assert_int_eq(notify_listen_fd(line, sizeof(line)), -ENOENT);
+    int fd = make_socket(AF_UNIX, SOCK_SEQPACKET, true);
+    ck_assert_int_eq(pass(fd, "1", 1), -ENOENT);
+    ck_assert_int_eq(pass(fd, "0", getpid()), -ENOENT);
+    ck_assert_int_eq(pass(fd, "1", getpid()), 3);
+    ck_assert_int_ne(fd_flags & FD_CLOEXEC, 0);
+    ck_assert_int_ne(file_flags & O_NONBLOCK, 0);
+}
+END_TEST
+
+/* Nobody could connect, or not with hearth's messages: better said than listened at. */
+START_TEST(what_is_no_socket_of_ours_is_refused)
+{
+    const int wrong[] = {
+        make_socket(AF_UNIX, SOCK_STREAM, true), make_socket(AF_UNIX, SOCK_DGRAM, false),
+        make_socket(AF_UNIX, SOCK_SEQPACKET, false), make_socket(AF_INET, SOCK_STREAM, true),
+        put_away(open("/dev/null", O_RDWR))};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        ck_assert_int_eq(pass(wrong[i], "1", getpid()), -ENOTSOCK);
+        ck_assert_ptr_nonnull(strstr(line, "ListenSequentialPacket="));
+    }
+    ck_assert_int_eq(pass(make_socket(AF_UNIX, SOCK_SEQPACKET, true), "2", getpid()), -ENOTSOCK);
+    ck_assert_ptr_nonnull(strstr(line, "2 descriptors"));
+    ck_assert_int_eq(pass(-1, "1", getpid()), -ENOTSOCK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("notify");
+    TCase *tcase = tcase_create("notify");
+    tcase_add_test(tcase, a_state_reaches_a_manager_at_a_path);
+    tcase_add_test(tcase, a_state_reaches_a_manager_in_the_abstract_namespace);
+    tcase_add_test(tcase, without_a_manager_nothing_happens);
+    tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant);
+    tcase_add_test(tcase, a_passed_socket_is_taken_over);
+    tcase_add_test(tcase, what_is_no_socket_of_ours_is_refused);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

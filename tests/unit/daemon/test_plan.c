@@ -1,0 +1,487 @@
+/*
+ * Sharing out the rows of a pass: the rules of plan.h one by one, then thousands of random crowds
+ * in which the rules must hold in every pass and everybody must come to an end.
+ */
+#include "daemon/policy/plan.h"
+#include "tests/random.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { CROWD = 40 };
+
+static struct plan_slot slots[CROWD];
+static uint32_t state;
+
+/* What must hold of every plan. Returns the rows. */
+static uint32_t check_next_plan(uint32_t n, const struct plan_limits *limits,
+                                struct plan_turn *turn)
+{
+    uint32_t rows = plan_pass(slots, n, limits, turn), sum = 0, picks = 0, batch = 0;
+    uint32_t widest = 1, interactive_left = 0, long_left = 0, prefilled = 0;
+    bool fine = true;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plan_slot *slot = &slots[i];
+        uint32_t before = slot->rows > slot->window ? slot->rows - slot->window : 0;
+        /* all of the window with its pick, or none of it */
+        fine &= slot->take == slot->rows || slot->take <= before;
+        sum += slot->take;
+        picks += slot->take == slot->rows ? slot->window : 0;
+        prefilled += plan_is_long(slot) ? slot->take : 0;
+        if (slot->batch)
+            batch += slot->take;
+        else
+            *(plan_is_long(slot) ? &long_left : &interactive_left) += slot->rows - slot->take;
+        widest = slot->window > widest ? slot->window : widest;
+    }
+    ck_assert(fine);
+    ck_assert_uint_eq(sum, rows);
+    ck_assert_uint_le(rows, limits->rows);
+    ck_assert_uint_le(picks, limits->picks);
+    ck_assert_uint_le(prefilled, limits->prefill);
+    if (prefilled < limits->prefill)
+        interactive_left += long_left;
+    /* While interactive requests want more, batch has its share and no more; but for the rows into
+     * which none of their windows fits. */
+    uint32_t share = limits->rows / 8 ? limits->rows / 8 : 1;
+    if (interactive_left > 0 && picks + widest <= limits->picks - limits->picks / 8)
+        ck_assert_uint_lt(batch, share + widest);
+    return rows;
+}
+
+static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_t turn)
+{
+    struct plan_turn turns = {turn, turn};
+
+    return check_next_plan(n, limits, &turns);
+}
+
+/* ---- the rules ------------------------------------------------------------------------------- */
+
+START_TEST(nobody_needs_nothing)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+
+    struct plan_turn turn = {0};
+
+    ck_assert_uint_eq(plan_pass(slots, 0, &limits, &turn), 0);
+}
+END_TEST
+
+START_TEST(one_prefill_gets_all_rows)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+
+    slots[0] = (struct plan_slot){.rows = 100, .window = 1};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+    slots[0] = (struct plan_slot){.rows = 64, .window = 1};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+    slots[0] = (struct plan_slot){.rows = 100, .window = 1, .batch = true};
+    ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
+}
+END_TEST
+
+START_TEST(who_decodes_goes_before_who_prefills)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        for (uint32_t i = 0; i < 8; i++)
+            slots[i] = (struct plan_slot){.rows = i < 4 ? 500 : 1, .window = 1};
+        ck_assert_uint_eq(check_plan(8, &limits, turn), 64);
+        for (uint32_t i = 4; i < 8; i++)
+            ck_assert_uint_eq(slots[i].take, 1);
+    }
+}
+END_TEST
+
+START_TEST(prefills_share_and_never_in_crumbs)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+
+    for (uint32_t i = 0; i < 2; i++)
+        slots[i] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 32);
+    ck_assert_uint_eq(slots[1].take, 32);
+    for (uint32_t i = 0; i < 20; i++)
+        slots[i] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(20, &limits, 3);
+    for (uint32_t i = 0; i < 20; i++)
+        ck_assert(slots[i].take == 0 || slots[i].take >= PLAN_CHUNK_MIN);
+    ck_assert_uint_eq(slots[3].take, PLAN_CHUNK_MIN);
+    /* What a short one leaves over goes to the others. */
+    slots[0] = (struct plan_slot){.rows = 20, .window = 1};
+    slots[1] = (struct plan_slot){.rows = 500, .window = 1};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 20);
+    ck_assert_uint_eq(slots[1].take, 44);
+}
+END_TEST
+
+START_TEST(batch_keeps_an_eighth_and_gets_what_is_left)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    slots[1] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 56);
+    ck_assert_uint_eq(slots[1].take, 8);
+    slots[0].rows = 10;
+    check_plan(2, &limits, 1);
+    ck_assert_uint_eq(slots[0].take, 10);
+    ck_assert_uint_eq(slots[1].take, 54);
+    slots[0].rows = 500;
+    slots[1].rows = 3;
+    check_plan(2, &limits, 1); /* and gives back what it does not need */
+    ck_assert_uint_eq(slots[0].take, 61);
+    ck_assert_uint_eq(slots[1].take, 3);
+}
+END_TEST
+
+/* Interactive requests that decode take every pick they can get: batch still comes to its own. */
+START_TEST(batch_decodes_beside_a_crowd_that_takes_all_picks)
+{
+    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    uint32_t taken = 0;
+
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        for (uint32_t i = 0; i < CROWD; i++)
+            slots[i] = (struct plan_slot){.rows = 1, .window = 1, .batch = i == 7};
+        check_plan(CROWD, &limits, turn);
+        taken += slots[7].take;
+    }
+    ck_assert_uint_eq(taken, 100);
+}
+END_TEST
+
+START_TEST(a_window_comes_whole_or_not_at_all)
+{
+    for (uint32_t window = 1; window <= 9; window++)
+        for (uint32_t picks = 1; picks <= 9; picks++)
+            for (uint32_t rows = 1; rows <= 40; rows++)
+                for (uint32_t budget = 1; budget <= 40; budget += 3) {
+                    struct plan_limits limits = {.rows = budget, .picks = picks, .prefill = budget};
+                    slots[0] =
+                        (struct plan_slot){.rows = rows > window ? rows : window, .window = window};
+                    uint32_t before = slots[0].rows - window;
+                    uint32_t got = check_plan(1, &limits, 0);
+                    bool fits = slots[0].rows <= budget && window <= picks;
+                    ck_assert_uint_eq(got, fits              ? slots[0].rows
+                                           : before < budget ? before
+                                                             : budget);
+                }
+}
+END_TEST
+
+START_TEST(rotation_is_fair)
+{
+    struct plan_limits limits = {.rows = 16, .picks = 4};
+    uint32_t got[10] = {0};
+
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        for (uint32_t i = 0; i < 10; i++)
+            slots[i] = (struct plan_slot){.rows = 1, .window = 1};
+        ck_assert_uint_eq(check_plan(10, &limits, turn), 4);
+        for (uint32_t i = 0; i < 10; i++)
+            got[i] += slots[i].take;
+    }
+    for (uint32_t i = 0; i < 10; i++)
+        ck_assert_uint_eq(got[i], 40);
+}
+END_TEST
+
+/* ---- crowds ---------------------------------------------------------------------------------- */
+
+/* Everybody prefills and then decodes some windows; new ones take the places of those that ended.
+ * With rows for at least one chunk nobody waits longer than the whole crowd needs. */
+static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t window_max)
+{
+    uint32_t windows[CROWD], waits[CROWD] = {0}, finished = 0, bound = 60 + 30 * n;
+    struct plan_turn turn = {random_below(&state, 1000), random_below(&state, 1000)};
+
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i] = (struct plan_slot){.window = 1 + random_below(&state, window_max),
+                                      .batch = random_below(&state, 3) == 0};
+        slots[i].rows = slots[i].window + random_below(&state, 300);
+        windows[i] = 1 + random_below(&state, 10);
+    }
+    for (uint32_t pass = 0; finished < 3 * n; pass++) {
+        ck_assert_uint_lt(pass, 200000);
+        ck_assert_uint_gt(check_next_plan(n, limits, &turn), 0);
+        for (uint32_t i = 0; i < n; i++) {
+            struct plan_slot *slot = &slots[i];
+            waits[i] = slot->take ? 0 : waits[i] + 1;
+            if (waits[i] >= bound)
+                ck_abort_msg("slot %u of %u waited %u passes", i, n, waits[i]);
+            bool picked = slot->take == slot->rows;
+            slot->rows -= slot->take;
+            if (picked && --windows[i] > 0) {
+                slot->window = 1 + random_below(&state, window_max);
+                slot->rows = slot->window;
+            } else if (picked) {
+                finished++;
+                slot->window = 1 + random_below(&state, window_max);
+                slot->batch = random_below(&state, 3) == 0;
+                slot->rows = slot->window + random_below(&state, 300);
+                windows[i] = 1 + random_below(&state, 10);
+            }
+        }
+    }
+}
+
+START_TEST(every_crowd_comes_to_an_end)
+{
+    state = (uint32_t)_i + 1;
+    for (int crowd = 0; crowd < 12; crowd++) {
+        struct plan_limits limits = {.rows = 8 + random_below(&state, 300)};
+        limits.picks = 8 + random_below(&state, limits.rows);
+        limits.prefill = limits.rows;
+        run_crowd(1 + random_below(&state, CROWD), &limits, 1);
+    }
+}
+END_TEST
+
+/* Windows of a batch request must fit its eighth, or a crowd could keep them out for ever. */
+START_TEST(every_crowd_with_drafts_comes_to_an_end)
+{
+    state = (uint32_t)_i + 100;
+    for (int crowd = 0; crowd < 12; crowd++) {
+        struct plan_limits limits = {.rows = 128 + random_below(&state, 300)};
+        limits.picks = 64 + random_below(&state, limits.rows);
+        limits.prefill = limits.rows;
+        run_crowd(1 + random_below(&state, CROWD), &limits, 8);
+    }
+}
+END_TEST
+
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row_ns = 100};
+
+static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, uint32_t most)
+{
+    struct plan_limits limits = {.picks = 256};
+
+    plan_budget(slots, n, cost, most, &limits);
+    return limits;
+}
+
+START_TEST(unknown_costs_allow_a_short_prompts_rows)
+{
+    struct plan_cost cost = {.pass_ns = 40000};
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, PLAN_SHORT);
+    ck_assert_uint_eq(limits_of(1, &cost, 256).prefill, PLAN_SHORT);
+    ck_assert_uint_eq(limits_of(1, &cost, 10).rows, 10);
+    for (uint32_t i = 1; i < 9;
+         i++) /* who decodes has all his rows, short prompts have those of two */
+        slots[i] = (struct plan_slot){.rows = i % 2 ? 5 : 60, .window = 5};
+    ck_assert_uint_eq(limits_of(9, &cost, 256).rows, 4 * 5 + 3 * PLAN_SHORT);
+    cost.row_ns = 100; /* nobody has decoded yet: pass_ns alone counts */
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 256);
+    ck_assert_uint_eq(limits_of(1, &cost, 1000).rows, 400);
+}
+END_TEST
+
+START_TEST(prefills_alone_take_some_decode_passes)
+{
+    struct plan_cost cost = known;
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1};
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 80);
+    cost.lately = true; /* and fewer while somebody types */
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 40);
+    cost.lately = false;
+    cost.pass_ns = 5000;
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 50);
+    cost.row_ns = 1000000;
+    ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 3 * PLAN_CHUNK_MIN / 2);
+}
+END_TEST
+
+START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
+{
+    struct plan_cost cost = known;
+    struct plan_limits limits = {.picks = 256};
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
+    slots[1] = (struct plan_slot){.rows = 3, .window = 3};
+    ck_assert(plan_budget(slots, 2, &cost, 256, &limits));
+    ck_assert_uint_eq(limits.rows, 3);
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 0);
+    ck_assert_uint_eq(slots[1].take, 3);
+    cost.credit_ns = 1599; /* a chunk of 16 rows, and not in crumbs */
+    ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3);
+    cost.credit_ns = 1600;
+    ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 16);
+    cost.row_ns = 400; /* but no pass longer than three */
+    cost.credit_ns = 2000;
+    ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 5);
+    cost.row_ns = 1000000; /* one row at least */
+    ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 1);
+    slots[1].batch = true; /* nobody is looking at that one */
+    ck_assert(!plan_budget(slots, 2, &known, 256, &limits));
+    ck_assert_uint_eq(limits.rows, 3 + 80);
+    cost = known; /* but an answer of fast passes, of which this plan knows nothing else */
+    cost.streams = true;
+    ck_assert(plan_budget(slots, 2, &cost, 256, &limits));
+    ck_assert_uint_eq(limits.rows, 3);
+    cost.decode_ns = 0;
+    ck_assert(!plan_budget(slots, 2, &cost, 256, &limits));
+}
+END_TEST
+
+/* Over many passes an answer's are half as long again, whatever a prefill's rows really cost. */
+START_TEST(beside_an_answer_prefills_take_a_third_of_the_time)
+{
+    static const uint64_t real[] = {20, 100, 350, 1500};
+    struct plan_cost cost = known;
+    uint64_t spent = 0, longest = 0, computed = 0;
+    enum { PASSES = 1000 };
+
+    slots[0] = (struct plan_slot){.rows = 500, .window = 1, .batch = _i % 2};
+    slots[1] = (struct plan_slot){.rows = 1, .window = 1};
+    for (uint32_t pass = 0; pass < PASSES; pass++) {
+        struct plan_limits limits = limits_of(2, &cost, 256);
+        check_plan(2, &limits, pass);
+        ck_assert_uint_eq(slots[1].take, 1);
+        uint64_t took = slots[0].take * real[_i / 2];
+        cost.credit_ns = plan_credit(&cost, took);
+        spent += took;
+        computed += slots[0].take;
+        longest = took > longest ? took : longest;
+    }
+    ck_assert_uint_gt(computed, PASSES / 4);
+    uint64_t earned = PASSES * cost.decode_ns / 2;
+    /* Rows that are much dearer than they were thought to be are forgiven a part. */
+    ck_assert_uint_le(spent, real[_i / 2] <= 400 ? earned + longest : 4 * earned);
+    ck_assert_uint_ge(spent, earned / 2 - longest);
+}
+END_TEST
+
+/* A chunk comes every some passes: whose it is must not hang on that number. */
+START_TEST(beside_an_answer_chunks_go_round)
+{
+    uint64_t got[CROWD] = {0};
+    struct plan_cost cost = known;
+    struct plan_turn turn = {0};
+
+    for (uint32_t pass = 0; pass < 1200; pass++) {
+        for (uint32_t i = 0; i < 6; i++)
+            slots[i] = (struct plan_slot){.rows = _i >> i & 1 ? 500 : 1, .window = 1};
+        struct plan_limits limits = limits_of(6, &cost, 256);
+        plan_pass(slots, 6, &limits, &turn);
+        uint64_t took = 0;
+        for (uint32_t i = 0; i < 6; i++) {
+            bool is_long = _i >> i & 1;
+            got[i] += slots[i].take;
+            took += is_long ? slots[i].take * 100 : 0;
+            ck_assert(is_long || slots[i].take == 1);
+        }
+        cost.credit_ns = plan_credit(&cost, took);
+    }
+    uint64_t most = 0, least = UINT64_MAX;
+    for (uint32_t i = 0; i < 6; i++) {
+        if (!(_i >> i & 1))
+            continue;
+        most = got[i] > most ? got[i] : most;
+        least = got[i] < least ? got[i] : least;
+    }
+    ck_assert_uint_gt(least, 0);
+    ck_assert_uint_le(most, least + 2 * PLAN_CHUNK_MIN);
+}
+END_TEST
+
+START_TEST(credit_is_for_one_chunk_and_debt_has_an_end)
+{
+    struct plan_cost cost = known;
+
+    for (int i = 0; i < 10; i++)
+        cost.credit_ns = plan_credit(&cost, 0);
+    ck_assert_int_eq(cost.credit_ns, 1600);
+    cost.credit_ns = plan_credit(&cost, 1000000000); /* preempted */
+    ck_assert_int_eq(cost.credit_ns, 1600 + 500 - 4 * 1600);
+}
+END_TEST
+
+START_TEST(a_keystroke_is_one_pass_beside_a_long_prompt)
+{
+    struct plan_cost cost = known;
+
+    for (int i = 0; i < 4; i++) {
+        cost.credit_ns = i / 2 ? 1600 : 0;
+        slots[0] = (struct plan_slot){.rows = 5000, .window = 1, .batch = i % 2};
+        slots[1] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
+        struct plan_limits limits = limits_of(2, &cost, 512);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            check_plan(2, &limits, turn);
+            ck_assert_uint_eq(slots[1].take, PLAN_SHORT);
+            ck_assert_uint_eq(slots[0].take, i / 2 ? 16 : 0);
+        }
+    }
+    slots[1].rows = PLAN_SHORT + 1; /* no keystroke */
+    ck_assert_uint_eq(limits_of(2, &known, 512).rows, 80);
+}
+END_TEST
+
+START_TEST(many_short_prompts_do_not_make_a_long_pass)
+{
+    for (uint32_t i = 0; i < CROWD; i++)
+        slots[i] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
+    ck_assert_uint_eq(limits_of(CROWD, &known, 4096).rows, 2 * PLAN_SHORT);
+}
+END_TEST
+
+START_TEST(everybody_who_decodes_has_his_rows)
+{
+    struct plan_cost cost = known;
+
+    cost.row_ns = 1000000;
+    for (uint32_t i = 0; i < CROWD; i++)
+        slots[i] = (struct plan_slot){.rows = 2, .window = 2, .batch = i % 2};
+    slots[0] =
+        (struct plan_slot){.rows = 5000, .window = 1}; /* a long prompt takes no row of them */
+    for (int answering = 0; answering < 2; answering++) {
+        for (uint32_t i = 1; i < CROWD; i++)
+            slots[i].batch = i % 2 || !answering;
+        struct plan_limits limits = limits_of(CROWD, &cost, 256);
+        check_plan(CROWD, &limits, 0);
+        for (uint32_t i = 1; i < CROWD; i++)
+            ck_assert_uint_eq(slots[i].take, 2);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *t = tcase_create("plan");
+
+    tcase_add_test(t, nobody_needs_nothing);
+    tcase_add_test(t, one_prefill_gets_all_rows);
+    tcase_add_test(t, who_decodes_goes_before_who_prefills);
+    tcase_add_test(t, prefills_share_and_never_in_crumbs);
+    tcase_add_test(t, batch_keeps_an_eighth_and_gets_what_is_left);
+    tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_picks);
+    tcase_add_test(t, a_window_comes_whole_or_not_at_all);
+    tcase_add_test(t, rotation_is_fair);
+    tcase_add_test(t, unknown_costs_allow_a_short_prompts_rows);
+    tcase_add_test(t, prefills_alone_take_some_decode_passes);
+    tcase_add_test(t, beside_an_answer_prefills_have_what_their_credit_buys);
+    tcase_add_loop_test(t, beside_an_answer_prefills_take_a_third_of_the_time, 0, 8);
+    tcase_add_loop_test(t, beside_an_answer_chunks_go_round, 1, 63);
+    tcase_add_test(t, credit_is_for_one_chunk_and_debt_has_an_end);
+    tcase_add_test(t, a_keystroke_is_one_pass_beside_a_long_prompt);
+    tcase_add_test(t, many_short_prompts_do_not_make_a_long_pass);
+    tcase_add_test(t, everybody_who_decodes_has_his_rows);
+    tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 24);
+    tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 24);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}

@@ -1,0 +1,437 @@
+/*
+ * The prefix cache alone: pages are found by user, parent and tokens, whatever their hashes; they
+ * are counted; idle ones go the oldest first and never before what follows them. A random test
+ * compares it with a model that keeps whole sequences and searches them all.
+ */
+#include "daemon/cache/prefix.h"
+#include "tests/random.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOTAL = 40, ALICE = 1000, BOB = 1001, DEPTH = 6, TABLES = 5 };
+
+static struct pages pool;
+static struct prefix prefix;
+
+static void setup(void)
+{
+    ck_assert_int_eq(pages_init(&pool, TOTAL), 0);
+    ck_assert_int_eq(prefix_init(&prefix, &pool, "model", 5), 0);
+}
+
+static void teardown(void)
+{
+    prefix_fini(&prefix);
+    pages_fini(&pool);
+}
+
+/* The tokens of page `i` of sequence `text`: sequences leave each other where their numbers do. */
+static const uint32_t *text(uint32_t i)
+{
+    static uint32_t tokens[PREFIX_TOKENS];
+
+    for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
+        tokens[k] = i * 1000 + k;
+    return tokens;
+}
+
+static uint32_t publish(uid_t uid, uint32_t parent, uint32_t i)
+{
+    uint32_t page = prefix_take(&prefix);
+
+    ck_assert_uint_ne(page, PAGE_NONE);
+    return prefix_publish(&prefix, uid, parent, page, text(i));
+}
+
+/* A chain of pages of texts from, from + 1, ... under `parent`, held. */
+static void publish_chain(uid_t uid, uint32_t parent, uint32_t from, uint32_t n, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < n; i++)
+        parent = ret[i] = publish(uid, parent, from + i);
+}
+
+static void release_chain(const uint32_t *pages, uint32_t n)
+{
+    while (n > 0)
+        prefix_release(&prefix, pages[--n]);
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+START_TEST(a_page_is_found_by_its_whole_prefix)
+{
+    uint32_t chain[3];
+
+    publish_chain(ALICE, PAGE_NONE, 1, 3, chain);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), chain[0]);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[0], text(2)), chain[1]);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[1], text(3)), chain[2]);
+    /* The same tokens elsewhere are another page. */
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(2)), PAGE_NONE);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[1], text(2)), PAGE_NONE);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[0], text(3)), PAGE_NONE);
+}
+END_TEST
+
+START_TEST(every_single_token_counts)
+{
+    uint32_t tokens[PREFIX_TOKENS], page = publish(ALICE, PAGE_NONE, 1);
+
+    memcpy(tokens, text(1), sizeof(tokens));
+    for (uint32_t k = 0; k < PREFIX_TOKENS; k++) {
+        tokens[k] ^= 1;
+        ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, tokens), PAGE_NONE);
+        tokens[k] ^= 1;
+    }
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, tokens), page);
+}
+END_TEST
+
+START_TEST(users_find_nothing_of_others)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    ck_assert_uint_eq(prefix_find(&prefix, BOB, PAGE_NONE, text(1)), PAGE_NONE);
+    ck_assert_uint_eq(prefix_find(&prefix, BOB, page, text(1)), PAGE_NONE);
+    uint32_t bobs = publish(BOB, PAGE_NONE, 1);
+    ck_assert_uint_ne(bobs, page);
+    ck_assert_uint_eq(prefix_find(&prefix, BOB, PAGE_NONE, text(1)), bobs);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), page);
+}
+END_TEST
+
+START_TEST(the_overflow_user_shares_with_nobody)
+{
+    ck_assert(!prefix_shares(PREFIX_NOBODY));
+    ck_assert(prefix_shares(0));
+    ck_assert_uint_eq(prefix_find(&prefix, PREFIX_NOBODY, PAGE_NONE, text(1)), PAGE_NONE);
+}
+END_TEST
+
+START_TEST(publishing_for_the_overflow_user_is_our_mistake)
+{
+    publish(PREFIX_NOBODY, PAGE_NONE, 1);
+}
+END_TEST
+
+START_TEST(publishing_behind_a_page_one_does_not_hold_is_our_mistake)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_release(&prefix, page);
+    publish(ALICE, page, 2);
+}
+END_TEST
+
+/* Hashes of _i bits: from "all equal" on. */
+START_TEST(equal_hashes_are_told_apart)
+{
+    uint32_t alice[8], bob[8], branch[8];
+
+    prefix.hash_mask = ((uint64_t)1 << _i) - 1;
+    publish_chain(ALICE, PAGE_NONE, 1, 8, alice);
+    publish_chain(BOB, PAGE_NONE, 1, 8, bob);
+    publish_chain(ALICE, alice[2], 20, 8, branch);
+    for (uint32_t i = 0; i < 8; i++) {
+        ck_assert_uint_eq(prefix_find(&prefix, ALICE, i ? alice[i - 1] : PAGE_NONE, text(1 + i)),
+                          alice[i]);
+        ck_assert_uint_eq(prefix_find(&prefix, BOB, i ? bob[i - 1] : PAGE_NONE, text(1 + i)),
+                          bob[i]);
+        ck_assert_uint_eq(prefix_find(&prefix, ALICE, i ? branch[i - 1] : alice[2], text(20 + i)),
+                          branch[i]);
+        ck_assert_uint_eq(prefix_find(&prefix, ALICE, alice[i], text(40)), PAGE_NONE);
+        ck_assert_uint_eq(prefix_find(&prefix, BOB, alice[i], text(2 + i)), PAGE_NONE);
+    }
+    release_chain(branch, 8);
+    release_chain(alice, 8);
+    for (uint32_t i = 0; i < TOTAL - 8; i++) /* all but Bob's */
+        ck_assert_uint_ne(prefix_take(&prefix), PAGE_NONE);
+    ck_assert_uint_eq(prefix_take(&prefix), PAGE_NONE);
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_uint_eq(prefix_find(&prefix, BOB, i ? bob[i - 1] : PAGE_NONE, text(1 + i)),
+                          bob[i]);
+}
+END_TEST
+
+/* ---- publishing ------------------------------------------------------------------------------ */
+
+START_TEST(an_equal_page_takes_the_place_of_a_second_one)
+{
+    uint32_t first = publish(ALICE, PAGE_NONE, 1);
+    uint32_t free_pages = pool.n_free;
+
+    ck_assert_uint_eq(publish(ALICE, PAGE_NONE, 1), first);
+    ck_assert_uint_eq(pool.n_free, free_pages);
+    ck_assert_uint_eq(prefix.n_cached, 1);
+    ck_assert_uint_eq(prefix.pages[first].held, 2);
+    prefix_release(&prefix, first);
+    ck_assert_uint_eq(prefix.n_idle, 0);
+    prefix_release(&prefix, first);
+    ck_assert_uint_eq(prefix.n_idle, 1);
+    ck_assert_uint_eq(publish(ALICE, PAGE_NONE, 1), first); /* an idle one, too */
+    ck_assert_uint_eq(prefix.n_idle, 0);
+}
+END_TEST
+
+START_TEST(publishing_a_page_twice_is_our_mistake)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_publish(&prefix, ALICE, PAGE_NONE, page, text(2));
+}
+END_TEST
+
+START_TEST(letting_go_once_too_often_is_our_mistake)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_release(&prefix, page);
+    prefix_release(&prefix, page);
+}
+END_TEST
+
+START_TEST(holding_a_page_without_its_parent_is_our_mistake)
+{
+    uint32_t chain[2];
+
+    publish_chain(ALICE, PAGE_NONE, 1, 2, chain);
+    prefix_hold(&prefix, chain[1]);
+}
+END_TEST
+
+/* ---- taking back ----------------------------------------------------------------------------- */
+
+START_TEST(held_pages_are_never_handed_out)
+{
+    uint32_t chain[DEPTH];
+
+    publish_chain(ALICE, PAGE_NONE, 1, DEPTH, chain);
+    for (uint32_t i = 0; i < TOTAL - DEPTH; i++)
+        ck_assert_uint_ne(prefix_take(&prefix), PAGE_NONE);
+    ck_assert_uint_eq(prefix_spare(&prefix), 0);
+    ck_assert_uint_eq(prefix_take(&prefix), PAGE_NONE);
+    prefix_release(&prefix, chain[DEPTH - 1]);
+    ck_assert_uint_eq(prefix_spare(&prefix), 1);
+    ck_assert_uint_eq(prefix_take(&prefix), chain[DEPTH - 1]);
+    ck_assert_uint_eq(prefix_take(&prefix), PAGE_NONE);
+}
+END_TEST
+
+START_TEST(free_pages_go_before_cached_ones)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_release(&prefix, page);
+    for (uint32_t i = 0; i < TOTAL - 1; i++)
+        ck_assert_uint_ne(prefix_take(&prefix), page);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), page);
+    ck_assert_uint_eq(prefix_take(&prefix), page);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), PAGE_NONE);
+}
+END_TEST
+
+START_TEST(the_least_recently_used_chain_goes_first_its_end_before_its_beginning)
+{
+    uint32_t a[3], b[3];
+
+    publish_chain(ALICE, PAGE_NONE, 1, 3, a);
+    publish_chain(ALICE, PAGE_NONE, 11, 3, b);
+    release_chain(a, 3);
+    release_chain(b, 3);
+    prefix_hold(&prefix, a[0]); /* used once more: a[0] alone */
+    prefix_release(&prefix, a[0]);
+    while (pool.n_free)
+        prefix_take(&prefix);
+    static const uint32_t order[] = {2, 1, 5, 4, 3, 0};
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t at = order[i];
+        ck_assert_uint_eq(prefix_take(&prefix), at < 3 ? a[at] : b[at - 3]);
+    }
+    ck_assert_uint_eq(prefix_take(&prefix), PAGE_NONE);
+    ck_assert_uint_eq(prefix.n_cached, 0);
+}
+END_TEST
+
+START_TEST(what_is_taken_back_leaves_no_tokens)
+{
+    static const struct prefix_page none;
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_release(&prefix, page);
+    while (prefix_take(&prefix) != PAGE_NONE)
+        continue;
+    ck_assert_mem_eq(&prefix.pages[page], &none, sizeof(none));
+}
+END_TEST
+
+/* ---- withdrawing ----------------------------------------------------------------------------- */
+
+START_TEST(a_page_that_one_alone_holds_becomes_its_own_again)
+{
+    uint32_t chain[4], branch[3];
+
+    publish_chain(ALICE, PAGE_NONE, 1, 4, chain);
+    publish_chain(ALICE, chain[1], 20, 3, branch);
+    release_chain(branch, 3);
+    release_chain(chain + 2, 2);
+    uint32_t free_pages = pool.n_free;
+    ck_assert(prefix_withdraw(&prefix, chain[1]));
+    ck_assert_uint_eq(pool.n_free, free_pages + 5); /* two behind it, three of the branch */
+    ck_assert_uint_eq(prefix.n_cached, 1);
+    ck_assert_uint_eq(prefix.n_idle, 0);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[0], text(2)), PAGE_NONE);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), chain[0]);
+    pages_return(&pool, chain[1]);
+    prefix_release(&prefix, chain[0]);
+    ck_assert_uint_eq(prefix_spare(&prefix), TOTAL);
+}
+END_TEST
+
+START_TEST(a_page_that_others_hold_stays)
+{
+    uint32_t chain[3];
+
+    publish_chain(ALICE, PAGE_NONE, 1, 3, chain);
+    prefix_hold(&prefix, chain[0]);
+    prefix_hold(&prefix, chain[1]);
+    prefix_release(&prefix, chain[2]);
+    ck_assert(!prefix_withdraw(&prefix, chain[1]));
+    ck_assert_uint_eq(prefix.n_cached, 3);
+    ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[1], text(3)), chain[2]);
+    prefix_release(&prefix, chain[1]);
+    ck_assert(prefix_withdraw(&prefix, chain[1]));
+    ck_assert_uint_eq(prefix.n_cached, 1);
+}
+END_TEST
+
+/* ---- at random ------------------------------------------------------------------------------- */
+
+/* A table of a slot: whole pages of a sequence of small numbers, all held. */
+struct table {
+    uid_t uid;
+    uint32_t texts[DEPTH], pages[DEPTH], n;
+};
+
+static uint32_t state;
+static struct table tables[TABLES];
+
+/* What the cache holds, from first principles: each held page has exactly its holders, equal
+ * prefixes are one page, other prefixes are other pages. */
+static void check_tables(void)
+{
+    uint32_t held[TOTAL] = {0}, cached = 0, idle = 0;
+    bool right = true; /* an assertion of its own for each would take minutes */
+
+    for (uint32_t t = 0; t < TABLES; t++)
+        for (uint32_t i = 0; i < tables[t].n; i++) {
+            const struct table *table = &tables[t];
+            const struct prefix_page *page = &prefix.pages[table->pages[i]];
+            held[table->pages[i]]++;
+            right &= page->cached && page->uid == table->uid &&
+                     !memcmp(page->tokens, text(table->texts[i]), sizeof(page->tokens)) &&
+                     page->parent == (i ? table->pages[i - 1] : PAGE_NONE);
+            for (uint32_t o = 0; o < t; o++) {
+                bool same = tables[o].uid == table->uid && tables[o].n > i &&
+                            !memcmp(tables[o].texts, table->texts, (i + 1) * sizeof(uint32_t));
+                if (tables[o].n > i)
+                    right &= same == (tables[o].pages[i] == table->pages[i]);
+            }
+        }
+    for (uint32_t i = 0; i < TOTAL; i++) {
+        const struct prefix_page *page = &prefix.pages[i];
+        right &= (page->cached ? page->held : 0) == held[i];
+        cached += page->cached;
+        idle += page->cached && page->held == 0;
+        if (page->cached && page->parent != PAGE_NONE)
+            right &= prefix.pages[page->parent].cached;
+        if (page->cached) /* found, so it is in its bucket */
+            right &= prefix_find(&prefix, page->uid, page->parent, page->tokens) == i;
+    }
+    ck_assert(right);
+    ck_assert_uint_eq(prefix.n_cached, cached);
+    ck_assert_uint_eq(prefix.n_idle, idle);
+    ck_assert_uint_eq(pool.n_free + cached, TOTAL);
+}
+
+static void extend(struct table *table)
+{
+    uint32_t parent = table->n ? table->pages[table->n - 1] : PAGE_NONE;
+    uint32_t which = random_below(&state, 3);
+    uint32_t page = prefix_find(&prefix, table->uid, parent, text(which));
+
+    if (page != PAGE_NONE && random_below(&state, 4)) {
+        prefix_hold(&prefix, page);
+    } else {
+        page = prefix_take(&prefix); /* computes it, in vain where it is there already */
+        if (page == PAGE_NONE)
+            return;
+        page = prefix_publish(&prefix, table->uid, parent, page, text(which));
+    }
+    table->texts[table->n] = which;
+    table->pages[table->n++] = page;
+}
+
+/* _i: bits of the hashes, and the seed. */
+START_TEST(random_use_keeps_every_promise)
+{
+    state = (uint32_t)_i + 1;
+    prefix.hash_mask = ((uint64_t)1 << (_i % 9)) - 1;
+    for (uint32_t t = 0; t < TABLES; t++)
+        tables[t] = (struct table){.uid = ALICE + t % 2};
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct table *table = &tables[random_below(&state, TABLES)];
+        uint32_t what = random_below(&state, 10);
+        if (what < 6 && table->n < DEPTH) {
+            extend(table);
+        } else if (what < 8 && table->n > 0) {
+            prefix_release(&prefix, table->pages[--table->n]);
+        } else if (what == 8) {
+            release_chain(table->pages, table->n);
+            table->n = 0;
+        } else if (table->n > 0 && prefix_withdraw(&prefix, table->pages[table->n - 1])) {
+            pages_return(&pool, table->pages[--table->n]);
+        }
+        if (i % 2 == 0)
+            check_tables();
+    }
+    for (uint32_t t = 0; t < TABLES; t++)
+        release_chain(tables[t].pages, tables[t].n);
+    ck_assert_uint_eq(prefix_spare(&prefix), TOTAL);
+    for (uint32_t i = 0; i < TOTAL; i++)
+        ck_assert_uint_ne(prefix_take(&prefix), PAGE_NONE);
+    ck_assert_uint_eq(prefix.n_cached, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prefix");
+    TCase *t = tcase_create("prefix");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_page_is_found_by_its_whole_prefix);
+    tcase_add_test(t, every_single_token_counts);
+    tcase_add_test(t, users_find_nothing_of_others);
+    tcase_add_test(t, the_overflow_user_shares_with_nobody);
+    tcase_add_test_raise_signal(t, publishing_for_the_overflow_user_is_our_mistake, SIGABRT);
+    tcase_add_test_raise_signal(t, publishing_behind_a_page_one_does_not_hold_is_our_mistake,
+                                SIGABRT);
+    tcase_add_loop_test(t, equal_hashes_are_told_apart, 0, 4);
+    tcase_add_test(t, an_equal_page_takes_the_place_of_a_second_one);
+    tcase_add_test_raise_signal(t, publishing_a_page_twice_is_our_mistake, SIGABRT);
+    tcase_add_test_raise_signal(t, letting_go_once_too_often_is_our_mistake, SIGABRT);
+    tcase_add_test_raise_signal(t, holding_a_page_without_its_parent_is_our_mistake, SIGABRT);
+    tcase_add_test(t, held_pages_are_never_handed_out);
+    tcase_add_test(t, free_pages_go_before_cached_ones);
+    tcase_add_test(t, the_least_recently_used_chain_goes_first_its_end_before_its_beginning);
+    tcase_add_test(t, what_is_taken_back_leaves_no_tokens);
+    tcase_add_test(t, a_page_that_one_alone_holds_becomes_its_own_again);
+    tcase_add_test(t, a_page_that_others_hold_stays);
+    tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}

@@ -1,0 +1,441 @@
+/* The vocabulary block: what building puts in, reading gets out; what it refuses. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tests/run_suite.h"
+#include "tests/rig/tiny_vocab.h"
+
+static char err[512];
+
+static void assert_text(const char *got, uint32_t n, const char *want)
+{
+    ck_assert_uint_eq(n, strlen(want));
+    ck_assert_mem_eq(got, want, n);
+}
+
+START_TEST(tokens_come_back_as_given)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_spm(&t, 1);
+    uint32_t id = tiny_add(&t, "\xe2\x96\x81the", VOCAB_TYPE_NORMAL, -3.5f);
+    struct vocab v = tiny_open(&t, &block);
+    struct vocab_token token;
+    ck_assert(vocab_find_token(&v, id, &token));
+    assert_text(token.text, token.text_bytes, "\xe2\x96\x81the");
+    assert_text(token.bytes, token.n_bytes, " the");
+    ck_assert(token.score == -3.5f);
+    ck_assert_int_eq(token.type, VOCAB_TYPE_NORMAL);
+    ck_assert(!token.end);
+    ck_assert(!vocab_find_token(&v, id + 1, &token));
+    ck_assert(!vocab_find_token(&v, VOCAB_NONE, &token));
+    uint32_t n = 7;
+    ck_assert_ptr_null(vocab_bytes(&v, id + 1, &n));
+    ck_assert_uint_eq(n, 0);
+    free(block);
+}
+END_TEST
+
+START_TEST(spm_bytes_follow_the_type)
+{
+    struct tiny t;
+    void *block;
+    uint32_t n;
+    tiny_init_spm(&t, 1);
+    uint32_t user = tiny_add(&t, "\xe2\x96\x81\xe2\x96\x81", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t plain = tiny_add(&t, "<0x0A", VOCAB_TYPE_NORMAL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    const char *s = vocab_bytes(&v, 0, &n); /* the unknown token */
+    assert_text(s, n, "\xef\xbf\xbd");
+    s = vocab_bytes(&v, 2, &n);
+    assert_text(s, n, "</s>");
+    for (unsigned b = 0; b < 256; b++) {
+        s = vocab_bytes(&v, 3 + b, &n);
+        ck_assert_uint_eq(n, 1);
+        ck_assert_uint_eq((unsigned char)s[0], b);
+        ck_assert_uint_eq(vocab_byte_token(&v, (uint8_t)b), 3 + b);
+    }
+    s = vocab_bytes(&v, user, &n);
+    assert_text(s, n, "  ");
+    s = vocab_bytes(&v, plain, &n);
+    assert_text(s, n, "<0x0A");
+    free(block);
+}
+END_TEST
+
+START_TEST(bpe_letters_are_bytes)
+{
+    struct tiny t;
+    void *block;
+    uint32_t n;
+    tiny_init_bpe(&t, "gpt-2");
+    uint32_t word = tiny_merge(&t, " ", "\n");
+    uint32_t raw = tiny_add(&t, "a \xe2\x82\xac", VOCAB_TYPE_NORMAL, 0);  /* outside the alphabet */
+    uint32_t user = tiny_add(&t, "\xc3\xbc", VOCAB_TYPE_USER_DEFINED, 0); /* means the character */
+    struct vocab v = tiny_open(&t, &block);
+    for (unsigned b = 0; b < 256; b++) {
+        const char *s = vocab_bytes(&v, b, &n);
+        ck_assert_uint_eq(n, 1);
+        ck_assert_uint_eq((unsigned char)s[0], b);
+        ck_assert_uint_eq(vocab_byte_token(&v, (uint8_t)b), b);
+    }
+    const char *s = vocab_bytes(&v, word, &n);
+    assert_text(s, n, " \n");
+    s = vocab_bytes(&v, raw, &n);
+    assert_text(s, n, "a \xe2\x82\xac");
+    s = vocab_bytes(&v, user, &n);
+    assert_text(s, n, "\xc3\xbc");
+    free(block);
+}
+END_TEST
+
+START_TEST(missing_bytes_have_no_token)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_spm(&t, 0);
+    tiny_add(&t, "a", VOCAB_TYPE_NORMAL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    for (unsigned b = 0; b < 256; b++)
+        ck_assert_uint_eq(vocab_byte_token(&v, (uint8_t)b), VOCAB_NONE);
+    free(block);
+}
+END_TEST
+
+START_TEST(every_text_is_found)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_spm(&t, 1);
+    uint32_t nul = tiny_add_bytes(&t, "a\0b", 3, VOCAB_TYPE_NORMAL, 0);
+    uint32_t twice = tiny_add(&t, "twice", VOCAB_TYPE_NORMAL, 0);
+    tiny_add(&t, "twice", VOCAB_TYPE_NORMAL, 0);
+    uint32_t n_distinct = t.desc.n_tokens - 1;
+    tiny_add(&t, "", VOCAB_TYPE_NORMAL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    for (uint32_t id = 0; id < n_distinct; id++)
+        ck_assert_uint_eq(vocab_find_text(&v, t.texts[id].data, t.texts[id].bytes), id);
+    ck_assert_uint_eq(vocab_find_text(&v, "a\0b", 3), nul);
+    ck_assert_uint_eq(vocab_find_text(&v, "a\0c", 3), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_find_text(&v, "a", 1), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_find_text(&v, "", 0), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_find_text(&v, "twice", 5), twice);
+    free(block);
+}
+END_TEST
+
+START_TEST(merges_know_rank_and_result)
+{
+    struct tiny t;
+    void *block;
+    uint32_t rank, merged;
+    tiny_init_bpe(&t, "gpt-2");
+    uint32_t he = tiny_merge(&t, "h", "e");
+    uint32_t hel = tiny_merge(&t, "he", "l");
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h e", 3);  /* again: the better rank stays */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h x", 3);  /* makes no token */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "zz h", 4); /* of no token */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "nospace", 7);
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, " h", 2);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert(vocab_find_merge(&v, 'h', 'e', &rank, &merged));
+    ck_assert_uint_eq(rank, 0);
+    ck_assert_uint_eq(merged, he);
+    ck_assert(vocab_find_merge(&v, he, 'l', &rank, &merged));
+    ck_assert_uint_eq(rank, 1);
+    ck_assert_uint_eq(merged, hel);
+    ck_assert(!vocab_find_merge(&v, 'e', 'h', &rank, &merged));
+    ck_assert(!vocab_find_merge(&v, 'h', 'x', &rank, &merged));
+    ck_assert(!vocab_find_merge(&v, VOCAB_NONE, VOCAB_NONE, &rank, &merged));
+    free(block);
+}
+END_TEST
+
+START_TEST(roles_are_taken_from_the_file)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_bpe(&t, "gpt-2");
+    tiny_merge(&t, "a", "b");
+    uint32_t named = tiny_add(&t, "<|fim_prefix|>", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t stated = tiny_add(&t, "<begin-here>", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t eos = tiny_add(&t, "<stop>", VOCAB_TYPE_CONTROL, 0);
+    t.desc.roles[VOCAB_FIM_PREFIX] = stated;
+    t.desc.roles[VOCAB_EOS] = eos;
+    struct vocab v = tiny_open(&t, &block);
+    struct vocab_token token;
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_PREFIX), stated);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOS), eos);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_BOS), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_ROLE_COUNT), VOCAB_NONE);
+    ck_assert(vocab_is_end(&v, eos));
+    ck_assert(!vocab_is_end(&v, stated));
+    ck_assert(!vocab_is_end(&v, v.n_tokens));
+    ck_assert(vocab_find_token(&v, named, &token)); /* not needed: stays what the file says */
+    ck_assert_int_eq(token.type, VOCAB_TYPE_USER_DEFINED);
+    free(block);
+}
+END_TEST
+
+START_TEST(roles_are_found_by_name)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_bpe(&t, "qwen2");
+    tiny_merge(&t, "a", "b");
+    uint32_t end_text = tiny_add(&t, "<|endoftext|>", VOCAB_TYPE_CONTROL, 0);
+    uint32_t im_end = tiny_add(&t, "<|im_end|>", VOCAB_TYPE_NORMAL, 0);
+    uint32_t prefix = tiny_add(&t, "<|fim_prefix|>", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t suffix = tiny_add(&t, "<fim_suffix>", VOCAB_TYPE_NORMAL, 0);
+    uint32_t middle = tiny_add(&t,
+                               "<\xef\xbd\x9c"
+                               "fim\xe2\x96\x81"
+                               "end\xef\xbd\x9c>",
+                               VOCAB_TYPE_NORMAL, 0);
+    uint32_t file = tiny_add(&t, "<|file_sep|>", VOCAB_TYPE_NORMAL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOT), im_end); /* the better name of the two */
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_PREFIX), prefix);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_SUFFIX), suffix);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_MIDDLE), middle);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_FILE), file);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_PAD), VOCAB_NONE);
+    ck_assert(vocab_is_end(&v, im_end) && vocab_is_end(&v, end_text) && vocab_is_end(&v, file));
+    ck_assert(!vocab_is_end(&v, prefix));
+    ck_assert(vocab_is_control(&v, im_end) && vocab_is_control(&v, prefix));
+    ck_assert(!vocab_is_control(&v, 'a') && !vocab_is_control(&v, v.n_tokens));
+    free(block);
+}
+END_TEST
+
+START_TEST(spm_has_its_customs)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_spm(&t, 0);
+    tiny_add(&t, "a", VOCAB_TYPE_NORMAL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_int_eq(v.model, VOCAB_MODEL_SPM);
+    ck_assert_int_eq(v.pre, VOCAB_PRE_NONE);
+    ck_assert_uint_eq(v.flags, VOCAB_ADD_BOS | VOCAB_ADD_SPACE_PREFIX);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_UNK), 0);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_BOS), 1);
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOS), 2);
+    ck_assert(vocab_is_end(&v, 2));
+    free(block);
+}
+END_TEST
+
+START_TEST(stated_flags_beat_customs)
+{
+    struct tiny t;
+    void *block;
+    tiny_init_spm(&t, 0);
+    t.desc.add_bos = 0;
+    t.desc.add_eos = 1;
+    t.desc.add_space_prefix = 0;
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_uint_eq(v.flags, VOCAB_ADD_EOS);
+    free(block);
+    tiny_init_bpe(&t, "llama-bpe");
+    tiny_merge(&t, "a", "b");
+    v = tiny_open(&t, &block);
+    ck_assert_uint_eq(v.flags, VOCAB_ADD_BOS | VOCAB_IGNORE_MERGES);
+    free(block);
+    t.desc.add_bos = 0;
+    v = tiny_open(&t, &block);
+    ck_assert_uint_eq(v.flags, VOCAB_IGNORE_MERGES);
+    free(block);
+}
+END_TEST
+
+START_TEST(types_are_guessed_where_none_are_given)
+{
+    struct tiny t;
+    void *block;
+    struct vocab_token token;
+    tiny_init_spm(&t, 1);
+    t.desc.types = NULL;
+    t.desc.scores = NULL;
+    for (int turn = 0; turn < 2; turn++) { /* no list, then a list that says nothing */
+        struct vocab v = tiny_open(&t, &block);
+        const int want[] = {VOCAB_TYPE_UNKNOWN, VOCAB_TYPE_CONTROL, VOCAB_TYPE_CONTROL,
+                            VOCAB_TYPE_BYTE};
+        for (uint32_t id = 0; id < 4; id++) {
+            ck_assert(vocab_find_token(&v, id, &token));
+            ck_assert_int_eq(token.type, want[id]);
+        }
+        ck_assert_uint_eq(vocab_byte_token(&v, 0x0a), 3 + 0x0a);
+        free(block);
+        for (uint32_t i = 0; i < t.desc.n_tokens; i++)
+            t.types[i] = VOCAB_TYPE_NORMAL;
+        t.desc.types = t.types;
+    }
+}
+END_TEST
+
+START_TEST(the_longest_special_matches)
+{
+    struct tiny t;
+    void *block;
+    size_t n = 0;
+    tiny_init_bpe(&t, "gpt-2");
+    tiny_merge(&t, "a", "b");
+    uint32_t two = tiny_add(&t, "  ", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t four = tiny_add(&t, "    ", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t control = tiny_add(&t, "<x>", VOCAB_TYPE_CONTROL, 0);
+    uint32_t user = tiny_add(&t, "<x>y", VOCAB_TYPE_USER_DEFINED, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_uint_eq(vocab_match_special(&v, "     ", 5, false, &n), four);
+    ck_assert_uint_eq(n, 4);
+    ck_assert_uint_eq(vocab_match_special(&v, "    ", 3, false, &n), two);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(vocab_match_special(&v, " ", 1, true, &n), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_match_special(&v, "", 0, true, &n), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x>z", 4, true, &n), control);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x>z", 4, false, &n), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x>y", 4, true, &n), user);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x", 2, true, &n), VOCAB_NONE);
+    ck_assert_uint_eq(vocab_match_special(&v, "ab", 2, true, &n), VOCAB_NONE);
+    free(block);
+}
+END_TEST
+
+static struct vocab_string string(const char *s)
+{
+    return (struct vocab_string){s, strlen(s)};
+}
+
+START_TEST(pre_tokenizers_go_by_name)
+{
+    static const struct {
+        const char *name;
+        enum vocab_pre pre;
+    } cases[] = {
+        {"", VOCAB_PRE_GPT2},
+        {"default", VOCAB_PRE_GPT2},
+        {"gpt-2", VOCAB_PRE_GPT2},
+        {"llama-bpe", VOCAB_PRE_LLAMA3},
+        {"llama3", VOCAB_PRE_LLAMA3},
+        {"qwen2", VOCAB_PRE_QWEN2},
+        {"deepseek-r1-qwen", VOCAB_PRE_QWEN2},
+        {"starcoder", VOCAB_PRE_STARCODER},
+        {"smollm", VOCAB_PRE_STARCODER},
+        {"refact", VOCAB_PRE_STARCODER},
+        {"deepseek-llm", VOCAB_PRE_DEEPSEEK_LLM},
+        {"deepseek-coder", VOCAB_PRE_DEEPSEEK_CODER},
+        {"deepseek-v3", VOCAB_PRE_DEEPSEEK_V3},
+        {"tekken", VOCAB_PRE_TEKKEN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        enum vocab_pre pre = VOCAB_PRE_NONE;
+        ck_assert_int_eq(vocab_pre_find(string(cases[i].name), &pre, err, sizeof err), 0);
+        ck_assert_msg(pre == cases[i].pre, "%s", cases[i].name);
+    }
+    for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) { /* each one's own name means it */
+        enum vocab_pre pre = VOCAB_PRE_NONE;
+        struct vocab_string name = string(vocab_pre_name((enum vocab_pre)p));
+        ck_assert_int_eq(vocab_pre_find(name, &pre, err, sizeof err), 0);
+        ck_assert_int_eq(pre, p);
+    }
+}
+END_TEST
+
+/* By a look at it as by building it, in the same words. */
+static void check_refused(const struct vocab_desc *d)
+{
+    char looked[sizeof err];
+    void *block = NULL;
+    size_t bytes;
+    ck_assert_int_eq(vocab_check(d, looked, sizeof looked), -EINVAL);
+    ck_assert_int_eq(vocab_build(d, &block, &bytes, err, sizeof err), -EINVAL);
+    ck_assert_str_eq(looked, err);
+}
+
+START_TEST(unknown_tokenizers_are_named)
+{
+    struct tiny t;
+    void *block;
+    size_t bytes;
+    tiny_init_bpe(&t, "xyz");
+    tiny_merge(&t, "a", "b");
+    check_refused(&t.desc);
+    ck_assert_str_eq(err, "pre-tokenizer 'xyz' is not known to hearth; known: default, gpt-2, "
+                          "llama-bpe, qwen2, qwen35, starcoder, deepseek-llm, deepseek-coder, "
+                          "deepseek-v3, falcon, tekken, gpt-4o");
+    t.desc.model = string("bert");
+    check_refused(&t.desc);
+    ck_assert_str_eq(err, "tokenizer 'bert' is not known to hearth; known: llama (SentencePiece), "
+                          "gpt2 (byte-level BPE)");
+    tiny_init_spm(&t, 0);
+    t.desc.pre = string("xyz"); /* SPM cuts nothing: its name does not matter */
+    ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof err), 0);
+    free(block);
+}
+END_TEST
+
+START_TEST(senseless_descriptions_are_refused)
+{
+    struct tiny t;
+    tiny_init_bpe(&t, "gpt-2");
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "no merges"));
+    tiny_merge(&t, "a", "b");
+    t.desc.roles[VOCAB_EOS] = t.desc.n_tokens;
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "257"));
+    t.desc.roles[VOCAB_EOS] = -1;
+    t.texts[5].bytes = VOCAB_MAX_TEXT_BYTES + 1;
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "token 5"));
+    t.texts[5].bytes = 1;
+    t.desc.templates[0] = (struct vocab_string){"{{}}", VOCAB_MAX_TEMPLATE_BYTES + 1};
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "chat template"));
+    t.desc.n_tokens = 0;
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "no tokens"));
+}
+END_TEST
+
+START_TEST(equal_descriptions_give_equal_blocks)
+{
+    struct tiny *t = malloc(sizeof *t);
+    void *a, *b;
+    size_t n_a, n_b;
+    tiny_init_bpe(t, "gpt-2");
+    tiny_merge(t, "a", "b");
+    ck_assert_int_eq(vocab_build(&t->desc, &a, &n_a, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_build(&t->desc, &b, &n_b, err, sizeof err), 0);
+    ck_assert_uint_eq(n_a, n_b);
+    ck_assert_mem_eq(a, b, n_a);
+    free(a);
+    free(b);
+    free(t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("vocab");
+    TCase *c = tcase_create("vocab");
+    tcase_add_test(c, tokens_come_back_as_given);
+    tcase_add_test(c, spm_bytes_follow_the_type);
+    tcase_add_test(c, bpe_letters_are_bytes);
+    tcase_add_test(c, missing_bytes_have_no_token);
+    tcase_add_test(c, every_text_is_found);
+    tcase_add_test(c, merges_know_rank_and_result);
+    tcase_add_test(c, roles_are_taken_from_the_file);
+    tcase_add_test(c, roles_are_found_by_name);
+    tcase_add_test(c, spm_has_its_customs);
+    tcase_add_test(c, stated_flags_beat_customs);
+    tcase_add_test(c, types_are_guessed_where_none_are_given);
+    tcase_add_test(c, the_longest_special_matches);
+    tcase_add_test(c, pre_tokenizers_go_by_name);
+    tcase_add_test(c, unknown_tokenizers_are_named);
+    tcase_add_test(c, senseless_descriptions_are_refused);
+    tcase_add_test(c, equal_descriptions_give_equal_blocks);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,274 @@
+/* KV and attention: AVX2 (with it AVX-VNNI) and AVX-512 equal the reference bit for bit, whole and in
+ * pieces. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/ref.h"
+#include "tests/run_suite.h"
+#include "tests/rig/cpu_help.h"
+
+struct cache {
+    struct kv_geometry kv;
+    uint8_t *memory;
+    uint32_t pages[64];
+};
+
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, int type)
+{
+    kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, (enum kv_type)type);
+    c->memory = help_memory(64 * c->kv.page_bytes + 64);
+    for (uint32_t i = 0; i < 64; i++)
+        c->pages[i] = (i * 37 + 5) % 64; /* any order */
+}
+
+START_TEST(append_equals_reference)
+{
+    uint64_t seed = 5;
+    const uint32_t dims[] = {2, 6, 8, 12, 16, 20, 64, 128};
+    FOR_ISAS(isa)
+    {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            struct cache a, b;
+            cache_open(&a, 3, dims[s], _i);
+            cache_open(&b, 3, dims[s], _i);
+            float k[3 * 128], v[3 * 128];
+            for (uint32_t slot = 0; slot < 32; slot++) {
+                help_fill(&seed, slot % 2 ? HELP_NORMAL : HELP_DENORMAL, k, 3 * dims[s]);
+                help_fill(&seed, HELP_SPIKE, v, 3 * dims[s]);
+                for (uint32_t i = 0; i < 3 * dims[s]; i += 2)
+                    k[i] = ldexpf(k[i], -(int)(help_random(&seed) % 30)); /* f16 denormals too */
+                ref_append(&a.kv, a.memory, 1, slot, k, v);
+                isa->append(&b.kv, b.memory, 1, slot, k, v);
+            }
+            ck_assert_mem_eq(a.memory, b.memory, a.kv.page_bytes);
+            free(a.memory), free(b.memory);
+        }
+    }
+}
+END_TEST
+
+static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size)
+{
+    float k[256 * 4], v[256 * 4];
+    uint32_t n = c->kv.n_head_kv * c->kv.head_dim;
+    for (uint32_t t = 0; t < positions; t++) {
+        for (uint32_t layer = 0; layer < 2; layer++) {
+            help_fill(seed, HELP_NORMAL, k, n);
+            help_fill(seed, HELP_NORMAL, v, n);
+            for (uint32_t i = 0; i < n; i++)
+                k[i] = k[i] * size;
+            ref_append(&c->kv, c->memory + c->pages[t / 32] * c->kv.page_bytes, layer, t % 32, k,
+                       v);
+        }
+    }
+}
+
+/* Each split by itself, the last one first, then joined. */
+static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend *job)
+{
+    uint32_t first = cpu_attend_from(job, job->position[0]) / CPU_SPLIT;
+    uint32_t splits = job->position[job->n - 1] / CPU_SPLIT - first + 1;
+    size_t floats = job->n * cpu_part_floats(job->kv);
+    float *parts = help_exact(NULL, splits * floats);
+    for (uint32_t i = splits; i-- > 0;)
+        isa->attend_split(job, first + i, parts + i * floats);
+    isa->attend_join(job, parts);
+    free(parts);
+}
+
+/* out [n][head_dim] */
+static void attend(const struct cpu_isa *isa, struct cpu_attend *job, bool in_pieces, float *out)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        job->out[i] = out + i * job->kv->head_dim;
+    if (in_pieces)
+        attend_in_pieces(isa, job);
+    else
+        isa->attend(job);
+}
+
+/* Every instruction set and the reference in pieces, beside the reference. */
+static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_t n,
+                       const uint32_t *positions)
+{
+    const struct cpu_isa *isas[HELP_ISAS + 1] = {&cpu_isa_ref};
+    int n_isas = 1 + help_isas(isas + 1);
+    uint32_t dim = c->kv.head_dim;
+    float *q = help_exact(NULL, n * dim), *want = help_exact(NULL, n * dim);
+    struct cpu_attend job = {.kv = &c->kv,
+                             .memory = c->memory,
+                             .pages = c->pages,
+                             .layer = 1,
+                             .head_kv = c->kv.n_head_kv - 1,
+                             .scale = 1.0f / sqrtf((float)dim),
+                             .window = window,
+                             .n = n,
+                             .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
+    help_fill(seed, HELP_NORMAL, q, n * dim);
+    for (uint32_t i = 0; i < n; i++) {
+        job.position[i] = positions[i];
+        job.q[i] = q + i * dim;
+    }
+    attend(&cpu_isa_ref, &job, false, want);
+    for (int way = 1; way < 2 * n_isas; way++) {
+        float *got = help_exact(NULL, n * dim);
+        attend(isas[way / 2], &job, way % 2 == 1, got);
+        size_t at = help_differs(want, got, n * dim), i = at / dim < n ? at / dim : 0;
+        ck_assert_msg(at == n * dim,
+                      "%s%s, head_dim %u, window %u, %u queries, query %zu at %u, [%zu]: %a for %a",
+                      isas[way / 2]->name, way % 2 == 1 ? " in pieces" : "", dim, window, n, i,
+                      positions[i], at % dim, (double)got[at], (double)want[at]);
+        free(got);
+    }
+    free(q), free(want), free(job.scratch);
+}
+
+/* Positions around page and split borders, queries at one position or at several. */
+START_TEST(attention_equals_reference)
+{
+    uint64_t seed = 6;
+    const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
+    const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 2, dims[s], _i);
+        fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
+        for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+            uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
+            for (uint32_t i = 0; i < n; i++) {
+                same[i] = bases[p];
+                up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
+            }
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, same);
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
+        }
+        free(c.memory);
+    }
+}
+END_TEST
+
+/* Every number of queries: groups of every size, also where the first rows end before a split and the
+ * others do not, and where each query has a position of its own. */
+START_TEST(attention_of_any_number_of_queries)
+{
+    uint64_t seed = 8;
+    const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 1, dims[s], _i);
+        fill_cache(&c, &seed, 576, 2.0f);
+        for (uint32_t n = 1; n <= CPU_QUERIES; n++) {
+            uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
+            for (uint32_t i = 0; i < n; i++)
+                up[i] = base + i / heads[n / 4 % 4];
+            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
+        }
+        free(c.memory);
+    }
+}
+END_TEST
+
+/* Windows smaller than a page, than the queries' positions, about a split, longer than the text. */
+START_TEST(attention_in_a_window_equals_reference)
+{
+    uint64_t seed = 9;
+    const uint32_t dims[] = {10, 64, 256}, heads[] = {1, 3, 64};
+    const uint32_t bases[] = {0, 31, 255, 256, 300, 511, 570};
+    const uint32_t windows[] = {1, 2, 31, 32, 33, 64, 200, 255, 256, 257, 300, 512, 5000};
+    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        struct cache c;
+        cache_open(&c, 1, dims[s], _i);
+        fill_cache(&c, &seed, 640, 2.0f);
+        for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+            for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+                uint32_t n = 1 + (uint32_t)(w * 11 + p * 7 + s) % CPU_QUERIES, up[CPU_QUERIES];
+                for (uint32_t i = 0; i < n; i++)
+                    up[i] = bases[p] + i / heads[(w + p) % 3];
+                attend_all(&c, &seed, windows[w], n, up);
+            }
+        }
+        const uint32_t apart[] = {3, 5, 600}; /* a split that nobody sees */
+        attend_all(&c, &seed, 7, 3, apart);
+        free(c.memory);
+    }
+}
+END_TEST
+
+/* The reference against attention in double precision; a window that is long enough changes no bit. */
+START_TEST(a_window_is_the_last_positions)
+{
+    enum { DIM = 16, POSITION = 300 };
+    const uint32_t windows[] = {1, 40, 256, 299, 300, 301};
+    uint64_t seed = 10;
+    struct cache c;
+    cache_open(&c, 1, DIM, KV_F32);
+    fill_cache(&c, &seed, POSITION + 1, 1.0f);
+    float q[DIM], out[DIM], all[DIM];
+    help_fill(&seed, HELP_NORMAL, q, DIM);
+    struct cpu_attend job = {.kv = &c.kv,
+                             .memory = c.memory,
+                             .pages = c.pages,
+                             .scale = 0.25f,
+                             .window = CPU_NO_WINDOW,
+                             .n = 1,
+                             .position = {POSITION},
+                             .q = {q},
+                             .out = {all},
+                             .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
+    ref_attend(&job);
+    job.out[0] = out;
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        double sum = 0, want[DIM] = {0};
+        for (uint32_t t = POSITION + 1 - windows[w]; t <= POSITION; t++) {
+            const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes;
+            const float *k = (const float *)(const void *)(page + kv_k_offset(&c.kv, 0, 0));
+            const float *v = (const float *)(const void *)(page + kv_v_offset(&c.kv, 0, 0));
+            double s = 0;
+            for (uint32_t d = 0; d < DIM; d++)
+                s += (double)q[d] * (double)k[d * 32 + t % 32];
+            s = exp(0.25 * s);
+            sum += s;
+            for (uint32_t d = 0; d < DIM; d++)
+                want[d] += s * (double)v[t % 32 * DIM + d];
+        }
+        job.window = windows[w];
+        ref_attend(&job);
+        for (uint32_t d = 0; d < DIM; d++)
+            ck_assert_double_eq_tol((double)out[d], want[d] / sum, 1e-5);
+        ck_assert_int_eq(memcmp(out, all, sizeof out) == 0, windows[w] > POSITION);
+    }
+    free(job.scratch);
+    free(c.memory);
+}
+END_TEST
+
+/* One position holds nearly all weight: exp of the others is 0 or tiny. */
+START_TEST(attention_equals_reference_when_peaked)
+{
+    uint64_t seed = 7;
+    struct cache c;
+    cache_open(&c, 1, 64, _i);
+    fill_cache(&c, &seed, 640, 60.0f);
+    for (uint32_t t = 0; t < 640; t += 13)
+        attend_all(&c, &seed, CPU_NO_WINDOW, 1, &t);
+    free(c.memory);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cpu_attend");
+    TCase *kv = tcase_create("kv");
+    tcase_add_loop_test(kv, append_equals_reference, 0, 3); /* by kv_type */
+    tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
+    tcase_add_loop_test(kv, attention_of_any_number_of_queries, 0, 3);
+    tcase_add_loop_test(kv, attention_in_a_window_equals_reference, 0, 3);
+    tcase_add_test(kv, a_window_is_the_last_positions);
+    tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
+    tcase_set_timeout(kv, 120);
+    suite_add_tcase(suite, kv);
+    help_say_missing_isas();
+    return run_suite(suite);
+}

@@ -1,0 +1,377 @@
+/* Operations on rows: AVX2 (with it AVX-VNNI) and AVX-512 equal the reference bit for bit. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/ref.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/base/num.h"
+#include "tests/run_suite.h"
+#include "tests/rig/cpu_help.h"
+
+static const uint32_t sizes[] = {1,  2,  7,   8,   9,   15,  16,  17,  31,  32,  33,  63,   64,
+                                 65, 96, 100, 127, 128, 129, 172, 255, 256, 288, 576, 1000, 2048};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = 2048 };
+
+#define ASSERT_SAME(a, b, n, isa, kind)                                                            \
+    do {                                                                                           \
+        size_t at_ = help_differs(a, b, n);                                                        \
+        ck_assert_msg(at_ == (n), "%s, kind %d, n %u: [%zu] %a, reference %a", (isa)->name, kind,  \
+                      (unsigned)(n), at_, (double)(b)[at_ < (n) ? at_ : 0],                        \
+                      (double)(a)[at_ < (n) ? at_ : 0]);                                           \
+    } while (0)
+
+START_TEST(norm_equals_reference)
+{
+    uint64_t seed = 1;
+    float x[MOST], w[MOST];
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                help_fill(&seed, HELP_NORMAL, w, n);
+                float *xe = help_exact(x, n), *we = help_exact(w, n), *a = help_exact(NULL, n),
+                      *b = help_exact(NULL, n);
+                float eps = s % 2 ? 1e-5f : 1e-30f;
+                ref_norm(xe, we, n, eps, a);
+                isa->norm(xe, we, n, eps, b);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(xe), free(we), free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(quantize_equals_reference)
+{
+    uint64_t seed = 2;
+    float x[MOST], d[2][MOST / 32];
+    int8_t q[2][MOST];
+    int32_t sum[2][MOST / 32];
+    FOR_ISAS(isa)
+    {
+        for (int round = 0; round < 40; round++) {
+            int kind = round % HELP_KINDS;
+            uint32_t n = 32 * (1 + (uint32_t)round);
+            help_fill(&seed, (enum help_kind)kind, x, n);
+            ref_quantize(x, n, q[0], d[0], sum[0]);
+            isa->quantize(x, n, q[1], d[1], sum[1]);
+            ASSERT_SAME(d[0], d[1], n / 32, isa, kind);
+            ck_assert_mem_eq(q[0], q[1], n);
+            ck_assert_mem_eq(sum[0], sum[1], n / 32 * 4);
+        }
+    }
+}
+END_TEST
+
+/* Halves round to even, and the ends of the range are reached, not passed. */
+START_TEST(quantize_rounds_to_even_and_clamps)
+{
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        float x[32] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -127.0f, 126.5f};
+        float d;
+        int8_t q[32];
+        int32_t sum;
+        isas[i]->quantize(x, 32, q, &d, &sum);
+        const int8_t want[8] = {127, 0, 2, 2, 0, -2, -127, 126};
+        ck_assert_mem_eq(q, want, 8);
+        ck_assert(d == 1.0f);
+        ck_assert_int_eq(sum, 128);
+    }
+}
+END_TEST
+
+START_TEST(quantize_never_loses_a_value_that_is_not_finite)
+{
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
+    const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        for (int at = 0; at < 4 * 32; at++) {
+            float x[32] = {1, 2, 3}, d = 0;
+            int8_t q[32];
+            int32_t sum;
+            x[at / 4] = bad[at % 4];
+            isas[i]->quantize(x, 32, q, &d, &sum);
+            ck_assert(!isfinite(d));
+        }
+    }
+}
+END_TEST
+
+START_TEST(rotate_equals_reference)
+{
+    uint64_t seed = 3;
+    const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 18, 24, 30, 32, 34, 64, 66, 80, 100, 128, 256};
+    enum model_rope rope = (enum model_rope)_i;
+    float x[1024], cs[256], sn[256], table[256 * 260];
+    FOR_ISAS(isa)
+    {
+        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+            uint32_t dim = dims[s], n = 4 * dim;
+            rope_build(table, dim, 512, 10000, 1, NULL);
+            rope_row(table, dim, 300 + (uint32_t)s, rope, cs, sn);
+            for (int kind = 0; kind < HELP_KINDS; kind++) {
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                float *a = help_exact(x, n), *b = help_exact(x, n);
+                cpu_isa_ref.rotate[rope](a, 4, dim, cs, sn);
+                isa->rotate[rope](b, 4, dim, cs, sn);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+/* A head in halves is a head in pairs with its values in another order. */
+START_TEST(halves_are_pairs_permuted)
+{
+    enum { DIM = 48 };
+    uint64_t seed = 8;
+    float table[DIM * 258], cs[DIM], sn[DIM], pairs[DIM], halves[DIM];
+    rope_build(table, DIM, 300, 10000, 1, NULL);
+    for (uint32_t position = 0; position < 300; position += 23) {
+        help_fill(&seed, HELP_NORMAL, pairs, DIM);
+        for (int i = 0; i < DIM / 2; i++) {
+            halves[i] = pairs[2 * i];
+            halves[i + DIM / 2] = pairs[2 * i + 1];
+        }
+        rope_row(table, DIM, position, MODEL_ROPE_ADJACENT, cs, sn);
+        ref_rotate(pairs, 1, DIM, cs, sn);
+        rope_row(table, DIM, position, MODEL_ROPE_HALVES, cs, sn);
+        ref_rotate_halves(halves, 1, DIM, cs, sn);
+        for (int i = 0; i < DIM / 2; i++) {
+            ck_assert_uint_eq(num_bits(halves[i]), num_bits(pairs[2 * i]));
+            ck_assert_uint_eq(num_bits(halves[i + DIM / 2]), num_bits(pairs[2 * i + 1]));
+        }
+    }
+}
+END_TEST
+
+START_TEST(add_equals_reference)
+{
+    uint64_t seed = 9;
+    float x[MOST], bias[MOST];
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, x, n);
+                help_fill(&seed, s % 2 ? HELP_NORMAL : (enum help_kind)kind, bias, n);
+                float *a = help_exact(x, n), *b = help_exact(x, n), *be = help_exact(bias, n);
+                ref_add(a, be, n);
+                isa->add(b, be, n);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(a), free(b), free(be);
+            }
+        }
+    }
+}
+END_TEST
+
+/* Heads are normalized where they lie. */
+START_TEST(norm_in_place_is_norm)
+{
+    uint64_t seed = 10;
+    float w[256], x[256], y[256];
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
+    int n_isas = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n_isas; i++) {
+        for (uint32_t n = 2; n <= 256; n += 2) {
+            help_fill(&seed, HELP_NORMAL, w, n);
+            help_fill(&seed, HELP_SPIKE, x, n);
+            ref_norm(x, w, n, 1e-6f, y);
+            isas[i]->norm(x, w, n, 1e-6f, x);
+            ASSERT_SAME(y, x, n, isas[i], 0);
+        }
+    }
+}
+END_TEST
+
+struct scaling {
+    float scale;  /* of all pairs */
+    bool divided; /* and each by its own, 1 to 8 */
+};
+
+/* The tables are right to the last bits of f32, at any position. */
+START_TEST(rope_is_accurate)
+{
+    const uint32_t positions[] = {0, 1, 2, 255, 256, 257, 511, 4095, 32767, 131071};
+    const float bases[] = {10000.0f, 500000.0f, 1000000.0f, 1.0f, 123.456f};
+    const struct scaling scalings[] = {{1, false}, {4, false}, {1, true}, {2.5f, true}};
+    enum { DIM = 64, CONTEXT = 131072 };
+    float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    float divisors[DIM / 2];
+    const struct scaling *scaling = &scalings[_i];
+    for (int i = 0; i < DIM / 2; i++)
+        divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
+    ck_assert_ptr_nonnull(table);
+    for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+        rope_build(table, DIM, CONTEXT, bases[b], scaling->scale,
+                   scaling->divided ? divisors : NULL);
+        for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
+            rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
+            for (int i = 0; i < DIM; i += 2) {
+                double a = positions[p] * pow((double)bases[b], -(double)i / DIM) /
+                           ((double)scaling->scale * (double)divisors[i / 2]);
+                ck_assert(fabs((double)cs[i] - cos(a)) < 2e-7);
+                ck_assert(fabs((double)sn[i + 1] - sin(a)) < 2e-7);
+                ck_assert(cs[i] == cs[i + 1] && sn[i] == -sn[i + 1]);
+            }
+        }
+    }
+    free(table);
+}
+END_TEST
+
+START_TEST(divisors_of_one_change_no_bit)
+{
+    enum { DIM = 20, CONTEXT = 700 };
+    float none[DIM * 259], ones[DIM * 259], divisors[DIM / 2];
+    for (int i = 0; i < DIM / 2; i++)
+        divisors[i] = 1;
+    ck_assert_uint_le(rope_table_floats(DIM, CONTEXT), DIM * 259);
+    rope_build(none, DIM, CONTEXT, 10000, 1, NULL);
+    rope_build(ones, DIM, CONTEXT, 10000, 1, divisors);
+    ck_assert_mem_eq(none, ones, rope_table_floats(DIM, CONTEXT) * sizeof(float));
+}
+END_TEST
+
+START_TEST(limits_are_seen_in_every_lane)
+{
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        for (uint32_t size = 1; size < 70; size++) {
+            for (uint32_t at = 0; at < size; at++) {
+                float *x = calloc(size, sizeof(float));
+                ck_assert_ptr_nonnull(x);
+                x[at] = 65519.0f;
+                ck_assert(isas[i]->finite(x, size) && isas[i]->fits_f16(x, size));
+                ck_assert(isas[i]->canonical_logits(x, size));
+                x[at] = -65520.0f;
+                ck_assert(isas[i]->finite(x, size) && !isas[i]->fits_f16(x, size));
+                x[at] = at % 2 ? NAN : -INFINITY;
+                ck_assert(!isas[i]->finite(x, size) && !isas[i]->fits_f16(x, size));
+                ck_assert(!isas[i]->canonical_logits(x, size));
+                free(x);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(canonical_logits_have_no_negative_zero)
+{
+    const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
+    int n = 1 + help_isas(isas + 1);
+    for (int i = 0; i < n; i++) {
+        float x[21];
+        for (int j = 0; j < 21; j++)
+            x[j] = j % 3 ? -0.0f : -1.5f;
+        ck_assert(isas[i]->canonical_logits(x, 21));
+        for (int j = 0; j < 21; j++)
+            ck_assert_uint_eq(num_bits(x[j]), j % 3 ? 0 : num_bits(-1.5f));
+    }
+}
+END_TEST
+
+START_TEST(gates_equal_reference)
+{
+    uint64_t seed = 4;
+    float g[MOST], u[MOST];
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                uint32_t n = sizes[s];
+                help_fill(&seed, (enum help_kind)kind, g, n);
+                help_fill(&seed, s % 2 ? HELP_NORMAL : (enum help_kind)kind, u, n);
+                for (uint32_t i = 0; i < n; i += 5)
+                    g[i] = g[i] * 40.0f; /* both ends of exp */
+                float *ge = help_exact(g, n), *ue = help_exact(u, n), *a = help_exact(NULL, n),
+                      *b = help_exact(NULL, n);
+                cpu_isa_ref.gate_mul[_i](ge, ue, n, a);
+                isa->gate_mul[_i](ge, ue, n, b);
+                isa->gate_mul[_i](ge, ue, n, ge);
+                ck_assert_mem_eq(ge, b, n * sizeof(float));
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(ge), free(ue), free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+#if defined(__x86_64__)
+/* Whether a line of /proc/cpuinfo's flags has all of these, " flag " each. */
+static bool has_flags(const char *line, const char *const *flags)
+{
+    for (; *flags; flags++) {
+        if (!strstr(line, *flags))
+            return false;
+    }
+    return true;
+}
+
+/* Else the tests above would pass over kernels that users run. */
+START_TEST(what_the_system_says_of_the_processor_is_used)
+{
+    static const struct {
+        const struct cpu_isa *isa;
+        const char *flags[9];
+    } sets[] = {{&cpu_isa_avx2, {" avx2 ", " fma ", " f16c "}},
+                {&cpu_isa_avxvnni, {" avx2 ", " fma ", " f16c ", " avx_vnni "}},
+                {&cpu_isa_avx512,
+                 {" avx2 ", " fma ", " f16c ", " avx512f ", " avx512bw ", " avx512vl ",
+                  " avx512dq ", " avx512_vnni "}}};
+    static char line[8192];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line - 1, f) && strncmp(line, "flags", 5) != 0)
+        ;
+    fclose(f);
+    ck_assert_int_eq(strncmp(line, "flags", 5), 0);
+    line[strcspn(line, "\n")] = ' ';
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        bool said = has_flags(line, sets[i].flags);
+        ck_assert_msg(!said || sets[i].isa->usable(), "%s is not used", sets[i].isa->name);
+    }
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("cpu_ops");
+    TCase *rows = tcase_create("rows");
+    tcase_add_test(rows, norm_equals_reference);
+    tcase_add_test(rows, quantize_equals_reference);
+    tcase_add_test(rows, quantize_rounds_to_even_and_clamps);
+    tcase_add_test(rows, quantize_never_loses_a_value_that_is_not_finite);
+    tcase_add_loop_test(rows, rotate_equals_reference, 0, MODEL_N_ROPE);
+    tcase_add_test(rows, halves_are_pairs_permuted);
+    tcase_add_test(rows, add_equals_reference);
+    tcase_add_test(rows, norm_in_place_is_norm);
+    tcase_add_loop_test(rows, rope_is_accurate, 0, 4);
+    tcase_add_test(rows, divisors_of_one_change_no_bit);
+    tcase_add_test(rows, limits_are_seen_in_every_lane);
+    tcase_add_test(rows, canonical_logits_have_no_negative_zero);
+    tcase_add_loop_test(rows, gates_equal_reference, 0, MODEL_N_GATE);
+#if defined(__x86_64__)
+    tcase_add_test(rows, what_the_system_says_of_the_processor_is_used);
+#endif
+    tcase_set_timeout(rows, 60);
+    suite_add_tcase(suite, rows);
+    help_say_missing_isas();
+    return run_suite(suite);
+}

@@ -1,0 +1,239 @@
+/* The fingerprint and its hash: equal to their definitions, blind to what changes no number, and to
+ * nothing else. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/hash128.h"
+#include "kernels/base/hash128_impl.h"
+#include "kernels/model/model.h"
+#include "tests/run_suite.h"
+#include "tests/rig/gguf_writer.h"
+#include "tests/rig/model_opened.h"
+
+/* ---- fingerprint ----------------------------------------------------------------------------- */
+
+static void hash_text(const void *data, size_t bytes, char text[MODEL_FINGERPRINT_TEXT])
+{
+    uint8_t hash[16];
+    hash128(data, bytes, hash);
+    model_fingerprint_text(hash, text);
+}
+
+static void noise(uint8_t *data, size_t bytes)
+{
+    uint32_t x = 1;
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+}
+
+/* Computed by a second implementation, in Python, from the definition in hash128.h. */
+START_TEST(hash128_follows_its_definition)
+{
+    char text[MODEL_FINGERPRINT_TEXT];
+    uint8_t counting[200], long_one[5000];
+    for (unsigned i = 0; i < sizeof(counting); i++)
+        counting[i] = (uint8_t)i;
+    hash_text("", 0, text);
+    ck_assert_str_eq(text, "8e0d7241d3abfb18b19a99b7899ca8cc");
+    hash_text("abc", 3, text);
+    ck_assert_str_eq(text, "f6461eab83506f7ea8d4c564c4611d48");
+    hash_text(counting, sizeof(counting), text);
+    ck_assert_str_eq(text, "a48f8cb2bd2fce7cf5c4b74fe794c8ea");
+    noise(long_one, sizeof(long_one));
+    hash_text(long_one, sizeof(long_one), text);
+    ck_assert_str_eq(text, "7973a7acbb448dc8e43d66f6aadfcf8a");
+}
+END_TEST
+
+START_TEST(hash128_is_the_same_in_vectors)
+{
+#if defined(__x86_64__)
+    uint64_t lane[2][HASH128_LANES] = {{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}};
+    uint8_t data[1000];
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq")) {
+        fprintf(stderr, "skip: no AVX-512\n");
+        return;
+    }
+    noise(data, sizeof(data));
+    for (size_t n = 0; n <= 15; n++) { /* from odd addresses, too */
+        hash128_stripes_any(lane[0], data + n, n);
+        hash128_stripes_avx512(lane[1], data + n, n);
+        ck_assert_mem_eq(lane[0], lane[1], sizeof(lane[0]));
+    }
+#endif
+}
+END_TEST
+
+/* Cut anywhere, in two and three pieces, some of them empty. */
+START_TEST(hash128_is_the_same_in_pieces)
+{
+    enum { BYTES = 300 };
+    uint8_t data[BYTES], want[16], got[16];
+    struct hash128 h;
+    noise(data, sizeof(data));
+    for (size_t length = 0; length <= BYTES; length += 50) {
+        hash128(data, length, want);
+        for (size_t i = 0; i <= length; i++)
+            for (size_t j = i; j <= length; j += 1 + j % 7) {
+                hash128_init(&h);
+                hash128_update(&h, data, i);
+                hash128_update(&h, data + i, j - i);
+                hash128_update(&h, data + j, length - j);
+                hash128_final(&h, got);
+                ck_assert_mem_eq(got, want, sizeof(want));
+            }
+    }
+}
+END_TEST
+
+START_TEST(hash128_sees_every_bit_and_every_length)
+{
+    enum { BYTES = 130 };
+    static uint8_t seen[BYTES * 8 + BYTES + 1][16];
+    uint8_t data[BYTES] = {0};
+    size_t n = 0;
+    for (size_t length = 0; length <= BYTES; length++)
+        hash128(data, length, seen[n++]);
+    for (size_t bit = 0; bit < (size_t)BYTES * 8; bit++) {
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        hash128(data, BYTES, seen[n++]);
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++) /* each half alone tells them apart */
+            ck_assert(memcmp(seen[i], seen[j], 8) != 0 && memcmp(seen[i] + 8, seen[j] + 8, 8) != 0);
+}
+END_TEST
+
+static void fingerprint(const struct model *m, char text[MODEL_FINGERPRINT_TEXT])
+{
+    uint8_t bytes[MODEL_FINGERPRINT_BYTES];
+    ck_assert_int_eq(model_fingerprint(m, 3, bytes), 0);
+    model_fingerprint_text(bytes, text);
+}
+
+/* From the second implementation as well: F32, Q4_0 and BF16 of the small model. */
+START_TEST(fingerprints_follow_their_definition)
+{
+    static const struct {
+        uint32_t type;
+        const char *text;
+    } WANT[] = {{QUANT_F32, "b08e300e1f3bf7a2c3ab48a512f331ec"},
+                {QUANT_Q4_0, "5456c6dd154e96dba017efac9997555d"},
+                {QUANT_BF16, "4fcafb573c2a7c3e90759dc14fce2cd1"}};
+    for (size_t i = 0; i < 3; i++) {
+        struct opened o;
+        char text[MODEL_FINGERPRINT_TEXT];
+        struct gw_llama spec = gw_llama_small(WANT[i].type);
+        open_spec(&spec, &o);
+        fingerprint(o.model, text);
+        ck_assert_str_eq(text, WANT[i].text);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+/* The same model with keys in another order, others added, another name, version and alignment. */
+START_TEST(fingerprints_ignore_what_changes_nothing)
+{
+    struct gw w;
+    struct opened o;
+    size_t bytes;
+    char text[MODEL_FINGERPRINT_TEXT];
+    const struct gw_llama spec = gw_llama_small(QUANT_Q4_0);
+    gw_init(&w);
+    w.version = 2;
+    w.alignment = 128;
+    gw_key_u32(&w, "general.alignment", 128);
+    gw_key_string(&w, "tokenizer.chat_template", "{{ messages }}");
+    gw_llama_tokens(&w, spec.n_vocab);
+    gw_key_f32(&w, "llama.rope.freq_base", 10000.0f);
+    gw_key_u32(&w, "llama.rope.dimension_count", 16);
+    gw_key_string(&w, "general.author", "somebody else");
+    gw_llama_keys(&w, &spec);
+    gw_llama_tensors(&w, &spec);
+    uint8_t *file = gw_finish(&w, &bytes, NULL);
+    ck_assert_int_eq(open_file(file, bytes, &o), 0);
+    fingerprint(o.model, text);
+    ck_assert_str_eq(text, "5456c6dd154e96dba017efac9997555d");
+    close_opened(&o);
+}
+END_TEST
+
+START_TEST(fingerprints_see_what_changes_something)
+{
+    enum { CASES = 10 };
+    char seen[CASES][MODEL_FINGERPRINT_TEXT];
+    for (int i = 0; i < CASES; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        struct gw_llama spec = gw_llama_small(QUANT_Q4_0);
+        spec.n_context += i == 1;
+        spec.seed += i == 2;
+        spec.untied = i == 3;
+        gw_init(&w);
+        gw_llama_keys(&w, &spec);
+        gw_llama_tokens(&w, spec.n_vocab);
+        if (i == 4)
+            gw_key_f32(&w, "llama.rope.freq_base", 20000.0f);
+        if (i == 5)
+            gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 0);
+        if (i == 6)
+            gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 1);
+        if (i == 9)
+            gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
+        gw_llama_tensors(&w, &spec);
+        if (i == 7)
+            w.data.data[w.data.bytes - 1] ^= 1; /* the last bytes are data, not padding */
+        if (i == 8)
+            w.data.data[0] ^= 0x80;
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        fingerprint(o.model, seen[i]);
+        for (int j = 0; j < i; j++)
+            ck_assert_msg(strcmp(seen[i], seen[j]) != 0, "cases %d and %d", i, j);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+/* ---- test data ---- */
+
+/* From the second implementation. */
+START_TEST(trained_models_have_their_fingerprints)
+{
+    static const char *const WANT[][2] = {
+        {"stories260K-ff192-q4_0", "6f14c5305d261b33ef61dbbe7625f847"},
+        {"babyllama105-q4_0", "911964732d755c488f3f630d6725444a"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct opened o;
+        char text[MODEL_FINGERPRINT_TEXT];
+        open_testdata(WANT[i][0], &o);
+        fingerprint(o.model, text);
+        ck_assert_str_eq(text, WANT[i][1]);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model_fingerprint");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 120);
+    tcase_add_test(core, hash128_follows_its_definition);
+    tcase_add_test(core, hash128_is_the_same_in_vectors);
+    tcase_add_test(core, hash128_is_the_same_in_pieces);
+    tcase_add_test(core, hash128_sees_every_bit_and_every_length);
+    tcase_add_test(core, fingerprints_follow_their_definition);
+    tcase_add_test(core, fingerprints_ignore_what_changes_nothing);
+    tcase_add_test(core, fingerprints_see_what_changes_something);
+    suite_add_tcase(suite, core);
+    TCase *data = add_testdata_case(suite, 120);
+    if (data)
+        tcase_add_test(data, trained_models_have_their_fingerprints);
+    return run_suite(suite);
+}

@@ -1,0 +1,454 @@
+/* The hyperparameters of a model: bad ones are refused by name, harmless ones change nothing, rope's
+ * scaling and the window are read. */
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/run_suite.h"
+#include "tests/rig/model_opened.h"
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* The keys of a small model, `name` left out or replaced by `value` of `type`; then its tensors. */
+struct key_case {
+    const char *name;
+    uint32_t type; /* GGUF_ARRAY: leave it out */
+    union {
+        uint32_t u;
+        float f;
+        uint64_t u64;
+    } value;
+    int code;
+    const char *part;
+};
+
+static void write_with_key(struct gw *w, const struct key_case *c)
+{
+    const struct gw_llama spec = gw_llama_small(QUANT_Q8_0);
+    const struct {
+        const char *name;
+        uint32_t value;
+    } counts[] = {
+        {"llama.context_length", spec.n_context},    {"llama.embedding_length", spec.n_embd},
+        {"llama.block_count", spec.n_layer},         {"llama.feed_forward_length", spec.n_ff},
+        {"llama.attention.head_count", spec.n_head}, {"llama.attention.head_count_kv", 2},
+    };
+    static const size_t BYTES[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
+    gw_init(w);
+    gw_key_string(w, "general.architecture", "llama");
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (strcmp(counts[i].name, c->name) != 0)
+            gw_key_u32(w, counts[i].name, counts[i].value);
+    if (strcmp(c->name, "llama.attention.layer_norm_rms_epsilon") != 0)
+        gw_key_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (c->type != GGUF_ARRAY)
+        gw_key(w, c->name, c->type, &c->value, BYTES[c->type]);
+    gw_llama_tensors(w, &spec);
+}
+
+#define U(v)                                                                                       \
+    GGUF_U32,                                                                                      \
+    {                                                                                              \
+        .u = (v)                                                                                   \
+    }
+#define F(v)                                                                                       \
+    GGUF_F32,                                                                                      \
+    {                                                                                              \
+        .f = (v)                                                                                   \
+    }
+#define ABSENT                                                                                     \
+    GGUF_ARRAY,                                                                                    \
+    {                                                                                              \
+        0                                                                                          \
+    }
+#define EPS "llama.attention.layer_norm_rms_epsilon"
+#define HEADS "llama.attention.head_count"
+
+static const struct key_case BAD_KEYS[] = {
+    {"llama.block_count", ABSENT, -EBADMSG, "llama.block_count is missing"},
+    {"llama.block_count", U(0), -EBADMSG, "1 to 512"},
+    {"llama.block_count", U(513), -EBADMSG, "1 to 512"},
+    {"llama.block_count", U(1), -ENOTSUP, "tensor blk.1"},
+    {"llama.block_count", U(3), -EBADMSG, "tensor blk.2.attn_norm.weight is missing"},
+    {"llama.block_count", F(2), -EBADMSG, "is a f32"},
+    {"llama.block_count", GGUF_U64, {.u64 = (uint64_t)1 << 32 | 2}, -EBADMSG, "1 to 512"},
+    {"llama.block_count", GGUF_I32, {.u = UINT32_MAX}, -EBADMSG, "1 to 512"},
+    {"llama.embedding_length", ABSENT, -EBADMSG, "missing"},
+    {"llama.embedding_length", U(0), -EBADMSG, "1 to 65536"},
+    {"llama.embedding_length", U(65537), -EBADMSG, "1 to 65536"},
+    {"llama.embedding_length", U(66), -EBADMSG, "no multiple of 4 heads"},
+    {"llama.embedding_length", U(128), -EBADMSG, "token_embd.weight is 64 x 40"},
+    {"llama.feed_forward_length", ABSENT, -EBADMSG, "missing"},
+    {"llama.feed_forward_length", U(0), -EBADMSG, "must be 1 to"},
+    {"llama.feed_forward_length", U(64), -EBADMSG,
+     "ffn_gate.weight is 64 x 96 x 1 x 1, must be 64 x 64"},
+    {"llama.feed_forward_length", U(1u << 31), -EBADMSG, "must be 1 to"},
+    {"llama.context_length", ABSENT, -EBADMSG, "missing"},
+    {"llama.context_length", U(0), -EBADMSG, "must be 1 to"},
+    {"llama.context_length", U(UINT32_MAX), -EBADMSG, "must be 1 to"},
+    {HEADS, ABSENT, -EBADMSG, "missing"},
+    {HEADS, U(0), -EBADMSG, "1 to 1024"},
+    {HEADS, U(1025), -EBADMSG, "1 to 1024"},
+    {HEADS, U(3), -EBADMSG, "3 heads over 2"},
+    {HEADS, U(64), -ENOTSUP, "heads of 1 dimensions"},
+    {HEADS, U(8), -EBADMSG, "attn_k.weight is 64 x 32 x 1 x 1, must be 64 x 16"},
+    {"llama.attention.head_count_kv", U(0), -EBADMSG, "1 to 1024"},
+    {"llama.attention.head_count_kv", U(4), -EBADMSG, "attn_k.weight is"},
+    {"llama.attention.head_count_kv", U(8), -EBADMSG, "4 heads over 8"},
+    {"llama.attention.key_length", U(32), -EBADMSG,
+     "attn_q.weight is 64 x 64 x 1 x 1, must be 64 x 128"},
+    {"llama.attention.key_length", U(258), -ENOTSUP, "heads of 258 dimensions"},
+    {"llama.attention.key_length", U(15), -ENOTSUP, "heads of 15 dimensions"},
+    {"llama.attention.key_length", U(0), -EBADMSG, "key_length must be"},
+    {"llama.attention.value_length", U(8), -ENOTSUP, "values of 8"},
+    {"llama.rope.dimension_count", U(8), -ENOTSUP, "rope over 8"},
+    {"llama.rope.dimension_count", U(0), -EBADMSG, "must be"},
+    {"llama.rope.freq_base", F(0), -EBADMSG, "freq_base must be"},
+    {"llama.rope.freq_base", F(-1), -EBADMSG, "freq_base must be"},
+    {"llama.rope.freq_base", F(1e30f), -EBADMSG, "freq_base must be"},
+    {"llama.rope.freq_base", F(NAN), -EBADMSG, "freq_base"},
+    {"llama.rope.freq_base", F(INFINITY), -EBADMSG, "freq_base must be"},
+    {"llama.rope.freq_base", U(10000), -EBADMSG, "not a float"},
+    {EPS, ABSENT, -EBADMSG, "epsilon is missing"},
+    {EPS, F(NAN), -EBADMSG, "epsilon"},
+    {EPS, F(-1e-5f), -EBADMSG, "epsilon must be"},
+    {EPS, F(INFINITY), -EBADMSG, "epsilon must be"},
+    {EPS, U(0), -EBADMSG, "not a float"},
+    {"llama.expert_count", U(8), -ENOTSUP, "mixture of experts"},
+    {"llama.rope.scaling.factor", F(-4), -EBADMSG, "rope scaled by -4"},
+    {"llama.rope.scaling.factor", F(1e7f), -EBADMSG, "rope scaled by 1e+07"},
+    {"llama.rope.scaling.factor", F(NAN), -EBADMSG, "rope scaled by"},
+    {"llama.rope.scale_linear", F(0.25f), -EBADMSG, "rope scaled by 0.25, must be 0.5 to 1e+06"},
+    {"llama.rope.scale_linear", U(2), -EBADMSG, "not a float"},
+    {"llama.rope.scaling.attn_factor", F(1.2f), -ENOTSUP, "attention scaled by 1.2"},
+    {"llama.rope.scaling.type", U(1), -ENOTSUP, "rope scaling"},
+    {"llama.attention.sliding_window", F(64), -ENOTSUP, "sliding window"},
+    {"llama.attention.causal", GGUF_BOOL, {.u = 0}, -ENOTSUP, "not causal"},
+    {"split.count", U(3), -ENOTSUP, "one of 3 parts"},
+};
+
+START_TEST(bad_hyperparameters_are_refused)
+{
+    for (size_t i = 0; i < sizeof(BAD_KEYS) / sizeof(BAD_KEYS[0]); i++) {
+        struct gw w;
+        write_with_key(&w, &BAD_KEYS[i]);
+        check_refused(&w, BAD_KEYS[i].code, BAD_KEYS[i].part);
+    }
+}
+END_TEST
+
+START_TEST(harmless_keys_change_nothing)
+{
+    static const struct key_case CASES[] = {
+        {"llama.rope.freq_base", F(500000), 0, NULL},
+        {"llama.rope.freq_base", GGUF_F64, {.u64 = 0x40c3880000000000}, 0, NULL},
+        {"llama.rope.scaling.factor", F(1), 0, NULL},
+        {"llama.rope.scaling.factor", F(0), 0, NULL},
+        {"llama.rope.scaling.attn_factor", F(1), 0, NULL},
+        {"llama.rope.dimension_count", U(16), 0, NULL},
+        {"llama.attention.key_length", U(16), 0, NULL},
+        {"llama.attention.value_length", GGUF_U8, {.u = 16}, 0, NULL},
+        {"llama.attention.sliding_window", U(128), 0, NULL},
+        {"llama.attention.causal", GGUF_BOOL, {.u = 1}, 0, NULL},
+        {"llama.expert_count", U(0), 0, NULL},
+        {"llama.block_count", GGUF_U16, {.u = 2}, 0, NULL},
+        {"llama.vocab_size", U(999), 0, NULL},
+        {"split.count", U(1), 0, NULL},
+        {EPS, F(0), 0, NULL},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct gw w;
+        write_with_key(&w, &CASES[i]);
+        check_opens(&w);
+    }
+}
+END_TEST
+
+/* Without head_count_kv there are as many as heads. */
+START_TEST(key_value_heads_default_to_all)
+{
+    struct gw w;
+    static const struct key_case NONE = {"llama.attention.head_count_kv", ABSENT, 0, NULL};
+    write_with_key(&w, &NONE);
+    check_refused(&w, -EBADMSG, "attn_k.weight is 64 x 32 x 1 x 1, must be 64 x 64");
+}
+END_TEST
+
+START_TEST(per_layer_hyperparameters_are_refused)
+{
+    struct gw w;
+    static const struct key_case NONE = {"llama.feed_forward_length", ABSENT, 0, NULL};
+    static const uint32_t TWO[] = {96, 96};
+    write_with_key(&w, &NONE);
+    gw_key_array(&w, NONE.name, GGUF_U32, 2, TWO, sizeof(TWO));
+    check_refused(&w, -ENOTSUP, "differs from layer to layer");
+}
+END_TEST
+
+/* ---- rope and window ------------------------------------------------------------------------- */
+
+/* A small llama with a scaling of that type, its factor 8, with or without divisors [8]. */
+static void write_scaled(struct gw *w, const char *type, const float *divisors)
+{
+    const struct gw_llama spec = gw_llama_small(QUANT_F32);
+    uint64_t ne[1] = {8};
+    gw_init(w);
+    gw_llama_keys(w, &spec);
+    if (type)
+        gw_key_string(w, "llama.rope.scaling.type", type);
+    gw_key_f32(w, "llama.rope.scaling.factor", 8);
+    gw_llama_tensors(w, &spec);
+    if (!divisors)
+        return;
+    gw_tensor_info(w, "rope_freqs.weight", QUANT_F32, 1, ne, w->data.bytes);
+    gw_put(&w->data, divisors, 8 * sizeof(float));
+}
+
+static void check_scale(struct gw *w, float scale, bool divided)
+{
+    struct opened o;
+    size_t bytes;
+    uint8_t *file = gw_finish(w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    ck_assert(o.model->rope_scale == scale);
+    ck_assert((o.model->global[MODEL_ROPE_FREQS].data != NULL) == divided);
+    close_opened(&o);
+}
+
+START_TEST(rope_scaling_is_read_or_refused_by_name)
+{
+    static const float ONES[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct gw w;
+    write_scaled(&w, "none", NULL);
+    check_scale(&w, 1, false);
+    write_scaled(&w, NULL, NULL);
+    check_scale(&w, 8, false);
+    write_scaled(&w, "linear", NULL);
+    check_scale(&w, 8, false);
+    write_scaled(&w, "linear", ONES);
+    check_scale(&w, 8, true);
+    write_scaled(&w, "none", ONES);
+    check_scale(&w, 1, true);
+    write_scaled(&w, "llama3", ONES);
+    check_scale(&w, 1, true);
+    write_scaled(&w, "llama3", NULL);
+    check_refused(&w, -ENOTSUP, "llama3 without the tensor rope_freqs.weight");
+    write_scaled(&w, "longrope", ONES);
+    check_refused(&w, -ENOTSUP, "rope scaling of type longrope");
+}
+END_TEST
+
+START_TEST(divisors_of_frequencies_are_checked)
+{
+    static const float BAD[] = {0, -1, 0.25f, 2e6f, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
+        struct gw w;
+        float divisors[8] = {1, 1, 1, 1, 2, 4, 8, 8};
+        divisors[i] = BAD[i];
+        write_scaled(&w, "none", divisors);
+        check_refused(&w, -EBADMSG, "malformed: rope_freqs.weight holds");
+    }
+}
+END_TEST
+
+/* The context ends where the window begins to matter, also one that is asked for beyond the model's
+ * own. */
+START_TEST(a_sliding_window_bounds_the_context)
+{
+    static const uint32_t WINDOWS[][3] = {
+        {64, 64, 64}, {127, 127, 127}, {128, 128, 128}, {200, 200, 128}, {0, 0, 128}};
+    for (size_t i = 0; i < 5; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        char text[256];
+        const struct key_case c = {
+            "llama.attention.sliding_window", GGUF_U32, {.u = WINDOWS[i][0]}, 0, NULL};
+        write_with_key(&w, &c);
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        ck_assert_uint_eq(o.model->n_window, WINDOWS[i][1]);
+        ck_assert_uint_eq(o.model->n_context, WINDOWS[i][2]);
+        model_describe(o.model, text, sizeof(text));
+        ck_assert((strstr(text, "(its sliding window)") != NULL) ==
+                  (WINDOWS[i][1] == WINDOWS[i][2]));
+        close_opened(&o);
+    }
+}
+END_TEST
+
+/* ---- gemma3 ---------------------------------------------------------------------------------- */
+
+#define NO_F32 NAN /* leave the key out */
+
+struct gemma_keys {
+    uint32_t layers, window, pattern; /* 0: leave the key out */
+    float base, local_base, factor, cap;
+};
+
+/* Keys alone: they are read before any tensor is looked for. */
+static void write_gemma(struct gw *w, const struct gemma_keys *k)
+{
+    const struct {
+        const char *name;
+        float value;
+    } floats[] = {
+        {"gemma3.attention.layer_norm_rms_epsilon", 1e-6f},
+        {"gemma3.rope.freq_base", k->base},
+        {"gemma3.rope.freq_base_swa", k->local_base},
+        {"gemma3.rope.scaling.factor", k->factor},
+        {"gemma3.final_logit_softcapping", k->cap},
+    };
+    gw_init(w);
+    gw_key_string(w, "general.architecture", "gemma3");
+    gw_key_u32(w, "gemma3.context_length", 4096);
+    gw_key_u32(w, "gemma3.embedding_length", 96);
+    gw_key_u32(w, "gemma3.block_count", k->layers);
+    gw_key_u32(w, "gemma3.feed_forward_length", 32);
+    gw_key_u32(w, "gemma3.attention.head_count", 4);
+    gw_key_u32(w, "gemma3.attention.head_count_kv", 1);
+    gw_key_u32(w, "gemma3.attention.key_length", 16);
+    gw_key_u32(w, "gemma3.attention.value_length", 16);
+    if (k->window > 0)
+        gw_key_u32(w, "gemma3.attention.sliding_window", k->window);
+    if (k->pattern > 0)
+        gw_key_u32(w, "gemma3.attention.sliding_window_pattern", k->pattern);
+    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
+        if (!isnan(floats[i].value))
+            gw_key_f32(w, floats[i].name, floats[i].value);
+}
+
+/* A file of these keys and the tensors of its layers, all zeros. */
+static void write_gemma_model(struct gw *w, const struct gemma_keys *k)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne[2];
+    } tensors[] = {
+        {"attn_norm", {96, 0}},    {"attn_q", {96, 64}},  {"attn_k", {96, 16}},
+        {"attn_v", {96, 16}},      {"attn_q_norm", {16}}, {"attn_k_norm", {16}},
+        {"attn_output", {64, 96}}, {"ffn_norm", {96}},    {"post_attention_norm", {96}},
+        {"ffn_gate", {96, 32}},    {"ffn_up", {96, 32}},  {"ffn_down", {32, 96}},
+        {"post_ffw_norm", {96}},
+    };
+    static const float zeros[96 * 64];
+    uint64_t embedding[2] = {96, 8};
+    char name[64];
+    write_gemma(w, k);
+    for (uint32_t l = 0; l < k->layers; l++) {
+        for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
+            uint64_t rows = tensors[i].ne[1] > 0 ? tensors[i].ne[1] : 1;
+            snprintf(name, sizeof name, "blk.%u.%s.weight", l, tensors[i].name);
+            gw_tensor_info(w, name, QUANT_F32, tensors[i].ne[1] > 0 ? 2 : 1, tensors[i].ne,
+                           w->data.bytes);
+            gw_put(&w->data, zeros, (size_t)(tensors[i].ne[0] * rows) * sizeof(float));
+        }
+    }
+    gw_tensor_info(w, "token_embd.weight", QUANT_F32, 2, embedding, w->data.bytes);
+    gw_put(&w->data, zeros, 96 * 8 * sizeof(float));
+    gw_tensor_info(w, "output_norm.weight", QUANT_F32, 1, embedding, w->data.bytes);
+    gw_put(&w->data, zeros, 96 * sizeof(float));
+}
+
+START_TEST(local_layers_are_read)
+{
+    static const struct {
+        struct gemma_keys keys;
+        uint32_t period;
+        float base, local_base, scale;
+        uint32_t divisor;
+    } cases[] = {
+        {{12, 1024, 0, 1e6f, NO_F32, 8, NO_F32}, 6, 1e6f, 1e4f, 8, 16},
+        {{12, 5, 3, NO_F32, 2e4f, NO_F32, 0}, 3, 1e4f, 2e4f, 1, 16},
+        {{62, 1024, 0, 1e6f, NO_F32, 8, NO_F32}, 6, 1e6f, 1e4f, 8, 24}, /* the 27B: 96 / 4 */
+    };
+    struct gw w;
+    struct opened o;
+    size_t bytes;
+    write_gemma_model(&w, &cases[_i].keys);
+    uint8_t *file = gw_finish(&w, &bytes, NULL);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    const struct model *m = o.model;
+    for (uint32_t l = 0; l < m->n_layer; l++)
+        ck_assert(m->layers[l].local == (l % cases[_i].period != cases[_i].period - 1));
+    ck_assert_uint_eq(m->local_window, cases[_i].keys.window);
+    ck_assert(m->rope_base == cases[_i].base && m->local_rope_base == cases[_i].local_base);
+    ck_assert(m->rope_scale == cases[_i].scale && m->score_divisor == cases[_i].divisor);
+    ck_assert(m->embd_scale == sqrtf(96));
+    ck_assert_uint_eq(m->n_context, 4096); /* the window bounds local layers, not the context */
+    ck_assert_uint_eq(m->n_window, 0);
+    close_opened(&o);
+}
+END_TEST
+
+START_TEST(local_layers_are_refused_by_name)
+{
+    static const struct {
+        struct gemma_keys keys;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{2, 0, 0, NO_F32, NO_F32, NO_F32, NO_F32},
+         -EBADMSG,
+         "malformed: gemma3.attention.sliding_window is missing"},
+        {{2, 1u << 30, 0, NO_F32, NO_F32, NO_F32, NO_F32}, -EBADMSG, "sliding_window must be 1 to"},
+        {{2, 8, 1000, NO_F32, NO_F32, NO_F32, NO_F32},
+         -EBADMSG,
+         "gemma3.attention.sliding_window_pattern must be 1 to"},
+        {{2, 8, 0, NO_F32, 0, NO_F32, NO_F32}, -EBADMSG, "gemma3.rope.freq_base_swa must be 1 to"},
+        {{2, 8, 0, NO_F32, NO_F32, NO_F32, 30},
+         -ENOTSUP,
+         "logits capped at 30 (gemma3.final_logit_softcapping) are not supported"},
+    };
+    struct gw w;
+    write_gemma_model(&w, &cases[_i].keys);
+    check_refused(&w, cases[_i].code, cases[_i].part);
+}
+END_TEST
+
+/* Each of the three is part of what a model is. */
+START_TEST(fingerprints_see_local_layers)
+{
+    static const struct gemma_keys cases[] = {
+        {2, 8, 2, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 9, 2, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 8, 3, NO_F32, NO_F32, NO_F32, NO_F32},
+        {2, 8, 2, NO_F32, 5e4f, NO_F32, NO_F32},
+    };
+    uint8_t seen[4][MODEL_FINGERPRINT_BYTES];
+    for (int i = 0; i < 4; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        write_gemma_model(&w, &cases[i]);
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        for (int j = 0; j < i; j++)
+            ck_assert(memcmp(seen[i], seen[j], sizeof seen[i]) != 0);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model_keys");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 120);
+    tcase_add_test(core, bad_hyperparameters_are_refused);
+    tcase_add_test(core, harmless_keys_change_nothing);
+    tcase_add_test(core, key_value_heads_default_to_all);
+    tcase_add_test(core, per_layer_hyperparameters_are_refused);
+    tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
+    tcase_add_test(core, divisors_of_frequencies_are_checked);
+    tcase_add_test(core, a_sliding_window_bounds_the_context);
+    tcase_add_loop_test(core, local_layers_are_read, 0, 3);
+    tcase_add_loop_test(core, local_layers_are_refused_by_name, 0, 5);
+    tcase_add_test(core, fingerprints_see_local_layers);
+    suite_add_tcase(suite, core);
+    return run_suite(suite);
+}

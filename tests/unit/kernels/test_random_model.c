@@ -1,0 +1,255 @@
+/* Random models: the same bytes whatever the threads, files that the reader accepts, and a peaked
+ * model whose greedy text is the promised walk, in F16 and in a low-bit copy. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/hash128.h"
+#include "kernels/tools/quantized_copy.h"
+#include "kernels/tools/random_model.h"
+#include "tests/run_suite.h"
+#include "tests/rig/cpu_help.h"
+
+static char folder[] = "/tmp/hearth-test-XXXXXX";
+static char err[512];
+
+static const char *path_of(const char *name)
+{
+    static char path[4][128];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", folder, name);
+    return p;
+}
+
+static void write_model(const char *path, const char *shape, const char *arch, const char *type,
+                        uint64_t seed, bool peaked, uint32_t threads)
+{
+    struct gguf_out *out;
+    struct random_model m = {shape_find(shape), arch, type_mix_find(type), seed, peaked};
+    ck_assert_msg(gguf_out_open(path, &out, err, sizeof err) == 0, "%s", err);
+    ck_assert_int_eq(random_model_list(&m, out), 0);
+    ck_assert_msg(gguf_out_write(out, random_model_row, &m, threads, err, sizeof err) == 0, "%s",
+                  err);
+    ck_assert_msg(gguf_out_commit(out, err, sizeof err) == 0, "%s", err);
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq((uint64_t)st.st_size, gguf_out_bytes(out));
+    gguf_out_close(out);
+}
+
+static void hash_file(const char *path, char text[33])
+{
+    struct stat st;
+    FILE *f = fopen(path, "rb");
+    ck_assert(f && fstat(fileno(f), &st) == 0);
+    uint8_t *data = malloc((size_t)st.st_size), hash[16];
+    ck_assert_uint_eq(fread(data, 1, (size_t)st.st_size, f), (size_t)st.st_size);
+    fclose(f);
+    hash128(data, (size_t)st.st_size, hash);
+    free(data);
+    for (int i = 0; i < 16; i++)
+        sprintf(text + 2 * i, "%02x", hash[i]);
+}
+
+/* What a seed means is a promise: a file made today is the file made by the next version. */
+START_TEST(bytes_are_fixed)
+{
+    static const struct {
+        const char *arch, *type;
+        bool peaked;
+        const char *hash;
+    } files[] = {
+        {"llama", "F32", false, "d87d8f8442f481ed3ea87fac7eb6d763"},
+        {"llama", "F16", false, "a857ed0f7e9fd8b60ebe40ca46cf8682"},
+        {"llama", "Q8_0", false, "b3dc92d59205cb16c600e4958feecac7"},
+        {"llama", "F16", true, "16397c0759a5e3c49daf6e625552bc2b"},
+        {"qwen2", "F16", false, "b303070b22453402f6edec8c20f1c828"},
+        {"qwen3", "F16", true, "8ca5e2905203a4c3aea50228d20d254c"},
+        {"llama", "Q4_0", false, "5e345ee4ea47dbc08b5e6dfdd1357fb7"},
+        {"llama", "Q4_K_M", false, "1eccec69cfa206e20c1bc7ea7d9881f3"},
+        {"llama", "Q5_K_S", true, "8cfdd23e43727014cb9e94dcae0d4640"},
+        {"gemma3", "F16", false, "29abd3eb18a30f4154124e5a22b3d171"},
+        {"gemma3", "Q4_K_M", true, "0d806ab6901784a1df4f55ed0cbc53f7"},
+    };
+    char hash[33];
+    const char *path = path_of("fixed.gguf");
+    write_model(path, "tiny", files[_i].arch, files[_i].type, 1, files[_i].peaked, 2);
+    hash_file(path, hash);
+    ck_assert_str_eq(hash, files[_i].hash);
+}
+END_TEST
+
+START_TEST(threads_and_seed)
+{
+    char one[33], five[33], other[33];
+    write_model(path_of("a.gguf"), "tiny", "llama", "F16", 9, false, 1);
+    hash_file(path_of("a.gguf"), one);
+    write_model(path_of("a.gguf"), "tiny", "llama", "F16", 9, false, 5);
+    hash_file(path_of("a.gguf"), five);
+    write_model(path_of("a.gguf"), "tiny", "llama", "F16", 10, false, 5);
+    hash_file(path_of("a.gguf"), other);
+    ck_assert_str_eq(one, five);
+    ck_assert_str_ne(one, other);
+}
+END_TEST
+
+/* Every shape lists every tensor its architecture has, without writing it. */
+START_TEST(real_shapes_have_the_published_sizes)
+{
+    static const struct {
+        const char *shape, *arch;
+        double millions; /* parameters, as published */
+    } models[] = {
+        {"qwen2.5-0.5b", "qwen2", 494},  {"qwen2.5-1.5b", "qwen2", 1544},
+        {"llama-3.2-1b", "llama", 1236}, {"qwen3-0.6b", "qwen3", 596},
+        {"llama-3.1-8b", "llama", 8030}, {"gemma-3-270m", "gemma3", 268},
+        {"gemma-3-1b", "gemma3", 1000},
+    };
+    const struct shape *s = shape_find(models[_i].shape);
+    ck_assert_str_eq(s->arch, models[_i].arch);
+    double q = s->n_head * s->head_dim, kv = s->n_head_kv * s->head_dim, width = s->n_embd;
+    double layer = 2 * width * q + 2 * width * kv + 3.0 * width * s->n_ff;
+    double all = layer * s->n_layer + width * s->n_vocab * (s->tied ? 1 : 2);
+    ck_assert_double_eq_tol(all / 1e6, models[_i].millions, 1);
+}
+END_TEST
+
+/* Greedy ids by the CPU backend, one row a pass. */
+static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
+{
+    struct help_model m;
+    help_model_file(&m, path);
+    struct backend *b = help_backend(&m, NULL, 2, 1, 4);
+    const uint32_t pages[] = {0, 1, 2, 3};
+    struct pick_params params;
+    pick_params_init(&params);
+    uint32_t tokens[128] = {first};
+    for (uint32_t i = 0; i < n; i++) {
+        struct row row = {0, i, tokens[i], ROW_PICK, NULL};
+        struct row_result result = {0};
+        struct pass_sequence sequence = {pages, tokens, 1, &params};
+        help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});
+        ck_assert_int_eq(result.status, 0);
+        tokens[i + 1] = ids[i] = result.pick.token;
+    }
+    backend_cpu.close(b);
+    help_model_close(&m);
+}
+
+static void copy_model(const char *from_path, const char *type, const char *path)
+{
+    struct gguf *from;
+    struct gguf_out *out;
+    ck_assert_int_eq(gguf_open(from_path, &from, err, sizeof err), 0);
+    struct quantized_copy copy = {from, type_mix_find(type)};
+    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof err), 0);
+    ck_assert_msg(quantized_copy_list(&copy, out, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_write(out, quantized_copy_row, &copy, 2, err, sizeof err) == 0, "%s",
+                  err);
+    ck_assert_int_eq(gguf_out_commit(out, err, sizeof err), 0);
+    gguf_out_close(out);
+    gguf_close(from);
+}
+
+START_TEST(a_peaked_model_walks)
+{
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
+    enum { N = 100 };
+    const struct shape *s = shape_find("tiny");
+    const char *path = path_of("peaked.gguf"), *low = path_of("low.gguf");
+    uint32_t ids[N], copied[N], token = s->n_words - 1;
+    write_model(path, "tiny", archs[_i], "F16", 4, true, 2);
+    copy_model(path, "Q4_0", low);
+    greedy(path, token, N, ids);
+    greedy(low, token, N, copied);
+    for (uint32_t i = 0; i < N; i++) {
+        token = random_model_next(s, token);
+        ck_assert_uint_eq(ids[i], token);
+        ck_assert_uint_eq(copied[i], token);
+    }
+}
+END_TEST
+
+START_TEST(the_walk_visits_every_word)
+{
+    const struct shape *s = &shapes[_i];
+    uint32_t token = 0, steps = 0;
+    do {
+        token = random_model_next(s, token);
+        steps++;
+    } while (token != 0);
+    ck_assert_uint_eq(steps, s->n_words);
+    ck_assert_uint_lt(random_model_next(s, s->n_vocab - 1), s->n_words); /* a special token */
+}
+END_TEST
+
+/* A copy in the same type is the same model, and a copy of a quantized file is refused. */
+START_TEST(copies)
+{
+    struct gguf *g;
+    struct gguf_out *out;
+    const char *path = path_of("f16.gguf"), *again = path_of("again.gguf"),
+               *low = path_of("q8.gguf");
+    write_model(path, "tiny", "llama", "F16", 2, false, 2);
+    copy_model(path, "F16", again);
+    struct help_model a, b;
+    help_model_file(&a, path);
+    help_model_file(&b, again);
+    uint8_t x[MODEL_FINGERPRINT_BYTES], y[MODEL_FINGERPRINT_BYTES];
+    ck_assert_int_eq(model_fingerprint(a.model, 1, x), 0);
+    ck_assert_int_eq(model_fingerprint(b.model, 2, y), 0);
+    ck_assert_mem_eq(x, y, sizeof x);
+    help_model_close(&a);
+    help_model_close(&b);
+
+    copy_model(path, "Q8_0", low);
+    char copied[33], direct[33];
+    hash_file(low, copied);
+    copy_model(path, "Q8_0", low);
+    hash_file(low, direct);
+    ck_assert_str_eq(copied, direct);
+
+    ck_assert_int_eq(gguf_open(low, &g, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_out_open(path_of("no.gguf"), &out, err, sizeof err), 0);
+    struct quantized_copy copy = {g, type_mix_find("Q4_0")};
+    ck_assert_int_eq(quantized_copy_list(&copy, out, err, sizeof err), -ENOTSUP);
+    ck_assert_str_eq(err, "tensor token_embd.weight is Q8_0 already: start from an F32, F16 or "
+                          "BF16 file");
+    gguf_out_close(out);
+    gguf_close(g);
+}
+END_TEST
+
+static void make_folder(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+int main(void)
+{
+    Suite *s = suite_create("random_model");
+    TCase *t = tcase_create("random_model");
+    tcase_add_unchecked_fixture(t, make_folder, remove_folder);
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, bytes_are_fixed, 0, 11);
+    tcase_add_test(t, threads_and_seed);
+    tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 7);
+    tcase_add_loop_test(t, a_peaked_model_walks, 0, 4);
+    tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
+    tcase_add_test(t, copies);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,119 @@
+/* Which tensor of a quantized file has which type: the table in kernels/tools/type_mix.h. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/quant/quant_types.h"
+#include "kernels/tools/type_mix.h"
+#include "tests/run_suite.h"
+
+/* Of a model of 24 layers with rows of 1024. */
+static const char *of(const char *mix, const char *tensor, bool tied)
+{
+    return quant_name(type_mix_of(type_mix_find(mix), tensor, 1024, 24, tied));
+}
+
+static const char *in_layer(const char *mix, uint32_t layer, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, part);
+    return of(mix, name, false);
+}
+
+START_TEST(one_type_for_all)
+{
+    static const char *const mixes[] = {"F32", "F16", "BF16", "Q8_0"};
+    for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
+        ck_assert_str_eq(of(mixes[i], "token_embd.weight", true), mixes[i]);
+        ck_assert_str_eq(of(mixes[i], "output.weight", false), mixes[i]);
+        ck_assert_str_eq(in_layer(mixes[i], 0, "ffn_down"), mixes[i]);
+    }
+}
+END_TEST
+
+START_TEST(the_logits_matrix_has_more_bits)
+{
+    static const char *const mixes[] = {"Q4_0", "Q5_0", "Q5_1", "Q4_K_S", "Q4_K_M", "Q6_K"};
+    for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
+        ck_assert_str_eq(of(mixes[i], "token_embd.weight", true), "Q6_K");
+        ck_assert_str_eq(of(mixes[i], "output.weight", false), "Q6_K");
+    }
+    ck_assert_str_eq(of("Q4_0", "token_embd.weight", false), "Q4_0");
+    ck_assert_str_eq(of("Q4_K_M", "token_embd.weight", false), "Q4_K");
+}
+END_TEST
+
+/* 24 layers: an eighth is 3. More bits: 0..2, 21..23, and 5, 8, 11, 14, 17, 20. */
+START_TEST(medium_mixes_favour_some_layers)
+{
+    for (uint32_t layer = 0; layer < 24; layer++) {
+        bool more = layer < 3 || layer >= 21 || layer % 3 == 2;
+        ck_assert_str_eq(in_layer("Q4_K_M", layer, "attn_v"), more ? "Q6_K" : "Q4_K");
+        ck_assert_str_eq(in_layer("Q4_K_M", layer, "ffn_down"), more ? "Q6_K" : "Q4_K");
+        ck_assert_str_eq(in_layer("Q5_K_M", layer, "ffn_down"), more ? "Q6_K" : "Q5_K");
+        ck_assert_str_eq(in_layer("Q4_K_M", layer, "attn_q"), "Q4_K");
+        ck_assert_str_eq(in_layer("Q4_K_M", layer, "ffn_up"), "Q4_K");
+    }
+}
+END_TEST
+
+START_TEST(small_mixes_favour_the_first_layers)
+{
+    for (uint32_t layer = 0; layer < 24; layer++) {
+        ck_assert_str_eq(in_layer("Q4_K_S", layer, "attn_v"), layer < 4 ? "Q5_K" : "Q4_K");
+        ck_assert_str_eq(in_layer("Q4_K_S", layer, "ffn_down"), layer < 3 ? "Q5_K" : "Q4_K");
+        ck_assert_str_eq(in_layer("Q5_K_S", layer, "ffn_down"), "Q5_K");
+    }
+}
+END_TEST
+
+/* Rows of 896, as the 0.5B shape has. */
+START_TEST(rows_that_do_not_fit_take_another_type)
+{
+    const struct {
+        const char *mix, *tensor;
+        uint64_t cols;
+        const char *type;
+    } cases[] = {
+        {"Q4_K_M", "blk.4.attn_q.weight", 896, "Q5_0"},
+        {"Q5_K_M", "blk.4.attn_q.weight", 896, "Q5_1"},
+        {"Q4_K_M", "blk.0.attn_v.weight", 896, "Q8_0"},
+        {"Q4_0", "token_embd.weight", 896, "Q8_0"},
+        {"Q4_0", "blk.4.attn_q.weight", 896, "Q4_0"},
+        {"Q4_K_M", "blk.4.ffn_down.weight", 4864, "Q4_K"},
+        {"Q8_0", "blk.4.attn_q.weight", 100, "F16"},
+        {"Q4_K_M", "blk.4.attn_q.weight", 100, "F16"},
+        {"F32", "blk.4.attn_q.weight", 100, "F32"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_str_eq(quant_name(type_mix_of(type_mix_find(cases[i].mix), cases[i].tensor,
+                                                cases[i].cols, 24, true)),
+                         cases[i].type);
+}
+END_TEST
+
+START_TEST(names_are_exact)
+{
+    char names[256];
+    type_mix_names(names, sizeof names);
+    ck_assert(strncmp(names, "F32, F16, BF16, Q8_0, ", 22) == 0);
+    ck_assert_ptr_null(type_mix_find("q8_0"));
+    ck_assert_ptr_null(type_mix_find("Q8"));
+    ck_assert_ptr_null(type_mix_find(""));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("type_mix");
+    TCase *t = tcase_create("type_mix");
+    tcase_add_test(t, one_type_for_all);
+    tcase_add_test(t, the_logits_matrix_has_more_bits);
+    tcase_add_test(t, medium_mixes_favour_some_layers);
+    tcase_add_test(t, small_mixes_favour_the_first_layers);
+    tcase_add_test(t, rows_that_do_not_fit_take_another_type);
+    tcase_add_test(t, names_are_exact);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
