@@ -34,7 +34,7 @@ enum { PARAMS_BYTES = 65536, MAILBOX_CELLS = 8192 };
 
 struct daemon {
     struct config config;
-    struct resident resident;
+    struct loaded_model loaded;
     struct engine *engine;
     struct ctl *ctl;
     int ctl_fd, listen_fd, signal_fd;
@@ -180,7 +180,7 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
     if (daemon->ctl_fd < 0)
         return daemon->ctl_fd;
     /* A GPU computes by itself: one thread waits for it. */
-    daemon->ctl->threads = daemon->resident.ops == &backend_cpu ? daemon->resident.info.threads : 1;
+    daemon->ctl->threads = daemon->loaded.ops == &backend_cpu ? daemon->loaded.info.threads : 1;
     rc = mailbox_init(&daemon->to_engine, MAILBOX_CELLS);
     if (rc == 0)
         rc = mailbox_init(&daemon->to_control, MAILBOX_CELLS);
@@ -191,7 +191,7 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
 {
     const struct config *config = &daemon->config;
     struct engine_options options = {
-        .resident = &daemon->resident,
+        .loaded = &daemon->loaded,
         .ctl = daemon->ctl,
         .inbox = &daemon->to_engine,
         .outbox = &daemon->to_control,
@@ -212,10 +212,10 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 {
     struct control_options options = {
         .config = &daemon->config,
-        .resident = &daemon->resident,
+        .loaded = &daemon->loaded,
         .ctl = daemon->ctl,
         .ctl_fd = daemon->ctl_fd,
-        .vocab_fd = daemon->resident.vocab_fd,
+        .vocab_fd = daemon->loaded.vocab_fd,
         .listen_fd = daemon->listen_fd,
         .passed = !daemon->own_socket,
         .signal_fd = daemon->signal_fd,
@@ -232,7 +232,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
         snprintf(err, err_bytes, "cannot start the engine thread: %s", strerror(-rc));
         return rc;
     }
-    report_ready(&daemon->config, &daemon->resident, daemon->own_socket);
+    report_ready(&daemon->config, &daemon->loaded, daemon->own_socket);
     notify_send("READY=1\nSTATUS=serving");
     rc = control_run(&options);
     pthread_join(daemon->thread, &engine_result);
@@ -244,12 +244,12 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 /* All of a start behind the model's file but for listening. */
 static int load(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    int rc = resident_open_model(&daemon->resident, daemon->config.model, err, err_bytes);
+    int rc = loaded_model_open_model(&daemon->loaded, daemon->config.model, err, err_bytes);
 
     if (rc == 0)
-        rc = resident_open_draft(&daemon->resident, &daemon->config, err, err_bytes);
+        rc = loaded_model_open_draft(&daemon->loaded, &daemon->config, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_backend(&daemon->resident, &daemon->config, err, err_bytes);
+        rc = loaded_model_open_backend(&daemon->loaded, &daemon->config, err, err_bytes);
     if (rc == 0)
         rc = open_shared(daemon, err, err_bytes);
 #ifdef HEARTH_FAULTS
@@ -264,20 +264,20 @@ static int load(struct daemon *daemon, char *err, size_t err_bytes)
 /* --check: what this accepts starts. A sound GGUF file that does not claim to be a model is said to be just that. */
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    int rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
+    int rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
 
     if (rc < 0)
         return rc;
-    if (!gguf_find_key(daemon->resident.gguf, "general.architecture")) {
+    if (!gguf_find_key(daemon->loaded.gguf, "general.architecture")) {
         printf("%s: valid GGUF v%u with %llu keys and %llu tensors, but it holds no model\n",
-               daemon->config.model, gguf_version(daemon->resident.gguf),
-               (unsigned long long)gguf_n_keys(daemon->resident.gguf),
-               (unsigned long long)gguf_n_tensors(daemon->resident.gguf));
+               daemon->config.model, gguf_version(daemon->loaded.gguf),
+               (unsigned long long)gguf_n_keys(daemon->loaded.gguf),
+               (unsigned long long)gguf_n_tensors(daemon->loaded.gguf));
         return 0;
     }
     rc = load(daemon, err, err_bytes);
     if (rc == 0)
-        report_check(&daemon->resident);
+        report_check(&daemon->loaded);
     return rc;
 }
 
@@ -288,7 +288,7 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 
     signal(SIGPIPE, SIG_IGN); /* an errno is enough */
     raise_file_limit();
-    rc = resident_open_file(&daemon->resident, daemon->config.model, err, err_bytes);
+    rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = load(daemon, err, err_bytes);
     if (rc == 0) {
@@ -315,7 +315,7 @@ static void finish(struct daemon *daemon)
         segment_ctl_close(daemon->ctl, daemon->ctl_fd);
     if (daemon->signal_fd >= 0)
         close(daemon->signal_fd);
-    resident_close(&daemon->resident);
+    loaded_model_close(&daemon->loaded);
     config_fini(&daemon->config);
 }
 

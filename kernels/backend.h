@@ -28,15 +28,15 @@ struct backend; /* opaque: one opened instance */
 enum { BACKEND_PAGE_POSITIONS = 32 };
 
 /* What a row wants back; 0 for a row that only fills KV. Log-probabilities are asked in
- * pick_params. */
+ * sampler_params. */
 enum {
-    ROW_PICK = 1,   /* results[i].pick by the sequence's pick_params */
+    ROW_SAMPLE = 1, /* results[i].sample by the sequence's sampler_params */
     ROW_LOGITS = 4, /* results[i].logits, a buffer of the caller, [n_vocab] */
 };
 
 enum pass_kind {
     PASS_CANONICAL, /* NUMERICS.md to the letter */
-    PASS_FAST,      /* any numerics; its KV and picks are proposals (enum backend_fast) */
+    PASS_FAST,      /* any numerics; its KV and samples are proposals (enum backend_fast) */
 };
 
 /* What a fast pass of an instance is. */
@@ -51,7 +51,7 @@ struct row {
     uint32_t position; /* absolute, below limits.context */
     uint32_t token;    /* below n_vocab */
     uint32_t wants;    /* ROW_* */
-    /* With ROW_PICK: pick_params.allowed of this row, in place of its sequence's. */
+    /* With ROW_SAMPLE: sampler_params.allowed of this row, in place of its sequence's. */
     const uint64_t *allowed;
 };
 
@@ -61,25 +61,25 @@ struct row {
 struct pass_sequence {
     const uint32_t *pages;  /* [last position / 32 + 1] page ids */
     const uint32_t *tokens; /* [last position + 1] the sequence, drafts of the window included;
-                             * read for rows with ROW_PICK only */
+                             * read for rows with ROW_SAMPLE only */
     uint32_t prompt_length; /* tokens from here on are answer (penalties) */
-    const struct pick_params *pick; /* read for rows with ROW_PICK only */
+    const struct sampler_params *sampler; /* read for rows with ROW_SAMPLE only */
 };
 
 /* Per row. A poisoned row has a residual that is not finite after a layer, or queries, keys or
- * values that are not finite or overflow the KV type: from that layer on it writes no KV, it picks
+ * values that are not finite or overflow the KV type: from that layer on it writes no KV, it samples
  * nothing, and later rows of its sequence in this pass are poisoned with it. Rows of other
  * sequences keep their bits. The KV of its position, and behind it, is not canonical. */
 struct row_result {
-    int32_t status;   /* 0, -EDOM: poisoned, or what pick_token said: -EDOM, -EINVAL */
-    uint32_t layer;   /* poisoned only: the first bad layer; n_layers: the logits themselves */
-    struct pick pick; /* with ROW_PICK and status 0: the token of position row.position + 1 */
-    float *logits;    /* in: where to put them, [n_vocab]; with ROW_LOGITS only, else may be NULL */
+    int32_t status;       /* 0, -EDOM: poisoned, or what sample_token said: -EDOM, -EINVAL */
+    uint32_t layer;       /* poisoned only: the first bad layer; n_layers: the logits themselves */
+    struct sample sample; /* with ROW_SAMPLE and status 0: the token of position row.position + 1 */
+    float *logits; /* in: where to put them, [n_vocab]; with ROW_LOGITS only, else may be NULL */
 };
 
 struct pass {
     enum pass_kind kind;
-    uint32_t n_rows; /* at least 1, at most limits.rows; those with wants at most limits.picks */
+    uint32_t n_rows; /* at least 1, at most limits.rows; those with wants at most limits.samples */
     const struct row *rows;
     const struct pass_sequence *sequences;
     struct row_result *results; /* [n_rows] */
@@ -89,7 +89,7 @@ struct pass {
 /* Everything that open allocates follows from these. */
 struct backend_limits {
     uint32_t rows;    /* most rows of one pass */
-    uint32_t picks;   /* most rows with wants of one pass */
+    uint32_t samples; /* most rows with wants of one pass */
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t context; /* positions are below this; bounds the rope tables */
     uint32_t threads; /* the caller included, at least 1 */
@@ -111,7 +111,7 @@ struct backend_info {
     enum backend_fast fast;
     size_t weight_bytes;  /* repacked weights and tables resident in this instance */
     size_t shadow_bytes;  /* the shadow's weights, on top of them */
-    size_t scratch_bytes; /* activations, logits, pick scratch */
+    size_t scratch_bytes; /* activations, logits, sample scratch */
     size_t page_bytes;    /* memory of one KV page, all layers */
     size_t kv_bytes;      /* page_bytes * limits.pages: reserved, committed as used */
     const char *note;     /* one line of this instance that its user should know, or NULL */

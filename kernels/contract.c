@@ -10,10 +10,10 @@ enum { MAX_THREADS = 1024, MAX_ROWS = 1 << 20 };
 int contract_check_limits(const struct backend_limits *l, const struct model *m, char *err,
                           size_t err_bytes)
 {
-    if (l->rows == 0 || l->picks == 0 || l->pages == 0 || l->context == 0 ||
-        l->context > MODEL_MAX_CONTEXT || l->rows > MAX_ROWS || l->picks > l->rows)
+    if (l->rows == 0 || l->samples == 0 || l->pages == 0 || l->context == 0 ||
+        l->context > MODEL_MAX_CONTEXT || l->rows > MAX_ROWS || l->samples > l->rows)
         return fail(err, err_bytes, -EINVAL,
-                    "limits: rows, picks <= rows, pages and context must be at least 1");
+                    "limits: rows, samples <= rows, pages and context must be at least 1");
     if (l->threads == 0 || l->threads > MAX_THREADS)
         return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
     /* Beyond its window a model's attention forgets; the backends' does not. */
@@ -71,8 +71,8 @@ static int check_row(struct check *c, uint32_t r)
         return refuse(c, "a page of its sequence does not exist", r);
     if ((row->wants & ROW_LOGITS) && !c->pass->results[r].logits)
         return refuse(c, "logits wanted, but no buffer for them", r);
-    if ((row->wants & ROW_PICK) && (!s->pick || !s->tokens))
-        return refuse(c, "a pick wanted, but no parameters or tokens", r);
+    if ((row->wants & ROW_SAMPLE) && (!s->sampler || !s->tokens))
+        return refuse(c, "a sample wanted, but no parameters or tokens", r);
     c->n_wanted += row->wants != 0;
     return 0;
 }
@@ -96,7 +96,7 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
         if (rc)
             return rc;
     }
-    if (c.n_wanted > limits->picks)
+    if (c.n_wanted > limits->samples)
         return refuse(&c, "more rows with wants than the limit", c.n_wanted);
     return 0;
 }

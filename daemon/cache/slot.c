@@ -117,7 +117,7 @@ static uint32_t slot_parent(const struct slot *slot, uint32_t i)
     return i > 0 ? slot->pages[i - 1] : PAGE_NONE;
 }
 
-/* Has the slot a row to compute behind page `i`? The last accepted token's row gives the pick, so
+/* Has the slot a row to compute behind page `i`? The last accepted token's row gives the sample, so
  * it is computed in any case. */
 static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
 {

@@ -146,7 +146,7 @@ static void control_status(struct control *control, struct client *client)
     struct status_facts facts = {
         .clients = control->clients,
         .asker = client->uid,
-        .resident = control->options.resident,
+        .loaded = control->options.loaded,
         .socket = control->options.config->socket,
         .loop = loop_name(control->loop),
         .uptime_ns = control->options.now_ns() - control->start_ns,

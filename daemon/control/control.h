@@ -19,7 +19,7 @@
 
 struct control_options {
     const struct config *config;
-    const struct resident *resident;
+    const struct loaded_model *loaded;
     struct ctl *ctl;
     int ctl_fd;
     int vocab_fd;           /* the sealed vocabulary, handed to every client */

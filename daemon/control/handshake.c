@@ -166,7 +166,7 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
 {
     return (struct ipc_limits){
         .slots = n_slots,
-        .context = control->options.resident->limits.context,
+        .context = control->options.loaded->limits.context,
         .submit_cells = SUBMIT_CELLS,
         .event_cells = EVENT_CELLS,
         .params_bytes = control->options.params_bytes,
@@ -202,15 +202,15 @@ static int handshake_equip(struct control *control, struct client *client,
 
 static int handshake_welcome(struct control *control, struct client *client, int notify_fd)
 {
-    const struct resident *resident = control->options.resident;
+    const struct loaded_model *loaded = control->options.loaded;
     struct hello_welcome welcome = {
         .limits = client->segment.limits,
         .n_fds = client->n_slots == 0 ? HELLO_FDS_SHARED
                  : notify_fd >= 0     ? HELLO_FDS
                                       : HELLO_FDS - 1,
-        .n_vocab = resident->model->n_vocab,
+        .n_vocab = loaded->model->n_vocab,
         .daemon_pid = (uint32_t)getpid(),
-        .vocab_bytes = resident->vocab_bytes,
+        .vocab_bytes = loaded->vocab_bytes,
     };
     int fds[HELLO_FDS];
 
@@ -220,9 +220,9 @@ static int handshake_welcome(struct control *control, struct client *client, int
     fds[HELLO_FD_BELL] = client->bell_fd;
     fds[HELLO_FD_VOCAB] = control->options.vocab_fd;
     fds[HELLO_FD_NOTIFY] = notify_fd;
-    memcpy(welcome.fingerprint, resident->fingerprint, sizeof(welcome.fingerprint));
-    snprintf(welcome.numerics, sizeof(welcome.numerics), "%s", resident->info.numerics);
-    snprintf(welcome.model, sizeof(welcome.model), "%s", resident->name);
+    memcpy(welcome.fingerprint, loaded->fingerprint, sizeof(welcome.fingerprint));
+    snprintf(welcome.numerics, sizeof(welcome.numerics), "%s", loaded->info.numerics);
+    snprintf(welcome.model, sizeof(welcome.model), "%s", loaded->name);
     snprintf(welcome.daemon, sizeof(welcome.daemon), "hearthd " HEARTH_VERSION);
     hello_prep_welcome(&welcome);
     return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);

@@ -87,26 +87,25 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
 
 static void status_device(struct text *text, const struct status_facts *facts)
 {
-    const struct resident *resident = facts->resident;
+    const struct loaded_model *loaded = facts->loaded;
     char fingerprint[MODEL_FINGERPRINT_TEXT], name[160], draft[160], socket_path[240];
 
-    model_fingerprint_text(resident->fingerprint, fingerprint);
+    model_fingerprint_text(loaded->fingerprint, fingerprint);
     text_add(text,
              "\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
              "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",",
              HEARTH_VERSION, (long)getpid(),
              escape(facts->socket, socket_path, sizeof(socket_path)),
-             escape(resident->name, name, sizeof(name)), resident->model->arch,
-             model_type_name(resident->model), fingerprint, resident->info.numerics,
-             resident->info.name);
+             escape(loaded->name, name, sizeof(name)), loaded->model->arch,
+             model_type_name(loaded->model), fingerprint, loaded->info.numerics, loaded->info.name);
     text_add(text,
              "\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,"
              "\"shadow_bytes\":%zu,\"page_bytes\":%zu,\"draft\":\"%s\",\"fast\":\"%s\","
              "\"loop\":\"%s\",",
-             resident->info.isa, resident->info.threads, resident->limits.context,
-             resident->info.weight_bytes, resident->info.shadow_bytes, resident->info.page_bytes,
-             resident->draft ? escape(resident->draft->name, draft, sizeof(draft)) : "",
-             fast_names[resident->info.fast], facts->loop);
+             loaded->info.isa, loaded->info.threads, loaded->limits.context,
+             loaded->info.weight_bytes, loaded->info.shadow_bytes, loaded->info.page_bytes,
+             loaded->draft ? escape(loaded->draft->name, draft, sizeof(draft)) : "",
+             fast_names[loaded->info.fast], facts->loop);
 }
 
 /* ---- slots -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@
 struct status_facts {
     struct client *clients; /* list; those without slots or on their way out have no row */
     uid_t asker;
-    const struct resident *resident;
+    const struct loaded_model *loaded;
     const char *socket;
     const char *loop; /* "io_uring" or "epoll" */
     uint64_t uptime_ns;

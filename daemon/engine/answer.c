@@ -14,36 +14,36 @@ uint32_t answer_room_needed(const struct slot *slot)
 
 uint32_t answer_room(const struct request *request, uint32_t window)
 {
-    if (!request->pick.logprobs)
+    if (!request->sampler.logprobs)
         return (window + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX;
     return window * event_cells(sizeof(struct event_logprob) +
-                                request->pick.n_top * sizeof(struct event_top));
+                                request->sampler.n_top * sizeof(struct event_top));
 }
 
-static int answer_logprob(struct slot *slot, uint32_t position, const struct pick *pick)
+static int answer_logprob(struct slot *slot, uint32_t position, const struct sample *sample)
 {
     struct event_top top[EVENT_TOP_MAX];
     struct event_logprob head = {
-        .token = pick->token, .logprob = pick->logprob, .n_top = pick->n_top};
+        .token = sample->token, .logprob = sample->logprob, .n_top = sample->n_top};
 
-    for (uint32_t i = 0; i < pick->n_top; i++)
-        top[i] = (struct event_top){.token = pick->top[i].id, .logprob = pick->top[i].logprob};
+    for (uint32_t i = 0; i < sample->n_top; i++)
+        top[i] = (struct event_top){.token = sample->top[i].id, .logprob = sample->top[i].logprob};
     return event_put_logprob(engine_events(slot), slot->request->generation, position, &head, top);
 }
 
 void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
-                   const struct pick *const *picks)
+                   const struct sample *const *samples)
 {
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
     uint32_t n = slot->spec.accepted - from;
     int rc = 0;
 
-    if (!slot->request->pick.logprobs)
+    if (!slot->request->sampler.logprobs)
         rc = event_put_tokens(engine_events(slot), slot->request->generation, from,
                               slot->tokens + from, n);
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
-            rc = answer_logprob(slot, from + i, picks[i]);
+            rc = answer_logprob(slot, from + i, samples[i]);
     engine->fence_due = true;
     counters_add(engine->options.ctl, COUNTER_OUTPUT_TOKENS, n);
     /* One writer: no locked instruction. */
@@ -105,9 +105,9 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
                         struct event_done *done)
 {
     const struct request *request = slot->request;
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
     uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->now_ns;
-    uint64_t first_pick = request->first_pick_ns ? request->first_pick_ns : engine->now_ns;
+    uint64_t first_sample = request->first_sample_ns ? request->first_sample_ns : engine->now_ns;
 
     *done = (struct event_done){
         .reason = (uint32_t)reason,
@@ -121,11 +121,11 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
         .rollbacks = request->rollbacks,
         .prefix_break = request->prefix_break,
         .queue_ns = span_ns(request->submitted_ns, first_row),
-        .prefill_ns = span_ns(request->first_row_ns, first_pick),
-        .decode_ns = span_ns(request->first_pick_ns, engine->now_ns),
+        .prefill_ns = span_ns(request->first_row_ns, first_sample),
+        .decode_ns = span_ns(request->first_sample_ns, engine->now_ns),
     };
-    memcpy(done->model, resident->fingerprint, sizeof(done->model));
-    snprintf(done->numerics, sizeof(done->numerics), "%s%s", resident->info.numerics,
+    memcpy(done->model, loaded->fingerprint, sizeof(done->model));
+    snprintf(done->numerics, sizeof(done->numerics), "%s%s", loaded->info.numerics,
              request->streamed ? NUMERICS_FAST : "");
     snprintf(done->text, sizeof(done->text), "%s", text);
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
@@ -197,15 +197,15 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
                   enum done_reason reason, int error, const char *text)
 {
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
     struct event_done done = {
         .reason = (uint32_t)reason,
         .error = error,
         .prompt = cell->prompt_length,
     };
 
-    memcpy(done.model, resident->fingerprint, sizeof(done.model));
-    snprintf(done.numerics, sizeof(done.numerics), "%s", resident->info.numerics);
+    memcpy(done.model, loaded->fingerprint, sizeof(done.model));
+    snprintf(done.numerics, sizeof(done.numerics), "%s", loaded->info.numerics);
     snprintf(done.text, sizeof(done.text), "%s", text);
     int rc = event_put_done(&client->events[cell->slot], cell->generation, cell->length, &done);
     if (rc == 0) {

@@ -2,7 +2,7 @@
  * Answers that follow a grammar: the masks of a pass, made beforehand within a budget.
  *
  * A request's run (daemon/grammar/grammar.h) stands behind its accepted tokens and behind each draft, so
- * what a row may pick follows from the tokens before it, like everything else about a pick. A slot
+ * what a row may sample follows from the tokens before it, like everything else about a sample. A slot
  * whose mask is not made yet sits out the pass; a window is cut in front of the first draft that has
  * none. So a grammar costs everybody a bounded piece of a step, and its own request the rest.
  */

@@ -35,7 +35,7 @@ struct drafter *draft_source(struct engine *engine, const struct slot *slot)
 int draft_check(const struct engine *engine, enum submit_proposer proposer, char *line,
                 size_t line_bytes)
 {
-    enum backend_fast fast = engine->options.resident->info.fast;
+    enum backend_fast fast = engine->options.loaded->info.fast;
     const char *missing = NULL;
 
     if (proposer == PROPOSER_DRAFT && !engine->drafters[DRAFTER_MODEL].ops)
@@ -89,20 +89,20 @@ void draft_forget(struct engine *engine, struct slot *slot)
 /* ---- windows --------------------------------------------------------------------------------- */
 
 /* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
- * nor so many that the windows of all do not fit the picks of one pass. */
+ * nor so many that the windows of all do not fit the samples of one pass. */
 static uint32_t draft_limit(const struct engine *engine, const struct slot *slot, uint32_t room)
 {
     const struct request *request = slot->request;
     uint32_t most =
         request->limit - slot->spec.accepted; /* the last token needs no draft before it */
     uint32_t decoding = engine->n_active - engine->n_paused - engine->n_streams;
-    uint32_t picks = engine->options.resident->limits.picks / (decoding ? decoding : 1);
+    uint32_t samples = engine->options.loaded->limits.samples / (decoding ? decoding : 1);
 
     most = most > 0 ? most - 1 : 0;
     if (most > WINDOW_MAX)
         most = WINDOW_MAX;
-    if (most + 1 > picks)
-        most = picks > 0 ? picks - 1 : 0;
+    if (most + 1 > samples)
+        most = samples > 0 ? samples - 1 : 0;
     while (most > 0 && answer_room(request, most + 1) > room)
         most--;
     return most;
@@ -158,7 +158,7 @@ static bool draft_look(struct engine *engine, struct slot *slot, uint32_t room, 
     *ret_most = 0;
     if (slot->goal > 0 || spec->drafted > 0)
         return !draft_due(slot);
-    if (spec_rows(spec) != 1 || !slot->request->first_pick_ns)
+    if (spec_rows(spec) != 1 || !slot->request->first_sample_ns)
         return false;
     uint32_t most = draft_limit(engine, slot, room);
     draft_text(engine, slot, most);
@@ -195,7 +195,7 @@ static void draft_share(struct engine *engine, struct drafter *drafter, uint32_t
 static bool draft_prefills(const struct engine *engine)
 {
     for (uint32_t i = 0; i < engine->options.n_slots; i++)
-        if (engine->slots[i].active && !engine->slots[i].request->first_pick_ns)
+        if (engine->slots[i].active && !engine->slots[i].request->first_sample_ns)
             return true;
     return false;
 }

@@ -9,21 +9,21 @@
 
 int drafters_init(struct engine *engine)
 {
-    const struct resident *resident = engine->options.resident;
-    const struct resident *model = resident->draft;
+    const struct loaded_model *loaded = engine->options.loaded;
+    const struct loaded_model *model = loaded->draft;
 
     for (int k = 0; k < DRAFTERS; k++) {
-        const struct resident *from = k == DRAFTER_MODEL ? model : resident;
+        const struct loaded_model *from = k == DRAFTER_MODEL ? model : loaded;
         struct drafter *drafter = &engine->drafters[k];
-        if (!from || (k == DRAFTER_SELF && resident->info.fast == BACKEND_FAST_NONE))
+        if (!from || (k == DRAFTER_SELF && loaded->info.fast == BACKEND_FAST_NONE))
             continue;
         *drafter = (struct drafter){
             .ops = from->ops,
             .backend = from->backend,
             .kind = (enum drafter_kind)k,
-            .rows = from->limits.rows < resident->limits.rows ? from->limits.rows
-                                                              : resident->limits.rows,
-            .picks = from->limits.picks,
+            .rows =
+                from->limits.rows < loaded->limits.rows ? from->limits.rows : loaded->limits.rows,
+            .samples = from->limits.samples,
             .context = from->limits.context,
         };
         window_drafter_init(&drafter->window);
@@ -73,18 +73,18 @@ static bool draft_reserve(struct engine *engine, struct drafter *drafter, struct
     return true;
 }
 
-/* Puts rows [from, to) of the slot into the pass; with `picks` the last one gives a draft. */
+/* Puts rows [from, to) of the slot into the pass; with `samples` the last one gives a draft. */
 static uint32_t draft_rows(struct engine *engine, const struct drafter *drafter, struct slot *slot,
-                           uint32_t from, uint32_t to, bool picks, uint32_t sequence,
+                           uint32_t from, uint32_t to, bool samples, uint32_t sequence,
                            uint32_t n_rows)
 {
-    engine->draft_picks[sequence] = slot->request->pick;
-    engine->draft_picks[sequence].logprobs = false;
+    engine->draft_samplers[sequence] = slot->request->sampler;
+    engine->draft_samplers[sequence].logprobs = false;
     engine->sequences[sequence] = (struct pass_sequence){
         .pages = drafter->kind == DRAFTER_SELF ? slot->pages : slot->draft_kv.pages,
         .tokens = slot->tokens,
         .prompt_length = slot->request->prompt_length,
-        .pick = &engine->draft_picks[sequence],
+        .sampler = &engine->draft_samplers[sequence],
     };
     const uint64_t *mask =
         slot->request->run.grammar ? slot->request->masks[slot->spec.drafted] : NULL;
@@ -93,8 +93,8 @@ static uint32_t draft_rows(struct engine *engine, const struct drafter *drafter,
             .sequence = sequence,
             .position = position,
             .token = slot->tokens[position],
-            .wants = picks && position + 1 == to ? ROW_PICK : 0,
-            .allowed = picks && position + 1 == to ? mask : NULL,
+            .wants = samples && position + 1 == to ? ROW_SAMPLE : 0,
+            .allowed = samples && position + 1 == to ? mask : NULL,
         };
     engine->order[sequence] = slot;
     slot->take = to - from;
@@ -127,7 +127,7 @@ static uint32_t draft_plan(struct engine *engine, struct drafter *drafter, uint3
             continue;
         uint32_t to = slot->spec.accepted + slot->spec.drafted;
         uint32_t from = drafter->kind == DRAFTER_SELF ? to - 1 : slot->draft_kv.computed;
-        if (n < drafter->picks && n_rows + to - from <= drafter->rows &&
+        if (n < drafter->samples && n_rows + to - from <= drafter->rows &&
             constrain_ready(engine, slot, slot->spec.drafted) &&
             draft_reserve(engine, drafter, slot, to))
             n_rows = draft_rows(engine, drafter, slot, from, to, true, n++, n_rows);
@@ -161,11 +161,11 @@ static uint32_t draft_plan_lag(struct engine *engine, struct drafter *drafter, u
 
 /* Takes the result of the slot's last row. */
 static void draft_take(struct engine *engine, struct drafter *drafter, struct slot *slot,
-                       const struct row_result *last, bool picked)
+                       const struct row_result *last, bool sampled)
 {
-    uint32_t token = last->pick.token;
+    uint32_t token = last->sample.token;
 
-    if (last->status < 0 || (picked && token >= engine->n_vocab)) {
+    if (last->status < 0 || (sampled && token >= engine->n_vocab)) {
         slot->no_drafts = true; /* a value that is not finite: nothing will come of it */
         slot->lags = false;
         slot->goal = slot->spec.drafted;
@@ -173,7 +173,7 @@ static void draft_take(struct engine *engine, struct drafter *drafter, struct sl
     }
     if (drafter->kind == DRAFTER_MODEL)
         slot->draft_kv.computed += slot->take;
-    if (!picked)
+    if (!sampled)
         return;
     if (fault_hits(FAULT_DRAFT_MISMATCH))
         token = (token + 1) % engine->n_vocab;
@@ -216,11 +216,11 @@ static int draft_run(struct engine *engine, struct drafter *drafter, uint32_t n_
 
 int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up)
 {
-    uint32_t n_picks, n_sequences, row = 0;
+    uint32_t n_samples, n_sequences, row = 0;
     uint32_t n_streams = drafter->kind == DRAFTER_SELF ? stream_plan(engine, drafter) : 0;
-    uint32_t n_rows = draft_plan(engine, drafter, n_streams, &n_picks);
+    uint32_t n_rows = draft_plan(engine, drafter, n_streams, &n_samples);
 
-    n_sequences = n_picks;
+    n_sequences = n_samples;
     if (drafter->kind == DRAFTER_MODEL && catch_up)
         n_rows = draft_plan_lag(engine, drafter, n_rows, &n_sequences);
     if (n_rows == 0)
@@ -236,7 +236,7 @@ int draft_pass(struct engine *engine, struct drafter *drafter, bool catch_up)
         if (slot->active && i < n_streams)
             stream_take(engine, slot, &engine->results[row - 1]);
         else if (slot->active)
-            draft_take(engine, drafter, slot, &engine->results[row - 1], i < n_picks);
+            draft_take(engine, drafter, slot, &engine->results[row - 1], i < n_samples);
         slot->take = 0;
     }
     return (int)n_rows;

@@ -33,7 +33,7 @@ void engine_gauges(struct engine *engine)
     counters_set(ctl, COUNTER_PAGES_CACHED, engine->prefix.n_idle);
     counters_set(ctl, COUNTER_KV_BYTES,
                  (uint64_t)(engine->pool.total - prefix_spare(&engine->prefix)) *
-                     engine->options.resident->info.page_bytes);
+                     engine->options.loaded->info.page_bytes);
 }
 
 uint32_t engine_step(struct engine *engine)
@@ -100,23 +100,23 @@ static void engine_idle_ring(struct engine *engine, struct client *client)
     client->bell_polled = false;
 }
 
-static void engine_tidy_pool(struct engine *engine, const struct resident *resident,
+static void engine_tidy_pool(struct engine *engine, const struct loaded_model *loaded,
                              struct pages *pool)
 {
     uint32_t page;
 
-    while (resident->ops->release_page && !engine_look(engine) &&
+    while (loaded->ops->release_page && !engine_look(engine) &&
            (page = pages_clean(pool)) != PAGE_NONE)
-        resident->ops->release_page(resident->backend, page);
+        loaded->ops->release_page(loaded->backend, page);
 }
 
 void engine_tidy(struct engine *engine)
 {
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
 
-    engine_tidy_pool(engine, resident, &engine->pool);
-    if (resident->draft)
-        engine_tidy_pool(engine, resident->draft, &engine->drafters[DRAFTER_MODEL].pool);
+    engine_tidy_pool(engine, loaded, &engine->pool);
+    if (loaded->draft)
+        engine_tidy_pool(engine, loaded->draft, &engine->drafters[DRAFTER_MODEL].pool);
 }
 
 /* The clock ran out: look at everything, still announced as asleep, so that whoever comes meanwhile rings.

@@ -19,7 +19,7 @@
 struct engine;
 
 struct engine_options {
-    const struct resident *resident; /* its backend is the engine's to call from now on */
+    const struct loaded_model *loaded; /* its backend is the engine's to call from now on */
     struct ctl *ctl;
     struct mailbox *inbox;  /* from control */
     struct mailbox *outbox; /* to control */

@@ -39,9 +39,9 @@ struct drafter {
     const struct backend_ops *ops; /* NULL: the daemon has no such drafter */
     struct backend *backend;
     enum drafter_kind kind;
-    uint32_t rows, picks, context; /* limits of its passes */
-    struct pages pool;             /* DRAFTER_MODEL: its KV pages */
-    uint64_t row_ns;               /* smoothed cost of one row in a large pass */
+    uint32_t rows, samples, context; /* limits of its passes */
+    struct pages pool;               /* DRAFTER_MODEL: its KV pages */
+    uint64_t row_ns;                 /* smoothed cost of one row in a large pass */
     struct window_drafter window;
 };
 
@@ -71,11 +71,11 @@ struct engine {
     struct slot **order;        /* [n_slots] those with rows, in order of their right to pages */
     struct row *rows;           /* [limits.rows] */
     struct row_result *results; /* [limits.rows] */
-    struct pass_sequence *sequences; /* [n_slots] */
-    const struct pick **picks;       /* [limits.rows] of one slot's window */
-    struct pick_params *draft_picks; /* [n_slots] of a drafting pass */
-    struct window_share *shares;     /* [n_slots] of one drafter's slots */
-    uint32_t *mosts;                 /* [n_slots] drafts that candidates have room for */
+    struct pass_sequence *sequences;      /* [n_slots] */
+    const struct sample **samples;        /* [limits.rows] of one slot's window */
+    struct sampler_params *draft_samplers; /* [n_slots] of a drafting pass */
+    struct window_share *shares;          /* [n_slots] of one drafter's slots */
+    uint32_t *mosts;                      /* [n_slots] drafts that candidates have room for */
     struct plan_turn turn;
     struct plan_turn stream_turn; /* of fast rows that answer */
     uint32_t n_streams;           /* of this step: slots that fast passes answer, not paused */
@@ -101,7 +101,7 @@ struct engine {
     uint32_t brief_rows;     /* of short ones */
     int64_t credit_ns;       /* of long prompts beside answers (plan_credit) */
     uint64_t answered_ns;    /* when somebody last read one; 0: never */
-    uint64_t step_ns;        /* smoothed time between passes that pick */
+    uint64_t step_ns;        /* smoothed time between passes that sample */
     bool fence_due;          /* something was published or freed in this step */
 };
 
@@ -140,7 +140,7 @@ struct drafter *draft_source(struct engine *engine, const struct slot *slot);
  * one that has. */
 bool draft_due(const struct slot *slot);
 
-/* `window` drafts were verified, the first `held` hold. Called for every pass that picks. */
+/* `window` drafts were verified, the first `held` hold. Called for every pass that samples. */
 void draft_verified(struct engine *engine, struct slot *slot, uint32_t window, uint32_t held);
 
 /* Nobody owns the slot's tokens any more: the draft model's KV of them goes. */
@@ -174,7 +174,7 @@ void stream_begin(struct engine *engine);
  * engine->order. Returns how many. */
 uint32_t stream_plan(struct engine *engine, const struct drafter *drafter);
 
-/* Takes the result of the slot's row: publishes its pick. A row that gave none is left to canonical
+/* Takes the result of the slot's row: publishes its sample. A row that gave none is left to canonical
  * passes, and so is the rest of the answer. */
 void stream_take(struct engine *engine, struct slot *slot, const struct row_result *result);
 
@@ -222,7 +222,7 @@ void gather_sort(struct slot **slots, uint32_t n);
 bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions);
 
 /* Puts the slot's `take` rows from position `from` on into the pass, behind `n_rows` others. Only
- * rows that reach the end of the sequence pick, and none of a request that wants no token. Returns
+ * rows that reach the end of the sequence sample, and none of a request that wants no token. Returns
  * how many rows there are now. */
 uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t from, uint32_t sequence,
                      uint32_t n_rows);
@@ -262,14 +262,14 @@ enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t 
 /* Publishes what was accepted from position `from` on (answer_tokens), and the end of the answer
  * where there is a reason for one. */
 void verify_publish(struct engine *engine, struct slot *slot, uint32_t from,
-                    const struct pick *const *picks, enum done_reason reason);
+                    const struct sample *const *samples, enum done_reason reason);
 
 /* ---- answer.c ---- */
 
-/* Publishes tokens [from, accepted) of the slot, with log-probabilities from `picks` [accepted -
+/* Publishes tokens [from, accepted) of the slot, with log-probabilities from `samples` [accepted -
  * from] where they were asked for. Room was made sure of before the pass. */
 void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
-                   const struct pick *const *picks);
+                   const struct sample *const *samples);
 
 /* Ends the slot's request: counts, publishes EVENT_DONE, lets the slot rest with what is canonical.
  * `error` and `text` go with DONE_ERROR, else 0 and "". */

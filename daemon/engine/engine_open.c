@@ -28,21 +28,21 @@ static int engine_alloc_slots(struct engine *engine)
 /* What KV depends on besides its tokens: pages of another model or numerics are never found. */
 static int engine_alloc_prefix(struct engine *engine)
 {
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
     struct {
         uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
         char numerics[64];
     } seed = {0};
 
-    memcpy(seed.fingerprint, resident->fingerprint, sizeof(seed.fingerprint));
-    snprintf(seed.numerics, sizeof(seed.numerics), "%s", resident->info.numerics);
+    memcpy(seed.fingerprint, loaded->fingerprint, sizeof(seed.fingerprint));
+    snprintf(seed.numerics, sizeof(seed.numerics), "%s", loaded->info.numerics);
     return prefix_init(&engine->prefix, &engine->pool, &seed, sizeof(seed));
 }
 
 static int engine_alloc(struct engine *engine)
 {
     const struct engine_options *options = &engine->options;
-    const struct backend_limits *limits = &options->resident->limits;
+    const struct backend_limits *limits = &options->loaded->limits;
     size_t n_slots = options->n_slots, n_rows = limits->rows;
 
     engine->clients = calloc(options->n_clients, sizeof(*engine->clients));
@@ -54,17 +54,17 @@ static int engine_alloc(struct engine *engine)
     engine->sequences = calloc(n_slots, sizeof(*engine->sequences));
     engine->rows = calloc(n_rows, sizeof(*engine->rows));
     engine->results = calloc(n_rows, sizeof(*engine->results));
-    engine->picks = calloc(n_rows, sizeof(*engine->picks));
-    engine->draft_picks = calloc(n_slots, sizeof(*engine->draft_picks));
+    engine->samples = calloc(n_rows, sizeof(*engine->samples));
+    engine->draft_samplers = calloc(n_slots, sizeof(*engine->draft_samplers));
     engine->shares = calloc(n_slots, sizeof(*engine->shares));
     engine->mosts = calloc(n_slots, sizeof(*engine->mosts));
     engine->arena = calloc(limits->context, sizeof(*engine->arena));
     engine->block = calloc(1, options->params_bytes);
     if (!engine->clients || !engine->due || !engine->plan || !engine->candidates ||
         !engine->streams || !engine->order || !engine->sequences || !engine->rows ||
-        !engine->results || !engine->picks || !engine->draft_picks || !engine->shares ||
+        !engine->results || !engine->samples || !engine->draft_samplers || !engine->shares ||
         !engine->mosts || !engine->arena || !engine->block ||
-        grammars_init(&engine->grammars, options->resident->grammar_vocab, options->n_slots) < 0 ||
+        grammars_init(&engine->grammars, options->loaded->grammar_vocab, options->n_slots) < 0 ||
         drafters_init(engine) < 0 || pages_init(&engine->pool, limits->pages) < 0 ||
         engine_alloc_prefix(engine) < 0)
         return -ENOMEM;
@@ -79,9 +79,9 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
     if (engine) {
         engine->options = *options;
         engine->grammar_step = GRAMMAR_STEP;
-        engine->vocab = &options->resident->vocab;
-        engine->n_vocab = options->resident->model->n_vocab;
-        engine->context = options->resident->limits.context;
+        engine->vocab = &options->loaded->vocab;
+        engine->n_vocab = options->loaded->model->n_vocab;
+        engine->context = options->loaded->limits.context;
         if (engine_alloc(engine) == 0) {
             engine_gauges(engine);
             *ret_engine = engine;
@@ -120,8 +120,8 @@ void engine_close(struct engine *engine)
     free(engine->sequences);
     free(engine->rows);
     free(engine->results);
-    free(engine->picks);
-    free(engine->draft_picks);
+    free(engine->samples);
+    free(engine->draft_samplers);
     free(engine->shares);
     free(engine->mosts);
     free(engine->arena);

@@ -172,22 +172,22 @@ uint32_t gather_rows(struct engine *engine, struct slot *slot, uint32_t from, ui
 {
     const struct spec *spec = &slot->spec;
     uint32_t to = from + slot->take;
-    bool picks = to == spec->accepted + spec->drafted && !slot->request->prewarm;
+    bool samples = to == spec->accepted + spec->drafted && !slot->request->prewarm;
 
     engine->sequences[sequence] = (struct pass_sequence){
         .pages = slot->pages,
         .tokens = slot->tokens,
         .prompt_length = slot->request->prompt_length,
-        .pick = &slot->request->pick,
+        .sampler = &slot->request->sampler,
     };
     for (uint32_t position = from; position < to; position++) {
-        bool wants = picks && position + 1 >= spec->accepted;
+        bool wants = samples && position + 1 >= spec->accepted;
         bool masked = wants && slot->request->run.grammar;
         engine->rows[n_rows++] = (struct row){
             .sequence = sequence,
             .position = position,
             .token = slot->tokens[position],
-            .wants = wants ? ROW_PICK : 0,
+            .wants = wants ? ROW_SAMPLE : 0,
             .allowed = masked ? slot->request->masks[position + 1 - spec->accepted] : NULL,
         };
     }
@@ -203,11 +203,11 @@ static uint32_t gather_try(struct engine *engine, uint32_t *ret_sequences, uint3
     uint32_t n = gather_follow(engine, gather_candidates(engine));
     uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
     struct plan_cost cost = pass_cost(engine, gather_decodes(engine, n));
-    struct plan_limits limits = {.picks = engine->options.resident->limits.picks};
+    struct plan_limits limits = {.samples = engine->options.loaded->limits.samples};
 
     *ret_sequences = *ret_planned = 0;
     engine->answering =
-        plan_budget(engine->plan, n, &cost, engine->options.resident->limits.rows, &limits);
+        plan_budget(engine->plan, n, &cost, engine->options.loaded->limits.rows, &limits);
     if (plan_pass(engine->plan, n, &limits, &engine->turn) == 0)
         return 0;
     engine->long_rows = engine->brief_rows = 0;

@@ -12,7 +12,7 @@ enum { LINE_BYTES = 256 };
 
 _Static_assert(PARAMS_STOP_TEXTS_MAX == STOP_TEXTS_MAX &&
                    PARAMS_STOP_TEXT_BYTES_MAX == STOP_TEXT_BYTES_MAX &&
-                   PARAMS_LOGPROBS_MAX == PICK_TOP_MAX && PARAMS_STAGES == PICK_STAGES + 1,
+                   PARAMS_LOGPROBS_MAX == SAMPLE_TOP_MAX && PARAMS_STAGES == SAMPLE_STAGES + 1,
                "what params_check lets through has room in a request");
 
 /* What a checked request will be, before the slot is touched. */
@@ -91,34 +91,34 @@ static uint32_t ingest_limit(const struct engine *engine, const struct submit_ce
     return limit < cell->length ? cell->length : (uint32_t)limit;
 }
 
-/* The wire's parameters become the pick's. Same meaning, same stage numbers (pick.h). */
-static void ingest_pick(struct request *request)
+/* The wire's parameters become the sampler's. Same meaning, same stage numbers (sample.h). */
+static void ingest_sampler(struct request *request)
 {
     const struct params *p = &request->params;
-    struct pick_params *pick = &request->pick;
+    struct sampler_params *sampler = &request->sampler;
 
-    pick_params_init(pick);
-    pick->seed = p->seed;
-    pick->temperature = p->temperature;
-    pick->top_k = p->top_k;
-    pick->top_p = p->top_p;
-    pick->min_p = p->min_p;
-    pick->typical_p = p->typical_p;
-    pick->repeat_penalty = p->repeat_penalty;
-    pick->frequency_penalty = p->frequency_penalty;
-    pick->presence_penalty = p->presence_penalty;
-    pick->penalty_last_n = p->penalty_last_n > INT32_MAX ? -1 : (int32_t)p->penalty_last_n;
-    pick->logprobs = p->logprobs_on != 0;
-    pick->n_top = (uint8_t)p->logprobs;
-    pick->n_order = 0;
-    while (pick->n_order < PICK_STAGES && p->order[pick->n_order] != PARAMS_STAGE_END) {
-        pick->order[pick->n_order] = p->order[pick->n_order];
-        pick->n_order++;
+    sampler_params_init(sampler);
+    sampler->seed = p->seed;
+    sampler->temperature = p->temperature;
+    sampler->top_k = p->top_k;
+    sampler->top_p = p->top_p;
+    sampler->min_p = p->min_p;
+    sampler->typical_p = p->typical_p;
+    sampler->repeat_penalty = p->repeat_penalty;
+    sampler->frequency_penalty = p->frequency_penalty;
+    sampler->presence_penalty = p->presence_penalty;
+    sampler->penalty_last_n = p->penalty_last_n > INT32_MAX ? -1 : (int32_t)p->penalty_last_n;
+    sampler->logprobs = p->logprobs_on != 0;
+    sampler->n_top = (uint8_t)p->logprobs;
+    sampler->n_order = 0;
+    while (sampler->n_order < SAMPLE_STAGES && p->order[sampler->n_order] != PARAMS_STAGE_END) {
+        sampler->order[sampler->n_order] = p->order[sampler->n_order];
+        sampler->n_order++;
     }
-    pick->n_bias = p->n_bias;
-    pick->bias = request->bias;
+    sampler->n_bias = p->n_bias;
+    sampler->bias = request->bias;
     for (uint32_t i = 0; i < p->n_bias; i++)
-        request->bias[i] = (struct pick_bias){.id = p->bias[i].token, .value = p->bias[i].value};
+        request->bias[i] = (struct sample_bias){.id = p->bias[i].token, .value = p->bias[i].value};
 }
 
 static void ingest_stops(struct request *request)
@@ -216,8 +216,8 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;
     request->submitted_ns = engine->now_ns;
-    request->first_row_ns = request->first_pick_ns = 0;
-    ingest_pick(request);
+    request->first_row_ns = request->first_sample_ns = 0;
+    ingest_sampler(request);
     ingest_stops(request);
     reason = ingest_replay(engine, slot);
 

@@ -128,7 +128,7 @@ static void pass_measure_stream(struct engine *engine)
 
 static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
 {
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
     struct pass pass = {
         .kind = PASS_CANONICAL,
         .rows = engine->rows,
@@ -137,9 +137,9 @@ static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences
         .n_sequences = n_sequences,
         .results = engine->results,
     };
-    int rc = resident->ops->start(resident->backend, &pass);
+    int rc = loaded->ops->start(loaded->backend, &pass);
 
-    return rc < 0 ? rc : resident->ops->finish(resident->backend);
+    return rc < 0 ? rc : loaded->ops->finish(loaded->backend);
 }
 
 /* The backend broke: every answer ends, and the engine stops. */
@@ -154,7 +154,7 @@ static void pass_failed(struct engine *engine, int error, const char *text)
 
 uint32_t pass_step(struct engine *engine)
 {
-    const struct resident *resident = engine->options.resident;
+    const struct loaded_model *loaded = engine->options.loaded;
     uint32_t n_sequences, n_rows, row = 0;
     const char *error;
 
@@ -178,7 +178,7 @@ uint32_t pass_step(struct engine *engine)
     int rc = pass_run(engine, n_rows, n_sequences);
     engine->now_ns = engine->options.now_ns();
     if (rc < 0) {
-        pass_failed(engine, rc, resident->ops->error(resident->backend));
+        pass_failed(engine, rc, loaded->ops->error(loaded->backend));
         return n_rows;
     }
     pass_measure(engine, n_rows, n_sequences);

@@ -30,8 +30,8 @@ struct request {
 
     uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
     struct params params; /* decoded; points into block */
-    struct pick_params pick;
-    struct pick_bias *bias; /* [PARAMS_BIAS_MAX] */
+    struct sampler_params sampler;
+    struct sample_bias *bias; /* [PARAMS_BIAS_MAX] */
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammar_run run; /* where the answer stands in its grammar, if it has one */
@@ -45,7 +45,7 @@ struct request {
     uint32_t rejected; /* drafts that a mismatch took along */
     uint32_t unused;   /* drafts that the end of the answer cut off */
     uint32_t own;      /* tokens of the answer that nobody drafted */
-    uint64_t submitted_ns, first_row_ns, first_pick_ns;
+    uint64_t submitted_ns, first_row_ns, first_sample_ns;
 };
 
 /* Takes memory for parameter blocks of `params_bytes`. Returns 0 or -ENOMEM; fini in any case. */

@@ -11,7 +11,7 @@
 /* A slot streams from its first token on, as long as all but the last one have KV. */
 static bool stream_due(const struct slot *slot)
 {
-    return slot->active && slot->request->fast && slot->request->first_pick_ns &&
+    return slot->active && slot->request->fast && slot->request->first_sample_ns &&
            spec_streams(&slot->spec);
 }
 
@@ -19,7 +19,7 @@ void stream_begin(struct engine *engine)
 {
     engine->streaming = false;
     engine->n_streams = engine->stream_rows = 0;
-    if (engine->options.resident->info.fast != BACKEND_FAST_NATIVE)
+    if (engine->options.loaded->info.fast != BACKEND_FAST_NATIVE)
         return;
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         struct slot *slot = &engine->slots[i];
@@ -31,14 +31,14 @@ void stream_begin(struct engine *engine)
 bool stream_fits(const struct engine *engine, const struct submit_cell *cell)
 {
     return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 &&
-           engine->options.resident->info.fast == BACKEND_FAST_NATIVE;
+           engine->options.loaded->info.fast == BACKEND_FAST_NATIVE;
 }
 
 /* Shares out the pass's rows among slots that stream, each one: fills engine->order. Returns how
  * many have theirs. */
 static uint32_t stream_share(struct engine *engine, const struct drafter *drafter)
 {
-    const struct plan_limits limits = {.rows = drafter->rows, .picks = drafter->picks};
+    const struct plan_limits limits = {.rows = drafter->rows, .samples = drafter->samples};
     uint32_t n = 0, n_order = 0;
 
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
@@ -82,7 +82,7 @@ uint32_t stream_plan(struct engine *engine, const struct drafter *drafter)
 void stream_take(struct engine *engine, struct slot *slot, const struct row_result *result)
 {
     struct request *request = slot->request;
-    const struct pick *pick = &result->pick;
+    const struct sample *sample = &result->sample;
     uint32_t from = slot->spec.accepted;
 
     request->passes++;
@@ -90,15 +90,15 @@ void stream_take(struct engine *engine, struct slot *slot, const struct row_resu
         request->fast = false; /* whether the model can go on, canonical passes know */
         return;
     }
-    spec_stream(&slot->spec, slot->tokens, pick->token);
+    spec_stream(&slot->spec, slot->tokens, sample->token);
     if (request->reached < spec_computed(&slot->spec))
         request->reached = spec_computed(&slot->spec);
-    enum done_reason reason = verify_ends(engine, slot, pick->token);
-    bool counts = !vocab_is_end(engine->vocab, pick->token);
+    enum done_reason reason = verify_ends(engine, slot, sample->token);
+    bool counts = !vocab_is_end(engine->vocab, sample->token);
     request->own += counts;
     request->streamed = true;
     counters_add(engine->options.ctl, COUNTER_STREAMED_TOKENS, counts);
-    verify_publish(engine, slot, from, &pick, reason);
+    verify_publish(engine, slot, from, &sample, reason);
     if (slot->active)
         answer_progress(slot, DOWN_DECODE);
 }

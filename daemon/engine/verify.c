@@ -41,49 +41,49 @@ enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t 
 }
 
 void verify_publish(struct engine *engine, struct slot *slot, uint32_t from,
-                    const struct pick *const *picks, enum done_reason reason)
+                    const struct sample *const *samples, enum done_reason reason)
 {
     if (slot->spec.accepted > from)
-        answer_tokens(engine, slot, from, picks);
+        answer_tokens(engine, slot, from, samples);
     if (reason && slot->active) /* a client that was closed meanwhile had its end */
         answer_end(engine, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
                    reason == DONE_ERROR ? grammar_too_wide : "");
 }
 
-/* Takes the picks of a window, first to last, up to the first that is not the draft's. */
+/* Takes the samples of a window, first to last, up to the first that is not the draft's. */
 static void verify_accept(struct engine *engine, struct slot *slot,
-                          const struct row_result *results, uint32_t n_picks)
+                          const struct row_result *results, uint32_t n_samples)
 {
-    const struct pick **picks = engine->picks;
+    const struct sample **samples = engine->samples;
     struct request *request = slot->request;
     uint32_t from = slot->spec.accepted, n = 0;
     enum done_reason reason = 0;
     uint32_t window = slot->spec.drafted, held = 0;
     bool agreed = true;
 
-    if (!request->first_pick_ns)
-        request->first_pick_ns = engine->now_ns;
-    for (uint32_t i = 0; i < n_picks && agreed && !reason; i++) {
+    if (!request->first_sample_ns)
+        request->first_sample_ns = engine->now_ns;
+    for (uint32_t i = 0; i < n_samples && agreed && !reason; i++) {
         uint32_t drafted = slot->spec.drafted;
-        uint32_t pick = results[i].pick.token;
+        uint32_t sample = results[i].sample.token;
         if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
-            pick = slot->tokens[slot->spec.accepted];
-        agreed = spec_accept(&slot->spec, slot->tokens, pick);
+            sample = slot->tokens[slot->spec.accepted];
+        agreed = spec_accept(&slot->spec, slot->tokens, sample);
         held += agreed;
         request->rollbacks += !agreed && drafted > 0;
         request->rejected += agreed ? 0 : drafted;
-        picks[n++] = &results[i].pick;
-        reason = verify_ends(engine, slot, pick);
-        bool counts = !vocab_is_end(engine->vocab, pick); /* that one is no token of the answer */
+        samples[n++] = &results[i].sample;
+        reason = verify_ends(engine, slot, sample);
+        bool counts = !vocab_is_end(engine->vocab, sample); /* that one is no token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;
         request->own += !agreed && counts;
     }
-    /* The verifier's own pick comes on top of the drafts that held, whether all did or not. */
+    /* The verifier's own sample comes on top of the drafts that held, whether all did or not. */
     assert(reason || n == held + 1);
     request->unused += spec_rollback(&slot->spec);
     draft_verified(engine, slot, window, held);
-    verify_publish(engine, slot, from, picks, reason);
+    verify_publish(engine, slot, from, samples, reason);
 }
 
 /* A row came out poisoned: the request cannot go on, and says which layer. */
@@ -92,7 +92,7 @@ static void verify_poisoned(struct engine *engine, struct slot *slot,
 {
     char text[160];
 
-    if (result->layer < engine->options.resident->model->n_layer)
+    if (result->layer < engine->options.loaded->model->n_layer)
         snprintf(text, sizeof(text),
                  "layer %u gave a value that is not finite: the model cannot continue",
                  result->layer);

@@ -1,4 +1,4 @@
-/* Grammars: which tokens may follow, as a bit set for the pick.
+/* Grammars: which tokens may follow, as a bit set for the sample.
  *
  * A grammar is text in llama.cpp's dialect of GBNF (kernels/README.md, "Grammars"), read as a
  * language of UTF-8 bytes. A token may follow when the answer so far and its bytes are the beginning

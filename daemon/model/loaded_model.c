@@ -23,22 +23,23 @@ static void copy_string(char *to, size_t to_bytes, const struct gguf_string *fro
 }
 
 /* What clients are shown: the file's own name for the model, else the path's last part. */
-static void take_name(struct resident *resident, const char *path)
+static void take_name(struct loaded_model *loaded, const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    copy_string(resident->name, sizeof(resident->name), &resident->model->name);
-    if (!resident->name[0])
-        snprintf(resident->name, sizeof(resident->name), "%s", slash ? slash + 1 : path);
-    for (char *c = resident->name; *c; c++)
+    copy_string(loaded->name, sizeof(loaded->name), &loaded->model->name);
+    if (!loaded->name[0])
+        snprintf(loaded->name, sizeof(loaded->name), "%s", slash ? slash + 1 : path);
+    for (char *c = loaded->name; *c; c++)
         if (!isprint((unsigned char)*c))
             *c = '?';
 }
 
-int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes)
+int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *err,
+                           size_t err_bytes)
 {
     char line[512];
-    int rc = gguf_open(path, &resident->gguf, line, sizeof(line));
+    int rc = gguf_open(path, &loaded->gguf, line, sizeof(line));
 
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", path, line);
@@ -59,90 +60,91 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
-int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes)
+int loaded_model_open_model(struct loaded_model *loaded, const char *path, char *err,
+                            size_t err_bytes)
 {
     char line[512];
-    int rc = model_open(resident->gguf, &resident->model, line, sizeof(line));
+    int rc = model_open(loaded->gguf, &loaded->model, line, sizeof(line));
 
-    resident->path = path;
+    loaded->path = path;
     if (rc == 0)
-        rc = resident_start_vocab(resident, line, sizeof(line));
+        rc = loaded_model_start_vocab(loaded, line, sizeof(line));
     if (rc < 0) {
         snprintf(err, err_bytes, "%s: %s", path, line);
         return rc;
     }
-    take_name(resident, path);
+    take_name(loaded, path);
     return 0;
 }
 
-int resident_open_draft(struct resident *resident, const struct config *config, char *err,
-                        size_t err_bytes)
+int loaded_model_open_draft(struct loaded_model *loaded, const struct config *config, char *err,
+                            size_t err_bytes)
 {
     char line[512];
 
     if (!config->draft)
         return 0;
-    resident->draft = calloc(1, sizeof(*resident->draft));
-    if (!resident->draft) {
+    loaded->draft = calloc(1, sizeof(*loaded->draft));
+    if (!loaded->draft) {
         snprintf(err, err_bytes, "not enough memory for the draft model");
         return -ENOMEM;
     }
-    int rc = resident_open_file(resident->draft, config->draft, err, err_bytes);
+    int rc = loaded_model_open_file(loaded->draft, config->draft, err, err_bytes);
     if (rc == 0)
-        rc = resident_open_model(resident->draft, config->draft, err, err_bytes);
+        rc = loaded_model_open_model(loaded->draft, config->draft, err, err_bytes);
     if (rc == 0)
-        rc = resident_finish_vocab(resident, err, err_bytes);
+        rc = loaded_model_finish_vocab(loaded, err, err_bytes);
     if (rc == 0)
-        rc = resident_finish_vocab(resident->draft, err, err_bytes);
+        rc = loaded_model_finish_vocab(loaded->draft, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = resident_compare_vocab(&resident->vocab, &resident->draft->vocab, line, sizeof(line));
-    if (rc == 0 && resident->draft->model->n_vocab != resident->model->n_vocab) {
+    rc = loaded_model_compare_vocab(&loaded->vocab, &loaded->draft->vocab, line, sizeof(line));
+    if (rc == 0 && loaded->draft->model->n_vocab != loaded->model->n_vocab) {
         snprintf(line, sizeof(line), "the draft model's output has %u tokens, the model's has %u",
-                 resident->draft->model->n_vocab, resident->model->n_vocab);
+                 loaded->draft->model->n_vocab, loaded->model->n_vocab);
         rc = -ENOTSUP;
     }
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
-    resident_close_vocab(resident->draft); /* it was there to be compared */
+    loaded_model_close_vocab(loaded->draft); /* it was there to be compared */
     return rc;
 }
 
 /* What KV may take where nobody says: a quarter of the machine's memory, or three quarters of what the
  * weights leave of a GPU's. */
-static uint64_t kv_share(const struct resident *resident)
+static uint64_t kv_share(const struct loaded_model *loaded)
 {
-    uint64_t weights = resident->model->tensor_bytes, room = resident->device.free_bytes;
+    uint64_t weights = loaded->model->tensor_bytes, room = loaded->device.free_bytes;
 
-    if (resident->draft)
-        weights += resident->draft->model->tensor_bytes;
+    if (loaded->draft)
+        weights += loaded->draft->model->tensor_bytes;
     if (room > 0)
         return room > weights ? (room - weights) / 4 * 3 : 0;
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
 }
 
 /* Bytes of a page on the device: the draft model's instance has as many as the model's. */
-static uint64_t page_bytes(const struct resident *resident)
+static uint64_t page_bytes(const struct loaded_model *loaded)
 {
-    const bool q8_0 = resident->limits.kv_q8_0;
+    const bool q8_0 = loaded->limits.kv_q8_0;
     struct kv_geometry own, draft = {0};
 
-    kv_geometry_init(&own, resident->model, q8_0);
-    if (resident->draft)
-        kv_geometry_init(&draft, resident->draft->model, q8_0);
+    kv_geometry_init(&own, loaded->model, q8_0);
+    if (loaded->draft)
+        kv_geometry_init(&draft, loaded->draft->model, q8_0);
     return own.page_bytes + draft.page_bytes;
 }
 
 /* Pages: what all slots need at most, within kv_share or --kv-bytes; never less than one whole
  * context, so that every request that fits the context can run. The draft model's KV is part of it. */
-static int choose_pages(struct resident *resident, const struct config *config, char *err,
+static int choose_pages(struct loaded_model *loaded, const struct config *config, char *err,
                         size_t err_bytes)
 {
-    const uint64_t one = kv_pages(resident->limits.context), page = page_bytes(resident);
+    const uint64_t one = kv_pages(loaded->limits.context), page = page_bytes(loaded);
     uint64_t budget = config->kv_bytes;
 
     if (!budget) {
-        budget = kv_share(resident);
+        budget = kv_share(loaded);
         if (budget < one * page)
             budget = one * page;
         if (budget > config->slots * one * page)
@@ -159,16 +161,16 @@ static int choose_pages(struct resident *resident, const struct config *config, 
     if (pages < one) {
         snprintf(err, err_bytes,
                  "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
-                 (unsigned long long)budget, (unsigned long long)pages, resident->limits.context,
+                 (unsigned long long)budget, (unsigned long long)pages, loaded->limits.context,
                  (unsigned long long)one, (unsigned long long)one * page);
         return -EINVAL;
     }
-    resident->limits.pages = (uint32_t)pages;
+    loaded->limits.pages = (uint32_t)pages;
     return 0;
 }
 
 /* --isa and --shadow are of the CPU: who asks for one does not mean a GPU by auto. */
-static int choose_device(struct resident *resident, const struct config *config, char *err,
+static int choose_device(struct loaded_model *loaded, const struct config *config, char *err,
                          size_t err_bytes)
 {
     enum device_wanted wanted = DEVICE_AUTO;
@@ -178,32 +180,31 @@ static int choose_device(struct resident *resident, const struct config *config,
     device_parse(name, &wanted);
     if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
         wanted = DEVICE_CPU;
-    int rc = device_choose(wanted, &resident->device, err, err_bytes);
-    resident->ops = resident->device.ops;
-    return rc < 0 ? rc : resident->ops->probe(err, err_bytes);
+    int rc = device_choose(wanted, &loaded->device, err, err_bytes);
+    loaded->ops = loaded->device.ops;
+    return rc < 0 ? rc : loaded->ops->probe(err, err_bytes);
 }
 
-static int open_instance(struct resident *resident, char *err, size_t err_bytes)
+static int open_instance(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
-    int rc =
-        resident->ops->open(resident->model, &resident->limits, &resident->backend, err, err_bytes);
+    int rc = loaded->ops->open(loaded->model, &loaded->limits, &loaded->backend, err, err_bytes);
 
     if (rc == 0)
-        resident->ops->describe(resident->backend, &resident->info);
+        loaded->ops->describe(loaded->backend, &loaded->info);
     return rc;
 }
 
 /* The draft model on the same device, with KV for as many positions as the model has, in a context
  * of its own that may be shorter. */
-static int open_draft_instance(struct resident *resident, char *err, size_t err_bytes)
+static int open_draft_instance(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
-    struct resident *draft = resident->draft;
+    struct loaded_model *draft = loaded->draft;
     char line[512];
 
     if (!draft)
         return 0;
-    draft->ops = resident->ops;
-    draft->limits = resident->limits;
+    draft->ops = loaded->ops;
+    draft->limits = loaded->limits;
     draft->limits.shadow = false;
     draft->limits.drafts = true;
     if (draft->limits.context > draft->model->n_context)
@@ -214,37 +215,37 @@ static int open_draft_instance(struct resident *resident, char *err, size_t err_
     return rc;
 }
 
-static int open_on_device(struct resident *resident, const struct config *config, char *err,
+static int open_on_device(struct loaded_model *loaded, const struct config *config, char *err,
                           size_t err_bytes)
 {
-    int rc = choose_pages(resident, config, err, err_bytes);
+    int rc = choose_pages(loaded, config, err, err_bytes);
 
     if (rc == 0)
-        rc = open_instance(resident, err, err_bytes);
-    return rc < 0 ? rc : open_draft_instance(resident, err, err_bytes);
+        rc = open_instance(loaded, err, err_bytes);
+    return rc < 0 ? rc : open_draft_instance(loaded, err, err_bytes);
 }
 
-static void close_instances(struct resident *resident)
+static void close_instances(struct loaded_model *loaded)
 {
-    if (resident->ops && resident->backend)
-        resident->ops->close(resident->backend);
-    resident->backend = NULL;
-    if (resident->draft)
-        close_instances(resident->draft);
+    if (loaded->ops && loaded->backend)
+        loaded->ops->close(loaded->backend);
+    loaded->backend = NULL;
+    if (loaded->draft)
+        close_instances(loaded->draft);
 }
 
-static int open_backend(struct resident *resident, const struct config *config, char *err,
+static int open_backend(struct loaded_model *loaded, const struct config *config, char *err,
                         size_t err_bytes)
 {
     static const char *const isas[] = {NULL, "ref", "avx2", "avxvnni", "avx512"};
-    struct backend_limits *limits = &resident->limits;
-    int rc = choose_device(resident, config, err, err_bytes);
+    struct backend_limits *limits = &loaded->limits;
+    int rc = choose_device(loaded, config, err, err_bytes);
 
     if (rc < 0)
         return rc;
     limits->rows = (uint32_t)config->rows;
-    limits->picks = limits->rows < 64 ? limits->rows : 64;
-    limits->context = config->context ? (uint32_t)config->context : resident->model->n_context;
+    limits->samples = limits->rows < 64 ? limits->rows : 64;
+    limits->context = config->context ? (uint32_t)config->context : loaded->model->n_context;
     if (limits->context > LIMIT_CONTEXT_MAX)
         limits->context = LIMIT_CONTEXT_MAX;
     limits->threads = choose_threads(config);
@@ -252,57 +253,57 @@ static int open_backend(struct resident *resident, const struct config *config, 
     limits->shadow = config->shadow == 1;
     limits->kv_q8_0 = config->kv_type == 1;
     limits->native = config->numerics == 1;
-    rc = open_on_device(resident, config, err, err_bytes);
+    rc = open_on_device(loaded, config, err, err_bytes);
     /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there, or the
      * plugin has no code for it. */
-    if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && resident->device.ops != &backend_cpu &&
+    if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && loaded->device.ops != &backend_cpu &&
         config->device == 0) {
-        close_instances(resident);
-        device_choose(DEVICE_CPU, &resident->device, err, err_bytes);
-        snprintf(resident->device.why, sizeof(resident->device.why), "device cpu: %.200s", err);
+        close_instances(loaded);
+        device_choose(DEVICE_CPU, &loaded->device, err, err_bytes);
+        snprintf(loaded->device.why, sizeof(loaded->device.why), "device cpu: %.200s", err);
         err[0] = 0; /* told there: no reason of what may fail from here on */
-        resident->ops = resident->device.ops;
-        rc = open_on_device(resident, config, err, err_bytes);
+        loaded->ops = loaded->device.ops;
+        rc = open_on_device(loaded, config, err, err_bytes);
     }
     return rc;
 }
 
 /* The weights are in the backend now. */
-static void leave_file(struct resident *resident)
+static void leave_file(struct loaded_model *loaded)
 {
-    gguf_close_file(resident->gguf);
-    gguf_drop_pages(resident->gguf);
+    gguf_close_file(loaded->gguf);
+    gguf_drop_pages(loaded->gguf);
 }
 
 /* The fingerprint last: a backend that read the weights has hashed them, too. */
-int resident_open_backend(struct resident *resident, const struct config *config, char *err,
-                          size_t err_bytes)
+int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
+                              size_t err_bytes)
 {
-    int rc = open_backend(resident, config, err, err_bytes);
+    int rc = open_backend(loaded, config, err, err_bytes);
     int vocab_rc =
-        resident_finish_vocab(resident, err, err_bytes); /* its line goes over the other */
+        loaded_model_finish_vocab(loaded, err, err_bytes); /* its line goes over the other */
 
     if (vocab_rc < 0 || rc < 0)
         return vocab_rc < 0 ? vocab_rc : rc;
-    rc = model_fingerprint(resident->model, resident->limits.threads, resident->fingerprint);
+    rc = model_fingerprint(loaded->model, loaded->limits.threads, loaded->fingerprint);
     if (rc < 0)
         snprintf(err, err_bytes, "cannot fingerprint the model: %s", strerror(-rc));
-    leave_file(resident);
-    if (resident->draft)
-        leave_file(resident->draft);
+    leave_file(loaded);
+    if (loaded->draft)
+        leave_file(loaded->draft);
     return rc;
 }
 
-void resident_close(struct resident *resident)
+void loaded_model_close(struct loaded_model *loaded)
 {
-    resident_finish_vocab(resident, NULL, 0);
-    close_instances(resident);
-    if (resident->draft) {
-        resident_close(resident->draft);
-        free(resident->draft);
+    loaded_model_finish_vocab(loaded, NULL, 0);
+    close_instances(loaded);
+    if (loaded->draft) {
+        loaded_model_close(loaded->draft);
+        free(loaded->draft);
     }
-    resident_close_vocab(resident);
-    model_close(resident->model);
-    gguf_close(resident->gguf);
-    memset(resident, 0, sizeof(*resident));
+    loaded_model_close_vocab(loaded);
+    model_close(loaded->model);
+    gguf_close(loaded->gguf);
+    memset(loaded, 0, sizeof(*loaded));
 }

@@ -18,7 +18,7 @@
 
 struct vocab_job;
 
-struct resident {
+struct loaded_model {
     const char *path; /* the caller's */
     struct gguf *gguf;
     struct model *model;
@@ -38,34 +38,36 @@ struct resident {
     struct backend_info info;
     struct backend_limits limits;
 
-    struct resident *draft; /* the draft model, its vocabulary the same; NULL: none */
+    struct loaded_model *draft; /* the draft model, its vocabulary the same; NULL: none */
 };
 
 /* Maps and parses the GGUF file `path`. Returns 0, or with one line -ENOENT/-EACCES/... (the file),
  * -EBADMSG (its contents), -ENOMEM. */
-int resident_open_file(struct resident *resident, const char *path, char *err, size_t err_bytes);
+int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *err,
+                           size_t err_bytes);
 
 /* Then: the model in it; no backend yet. A thread begins with its vocabulary. -EBADMSG, -ENOTSUP: not a
  * model or not a vocabulary that hearth can run, the line says why. `path`, which must stay, is for that
  * line. */
-int resident_open_model(struct resident *resident, const char *path, char *err, size_t err_bytes);
+int loaded_model_open_model(struct loaded_model *loaded, const char *path, char *err,
+                            size_t err_bytes);
 
 /* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
  * one. */
-int resident_open_draft(struct resident *resident, const struct config *config, char *err,
-                        size_t err_bytes);
+int loaded_model_open_draft(struct loaded_model *loaded, const struct config *config, char *err,
+                            size_t err_bytes);
 
 /* Is the draft's vocabulary the same: as many tokens, with the same texts? Else -ENOTSUP, and the
  * line names the first difference. */
-int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
-                           size_t err_bytes);
+int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
+                               size_t err_bytes);
 
 /* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. Then vocabulary
  * and fingerprint are there, too. -ENODEV for a device that is not there. */
-int resident_open_backend(struct resident *resident, const struct config *config, char *err,
-                          size_t err_bytes);
+int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
+                              size_t err_bytes);
 
 /* Also after a failed open. */
-void resident_close(struct resident *resident);
+void loaded_model_close(struct loaded_model *loaded);
 
 #endif

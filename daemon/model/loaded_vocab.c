@@ -62,7 +62,7 @@ static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc
 /* The vocabulary is built and shared beside the weights: it is one thread's work, and a tenth of a load. */
 struct vocab_job {
     pthread_t thread;
-    struct resident *resident;
+    struct loaded_model *loaded;
     struct gguf_vocab file;
     struct vocab_desc desc; /* of it */
     char line[512];
@@ -86,7 +86,7 @@ static void close_job(struct vocab_job *job)
 /* What the keys alone show is refused here, before any weight is read. */
 static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
 {
-    int rc = gguf_vocab_open(job->resident->gguf, &job->file, err, err_bytes);
+    int rc = gguf_vocab_open(job->loaded->gguf, &job->file, err, err_bytes);
 
     if (rc < 0)
         return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
@@ -99,21 +99,21 @@ static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
 }
 
 /* From now on it is read where clients read it, so that it is in memory once. */
-static int share_vocab(struct resident *resident, const void *block, size_t bytes, char *err,
+static int share_vocab(struct loaded_model *loaded, const void *block, size_t bytes, char *err,
                        size_t err_bytes)
 {
     int fd = segment_seal("hearth-vocab", block, bytes, err, err_bytes);
 
     if (fd < 0)
         return fd;
-    int rc = segment_map_sealed(fd, bytes, &resident->vocab_shared, err, err_bytes);
+    int rc = segment_map_sealed(fd, bytes, &loaded->vocab_shared, err, err_bytes);
     if (rc < 0) {
         close(fd);
         return rc;
     }
-    resident->vocab_fd = fd;
-    resident->vocab_bytes = bytes;
-    return vocab_open(resident->vocab_shared, bytes, &resident->vocab, err, err_bytes);
+    loaded->vocab_fd = fd;
+    loaded->vocab_bytes = bytes;
+    return vocab_open(loaded->vocab_shared, bytes, &loaded->vocab, err, err_bytes);
 }
 
 static int build_vocab(struct vocab_job *job)
@@ -128,7 +128,7 @@ static int build_vocab(struct vocab_job *job)
     }
     int rc = vocab_build(&job->desc, &block, &bytes, job->line, sizeof(job->line));
     if (rc == 0)
-        rc = share_vocab(job->resident, block, bytes, job->line, sizeof(job->line));
+        rc = share_vocab(job->loaded, block, bytes, job->line, sizeof(job->line));
     free(block);
     return rc;
 }
@@ -136,20 +136,20 @@ static int build_vocab(struct vocab_job *job)
 static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
-    struct resident *resident = job->resident;
+    struct loaded_model *loaded = job->loaded;
 
     job->rc = build_vocab(job);
     drop_description(job);
     if (job->rc == 0) {
-        job->rc = grammars_vocab_open(&resident->vocab, resident->model->n_vocab,
-                                      &resident->grammar_vocab);
+        job->rc =
+            grammars_vocab_open(&loaded->vocab, loaded->model->n_vocab, &loaded->grammar_vocab);
         if (job->rc < 0)
             snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
     }
     return NULL;
 }
 
-int resident_start_vocab(struct resident *resident, char *err, size_t err_bytes)
+int loaded_model_start_vocab(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     struct vocab_job *job = calloc(1, sizeof(*job));
 
@@ -157,7 +157,7 @@ int resident_start_vocab(struct resident *resident, char *err, size_t err_bytes)
         snprintf(err, err_bytes, "not enough memory for the vocabulary");
         return -ENOMEM;
     }
-    job->resident = resident;
+    job->loaded = loaded;
     int rc = open_job(job, err, err_bytes);
     if (rc == 0) {
         rc = -pthread_create(&job->thread, NULL, vocab_thread, job);
@@ -167,39 +167,39 @@ int resident_start_vocab(struct resident *resident, char *err, size_t err_bytes)
     if (rc < 0)
         close_job(job);
     else
-        resident->vocab_job = job;
+        loaded->vocab_job = job;
     return rc;
 }
 
-int resident_finish_vocab(struct resident *resident, char *err, size_t err_bytes)
+int loaded_model_finish_vocab(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
-    struct vocab_job *job = resident->vocab_job;
+    struct vocab_job *job = loaded->vocab_job;
 
     if (!job)
         return 0;
     pthread_join(job->thread, NULL);
     int rc = job->rc;
     if (rc < 0)
-        snprintf(err, err_bytes, "%s: %s", resident->path, job->line);
+        snprintf(err, err_bytes, "%s: %s", loaded->path, job->line);
     close_job(job);
-    resident->vocab_job = NULL;
+    loaded->vocab_job = NULL;
     return rc;
 }
 
-void resident_close_vocab(struct resident *resident)
+void loaded_model_close_vocab(struct loaded_model *loaded)
 {
-    grammar_vocab_close(resident->grammar_vocab);
-    resident->grammar_vocab = NULL;
-    if (!resident->vocab_shared)
+    grammar_vocab_close(loaded->grammar_vocab);
+    loaded->grammar_vocab = NULL;
+    if (!loaded->vocab_shared)
         return;
-    munmap((void *)(uintptr_t)resident->vocab_shared, resident->vocab_bytes);
-    close(resident->vocab_fd);
-    resident->vocab_shared = NULL;
-    memset(&resident->vocab, 0, sizeof(resident->vocab));
+    munmap((void *)(uintptr_t)loaded->vocab_shared, loaded->vocab_bytes);
+    close(loaded->vocab_fd);
+    loaded->vocab_shared = NULL;
+    memset(&loaded->vocab, 0, sizeof(loaded->vocab));
 }
 
-int resident_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
-                           size_t err_bytes)
+int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
+                               size_t err_bytes)
 {
     struct vocab_token a, b;
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static void log_draft(const struct resident *draft)
+static void log_draft(const struct loaded_model *draft)
 {
     char text[256];
 
@@ -18,11 +18,11 @@ static void log_draft(const struct resident *draft)
         log_info("draft model: %s", draft->info.note);
 }
 
-static void describe_device(const struct resident *resident, char *text, size_t text_bytes)
+static void describe_device(const struct loaded_model *loaded, char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB",
-             resident->info.name, resident->info.isa, resident->info.threads,
-             resident->limits.context, resident->limits.pages, resident->info.page_bytes / 1024);
+             loaded->info.name, loaded->info.isa, loaded->info.threads, loaded->limits.context,
+             loaded->limits.pages, loaded->info.page_bytes / 1024);
 }
 
 /* What is resident, and how much of it in huge pages: weights that are not are read slower. */
@@ -41,33 +41,32 @@ static void log_memory(void)
     log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
 }
 
-void report_ready(const struct config *config, const struct resident *resident, bool own_socket)
+void report_ready(const struct config *config, const struct loaded_model *loaded, bool own_socket)
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t needed =
-        resident->info.weight_bytes + resident->info.shadow_bytes + resident->info.kv_bytes;
+    size_t needed = loaded->info.weight_bytes + loaded->info.shadow_bytes + loaded->info.kv_bytes;
     char text[256];
 
-    model_describe(resident->model, text, sizeof(text));
-    log_info("%s: %s", resident->name, text);
-    if (resident->device.why[0])
-        log_info("%s", resident->device.why);
-    describe_device(resident, text, sizeof(text));
+    model_describe(loaded->model, text, sizeof(text));
+    log_info("%s: %s", loaded->name, text);
+    if (loaded->device.why[0])
+        log_info("%s", loaded->device.why);
+    describe_device(loaded, text, sizeof(text));
     log_info("%s, %llu slots, numerics %s", text, (unsigned long long)config->slots,
-             resident->info.numerics);
-    if (resident->info.note)
-        log_info("%s", resident->info.note);
-    if (resident->info.fast == BACKEND_FAST_SHADOW)
-        log_info("shadow: %zu MiB beside %zu MiB of weights", resident->info.shadow_bytes >> 20,
-                 resident->info.weight_bytes >> 20);
-    if (resident->draft) {
-        log_draft(resident->draft);
-        needed += resident->draft->info.weight_bytes + resident->draft->info.kv_bytes;
+             loaded->info.numerics);
+    if (loaded->info.note)
+        log_info("%s", loaded->info.note);
+    if (loaded->info.fast == BACKEND_FAST_SHADOW)
+        log_info("shadow: %zu MiB beside %zu MiB of weights", loaded->info.shadow_bytes >> 20,
+                 loaded->info.weight_bytes >> 20);
+    if (loaded->draft) {
+        log_draft(loaded->draft);
+        needed += loaded->draft->info.weight_bytes + loaded->draft->info.kv_bytes;
     }
-    if (resident->limits.context > resident->model->n_context)
+    if (loaded->limits.context > loaded->model->n_context)
         log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
-                    resident->limits.context, resident->model->n_context);
-    if (resident->ops == &backend_cpu && needed > memory)
+                    loaded->limits.context, loaded->model->n_context);
+    if (loaded->ops == &backend_cpu && needed > memory)
         log_warning(
             "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
             needed >> 20, memory >> 20);
@@ -79,22 +78,22 @@ void report_ready(const struct config *config, const struct resident *resident, 
     log_info("ready at %s", config->socket);
 }
 
-void report_check(const struct resident *resident)
+void report_check(const struct loaded_model *loaded)
 {
     char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
 
-    model_describe(resident->model, text, sizeof(text));
-    model_fingerprint_text(resident->fingerprint, fingerprint);
-    printf("%s: %s\nfingerprint %s, numerics %s\n", resident->name, text, fingerprint,
-           resident->info.numerics);
-    describe_device(resident, text, sizeof(text));
+    model_describe(loaded->model, text, sizeof(text));
+    model_fingerprint_text(loaded->fingerprint, fingerprint);
+    printf("%s: %s\nfingerprint %s, numerics %s\n", loaded->name, text, fingerprint,
+           loaded->info.numerics);
+    describe_device(loaded, text, sizeof(text));
     puts(text);
-    if (resident->info.note)
-        puts(resident->info.note);
-    if (resident->draft) {
-        model_describe(resident->draft->model, text, sizeof(text));
-        printf("draft model %s: %s\n", resident->draft->name, text);
-        if (resident->draft->info.note)
-            printf("draft model: %s\n", resident->draft->info.note);
+    if (loaded->info.note)
+        puts(loaded->info.note);
+    if (loaded->draft) {
+        model_describe(loaded->draft->model, text, sizeof(text));
+        printf("draft model %s: %s\n", loaded->draft->name, text);
+        if (loaded->draft->info.note)
+            printf("draft model: %s\n", loaded->draft->info.note);
     }
 }

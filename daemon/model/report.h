@@ -12,9 +12,9 @@
 #include <stdbool.h>
 
 /* In the log; with warnings of what is not as one would wish. */
-void report_ready(const struct config *config, const struct resident *resident, bool own_socket);
+void report_ready(const struct config *config, const struct loaded_model *loaded, bool own_socket);
 
 /* On stdout. */
-void report_check(const struct resident *resident);
+void report_check(const struct loaded_model *loaded);
 
 #endif

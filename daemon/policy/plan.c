@@ -3,7 +3,7 @@
 
 struct plan_left {
     uint32_t rows;
-    uint32_t picks;
+    uint32_t samples;
     uint32_t prefill;
 };
 
@@ -78,7 +78,7 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
     return answering;
 }
 
-/* Gives `slot` up to `rows` more rows. A pick comes only with the whole window: when it does not
+/* Gives `slot` up to `rows` more rows. A sample comes only with the whole window: when it does not
  * fit, the rows before the window are computed and the window waits for the next pass. */
 static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
 {
@@ -86,9 +86,9 @@ static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *l
 
     if (rows > left->rows)
         rows = left->rows;
-    if (rows >= missing && slot->window <= left->picks) {
+    if (rows >= missing && slot->window <= left->samples) {
         rows = missing;
-        left->picks -= slot->window;
+        left->samples -= slot->window;
     } else {
         uint32_t before = missing > slot->window ? missing - slot->window : 0;
         rows = rows < before ? rows : before;
@@ -180,7 +180,7 @@ static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
             prefills += slot->take < slot->rows;
         }
         if (given == left->rows)
-            break; /* windows without room for their picks are left, and who has to wait */
+            break; /* windows without room for their samples are left, and who has to wait */
     }
     return left->rows < before;
 }
@@ -196,31 +196,31 @@ static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
                    struct plan_turn *turn)
 {
-    uint64_t ready = 0, waiting = 0, picks = 0; /* what batch could use of this pass */
+    uint64_t ready = 0, waiting = 0, samples = 0; /* what batch could use of this pass */
 
     for (uint32_t i = 0; i < n; i++) {
         slots[i].take = 0;
         if (!slots[i].batch)
             continue;
         *(plan_is_long(&slots[i]) ? &waiting : &ready) += slots[i].rows;
-        picks += slots[i].window;
+        samples += slots[i].window;
     }
     if (n == 0)
         return 0;
     waiting = waiting < limits->prefill ? waiting : limits->prefill;
     struct plan_left kept = {
         .rows = plan_kept(limits->rows, ready + waiting),
-        .picks = plan_kept(limits->picks, picks),
+        .samples = plan_kept(limits->samples, samples),
         .prefill = plan_kept(limits->prefill, waiting),
     };
     struct plan_left left = {
         .rows = limits->rows - kept.rows,
-        .picks = limits->picks - kept.picks,
+        .samples = limits->samples - kept.samples,
         .prefill = limits->prefill - kept.prefill,
     };
     bool shared = plan_class(slots, n, false, turn, &left);
     left.rows += kept.rows;
-    left.picks += kept.picks;
+    left.samples += kept.samples;
     left.prefill += kept.prefill;
     shared |= plan_class(slots, n, true, turn, &left);
     shared |= plan_class(slots, n, false, turn, &left);

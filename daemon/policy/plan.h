@@ -2,8 +2,8 @@
  * plan: which slots get how many rows of the next pass. Pure: no clock, no slots, no pages.
  *
  * Engine thread. The rules, in order:
- *  - a pass has at most `rows` rows and `picks` rows that want something back;
- *  - interactive before batch, but batch keeps at least 1/8 of rows and picks while it has work;
+ *  - a pass has at most `rows` rows and `samples` rows that want something back;
+ *  - interactive before batch, but batch keeps at least 1/8 of rows and samples while it has work;
  *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
  *    of these the short ones first where all of them fit: a keystroke is one pass;
  *  - prefills of a class share what is left evenly, and not in crumbs below PLAN_CHUNK_MIN
@@ -20,15 +20,15 @@
 enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64 };
 
 struct plan_slot {
-    uint32_t rows;   /* in: rows until its next pick (spec_rows), at least 1 */
-    uint32_t window; /* in: of these, the last ones that want a pick: drafts + 1 */
+    uint32_t rows;   /* in: rows until its next sample (spec_rows), at least 1 */
+    uint32_t window; /* in: of these, the last ones that want a sample: drafts + 1 */
     bool batch;      /* in: its class */
-    uint32_t take;   /* out: rows in this pass; rows: the pick comes with it */
+    uint32_t take;   /* out: rows in this pass; rows: the sample comes with it */
 };
 
 struct plan_limits {
     uint32_t rows;    /* at least 1 */
-    uint32_t picks;   /* at least 1 */
+    uint32_t samples; /* at least 1 */
     uint32_t prefill; /* of the rows, what prompts that are not short may have together */
 };
 

@@ -43,15 +43,15 @@ void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
     spec->drafted++;
 }
 
-bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick)
+bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
-    bool agreed = spec->drafted > 0 && tokens[spec->accepted] == pick;
+    bool agreed = spec->drafted > 0 && tokens[spec->accepted] == sample;
 
-    /* The row that gave the pick stands on accepted tokens only: its KV is canonical from now on.
+    /* The row that gave the sample stands on accepted tokens only: its KV is canonical from now on.
      */
     spec->canonical = spec->accepted;
     spec->streamed = 0;
-    tokens[spec->accepted] = pick;
+    tokens[spec->accepted] = sample;
     spec->accepted++;
     if (agreed)
         spec->drafted--;
@@ -65,10 +65,10 @@ bool spec_streams(const struct spec *spec)
     return spec->drafted == 0 && spec_computed(spec) + 1 == spec->accepted;
 }
 
-void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t pick)
+void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
     assert(spec_streams(spec));
-    tokens[spec->accepted] = pick;
+    tokens[spec->accepted] = sample;
     spec->accepted++;
     spec->streamed++;
 }

@@ -59,10 +59,10 @@ struct spec {
 bool spec_valid(const struct spec *spec);
 
 /* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from
- * before. Keeps at most n_tokens - 1: the last token's row is computed to get the first pick. */
+ * before. Keeps at most n_tokens - 1: the last token's row is computed to get the first sample. */
 void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept);
 
-/* Rows that a canonical pass must compute before the next pick: positions [canonical, accepted +
+/* Rows that a canonical pass must compute before the next sample: positions [canonical, accepted +
  * drafted). At least 1. */
 uint32_t spec_rows(const struct spec *spec);
 
@@ -76,18 +76,18 @@ void spec_prefilled(struct spec *spec, uint32_t n_rows);
 /* Appends one drafted token to `tokens` [accepted + drafted]. */
 void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token);
 
-/* Takes the pick of the row at position accepted - 1, computed by a canonical pass that also
+/* Takes the sample of the row at position accepted - 1, computed by a canonical pass that also
  * covered every position before it. Writes it to tokens[accepted]. Returns true when it equals the
- * draft that stood there (the pick of the next row counts as well), false when the window ends
+ * draft that stood there (the sample of the next row counts as well), false when the window ends
  * here: with no draft left, or rolled back. */
-bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t pick);
+bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample);
 
 /* Has every accepted token KV but the last, which is not drafted behind? Then a fast pass over that
  * one's row gives the next token. */
 bool spec_streams(const struct spec *spec);
 
-/* Takes the pick of that row, which is accepted as it is. Writes it to tokens[accepted]. */
-void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t pick);
+/* Takes the sample of that row, which is accepted as it is. Writes it to tokens[accepted]. */
+void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t sample);
 
 /* The answer ended: what only fast passes computed is void. */
 void spec_rest(struct spec *spec);

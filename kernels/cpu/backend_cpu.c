@@ -105,7 +105,7 @@ static void row_scratch(struct backend *b, bool *failed)
 {
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    size_t rows = b->limits.rows, picks = b->limits.picks;
+    size_t rows = b->limits.rows, samples = b->limits.samples;
     u->embd = padded(m->n_embd);
     u->heads = padded(m->n_head * m->head_dim);
     u->heads_kv = padded(m->n_head_kv * m->head_dim);
@@ -117,7 +117,7 @@ static void row_scratch(struct backend *b, bool *failed)
     u->k = scratch(b, rows * u->heads_kv, sizeof(float), failed);
     u->v = scratch(b, rows * u->heads_kv, sizeof(float), failed);
     u->up = scratch(b, rows * u->ff, sizeof(float), failed);
-    u->logits = scratch(b, picks * u->vocab, sizeof(float), failed);
+    u->logits = scratch(b, samples * u->vocab, sizeof(float), failed);
     for (int local = 0; local < 2 && b->rope[local]; local++) {
         u->cs[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
         u->sn[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
@@ -126,7 +126,7 @@ static void row_scratch(struct backend *b, bool *failed)
     input_scratch(b, &u->attention, rows, u->heads, failed);
     input_scratch(b, &u->ffn, rows, u->ff, failed);
     u->gate = u->ffn.f; /* silu(gate) * up goes where gate was */
-    input_scratch(b, &u->head, picks, u->embd, failed);
+    input_scratch(b, &u->head, samples, u->embd, failed);
 }
 
 static int open_scratch(struct backend *b)
@@ -139,15 +139,15 @@ static int open_scratch(struct backend *b)
     u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
     u->first_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
     u->next_position = scratch(b, rows, sizeof(uint32_t), &failed);
-    u->wanted = scratch(b, b->limits.picks, sizeof(uint32_t), &failed);
+    u->wanted = scratch(b, b->limits.samples, sizeof(uint32_t), &failed);
     u->tile = scratch(b, rows + 1, sizeof(uint32_t), &failed);
     u->attend_scratch = scratch(b, threads * CPU_ATTEND_SCRATCH, sizeof(float), &failed);
     u->parts = scratch(b, attention_parts_floats(b), sizeof(float), &failed);
-    u->pick = scratch(b, threads, sizeof(struct pick_scratch *), &failed);
+    u->sample = scratch(b, threads, sizeof(struct sampler_scratch *), &failed);
     if (failed)
         return -ENOMEM;
     for (size_t i = 0; i < threads; i++) {
-        int rc = pick_scratch_open(b->model->n_vocab, &u->pick[i]);
+        int rc = sampler_scratch_open(b->model->n_vocab, &u->sample[i]);
         if (rc)
             return rc;
         b->scratch_bytes += (size_t)b->model->n_vocab * 36;
@@ -178,8 +178,8 @@ static void cpu_close(struct backend *b)
 {
     if (!b)
         return;
-    for (uint32_t i = 0; b->buffers.pick && i < b->limits.threads; i++)
-        pick_scratch_close(b->buffers.pick[i]);
+    for (uint32_t i = 0; b->buffers.sample && i < b->limits.threads; i++)
+        sampler_scratch_close(b->buffers.sample[i]);
     if (b->kv_memory)
         munmap(b->kv_memory, b->kv_reserved);
     pool_close(b->pool);

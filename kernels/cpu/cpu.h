@@ -22,7 +22,7 @@ struct pool;
 
 enum {
     CPU_LANES = 16,    /* output rows of a group; buffers of outputs are padded to it */
-    CPU_SEGMENT = 256, /* inputs of one chain of a product */
+    CPU_SEGMENT = 256, /* inputs of one chain of a matmul */
     CPU_BLOCK = 32,    /* inputs of a quantized block */
     CPU_SPLIT = 256,   /* positions of an attention split */
     CPU_QUERIES = 64,  /* most queries (row, head) that attention takes together */
@@ -47,10 +47,10 @@ struct cpu_input {
     int32_t *sum; /* [rows][stride / 32] sum of a block's q */
 };
 
-/* One product: rows [row0, row1) of the input, groups [group0, group1) of the matrix.
+/* One matmul: rows [row0, row1) of the input, groups [group0, group1) of the matrix.
  * y and residual are [rows][stride], stride a multiple of 16; lanes past the matrix' rows are
  * written too. residual may be NULL, never y. */
-struct cpu_product {
+struct cpu_matmul {
     const struct cpu_matrix *matrix;
     const struct cpu_input *x;
     float *y;
@@ -102,7 +102,7 @@ struct cpu_isa {
     /* x [n] -> q [n], d and sum [n / 32] */
     void (*quantize)(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
 
-    void (*product)(const struct cpu_product *product);
+    void (*matmul)(const struct cpu_matmul *matmul);
 
     /* x = x + bias, [n] */
     void (*add)(float *x, const float *bias, uint32_t n);
@@ -159,24 +159,24 @@ struct cpu_weights {
 
 /* Buffers of one pass, rows = limits.rows, every stride padded to 16. */
 struct cpu_buffers {
-    float *x, *h;               /* [rows][embd] residual: before and inside a layer */
-    struct cpu_input norm;      /* [rows][embd] norm output */
-    float *q, *k, *v;           /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
-    struct cpu_input attention; /* [rows][heads * head_dim] */
-    float *gate, *up;           /* [rows][ff]; gate is ffn.f */
-    struct cpu_input ffn;       /* [rows][ff] silu or gelu of gate, * up */
-    struct cpu_input head;      /* [picks][embd] norm of the rows with wants */
-    float *logits;              /* [picks][vocab] */
-    float *cs[2], *sn[2];       /* by model_layer.local: [rows][rope_dim] rotation of a row */
-    uint8_t *bad;               /* [rows] an operation found the row not finite */
-    uint32_t *poisoned;         /* [rows] layer, or CPU_SOUND */
-    uint32_t *first_poisoned;   /* [rows] by sequence index: a row, or CPU_SOUND */
-    uint32_t *next_position;    /* [rows] by sequence index, check of a pass */
-    uint32_t *wanted;           /* [picks] row of a pick */
-    uint32_t *tile;             /* [rows + 1] first row of an attention tile */
-    float *attend_scratch;      /* [threads][CPU_ATTEND_SCRATCH] */
-    float *parts;               /* of attention in pieces, attention.c */
-    struct pick_scratch **pick; /* [threads] */
+    float *x, *h;                    /* [rows][embd] residual: before and inside a layer */
+    struct cpu_input norm;           /* [rows][embd] norm output */
+    float *q, *k, *v;                /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
+    struct cpu_input attention;      /* [rows][heads * head_dim] */
+    float *gate, *up;                /* [rows][ff]; gate is ffn.f */
+    struct cpu_input ffn;            /* [rows][ff] silu or gelu of gate, * up */
+    struct cpu_input head;           /* [samples][embd] norm of the rows with wants */
+    float *logits;                   /* [samples][vocab] */
+    float *cs[2], *sn[2];            /* by model_layer.local: [rows][rope_dim] rotation of a row */
+    uint8_t *bad;                    /* [rows] an operation found the row not finite */
+    uint32_t *poisoned;              /* [rows] layer, or CPU_SOUND */
+    uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_SOUND */
+    uint32_t *next_position;         /* [rows] by sequence index, check of a pass */
+    uint32_t *wanted;                /* [samples] row of a sample */
+    uint32_t *tile;                  /* [rows + 1] first row of an attention tile */
+    float *attend_scratch;           /* [threads][CPU_ATTEND_SCRATCH] */
+    float *parts;                    /* of attention in pieces, attention.c */
+    struct sampler_scratch **sample; /* [threads] */
     uint32_t embd, heads, heads_kv, ff, vocab; /* the strides */
 };
 

@@ -33,7 +33,7 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
-/* Products of isa, all else of rest. */
+/* Matmuls of isa, all else of rest. */
 #define ISA(isa, rest)                                                                             \
     const struct cpu_isa cpu_isa_##isa = {                                                         \
         .name = #isa,                                                                              \
@@ -41,7 +41,7 @@ static bool has_avx512(void)
         .usable = has_##isa,                                                                       \
         .norm = simd_norm_##rest,                                                                  \
         .quantize = simd_quantize_##rest,                                                          \
-        .product = simd_product_##isa,                                                             \
+        .matmul = simd_matmul_##isa,                                                               \
         .add = simd_add_##rest,                                                                    \
         .rotate = {[MODEL_ROPE_ADJACENT] = simd_rotate_##rest,                                     \
                    [MODEL_ROPE_HALVES] = simd_rotate_halves_##rest},                               \

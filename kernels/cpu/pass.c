@@ -16,15 +16,15 @@ static void each_row(struct backend *b, uint32_t layer, uint64_t values, share_i
     share_items(b, run, layer, b->pass->n_rows, values);
 }
 
-static struct cpu_product product(const struct cpu_matrix *matrix, const struct cpu_input *x,
-                                  uint32_t n_rows, float *y, uint32_t stride)
+static struct cpu_matmul matmul(const struct cpu_matrix *matrix, const struct cpu_input *x,
+                                uint32_t n_rows, float *y, uint32_t stride)
 {
-    return (struct cpu_product){.matrix = matrix,
-                                .x = x,
-                                .y = y,
-                                .stride = stride,
-                                .row1 = n_rows,
-                                .group1 = matrix->groups};
+    return (struct cpu_matmul){.matrix = matrix,
+                               .x = x,
+                               .y = y,
+                               .stride = stride,
+                               .row1 = n_rows,
+                               .group1 = matrix->groups};
 }
 
 /* ---- poisoned rows ----------------------------------------------------------------------------
@@ -97,7 +97,7 @@ static uint8_t *page_of(const struct backend *b, const struct row *row)
     return b->kv_memory + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes;
 }
 
-/* What stands between the product and the rotated heads of q or k: bias, norm per head, rope. */
+/* What stands between the matmul and the rotated heads of q or k: bias, norm per head, rope. */
 static void finish_heads(const struct backend *b, uint32_t layer, float *x, uint32_t heads,
                          const float *bias, const float *norm, uint32_t r)
 {
@@ -194,30 +194,30 @@ static void run_layer(struct backend *b, uint32_t layer)
     struct cpu_buffers *u = &b->buffers;
     const struct model *m = b->model;
     uint32_t n = b->pass->n_rows;
-    struct cpu_product part[3];
+    struct cpu_matmul part[3];
 
     each_row(b, layer, m->n_embd, attn_norm_row);
-    part[0] = product(&l->q, &u->norm, n, u->q, u->heads);
-    part[1] = product(&l->k, &u->norm, n, u->k, u->heads_kv);
-    part[2] = product(&l->v, &u->norm, n, u->v, u->heads_kv);
-    share_products(b, part, 3);
+    part[0] = matmul(&l->q, &u->norm, n, u->q, u->heads);
+    part[1] = matmul(&l->k, &u->norm, n, u->k, u->heads_kv);
+    part[2] = matmul(&l->v, &u->norm, n, u->v, u->heads_kv);
+    share_matmuls(b, part, 3);
     each_row(b, layer, u->heads, append_row);
     poison_bad(b, layer);
     attention(b, layer);
     if (quantized(&l->o))
         each_row(b, layer, u->heads, attention_out_row);
-    part[0] = product(&l->o, &u->attention, n, u->h, u->embd);
+    part[0] = matmul(&l->o, &u->attention, n, u->h, u->embd);
     part[0].residual = l->attn_post_norm ? NULL : u->x;
-    share_products(b, part, 1);
+    share_matmuls(b, part, 1);
 
     each_row(b, layer, m->n_embd, ffn_norm_row);
-    part[0] = product(&l->gate, &u->norm, n, u->gate, u->ff);
-    part[1] = product(&l->up, &u->norm, n, u->up, u->ff);
-    share_products(b, part, 2);
+    part[0] = matmul(&l->gate, &u->norm, n, u->gate, u->ff);
+    part[1] = matmul(&l->up, &u->norm, n, u->up, u->ff);
+    share_matmuls(b, part, 2);
     each_row(b, layer, (uint64_t)m->n_ff * 2, gate_row);
-    part[0] = product(&l->down, &u->ffn, n, u->x, u->embd);
+    part[0] = matmul(&l->down, &u->ffn, n, u->x, u->embd);
     part[0].residual = l->ffn_post_norm ? NULL : u->h;
-    share_products(b, part, 1);
+    share_matmuls(b, part, 1);
     each_row(b, layer, l->ffn_post_norm ? m->n_embd : m->n_embd / 4 + 1, end_row);
     poison_bad(b, layer);
 }
@@ -233,7 +233,7 @@ static void head_norm_row(struct backend *b, uint32_t layer, uint32_t i, uint32_
         quantize(b, &u->head, i, n);
 }
 
-static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker)
+static void sample_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t worker)
 {
     struct cpu_buffers *u = &b->buffers;
     uint32_t r = u->wanted[i], n_vocab = b->model->n_vocab;
@@ -250,12 +250,12 @@ static void pick_row(struct backend *b, uint32_t layer, uint32_t i, uint32_t wor
     }
     if (row->wants & ROW_LOGITS)
         memcpy(result->logits, logits, n_vocab * sizeof(float));
-    if (!(row->wants & ROW_PICK))
+    if (!(row->wants & ROW_SAMPLE))
         return;
-    struct pick_params p = *s->pick;
+    struct sampler_params p = *s->sampler;
     p.allowed = row->allowed;
-    result->status = pick_token(&p, logits, n_vocab, s->tokens, row->position + 1, s->prompt_length,
-                                u->pick[worker], &result->pick);
+    result->status = sample_token(&p, logits, n_vocab, s->tokens, row->position + 1,
+                                  s->prompt_length, u->sample[worker], &result->sample);
 }
 
 static void run_head(struct backend *b)
@@ -266,9 +266,9 @@ static void run_head(struct backend *b)
     if (n == 0)
         return;
     share_items(b, head_norm_row, 0, n, m->n_embd);
-    struct cpu_product part = product(&b->use->head, &u->head, n, u->logits, u->vocab);
-    share_products(b, &part, 1);
-    share_items(b, pick_row, m->n_layer, n, m->n_vocab);
+    struct cpu_matmul part = matmul(&b->use->head, &u->head, n, u->logits, u->vocab);
+    share_matmuls(b, &part, 1);
+    share_items(b, sample_row, m->n_layer, n, m->n_vocab);
 }
 
 /* ---- a pass -----------------------------------------------------------------------------------

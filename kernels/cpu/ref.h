@@ -1,5 +1,5 @@
 /*
- * ref: the reference operations, split over ref_ops.c, ref_product.c and ref_attend.c. Plain C in
+ * ref: the reference operations, split over ref_ops.c, ref_matmul.c and ref_attend.c. Plain C in
  * the order of kernels/NUMERICS.md, one statement per line of the page; slow on purpose. Any
  * thread, owns nothing. Other files reach them through cpu_isa_ref; SIMD files also use single ones
  * where there is nothing to gain.
@@ -11,7 +11,7 @@
 
 void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y);
 void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
-void ref_product(const struct cpu_product *p);
+void ref_matmul(const struct cpu_matmul *p);
 void ref_add(float *x, const float *bias, uint32_t n);
 void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
 void ref_rotate_halves(float *x, uint32_t heads, uint32_t head_dim, const float *cs,

@@ -1,4 +1,4 @@
-/* NUMERICS.md, "Products" and "Embedding", over the weights as they lie in the file. */
+/* NUMERICS.md, "Matmuls" and "Embedding", over the weights as they lie in the file. */
 #include "kernels/cpu/ref.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static float block_segment(uint32_t type, const uint8_t *row, const int8_t *q, c
     return acc;
 }
 
-static float output(const struct cpu_product *p, uint32_t r, uint32_t o)
+static float output(const struct cpu_matmul *p, uint32_t r, uint32_t o)
 {
     const struct model_tensor *t = &p->matrix->file;
     const struct cpu_input *x = p->x;
@@ -53,7 +53,7 @@ static float output(const struct cpu_product *p, uint32_t r, uint32_t o)
     return y;
 }
 
-void ref_product(const struct cpu_product *p)
+void ref_matmul(const struct cpu_matmul *p)
 {
     uint32_t end = p->group1 * CPU_LANES;
     for (uint32_t r = p->row0; r < p->row1; r++) {

@@ -187,7 +187,7 @@ const struct cpu_isa cpu_isa_ref = {
     .usable = always,
     .norm = ref_norm,
     .quantize = ref_quantize,
-    .product = ref_product,
+    .matmul = ref_matmul,
     .add = ref_add,
     .rotate = {[MODEL_ROPE_ADJACENT] = ref_rotate, [MODEL_ROPE_HALVES] = ref_rotate_halves},
     .finite = ref_finite,

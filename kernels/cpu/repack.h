@@ -3,7 +3,7 @@
  *
  * A matrix becomes groups of 16 output rows, the last one padded with zeros. In a group the inputs
  * follow one another, 16 rows side by side, so that the order in which an output is accumulated
- * does not depend on the width of a register (NUMERICS.md, "Products"):
+ * does not depend on the width of a register (NUMERICS.md, "Matmuls"):
  *
  *   F32, F16, BF16   [cols][16] values as in the file
  *   quantized        per segment of 8 sub-blocks of 32 inputs: its factors, then integers

@@ -2,7 +2,7 @@
 
 #include "kernels/base/pool.h"
 
-/* Below this much work a chunk costs more to hand over than to compute, and a product more to share
+/* Below this much work a chunk costs more to hand over than to compute, and a matmul more to share
  * out than to finish: waking a thread takes tens of microseconds, and where the machine is busy a
  * worker that lost its core holds its chunk for milliseconds. Never changes a bit. */
 enum {
@@ -50,44 +50,44 @@ void share_items(struct backend *b, share_item *run, uint32_t layer, uint32_t n,
     pool_run(b->pool, run_items, &items, (n - 1) / items.per_chunk + 1);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- matmuls -------------------------------------------------------------------------------- */
 
-struct products {
+struct matmuls {
     const struct cpu_isa *isa;
-    const struct cpu_product *part;
-    struct product_chunk {
+    const struct cpu_matmul *part;
+    struct matmul_chunk {
         uint32_t part, row0, row1, group0, group1;
     } chunk[MAX_CHUNKS];
     uint32_t chunks;
 };
 
-static void run_product_chunk(void *arg, uint32_t chunk, uint32_t worker)
+static void run_matmul_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
-    const struct products *job = arg;
-    const struct product_chunk *c = &job->chunk[chunk];
-    struct cpu_product part = job->part[c->part];
+    const struct matmuls *job = arg;
+    const struct matmul_chunk *c = &job->chunk[chunk];
+    struct cpu_matmul part = job->part[c->part];
     part.row0 = c->row0;
     part.row1 = c->row1;
     part.group0 = c->group0;
     part.group1 = c->group1;
-    job->isa->product(&part);
+    job->isa->matmul(&part);
 }
 
-/* Multiply-adds of one group of a product. */
-static uint64_t group_macs(const struct cpu_product *part)
+/* Multiply-adds of one group of a matmul. */
+static uint64_t group_macs(const struct cpu_matmul *part)
 {
     return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
 }
 
 /* Multiply-adds of a chunk while `left` are to do, of `total`. Large ones first: every chunk begins with
  * waiting for memory; small ones last: threads should end together. */
-static uint64_t chunk_macs(const struct cpu_product *part, uint64_t left, uint64_t total,
+static uint64_t chunk_macs(const struct cpu_matmul *part, uint64_t left, uint64_t total,
                            uint32_t threads)
 {
     uint64_t share = left / threads / 2;
-    uint64_t least = total / (MAX_CHUNKS / 2 - SHARE_PRODUCTS) > CHUNK_MACS
-                         ? total / (MAX_CHUNKS / 2 - SHARE_PRODUCTS)
+    uint64_t least = total / (MAX_CHUNKS / 2 - SHARE_MATMULS) > CHUNK_MACS
+                         ? total / (MAX_CHUNKS / 2 - SHARE_MATMULS)
                          : CHUNK_MACS;
     uint64_t most = part->row1 > WINDOW_ROWS ? CHUNK_BYTES : WINDOW_CHUNK_BYTES;
     most = most / part->matrix->group_bytes * group_macs(part);
@@ -96,8 +96,8 @@ static uint64_t chunk_macs(const struct cpu_product *part, uint64_t left, uint64
 }
 
 /* Groups of about `macs`: a multiple of four, or those that are left. Of many rows not too few: what a
- * product does for its rows first is shared by its groups. */
-static uint32_t chunk_groups(const struct cpu_product *part, uint32_t left, uint64_t macs)
+ * matmul does for its rows first is shared by its groups. */
+static uint32_t chunk_groups(const struct cpu_matmul *part, uint32_t left, uint64_t macs)
 {
     uint32_t groups = (uint32_t)(macs / group_macs(part) + 4) / 4 * 4;
     uint32_t least = part->row1 < 2 * CHUNK_ROWS ? 0 : CHUNK_GROUPS;
@@ -107,7 +107,7 @@ static uint32_t chunk_groups(const struct cpu_product *part, uint32_t left, uint
 
 /* Rows of about `macs` by so many groups: a multiple of CHUNK_ROWS, or those that are left, which are not
  * fewer. */
-static uint32_t chunk_rows(const struct cpu_product *part, uint32_t left, uint32_t groups,
+static uint32_t chunk_rows(const struct cpu_matmul *part, uint32_t left, uint32_t groups,
                            uint64_t macs)
 {
     uint64_t row_macs = group_macs(part) / part->row1 * groups;
@@ -117,39 +117,39 @@ static uint32_t chunk_rows(const struct cpu_product *part, uint32_t left, uint32
 
 /* At most MAX_CHUNKS: all but the last of a part, and of groups whose rows are cut, have the least that
  * there may be, or more. */
-static void cut(struct products *job, uint32_t n, uint64_t total, uint32_t threads)
+static void cut(struct matmuls *job, uint32_t n, uint64_t total, uint32_t threads)
 {
     uint64_t left = total;
     job->chunks = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct cpu_product *part = &job->part[i];
+        const struct cpu_matmul *part = &job->part[i];
         for (uint32_t g = 0, groups; g < part->group1; g += groups) {
             groups = chunk_groups(part, part->group1 - g, chunk_macs(part, left, total, threads));
             for (uint32_t row = 0, rows; row < part->row1; row += rows) {
                 uint64_t macs = chunk_macs(part, left, total, threads);
                 rows = chunk_rows(part, part->row1 - row, groups, macs);
                 job->chunk[job->chunks++] =
-                    (struct product_chunk){i, row, row + rows, g, g + groups};
+                    (struct matmul_chunk){i, row, row + rows, g, g + groups};
                 left -= group_macs(part) / part->row1 * rows * groups;
             }
         }
     }
 }
 
-void share_products(struct backend *b, const struct cpu_product *part, uint32_t n)
+void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n)
 {
-    struct products job; /* not cleared: chunks are many */
+    struct matmuls job; /* not cleared: chunks are many */
     uint32_t threads = pool_threads(b->pool);
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)
         total += group_macs(&part[i]) * part[i].group1;
     if (threads == 1 || total < SHARED_MACS) {
         for (uint32_t i = 0; i < n; i++)
-            b->isa->product(&part[i]);
+            b->isa->matmul(&part[i]);
         return;
     }
     job.isa = b->isa;
     job.part = part;
     cut(&job, n, total, threads);
-    pool_run(b->pool, run_product_chunk, &job, job.chunks);
+    pool_run(b->pool, run_matmul_chunk, &job, job.chunks);
 }

@@ -1,5 +1,5 @@
 /*
- * share: an operation on some rows, and products, cut into chunks for the threads of an instance. How
+ * share: an operation on some rows, and matmuls, cut into chunks for the threads of an instance. How
  * work is cut depends on its size and the number of threads, what a chunk computes does not. Called by
  * the thread that runs the pass; returns when all is done.
  */
@@ -13,8 +13,8 @@ typedef void share_item(struct backend *b, uint32_t layer, uint32_t item, uint32
 /* Runs items (rows, tiles) 0 .. n - 1; `values` is the work of one: numbers that it reads. */
 void share_items(struct backend *b, share_item *run, uint32_t layer, uint32_t n, uint64_t values);
 
-/* Runs n products that read the same input, at most SHARE_PRODUCTS, all groups of each. */
-enum { SHARE_PRODUCTS = 3 };
-void share_products(struct backend *b, const struct cpu_product *part, uint32_t n);
+/* Runs n matmuls that read the same input, at most SHARE_MATMULS, all groups of each. */
+enum { SHARE_MATMULS = 3 };
+void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n);
 
 #endif

@@ -69,7 +69,7 @@ static void place_scratch(struct backend *b)
 {
     struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const size_t rows = b->limits.rows, picks = b->limits.picks, parts = cuda_most_parts(b);
+    const size_t rows = b->limits.rows, samples = b->limits.samples, parts = cuda_most_parts(b);
     u->embd = cuda_padded(m->n_embd);
     u->heads = cuda_padded(m->n_head * m->head_dim);
     u->heads_kv = cuda_padded(m->n_head_kv * m->head_dim);
@@ -82,18 +82,18 @@ static void place_scratch(struct backend *b)
     u->q = floats(b, rows * u->heads);
     u->k = floats(b, rows * u->heads_kv);
     u->v = floats(b, rows * u->heads_kv);
-    u->logits = floats(b, picks * u->vocab);
+    u->logits = floats(b, samples * u->vocab);
     u->part_ml = floats(b, parts * m->n_head * 2);
     u->part_o = floats(b, parts * m->n_head * m->head_dim);
-    u->work = floats(b, picks * u->vocab);
-    u->ids = cuda_take(&b->scratch_memory, picks * u->vocab * sizeof *u->ids);
-    u->blocks = floats(b, picks * pick_blocks(m->n_vocab));
-    u->raw_blocks = floats(b, picks * pick_blocks(m->n_vocab));
-    u->parts = cuda_take(&b->scratch_memory, picks * pick_parts(m->n_vocab) * sizeof *u->parts);
+    u->work = floats(b, samples * u->vocab);
+    u->ids = cuda_take(&b->scratch_memory, samples * u->vocab * sizeof *u->ids);
+    u->blocks = floats(b, samples * sample_blocks(m->n_vocab));
+    u->raw_blocks = floats(b, samples * sample_blocks(m->n_vocab));
+    u->parts = cuda_take(&b->scratch_memory, samples * sample_parts(m->n_vocab) * sizeof *u->parts);
     place_input(b, &u->norm, rows, u->embd);
     place_input(b, &u->attention, rows, u->heads);
     place_input(b, &u->ffn, rows, u->ff);
-    place_input(b, &u->head, picks, u->embd);
+    place_input(b, &u->head, samples, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
     b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.bad);
     b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.mark);
@@ -158,10 +158,10 @@ static int map(size_t bytes, void *ret_here, void *ret_there)
 static int map_results(struct backend *b)
 {
     struct cuda_results *here = &b->results, *there = &b->results_device;
-    const size_t rows = b->limits.rows, picks = b->limits.picks;
+    const size_t rows = b->limits.rows, samples = b->limits.samples;
     if (map(sizeof *here->done, &here->done, &there->done) != cudaSuccess ||
         map(rows * sizeof *here->bad, &here->bad, &there->bad) != cudaSuccess ||
-        map(picks * sizeof *here->picks, &here->picks, &there->picks) != cudaSuccess ||
+        map(samples * sizeof *here->samples, &here->samples, &there->samples) != cudaSuccess ||
         cudaEventCreateWithFlags(&b->ended, cudaEventBlockingSync | cudaEventDisableTiming) !=
             cudaSuccess)
         return -ENOMEM;
@@ -172,18 +172,18 @@ static int map_results(struct backend *b)
 /* Pinned host memory, and what the host needs beside it. */
 static int open_host(struct backend *b)
 {
-    const size_t rows = b->limits.rows, picks = b->limits.picks;
-    b->pick = calloc(b->limits.threads, sizeof *b->pick);
-    int rc = b->pick ? pool_open(b->limits.threads, &b->pool) : -ENOMEM;
+    const size_t rows = b->limits.rows, samples = b->limits.samples;
+    b->sample = calloc(b->limits.threads, sizeof *b->sample);
+    int rc = b->sample ? pool_open(b->limits.threads, &b->pool) : -ENOMEM;
     for (uint32_t i = 0; i < b->limits.threads && !rc; i++)
-        rc = pick_scratch_open(b->model->n_vocab, &b->pick[i]);
+        rc = sampler_scratch_open(b->model->n_vocab, &b->sample[i]);
     b->next_position = calloc(rows, sizeof *b->next_position);
     b->first_bad = calloc(rows, sizeof *b->first_bad);
     b->places = calloc(rows, sizeof *b->places);
     if (rc || !b->next_position || !b->first_bad || !b->places)
         return -ENOMEM;
     if (cudaMallocHost((void **)&b->upload.host, cuda_upload_bytes(b)) != cudaSuccess ||
-        cudaMallocHost((void **)&b->logits, picks * b->model->n_vocab * sizeof *b->logits) !=
+        cudaMallocHost((void **)&b->logits, samples * b->model->n_vocab * sizeof *b->logits) !=
             cudaSuccess)
         return -ENOMEM;
     return map_results(b);
@@ -224,12 +224,12 @@ static void cuda_close(struct backend *b)
     cudaFreeHost(b->logits);
     cudaFreeHost(b->results.done);
     cudaFreeHost(b->results.bad);
-    cudaFreeHost(b->results.picks);
+    cudaFreeHost(b->results.samples);
     if (b->ended)
         cudaEventDestroy(b->ended);
-    for (uint32_t i = 0; b->pick && i < b->limits.threads; i++)
-        pick_scratch_close(b->pick[i]);
-    free(b->pick);
+    for (uint32_t i = 0; b->sample && i < b->limits.threads; i++)
+        sampler_scratch_close(b->sample[i]);
+    free(b->sample);
     pool_close(b->pool);
     free(b->next_position);
     free(b->first_bad);

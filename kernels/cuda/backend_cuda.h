@@ -6,12 +6,12 @@
  *   arena.h         one piece of device memory, handed out once
  *   load.c          weights: repacked, copied, once
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
- *   plan_pick.c     the same of its picks
+ *   plan_sample.c     the same of its samples
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
  *   step.c          the same as one kernel, for up to 16 rows
  *   native.c        which passes are in native numerics, and the id
- *   blas.c          products of many rows by cuBLAS, where there is one
+ *   blas.c          matmuls of many rows by cuBLAS, where there is one
  *   warm.c          the first passes, at open: everything once, and the self-test
  *   pass.c          a pass from its upload to its results
  *   wait.c          until it has ended
@@ -67,15 +67,15 @@ struct cuda_weights {
     const float *rope[2]; /* of local layers: the second, where there are such */
 };
 
-/* Scratch of a pass: [limits.rows], but head and logits [limits.picks]. Strides are multiples of 32. */
+/* Scratch of a pass: [limits.rows], but head and logits [limits.samples]. Strides are multiples of 32. */
 struct cuda_buffers {
     float *x, *h, *q, *k, *v, *logits;
     float *added; /* what a part adds to the residual, where that is normed first; else NULL */
     float *part_ml, *part_o;
     struct cuda_input norm, attention, ffn, head;
-    float *work, *blocks, *raw_blocks; /* of picks: struct pick_job */
+    float *work, *blocks, *raw_blocks; /* of samples: struct sample_job */
     uint32_t *ids;
-    struct cuda_pick_part *parts;
+    struct cuda_sample_part *parts;
     uint32_t embd, heads, heads_kv, ff, vocab; /* strides */
     float *sums;                               /* of cuBLAS: struct sums_job; NULL without */
     void *workspace;                           /* cuBLAS's own */
@@ -93,8 +93,8 @@ struct cuda_upload {
     uint32_t n_words, most_words; /* taken; that may be */
 };
 
-/* What the rows of a sequence share, at words of the upload. Picks: what they read is `known` once one is planned; not
- * `here`: the host picks. */
+/* What the rows of a sequence share, at words of the upload. Samples: what they read is `known` once one is planned; not
+ * `here`: the host samples. */
 struct cuda_place {
     uint32_t pages, first_row;
     bool known, here;
@@ -128,14 +128,14 @@ struct backend {
     float scale;             /* of scores */
     bool native;             /* numerics of canonical passes, and their id */
     char numerics[32];
-    struct cuda_blas *blas; /* NULL: own kernels compute every product */
+    struct cuda_blas *blas; /* NULL: own kernels compute every matmul */
     bool fast;              /* fast passes have native numerics, canonical ones not */
     bool tensors;           /* the pass, or the jobs that are captured, are in native numerics */
     /* Results, pinned host memory. */
     struct cuda_results results, results_device; /* mapped */
     uint32_t pass_number;                        /* of the last one that began */
     cudaEvent_t ended;                           /* to sleep until then */
-    float *logits;                               /* [picks][vocab] of rows that want them here */
+    float *logits;                               /* [samples][vocab] of rows that want them here */
     /* Of the pass that runs. */
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
@@ -143,8 +143,8 @@ struct backend {
     uint32_t n_copies;                   /* of logits to the host */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
     struct cuda_place *places;           /* likewise */
-    struct pool *pool;                   /* repacks weights, and picks what the device does not */
-    struct pick_scratch **pick;          /* [limits.threads] */
+    struct pool *pool;                   /* repacks weights, and samples what the device does not */
+    struct sampler_scratch **sample;     /* [limits.threads] */
     bool broken;
     int code; /* the cudaError_t that broke it, and in what */
     const char *where;
@@ -173,9 +173,9 @@ uint32_t cuda_take_words(struct backend *b, size_t n);
 uint32_t cuda_most_parts(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
 
-/* plan_pick.c: the picks of b->pass; the most words that they read. */
-void cuda_plan_picks(struct backend *b);
-size_t cuda_most_pick_words(const struct backend *b);
+/* plan_sample.c: the samples of b->pass; the most words that they read. */
+void cuda_plan_samples(struct backend *b);
+size_t cuda_most_sample_words(const struct backend *b);
 
 /* jobs.c: the jobs of a pass. run_jobs: launches all of them. */
 struct begin_job cuda_begin_job(const struct backend *b);
@@ -201,14 +201,14 @@ bool cuda_has(const struct backend *b, enum pass_kind kind);
 bool cuda_tensors(const struct backend *b, enum pass_kind kind);
 
 /* blas.c. open: where the model wants cuBLAS, opens it, or leaves a note that it could not; before memory is counted, of
- * which it takes some. place: its scratch. warm_up: before graphs are captured. takes: whether it computes the products
- * of a layer for so many rows; product: one. */
+ * which it takes some. place: its scratch. warm_up: before graphs are captured. takes: whether it computes the matmuls
+ * of a layer for so many rows; matmul: one. */
 void cuda_blas_open(struct backend *b);
 void cuda_blas_place(struct backend *b);
 void cuda_blas_warm_up(struct backend *b);
 bool cuda_blas_takes(const struct backend *b, uint32_t rows);
-void cuda_blas_product(struct backend *b, const struct product_job *job, uint32_t rows,
-                       const char *what);
+void cuda_blas_matmul(struct backend *b, const struct matmul_job *job, uint32_t rows,
+                      const char *what);
 void cuda_blas_close(struct backend *b);
 
 /* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */

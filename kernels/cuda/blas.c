@@ -1,7 +1,7 @@
-/* cuBLAS, for products of many rows of a draft model in F16 or BF16, whose matrices lie row by row then (layout.h).
+/* cuBLAS, for matmuls of many rows of a draft model in F16 or BF16, whose matrices lie row by row then (layout.h).
  *
  * The library is opened when such a model is, and never linked: it has half a gigabyte, and other models need none of it. It
- * stays with the process. Where it is missing, own kernels compute every product, and the note says so.
+ * stays with the process. Where it is missing, own kernels compute every matmul, and the note says so.
  *
  * HEARTH_CUBLAS: the library's name in place of the usual ones; 0: none. */
 #include <dlfcn.h>
@@ -98,7 +98,7 @@ void cuda_blas_open(struct backend *b)
     if (!is_wanted(b))
         return;
     if (asked && strcmp(asked, "0") == 0) {
-        snprintf(b->note, sizeof b->note, "products by own kernels alone, as HEARTH_CUBLAS=0 says");
+        snprintf(b->note, sizeof b->note, "matmuls by own kernels alone, as HEARTH_CUBLAS=0 says");
         return;
     }
     char missing[160];
@@ -107,13 +107,13 @@ void cuda_blas_open(struct backend *b)
     const char *problem = !library ? missing : blas ? open_handle(blas, library) : "no memory";
     if (problem) {
         snprintf(b->note, sizeof b->note,
-                 "products by own kernels alone, slower where rows are many: no cuBLAS: %s",
+                 "matmuls by own kernels alone, slower where rows are many: no cuBLAS: %s",
                  problem);
         close_blas(blas);
         return;
     }
     b->blas = blas;
-    snprintf(b->note, sizeof b->note, "products of more than %d rows by cuBLAS", CUDA_BLAS_ROWS);
+    snprintf(b->note, sizeof b->note, "matmuls of more than %d rows by cuBLAS", CUDA_BLAS_ROWS);
 }
 
 void cuda_blas_close(struct backend *b)
@@ -138,7 +138,7 @@ void cuda_blas_place(struct backend *b)
     u->workspace = cuda_take(&b->scratch_memory, workspace_bytes(b));
 }
 
-/* ---- a product ------------------------------------------------------------------------------- */
+/* ---- a matmul ------------------------------------------------------------------------------- */
 
 /* True when all is well. The codes are not CUDA's: what CUDA says of it, if it does. */
 static bool blas_ok(struct backend *b, cublasStatus_t status, const char *what)
@@ -168,10 +168,10 @@ static void multiply(struct backend *b, const struct cuda_matrix *m, const struc
             what);
 }
 
-void cuda_blas_product(struct backend *b, const struct product_job *job, uint32_t rows,
-                       const char *what)
+void cuda_blas_matmul(struct backend *b, const struct matmul_job *job, uint32_t rows,
+                      const char *what)
 {
-    const struct product_part *first = &job->part[0];
+    const struct matmul_part *first = &job->part[0];
     const struct sums_job sums = {*job, b->buffers.sums, b->buffers.sums_stride};
     rows = rows < b->limits.rows ? rows : b->limits.rows;
     if (!job->gate && !first->residual && !first->check) {
@@ -188,11 +188,11 @@ void cuda_blas_product(struct backend *b, const struct product_job *job, uint32_
         cuda_ok(b, cuda_launch_sums(&b->queue, &sums, rows), what);
 }
 
-/* Code of cuBLAS comes to the device with its first product of a kind, which must not be one that is captured. All layers
+/* Code of cuBLAS comes to the device with its first matmul of a kind, which must not be one that is captured. All layers
  * are like the first. */
 void cuda_blas_warm_up(struct backend *b)
 {
-    static const char what[] = "the first products of cuBLAS";
+    static const char what[] = "the first matmuls of cuBLAS";
     if (!b->blas ||
         !blas_ok(b, b->blas->cublasSetStream_v2(b->blas->handle, b->queue.stream), what) ||
         !blas_ok(b,
@@ -204,10 +204,10 @@ void cuda_blas_warm_up(struct backend *b)
     const struct layer_jobs jobs = cuda_layer_jobs(b, 0);
     const uint32_t rows[] = {CUDA_GRAPH_ROWS, b->limits.rows};
     for (int i = 0; i < 2; i++) {
-        cuda_blas_product(b, &jobs.qkv, rows[i], what);
-        cuda_blas_product(b, &jobs.o, rows[i], what);
-        cuda_blas_product(b, &jobs.gate_up, rows[i], what);
-        cuda_blas_product(b, &jobs.down, rows[i], what);
+        cuda_blas_matmul(b, &jobs.qkv, rows[i], what);
+        cuda_blas_matmul(b, &jobs.o, rows[i], what);
+        cuda_blas_matmul(b, &jobs.gate_up, rows[i], what);
+        cuda_blas_matmul(b, &jobs.down, rows[i], what);
     }
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), what);
 }

@@ -12,7 +12,7 @@
 
 enum {
     CUDA_GROUP = 32,         /* output rows of a group: two tiles of the mma */
-    CUDA_SEGMENT = 256,      /* inputs of one chain of a product */
+    CUDA_SEGMENT = 256,      /* inputs of one chain of a matmul */
     CUDA_BLOCK = 32,         /* inputs of a quantized block */
     CUDA_SEGMENT_BLOCKS = 8, /* blocks of a segment */
     CUDA_TILE = 8,           /* rows of activations that one mma takes */
@@ -22,10 +22,10 @@ enum {
     CUDA_WARPS = CUDA_THREADS / 32,
     CUDA_MAX_HEAD = 256,
     CUDA_LINE = 128,    /* that a prefetch brings */
-    CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a product takes at once */
+    CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a matmul takes at once */
 };
 
-/* What a gate is to the product that computes it: enum model_gate of kernels/model/model.h behind NONE. */
+/* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h behind NONE. */
 enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
 
 /* The window of a layer that attends to all positions. */
@@ -85,7 +85,7 @@ struct cuda_item {
 /*
  * A pass in device memory. The pointers are constant, so that kernels launched from a graph find every pass in the same
  * place. The host copies as many words before it as this pass has: counts, the barrier, rows; then, where the counts and the
- * rows say, one behind the other: page ids of its sequences, items, what picks are given, and what those read.
+ * rows say, one behind the other: page ids of its sequences, items, what samples are given, and what those read.
  */
 struct cuda_pass {
     uint32_t *words;       /* all of it */
@@ -97,7 +97,7 @@ struct cuda_pass {
     uint32_t *mark; /* [rows] at a sequence's first row: 0, or CUDA_SOUND - its first bad row */
 };
 
-/* SUMMED: rows with wants whose pick takes the second job of picks (ops.h); PASS: its number; PICKED: the device counts the
+/* SUMMED: rows with wants whose sample takes the second job of samples (ops.h); PASS: its number; SAMPLED: the device counts the
  * rows with wants that are done. AT: of words, where arrays begin: items of attention to all positions, those that are left
  * of them in a window, the samplings of rows with wants. */
 enum {
@@ -107,7 +107,7 @@ enum {
     CUDA_COUNT_LOCAL_ITEMS,
     CUDA_COUNT_SUMMED,
     CUDA_COUNT_PASS,
-    CUDA_COUNT_PICKED,
+    CUDA_COUNT_SAMPLED,
     CUDA_AT_ITEMS,
     CUDA_AT_LOCAL_ITEMS,
     CUDA_AT_SAMPLING,

@@ -7,9 +7,9 @@ static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool h
     const uint32_t rows = 1u << bucket;
     return (struct cuda_grid){
         .rows = rows,
-        .wanted = !head                    ? 0
-                  : rows < b->limits.picks ? rows
-                                           : b->limits.picks,
+        .wanted = !head                      ? 0
+                  : rows < b->limits.samples ? rows
+                                             : b->limits.samples,
         .items = b->queue.processors * CUDA_ATTEND_BLOCKS / b->model->n_head_kv + 1,
         .kinds = 1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE,
     };

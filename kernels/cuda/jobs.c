@@ -70,21 +70,21 @@ static void end_layer(const struct backend *b, uint32_t layer, struct norm_job *
     job->added.layer = layer;
 }
 
-static struct product_part part(const struct cuda_matrix *m, float *y, uint32_t stride)
+static struct matmul_part part(const struct cuda_matrix *m, float *y, uint32_t stride)
 {
-    return (struct product_part){.matrix = *m, .y = y, .stride = stride};
+    return (struct matmul_part){.matrix = *m, .y = y, .stride = stride};
 }
 
 /* A matrix whose output is added to the residual and gives y, unless that is normed first. */
-static struct product_part last_part(const struct backend *b, const struct cuda_matrix *m,
-                                     const float *post_norm, const float *residual, float *y)
+static struct matmul_part last_part(const struct backend *b, const struct cuda_matrix *m,
+                                    const float *post_norm, const float *residual, float *y)
 {
-    struct product_part p = part(m, post_norm ? b->buffers.added : y, b->buffers.embd);
+    struct matmul_part p = part(m, post_norm ? b->buffers.added : y, b->buffers.embd);
     p.residual = post_norm ? NULL : residual;
     return p;
 }
 
-static void complete(const struct backend *b, struct product_job *job)
+static void complete(const struct backend *b, struct matmul_job *job)
 {
     job->pass = b->upload.to;
     job->native = b->tensors;
@@ -187,16 +187,16 @@ struct head_jobs cuda_head_jobs(const struct backend *b)
         .logits = {.part = {part(&b->weights.head, u->logits, u->vocab)},
                    .x = u->head,
                    .wanted = 1},
-        .pick = {.pass = b->upload.to,
-                 .results = b->results_device,
-                 .logits = u->logits,
-                 .work = u->work,
-                 .ids = u->ids,
-                 .blocks = u->blocks,
-                 .raw_blocks = u->raw_blocks,
-                 .parts = u->parts,
-                 .stride = u->vocab,
-                 .n_vocab = b->model->n_vocab},
+        .sample = {.pass = b->upload.to,
+                   .results = b->results_device,
+                   .logits = u->logits,
+                   .work = u->work,
+                   .ids = u->ids,
+                   .blocks = u->blocks,
+                   .raw_blocks = u->raw_blocks,
+                   .parts = u->parts,
+                   .stride = u->vocab,
+                   .n_vocab = b->model->n_vocab},
     };
     jobs.norm.wanted = 1;
     complete(b, &jobs.logits);
@@ -216,12 +216,12 @@ static void run_norm(struct backend *b, const struct norm_job *job)
     cuda_ok(b, cuda_launch_norm(&b->queue, job, b->grid.rows), "a norm");
 }
 
-static void run_product(struct backend *b, const struct product_job *job, const char *what)
+static void run_matmul(struct backend *b, const struct matmul_job *job, const char *what)
 {
     if (cuda_blas_takes(b, b->grid.rows))
-        cuda_blas_product(b, job, b->grid.rows, what);
+        cuda_blas_matmul(b, job, b->grid.rows, what);
     else
-        cuda_ok(b, cuda_launch_product(&b->queue, job, b->grid.rows), what);
+        cuda_ok(b, cuda_launch_matmul(&b->queue, job, b->grid.rows), what);
 }
 
 static void run_layer(struct backend *b, uint32_t layer)
@@ -229,14 +229,14 @@ static void run_layer(struct backend *b, uint32_t layer)
     const struct layer_jobs jobs = cuda_layer_jobs(b, layer);
     const struct cuda_grid *grid = &b->grid;
     run_norm(b, &jobs.attn_norm);
-    run_product(b, &jobs.qkv, "query, key and value");
+    run_matmul(b, &jobs.qkv, "query, key and value");
     cuda_ok(b, cuda_launch_heads(&b->queue, &jobs.heads, grid->rows), "rotation and append");
     cuda_ok(b, cuda_launch_attend(&b->queue, &jobs.attend, grid->items, grid->kinds), "attention");
     cuda_ok(b, cuda_launch_merge(&b->queue, &jobs.merge, grid->rows), "the merge of attention");
-    run_product(b, &jobs.o, "the output of attention");
+    run_matmul(b, &jobs.o, "the output of attention");
     run_norm(b, &jobs.ffn_norm);
-    run_product(b, &jobs.gate_up, "gate and up");
-    run_product(b, &jobs.down, "down");
+    run_matmul(b, &jobs.gate_up, "gate and up");
+    run_matmul(b, &jobs.down, "down");
     if (jobs.end.n > 0)
         run_norm(b, &jobs.end);
 }
@@ -245,8 +245,8 @@ static void run_head(struct backend *b)
 {
     const struct head_jobs jobs = cuda_head_jobs(b);
     cuda_ok(b, cuda_launch_norm(&b->queue, &jobs.norm, b->grid.wanted), "the last norm");
-    cuda_ok(b, cuda_launch_product(&b->queue, &jobs.logits, b->grid.wanted), "logits");
-    cuda_ok(b, cuda_launch_pick(&b->queue, &jobs.pick, b->grid.wanted), "picks");
+    cuda_ok(b, cuda_launch_matmul(&b->queue, &jobs.logits, b->grid.wanted), "logits");
+    cuda_ok(b, cuda_launch_sample(&b->queue, &jobs.sample, b->grid.wanted), "samples");
 }
 
 /* Of a pass without a head. */

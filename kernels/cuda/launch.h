@@ -32,12 +32,11 @@ int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t 
 
 int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows);
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
-int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
-                        uint32_t rows);
+int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows);
 int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
 int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
-int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows);
+int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows);
 int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job);
 
 /* Blocks share the pass's items out among them. kinds: those that it may have, a bit for each enum cuda_item_kind. */

@@ -45,21 +45,21 @@ struct norm_job {
     float eps;
 };
 
-/* One matrix of a product: y = W x, + residual where there is one. y, residual [rows][stride], stride a multiple of
+/* One matrix of a matmul: y = W x, + residual where there is one. y, residual [rows][stride], stride a multiple of
  * 32. With check, a row whose y is not finite is bad in `layer` of the job. */
-struct product_part {
+struct matmul_part {
     struct cuda_matrix matrix;
     float *y;
     const float *residual;
     uint32_t stride, check;
 };
 
-/* Up to three products of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows.
+/* Up to three matmuls of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows.
  * With a gate, parts 0 and 1 are gate and up, an item makes a group of both, and what is written is f(gate) * up, as
  * the forms of `out`: a group is a block of activations. */
-struct product_job {
+struct matmul_job {
     struct cuda_pass pass;
-    struct product_part part[3];
+    struct matmul_part part[3];
     struct cuda_input x;
     struct cuda_input out; /* of a gate */
     uint32_t gate;         /* enum cuda_gate */
@@ -70,10 +70,10 @@ struct product_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
-/* What is behind the sums of a product that others computed, as product_job has it, of one part or gated. Items: group of
+/* What is behind the sums of a matmul that others computed, as matmul_job has it, of one part or gated. Items: group of
  * 32 outputs, run of eight rows. */
 struct sums_job {
-    struct product_job product;
+    struct matmul_job matmul;
     const float *sums; /* [rows][stride]: the part's; gated: gate's, then up's, groups * 32 each */
     uint32_t stride;
 };
@@ -124,13 +124,13 @@ struct merge_job {
  * else its n is 0. */
 struct layer_jobs {
     struct norm_job attn_norm;
-    struct product_job qkv;
+    struct matmul_job qkv;
     struct heads_job heads;
     struct attend_job attend;
     struct merge_job merge;
-    struct product_job o;
+    struct matmul_job o;
     struct norm_job ffn_norm;
-    struct product_job gate_up, down;
+    struct matmul_job gate_up, down;
     struct norm_job end;
 };
 
@@ -145,55 +145,55 @@ enum {
     CUDA_BAD_ADJUSTED = 2, /* mask, bias and penalties made it a NaN or +inf */
 };
 
-/* Of CUDA_PICK_PART logits of a row. Sums of weights, where they are needed: of all, by how far a logit lies below the
+/* Of CUDA_SAMPLE_PART logits of a row. Sums of weights, where they are needed: of all, by how far a logit lies below the
  * largest, and times that (NUMERICS.md, E), in two halves. */
-enum { CUDA_PICK_BINS = 16 };
-struct cuda_pick_part {
-    struct cuda_best best; /* of what the pick begins with */
+enum { CUDA_SAMPLE_BINS = 16 };
+struct cuda_sample_part {
+    struct cuda_best best; /* of what the sample begins with */
     float raw_max;         /* of the model's own */
     unsigned long long sum, raw_sum, low, high;
-    unsigned long long bins[CUDA_PICK_BINS];
+    unsigned long long bins[CUDA_SAMPLE_BINS];
 };
 
 /*
- * Picks, in three jobs. Items of the first two: row with wants, part of CUDA_PICK_PART logits; of the third: rows with
+ * Samples, in three jobs. Items of the first two: row with wants, part of CUDA_SAMPLE_PART logits; of the third: rows with
  * wants. The first makes logits canonical and finds the largest, with mask, bias and the first penalties; the second
  * adds up weights, for those that are `summed`: what a stage that begins with all tokens has to know of all of them; the
  * third runs the stages, draws, and gives the results to the host.
  */
-enum { CUDA_PICK_PART = 4096, CUDA_PICK_BLOCK = 32 };
-struct pick_job {
+enum { CUDA_SAMPLE_PART = 4096, CUDA_SAMPLE_BLOCK = 32 };
+struct sample_job {
     struct cuda_pass pass;
     struct cuda_results results;
     float *logits; /* [wanted][stride] the model's own */
     float *work;   /* [wanted][stride] what stages change */
     uint32_t *ids; /* [wanted][stride] candidates */
     float *blocks,
-        *raw_blocks; /* [wanted][pick_blocks] the largest of CUDA_PICK_BLOCK of work, of logits */
-    struct cuda_pick_part *parts; /* [wanted][pick_parts] */
+        *raw_blocks; /* [wanted][sample_blocks] the largest of CUDA_SAMPLE_BLOCK of work, of logits */
+    struct cuda_sample_part *parts; /* [wanted][sample_parts] */
     uint32_t stride, n_vocab;
 };
-LAYOUT_INLINE int pick_summed(const struct cuda_sampling *s)
+LAYOUT_INLINE int sample_summed(const struct cuda_sampling *s)
 {
     return s->tempered || s->weighed || s->logprobs;
 }
-LAYOUT_INLINE uint32_t pick_parts(uint32_t n_vocab)
+LAYOUT_INLINE uint32_t sample_parts(uint32_t n_vocab)
 {
-    return (n_vocab + CUDA_PICK_PART - 1) / CUDA_PICK_PART;
+    return (n_vocab + CUDA_SAMPLE_PART - 1) / CUDA_SAMPLE_PART;
 }
-LAYOUT_INLINE uint32_t pick_blocks(uint32_t n_vocab)
+LAYOUT_INLINE uint32_t sample_blocks(uint32_t n_vocab)
 {
-    return (n_vocab + CUDA_PICK_BLOCK - 1) / CUDA_PICK_BLOCK;
+    return (n_vocab + CUDA_SAMPLE_BLOCK - 1) / CUDA_SAMPLE_BLOCK;
 }
 
 /* What rows with wants have behind the layers, in its order. */
 struct head_jobs {
     struct norm_job norm;
-    struct product_job logits;
-    struct pick_job pick;
+    struct matmul_job logits;
+    struct sample_job sample;
 };
 
-/* The end of a pass without picks: its results to the host. One item. */
+/* The end of a pass without samples: its results to the host. One item. */
 struct end_job {
     struct cuda_pass pass;
     struct cuda_results results;

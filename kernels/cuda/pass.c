@@ -7,12 +7,12 @@
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Does the host pick, or hand out, from the logits of row w of those with wants? */
+/* Does the host sample, or hand out, from the logits of row w of those with wants? */
 static bool needs_logits(const struct backend *b, uint32_t w)
 {
     const uint32_t wants = b->pass->rows[b->upload.sampling[w].row].wants;
     return (wants & ROW_LOGITS) ||
-           ((wants & ROW_PICK) && b->upload.sampling[w].kind == CUDA_PICK_BARE);
+           ((wants & ROW_SAMPLE) && b->upload.sampling[w].kind == CUDA_SAMPLE_BARE);
 }
 
 static void fetch_logits(struct backend *b)
@@ -45,14 +45,14 @@ static void report_poison(struct backend *b)
     }
 }
 
-static void copy_pick(const struct cuda_pick *from, struct row_result *result)
+static void copy_sample(const struct cuda_sample *from, struct row_result *result)
 {
     result->status = from->failed ? -EDOM : 0;
     if (from->failed)
         return;
-    result->pick =
-        (struct pick){.token = from->token, .logprob = from->logprob, .n_top = from->n_top};
-    memcpy(result->pick.top, from->top, from->n_top * sizeof *from->top);
+    result->sample =
+        (struct sample){.token = from->token, .logprob = from->logprob, .n_top = from->n_top};
+    memcpy(result->sample.top, from->top, from->n_top * sizeof *from->top);
 }
 
 /* Chunk w is row w with wants; rows share nothing, so that who finishes one does not matter. */
@@ -67,22 +67,22 @@ static void finish_wanted(void *arg, uint32_t w, uint32_t worker)
     if (result->status)
         return;
     result->layer = b->model->n_layer;
-    if (b->results.picks[w].bad) {
+    if (b->results.samples[w].bad) {
         result->status = -EDOM;
         return;
     }
     if (row->wants & ROW_LOGITS)
         memcpy(result->logits, logits, n * sizeof(float));
-    if (!(row->wants & ROW_PICK))
+    if (!(row->wants & ROW_SAMPLE))
         return;
-    if (b->upload.sampling[w].kind != CUDA_PICK_BARE) {
-        copy_pick(&b->results.picks[w], result);
+    if (b->upload.sampling[w].kind != CUDA_SAMPLE_BARE) {
+        copy_sample(&b->results.samples[w], result);
         return;
     }
-    struct pick_params p = *s->pick;
+    struct sampler_params p = *s->sampler;
     p.allowed = row->allowed;
-    result->status = pick_token(&p, logits, n, s->tokens, row->position + 1, s->prompt_length,
-                                b->pick[worker], &result->pick);
+    result->status = sample_token(&p, logits, n, s->tokens, row->position + 1, s->prompt_length,
+                                  b->sample[worker], &result->sample);
 }
 
 /* By several threads where the logits of two rows or more are here. */

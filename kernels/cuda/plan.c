@@ -34,8 +34,8 @@ static size_t most_words(const struct backend *b)
 {
     const size_t rows = b->limits.rows, items = cuda_most_parts(b) + most_local_items(b);
     return CUDA_AT_ROWS + WORDS_OF(rows + 1, struct cuda_row) + rows * kv_pages(b->limits.context) +
-           WORDS_OF(items, struct cuda_item) + 1 + WORDS_OF(b->limits.picks, struct cuda_sampling) +
-           cuda_most_pick_words(b);
+           WORDS_OF(items, struct cuda_item) + 1 +
+           WORDS_OF(b->limits.samples, struct cuda_sampling) + cuda_most_sample_words(b);
 }
 
 size_t cuda_upload_bytes(const struct backend *b)
@@ -190,8 +190,8 @@ static void plan_local_items(struct backend *b)
 
 /* ---- a pass ----------------------------------------------------------------------------------- */
 
-/* Of `rows` rows, and not the others of their last tile: a float product reads those with them, a quantized one the
- * scale beside that of an odd last row (product_device.h); what they give goes nowhere. */
+/* Of `rows` rows, and not the others of their last tile: a float matmul reads those with them, a quantized one the
+ * scale beside that of an odd last row (matmul_device.h); what they give goes nowhere. */
 static void forget_input(const struct cuda_input *x, uint32_t rows)
 {
     const size_t blocks = x->stride / CUDA_BLOCK, tiles = (rows + CUDA_TILE - 1) / CUDA_TILE;
@@ -209,7 +209,7 @@ static void forget_input(const struct cuda_input *x, uint32_t rows)
 static void forget_scratch(const struct backend *b)
 {
     const struct cuda_buffers *u = &b->buffers;
-    const size_t rows = b->limits.rows, picks = b->limits.picks,
+    const size_t rows = b->limits.rows, samples = b->limits.samples,
                  heads = (size_t)cuda_most_parts(b) * b->model->n_head;
     cuda_settle(b->queue.stream);
     float *const of_rows[] = {u->x, u->h, u->q, u->k, u->v};
@@ -220,14 +220,14 @@ static void forget_scratch(const struct backend *b)
         cuda_forget(u->sums, rows * u->sums_stride * sizeof *u->sums);
     if (u->added)
         cuda_forget(u->added, rows * u->embd * sizeof(float));
-    cuda_forget(u->logits, picks * u->vocab * sizeof(float));
+    cuda_forget(u->logits, samples * u->vocab * sizeof(float));
     cuda_forget(u->part_ml, heads * 2 * sizeof(float));
     cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));
-    cuda_forget(u->work, picks * u->vocab * sizeof(float));
-    cuda_forget(u->ids, picks * u->vocab * sizeof *u->ids);
-    cuda_forget(u->blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
-    cuda_forget(u->raw_blocks, picks * pick_blocks(b->model->n_vocab) * sizeof(float));
-    cuda_forget(u->parts, picks * pick_parts(b->model->n_vocab) * sizeof *u->parts);
+    cuda_forget(u->work, samples * u->vocab * sizeof(float));
+    cuda_forget(u->ids, samples * u->vocab * sizeof *u->ids);
+    cuda_forget(u->blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
+    cuda_forget(u->raw_blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
+    cuda_forget(u->parts, samples * sample_parts(b->model->n_vocab) * sizeof *u->parts);
     cuda_forget(b->upload.device, cuda_upload_bytes(b));
     forget_input(&u->norm, b->pass->n_rows);
     forget_input(&u->attention, b->pass->n_rows);
@@ -284,7 +284,7 @@ static void plan_wanted(struct backend *b)
     u->sampling = (struct cuda_sampling *)(u->from.words + u->from.counts[CUDA_AT_SAMPLING]);
     for (uint32_t r = 0, w = 0; r < b->pass->n_rows; r++)
         if (b->pass->rows[r].wants)
-            u->sampling[w++] = (struct cuda_sampling){.row = r, .kind = CUDA_PICK_BARE};
+            u->sampling[w++] = (struct cuda_sampling){.row = r, .kind = CUDA_SAMPLE_BARE};
 }
 
 void cuda_plan_pass(struct backend *b)
@@ -302,7 +302,7 @@ void cuda_plan_pass(struct backend *b)
     plan_local_items(b);
     plan_wanted(b);
     u->from.counts[CUDA_COUNT_WANTED] = b->n_wanted;
-    cuda_plan_picks(b);
+    cuda_plan_samples(b);
     forget_scratch(b);
     cuda_ok(b,
             (int)cudaMemcpyAsync(u->device, u->host, u->n_words * sizeof *u->host,

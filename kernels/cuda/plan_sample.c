@@ -1,6 +1,6 @@
-/* The picks of a pass as the device has them (picks.h): parameters with everything worked out that does not depend on
+/* The samples of a pass as the device has them (samples.h): parameters with everything worked out that does not depend on
  * logits, and the masks, biases and tokens that they read, behind all else of the upload. What does not fit there, or is no
- * pick that can end well, is left to kernels/sample/sample.c on the host. */
+ * sample that can end well, is left to kernels/sample/sample.c on the host. */
 #include <float.h>
 #include <string.h>
 
@@ -17,15 +17,15 @@ static uint32_t mask_words(const struct backend *b)
 }
 
 /* Room for a mask a row, as many tokens as KV is there for, and biases. */
-size_t cuda_most_pick_words(const struct backend *b)
+size_t cuda_most_sample_words(const struct backend *b)
 {
-    return (size_t)b->limits.picks * mask_words(b) + (size_t)b->limits.pages * CUDA_PAGE +
+    return (size_t)b->limits.samples * mask_words(b) + (size_t)b->limits.pages * CUDA_PAGE +
            2 * BIASES;
 }
 
 /* ---- what a sequence's rows share --------------------------------------------------------------- */
 
-static bool place_biases(struct backend *b, const struct pick_params *p, uint32_t *ret_at)
+static bool place_biases(struct backend *b, const struct sampler_params *p, uint32_t *ret_at)
 {
     *ret_at = cuda_take_words(b, 2 * (size_t)p->n_bias);
     for (uint32_t i = 0; i < p->n_bias && *ret_at != CUDA_NOWHERE; i++) {
@@ -53,27 +53,27 @@ static bool place_tokens(struct backend *b, const uint32_t *tokens, uint32_t beg
 }
 
 /* Nothing that the stages compute is a NaN then, but of a bias or logit that is none: the device refuses those. */
-static bool is_ordinary(const struct pick_params *p)
+static bool is_ordinary(const struct sampler_params *p)
 {
     const float most = 1e30f;
     const bool penalties = p->repeat_penalty > 0.0f && p->repeat_penalty <= most &&
                            p->frequency_penalty >= -most && p->frequency_penalty <= most &&
                            p->presence_penalty >= -most && p->presence_penalty <= most;
-    return pick_order_valid(p) && !(p->temperature > FLT_MAX) &&
-           (!pick_penalties_on(p) || penalties);
+    return sample_order_valid(p) && !(p->temperature > FLT_MAX) &&
+           (!sample_penalties_on(p) || penalties);
 }
 
-/* The first row of its sequence that picks places what all of them read: `position` is that of its token. */
+/* The first row of its sequence that samples places what all of them read: `position` is that of its token. */
 static bool place_sequence(struct backend *b, uint32_t s, uint32_t position)
 {
     const struct pass_sequence *sequence = &b->pass->sequences[s];
-    const struct pick_params *p = sequence->pick;
+    const struct sampler_params *p = sequence->sampler;
     struct cuda_place *place = &b->places[s];
     place->known = true;
-    place->first_token = pick_seen_from(p, position, sequence->prompt_length);
+    place->first_token = sample_seen_from(p, position, sequence->prompt_length);
     place->here = is_ordinary(p) && place_biases(b, p, &place->bias) &&
-                  (!pick_penalties_on(p) || place_tokens(b, sequence->tokens, place->first_token,
-                                                         b->next_position[s], &place->tokens));
+                  (!sample_penalties_on(p) || place_tokens(b, sequence->tokens, place->first_token,
+                                                           b->next_position[s], &place->tokens));
     return place->here;
 }
 
@@ -85,23 +85,23 @@ static uint64_t share_of(float p)
 }
 
 /* Penalties and temperature, where they come first, are done before and beside the sums of weights. */
-static void sort_stages(const struct pick_params *p, struct cuda_sampling *to)
+static void sort_stages(const struct sampler_params *p, struct cuda_sampling *to)
 {
-    enum pick_stage stages[PICK_STAGES];
-    const uint32_t n = pick_stages(p, stages);
+    enum sample_stage stages[SAMPLE_STAGES];
+    const uint32_t n = sample_stages(p, stages);
     uint32_t i = 0;
-    to->penalized = n > 0 && stages[0] == PICK_PENALTIES;
+    to->penalized = n > 0 && stages[0] == SAMPLE_PENALTIES;
     i += to->penalized;
-    to->tempered = i < n && stages[i] == PICK_TEMPERATURE;
+    to->tempered = i < n && stages[i] == SAMPLE_TEMPERATURE;
     i += to->tempered;
-    to->weighed = i == n || stages[i] == PICK_TOP_P || stages[i] == PICK_TYPICAL_P;
+    to->weighed = i == n || stages[i] == SAMPLE_TOP_P || stages[i] == SAMPLE_TYPICAL_P;
     for (; i < n; i++)
         to->stages[to->n_stages++] = (uint8_t)stages[i];
 }
 
-static void set_numbers(const struct pick_params *p, uint32_t position, struct cuda_sampling *to)
+static void set_numbers(const struct sampler_params *p, uint32_t position, struct cuda_sampling *to)
 {
-    to->random = philox_pick(p->seed, position);
+    to->random = philox_sample(p->seed, position);
     to->top_p = share_of(p->top_p);
     to->typical_p = share_of(p->typical_p);
     to->temperature = p->temperature;
@@ -111,7 +111,7 @@ static void set_numbers(const struct pick_params *p, uint32_t position, struct c
     to->presence = p->presence_penalty;
     to->top_k = p->top_k;
     to->logprobs = p->logprobs;
-    to->n_top = !p->logprobs ? 0 : p->n_top < PICK_TOP_MAX ? p->n_top : PICK_TOP_MAX;
+    to->n_top = !p->logprobs ? 0 : p->n_top < SAMPLE_TOP_MAX ? p->n_top : SAMPLE_TOP_MAX;
 }
 
 /* What penalties of the row count, of what its sequence has placed. */
@@ -119,14 +119,15 @@ static void set_seen(const struct backend *b, const struct row *row, struct cuda
 {
     const struct pass_sequence *s = &b->pass->sequences[row->sequence];
     const struct cuda_place *place = &b->places[row->sequence];
-    const uint32_t end = row->position + 1, from = pick_seen_from(s->pick, end, s->prompt_length);
-    to->n_tokens = pick_penalties_on(s->pick) && from < end ? end - from : 0;
+    const uint32_t end = row->position + 1,
+                   from = sample_seen_from(s->sampler, end, s->prompt_length);
+    to->n_tokens = sample_penalties_on(s->sampler) && from < end ? end - from : 0;
     to->tokens = to->n_tokens ? place->tokens + (from - place->first_token) : 0;
 }
 
-static void plan_pick(struct backend *b, const struct row *row, struct cuda_sampling *to)
+static void plan_sample(struct backend *b, const struct row *row, struct cuda_sampling *to)
 {
-    const struct pick_params *p = b->pass->sequences[row->sequence].pick;
+    const struct sampler_params *p = b->pass->sequences[row->sequence].sampler;
     const struct cuda_place *place = &b->places[row->sequence];
     const uint32_t position = row->position + 1;
     if (!place->known)
@@ -141,25 +142,25 @@ static void plan_pick(struct backend *b, const struct row *row, struct cuda_samp
     to->n_bias = p->n_bias;
     set_numbers(p, position, to);
     set_seen(b, row, to);
-    to->kind = p->temperature > 0.0f ? CUDA_PICK_DRAW : CUDA_PICK_GREEDY;
-    if (to->kind == CUDA_PICK_DRAW)
+    to->kind = p->temperature > 0.0f ? CUDA_SAMPLE_DRAW : CUDA_SAMPLE_GREEDY;
+    if (to->kind == CUDA_SAMPLE_DRAW)
         sort_stages(p, to);
     else
-        to->penalized = pick_penalties_on(p);
+        to->penalized = sample_penalties_on(p);
     to->adjusted = row->allowed || to->n_bias > 0 || (to->penalized && to->n_tokens > 0);
 }
 
-void cuda_plan_picks(struct backend *b)
+void cuda_plan_samples(struct backend *b)
 {
     struct cuda_upload *u = &b->upload;
     uint32_t summed = 0;
-    u->most_words = u->n_words + (uint32_t)cuda_most_pick_words(b);
+    u->most_words = u->n_words + (uint32_t)cuda_most_sample_words(b);
     for (uint32_t w = 0; w < b->n_wanted; w++) {
         struct cuda_sampling *to = &u->sampling[w];
         const struct row *row = &b->pass->rows[to->row];
-        if (row->wants & ROW_PICK)
-            plan_pick(b, row, to);
-        summed += pick_summed(to) ? 1 : 0;
+        if (row->wants & ROW_SAMPLE)
+            plan_sample(b, row, to);
+        summed += sample_summed(to) ? 1 : 0;
     }
     u->from.counts[CUDA_COUNT_SUMMED] = summed;
 }

@@ -9,7 +9,7 @@
  * Where what a part adds is normed, residuals and check are the next norm's (ops.h), and a phase behind the last layer.
  * Behind the layers, where rows have wants:
  *
- *     norm | logits | parts of picks | sums, where a pick needs them | picks, and the results to the host
+ *     norm | logits | parts of samples | sums, where a sample needs them | samples, and the results to the host
  *
  * Where none has: the results alone.
  *

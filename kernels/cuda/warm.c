@@ -45,9 +45,9 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
     if (!cuda_has(b, kind))
         return;
     const uint32_t page = 0, token = 0, launched = CUDA_GRAPH_ROWS + 1;
-    struct pick_params params;
-    pick_params_init(&params);
-    const struct row row = {.wants = ROW_PICK};
+    struct sampler_params params;
+    sampler_params_init(&params);
+    const struct row row = {.wants = ROW_SAMPLE};
     const struct pass_sequence sequence = {&page, &token, 1, &params};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[kind][bucket][0]; bucket++) {
@@ -79,7 +79,7 @@ static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t seque
 {
     const struct model *m = t->b->model;
     t->rows[r] = (struct row){sequence, position, (m->n_vocab - 1) / (position + 1),
-                              r < t->b->limits.picks ? ROW_LOGITS : 0, NULL};
+                              r < t->b->limits.samples ? ROW_LOGITS : 0, NULL};
     t->pages[sequence] = sequence;
     t->sequences[sequence].pages = &t->pages[sequence];
     return &t->results[r];

@@ -26,9 +26,9 @@ static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2
     out[3] = x3;
 }
 
-/* The 64 bits of a pick: key = seed (low word first), counter = (position, 0, 0, 0), the first two
+/* The 64 bits of a sample: key = seed (low word first), counter = (position, 0, 0, 0), the first two
  * words of the result, low word first. */
-static inline uint64_t philox_pick(uint64_t seed, uint32_t position)
+static inline uint64_t philox_sample(uint64_t seed, uint32_t position)
 {
     const uint32_t counter[4] = {position, 0, 0, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};

@@ -1,5 +1,5 @@
-/* The pick's entry points: scratch, checks, greedy, draw. What happens in between is in
- * pick_adjust.c (bias, penalties), pick_stage.c (stages), pick_select.c (cuts), pick_logprob.c. */
+/* The sample's entry points: scratch, checks, greedy, draw. What happens in between is in
+ * sample_adjust.c (bias, penalties), sample_stage.c (stages), sample_select.c (cuts), sample_logprob.c. */
 #include "kernels/sample/sample.h"
 
 #include <assert.h>
@@ -9,33 +9,33 @@
 #include "kernels/sample/philox.h"
 #include "kernels/sample/sample_impl.h"
 
-void pick_params_init(struct pick_params *p)
+void sampler_params_init(struct sampler_params *p)
 {
-    *p = (struct pick_params){
+    *p = (struct sampler_params){
         .typical_p = 1.0f,
         .top_p = 1.0f,
         .repeat_penalty = 1.0f,
         .penalty_last_n = 64,
-        .n_order = PICK_STAGES,
-        .order = {PICK_PENALTIES, PICK_TOP_K, PICK_TYPICAL_P, PICK_TOP_P, PICK_MIN_P,
-                  PICK_TEMPERATURE},
+        .n_order = SAMPLE_STAGES,
+        .order = {SAMPLE_PENALTIES, SAMPLE_TOP_K, SAMPLE_TYPICAL_P, SAMPLE_TOP_P, SAMPLE_MIN_P,
+                  SAMPLE_TEMPERATURE},
     };
 }
 
-int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret)
+int sampler_scratch_open(uint32_t n_vocab, struct sampler_scratch **ret)
 {
-    if (n_vocab == 0 || n_vocab > PICK_VOCAB_MAX) {
+    if (n_vocab == 0 || n_vocab > SAMPLE_VOCAB_MAX) {
         return -EINVAL;
     }
-    struct pick_scratch *s = calloc(1, sizeof *s);
+    struct sampler_scratch *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return -ENOMEM;
     }
     s->n_vocab = n_vocab;
-    s->lanes = pick_lanes_portable;
+    s->lanes = sample_lanes_portable;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        s->lanes = pick_lanes_avx2;
+        s->lanes = sample_lanes_avx2;
     }
 #endif
     s->masked = calloc(n_vocab, sizeof *s->masked);
@@ -47,18 +47,18 @@ int pick_scratch_open(uint32_t n_vocab, struct pick_scratch **ret)
     s->key_w = calloc(n_vocab, sizeof *s->key_w);
     s->seen = calloc(n_vocab, sizeof *s->seen);
     s->touched = calloc(n_vocab, sizeof *s->touched);
-    s->block = calloc(n_vocab / PICK_BLOCK + 1, sizeof *s->block);
+    s->block = calloc(n_vocab / SAMPLE_BLOCK + 1, sizeof *s->block);
     if (s->masked == NULL || s->l == NULL || s->id == NULL || s->w == NULL || s->rank == NULL ||
         s->key == NULL || s->key_w == NULL || s->seen == NULL || s->touched == NULL ||
         s->block == NULL) {
-        pick_scratch_close(s);
+        sampler_scratch_close(s);
         return -ENOMEM;
     }
     *ret = s;
     return 0;
 }
 
-void pick_scratch_close(struct pick_scratch *s)
+void sampler_scratch_close(struct sampler_scratch *s)
 {
     if (s == NULL) {
         return;
@@ -76,9 +76,9 @@ void pick_scratch_close(struct pick_scratch *s)
     free(s);
 }
 
-static int run_greedy(struct pick_scratch *s, const struct pick_input *in)
+static int run_greedy(struct sampler_scratch *s, const struct sample_input *in)
 {
-    pick_penalize_logits(s, in); /* nothing was counted where order[] lacks the stage */
+    sample_penalize_logits(s, in); /* nothing was counted where order[] lacks the stage */
     float max;
     uint32_t index;
     const int rc = s->lanes.scan(in->logits, s->n_vocab, &max, &index);
@@ -87,20 +87,20 @@ static int run_greedy(struct pick_scratch *s, const struct pick_input *in)
     }
     s->n = 1;
     s->id[0] = index;
-    s->w[0] = (uint64_t)PICK_ONE;
+    s->w[0] = (uint64_t)SAMPLE_ONE;
     s->total = s->w[0];
     return 0;
 }
 
-bool pick_order_valid(const struct pick_params *p)
+bool sample_order_valid(const struct sampler_params *p)
 {
     uint32_t present = 0;
-    if (p->n_order > PICK_STAGES) {
+    if (p->n_order > SAMPLE_STAGES) {
         return false;
     }
     for (uint32_t i = 0; i < p->n_order; i++) {
         const uint32_t stage = p->order[i];
-        if (stage < PICK_PENALTIES || stage > PICK_TEMPERATURE || (present >> stage & 1) != 0) {
+        if (stage < SAMPLE_PENALTIES || stage > SAMPLE_TEMPERATURE || (present >> stage & 1) != 0) {
             return false;
         }
         present |= 1u << stage;
@@ -109,24 +109,24 @@ bool pick_order_valid(const struct pick_params *p)
 }
 
 /* Fills the candidates and restores the logits, whatever happens. */
-static int distribute(struct pick_scratch *s, const struct pick_input *in)
+static int distribute(struct sampler_scratch *s, const struct sample_input *in)
 {
-    if (!pick_order_valid(in->p)) {
+    if (!sample_order_valid(in->p)) {
         return -EINVAL;
     }
-    int rc = pick_add_bias(s, in);
+    int rc = sample_add_bias(s, in);
     if (rc == 0) {
-        rc = pick_count_seen(s, in);
+        rc = sample_count_seen(s, in);
     }
     if (rc == 0) {
-        rc = in->p->temperature > 0.0f ? pick_run_stages(s, in) : run_greedy(s, in);
+        rc = in->p->temperature > 0.0f ? sample_run_stages(s, in) : run_greedy(s, in);
     }
-    pick_restore(s, in->logits);
+    sample_restore(s, in->logits);
     return rc;
 }
 
-/* The logits that the pick begins with: the model's own, or a copy without what is not allowed. */
-static float *allowed_logits(const struct pick_scratch *s, const struct pick_params *p,
+/* The logits that the sample begins with: the model's own, or a copy without what is not allowed. */
+static float *allowed_logits(const struct sampler_scratch *s, const struct sampler_params *p,
                              float *logits)
 {
     if (p->allowed == NULL) {
@@ -137,7 +137,7 @@ static float *allowed_logits(const struct pick_scratch *s, const struct pick_par
 }
 
 /* Walks the candidates by id: the first whose running sum is above mulhi(random, total). */
-static uint32_t draw(const struct pick_scratch *s, uint64_t random)
+static uint32_t draw(const struct sampler_scratch *s, uint64_t random)
 {
     uint64_t left = (uint64_t)((unsigned __int128)random * s->total >> 64);
     uint32_t i = 0;
@@ -148,29 +148,32 @@ static uint32_t draw(const struct pick_scratch *s, uint64_t random)
     return s->id[i];
 }
 
-int pick_distribution(const struct pick_params *p, float *logits, uint32_t n_vocab,
-                      const uint32_t *tokens, uint32_t position, uint32_t prompt_length,
-                      struct pick_scratch *s, struct pick_kept *ret)
+int sample_distribution(const struct sampler_params *p, float *logits, uint32_t n_vocab,
+                        const uint32_t *tokens, uint32_t position, uint32_t prompt_length,
+                        struct sampler_scratch *s, struct sample_kept *ret)
 {
     assert(n_vocab == s->n_vocab);
-    const struct pick_input in = {p, allowed_logits(s, p, logits), tokens, position, prompt_length};
+    const struct sample_input in = {p, allowed_logits(s, p, logits), tokens, position,
+                                    prompt_length};
     const int rc = distribute(s, &in);
     if (rc != 0) {
         return rc;
     }
-    *ret = (struct pick_kept){.n = s->n, .ids = s->id, .weights = s->w, .total = s->total};
+    *ret = (struct sample_kept){.n = s->n, .ids = s->id, .weights = s->w, .total = s->total};
     return 0;
 }
 
-int pick_token(const struct pick_params *p, float *logits, uint32_t n_vocab, const uint32_t *tokens,
-               uint32_t position, uint32_t prompt_length, struct pick_scratch *s, struct pick *ret)
+int sample_token(const struct sampler_params *p, float *logits, uint32_t n_vocab,
+                 const uint32_t *tokens, uint32_t position, uint32_t prompt_length,
+                 struct sampler_scratch *s, struct sample *ret)
 {
     assert(n_vocab == s->n_vocab);
-    const struct pick_input in = {p, allowed_logits(s, p, logits), tokens, position, prompt_length};
+    const struct sample_input in = {p, allowed_logits(s, p, logits), tokens, position,
+                                    prompt_length};
     const int rc = distribute(s, &in);
     if (rc != 0) {
         return rc;
     }
-    *ret = (struct pick){.token = draw(s, philox_pick(p->seed, position))};
-    return p->logprobs ? pick_logprobs(s, logits, p->n_top, ret) : 0;
+    *ret = (struct sample){.token = draw(s, philox_sample(p->seed, position))};
+    return p->logprobs ? sample_logprobs(s, logits, p->n_top, ret) : 0;
 }

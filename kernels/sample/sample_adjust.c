@@ -6,16 +6,16 @@
 #include "kernels/sample/sample_impl.h"
 
 /* Remembers the model's logit of a token before it is changed. Each id once. */
-static void save(struct pick_scratch *s, const float *logits, uint32_t id)
+static void save(struct sampler_scratch *s, const float *logits, uint32_t id)
 {
-    if ((s->seen[id] & PICK_SAVED) != 0) {
+    if ((s->seen[id] & SAMPLE_SAVED) != 0) {
         return;
     }
-    s->seen[id] |= PICK_SAVED;
-    s->touched[s->n_touched++] = (struct pick_touched){.id = id, .raw = logits[id]};
+    s->seen[id] |= SAMPLE_SAVED;
+    s->touched[s->n_touched++] = (struct sample_touched){.id = id, .raw = logits[id]};
 }
 
-void pick_restore(struct pick_scratch *s, float *logits)
+void sample_restore(struct sampler_scratch *s, float *logits)
 {
     for (uint32_t i = 0; i < s->n_touched; i++) {
         logits[s->touched[i].id] = s->touched[i].raw;
@@ -24,7 +24,7 @@ void pick_restore(struct pick_scratch *s, float *logits)
     s->n_touched = 0;
 }
 
-int pick_add_bias(struct pick_scratch *s, const struct pick_input *in)
+int sample_add_bias(struct sampler_scratch *s, const struct sample_input *in)
 {
     for (uint32_t i = 0; i < in->p->n_bias; i++) {
         const uint32_t id = in->p->bias[i].id;
@@ -37,18 +37,18 @@ int pick_add_bias(struct pick_scratch *s, const struct pick_input *in)
     return 0;
 }
 
-bool pick_penalties_on(const struct pick_params *p)
+bool sample_penalties_on(const struct sampler_params *p)
 {
     bool listed = false;
     for (uint32_t i = 0; i < p->n_order; i++) {
-        listed |= p->order[i] == PICK_PENALTIES;
+        listed |= p->order[i] == SAMPLE_PENALTIES;
     }
     return listed && p->penalty_last_n != 0 &&
            (p->repeat_penalty != 1.0f || p->frequency_penalty != 0.0f ||
             p->presence_penalty != 0.0f);
 }
 
-uint32_t pick_seen_from(const struct pick_params *p, uint32_t position, uint32_t prompt_length)
+uint32_t sample_seen_from(const struct sampler_params *p, uint32_t position, uint32_t prompt_length)
 {
     const int32_t last_n = p->penalty_last_n;
     uint32_t begin = 0;
@@ -58,12 +58,12 @@ uint32_t pick_seen_from(const struct pick_params *p, uint32_t position, uint32_t
     return p->penalty_answer_only && begin < prompt_length ? prompt_length : begin;
 }
 
-int pick_count_seen(struct pick_scratch *s, const struct pick_input *in)
+int sample_count_seen(struct sampler_scratch *s, const struct sample_input *in)
 {
-    if (!pick_penalties_on(in->p)) {
+    if (!sample_penalties_on(in->p)) {
         return 0;
     }
-    for (uint32_t i = pick_seen_from(in->p, in->position, in->prompt_length); i < in->position;
+    for (uint32_t i = sample_seen_from(in->p, in->position, in->prompt_length); i < in->position;
          i++) {
         if (in->tokens[i] >= s->n_vocab) {
             return -EINVAL;
@@ -74,27 +74,27 @@ int pick_count_seen(struct pick_scratch *s, const struct pick_input *in)
     return 0;
 }
 
-static float penalized(const struct pick_params *p, float l, uint32_t count)
+static float penalized(const struct sampler_params *p, float l, uint32_t count)
 {
     l = l <= 0.0f ? l * p->repeat_penalty : l / p->repeat_penalty;
     return l - fmaf((float)count, p->frequency_penalty, p->presence_penalty);
 }
 
-void pick_penalize_logits(struct pick_scratch *s, const struct pick_input *in)
+void sample_penalize_logits(struct sampler_scratch *s, const struct sample_input *in)
 {
     for (uint32_t i = 0; i < s->n_touched; i++) {
         const uint32_t id = s->touched[i].id;
-        const uint32_t count = s->seen[id] & ~PICK_SAVED;
+        const uint32_t count = s->seen[id] & ~SAMPLE_SAVED;
         if (count != 0) {
             in->logits[id] = penalized(in->p, in->logits[id], count);
         }
     }
 }
 
-int pick_penalize_candidates(struct pick_scratch *s, const struct pick_input *in)
+int sample_penalize_candidates(struct sampler_scratch *s, const struct sample_input *in)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        const uint32_t count = s->seen[s->id[i]] & ~PICK_SAVED;
+        const uint32_t count = s->seen[s->id[i]] & ~SAMPLE_SAVED;
         if (count != 0) {
             s->l[i] = penalized(in->p, s->l[i], count);
         }

@@ -1,4 +1,4 @@
-/* The pick's loops over the whole vocabulary in AVX2, equal to pick_lanes.c bit for bit; the last n
+/* The sample's loops over the whole vocabulary in AVX2, equal to sample_lanes.c bit for bit; the last n
  * mod 8 elements go there. */
 #include <errno.h>
 #include <float.h>
@@ -98,12 +98,12 @@ static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w)
     uint64_t part[4];
     _mm256_storeu_si256((__m256i *)part, sum);
     return part[0] + part[1] + part[2] + part[3] +
-           pick_lanes_portable.weigh(l + body, n - body, max, w != NULL ? w + body : NULL);
+           sample_lanes_portable.weigh(l + body, n - body, max, w != NULL ? w + body : NULL);
 }
 
 static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank)
 {
-    const uint32_t first = pick_rank(l[0]);
+    const uint32_t first = sample_rank(l[0]);
     const __m256i firsts = _mm256_set1_epi32((int)first);
     const uint32_t body = n & ~7u;
     __m256i differ = _mm256_setzero_si256();
@@ -120,7 +120,7 @@ static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank)
     _mm256_storeu_si256((__m256i *)part, differ);
     uint32_t all = part[0] | part[1] | part[2] | part[3] | part[4] | part[5] | part[6] | part[7];
     for (uint32_t i = body; i < n; i++) {
-        rank[i] = pick_rank(l[i]);
+        rank[i] = sample_rank(l[i]);
         all |= rank[i] ^ first;
     }
     return all;
@@ -134,15 +134,15 @@ static void temper(float *l, uint32_t n, float max, float t)
     for (uint32_t i = 0; i < body; i += 8) {
         _mm256_storeu_ps(l + i, _mm256_div_ps(_mm256_sub_ps(_mm256_loadu_ps(l + i), m), ts));
     }
-    pick_lanes_portable.temper(l + body, n - body, max, t);
+    sample_lanes_portable.temper(l + body, n - body, max, t);
 }
 
 static void block_max(const float *l, uint32_t n, float *block)
 {
-    for (uint32_t b = 0; b < n / PICK_BLOCK; b++) {
-        const float *x = l + (size_t)b * PICK_BLOCK;
+    for (uint32_t b = 0; b < n / SAMPLE_BLOCK; b++) {
+        const float *x = l + (size_t)b * SAMPLE_BLOCK;
         __m256 m = _mm256_loadu_ps(x);
-        for (uint32_t i = 8; i < PICK_BLOCK; i += 8) {
+        for (uint32_t i = 8; i < SAMPLE_BLOCK; i += 8) {
             m = _mm256_max_ps(m, _mm256_loadu_ps(x + i));
         }
         block[b] = max_of(m);
@@ -192,4 +192,5 @@ static void allow(const float *l, uint32_t n, const uint64_t *bits, float *ret)
     }
 }
 
-const struct pick_lanes pick_lanes_avx2 = {scan, weigh, rank_all, temper, block_max, above, allow};
+const struct sample_lanes sample_lanes_avx2 = {scan,      weigh, rank_all, temper,
+                                               block_max, above, allow};

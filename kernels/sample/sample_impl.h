@@ -1,4 +1,4 @@
-/* Inside the pick: its scratch, its lane loops, its selection. Included by kernels/pick*.c and
+/* Inside the sample: its scratch, its lane loops, its selection. Included by kernels/sample*.c and
  * their tests only.
  *
  * A stage looks at the candidates as a set: they always stand in ascending id, never sorted by
@@ -6,7 +6,7 @@
  * key `rank << 32 | id` of the last one to keep, and keeps all whose key is not above it. Keys
  * differ, so neither algorithm nor order of work can show in the result.
  *
- * The lane loops have a portable form (pick_lanes.c) and an AVX2 form (pick_avx2.c) with equal
+ * The lane loops have a portable form (sample_lanes.c) and an AVX2 form (sample_avx2.c) with equal
  * results, bit for bit. */
 #ifndef HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
 #define HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
@@ -14,9 +14,9 @@
 #include "kernels/base/num.h"
 #include "kernels/sample/sample.h"
 
-#define PICK_ONE 0x1p40f /* the weight of the most likely token */
+#define SAMPLE_ONE 0x1p40f /* the weight of the most likely token */
 
-struct pick_lanes {
+struct sample_lanes {
     /* The largest of l[n], n > 0, and the lowest index that has it. Returns 0, or -EDOM where an
      * element is NaN or +inf or all are -inf. */
     int (*scan)(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index);
@@ -25,7 +25,7 @@ struct pick_lanes {
      */
     uint64_t (*weigh)(const float *l, uint32_t n, float max, uint64_t *w);
 
-    /* rank[i] = pick_rank(l[i]). Returns the bits in which the ranks differ among each other, all
+    /* rank[i] = sample_rank(l[i]). Returns the bits in which the ranks differ among each other, all
      * or'ed. */
     uint32_t (*rank)(const float *l, uint32_t n, uint32_t *rank);
 
@@ -42,23 +42,23 @@ struct pick_lanes {
     void (*allow)(const float *l, uint32_t n, const uint64_t *bits, float *ret);
 };
 
-enum { PICK_BLOCK = 64 };
+enum { SAMPLE_BLOCK = 64 };
 
-struct pick_touched {
+struct sample_touched {
     uint32_t id;
     float raw; /* the model's logit */
 };
 
 /* Buckets come in four tables, so that neighbours which fall into one bucket do not wait for each
  * other's addition. */
-enum { PICK_BUCKETS_LOG2 = 11, PICK_BUCKETS = 1 << PICK_BUCKETS_LOG2, PICK_TABLES = 4 };
+enum { SAMPLE_BUCKETS_LOG2 = 11, SAMPLE_BUCKETS = 1 << SAMPLE_BUCKETS_LOG2, SAMPLE_TABLES = 4 };
 
-struct pick_scratch {
+struct sampler_scratch {
     uint32_t n_vocab;
     uint32_t n;   /* candidates, in ascending id */
     bool weighed; /* w and total belong to l */
     uint64_t total;
-    struct pick_lanes lanes;
+    struct sample_lanes lanes;
     float *masked;   /* [n_vocab] logits, -inf where not allowed */
     float *l;        /* [n] logits */
     uint32_t *id;    /* [n] */
@@ -66,81 +66,82 @@ struct pick_scratch {
     uint32_t *rank;  /* [n] of the stage at work */
     uint64_t *key;   /* [n_vocab] selection: the bucket that holds the border */
     uint64_t *key_w; /* [n_vocab] and its weights */
-    uint32_t *seen;  /* [n_vocab] PICK_SAVED and the count of occurrences; all 0 between picks */
-    struct pick_touched *touched; /* [n_touched] logits to restore */
+    uint32_t *seen; /* [n_vocab] SAMPLE_SAVED and the count of occurrences; all 0 between samples */
+    struct sample_touched *touched; /* [n_touched] logits to restore */
     uint32_t n_touched;
     float *block; /* [n_vocab / 64 + 1] */
-    uint64_t buckets[PICK_TABLES][PICK_BUCKETS];
+    uint64_t buckets[SAMPLE_TABLES][SAMPLE_BUCKETS];
 };
 
 /* What one call was given; the logits' length is the scratch's n_vocab. */
-struct pick_input {
-    const struct pick_params *p;
+struct sample_input {
+    const struct sampler_params *p;
     float *logits;          /* [n_vocab] */
     const uint32_t *tokens; /* [position] */
     uint32_t position, prompt_length;
 };
 
-#define PICK_SAVED 0x80000000u /* the token's logit is in touched[] */
+#define SAMPLE_SAVED 0x80000000u /* the token's logit is in touched[] */
 
-extern const struct pick_lanes pick_lanes_portable;
+extern const struct sample_lanes sample_lanes_portable;
 #if defined(__x86_64__)
-extern const struct pick_lanes pick_lanes_avx2; /* needs AVX2 and FMA */
+extern const struct sample_lanes sample_lanes_avx2; /* needs AVX2 and FMA */
 #endif
 
 /* Ascending rank = descending logit; -0 and +0 rank the same. */
-static inline uint32_t pick_rank(float l)
+static inline uint32_t sample_rank(float l)
 {
     const uint32_t u = num_bits(l + 0.0f);
     return (u & 0x80000000u) != 0 ? u : u ^ 0x7fffffffu;
 }
 
-static inline uint64_t pick_key(uint32_t rank, uint32_t id)
+static inline uint64_t sample_key(uint32_t rank, uint32_t id)
 {
     return (uint64_t)rank << 32 | id;
 }
 
 /* The candidates become those tokens whose logit is not below bound; -inf: all. */
-void pick_admit(struct pick_scratch *s, const float *logits, float bound);
+void sample_admit(struct sampler_scratch *s, const float *logits, float bound);
 
 /* A bound that at least k logits reach, near the k-th largest: -inf where k is too large to find
  * one cheaply. */
-float pick_bound_top_k(struct pick_scratch *s, const float *logits, uint32_t k);
+float sample_bound_top_k(struct sampler_scratch *s, const float *logits, uint32_t k);
 
 /* The key of the last candidate of the shortest prefix, by ascending key of (s->rank, s->id), whose
  * weights add up to at least target: 1 <= target <= sum of the weights. w NULL: each weighs 1.
  * `differ` is what lanes.rank returned. */
-uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w, uint64_t target);
+uint64_t sample_select(struct sampler_scratch *s, uint32_t differ, const uint64_t *w,
+                       uint64_t target);
 
 /* Keeps the candidates whose key is not above `last`; their weights stay valid where the largest
  * logit stayed. */
-void pick_keep(struct pick_scratch *s, uint64_t last);
+void sample_keep(struct sampler_scratch *s, uint64_t last);
 
-/* ---- pick_adjust.c: bias and penalties, with the model's logits kept to restore them ---- */
+/* ---- sample_adjust.c: bias and penalties, with the model's logits kept to restore them ---- */
 
 /* Adds the bias. Returns 0, or -EINVAL for an id outside the vocabulary. */
-int pick_add_bias(struct pick_scratch *s, const struct pick_input *in);
+int sample_add_bias(struct sampler_scratch *s, const struct sample_input *in);
 
 /* Counts how often each token stands in the window; nothing where the penalties are off. Every
  * counted token is in touched[]. Returns 0, or -EINVAL for a token outside the vocabulary. */
-int pick_count_seen(struct pick_scratch *s, const struct pick_input *in);
+int sample_count_seen(struct sampler_scratch *s, const struct sample_input *in);
 
 /* The stage: on the whole vocabulary through touched[], or on the candidates one by one. */
-void pick_penalize_logits(struct pick_scratch *s, const struct pick_input *in);
-int pick_penalize_candidates(struct pick_scratch *s, const struct pick_input *in);
+void sample_penalize_logits(struct sampler_scratch *s, const struct sample_input *in);
+int sample_penalize_candidates(struct sampler_scratch *s, const struct sample_input *in);
 
 /* Gives the logits back as the model left them, and the counts as 0. */
-void pick_restore(struct pick_scratch *s, float *logits);
+void sample_restore(struct sampler_scratch *s, float *logits);
 
-/* ---- pick_stage.c ---- */
+/* ---- sample_stage.c ---- */
 
 /* From the biased logits to the candidates that may be drawn, weighed. Returns 0 or -EDOM. */
-int pick_run_stages(struct pick_scratch *s, const struct pick_input *in);
+int sample_run_stages(struct sampler_scratch *s, const struct sample_input *in);
 
-/* ---- pick_logprob.c ---- */
+/* ---- sample_logprob.c ---- */
 
 /* Fills logprob, n_top and top of *ret for ret->token from the model's logits. 0 or -EDOM. */
-int pick_logprobs(const struct pick_scratch *s, const float *logits, uint32_t n_top,
-                  struct pick *ret);
+int sample_logprobs(const struct sampler_scratch *s, const float *logits, uint32_t n_top,
+                    struct sample *ret);
 
 #endif

@@ -1,4 +1,4 @@
-/* The pick's loops over the whole vocabulary, for any machine. pick_impl.h says what each does. */
+/* The sample's loops over the whole vocabulary, for any machine. sample_impl.h says what each does. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t weight = (uint64_t)(num_exp(l[i] - max) * PICK_ONE);
+        const uint64_t weight = (uint64_t)(num_exp(l[i] - max) * SAMPLE_ONE);
         if (w != NULL) {
             w[i] = weight;
         }
@@ -40,10 +40,10 @@ static uint64_t weigh(const float *l, uint32_t n, float max, uint64_t *w)
 
 static uint32_t rank_all(const float *l, uint32_t n, uint32_t *rank)
 {
-    const uint32_t first = pick_rank(l[0]);
+    const uint32_t first = sample_rank(l[0]);
     uint32_t differ = 0;
     for (uint32_t i = 0; i < n; i++) {
-        rank[i] = pick_rank(l[i]);
+        rank[i] = sample_rank(l[i]);
         differ |= rank[i] ^ first;
     }
     return differ;
@@ -58,10 +58,10 @@ static void temper(float *l, uint32_t n, float max, float t)
 
 static void block_max(const float *l, uint32_t n, float *block)
 {
-    for (uint32_t b = 0; b < n / PICK_BLOCK; b++) {
-        const float *x = l + (size_t)b * PICK_BLOCK;
+    for (uint32_t b = 0; b < n / SAMPLE_BLOCK; b++) {
+        const float *x = l + (size_t)b * SAMPLE_BLOCK;
         float max = x[0];
-        for (uint32_t i = 1; i < PICK_BLOCK; i++) {
+        for (uint32_t i = 1; i < SAMPLE_BLOCK; i++) {
             max = x[i] > max ? x[i] : max;
         }
         block[b] = max;
@@ -88,5 +88,5 @@ static void allow(const float *l, uint32_t n, const uint64_t *bits, float *ret)
     }
 }
 
-const struct pick_lanes pick_lanes_portable = {scan,      weigh, rank_all, temper,
-                                               block_max, above, allow};
+const struct sample_lanes sample_lanes_portable = {scan,      weigh, rank_all, temper,
+                                                   block_max, above, allow};

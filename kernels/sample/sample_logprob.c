@@ -13,7 +13,7 @@ static float logprob(const struct normalizer *z, float l)
     return (l - z->max) - z->log_sum;
 }
 
-static int normalize(const struct pick_scratch *s, const float *logits, struct normalizer *ret)
+static int normalize(const struct sampler_scratch *s, const float *logits, struct normalizer *ret)
 {
     uint32_t index;
     const int rc = s->lanes.scan(logits, s->n_vocab, &ret->max, &index);
@@ -28,9 +28,9 @@ static int normalize(const struct pick_scratch *s, const float *logits, struct n
 /* The n best by (logit descending, id ascending): ids come ascending, so an equal one goes behind.
  */
 static void find_top(const struct normalizer *z, const float *logits, uint32_t n_vocab, uint32_t n,
-                     struct pick *ret)
+                     struct sample *ret)
 {
-    float best[PICK_TOP_MAX];
+    float best[SAMPLE_TOP_MAX];
     uint32_t found = 0;
     float least = -INFINITY; /* what a token must be above */
     for (uint32_t id = 0; id < n_vocab; id++) {
@@ -54,8 +54,8 @@ static void find_top(const struct normalizer *z, const float *logits, uint32_t n
     }
 }
 
-int pick_logprobs(const struct pick_scratch *s, const float *logits, uint32_t n_top,
-                  struct pick *ret)
+int sample_logprobs(const struct sampler_scratch *s, const float *logits, uint32_t n_top,
+                    struct sample *ret)
 {
     struct normalizer z;
     const int rc = normalize(s, logits, &z);
@@ -64,7 +64,7 @@ int pick_logprobs(const struct pick_scratch *s, const float *logits, uint32_t n_
     }
     ret->logprob = logprob(&z, logits[ret->token]);
     if (n_top > 0) {
-        find_top(&z, logits, s->n_vocab, n_top < PICK_TOP_MAX ? n_top : PICK_TOP_MAX, ret);
+        find_top(&z, logits, s->n_vocab, n_top < SAMPLE_TOP_MAX ? n_top : SAMPLE_TOP_MAX, ret);
     }
     return 0;
 }

@@ -13,14 +13,14 @@ enum { SORT_BELOW = 24 }; /* a bucket this small is sorted */
 static int digit_shift(uint64_t differ)
 {
     const int top = differ == 0 ? 0 : 63 - __builtin_clzll(differ);
-    return top < PICK_BUCKETS_LOG2 ? 0 : top + 1 - PICK_BUCKETS_LOG2;
+    return top < SAMPLE_BUCKETS_LOG2 ? 0 : top + 1 - SAMPLE_BUCKETS_LOG2;
 }
 
 /* The bucket in which the running sum reaches *target; *target loses what lies before it. */
-static uint32_t border_bucket(struct pick_scratch *s, uint64_t *target)
+static uint32_t border_bucket(struct sampler_scratch *s, uint64_t *target)
 {
     for (uint32_t b = 0;; b++) {
-        assert(b < PICK_BUCKETS);
+        assert(b < SAMPLE_BUCKETS);
         const uint64_t sum =
             s->buckets[0][b] + s->buckets[1][b] + s->buckets[2][b] + s->buckets[3][b];
         if (sum >= *target) {
@@ -32,7 +32,7 @@ static uint32_t border_bucket(struct pick_scratch *s, uint64_t *target)
 
 /* Among m keys, narrows to the border's bucket of their highest differing digit. Returns how many
  * stay. */
-static uint32_t narrow(struct pick_scratch *s, uint32_t m, uint64_t *target)
+static uint32_t narrow(struct sampler_scratch *s, uint32_t m, uint64_t *target)
 {
     uint64_t differ = 0;
     for (uint32_t i = 1; i < m; i++) {
@@ -41,12 +41,12 @@ static uint32_t narrow(struct pick_scratch *s, uint32_t m, uint64_t *target)
     const int shift = digit_shift(differ);
     memset(s->buckets, 0, sizeof s->buckets);
     for (uint32_t i = 0; i < m; i++) {
-        s->buckets[i % PICK_TABLES][(s->key[i] >> shift) & (PICK_BUCKETS - 1)] += s->key_w[i];
+        s->buckets[i % SAMPLE_TABLES][(s->key[i] >> shift) & (SAMPLE_BUCKETS - 1)] += s->key_w[i];
     }
     const uint32_t b = border_bucket(s, target);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < m; i++) {
-        if (((s->key[i] >> shift) & (PICK_BUCKETS - 1)) != b) {
+        if (((s->key[i] >> shift) & (SAMPLE_BUCKETS - 1)) != b) {
             continue;
         }
         s->key[kept] = s->key[i];
@@ -55,7 +55,7 @@ static uint32_t narrow(struct pick_scratch *s, uint32_t m, uint64_t *target)
     return kept;
 }
 
-static void sort_keys(struct pick_scratch *s, uint32_t m)
+static void sort_keys(struct sampler_scratch *s, uint32_t m)
 {
     for (uint32_t i = 1; i < m; i++) {
         const uint64_t key = s->key[i], w = s->key_w[i];
@@ -71,34 +71,35 @@ static void sort_keys(struct pick_scratch *s, uint32_t m)
 
 /* The first step: buckets of all candidates' ranks; the border's bucket becomes keys. Returns how
  * many. */
-static uint32_t open_bucket(struct pick_scratch *s, uint32_t differ, const uint64_t *w,
+static uint32_t open_bucket(struct sampler_scratch *s, uint32_t differ, const uint64_t *w,
                             uint64_t *target)
 {
-    const uint32_t n = s->n, mask = PICK_BUCKETS - 1;
+    const uint32_t n = s->n, mask = SAMPLE_BUCKETS - 1;
     const uint32_t *rank = s->rank, *id = s->id;
     const int shift = digit_shift(differ);
     memset(s->buckets, 0, sizeof s->buckets);
     if (w == NULL) {
         for (uint32_t i = 0; i < n; i++) {
-            s->buckets[i % PICK_TABLES][(rank[i] >> shift) & mask]++;
+            s->buckets[i % SAMPLE_TABLES][(rank[i] >> shift) & mask]++;
         }
     } else {
         for (uint32_t i = 0; i < n; i++) {
-            s->buckets[i % PICK_TABLES][(rank[i] >> shift) & mask] += w[i];
+            s->buckets[i % SAMPLE_TABLES][(rank[i] >> shift) & mask] += w[i];
         }
     }
     const uint32_t b = border_bucket(s, target);
     uint64_t *restrict key = s->key, *restrict key_w = s->key_w;
     uint32_t m = 0;
     for (uint32_t i = 0; i < n; i++) { /* branch-free: the slot is written, then claimed or not */
-        key[m] = pick_key(rank[i], id[i]);
+        key[m] = sample_key(rank[i], id[i]);
         key_w[m] = w != NULL ? w[i] : 1;
         m += ((rank[i] >> shift) & mask) == b;
     }
     return m;
 }
 
-uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w, uint64_t target)
+uint64_t sample_select(struct sampler_scratch *s, uint32_t differ, const uint64_t *w,
+                       uint64_t target)
 {
     uint32_t m = open_bucket(s, differ, w, &target);
     while (m > SORT_BELOW) {
@@ -113,7 +114,7 @@ uint64_t pick_select(struct pick_scratch *s, uint32_t differ, const uint64_t *w,
     return s->key[last];
 }
 
-void pick_admit(struct pick_scratch *s, const float *logits, float bound)
+void sample_admit(struct sampler_scratch *s, const float *logits, float bound)
 {
     s->weighed = false;
     if (bound > -FLT_MAX) {
@@ -129,9 +130,9 @@ void pick_admit(struct pick_scratch *s, const float *logits, float bound)
 
 /* The k-th largest of the maxima of disjoint blocks: k logits, one of each of k blocks, reach it.
  */
-float pick_bound_top_k(struct pick_scratch *s, const float *logits, uint32_t k)
+float sample_bound_top_k(struct sampler_scratch *s, const float *logits, uint32_t k)
 {
-    const uint32_t n_blocks = s->n_vocab / PICK_BLOCK;
+    const uint32_t n_blocks = s->n_vocab / SAMPLE_BLOCK;
     if (k == 0 || k > n_blocks / 4) {
         return -INFINITY;
     }
@@ -141,12 +142,12 @@ float pick_bound_top_k(struct pick_scratch *s, const float *logits, uint32_t k)
         s->id[i] = i;
     }
     const uint32_t differ = s->lanes.rank(s->block, n_blocks, s->rank);
-    const uint64_t key = pick_select(s, differ, NULL, k);
+    const uint64_t key = sample_select(s, differ, NULL, k);
     return s->block[(uint32_t)key]; /* a key's low half is the id */
 }
 
 /* Branch-free like open_bucket: what is not kept is overwritten by what follows. */
-void pick_keep(struct pick_scratch *s, uint64_t last)
+void sample_keep(struct sampler_scratch *s, uint64_t last)
 {
     const uint32_t n = s->n;
     const uint32_t *restrict rank = s->rank;
@@ -159,7 +160,7 @@ void pick_keep(struct pick_scratch *s, uint64_t last)
          i++) { /* w moves along even where it is not valid: it costs less than a branch */
         const uint64_t weight = w[i];
         const uint32_t token = id[i];
-        const bool keep = pick_key(rank[i], token) <= last;
+        const bool keep = sample_key(rank[i], token) <= last;
         w[kept] = weight;
         l[kept] = l[i];
         id[kept] = token;

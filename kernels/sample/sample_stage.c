@@ -1,11 +1,11 @@
 /* The stages: each looks at the set that the one before it left, and cuts it or changes its logits.
- * kernels/NUMERICS.md, "Picks", line by line. */
+ * kernels/NUMERICS.md, "Samples", line by line. */
 #include <errno.h>
 #include <math.h>
 
 #include "kernels/sample/sample_impl.h"
 
-static int weigh(struct pick_scratch *s)
+static int weigh(struct sampler_scratch *s)
 {
     if (s->weighed) {
         return 0;
@@ -24,21 +24,21 @@ static int weigh(struct pick_scratch *s)
 /* floor(total * p) for 0 <= p < 1, p taken to 2^-40 */
 static uint64_t share(uint64_t total, float p, bool round_up)
 {
-    const unsigned __int128 product = (unsigned __int128)total * (uint64_t)(p * PICK_ONE);
+    const unsigned __int128 product = (unsigned __int128)total * (uint64_t)(p * SAMPLE_ONE);
     return (uint64_t)((product + (round_up ? ((uint64_t)1 << 40) - 1 : 0)) >> 40);
 }
 
-static int stage_top_k(struct pick_scratch *s, const struct pick_params *p)
+static int stage_top_k(struct sampler_scratch *s, const struct sampler_params *p)
 {
     if (p->top_k >= s->n) {
         return 0;
     }
     const uint32_t differ = s->lanes.rank(s->l, s->n, s->rank);
-    pick_keep(s, pick_select(s, differ, NULL, p->top_k));
+    sample_keep(s, sample_select(s, differ, NULL, p->top_k));
     return 0;
 }
 
-static int stage_top_p(struct pick_scratch *s, const struct pick_params *p)
+static int stage_top_p(struct sampler_scratch *s, const struct sampler_params *p)
 {
     const int rc = weigh(s);
     if (rc != 0) {
@@ -46,17 +46,17 @@ static int stage_top_p(struct pick_scratch *s, const struct pick_params *p)
     }
     const uint64_t reach = p->top_p > 0.0f ? share(s->total, p->top_p, true) : 0;
     const uint32_t differ = s->lanes.rank(s->l, s->n, s->rank);
-    pick_keep(s, pick_select(s, differ, s->w, reach > 0 ? reach : 1));
+    sample_keep(s, sample_select(s, differ, s->w, reach > 0 ? reach : 1));
     return 0;
 }
 
 /* In logits: p >= min_p * p_max is l >= max + log(min_p). */
-static float min_p_bound(const struct pick_params *p, float max)
+static float min_p_bound(const struct sampler_params *p, float max)
 {
     return p->min_p < 1.0f ? max + num_log(p->min_p) : max;
 }
 
-static int stage_min_p(struct pick_scratch *s, const struct pick_params *p)
+static int stage_min_p(struct sampler_scratch *s, const struct sampler_params *p)
 {
     float max;
     uint32_t index;
@@ -65,14 +65,14 @@ static int stage_min_p(struct pick_scratch *s, const struct pick_params *p)
         return rc;
     }
     (void)s->lanes.rank(s->l, s->n, s->rank);
-    pick_keep(s, pick_key(pick_rank(min_p_bound(p, max)), UINT32_MAX));
+    sample_keep(s, sample_key(sample_rank(min_p_bound(p, max)), UINT32_MAX));
     return 0;
 }
 
 /* Surprise is -log p = d + log Z with d = max - l, and its expectation is E[d] + log Z: log Z drops
  * out of the difference. E[d] is exact integers up to one division: d in units of 2^-23, w * d <
  * 2^62. */
-static int stage_typical_p(struct pick_scratch *s, const struct pick_params *p)
+static int stage_typical_p(struct sampler_scratch *s, const struct sampler_params *p)
 {
     float max;
     uint32_t index;
@@ -96,12 +96,12 @@ static int stage_typical_p(struct pick_scratch *s, const struct pick_params *p)
         differ |= s->rank[i] ^ s->rank[0];
     }
     const uint64_t above = p->typical_p > 0.0f ? share(s->total, p->typical_p, false) : 0;
-    pick_keep(s, pick_select(s, differ, s->w, above + 1));
+    sample_keep(s, sample_select(s, differ, s->w, above + 1));
     s->weighed = false; /* the most likely token may be gone */
     return 0;
 }
 
-static int stage_temperature(struct pick_scratch *s, const struct pick_params *p)
+static int stage_temperature(struct sampler_scratch *s, const struct sampler_params *p)
 {
     float max;
     uint32_t index;
@@ -114,30 +114,30 @@ static int stage_temperature(struct pick_scratch *s, const struct pick_params *p
     return 0;
 }
 
-static bool stage_on(const struct pick_params *p, enum pick_stage stage)
+static bool stage_on(const struct sampler_params *p, enum sample_stage stage)
 {
     switch (stage) {
-    case PICK_PENALTIES:
-        return pick_penalties_on(p);
-    case PICK_TOP_K:
+    case SAMPLE_PENALTIES:
+        return sample_penalties_on(p);
+    case SAMPLE_TOP_K:
         return p->top_k != 0;
-    case PICK_TYPICAL_P:
+    case SAMPLE_TYPICAL_P:
         return p->typical_p < 1.0f;
-    case PICK_TOP_P:
+    case SAMPLE_TOP_P:
         return p->top_p < 1.0f;
-    case PICK_MIN_P:
+    case SAMPLE_MIN_P:
         return p->min_p > 0.0f;
-    case PICK_TEMPERATURE:
+    case SAMPLE_TEMPERATURE:
         return p->temperature != 1.0f;
     }
     return false;
 }
 
-uint32_t pick_stages(const struct pick_params *p, enum pick_stage ret[PICK_STAGES])
+uint32_t sample_stages(const struct sampler_params *p, enum sample_stage ret[SAMPLE_STAGES])
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_order; i++) {
-        const enum pick_stage stage = (enum pick_stage)p->order[i];
+        const enum sample_stage stage = (enum sample_stage)p->order[i];
         if (stage_on(p, stage)) {
             ret[n++] = stage;
         }
@@ -146,20 +146,21 @@ uint32_t pick_stages(const struct pick_params *p, enum pick_stage ret[PICK_STAGE
 }
 
 /* Runs one stage that is on. */
-static int run_stage(struct pick_scratch *s, const struct pick_input *in, enum pick_stage stage)
+static int run_stage(struct sampler_scratch *s, const struct sample_input *in,
+                     enum sample_stage stage)
 {
     switch (stage) {
-    case PICK_PENALTIES:
-        return pick_penalize_candidates(s, in);
-    case PICK_TOP_K:
+    case SAMPLE_PENALTIES:
+        return sample_penalize_candidates(s, in);
+    case SAMPLE_TOP_K:
         return stage_top_k(s, in->p);
-    case PICK_TYPICAL_P:
+    case SAMPLE_TYPICAL_P:
         return stage_typical_p(s, in->p);
-    case PICK_TOP_P:
+    case SAMPLE_TOP_P:
         return stage_top_p(s, in->p);
-    case PICK_MIN_P:
+    case SAMPLE_MIN_P:
         return stage_min_p(s, in->p);
-    case PICK_TEMPERATURE:
+    case SAMPLE_TEMPERATURE:
         return stage_temperature(s, in->p);
     }
     return -EINVAL;
@@ -167,26 +168,26 @@ static int run_stage(struct pick_scratch *s, const struct pick_input *in, enum p
 
 /* What the first stage will cut anyway need not become a candidate: the bound that the others
  * reach. */
-static float admission_bound(struct pick_scratch *s, const struct pick_input *in,
-                             enum pick_stage first, float max)
+static float admission_bound(struct sampler_scratch *s, const struct sample_input *in,
+                             enum sample_stage first, float max)
 {
-    if (first == PICK_TOP_K) {
-        return pick_bound_top_k(s, in->logits, in->p->top_k);
+    if (first == SAMPLE_TOP_K) {
+        return sample_bound_top_k(s, in->logits, in->p->top_k);
     }
-    if (first == PICK_MIN_P) {
+    if (first == SAMPLE_MIN_P) {
         return min_p_bound(in->p, max);
     }
     return -INFINITY;
 }
 
-int pick_run_stages(struct pick_scratch *s, const struct pick_input *in)
+int sample_run_stages(struct sampler_scratch *s, const struct sample_input *in)
 {
-    const struct pick_params *p = in->p;
-    enum pick_stage stages[PICK_STAGES];
-    const uint32_t n = pick_stages(p, stages);
+    const struct sampler_params *p = in->p;
+    enum sample_stage stages[SAMPLE_STAGES];
+    const uint32_t n = sample_stages(p, stages);
     uint32_t next = 0;
-    if (n > 0 && stages[0] == PICK_PENALTIES) {
-        pick_penalize_logits(s, in);
+    if (n > 0 && stages[0] == SAMPLE_PENALTIES) {
+        sample_penalize_logits(s, in);
         next = 1;
     }
     float max; /* NaN and +inf are refused before any stage, whether it would see them or not */
@@ -195,7 +196,7 @@ int pick_run_stages(struct pick_scratch *s, const struct pick_input *in)
     if (rc != 0) {
         return rc;
     }
-    pick_admit(s, in->logits, next < n ? admission_bound(s, in, stages[next], max) : -INFINITY);
+    sample_admit(s, in->logits, next < n ? admission_bound(s, in, stages[next], max) : -INFINITY);
     for (; next < n && rc == 0; next++) {
         rc = run_stage(s, in, stages[next]);
     }

@@ -12,9 +12,9 @@ struct bench_run {
     const struct model *model;
     struct bench_sizes sizes;
     struct backend *backend;
-    uint32_t length, slot_pages; /* positions and pages of a slot */
-    uint32_t *pages, *tokens;    /* [slots][slot_pages], [slots][length] */
-    struct pick_params params;   /* greedy */
+    uint32_t length, slot_pages;  /* positions and pages of a slot */
+    uint32_t *pages, *tokens;     /* [slots][slot_pages], [slots][length] */
+    struct sampler_params params; /* greedy */
     struct pass_sequence sequences[BENCH_MAX_SLOTS];
     struct row *rows;           /* [max_rows] */
     struct row_result *results; /* [max_rows] */
@@ -59,11 +59,11 @@ double bench_run_prefill(struct bench_run *r, uint32_t slot)
         rows = n - at < r->sizes.rows ? n - at : r->sizes.rows;
         for (uint32_t i = 0; i < rows; i++)
             r->rows[i] =
-                (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_PICK : 0, NULL};
+                (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_SAMPLE : 0, NULL};
         if (run_pass(r, rows, r->sizes.slots))
             return -1;
     }
-    tokens[n] = r->results[rows - 1].pick.token;
+    tokens[n] = r->results[rows - 1].sample.token;
     return seconds() - begin;
 }
 
@@ -74,11 +74,11 @@ double bench_run_decode(struct bench_run *r, uint32_t slots)
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {
         uint32_t position = r->sizes.prompt + i;
         for (uint32_t s = 0; s < slots; s++)
-            r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_PICK, NULL};
+            r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_SAMPLE, NULL};
         if (run_pass(r, slots, slots))
             return -1;
         for (uint32_t s = 0; s < slots; s++)
-            tokens_of(r, s)[position + 1] = r->results[s].pick.token;
+            tokens_of(r, s)[position + 1] = r->results[s].sample.token;
     }
     return seconds() - begin;
 }
@@ -92,7 +92,7 @@ double bench_run_window(struct bench_run *r, uint32_t rows)
 {
     uint32_t first = r->sizes.prompt;
     for (uint32_t i = 0; i < rows; i++)
-        r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_PICK, NULL};
+        r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_SAMPLE, NULL};
     double begin = seconds();
     if (run_pass(r, rows, r->sizes.slots))
         return -1;
@@ -152,11 +152,11 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
     r->results = calloc(r->max_rows, sizeof *r->results);
     if (!r->pages || !r->tokens || !r->rows || !r->results)
         return fail(err, err_bytes, -ENOMEM, "no memory");
-    pick_params_init(&r->params);
+    sampler_params_init(&r->params);
     fill_sequences(r);
     struct backend_limits limits = {
         .rows = r->max_rows,
-        .picks = s->slots > BENCH_MAX_WINDOW ? s->slots : BENCH_MAX_WINDOW,
+        .samples = s->slots > BENCH_MAX_WINDOW ? s->slots : BENCH_MAX_WINDOW,
         .pages = s->slots * r->slot_pages,
         .context = r->length,
         .threads = s->threads,

@@ -42,7 +42,7 @@ uint64_t bench_run_weight_bytes(const struct bench_run *run);
 uint64_t bench_run_kv_bytes(const struct bench_run *run);
 
 /* Seconds of the work, or a negative number when a pass failed (bench_run_error says how). Prefill
- * reads one slot's prompt and picks its first token; decode then picks `tokens` for each of the
+ * reads one slot's prompt and samples its first token; decode then samples `tokens` for each of the
  * first `slots` slots, a pass each; window verifies rows - 1 drafts behind slot 0's prompt (1 to BENCH_MAX_WINDOW rows). */
 double bench_run_prefill(struct bench_run *run, uint32_t slot);
 double bench_run_decode(struct bench_run *run, uint32_t slots);

@@ -4,7 +4,7 @@
  *
  * From the start of hearthd to the first token a client has, the file in the page cache, over the two
  * ways to pass over the file once with as many threads: to copy it from its mapping to fresh memory,
- * and to read(2) it into a buffer that is used again. Then what the daemon has resident, over the
+ * and to read(2) it into a buffer that is used again. Then what the daemon has loaded, over the
  * file's tensors once and the KV in use.
  */
 #include "kernels/kv.h"

@@ -194,7 +194,7 @@ static void bench_guess(uint32_t odds)
     print_compared(&r, &last, "the guess that came with the request");
     if (odds)
         return;
-    /* The prompt's last row picks the first token; every later pass verifies a window. */
+    /* The prompt's last row samples the first token; every later pass verifies a window. */
     double windows = last.passes - 1, drafts = last.drafted / windows;
     struct bench_ratio n = {
         .bench = "speculation",

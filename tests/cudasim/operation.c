@@ -176,8 +176,8 @@ void operation_run(const struct operation *operation)
     case OPERATION_HOST:
         operation->function(operation->data);
         break;
-    case OPERATION_PRODUCT:
-        product_run(&operation->product);
+    case OPERATION_MATMUL:
+        matmul_run(&operation->matmul);
         break;
     case OPERATION_GRAPH:
         for (const struct operation *o = operation->graph->first; o != NULL; o = o->next)

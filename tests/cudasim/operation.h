@@ -14,7 +14,7 @@ enum operation_kind {
     OPERATION_RECORD,
     OPERATION_WAIT,
     OPERATION_GRAPH,
-    OPERATION_PRODUCT,
+    OPERATION_MATMUL,
 };
 
 struct operation {
@@ -35,7 +35,7 @@ struct operation {
     cudaEvent_t event;
     uint64_t record; /* of the event: which one this makes, or waits for */
     struct operations *graph;
-    struct cudasim_product product;
+    struct cudasim_matmul matmul;
 };
 
 /* The operations of a graph that can be launched; shared by its launches, never changed. */
@@ -56,8 +56,8 @@ void operation_check(const char *call, const void *pointer, size_t bytes, bool w
 /* What the calls end with: the operation is the stream's, unless an error was asked for at this event. */
 cudaError_t operation_add(cudaStream_t stream, struct operation *operation, enum sim_event event);
 
-/* product.c */
-void product_run(const struct cudasim_product *product);
+/* matmul.c */
+void matmul_run(const struct cudasim_matmul *matmul);
 
 struct operations *operations_copy(const struct operation *first);
 struct operations *operations_hold(struct operations *operations);

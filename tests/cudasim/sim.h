@@ -7,7 +7,7 @@
  *   fibre.c     stacks and the switch               report.c   the one line, and the end
  *   block.c     one grid: threads, barriers         symbol.c   names of kernels, lines of source
  *   warp.c      shuffles, votes, matrices           atomic.c   atomics, asynchronous copies
- *   races.c     device memory between blocks      product.c  what a library does on the device
+ *   races.c     device memory between blocks      matmul.c  what a library does on the device
  *   mapped.c    host memory that kernels write
  *
  * Threads: everything about a running grid is touched by the one thread that runs it (the worker of

@@ -212,7 +212,7 @@ START_TEST(the_matrix_product_of_bytes)
 }
 END_TEST
 
-/* Operands of a product of 16-bit floats as the toys read them, and what comes of it. */
+/* Operands of a matmul of 16-bit floats as the toys read them, and what comes of it. */
 struct halves {
     uint16_t a[16][16], b[16][8];
     float c[16][8];

@@ -378,23 +378,23 @@ static void read_next(void)
     OK(toy_read_at(&toy));
 }
 
-/* Rows of eight by a product of as many inputs; the second piece holds them and the weights. */
+/* Rows of eight by a matmul of as many inputs; the second piece holds them and the weights. */
 static void multiply_beyond(void)
 {
     int *pieces[2];
 
     shared_out(pieces);
     const uint16_t *halves = (const uint16_t *)(const void *)pieces[1];
-    const struct cudasim_product product = {.w = halves,
-                                            .x = halves,
-                                            .y = (float *)(void *)pieces[0],
-                                            .m = 8,
-                                            .n = 8,
-                                            .k = 8,
-                                            .w_stride = 8,
-                                            .x_stride = 8,
-                                            .y_stride = 8};
-    OK(cudasim_product(NULL, &product));
+    const struct cudasim_matmul matmul = {.w = halves,
+                                          .x = halves,
+                                          .y = (float *)(void *)pieces[0],
+                                          .m = 8,
+                                          .n = 8,
+                                          .k = 8,
+                                          .w_stride = 8,
+                                          .x_stride = 8,
+                                          .y_stride = 8};
+    OK(cudasim_matmul(NULL, &matmul));
     OK(cudaDeviceSynchronize());
 }
 

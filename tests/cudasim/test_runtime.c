@@ -195,11 +195,11 @@ static void read_unwritten(void)
 }
 
 /* y = w x of bf16 in a stream and captured; a row of x that nobody wrote has none of y. */
-START_TEST(a_product_of_a_library_is_an_operation_of_its_stream)
+START_TEST(a_matmul_of_a_library_is_an_operation_of_its_stream)
 {
     enum { ONE = 0x3f80, TWO = 0x4000, MINUS_ONE = 0xbf80 };
     const uint16_t w[2][8] = {{ONE, TWO}, {MINUS_ONE, ONE}}, x[8] = {TWO, ONE};
-    struct cudasim_product product = {
+    struct cudasim_matmul matmul = {
         .m = 2, .n = 2, .k = 8, .w_stride = 8, .x_stride = 8, .y_stride = 2, .bf16 = 1};
     uint16_t *weights, *inputs;
     float got[2] = {0};
@@ -208,25 +208,25 @@ START_TEST(a_product_of_a_library_is_an_operation_of_its_stream)
     cudaGraphExec_t exec;
     OK(cudaMalloc((void **)&weights, sizeof(w)));
     OK(cudaMalloc((void **)&inputs, 2 * sizeof(x)));
-    OK(cudaMalloc((void **)&product.y, 4 * sizeof(float)));
+    OK(cudaMalloc((void **)&matmul.y, 4 * sizeof(float)));
     OK(cudaMemcpy(weights, w, sizeof(w), cudaMemcpyHostToDevice));
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    product.w = weights;
-    product.x = inputs;
-    ck_assert_int_eq(cudasim_product(stream, &(struct cudasim_product){.w = w[0]}),
+    matmul.w = weights;
+    matmul.x = inputs;
+    ck_assert_int_eq(cudasim_matmul(stream, &(struct cudasim_matmul){.w = w[0]}),
                      cudaErrorInvalidValue);
     (void)cudaGetLastError();
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    OK(cudasim_product(stream, &product));
+    OK(cudasim_matmul(stream, &matmul));
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaMemcpy(inputs + 8, x, sizeof(x), cudaMemcpyHostToDevice)); /* its second row alone */
     OK(cudaGraphLaunch(exec, stream));
     OK(cudaStreamSynchronize(stream));
-    OK(cudaMemcpy(got, product.y + 2, sizeof(got), cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(got, matmul.y + 2, sizeof(got), cudaMemcpyDeviceToHost));
     ck_assert_float_eq(got[0], 4);
     ck_assert_float_eq(got[1], -1);
-    unwritten = product.y;
+    unwritten = matmul.y;
     help_reported(read_unwritten, "nobody has written byte 0");
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
@@ -367,7 +367,7 @@ int main(void)
     tcase_add_test(tests, pageable_memory_is_read_at_the_call);
     tcase_add_test(tests, a_graph_replays_in_order_with_its_own_arguments);
     tcase_add_test(tests, a_graph_of_another_shape_is_no_update);
-    tcase_add_test(tests, a_product_of_a_library_is_an_operation_of_its_stream);
+    tcase_add_test(tests, a_matmul_of_a_library_is_an_operation_of_its_stream);
     tcase_add_test(tests, launches_outside_of_the_limits_are_refused);
     tcase_add_test(tests, memory_has_an_end);
     tcase_add_test(tests, a_machine_without_a_device_says_so);

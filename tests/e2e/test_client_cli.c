@@ -242,7 +242,7 @@ START_TEST(logprobs_are_sorted_and_belong_to_the_tokens)
             ck_assert(json_equal(json_object_get(item, "id"), json_array_get(ids, i)));
             ck_assert(own <= 0);
             ck_assert_uint_eq(json_array_size(top), 3);
-            /* Greedy: the picked token is the first alternative. */
+            /* Greedy: the sampled token is the first alternative. */
             ck_assert(json_equal(json_object_get(json_array_get(top, 0), "id"),
                                  json_object_get(item, "id")));
             for (size_t k = 1; k < 3; k++)

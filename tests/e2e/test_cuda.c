@@ -337,7 +337,7 @@ START_TEST(a_draft_model_reads_by_cublas_and_changes_no_id)
     const char *model = harness_tiny_model();
     struct harness_output o = harness_run_hearthd((const char *const[]){
         "--check", "--model", model, "--device", "cuda", "--draft", draft, NULL});
-    ck_assert_msg(o.code == 0 && strstr(o.out, "draft model: products of more than 32 rows by "
+    ck_assert_msg(o.code == 0 && strstr(o.out, "draft model: matmuls of more than 32 rows by "
                                                "cuBLAS\n") != NULL,
                   "%s%s", o.out, o.error);
     harness_output_fini(&o);

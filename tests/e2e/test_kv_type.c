@@ -156,7 +156,7 @@ END_TEST
 struct answer {
     uint32_t n, n_logprobs;
     uint32_t ids[OUTPUT];
-    float logprobs[OUTPUT][TOP + 1]; /* the picked one's first */
+    float logprobs[OUTPUT][TOP + 1]; /* the sampled one's first */
     char receipt[192];
 };
 

@@ -1,5 +1,5 @@
 /* A model of every architecture through the daemon: the greedy ids that follow the prompt are those of
- * another implementation (tests/fixtures/oracle, made by tests/tools/make_oracle_models.py). No pick
+ * another implementation (tests/fixtures/oracle, made by tests/tools/make_oracle_models.py). No sample
  * there is closer than 0.15 to its runner-up, five times what f16 KV moves a logit by. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"

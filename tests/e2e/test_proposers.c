@@ -79,7 +79,7 @@ static void same(const struct answer *a, const struct answer *b)
     ck_assert_uint_eq(a->result.reason, b->result.reason);
 }
 
-/* The account: every token is an accepted draft, or one of the model's own picks, of which a pass
+/* The account: every token is an accepted draft, or one of the model's own samples, of which a pass
  * has at most one; a verification with a mismatch rejected at least one draft. */
 static void check_counts(const struct hearth_result *r)
 {

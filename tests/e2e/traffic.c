@@ -110,7 +110,7 @@ static void take_tokens(const struct hearth_event *event, struct traffic_answer 
 static bool is_balanced(const struct hearth_result *r, bool resumed)
 {
     uint32_t own = r->output_tokens - r->accepted_drafts;
-    bool eos = r->reason == HEARTH_EOS; /* the verifier's pick, and no token */
+    bool eos = r->reason == HEARTH_EOS; /* the verifier's sample, and no token */
 
     return r->accepted_drafts <= r->output_tokens && r->drafted >= r->accepted_drafts &&
            r->rollbacks <= r->drafted - r->accepted_drafts && r->rollbacks <= own + eos &&

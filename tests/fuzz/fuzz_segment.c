@@ -257,7 +257,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                          .context = 128,
                                          .pages = 6,
                                          .rows = 24,
-                                         .picks = 4,
+                                         .samples = 4,
                                          .mail = 16,
                                          .fast = BACKEND_FAST_SHADOW,
                                          .wrong = 3,

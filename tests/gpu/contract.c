@@ -1,6 +1,6 @@
 /*
  * contract: the pass contract of kernels/backend.h on the CUDA backend, as equality with the CPU's: every type, number
- * of rows, chunking, page id, neighbour; poison, refusals, picks. Runs on a GPU, and on the simulator of tests/cudasim
+ * of rows, chunking, page id, neighbour; poison, refusals, samples. Runs on a GPU, and on the simulator of tests/cudasim
  * (HEARTH_PLUGINS names the folder with the plugin to test). Needs no test library: a GPU machine may have none.
  *
  * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such run on both.
@@ -58,7 +58,7 @@ static void every_type_gives_the_same_bits(void)
     }
 }
 
-/* More rows than a graph has: products in blocks of 256 outputs and 64 or 32 rows, the last ones with fewer (on a device
+/* More rows than a graph has: matmuls in blocks of 256 outputs and 64 or 32 rows, the last ones with fewer (on a device
  * of three processors; a larger one takes them for larger models). */
 static void many_rows_of_every_type_give_the_same_bits(void)
 {
@@ -560,13 +560,13 @@ static const struct {
     ONCE(fast_passes_are_native_ones),
     ONCE(a_draft_models_passes_are_the_fast_ones),
     ONCE(cublas_is_opened_for_those_who_want_it_alone),
-    ONCE(products_of_many_rows_are_cublass),
+    ONCE(matmuls_of_many_rows_are_cublass),
     ONCE(rows_are_poisoned_behind_cublas_too),
     ONCE(a_missing_cublas_is_said),
-    TEST(a_pick_is_that_of_its_logits),
-    TEST(picks_of_every_kind_are_those_of_the_cpu),
-    ONCE(picks_of_a_large_vocabulary_are_those_of_the_cpu),
-    TEST(picks_that_begin_with_all_tokens_are_those_of_the_cpu),
+    TEST(a_sample_is_that_of_its_logits),
+    TEST(samples_of_every_kind_are_those_of_the_cpu),
+    ONCE(samples_of_a_large_vocabulary_are_those_of_the_cpu),
+    TEST(samples_that_begin_with_all_tokens_are_those_of_the_cpu),
     TEST(top_p_rounds_its_share_up),
     TEST(strange_parameters_are_answered_as_by_the_cpu),
     TEST(a_logit_that_is_not_finite_poisons_its_row),
@@ -574,7 +574,7 @@ static const struct {
     TEST(a_key_beyond_f16_poisons_at_its_layer),
     TEST(a_normed_part_that_is_not_finite_poisons_at_its_layer),
     ONCE(bad_passes_and_limits_are_refused),
-    TEST(a_pass_may_have_several_picks_and_fewer_than_rows),
+    TEST(a_pass_may_have_several_samples_and_fewer_than_rows),
     TEST(a_pass_copies_what_it_has),
     ONCE(a_pass_of_few_rows_is_one_kernel),
     ONCE(a_pass_of_few_rows_is_one_launch),

@@ -1,5 +1,5 @@
 /*
- * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_picks.c: picks;
+ * contract: what the files of the contract test share. contract.c: bits, and the list of tests; contract_samples.c: samples;
  * contract_ends.c: poison, refusals, devices that fail; contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: numerics of the device's own;
  * contract_shapes.c: odd models for all of them.
  */
@@ -70,16 +70,16 @@ void native_rows_are_poisoned_beyond_f16(void);
 void fast_passes_are_native_ones(void);
 void a_draft_models_passes_are_the_fast_ones(void);
 void cublas_is_opened_for_those_who_want_it_alone(void);
-void products_of_many_rows_are_cublass(void);
+void matmuls_of_many_rows_are_cublass(void);
 void rows_are_poisoned_behind_cublas_too(void);
 void a_missing_cublas_is_said(void);
 
-/* contract_picks.c */
-void a_pick_is_that_of_its_logits(void);
-void a_pass_may_have_several_picks_and_fewer_than_rows(void);
-void picks_of_every_kind_are_those_of_the_cpu(void);
-void picks_of_a_large_vocabulary_are_those_of_the_cpu(void);
-void picks_that_begin_with_all_tokens_are_those_of_the_cpu(void);
+/* contract_samples.c */
+void a_sample_is_that_of_its_logits(void);
+void a_pass_may_have_several_samples_and_fewer_than_rows(void);
+void samples_of_every_kind_are_those_of_the_cpu(void);
+void samples_of_a_large_vocabulary_are_those_of_the_cpu(void);
+void samples_that_begin_with_all_tokens_are_those_of_the_cpu(void);
 void top_p_rounds_its_share_up(void);
 void strange_parameters_are_answered_as_by_the_cpu(void);
 void a_logit_that_is_not_finite_poisons_its_row(void);

@@ -139,12 +139,12 @@ void bad_passes_and_limits_are_refused(void)
     subject_init(&s, &shape, 4);
     subject_pages(0, pages);
     struct backend_limits limits = {
-        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1, .isa = "avx2"};
+        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1, .isa = "avx2"};
     accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP || !err[0];
     limits.isa = NULL;
-    limits.picks = 9;
+    limits.samples = 9;
     accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -EINVAL;
-    limits.picks = 8;
+    limits.samples = 8;
     limits.rows = 65536;
     accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP;
     limits.rows = 8;
@@ -183,10 +183,10 @@ static bool is_broken(struct subject *s, struct backend *b)
 {
     const uint32_t pages[] = {0};
     struct backend_info info;
-    struct pick_params params;
-    pick_params_init(&params);
+    struct sampler_params params;
+    sampler_params_init(&params);
     struct pass_sequence sequence = {pages, s->tokens, 1, &params};
-    struct row row = {0, 0, s->tokens[0], ROW_PICK, NULL};
+    struct row row = {0, 0, s->tokens[0], ROW_SAMPLE, NULL};
     struct row_result result = {0};
     struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
     const int rc = s->device.start(b, &pass);
@@ -236,12 +236,12 @@ void a_pass_of_few_rows_is_one_kernel(void)
     EXPECT(rc[3] == -EIO, "17 rows needed no graph: %d", rc[3]);
 }
 
-/* A pick of a kind: greedy, by a draw from all tokens, of few, behind stages that take all of them, with
+/* A sample of a kind: greedy, by a draw from all tokens, of few, behind stages that take all of them, with
  * log-probabilities and penalties. */
-static struct pick_params pick_of_kind(uint32_t kind)
+static struct sampler_params sample_of_kind(uint32_t kind)
 {
-    struct pick_params p;
-    pick_params_init(&p);
+    struct sampler_params p;
+    sampler_params_init(&p);
     p.temperature = kind == 0 ? 0.0f : 0.8f;
     p.top_k = kind == 2 ? 5 : 0;
     p.min_p = kind == 2 ? 0.05f : 0.0f;
@@ -253,13 +253,13 @@ static struct pick_params pick_of_kind(uint32_t kind)
     return p;
 }
 
-/* Passes of one row and of 16 whose rows want nothing, logits, or picks: whatever they want, the device is asked once. A
+/* Passes of one row and of 16 whose rows want nothing, logits, or samples: whatever they want, the device is asked once. A
  * launch behind the last of them is the first that fails. Returns how many passes failed, and how the next one ends. */
-enum { PICK_KINDS = 5, ONE_LAUNCH = 2 * (2 + PICK_KINDS) };
+enum { SAMPLE_KINDS = 5, ONE_LAUNCH = 2 * (2 + SAMPLE_KINDS) };
 static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *ret_next)
 {
     const uint32_t page = 0;
-    struct pick_params params = pick_of_kind(0);
+    struct sampler_params params = sample_of_kind(0);
     struct mixed x = {.n = 0};
     uint32_t failed = 0;
     float *got = subject_floats(s, 16);
@@ -273,11 +273,11 @@ static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *
     for (uint32_t i = 0; i < ONE_LAUNCH; i++) {
         const uint32_t kind = i / 2;
         x.n = 0;
-        params = pick_of_kind(kind < 2 ? 0 : kind - 2);
+        params = sample_of_kind(kind < 2 ? 0 : kind - 2);
         add_rows(&x, 0, s->tokens, 0, i % 2 ? 16 : 1,
                  kind == 0   ? 0
                  : kind == 1 ? ROW_LOGITS
-                             : ROW_PICK);
+                             : ROW_SAMPLE);
         failed += run_mixed(s, b, &x, PASS_CANONICAL) != 0;
     }
     *ret_next = run_mixed(s, b, &x, PASS_CANONICAL);
@@ -293,7 +293,7 @@ void a_pass_of_few_rows_is_one_launch(void)
     int next = 0;
     if (!may_fail())
         return;
-    shape.n_vocab = 4097; /* two parts of a pick */
+    shape.n_vocab = 4097; /* two parts of a sample */
     subject_init(&s, &shape, 16);
     setenv("HEARTH_CUDA_STEPS", "1", 1);
     struct backend *b = subject_open(&s, &s.device, 16, SUBJECT_PAGES);
@@ -312,7 +312,7 @@ void a_device_that_cannot_wait_for_all_blocks_has_graphs(void)
     struct backend *none = NULL;
     char err[256] = "";
     const struct backend_limits limits = {
-        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1};
+        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1};
     if (!may_fail())
         return;
     subject_init(&s, &shape, 8);
@@ -368,7 +368,7 @@ void a_lost_device_lets_every_call_return(void)
     broken += is_broken(&s, b);
     broken += is_broken(&s, other);
     const struct backend_limits limits = {
-        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1};
+        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1};
     const int rc = s.device.open(s.model, &limits, &none, err, sizeof err);
     s.device.close(b);
     s.device.close(other);

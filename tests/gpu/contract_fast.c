@@ -183,7 +183,7 @@ void cublas_is_opened_for_those_who_want_it_alone(void)
 
 /* Passes of many rows, in the graph for 64 and in launches of their own, in turn on the same instance: near the CPU's,
  * and not those of own kernels; passes of a few rows are those of own kernels, which read the other layout there. */
-static void check_products(const struct tiny_model *shape, const char *what)
+static void check_matmuls(const struct tiny_model *shape, const char *what)
 {
     static const uint32_t chunks[] = {40, 9, 100, 33, FEW, 64, 100};
     struct subject s;
@@ -209,22 +209,22 @@ static void check_products(const struct tiny_model *shape, const char *what)
         check_near(far, bound_of(shape->type), what);
 }
 
-void products_of_many_rows_are_cublass(void)
+void matmuls_of_many_rows_are_cublass(void)
 {
     struct tiny_model shape;
     for (uint32_t at = 0, i = 0; next_odd_shape(ODD_CUBLAS, &at, &shape); i++) {
         char what[32];
         snprintf(what, sizeof what, "cuBLAS, shape %u", i);
         shape.seed = 1300 + i;
-        check_products(&shape, what);
+        check_matmuls(&shape, what);
     }
     struct tiny_model usual = tiny_model_default(QUANT_F16);
-    check_products(&usual, "cuBLAS, F16");
+    check_matmuls(&usual, "cuBLAS, F16");
     usual.arch = "gemma3"; /* output and down have nothing behind them: they are written in place */
-    check_products(&usual, "cuBLAS, gemma3");
+    check_matmuls(&usual, "cuBLAS, gemma3");
 }
 
-/* What is behind a product is so behind one of cuBLAS: a row that is not finite is poisoned in its layer. */
+/* What is behind a matmul is so behind one of cuBLAS: a row that is not finite is poisoned in its layer. */
 void rows_are_poisoned_behind_cublas_too(void)
 {
     enum { ROWS = FEW + 8, LAYER = 1 };

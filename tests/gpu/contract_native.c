@@ -34,7 +34,7 @@ static void check_shape(const struct tiny_model *shape, uint32_t n, uint32_t alo
     subject_fini(&s);
 }
 
-/* Also more rows than a graph has: products in blocks of 128 outputs and 128 rows. */
+/* Also more rows than a graph has: matmuls in blocks of 128 outputs and 128 rows. */
 void native_rows_do_not_depend_on_their_pass(void)
 {
     static const struct {
@@ -221,7 +221,7 @@ void native_numerics_have_an_id_of_their_own(void)
     check_id(QUANT_F32, false, false);
     subject_init(&s, &shape, 2);
     const struct backend_limits limits = {
-        .rows = 8, .picks = 8, .pages = 8, .context = 64, .threads = 1, .native = true};
+        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1, .native = true};
     const int rc = backend_cpu.open(s.model, &limits, &none, err, sizeof err);
     subject_fini(&s);
     EXPECT(rc == -ENOTSUP && !none && strstr(err, "--numerics portable"), "the CPU: %d %s", rc,

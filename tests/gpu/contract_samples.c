@@ -1,4 +1,4 @@
-/* The pass contract on the CUDA backend: picks. What a pass picks is what pick_token picks of the CPU's logits, bit for
+/* The pass contract on the CUDA backend: samples. What a pass samples is what sample_token samples of the CPU's logits, bit for
  * bit and error for error: every parameter, alone and together, over logits of all shapes. */
 #include <errno.h>
 #include <float.h>
@@ -12,11 +12,11 @@
 
 /* ---- a few ------------------------------------------------------------------------------------ */
 
-/* Parameters of many kinds; what the device picks is what pick_token picks of the CPU's logits. */
-static struct pick_params some_params(uint32_t i)
+/* Parameters of many kinds; what the device samples is what sample_token samples of the CPU's logits. */
+static struct sampler_params some_params(uint32_t i)
 {
-    struct pick_params p;
-    pick_params_init(&p);
+    struct sampler_params p;
+    sampler_params_init(&p);
     p.seed = 77 + i;
     p.temperature = i % 4 == 0 ? 0.0f : 0.7f;
     p.top_k = i % 3 == 1 ? 40 : 0;
@@ -28,7 +28,7 @@ static struct pick_params some_params(uint32_t i)
     return p;
 }
 
-static bool same_pick(const struct pick *a, const struct pick *b)
+static bool same_sample(const struct sample *a, const struct sample *b)
 {
     if (a->token != b->token || num_bits(a->logprob) != num_bits(b->logprob) ||
         a->n_top != b->n_top)
@@ -41,111 +41,111 @@ static bool same_pick(const struct pick *a, const struct pick *b)
     return true;
 }
 
-void a_pick_is_that_of_its_logits(void)
+void a_sample_is_that_of_its_logits(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;
-    struct pick_scratch *scratch;
-    struct pick picks[24];
+    struct sampler_scratch *scratch;
+    struct sample samples[24];
     uint32_t pages[SUBJECT_PAGES], wrong = 0;
     shape.n_vocab = 9001; /* three parts on the device */
     subject_init(&s, &shape, 24);
     subject_pages(1, pages);
-    if (pick_scratch_open(s.model->n_vocab, &scratch))
+    if (sampler_scratch_open(s.model->n_vocab, &scratch))
         abort();
     struct backend *b = subject_open(&s, &s.device, 24, SUBJECT_PAGES);
     for (uint32_t i = 0; i < 24; i++) {
-        struct pick_params params = some_params(i);
+        struct sampler_params params = some_params(i);
         struct pass_sequence sequence = {pages, s.tokens, 2, &params};
-        struct row row = {0, i, s.tokens[i], ROW_PICK, NULL};
+        struct row row = {0, i, s.tokens[i], ROW_SAMPLE, NULL};
         struct row_result result = {0};
         struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
         int rc = s.device.start(b, &pass);
         rc = rc ? rc : s.device.finish(b);
-        pick_token(&params, s.logits + (size_t)i * s.model->n_vocab, s.model->n_vocab, s.tokens,
-                   i + 1, 2, scratch, &picks[i]);
-        wrong += rc || result.status || !same_pick(&picks[i], &result.pick);
+        sample_token(&params, s.logits + (size_t)i * s.model->n_vocab, s.model->n_vocab, s.tokens,
+                     i + 1, 2, scratch, &samples[i]);
+        wrong += rc || result.status || !same_sample(&samples[i], &result.sample);
     }
-    pick_scratch_close(scratch);
+    sampler_scratch_close(scratch);
     s.device.close(b);
     subject_fini(&s);
-    EXPECT(wrong == 0, "%u of 24 picks are wrong", wrong);
+    EXPECT(wrong == 0, "%u of 24 samples are wrong", wrong);
 }
 
-enum { PICK_ROWS = 24, PICKS = 10, PICK_SEQUENCES = 3 };
+enum { SAMPLE_ROWS = 24, SAMPLES = 10, SAMPLE_SEQUENCES = 3 };
 
-/* Rows of three sequences in one pass, of which some want: picks of all kinds with log-probabilities and the largest
+/* Rows of three sequences in one pass, of which some want: samples of all kinds with log-probabilities and the largest
  * ones, logits, or both. */
 static uint32_t wants_of(uint32_t r)
 {
-    static const uint32_t wants[] = {ROW_PICK, 0, ROW_PICK | ROW_LOGITS, 0, ROW_LOGITS, 0};
-    return r < 2 * PICKS ? wants[r % 6] : 0;
+    static const uint32_t wants[] = {ROW_SAMPLE, 0, ROW_SAMPLE | ROW_LOGITS, 0, ROW_LOGITS, 0};
+    return r < 2 * SAMPLES ? wants[r % 6] : 0;
 }
 
-/* Results that are not those of the same row alone: its pick is pick_token's of the CPU's logits. */
+/* Results that are not those of the same row alone: its sample is sample_token's of the CPU's logits. */
 static uint32_t wrong_results(const struct subject *s, const struct mixed *x,
-                              const struct pick_params *params, struct pick_scratch *scratch)
+                              const struct sampler_params *params, struct sampler_scratch *scratch)
 {
     const size_t n = s->model->n_vocab;
-    float *logits = subject_floats(s, 1); /* pick_token changes them */
+    float *logits = subject_floats(s, 1); /* sample_token changes them */
     uint32_t wrong = 0;
     for (uint32_t r = 0; r < x->n; r++) {
         const uint32_t position = x->rows[r].position, wants = x->rows[r].wants;
-        struct pick want;
+        struct sample want;
         memcpy(logits, s->logits + position * n, n * sizeof *logits);
         wrong += x->results[r].status != 0;
         if (wants & ROW_LOGITS)
             wrong += subject_differs(logits, x->results[r].logits, n) != n;
-        if (!(wants & ROW_PICK))
+        if (!(wants & ROW_SAMPLE))
             continue;
-        pick_token(&params[x->rows[r].sequence], logits, (uint32_t)n, s->tokens, position + 1, 2,
-                   scratch, &want);
-        wrong += !same_pick(&want, &x->results[r].pick);
+        sample_token(&params[x->rows[r].sequence], logits, (uint32_t)n, s->tokens, position + 1, 2,
+                     scratch, &want);
+        wrong += !same_sample(&want, &x->results[r].sample);
     }
     free(logits);
     return wrong;
 }
 
-void a_pass_may_have_several_picks_and_fewer_than_rows(void)
+void a_pass_may_have_several_samples_and_fewer_than_rows(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     struct subject s;
     struct backend *b = NULL;
-    struct pick_scratch *scratch;
-    struct pick_params params[4 * PICK_SEQUENCES];
+    struct sampler_scratch *scratch;
+    struct sampler_params params[4 * SAMPLE_SEQUENCES];
     uint32_t pages[SUBJECT_PAGES], wrong = 0;
     char err[256] = "";
     shape.n_vocab = 5003;
-    subject_init(&s, &shape, PICK_ROWS);
+    subject_init(&s, &shape, SAMPLE_ROWS);
     subject_pages(7, pages);
-    if (pick_scratch_open(s.model->n_vocab, &scratch))
+    if (sampler_scratch_open(s.model->n_vocab, &scratch))
         abort();
-    const struct backend_limits limits = {.rows = PICK_ROWS,
-                                          .picks = PICKS,
+    const struct backend_limits limits = {.rows = SAMPLE_ROWS,
+                                          .samples = SAMPLES,
                                           .pages = SUBJECT_PAGES,
                                           .context = s.model->n_context,
                                           .threads = 2};
     int rc = s.device.open(s.model, &limits, &b, err, sizeof err);
-    float *got = subject_floats(&s, PICK_ROWS);
-    for (uint32_t i = 0; i < 4 * PICK_SEQUENCES; i++) {
+    float *got = subject_floats(&s, SAMPLE_ROWS);
+    for (uint32_t i = 0; i < 4 * SAMPLE_SEQUENCES; i++) {
         params[i] = some_params(i);
         params[i].n_top = i % 3 == 0 ? 0 : 5;
         params[i].logprobs = i % 3 != 0;
     }
     for (uint32_t turn = 0; turn < 4 && rc == 0; turn++) { /* other parameters in each */
-        const struct pick_params *mine = params + turn * PICK_SEQUENCES;
+        const struct sampler_params *mine = params + turn * SAMPLE_SEQUENCES;
         struct mixed x = {.n = 0};
         for (uint32_t i = 0; i <= OTHERS; i++)
             x.sequences[i] =
-                (struct pass_sequence){pages + 8 * i, s.tokens, 2, &mine[i % PICK_SEQUENCES]};
-        for (uint32_t r = 0; r < PICK_ROWS; r++) {
+                (struct pass_sequence){pages + 8 * i, s.tokens, 2, &mine[i % SAMPLE_SEQUENCES]};
+        for (uint32_t r = 0; r < SAMPLE_ROWS; r++) {
             x.results[r].logits = got + (size_t)r * s.model->n_vocab;
-            add_rows(&x, r % PICK_SEQUENCES, s.tokens, r / PICK_SEQUENCES, 1, wants_of(r));
+            add_rows(&x, r % SAMPLE_SEQUENCES, s.tokens, r / SAMPLE_SEQUENCES, 1, wants_of(r));
         }
         rc = run_mixed(&s, b, &x, PASS_CANONICAL);
         wrong += rc ? 0 : wrong_results(&s, &x, mine, scratch);
     }
-    pick_scratch_close(scratch);
+    sampler_scratch_close(scratch);
     s.device.close(b);
     free(got);
     subject_fini(&s);
@@ -157,14 +157,14 @@ void a_pass_may_have_several_picks_and_fewer_than_rows(void)
 
 enum { WISH_ROWS = 12, WISH_SEQUENCES = 3 };
 
-/* Passes of rows that want picks of any kind, some logits as well. */
+/* Passes of rows that want samples of any kind, some logits as well. */
 struct wishes {
     struct subject s;
     struct backend *b;
-    struct pick_scratch *scratch;
+    struct sampler_scratch *scratch;
     float *got;
     uint64_t seed;
-    uint32_t pages[SUBJECT_PAGES], picked, refused;
+    uint32_t pages[SUBJECT_PAGES], sampled, refused;
     uint64_t masks[WISH_ROWS][WISH_MASK];
     struct wish wish[WISH_SEQUENCES];
     struct mixed x;
@@ -180,7 +180,7 @@ static struct wishes *wishes_open(uint32_t n_vocab, enum head head)
     shape.untied = true;
     shape.scale = 4;
     shape.seed = 50 + head;
-    if (!w || pick_scratch_open(n_vocab, &w->scratch))
+    if (!w || sampler_scratch_open(n_vocab, &w->scratch))
         abort();
     subject_init(&w->s, &shape, WISH_ROWS);
     for (uint32_t i = 0; i < WISH_ROWS; i++) /* few, so that penalties see some twice */
@@ -195,7 +195,7 @@ static struct wishes *wishes_open(uint32_t n_vocab, enum head head)
 
 static void wishes_close(struct wishes *w)
 {
-    pick_scratch_close(w->scratch);
+    sampler_scratch_close(w->scratch);
     w->s.device.close(w->b);
     free(w->got);
     subject_fini(&w->s);
@@ -215,13 +215,13 @@ static void plan_wishes(struct wishes *w, uint32_t rows)
         x->results[r] = (struct row_result){.logits = w->got + (size_t)r * w->s.model->n_vocab};
         add_rows(x, r % WISH_SEQUENCES, w->s.tokens, r / WISH_SEQUENCES, 1,
                  wish_one_in(&w->seed, 8) ? 0
-                 : logits                 ? ROW_PICK | ROW_LOGITS
-                                          : ROW_PICK);
+                 : logits                 ? ROW_SAMPLE | ROW_LOGITS
+                                          : ROW_SAMPLE);
         x->rows[r].allowed = wish_mask(&w->seed, w->s.model->n_vocab, w->masks[r]);
     }
 }
 
-/* Is row r's result what pick_token says of the CPU's logits? */
+/* Is row r's result what sample_token says of the CPU's logits? */
 static bool as_wished(struct wishes *w, uint32_t r)
 {
     const struct row *row = &w->x.rows[r];
@@ -229,25 +229,25 @@ static bool as_wished(struct wishes *w, uint32_t r)
     const struct pass_sequence *s = &w->x.sequences[row->sequence];
     const uint32_t n = w->s.model->n_vocab;
     float *logits = w->s.logits + (size_t)row->position * n;
-    struct pick_params p = *s->pick;
-    struct pick want;
-    if (!(row->wants & ROW_PICK))
+    struct sampler_params p = *s->sampler;
+    struct sample want;
+    if (!(row->wants & ROW_SAMPLE))
         return result->status == 0;
     p.allowed = row->allowed;
-    const int rc = pick_token(&p, logits, n, s->tokens, row->position + 1, s->prompt_length,
-                              w->scratch, &want);
-    w->picked += rc == 0;
+    const int rc = sample_token(&p, logits, n, s->tokens, row->position + 1, s->prompt_length,
+                                w->scratch, &want);
+    w->sampled += rc == 0;
     w->refused += rc != 0;
     if ((row->wants & ROW_LOGITS) && subject_differs(logits, result->logits, n) != n)
         return false;
-    return result->status == rc && (rc != 0 || same_pick(&want, &result->pick));
+    return result->status == rc && (rc != 0 || same_sample(&want, &result->sample));
 }
 
 /* What row r wished, for a message. */
 static const char *wish_text(const struct wishes *w, uint32_t r)
 {
     static char text[400];
-    const struct pick_params *p = w->x.sequences[w->x.rows[r].sequence].pick;
+    const struct sampler_params *p = w->x.sequences[w->x.rows[r].sequence].sampler;
     snprintf(text, sizeof text,
              "row %u, temperature %g, top-k %u, typical-p %g, top-p %g, min-p %g, penalties %g %g "
              "%g of %d, order %u: %u %u %u %u %u %u, %u biases, %s, logprobs %d of %u: status %d, "
@@ -257,7 +257,7 @@ static const char *wish_text(const struct wishes *w, uint32_t r)
              (double)p->presence_penalty, p->penalty_last_n, p->n_order, p->order[0], p->order[1],
              p->order[2], p->order[3], p->order[4], p->order[5], p->n_bias,
              w->x.rows[r].allowed ? "masked" : "no mask", p->logprobs, p->n_top,
-             w->x.results[r].status, w->x.results[r].pick.token);
+             w->x.results[r].status, w->x.results[r].sample.token);
     return text;
 }
 
@@ -289,13 +289,13 @@ static void check_head(enum head head, uint32_t n_vocab, uint32_t passes, uint32
             wish(&w->seed, n_vocab, &w->wish[k]);
         check_wishes(w, rows, what);
     }
-    const uint32_t picked = w->picked, refused = w->refused;
+    const uint32_t sampled = w->sampled, refused = w->refused;
     wishes_close(w);
-    EXPECT(failures != before || picked > refused, "only %u of %u picked", picked,
-           picked + refused);
+    EXPECT(failures != before || sampled > refused, "only %u of %u sampled", sampled,
+           sampled + refused);
 }
 
-void picks_of_every_kind_are_those_of_the_cpu(void)
+void samples_of_every_kind_are_those_of_the_cpu(void)
 {
     static const uint32_t vocabularies[] = {1031, 4097, 9001}; /* of one part, two, three */
     for (uint32_t head = 0; head < HEADS; head++)
@@ -303,7 +303,7 @@ void picks_of_every_kind_are_those_of_the_cpu(void)
 }
 
 /* Where there are blocks enough to look among the most likely first. */
-void picks_of_a_large_vocabulary_are_those_of_the_cpu(void)
+void samples_of_a_large_vocabulary_are_those_of_the_cpu(void)
 {
     static const enum head heads[] = {HEAD_STEEP, HEAD_PLAIN, HEAD_TIES, HEAD_FLAT};
     for (uint32_t i = 0; i < 4; i++)
@@ -312,7 +312,7 @@ void picks_of_a_large_vocabulary_are_those_of_the_cpu(void)
 
 /* Of all tokens a block for each part has told what the cut needs; few become candidates. Logits of a few units lie in some
  * bins, those of a steep head in all of them and behind. */
-void picks_that_begin_with_all_tokens_are_those_of_the_cpu(void)
+void samples_that_begin_with_all_tokens_are_those_of_the_cpu(void)
 {
     for (uint32_t head = 0; head < HEADS; head++)
         check_head((enum head)head, 9001, head == HEAD_PLAIN ? 20 : 4, 4, wish_random_of_all);
@@ -325,8 +325,8 @@ static float share_of_one_and_a_bit(float b)
     const uint64_t one = UINT64_C(1) << 40, sum = one + (uint64_t)(num_exp(b) * 0x1p40f);
     for (uint32_t near = 0; near < 3; near++) {
         const float p = num_float(num_bits((float)one / (float)sum) - 1 + near);
-        const unsigned __int128 product = (unsigned __int128)sum * (uint64_t)(p * 0x1p40f);
-        if ((uint64_t)(product >> 40) == one && (product & (one - 1)) != 0)
+        const unsigned __int128 matmul = (unsigned __int128)sum * (uint64_t)(p * 0x1p40f);
+        if ((uint64_t)(matmul >> 40) == one && (matmul & (one - 1)) != 0)
             return p;
     }
     return 0.0f;
@@ -343,13 +343,13 @@ void top_p_rounds_its_share_up(void)
     }
     for (uint32_t k = 0; k < WISH_SEQUENCES; k++) {
         wish_random(&w->seed, w->s.model->n_vocab, &w->wish[k]);
-        pick_params_init(&w->wish[k].params);
+        sampler_params_init(&w->wish[k].params);
         w->wish[k].params.seed = k;
         w->wish[k].params.temperature = 1.0f;
         w->wish[k].params.top_p = p;
         w->wish[k].params.bias = w->wish[k].bias;
         w->wish[k].params.n_bias = 1;
-        w->wish[k].bias[0] = (struct pick_bias){2, b};
+        w->wish[k].bias[0] = (struct sample_bias){2, b};
     }
     plan_wishes(w, WISH_ROWS);
     memset(w->masks, 0, sizeof w->masks);
@@ -360,18 +360,18 @@ void top_p_rounds_its_share_up(void)
     run_wishes(w, "a share of one and a bit");
     uint32_t second = 0;
     for (uint32_t r = 0; r < WISH_ROWS; r++)
-        second += w->x.results[r].pick.token == 2;
+        second += w->x.results[r].sample.token == 2;
     wishes_close(w);
     EXPECT(p > 0.0f && (failures != before || second > 0), "p %g: the second is never drawn",
            (double)p);
 }
 
-/* ---- what the device leaves to the host, or nobody picks ------------------------------------------ */
+/* ---- what the device leaves to the host, or nobody samples ------------------------------------------ */
 
 /* Infinite rewards for what stands twice, which may be impossible, too. */
-static void penalize_before_top_k(struct pick_params *p)
+static void penalize_before_top_k(struct sampler_params *p)
 {
-    static const uint8_t order[] = {PICK_TEMPERATURE, PICK_PENALTIES, PICK_TOP_K};
+    static const uint8_t order[] = {SAMPLE_TEMPERATURE, SAMPLE_PENALTIES, SAMPLE_TOP_K};
     memcpy(p->order, order, sizeof order);
     p->n_order = sizeof order;
     p->temperature = 0.9f;
@@ -380,11 +380,11 @@ static void penalize_before_top_k(struct pick_params *p)
     p->top_k = 5;
 }
 
-/* A penalty behind a cut that makes an infinite logit of what it should lower: no pick. */
+/* A penalty behind a cut that makes an infinite logit of what it should lower: no sample. */
 static void overflow_behind_top_k(struct wish *w)
 {
-    static const uint8_t order[] = {PICK_TOP_K, PICK_PENALTIES};
-    struct pick_params *p = &w->params;
+    static const uint8_t order[] = {SAMPLE_TOP_K, SAMPLE_PENALTIES};
+    struct sampler_params *p = &w->params;
     memcpy(p->order, order, sizeof order);
     p->n_order = sizeof order;
     p->temperature = 1.0f;
@@ -393,7 +393,7 @@ static void overflow_behind_top_k(struct wish *w)
     p->penalty_last_n = -1;
     p->top_k = 40;
     for (uint32_t i = 0; i < 3; i++) /* the sequences have four tokens */
-        w->bias[i] = (struct pick_bias){i, 1e6f};
+        w->bias[i] = (struct sample_bias){i, 1e6f};
 }
 
 /* Parameters that nobody should send, and more biases than there is room for: answered as by the CPU. */
@@ -411,10 +411,10 @@ void strange_parameters_are_answered_as_by_the_cpu(void)
             wish_biases(&w->seed, n, i == 8 ? MOST_BIASES - 1000 * k : 3, &w->wish[k]);
             w->wish[k].params.penalty_answer_only = false;
         }
-        struct pick_params *p = &w->wish[1].params;
+        struct sampler_params *p = &w->wish[1].params;
         p->repeat_penalty = i == 0 ? NAN : i == 1 ? 0.0f : i == 7 ? 1.5f : p->repeat_penalty;
         p->temperature = i == 3 ? INFINITY : i == 4 ? NAN : p->temperature;
-        p->n_order = i == 5 ? 7 : PICK_STAGES;
+        p->n_order = i == 5 ? 7 : SAMPLE_STAGES;
         if (i == 2) /* a NaN whose sign is the processor's, before a cut */
             penalize_before_top_k(p);
         if (i == 9)
@@ -431,7 +431,7 @@ void strange_parameters_are_answered_as_by_the_cpu(void)
     EXPECT(failures != before || tried, "nothing was refused");
 }
 
-/* One logit that is not finite: no pick, no logits, whatever is asked for; and the next pass is well again. */
+/* One logit that is not finite: no sample, no logits, whatever is asked for; and the next pass is well again. */
 void a_logit_that_is_not_finite_poisons_its_row(void)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};

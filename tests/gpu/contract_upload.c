@@ -20,17 +20,17 @@ static int in_copies_of(struct subject *s, struct backend *b, struct mixed *x, u
 }
 
 /* Of a pass that may have 512 rows: a sequence decodes, with others or alone, and one prefills. 256 bytes are counts and the
- * barrier; then a row is 20, an item of attention 24, a page 4, a pick 112. */
+ * barrier; then a row is 20, an item of attention 24, a page 4, a sample 112. */
 void a_pass_copies_what_it_has(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;
-    struct pick_params params;
+    struct sampler_params params;
     struct mixed x = {.n = 0};
     uint32_t pages[SUBJECT_PAGES];
     if (!may_fail())
         return;
-    pick_params_init(&params);
+    sampler_params_init(&params);
     subject_init(&s, &shape, 64);
     subject_pages(7, pages);
     struct backend *b = subject_open(&s, &s.device, LIMIT_ROWS, SUBJECT_PAGES);
@@ -40,10 +40,10 @@ void a_pass_copies_what_it_has(void)
     }
     int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
     x.n = 0;
-    add_rows(&x, 0, s.tokens, HELD, 1, ROW_PICK);
+    add_rows(&x, 0, s.tokens, HELD, 1, ROW_SAMPLE);
     const int alone = in_copies_of(&s, b, &x, 256 + 2 * 20 + 24 + 2 * 4 + 4 + 112);
     for (uint32_t i = 1; i <= OTHERS; i++)
-        add_rows(&x, i, s.tokens, 4, 1, ROW_PICK);
+        add_rows(&x, i, s.tokens, 4, 1, ROW_SAMPLE);
     const int together = in_copies_of(&s, b, &x, 256 + 5 * 20 + 4 * 24 + 5 * 4 + 4 + 4 * 112);
     x.n = 0;
     add_rows(&x, 0, s.tokens, 0, 64, 0);
@@ -52,8 +52,8 @@ void a_pass_copies_what_it_has(void)
     s.device.close(b);
     subject_fini(&s);
     EXPECT(rc == 0, "the first pass: %d", rc);
-    EXPECT(alone == 0, "a row and a pick take more: %d", alone);
-    EXPECT(together == 0, "four rows and picks take more: %d", together);
+    EXPECT(alone == 0, "a row and a sample take more: %d", alone);
+    EXPECT(together == 0, "four rows and samples take more: %d", together);
     EXPECT(many == 0, "64 rows of a sequence take more: %d", many);
     EXPECT(none == -EIO, "64 rows took no more than none: %d", none);
 }

@@ -62,39 +62,39 @@ void wish_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct wish *w)
     }
     if (n > 3 && wish_one_in(seed, 2)) { /* in another order the logit is not lost */
         const uint32_t id = w->bias[3].id;
-        w->bias[0] = (struct pick_bias){id, 1e8f};
-        w->bias[1] = (struct pick_bias){id, -1e8f};
-        w->bias[2] = (struct pick_bias){id, 2.0f};
+        w->bias[0] = (struct sample_bias){id, 1e8f};
+        w->bias[1] = (struct sample_bias){id, -1e8f};
+        w->bias[2] = (struct sample_bias){id, 2.0f};
     }
     if (n > 0 && wish_one_in(seed, 12))
         w->bias[0].value = ONE_OF(seed, INFINITY, NAN);
 }
 
 /* Stages in any order, often temperature first, some left out. */
-static void random_order(uint64_t *seed, struct pick_params *p)
+static void random_order(uint64_t *seed, struct sampler_params *p)
 {
     uint8_t *order = p->order;
-    for (uint32_t i = PICK_STAGES - 1; i > 0; i--) {
+    for (uint32_t i = SAMPLE_STAGES - 1; i > 0; i--) {
         const uint32_t j = (uint32_t)(subject_random(seed) % (i + 1));
         const uint8_t stage = order[i];
         order[i] = order[j];
         order[j] = stage;
     }
     const bool first = wish_one_in(seed, 2);
-    for (uint32_t i = 0; i < PICK_STAGES; i++) {
-        if (first && order[i] == PICK_TEMPERATURE) {
+    for (uint32_t i = 0; i < SAMPLE_STAGES; i++) {
+        if (first && order[i] == SAMPLE_TEMPERATURE) {
             order[i] = order[0];
-            order[0] = PICK_TEMPERATURE;
+            order[0] = SAMPLE_TEMPERATURE;
         }
     }
-    p->n_order =
-        (uint8_t)(wish_one_in(seed, 3) ? subject_random(seed) % (PICK_STAGES + 1) : PICK_STAGES);
+    p->n_order = (uint8_t)(wish_one_in(seed, 3) ? subject_random(seed) % (SAMPLE_STAGES + 1)
+                                                : SAMPLE_STAGES);
 }
 
 void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
 {
-    struct pick_params *p = &w->params;
-    pick_params_init(p);
+    struct sampler_params *p = &w->params;
+    sampler_params_init(p);
     w->prompt_length = (uint32_t)(subject_random(seed) % 9);
     p->seed = subject_random(seed);
     p->temperature = wish_one_in(seed, 4)
@@ -120,13 +120,13 @@ void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
     if (wish_one_in(seed, 2))
         random_order(seed, p);
     p->logprobs = wish_one_in(seed, 3);
-    p->n_top = (uint8_t)(subject_random(seed) % (PICK_TOP_MAX + 1));
+    p->n_top = (uint8_t)(subject_random(seed) % (SAMPLE_TOP_MAX + 1));
     wish_biases(seed, n_vocab, wish_one_in(seed, 3) ? (uint32_t)(subject_random(seed) % 60) : 0, w);
 }
 
 void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w)
 {
-    struct pick_params *p = &w->params;
+    struct sampler_params *p = &w->params;
     const bool typical = wish_one_in(seed, 2);
     wish_random(seed, n_vocab, w);
     p->temperature = ONE_OF(seed, 1.0f, 0.5f, 3.0f, 0.1f, 12.0f);
@@ -136,15 +136,15 @@ void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w)
     const bool tempered = wish_one_in(seed, 2);
     uint8_t *order = p->order;
     p->n_order = 0;
-    order[p->n_order++] = PICK_PENALTIES;
+    order[p->n_order++] = SAMPLE_PENALTIES;
     if (tempered)
-        order[p->n_order++] = PICK_TEMPERATURE;
-    order[p->n_order++] = PICK_TYPICAL_P;
-    order[p->n_order++] = PICK_TOP_P;
-    order[p->n_order++] = PICK_TOP_K;
-    order[p->n_order++] = PICK_MIN_P;
+        order[p->n_order++] = SAMPLE_TEMPERATURE;
+    order[p->n_order++] = SAMPLE_TYPICAL_P;
+    order[p->n_order++] = SAMPLE_TOP_P;
+    order[p->n_order++] = SAMPLE_TOP_K;
+    order[p->n_order++] = SAMPLE_MIN_P;
     if (!tempered)
-        order[p->n_order++] = PICK_TEMPERATURE;
+        order[p->n_order++] = SAMPLE_TEMPERATURE;
 }
 
 const uint64_t *wish_mask(uint64_t *seed, uint32_t n_vocab, uint64_t *mask)

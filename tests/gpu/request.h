@@ -1,5 +1,5 @@
 /*
- * wish: picks of every kind at random: parameters, masks, and logits of all shapes. The same seed gives the same.
+ * wish: samples of every kind at random: parameters, masks, and logits of all shapes. The same seed gives the same.
  */
 #ifndef HEARTH_TESTS_GPU_REQUEST_H
 #define HEARTH_TESTS_GPU_REQUEST_H
@@ -24,11 +24,11 @@ void wish_shape_head(struct subject *s, enum head head);
 
 enum { MOST_BIASES = 6000, WISH_VOCAB = 40009, WISH_MASK = WISH_VOCAB / 64 + 1 };
 
-/* Everything that a sequence's picks depend on besides its tokens. */
+/* Everything that a sequence's samples depend on besides its tokens. */
 struct wish {
-    struct pick_params params;
+    struct sampler_params params;
     uint32_t prompt_length;
-    struct pick_bias bias[MOST_BIASES];
+    struct sample_bias bias[MOST_BIASES];
 };
 
 void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w);

@@ -164,7 +164,7 @@ sanitize() { # compute-sanitizer on small tests: bad accesses, races in shared m
     local tool test
     # What hearth's own calls return is hearth's to check.
     for tool in "memcheck --report-api-errors no" racecheck; do
-        for test in a_pick_is_that-1 every_architecture-1 every_architecture-0 native_odd-0; do
+        for test in a_sample_is_that-1 every_architecture-1 every_architecture-0 native_odd-0; do
             # shellcheck disable=SC2086 # words are arguments
             job "${tool%% *}-$test" 55 env HEARTH_CUDA_STEPS="${test#*-}" "$sanitizer" --error-exitcode 9 --tool $tool "$contract" "${test%-*}"
         done

@@ -53,7 +53,7 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
                              uint32_t pages)
 {
     struct backend_limits limits = {.rows = rows,
-                                    .picks = rows,
+                                    .samples = rows,
                                     .pages = pages,
                                     .context = s->model->n_context,
                                     .threads = 2,

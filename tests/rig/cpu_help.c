@@ -158,7 +158,7 @@ struct backend *help_backend(const struct help_model *m, const char *isa, uint32
                              uint32_t rows, uint32_t pages)
 {
     struct backend_limits limits = {.rows = rows,
-                                    .picks = rows,
+                                    .samples = rows,
                                     .pages = pages,
                                     .context = m->model->n_context,
                                     .threads = threads,

@@ -63,7 +63,7 @@ static void open_engine(struct rig *rig)
 {
     char err[200];
     struct engine_options options = {
-        .resident = &rig->resident,
+        .loaded = &rig->loaded,
         .ctl = rig->ctl,
         .inbox = &rig->inbox,
         .outbox = &rig->outbox,
@@ -105,11 +105,11 @@ static void choose_proposer(struct rig_desc *d)
 /* The draft model: the same function on a device of its own, which may be wrong now and then. */
 static void open_draft(struct rig *rig)
 {
-    struct resident *draft = &rig->draft_resident;
+    struct loaded_model *draft = &rig->draft_resident;
 
     if (rig->desc.draft_pages == 0)
         return;
-    draft->limits = rig->resident.limits;
+    draft->limits = rig->loaded.limits;
     draft->limits.pages = rig->desc.draft_pages;
     draft->limits.context = rig->desc.draft_context;
     RIG_CHECK(fake_init(&rig->draft, &draft->limits) == 0, "no memory");
@@ -119,7 +119,7 @@ static void open_draft(struct rig *rig)
     draft->ops = &fake_ops;
     draft->backend = fake_backend(&rig->draft);
     fake_ops.describe(draft->backend, &draft->info);
-    rig->resident.draft = draft;
+    rig->loaded.draft = draft;
 }
 
 void rig_open(struct rig *rig, const struct rig_desc *desc)
@@ -134,25 +134,25 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     d.context = or_default(d.context, 512);
     d.pages = or_default(d.pages, d.slots * kv_pages(d.context));
     d.rows = or_default(d.rows, 64);
-    d.picks = or_default(d.picks, 16);
+    d.samples = or_default(d.samples, 16);
     d.mail = or_default(d.mail, 64);
     choose_proposer(&d);
     rig->desc = d;
-    rig->resident.limits = (struct backend_limits){
-        .rows = d.rows, .picks = d.picks, .pages = d.pages, .context = d.context, .threads = 1};
-    RIG_CHECK(fake_init(&rig->fake, &rig->resident.limits) == 0, "no memory");
+    rig->loaded.limits = (struct backend_limits){
+        .rows = d.rows, .samples = d.samples, .pages = d.pages, .context = d.context, .threads = 1};
+    RIG_CHECK(fake_init(&rig->fake, &rig->loaded.limits) == 0, "no memory");
     rig->fake.fast = d.fast;
     rig->fake.wrong = d.wrong;
     rig->model =
         (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};
-    rig->resident.model = &rig->model;
-    rig->resident.ops = &fake_ops;
-    rig->resident.backend = fake_backend(&rig->fake);
-    fake_ops.describe(rig->resident.backend, &rig->resident.info);
+    rig->loaded.model = &rig->model;
+    rig->loaded.ops = &fake_ops;
+    rig->loaded.backend = fake_backend(&rig->fake);
+    fake_ops.describe(rig->loaded.backend, &rig->loaded.info);
     open_draft(rig);
     open_vocab();
-    rig->resident.vocab = rig_vocab;
-    rig->resident.grammar_vocab = rig_grammar_vocab;
+    rig->loaded.vocab = rig_vocab;
+    rig->loaded.grammar_vocab = rig_grammar_vocab;
     rig->ctl = aligned_alloc(IPC_PAGE, IPC_PAGE);
     RIG_CHECK(rig->ctl, "no memory");
     memset(rig->ctl, 0, sizeof(*rig->ctl));

@@ -38,7 +38,7 @@ struct rig_desc {
     uint32_t context;              /* [512] */
     uint32_t pages;                /* [what all slots need] */
     uint32_t rows;                 /* [64] of a pass */
-    uint32_t picks;                /* [16] */
+    uint32_t samples;              /* [16] */
     uint32_t mail;                 /* [64] cells of a mailbox */
     enum submit_proposer proposer; /* of all requests [$HEARTH_RIG_PROPOSER, else auto] */
     enum backend_fast fast;        /* the device's fast pass [what `proposer` needs] */
@@ -55,9 +55,9 @@ struct rig {
     struct rig_desc desc;
     struct fake fake;
     struct fake draft; /* the draft model's device */
-    struct resident draft_resident;
+    struct loaded_model draft_resident;
     struct model model;
-    struct resident resident;
+    struct loaded_model loaded;
     struct ctl *ctl;
     struct mailbox inbox, outbox;
     struct engine *engine;
@@ -166,7 +166,7 @@ bool rig_same(const struct rig *rig, const struct rig_request *request,
               const struct rig_answer *got);
 
 /* The same for a fast request that canonical passes had to take over now and then: is every token
- * what one kind of pass or the other picks behind those before it? */
+ * what one kind of pass or the other samples behind those before it? */
 bool rig_possible(const struct rig *rig, const struct rig_request *request,
                   const struct rig_answer *got);
 

@@ -52,7 +52,7 @@ static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n,
     return n_allowed;
 }
 
-/* The pick behind tokens [n]; with `got` the one of either kind of pass that the answer has there. */
+/* The sample behind tokens [n]; with `got` the one of either kind of pass that the answer has there. */
 static uint32_t find_next(const struct rig *rig, const struct rig_request *request,
                           const uint32_t *tokens, uint32_t n, const uint64_t *mask,
                           const struct rig_answer *got)

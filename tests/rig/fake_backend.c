@@ -52,19 +52,19 @@ static uint64_t fold(uint64_t state, uint32_t token)
     return state ^ state >> 29;
 }
 
-static uint32_t pick_of(const struct fake *fake, uint64_t state, uint32_t position, uint64_t seed)
+static uint32_t sample_of(const struct fake *fake, uint64_t state, uint32_t position, uint64_t seed)
 {
     if (position == fake->end_at)
         return FAKE_END;
     return FAKE_BYTES + 'a' + (uint32_t)(fold(state, (uint32_t)seed) >> 40) % 8;
 }
 
-static uint32_t fast_pick_of(const struct fake *fake, uint64_t state, uint32_t position,
-                             uint64_t seed)
+static uint32_t fast_sample_of(const struct fake *fake, uint64_t state, uint32_t position,
+                               uint64_t seed)
 {
     if (fake->wrong && fold(state, position) % fake->wrong == 0)
         return FAKE_WRONG;
-    return pick_of(fake, state, position, seed);
+    return sample_of(fake, state, position, seed);
 }
 
 static uint64_t fold_all(const uint32_t *tokens, uint32_t n)
@@ -78,12 +78,12 @@ static uint64_t fold_all(const uint32_t *tokens, uint32_t n)
 
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
 {
-    return pick_of(fake, fold_all(tokens, n), n, seed);
+    return sample_of(fake, fold_all(tokens, n), n, seed);
 }
 
 uint32_t fake_fast_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
 {
-    return fast_pick_of(fake, fold_all(tokens, n), n, seed);
+    return fast_sample_of(fake, fold_all(tokens, n), n, seed);
 }
 
 uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
@@ -122,7 +122,7 @@ static void check_row(struct fake *fake, uint32_t i)
     FAKE_CHECK(row->sequence < pass->n_sequences);
     FAKE_CHECK(row->position < fake->limits.context);
     FAKE_CHECK(row->token < FAKE_VOCAB);
-    FAKE_CHECK((row->wants & ~(uint32_t)ROW_PICK) == 0);
+    FAKE_CHECK((row->wants & ~(uint32_t)ROW_SAMPLE) == 0);
     if (i > 0 && row->sequence == row[-1].sequence)
         FAKE_CHECK(row->position == row[-1].position + 1);
     else /* the engine hands out each sequence's rows together, in order */
@@ -131,10 +131,10 @@ static void check_row(struct fake *fake, uint32_t i)
         fake->first = row->position;
     if (i + 1 == pass->n_rows || row[1].sequence != row->sequence)
         check_pages(fake, row->sequence, fake->first, row->position);
-    if (row->wants & ROW_PICK) {
-        fake->picks++;
+    if (row->wants & ROW_SAMPLE) {
+        fake->samples++;
         FAKE_CHECK(sequence->tokens[row->position] == row->token);
-        FAKE_CHECK(sequence->pick->n_top <= PICK_TOP_MAX);
+        FAKE_CHECK(sequence->sampler->n_top <= SAMPLE_TOP_MAX);
         FAKE_CHECK(sequence->prompt_length >= 1 && sequence->prompt_length <= row->position + 1);
     }
 }
@@ -144,9 +144,9 @@ static void count_canonical(struct fake *fake, const struct pass *pass)
     fake->n_passes++;
     fake->last_rows = pass->n_rows;
     fake->last_sequences = pass->n_sequences;
-    fake->last_picks = fake->picks;
+    fake->last_samples = fake->samples;
     fake->n_rows += pass->n_rows;
-    fake->n_picks += fake->picks;
+    fake->n_samples += fake->samples;
     memcpy(fake->last, pass->rows, pass->n_rows * sizeof(*pass->rows));
 }
 
@@ -163,11 +163,11 @@ static int fake_start(struct backend *backend, const struct pass *pass)
     FAKE_CHECK(pass->n_rows >= 1 && pass->n_rows <= fake->limits.rows);
     fake->pass = pass;
     fake->stamp++;
-    fake->picks = 0;
+    fake->samples = 0;
     for (uint32_t i = 0; i < pass->n_rows; i++)
         check_row(fake, i);
     FAKE_CHECK(pass->rows[pass->n_rows - 1].sequence + 1 == pass->n_sequences);
-    FAKE_CHECK(fake->picks <= fake->limits.picks);
+    FAKE_CHECK(fake->samples <= fake->limits.samples);
     if (pass->kind == PASS_CANONICAL) {
         count_canonical(fake, pass);
         return 0;
@@ -196,20 +196,21 @@ static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint
     return state;
 }
 
-static void fill_pick(const struct fake *fake, uint64_t state, uint32_t position,
-                      const struct pick_params *params, const uint64_t *allowed, struct pick *ret)
+static void fill_sample(const struct fake *fake, uint64_t state, uint32_t position,
+                        const struct sampler_params *params, const uint64_t *allowed,
+                        struct sample *ret)
 {
     uint32_t token = fake->pass->kind == PASS_FAST
-                         ? fast_pick_of(fake, state, position, params->seed)
-                         : pick_of(fake, state, position, params->seed);
+                         ? fast_sample_of(fake, state, position, params->seed)
+                         : sample_of(fake, state, position, params->seed);
 
-    *ret = (struct pick){.token = fake_allowed(token, allowed)};
+    *ret = (struct sample){.token = fake_allowed(token, allowed)};
     if (!params->logprobs)
         return;
     ret->logprob = -(float)(state % 64) / 8;
     ret->n_top = params->n_top;
     for (uint32_t i = 0; i < ret->n_top; i++)
-        ret->top[i] = (struct pick_top){.id = i, .logprob = -(float)i};
+        ret->top[i] = (struct sample_top){.id = i, .logprob = -(float)i};
 }
 
 static int fake_finish(struct backend *backend)
@@ -238,9 +239,9 @@ static int fake_finish(struct backend *backend)
             memset(page, 0, PAGE * sizeof(*page));
         page[row->position % PAGE] = (row->token + 1) | mark;
         state = fold(state, row->token);
-        if (row->wants & ROW_PICK)
-            fill_pick(fake, state, row->position + 1, sequence->pick, row->allowed,
-                      &pass->results[i].pick);
+        if (row->wants & ROW_SAMPLE)
+            fill_sample(fake, state, row->position + 1, sequence->sampler, row->allowed,
+                        &pass->results[i].sample);
     }
     fake->pass = NULL;
     if (fake->during)

@@ -2,15 +2,15 @@
  * fake_backend: a device whose answers are a pure function of the tokens, and a judge of its
  * caller.
  *
- * With `fast` it has a fast pass, too: its picks are wrong now and then, and the KV that it writes
+ * With `fast` it has a fast pass, too: its samples are wrong now and then, and the KV that it writes
  * is marked. A canonical row that reads marked KV aborts the process: a draft's KV was taken for
  * that of an accepted token.
  *
- * Its KV is one word a position: the token that was written there. A pick folds the KV of positions
+ * Its KV is one word a position: the token that was written there. A sample folds the KV of positions
  * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
  * reused too early gives another token than fake_next() of the same sequence. A pass that breaks
  * the contract of kernels/backend.h aborts the process with one line. Where a row has a mask, the
- * pick is the next allowed id from there on. For tests only; one thread.
+ * sample is the next allowed id from there on. For tests only; one thread.
  */
 #ifndef HEARTH_TESTS_RIG_FAKE_BACKEND_H
 #define HEARTH_TESTS_RIG_FAKE_BACKEND_H
@@ -27,7 +27,7 @@ enum {
     FAKE_VOCAB = 259,
     FAKE_LAYERS = 2,
     FAKE_NEVER = 0xffffffff,
-    FAKE_WRONG = FAKE_BYTES + 'Z', /* a wrong pick of a fast pass */
+    FAKE_WRONG = FAKE_BYTES + 'Z', /* a wrong sample of a fast pass */
     FAKE_READERS = 0x7fffffff      /* no sequence: the page is only read, by any of them */
 };
 
@@ -39,9 +39,9 @@ struct fake {
     enum backend_fast fast; /* what describe says; without one there may be no fast pass */
 
     /* set by a test, at any time between passes */
-    uint32_t end_at;  /* the pick of this position is FAKE_END; FAKE_NEVER */
+    uint32_t end_at;  /* the sample of this position is FAKE_END; FAKE_NEVER */
     uint32_t poison;  /* a row with this token is poisoned, and those behind it; FAKE_NEVER */
-    uint32_t wrong;   /* one in so many fast picks is FAKE_WRONG; 0: none */
+    uint32_t wrong;   /* one in so many fast samples is FAKE_WRONG; 0: none */
     bool poison_fast; /* every row of a fast pass is poisoned */
     int start_error;  /* start returns it; 0 */
     int finish_error; /* finish returns it; 0 */
@@ -51,19 +51,19 @@ struct fake {
     /* what the engine asked for in canonical passes ... */
     uint32_t n_passes;
     uint32_t n_released;                /* pages given back */
-    uint64_t n_rows, n_picks;           /* of all passes */
+    uint64_t n_rows, n_samples;         /* of all passes */
     uint32_t last_rows, last_sequences; /* of the last */
-    uint32_t last_picks;
+    uint32_t last_samples;
     struct row last[FAKE_ROWS_MAX]; /* [last_rows] */
     /* ... and in fast ones */
     uint32_t n_fast_passes, last_fast_rows;
     uint64_t n_fast_rows;
 
-    uint32_t *kv;    /* [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
-    uint64_t *owner; /* [pages] stamp << 32 | sequence: who used the page last */
-    uint32_t stamp;  /* passes of both kinds */
-    uint32_t picks;  /* of the pass being checked */
-    uint32_t first;  /* position of the first row of the sequence being checked */
+    uint32_t *kv;     /* [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
+    uint64_t *owner;  /* [pages] stamp << 32 | sequence: who used the page last */
+    uint32_t stamp;   /* passes of both kinds */
+    uint32_t samples; /* of the pass being checked */
+    uint32_t first;   /* position of the first row of the sequence being checked */
     const struct pass *pass;
     const char *error;
 };
@@ -77,7 +77,7 @@ void fake_fini(struct fake *fake);
 /* fake_ops works on this. */
 struct backend *fake_backend(struct fake *fake);
 
-/* What the device picks after tokens [0, n), n >= 1: one of the bytes 'a' .. 'h', or FAKE_END. */
+/* What the device samples after tokens [0, n), n >= 1: one of the bytes 'a' .. 'h', or FAKE_END. */
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed);
 
 /* The same of a fast pass: FAKE_WRONG now and then. */

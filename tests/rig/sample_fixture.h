@@ -1,5 +1,5 @@
 /*
- * pick_fixture: logits, a history and scratch that the tests of kernels/sample/sample.h share. A header of
+ * sample_fixture: logits, a history and scratch that the tests of kernels/sample/sample.h share. A header of
  * static functions, as gguf_writer.h is.
  */
 #ifndef HEARTH_TESTS_RIG_SAMPLE_FIXTURE_H
@@ -11,7 +11,7 @@
 
 enum { N = 1000 };
 
-static struct pick_scratch *scratch; /* for N tokens */
+static struct sampler_scratch *scratch; /* for N tokens */
 static float logits[N];
 static uint32_t history[N]; /* history[i] = i % 7 */
 
@@ -26,24 +26,24 @@ static inline void fill(void)
 
 static inline void setup(void)
 {
-    ck_assert_int_eq(pick_scratch_open(N, &scratch), 0);
+    ck_assert_int_eq(sampler_scratch_open(N, &scratch), 0);
     fill();
 }
 
 static inline void teardown(void)
 {
-    pick_scratch_close(scratch);
+    sampler_scratch_close(scratch);
 }
 
-static inline int pick_at(const struct pick_params *p, uint32_t position, struct pick *ret)
+static inline int sample_at(const struct sampler_params *p, uint32_t position, struct sample *ret)
 {
-    return pick_token(p, logits, N, history, position, 0, scratch, ret);
+    return sample_token(p, logits, N, history, position, 0, scratch, ret);
 }
 
-static inline struct pick_params sampling(float temperature)
+static inline struct sampler_params sampling(float temperature)
 {
-    struct pick_params p;
-    pick_params_init(&p);
+    struct sampler_params p;
+    sampler_params_init(&p);
     p.temperature = temperature;
     return p;
 }

@@ -5,11 +5,11 @@ Usage: make_oracle_models.py FOLDER [NAME...]     (needs torch, transformers, to
 
 Per model three files. NAME.gguf: F16 matrices, F32 vectors; every weight is an f16 number, so a copy of the file in F32
 holds the same model. NAME.json: a prompt, the largest logit's id after each of its tokens, the greedy ids that follow, and
-the smallest lead of a pick over its runner-up; for byte-level BPE some texts and their ids. NAME.f32: logits at every position of the prompt, float32
+the smallest lead of a sample over its runner-up; for byte-level BPE some texts and their ids. NAME.f32: logits at every position of the prompt, float32
 [prompt][columns], of every COLUMN_STEP-th token.
 
 The numbers come from transformers in float64, the ids of texts from tokenizers. (It computes norms and rope's angles in float32 even then.) Seeds are
-tried until no pick is close. The same library versions give the same files; `made_with` says which were used.
+tried until no sample is close. The same library versions give the same files; `made_with` says which were used.
 """
 
 import json
@@ -86,7 +86,7 @@ def make_model(spec, seed):
 
 
 def run(model, seed):
-    """prompt, logits [N_PROMPT][N_VOCAB], greedy ids, their smallest lead, that in the prompt; None if a pick is close."""
+    """prompt, logits [N_PROMPT][N_VOCAB], greedy ids, their smallest lead, that in the prompt; None if a sample is close."""
     prompt = torch.randint(0, N_VOCAB, (N_PROMPT,), generator=torch.Generator().manual_seed(seed)).tolist()
     ids, leads = [], []
     with torch.no_grad():
@@ -259,7 +259,7 @@ def main(folder, names):
             if found and found[-1] >= 0.01:
                 break
         else:
-            raise SystemExit(f"{name}: no seed without a close pick")
+            raise SystemExit(f"{name}: no seed without a close sample")
         prompt, logits, ids, lead, prompt_lead = found
         write(model, name, folder / f"{name}.gguf")
         logits[:, ::COLUMN_STEP].astype("<f4").tofile(folder / f"{name}.f32")

@@ -1,2 +1,2 @@
-/* Products with the instruction set of the name; simd_product.h has the code. */
-#include "kernels/cpu/simd/simd_product.h"
+/* Matmuls with the instruction set of the name; simd_matmul.h has the code. */
+#include "kernels/cpu/simd/simd_matmul.h"

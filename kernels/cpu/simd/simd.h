@@ -1,8 +1,8 @@
 /*
- * simd: the operations of an instruction set, one declaration for all: SIMD_PRODUCTS(avx2), avxvnni
- * and avx512, SIMD_OPERATIONS(avx2) and avx512; all but integer products AVX-VNNI has from AVX2.
- * Bodies are in simd_ops.h, simd_product.h and simd_attend.h, written once over vec.h; integer
- * products differ by instruction set and are in blocks_*.c.
+ * simd: the operations of an instruction set, one declaration for all: SIMD_MATMULS(avx2), avxvnni
+ * and avx512, SIMD_OPERATIONS(avx2) and avx512; all but integer matmuls AVX-VNNI has from AVX2.
+ * Bodies are in simd_ops.h, simd_matmul.h and simd_attend.h, written once over vec.h; integer
+ * matmuls differ by instruction set and are in blocks_*.c.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_H
@@ -29,8 +29,8 @@
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
     extern const struct tile_set tiles_f32_##isa, tiles_f16_##isa, tiles_bf16_##isa
 
-#define SIMD_PRODUCTS(isa)                                                                         \
-    void simd_product_##isa(const struct cpu_product *p);                                          \
+#define SIMD_MATMULS(isa)                                                                          \
+    void simd_matmul_##isa(const struct cpu_matmul *p);                                            \
     extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
         tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
@@ -70,9 +70,9 @@ struct tile_set {
 };
 
 SIMD_OPERATIONS(avx2);
-SIMD_PRODUCTS(avx2);
-SIMD_PRODUCTS(avxvnni);
+SIMD_MATMULS(avx2);
+SIMD_MATMULS(avxvnni);
 SIMD_OPERATIONS(avx512);
-SIMD_PRODUCTS(avx512);
+SIMD_MATMULS(avx512);
 
 #endif

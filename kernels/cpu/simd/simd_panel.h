@@ -53,7 +53,7 @@ static inline int32_t panel_offset(uint32_t type)
     return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
 }
 
-/* Fills the panel of rows [row, row + rows), all of a product's inputs, for weights of `type`. */
+/* Fills the panel of rows [row, row + rows), all of a matmul's inputs, for weights of `type`. */
 static inline void panel_fill(const struct cpu_input *x, uint32_t row, uint32_t rows, uint32_t cols,
                               uint32_t type, uint8_t *panel)
 {

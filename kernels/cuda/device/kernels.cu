@@ -1,5 +1,5 @@
 /*
- * kernels: one kernel for every job but attention (attend.cu) and products (product.cu), and what launches them: a block
+ * kernels: one kernel for every job but attention (attend.cu) and matmuls (matmul.cu), and what launches them: a block
  * an item.
  */
 #include "kernels/cuda/device/attend_device.h"
@@ -37,28 +37,28 @@ static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct
         merge_item(job, blockIdx.y, blockIdx.x);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_part_kernel(const struct pick_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) sample_part_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
-        pick_part_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
+        sample_part_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) pick_sum_kernel(const struct pick_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS) sample_sum_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
-        pick_sum_item(job, blockIdx.y, blockIdx.x, (struct pick_shared *)shared);
+        sample_sum_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS, 1) pick_best_kernel(const struct pick_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) sample_best_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
-        pick_best_item(job, blockIdx.x, (struct pick_shared *)shared);
+        sample_best_item(job, blockIdx.x, (struct sample_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) end_kernel(const struct end_job job)
@@ -94,13 +94,13 @@ int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *jo
     return launch(queue, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
 }
 
-int cuda_launch_pick(const struct cuda_queue *queue, const struct pick_job *job, uint32_t rows)
+int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows)
 {
-    const dim3 parts(pick_parts(job->n_vocab), rows);
-    int rc = launch(queue, pick_part_kernel, parts, sizeof(struct pick_shared), *job);
-    rc = rc ? rc : launch(queue, pick_sum_kernel, parts, sizeof(struct pick_shared), *job);
+    const dim3 parts(sample_parts(job->n_vocab), rows);
+    int rc = launch(queue, sample_part_kernel, parts, sizeof(struct sample_shared), *job);
+    rc = rc ? rc : launch(queue, sample_sum_kernel, parts, sizeof(struct sample_shared), *job);
     return rc ? rc
-              : launch(queue, pick_best_kernel, dim3(rows), sizeof(struct pick_shared), *job);
+              : launch(queue, sample_best_kernel, dim3(rows), sizeof(struct sample_shared), *job);
 }
 
 int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job)

@@ -1,22 +1,22 @@
-/* product: which kernel of products for how many rows. */
+/* matmul: which kernel of matmuls for how many rows. */
 #include "kernels/cuda/matmul_launch.h"
 
 int cuda_launch_init(int *ret_version)
 {
-    int (*const init[])(int *) = {product_init<1, false>, product_init<2, false>,
-                                  product_init<4, false>, product_init<CUDA_MAX_TILES, false>,
-                                  product_init<1, true>,  product_init<2, true>,
-                                  product_init<4, true>,  product_init<CUDA_MAX_TILES, true>};
+    int (*const init[])(int *) = {matmul_init<1, false>, matmul_init<2, false>,
+                                  matmul_init<4, false>, matmul_init<CUDA_MAX_TILES, false>,
+                                  matmul_init<1, true>,  matmul_init<2, true>,
+                                  matmul_init<4, true>,  matmul_init<CUDA_MAX_TILES, true>};
     int code = attend_init();
     for (int i = 0; i < 8 && !code; i++)
         code = init[i](ret_version);
-    code = code ? code : product_large_init<4>();
-    code = code ? code : product_large_init<8>();
-    code = code ? code : product_half_init();
+    code = code ? code : matmul_large_init<4>();
+    code = code ? code : matmul_large_init<8>();
+    code = code ? code : matmul_half_init();
     return code;
 }
 
-static bool all_quantized(const struct product_job *job)
+static bool all_quantized(const struct matmul_job *job)
 {
     for (int i = 0; i < 3; i++) {
         if (job->part[i].matrix.groups > 0 && !layout_quantized(job->part[i].matrix.type))
@@ -25,7 +25,7 @@ static bool all_quantized(const struct product_job *job)
     return true;
 }
 
-static bool all_half(const struct product_job *job)
+static bool all_half(const struct matmul_job *job)
 {
     const uint32_t type = job->part[0].matrix.type;
     for (int i = 1; i < 3; i++) {
@@ -42,38 +42,38 @@ static bool fills(const struct cuda_queue *queue, uint64_t blocks)
 }
 
 /* Blocks of 256 outputs and so many rows. */
-static uint64_t large_blocks(const struct product_job *job, uint32_t rows, uint32_t rows_of_block)
+static uint64_t large_blocks(const struct matmul_job *job, uint32_t rows, uint32_t rows_of_block)
 {
     return (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
            ((rows + rows_of_block - 1) / rows_of_block);
 }
 
 template <bool BY_ROWS>
-static int launch_tiles(const struct cuda_queue *queue, const struct product_job *job,
+static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job *job,
                         uint32_t rows)
 {
     if (rows <= CUDA_TILE)
-        return product_launch<1, BY_ROWS>(queue, job, rows);
+        return matmul_launch<1, BY_ROWS>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)
-        return product_launch<2, BY_ROWS>(queue, job, rows);
+        return matmul_launch<2, BY_ROWS>(queue, job, rows);
     if (rows <= 4 * CUDA_TILE)
-        return product_launch<4, BY_ROWS>(queue, job, rows);
-    return product_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
+        return matmul_launch<4, BY_ROWS>(queue, job, rows);
+    return matmul_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
 }
 
-int cuda_launch_product(const struct cuda_queue *queue, const struct product_job *job,
+int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job,
                         uint32_t rows)
 {
     if (job->part[0].matrix.by_rows)
         return launch_tiles<true>(queue, job, rows);
     if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
         if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
-            return product_large_launch<8>(queue, job, rows);
+            return matmul_large_launch<8>(queue, job, rows);
         if (fills(queue, large_blocks(job, rows, 4 * CUDA_TILE)))
-            return product_large_launch<4>(queue, job, rows);
+            return matmul_large_launch<4>(queue, job, rows);
     }
     if (rows > CUDA_TILE * CUDA_MAX_TILES && job->native && all_half(job) &&
-        fills(queue, product_half_blocks(job, rows)))
-        return product_half_launch(queue, job, rows);
+        fills(queue, matmul_half_blocks(job, rows)))
+        return matmul_half_launch(queue, job, rows);
     return launch_tiles<false>(queue, job, rows);
 }

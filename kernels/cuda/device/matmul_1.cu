@@ -1,4 +1,4 @@
-/* Products of up to 8 rows. */
+/* Matmuls of up to 8 rows. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_OF(1, false);
+MATMUL_OF(1, false);

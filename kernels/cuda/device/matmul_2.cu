@@ -1,4 +1,4 @@
-/* Products of up to 16 rows. */
+/* Matmuls of up to 16 rows. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_OF(2, false);
+MATMUL_OF(2, false);

@@ -1,4 +1,4 @@
-/* Products of up to 32 rows. */
+/* Matmuls of up to 32 rows. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_OF(4, false);
+MATMUL_OF(4, false);

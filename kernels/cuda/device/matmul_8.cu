@@ -1,4 +1,4 @@
-/* Products of any number of rows, 64 at a time. */
+/* Matmuls of any number of rows, 64 at a time. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_OF(8, false);
+MATMUL_OF(8, false);

@@ -1,5 +1,5 @@
 /*
- * product_device: NUMERICS.md, "Products". A block of eight warps computes 32 outputs for 8 * TILES rows: a warp takes
+ * matmul_device: NUMERICS.md, "Matmuls". A block of eight warps computes 32 outputs for 8 * TILES rows: a warp takes
  * every eighth segment, lanes are outputs, and segments are added up in ascending order through shared memory. So K is
  * cut where the page cuts it, and nowhere else, whatever the number of rows.
  *
@@ -18,7 +18,7 @@ enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
 #define SEGMENT_FLOATS(tiles) (SEGMENT_PITCH * CUDA_TILE * (tiles))
 
 /* Rows of activations that an item computes: [first, first + 8 * TILES), of which `n` exist. */
-struct product_rows {
+struct matmul_rows {
     uint32_t first, n;
 };
 
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
 template <uint32_t TYPE, int TILES>
 static __device__ __forceinline__ void
 block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const struct cuda_input &x,
-              const product_rows &rows, float *out)
+              const matmul_rows &rows, float *out)
 {
     const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
     const uint8_t *bits_at =
@@ -221,9 +221,9 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
 
 /* BY_ROWS: how the matrix lies, one of F16 or BF16 in native numerics. */
 template <uint32_t TYPE, int TILES, bool BY_ROWS>
-static __device__ __forceinline__ void
-any_segment(const struct cuda_matrix &m, uint32_t group, uint32_t segment,
-            const struct cuda_input &x, const product_rows &rows, bool native, float *out)
+static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
+                                                   uint32_t segment, const struct cuda_input &x,
+                                                   const matmul_rows &rows, bool native, float *out)
 {
     const uint8_t *at = m.data + group * m.group_bytes;
     const uint32_t begin = segment * CUDA_SEGMENT;
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix
 enum { PREFETCH_BYTES = 32 << 10 };
 
 template <bool BY_ROWS>
-static __device__ __forceinline__ void prefetch_weights(const struct product_job &job,
+static __device__ __forceinline__ void prefetch_weights(const struct matmul_job &job,
                                                         uint32_t group)
 {
     int p = 0; /* gated: of the gate; up comes segment by segment */
@@ -300,8 +300,8 @@ static __device__ __forceinline__ void prefetch_weights(const struct product_job
 }
 
 /* Writes finished outputs of row r, those of one group: output tid % 32 of it, by one warp. */
-static __device__ __forceinline__ void put_output(const struct product_job &job,
-                                                  const struct product_part &part, uint32_t group,
+static __device__ __forceinline__ void put_output(const struct matmul_job &job,
+                                                  const struct matmul_part &part, uint32_t group,
                                                   uint32_t r, float y)
 {
     const uint32_t o = group * CUDA_GROUP + threadIdx.x % 32;
@@ -315,7 +315,7 @@ static __device__ __forceinline__ void put_output(const struct product_job &job,
 }
 
 /* Writes f(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
-static __device__ __forceinline__ void put_gated(const struct product_job &job, uint32_t group,
+static __device__ __forceinline__ void put_gated(const struct matmul_job &job, uint32_t group,
                                                  uint32_t r, float gate, float up)
 {
     put_value(job.out, job.forms, r, group * CUDA_GROUP + threadIdx.x % 32, job.part[0].matrix.rows,
@@ -325,8 +325,8 @@ static __device__ __forceinline__ void put_gated(const struct product_job &job, 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
 template <uint32_t TYPE, int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void
-product_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
-              const product_rows &rows, float *shared, float y[TILES])
+matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32_t group,
+             const matmul_rows &rows, float *shared, float y[TILES])
 {
     const uint32_t warp = threadIdx.x / 32,
                    segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
@@ -354,47 +354,47 @@ product_group(const struct product_job &job, const struct cuda_matrix &matrix, u
 
 template <int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void
-any_group(const struct product_job &job, const struct cuda_matrix &matrix, uint32_t group,
-          const product_rows &rows, float *shared, float y[TILES])
+any_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32_t group,
+          const matmul_rows &rows, float *shared, float y[TILES])
 {
     if constexpr (BY_ROWS) {
         if (matrix.type == QUANT_F16)
-            product_group<QUANT_F16, TILES, true>(job, matrix, group, rows, shared, y);
+            matmul_group<QUANT_F16, TILES, true>(job, matrix, group, rows, shared, y);
         else
-            product_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
+            matmul_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
         return;
     }
     switch (matrix.type) {
     case QUANT_F32:
-        return product_group<QUANT_F32, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_F32, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_F16:
-        return product_group<QUANT_F16, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_F16, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_BF16:
-        return product_group<QUANT_BF16, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_BF16, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q8_0:
-        return product_group<QUANT_Q8_0, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q8_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q4_0:
-        return product_group<QUANT_Q4_0, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q4_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_0:
-        return product_group<QUANT_Q5_0, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q5_0, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_1:
-        return product_group<QUANT_Q5_1, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q5_1, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q4_K:
-        return product_group<QUANT_Q4_K, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q4_K, TILES, false>(job, matrix, group, rows, shared, y);
     case QUANT_Q5_K:
-        return product_group<QUANT_Q5_K, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q5_K, TILES, false>(job, matrix, group, rows, shared, y);
     default:
-        return product_group<QUANT_Q6_K, TILES, false>(job, matrix, group, rows, shared, y);
+        return matmul_group<QUANT_Q6_K, TILES, false>(job, matrix, group, rows, shared, y);
     }
 }
 
 /* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
 template <int TILES, bool BY_ROWS>
-static __device__ void product_item(const struct product_job &job, uint32_t group, uint32_t run,
-                                    float *shared)
+static __device__ void matmul_item(const struct matmul_job &job, uint32_t group, uint32_t run,
+                                   float *shared)
 {
     const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
-    product_rows rows = {run * CUDA_TILE * TILES, 0};
+    matmul_rows rows = {run * CUDA_TILE * TILES, 0};
     if (rows.first >= n)
         return;
     rows.n = n - rows.first < CUDA_TILE * TILES ? n - rows.first : CUDA_TILE * TILES;

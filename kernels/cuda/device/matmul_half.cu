@@ -1,5 +1,5 @@
 /*
- * product_half: the kernels of products by tensor cores for many rows, native numerics. Blocks that follow one another have
+ * matmul_half: the kernels of matmuls by tensor cores for many rows, native numerics. Blocks that follow one another have
  * the same weights and other rows.
  */
 #include "kernels/cuda/device/launch_device.h"
@@ -8,19 +8,19 @@
 
 template <bool BF16>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1)
-    product_half_kernel(const struct product_job job)
+    matmul_half_kernel(const struct matmul_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    product_half_item<BF16>(job, blockIdx.y, blockIdx.x, *(half_large_shared *)shared);
+    matmul_half_item<BF16>(job, blockIdx.y, blockIdx.x, *(half_large_shared *)shared);
 }
 
 static_assert(sizeof(half_large_shared) <= 99 << 10, "that every GPU has for a block");
 
-int product_half_init(void)
+int matmul_half_init(void)
 {
-    void (*const kernels[])(struct product_job) = {product_half_kernel<false>,
-                                                   product_half_kernel<true>};
+    void (*const kernels[])(struct matmul_job) = {matmul_half_kernel<false>,
+                                                   matmul_half_kernel<true>};
     cudaError_t code = cudaSuccess;
     for (int i = 0; i < 2 && code == cudaSuccess; i++)
         code = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -28,23 +28,23 @@ int product_half_init(void)
     return (int)code;
 }
 
-static dim3 grid_of(const struct product_job *job, uint32_t rows)
+static dim3 grid_of(const struct matmul_job *job, uint32_t rows)
 {
     const uint32_t groups = job->gate ? HALF_SLOTS / 2 : HALF_SLOTS;
     return dim3((rows + HALF_ROWS - 1) / HALF_ROWS, (job->groups + groups - 1) / groups);
 }
 
-uint64_t product_half_blocks(const struct product_job *job, uint32_t rows)
+uint64_t matmul_half_blocks(const struct matmul_job *job, uint32_t rows)
 {
     const dim3 grid = grid_of(job, rows);
     return (uint64_t)grid.x * grid.y;
 }
 
-int product_half_launch(const struct cuda_queue *queue, const struct product_job *job,
+int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job,
                         uint32_t rows)
 {
     return launch(queue,
-                  job->part[0].matrix.type == QUANT_BF16 ? product_half_kernel<true>
-                                                         : product_half_kernel<false>,
+                  job->part[0].matrix.type == QUANT_BF16 ? matmul_half_kernel<true>
+                                                         : matmul_half_kernel<false>,
                   grid_of(job, rows), sizeof(half_large_shared), *job);
 }

@@ -1,5 +1,5 @@
 /*
- * product_half_device: NUMERICS.md, "Native", products of F16 and BF16 matrices by tensor cores: 32 inputs of 16 outputs
+ * matmul_half_device: NUMERICS.md, "Native", matmuls of F16 and BF16 matrices by tensor cores: 32 inputs of 16 outputs
  * and 8 rows are two mma. A lane's sixteen bytes of a unit of layout.h are its operands of both, and so are sixteen bytes of
  * activations: which inputs an mma takes follows from that, and is the same in every kernel.
  */

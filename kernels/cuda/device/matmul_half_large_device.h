@@ -1,5 +1,5 @@
 /*
- * product_half_large_device: the products of product_half_device.h for passes of many rows. A block makes 128 outputs (four
+ * matmul_half_large_device: the matmuls of matmul_half_device.h for passes of many rows. A block makes 128 outputs (four
  * groups; gated: two of the gate and the same two of up) for 128 rows; a warp 64 of those outputs for 32 rows, 64 by 32
  * accumulators of a segment and as many sums of segments. Weights and activations come through shared memory, 64 inputs a
  * stage, two stages ahead.
@@ -46,7 +46,7 @@ struct half_slot {
     uint32_t part, group;
 };
 
-static __device__ __forceinline__ half_slot slot_of(const struct product_job &job, uint32_t tile,
+static __device__ __forceinline__ half_slot slot_of(const struct matmul_job &job, uint32_t tile,
                                                     uint32_t slot)
 {
     half_slot s = {0, tile * HALF_SLOTS + slot};
@@ -63,7 +63,7 @@ static __device__ __forceinline__ half_slot slot_of(const struct product_job &jo
 template <bool BF16>
 static __device__ __forceinline__ void
 load_stage(const uint8_t *const data[HALF_SLOTS], const struct cuda_input &x,
-           const product_rows &rows, uint32_t units, uint32_t s, half_stage &stage)
+           const matmul_rows &rows, uint32_t units, uint32_t s, half_stage &stage)
 {
     const uint32_t lane = threadIdx.x % 32, unit = threadIdx.x / 32,
                    at = s * HALF_STAGE_UNITS + unit;
@@ -138,8 +138,8 @@ static __device__ __forceinline__ void put_sums(const half_sums &y, uint32_t slo
 }
 
 /* The rows of a block from shared memory, one a warp, lanes are outputs. */
-static __device__ void put_rows(const struct product_job &job, uint32_t tile,
-                                const product_rows &rows, const float (*out)[HALF_OUT_PITCH])
+static __device__ void put_rows(const struct matmul_job &job, uint32_t tile,
+                                const matmul_rows &rows, const float (*out)[HALF_OUT_PITCH])
 {
     const uint32_t lane = threadIdx.x % 32, step = job.gate ? 2 : 1;
     for (uint32_t i = threadIdx.x / 32; i < rows.n; i += CUDA_WARPS) {
@@ -158,11 +158,11 @@ static __device__ void put_rows(const struct product_job &job, uint32_t tile,
 
 /* Item: four groups from 4 * tile on (gated: two of both), rows from 128 * run on. All parts have the same type. */
 template <bool BF16>
-static __device__ void product_half_item(const struct product_job &job, uint32_t tile, uint32_t run,
-                                         half_large_shared &shared)
+static __device__ void matmul_half_item(const struct matmul_job &job, uint32_t tile, uint32_t run,
+                                        half_large_shared &shared)
 {
     const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
-    product_rows rows = {run * HALF_ROWS, 0};
+    matmul_rows rows = {run * HALF_ROWS, 0};
     if (rows.first >= n)
         return;
     rows.n = n - rows.first < HALF_ROWS ? n - rows.first : (uint32_t)HALF_ROWS;

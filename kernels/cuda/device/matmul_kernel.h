@@ -1,7 +1,7 @@
 /*
- * product_kernel: the kernel of products for rows in TILES tiles of 8, and what launches it. product_1.cu and the others
+ * matmul_kernel: the kernel of matmuls for rows in TILES tiles of 8, and what launches it. matmul_1.cu and the others
  * make it for 1, 2, 4 and 8: a file each, because ten types are unrolled in every one and they take long to compile;
- * product_rows.cu all of them for matrices by rows, which have two types.
+ * matmul_rows.cu all of them for matrices by rows, which have two types.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_KERNEL_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_KERNEL_H
@@ -11,13 +11,13 @@
 #include "kernels/cuda/matmul_launch.h"
 
 template <int TILES, bool BY_ROWS>
-static __global__ void __launch_bounds__(CUDA_THREADS) product_kernel(const struct product_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS) matmul_kernel(const struct matmul_job job)
 {
     SHARED_BYTES(shared);
     let_next_start();
     prefetch_weights<BY_ROWS>(job, blockIdx.x);
     wait_for_previous();
-    product_item<TILES, BY_ROWS>(job, blockIdx.x, blockIdx.y, (float *)shared);
+    matmul_item<TILES, BY_ROWS>(job, blockIdx.x, blockIdx.y, (float *)shared);
 }
 
 template <int TILES> static constexpr int shared_bytes()
@@ -26,21 +26,21 @@ template <int TILES> static constexpr int shared_bytes()
 }
 
 template <int TILES, bool BY_ROWS>
-int product_launch(const struct cuda_queue *queue, const struct product_job *job, uint32_t rows)
+int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     const uint32_t per_item = CUDA_TILE * TILES;
-    return launch(queue, product_kernel<TILES, BY_ROWS>,
+    return launch(queue, matmul_kernel<TILES, BY_ROWS>,
                   dim3(job->groups, (rows + per_item - 1) / per_item), shared_bytes<TILES>(), *job);
 }
 
-template <int TILES, bool BY_ROWS> int product_init(int *ret_version)
+template <int TILES, bool BY_ROWS> int matmul_init(int *ret_version)
 {
     cudaFuncAttributes attributes;
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, product_kernel<TILES, BY_ROWS>);
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, matmul_kernel<TILES, BY_ROWS>);
     if (code != cudaSuccess)
         return (int)code;
     *ret_version = attributes.ptxVersion;
-    return (int)cudaFuncSetAttribute(product_kernel<TILES, BY_ROWS>,
+    return (int)cudaFuncSetAttribute(matmul_kernel<TILES, BY_ROWS>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      shared_bytes<TILES>());
 }
@@ -49,40 +49,39 @@ template <int TILES, bool BY_ROWS> int product_init(int *ret_version)
  * have 40 and 20 KB of shared memory, and registers (registers.txt) for one block a processor. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    product_large_kernel(const struct product_job job)
+    matmul_large_kernel(const struct matmul_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
-    product_large_item<TILES>(job, blockIdx.y, blockIdx.x, *(product_large_shared<TILES> *)shared);
+    matmul_large_item<TILES>(job, blockIdx.y, blockIdx.x, *(matmul_large_shared<TILES> *)shared);
 }
 
 template <int TILES>
-int product_large_launch(const struct cuda_queue *queue, const struct product_job *job,
-                         uint32_t rows)
+int matmul_large_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     const uint32_t per_item = CUDA_TILE * TILES;
-    static_assert(sizeof(product_large_shared<TILES>) <= 48 << 10, "without asking for more");
+    static_assert(sizeof(matmul_large_shared<TILES>) <= 48 << 10, "without asking for more");
     return launch(
-        queue, product_large_kernel<TILES>,
+        queue, matmul_large_kernel<TILES>,
         dim3((rows + per_item - 1) / per_item, (job->groups + CUDA_WARPS - 1) / CUDA_WARPS),
-        sizeof(product_large_shared<TILES>), *job);
+        sizeof(matmul_large_shared<TILES>), *job);
 }
 
 /* Brings the kernel's code to the device: small models never launch it while they are opened. */
-template <int TILES> int product_large_init(void)
+template <int TILES> int matmul_large_init(void)
 {
     cudaFuncAttributes attributes;
-    return (int)cudaFuncGetAttributes(&attributes, product_large_kernel<TILES>);
+    return (int)cudaFuncGetAttributes(&attributes, matmul_large_kernel<TILES>);
 }
 
-#define PRODUCT_LARGE_OF(tiles)                                                                    \
-    template int product_large_launch<tiles>(const struct cuda_queue *,                            \
-                                             const struct product_job *, uint32_t);                \
-    template int product_large_init<tiles>(void)
+#define MATMUL_LARGE_OF(tiles)                                                                     \
+    template int matmul_large_launch<tiles>(const struct cuda_queue *, const struct matmul_job *,  \
+                                            uint32_t);                                             \
+    template int matmul_large_init<tiles>(void)
 
-#define PRODUCT_OF(tiles, by_rows)                                                                 \
-    template int product_launch<tiles, by_rows>(const struct cuda_queue *,                         \
-                                                const struct product_job *, uint32_t);             \
-    template int product_init<tiles, by_rows>(int *)
+#define MATMUL_OF(tiles, by_rows)                                                                  \
+    template int matmul_launch<tiles, by_rows>(const struct cuda_queue *,                          \
+                                               const struct matmul_job *, uint32_t);               \
+    template int matmul_init<tiles, by_rows>(int *)
 
 #endif

@@ -1,4 +1,4 @@
-/* Products of quantized types, 256 outputs a block, rows 32 at a time. */
+/* Matmuls of quantized types, 256 outputs a block, rows 32 at a time. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_LARGE_OF(4);
+MATMUL_LARGE_OF(4);

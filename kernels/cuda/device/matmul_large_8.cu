@@ -1,4 +1,4 @@
-/* Products of quantized types, 256 outputs a block, rows 64 at a time. */
+/* Matmuls of quantized types, 256 outputs a block, rows 64 at a time. */
 #include "kernels/cuda/device/matmul_kernel.h"
 
-PRODUCT_LARGE_OF(8);
+MATMUL_LARGE_OF(8);

@@ -1,7 +1,7 @@
 /*
- * product_large_device: NUMERICS.md, "Products", of quantized types for many rows: a block computes 256 outputs, a group
+ * matmul_large_device: NUMERICS.md, "Matmuls", of quantized types for many rows: a block computes 256 outputs, a group
  * of 32 each warp, for 8 * TILES rows. A warp takes the segments of its group one after the other; activations, which
- * all eight read, come through shared memory, a segment ahead. K is cut and added up as product_device.h does it.
+ * all eight read, come through shared memory, a segment ahead. K is cut and added up as matmul_device.h does it.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
@@ -9,7 +9,7 @@
 #include "kernels/cuda/device/matmul_device.h"
 
 /* Blocks of activations of a segment, as cuda_input has them. */
-template <int TILES> struct product_stage {
+template <int TILES> struct matmul_stage {
     uint2 q[TILES][CUDA_SEGMENT_BLOCKS][32];
     float4 scale[TILES][CUDA_SEGMENT_BLOCKS][CUDA_TILE / 2]; /* of two rows: d, sum, d, sum */
 };
@@ -17,8 +17,8 @@ template <int TILES> struct product_stage {
 /* What is computed, two tiles at a time and warp by warp, lies where the stages were. */
 enum { LARGE_ROWS = 2 * CUDA_TILE, LARGE_FLOATS = LARGE_ROWS * SEGMENT_PITCH };
 
-template <int TILES> union product_large_shared {
-    product_stage<TILES> stage[2];
+template <int TILES> union matmul_large_shared {
+    matmul_stage<TILES> stage[2];
     float out[CUDA_WARPS][LARGE_FLOATS];
 };
 
@@ -32,8 +32,8 @@ static __device__ __forceinline__ uint32_t blocks_of(uint32_t blocks, uint32_t s
 /* Starts to bring a segment's activations; zeros for rows that do not exist. */
 template <int TILES>
 static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,
-                                                     const product_rows &rows, uint32_t s,
-                                                     uint32_t of, product_stage<TILES> &stage)
+                                                     const matmul_rows &rows, uint32_t s,
+                                                     uint32_t of, matmul_stage<TILES> &stage)
 {
     const uint32_t first = s * CUDA_SEGMENT_BLOCKS, n = blocks_of(of, s);
     constexpr uint32_t OF_BLOCK = 16, OF_SCALE = CUDA_TILE / 2; /* copies of 16 bytes */
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,
 /* One segment of n blocks, added to y of a warp's group: [m][tile] as the mma has its results. */
 template <uint32_t TYPE, int TILES>
 static __device__ __forceinline__ void large_segment(const uint8_t *segment, uint32_t n, bool first,
-                                                     const product_stage<TILES> &x,
+                                                     const matmul_stage<TILES> &x,
                                                      float y[2][TILES][4])
 {
     const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void large_segment(const uint8_t *segment, uin
 template <int TILES>
 static __device__ __forceinline__ void
 any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint32_t blocks,
-                  const product_stage<TILES> &x, float y[2][TILES][4])
+                  const matmul_stage<TILES> &x, float y[2][TILES][4])
 {
     const uint8_t *at = m.data + group * m.group_bytes;
     const bool first = s == 0;
@@ -135,8 +135,8 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
 /* Writes a warp's group, row by row: lanes are outputs. A gate waits as floats where f(gate) * up will be: each lane
  * reads what it has written. */
 template <int TILES>
-static __device__ __forceinline__ void put_large(const struct product_job &job, uint32_t p,
-                                                 uint32_t group, const product_rows &rows,
+static __device__ __forceinline__ void put_large(const struct matmul_job &job, uint32_t p,
+                                                 uint32_t group, const matmul_rows &rows,
                                                  float *out, const float y[2][TILES][4])
 {
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -165,11 +165,11 @@ static __device__ __forceinline__ void put_large(const struct product_job &job, 
 
 /* Item: groups [8 item, 8 item + 8) of all parts, rows from 8 * TILES * run on. */
 template <int TILES>
-static __device__ void product_large_item(const struct product_job &job, uint32_t item,
-                                          uint32_t run, product_large_shared<TILES> &shared)
+static __device__ void matmul_large_item(const struct matmul_job &job, uint32_t item, uint32_t run,
+                                         matmul_large_shared<TILES> &shared)
 {
     const uint32_t n = job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
-    product_rows rows = {run * CUDA_TILE * TILES, 0};
+    matmul_rows rows = {run * CUDA_TILE * TILES, 0};
     if (rows.first >= n)
         return;
     rows.n = n - rows.first < CUDA_TILE * TILES ? n - rows.first : CUDA_TILE * TILES;

@@ -1,24 +1,24 @@
-/* product_sums: the end of products whose sums cuBLAS computed: residuals, checks, gates and the forms of activations, as
- * every product has them. A block makes 32 outputs of eight rows, a warp those of a row. */
+/* matmul_sums: the end of matmuls whose sums cuBLAS computed: residuals, checks, gates and the forms of activations, as
+ * every matmul has them. A block makes 32 outputs of eight rows, a warp those of a row. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_device.h"
 
 static __global__ void __launch_bounds__(CUDA_THREADS) sums_kernel(const struct sums_job job)
 {
-    const struct product_job &product = job.product;
+    const struct matmul_job &matmul = job.matmul;
     const uint32_t group = blockIdx.x, row = blockIdx.y * CUDA_WARPS + threadIdx.x / 32;
     follow_previous();
-    if (row >= product.pass.counts[CUDA_COUNT_ROWS])
+    if (row >= matmul.pass.counts[CUDA_COUNT_ROWS])
         return;
     const float *y = job.sums + (uint64_t)row * job.stride + group * CUDA_GROUP + threadIdx.x % 32;
-    if (product.gate)
-        put_gated(product, group, row, y[0], y[product.groups * CUDA_GROUP]);
+    if (matmul.gate)
+        put_gated(matmul, group, row, y[0], y[matmul.groups * CUDA_GROUP]);
     else
-        put_output(product, product.part[0], group, row, y[0]);
+        put_output(matmul, matmul.part[0], group, row, y[0]);
 }
 
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows)
 {
     return launch(queue, sums_kernel,
-                  dim3(job->product.groups, (rows + CUDA_WARPS - 1) / CUDA_WARPS), 0, *job);
+                  dim3(job->matmul.groups, (rows + CUDA_WARPS - 1) / CUDA_WARPS), 0, *job);
 }

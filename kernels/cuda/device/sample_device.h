@@ -1,22 +1,22 @@
 /*
- * pick_device: NUMERICS.md, "Picks": the three jobs of a pick (ops.h), each as a function of one item that a block of
- * 256 threads computes, and the end of a pass. Shared memory: struct pick_shared.
+ * sample_device: NUMERICS.md, "Samples": the three jobs of a sample (ops.h), each as a function of one item that a block of
+ * 256 threads computes, and the end of a pass. Shared memory: struct sample_shared.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_DEVICE_H
 
 #include "kernels/cuda/device/sample_stage_device.h"
 
-/* ---- parts: the logits that the pick begins with, and the largest ------------------------------ */
+/* ---- parts: the logits that the sample begins with, and the largest ------------------------------ */
 
-static __device__ __forceinline__ bool allowed(const struct pick_job &job, uint32_t mask,
+static __device__ __forceinline__ bool allowed(const struct sample_job &job, uint32_t mask,
                                                uint32_t id)
 {
     return mask == CUDA_NOWHERE || (job.pass.words[mask + id / 32] >> id % 32 & 1) != 0;
 }
 
 /* Adds the biases of an id in the order of the list: the thread of the first one adds all. */
-static __device__ void add_biases(const struct pick_job &job, const struct cuda_sampling &s,
+static __device__ void add_biases(const struct sample_job &job, const struct cuda_sampling &s,
                                   uint32_t begin, uint32_t end, float *logits)
 {
     const uint32_t *bias = job.pass.words + s.bias;
@@ -34,14 +34,14 @@ static __device__ void add_biases(const struct pick_job &job, const struct cuda_
 }
 
 /* Mask, bias and the first penalties on logits [begin, end), into the tile. */
-static __device__ void adjust(const struct pick_job &job, const struct cuda_sampling &s,
+static __device__ void adjust(const struct sample_job &job, const struct cuda_sampling &s,
                               const float *raw, uint32_t begin, uint32_t end,
-                              struct pick_shared *shared)
+                              struct sample_shared *shared)
 {
     float *logits = shared->tile.logits;
     uint32_t *counts = shared->tile.counts;
     for (uint32_t i = threadIdx.x; i < end - begin; i += CUDA_THREADS) {
-        logits[i] = allowed(job, s.mask, begin + i) ? __fadd_rn(raw[begin + i], 0.0f) : PICK_NONE;
+        logits[i] = allowed(job, s.mask, begin + i) ? __fadd_rn(raw[begin + i], 0.0f) : SAMPLE_NONE;
         counts[i] = 0;
     }
     __syncthreads();
@@ -67,27 +67,27 @@ static __device__ __forceinline__ void put_block(float *blocks, uint32_t id, flo
         x = other > x ? other : x;
     }
     if (threadIdx.x % 32 == 0)
-        blocks[id / CUDA_PICK_BLOCK] = x;
+        blocks[id / CUDA_SAMPLE_BLOCK] = x;
 }
 
-static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, uint32_t part,
-                                      struct pick_shared *shared)
+static __device__ void sample_part_item(const struct sample_job &job, uint32_t w, uint32_t part,
+                                        struct sample_shared *shared)
 {
     const struct cuda_sampling &s = sampling_of(job.pass, w);
     float *raw = job.logits + (uint64_t)w * job.stride, *work = job.work + (uint64_t)w * job.stride;
-    const uint64_t block0 = (uint64_t)w * pick_blocks(job.n_vocab);
-    const uint32_t begin = part * CUDA_PICK_PART, left = job.n_vocab - begin;
-    const uint32_t end = left < CUDA_PICK_PART ? job.n_vocab : begin + CUDA_PICK_PART;
+    const uint64_t block0 = (uint64_t)w * sample_blocks(job.n_vocab);
+    const uint32_t begin = part * CUDA_SAMPLE_PART, left = job.n_vocab - begin;
+    const uint32_t end = left < CUDA_SAMPLE_PART ? job.n_vocab : begin + CUDA_SAMPLE_PART;
     if (s.adjusted)
         adjust(job, s, raw, begin, end, shared);
     struct cuda_best best = no_best();
-    float raw_max = PICK_NONE;
+    float raw_max = SAMPLE_NONE;
     for (uint32_t at = begin + threadIdx.x; at - threadIdx.x < end; at += 4 * CUDA_THREADS) {
         float x[4]; /* all four are under way at once */
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
             const uint32_t i = at + j * CUDA_THREADS;
-            x[j] = i < end ? __fadd_rn(raw[i], 0.0f) : PICK_NONE;
+            x[j] = i < end ? __fadd_rn(raw[i], 0.0f) : SAMPLE_NONE;
         }
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
@@ -98,15 +98,15 @@ static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, ui
                 raw[i] = x[j];
                 mine = s.adjusted ? shared->tile.logits[i - begin] : x[j];
                 best.bad |= device_finite(x[j]) ? 0 : CUDA_BAD_LOGIT;
-                best.bad |= mine < -(PICK_NONE) ? 0 : CUDA_BAD_ADJUSTED;
+                best.bad |= mine < -(SAMPLE_NONE) ? 0 : CUDA_BAD_ADJUSTED;
                 raw_max = x[j] > raw_max ? x[j] : raw_max;
                 const struct cuda_best candidate = {i, best.bad, mine};
                 if (better(candidate, best))
                     best = candidate;
-                if (s.kind == CUDA_PICK_DRAW)
+                if (s.kind == CUDA_SAMPLE_DRAW)
                     work[i] = mine;
             }
-            if (s.kind == CUDA_PICK_DRAW && here)
+            if (s.kind == CUDA_SAMPLE_DRAW && here)
                 put_block(job.blocks + block0, i, mine);
             if (s.logprobs && here)
                 put_block(job.raw_blocks + block0, i, x[j]);
@@ -115,7 +115,7 @@ static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, ui
     best = block_best(best, shared);
     raw_max = logit_of(~block_max(~rank_of(raw_max), shared));
     if (threadIdx.x == 0) {
-        struct cuda_pick_part *to = &job.parts[w * pick_parts(job.n_vocab) + part];
+        struct cuda_sample_part *to = &job.parts[w * sample_parts(job.n_vocab) + part];
         to->best = best;
         to->raw_max = raw_max;
     }
@@ -124,10 +124,10 @@ static __device__ void pick_part_item(const struct pick_job &job, uint32_t w, ui
 /* ---- weights of all tokens --------------------------------------------------------------------- */
 
 /* The best of a row's parts, in all threads. */
-static __device__ struct cuda_best best_of_parts(const struct pick_job &job, uint32_t w,
-                                                 struct pick_shared *shared)
+static __device__ struct cuda_best best_of_parts(const struct sample_job &job, uint32_t w,
+                                                 struct sample_shared *shared)
 {
-    const uint32_t parts = pick_parts(job.n_vocab);
+    const uint32_t parts = sample_parts(job.n_vocab);
     struct cuda_best best = no_best();
     for (uint32_t i = threadIdx.x; i < parts; i += CUDA_THREADS) {
         const struct cuda_best x = job.parts[w * parts + i].best;
@@ -139,11 +139,11 @@ static __device__ struct cuda_best best_of_parts(const struct pick_job &job, uin
     return block_best(best, shared);
 }
 
-static __device__ float raw_max_of_parts(const struct pick_job &job, uint32_t w,
-                                         struct pick_shared *shared)
+static __device__ float raw_max_of_parts(const struct sample_job &job, uint32_t w,
+                                         struct sample_shared *shared)
 {
-    const uint32_t parts = pick_parts(job.n_vocab);
-    uint32_t rank = rank_of(PICK_NONE);
+    const uint32_t parts = sample_parts(job.n_vocab);
+    uint32_t rank = rank_of(SAMPLE_NONE);
     for (uint32_t i = threadIdx.x; i < parts; i += CUDA_THREADS) {
         const uint32_t r = rank_of(job.parts[w * parts + i].raw_max);
         rank = r < rank ? r : rank;
@@ -152,24 +152,24 @@ static __device__ float raw_max_of_parts(const struct pick_job &job, uint32_t w,
 }
 
 /* Where temperature is the first stage, it is the part's here, and its blocks'. */
-static __device__ void temper_part(const struct pick_job &job, const struct cuda_sampling &s,
+static __device__ void temper_part(const struct sample_job &job, const struct cuda_sampling &s,
                                    uint32_t w, uint32_t begin, uint32_t end, float max)
 {
     float *work = job.work + (uint64_t)w * job.stride;
-    float *blocks = job.blocks + (uint64_t)w * pick_blocks(job.n_vocab);
+    float *blocks = job.blocks + (uint64_t)w * sample_blocks(job.n_vocab);
 #pragma unroll 8
     for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS)
         work[i] = tempered(s, work[i], max);
-    const uint32_t last = pick_blocks(end);
-    for (uint32_t i = begin / CUDA_PICK_BLOCK + threadIdx.x; i < last; i += CUDA_THREADS)
+    const uint32_t last = sample_blocks(end);
+    for (uint32_t i = begin / CUDA_SAMPLE_BLOCK + threadIdx.x; i < last; i += CUDA_THREADS)
         blocks[i] = tempered(s, blocks[i], max);
     __syncthreads();
 }
 
-static __device__ pick_word sum_of_part(const float *logits, uint32_t begin, uint32_t end,
-                                        float max, struct pick_shared *shared)
+static __device__ sample_word sum_of_part(const float *logits, uint32_t begin, uint32_t end,
+                                          float max, struct sample_shared *shared)
 {
-    pick_word sum = 0;
+    sample_word sum = 0;
 #pragma unroll 8
     for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS)
         sum += weight_of(logits[i], max);
@@ -179,21 +179,21 @@ static __device__ pick_word sum_of_part(const float *logits, uint32_t begin, uin
 /* What typical-p or top-p has to know of all tokens before it takes some. */
 static __device__ void weigh_part(const struct cuda_sampling &s, const float *logits,
                                   uint32_t begin, uint32_t end, float max,
-                                  struct cuda_pick_part *to, struct pick_shared *shared)
+                                  struct cuda_sample_part *to, struct sample_shared *shared)
 {
-    const bool typical = s.stages[0] == PICK_TYPICAL_P;
-    pick_word low = 0, high = 0;
-    for (uint32_t b = 0; b < PICK_BINS; b++)
+    const bool typical = s.stages[0] == SAMPLE_TYPICAL_P;
+    sample_word low = 0, high = 0;
+    for (uint32_t b = 0; b < SAMPLE_BINS; b++)
         shared->bins[b * CUDA_THREADS + threadIdx.x] = 0;
 #pragma unroll 4
     for (uint32_t i = begin + threadIdx.x; i < end; i += CUDA_THREADS) {
-        const pick_word w = weight_of(logits[i], max);
+        const sample_word w = weight_of(logits[i], max);
         shared->bins[bin_of(__fadd_rn(max, -logits[i])) * CUDA_THREADS + threadIdx.x] += w;
         if (typical)
             add_moment(w, logits[i], max, &low, &high);
     }
     sum_own_bins(shared);
-    if (threadIdx.x < PICK_BINS)
+    if (threadIdx.x < SAMPLE_BINS)
         to->bins[threadIdx.x] = shared->bin[threadIdx.x];
     low = block_sum(low, shared);
     high = block_sum(high, shared);
@@ -201,20 +201,20 @@ static __device__ void weigh_part(const struct cuda_sampling &s, const float *lo
         to->low = low;
         to->high = high;
         to->sum = 0;
-        for (uint32_t b = 0; b < PICK_BINS; b++)
+        for (uint32_t b = 0; b < SAMPLE_BINS; b++)
             to->sum += shared->bin[b];
     }
 }
 
-static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uint32_t part,
-                                     struct pick_shared *shared)
+static __device__ void sample_sum_item(const struct sample_job &job, uint32_t w, uint32_t part,
+                                       struct sample_shared *shared)
 {
     const struct cuda_sampling &s = sampling_of(job.pass, w);
-    if (!pick_summed(&s))
+    if (!sample_summed(&s))
         return;
-    struct cuda_pick_part *to = &job.parts[w * pick_parts(job.n_vocab) + part];
-    const uint32_t begin = part * CUDA_PICK_PART, left = job.n_vocab - begin;
-    const uint32_t end = left < CUDA_PICK_PART ? job.n_vocab : begin + CUDA_PICK_PART;
+    struct cuda_sample_part *to = &job.parts[w * sample_parts(job.n_vocab) + part];
+    const uint32_t begin = part * CUDA_SAMPLE_PART, left = job.n_vocab - begin;
+    const uint32_t end = left < CUDA_SAMPLE_PART ? job.n_vocab : begin + CUDA_SAMPLE_PART;
     const struct cuda_best best = best_of_parts(job, w, shared);
     if (best.bad || !device_finite(best.max))
         return;
@@ -225,42 +225,42 @@ static __device__ void pick_sum_item(const struct pick_job &job, uint32_t w, uin
     if (s.weighed && s.n_stages > 0) {
         weigh_part(s, work, begin, end, max, to, shared);
     } else if (s.weighed) {
-        const pick_word sum = sum_of_part(work, begin, end, max, shared);
+        const sample_word sum = sum_of_part(work, begin, end, max, shared);
         if (threadIdx.x == 0)
             to->sum = sum;
     }
     if (s.logprobs) {
         const float *raw = job.logits + (uint64_t)w * job.stride;
         const float raw_max = raw_max_of_parts(job, w, shared);
-        const pick_word sum = sum_of_part(raw, begin, end, raw_max, shared);
+        const sample_word sum = sum_of_part(raw, begin, end, raw_max, shared);
         if (threadIdx.x == 0)
             to->raw_sum = sum;
     }
 }
 
-/* ---- a row's pick ------------------------------------------------------------------------------ */
+/* ---- a row's sample ------------------------------------------------------------------------------ */
 
-struct pick_normalizer {
+struct sample_normalizer {
     float max, log_sum;
 };
 
-static __device__ __forceinline__ float logprob_of(const struct pick_normalizer &z, float l)
+static __device__ __forceinline__ float logprob_of(const struct sample_normalizer &z, float l)
 {
     return __fadd_rn(__fadd_rn(l, -z.max), -z.log_sum);
 }
 
 /* The most likely tokens of the model's own logits, one after the other. */
-static __device__ void put_top(const struct pick_job &job, uint32_t w,
-                               const struct pick_normalizer &z, struct cuda_pick *to,
-                               struct pick_shared *shared)
+static __device__ void put_top(const struct sample_job &job, uint32_t w,
+                               const struct sample_normalizer &z, struct cuda_sample *to,
+                               struct sample_shared *shared)
 {
     const float *raw = job.logits + (uint64_t)w * job.stride;
-    const float *blocks = job.raw_blocks + (uint64_t)w * pick_blocks(job.n_vocab);
+    const float *blocks = job.raw_blocks + (uint64_t)w * sample_blocks(job.n_vocab);
     uint32_t *ids = job.ids + (uint64_t)w * job.stride, found = 0;
     const uint32_t wanted = sampling_of(job.pass, w).n_top;
-    const float bound = wanted > 0 ? bound_of(blocks, job.n_vocab, wanted, shared) : PICK_NONE;
+    const float bound = wanted > 0 ? bound_of(blocks, job.n_vocab, wanted, shared) : SAMPLE_NONE;
     const uint32_t n = wanted > 0 ? admit_from(raw, blocks, job.n_vocab, bound, ids, shared) : 0;
-    struct cuda_best last = {0, 0, -(PICK_NONE)};
+    struct cuda_best last = {0, 0, -(SAMPLE_NONE)};
     for (; found < wanted; found++) {
         struct cuda_best best = no_best();
         for (uint32_t i = threadIdx.x; i < n; i += CUDA_THREADS) {
@@ -278,36 +278,36 @@ static __device__ void put_top(const struct pick_job &job, uint32_t w,
         to->n_top = found;
 }
 
-static __device__ void put_logprobs(const struct pick_job &job, uint32_t w, uint32_t token,
-                                    struct cuda_pick *to, struct pick_shared *shared)
+static __device__ void put_logprobs(const struct sample_job &job, uint32_t w, uint32_t token,
+                                    struct cuda_sample *to, struct sample_shared *shared)
 {
-    const uint32_t parts = pick_parts(job.n_vocab);
-    pick_word sum = 0;
+    const uint32_t parts = sample_parts(job.n_vocab);
+    sample_word sum = 0;
     for (uint32_t i = threadIdx.x; i < parts; i += CUDA_THREADS)
         sum += job.parts[w * parts + i].raw_sum;
     sum = block_sum(sum, shared);
-    const struct pick_normalizer z = {raw_max_of_parts(job, w, shared),
-                                      device_log(__fmul_rn(__ull2float_rn(sum), 0x1p-40f))};
+    const struct sample_normalizer z = {raw_max_of_parts(job, w, shared),
+                                        device_log(__fmul_rn(__ull2float_rn(sum), 0x1p-40f))};
     if (threadIdx.x == 0)
         to->logprob = logprob_of(z, job.logits[(uint64_t)w * job.stride + token]);
     put_top(job, w, z, to, shared);
 }
 
 /* The token; *failed where there is none. */
-static __device__ uint32_t token_of(const struct pick_job &job, uint32_t w,
+static __device__ uint32_t token_of(const struct sample_job &job, uint32_t w,
                                     const struct cuda_best &best, bool *failed,
-                                    struct pick_shared *shared)
+                                    struct sample_shared *shared)
 {
     const struct cuda_sampling &s = sampling_of(job.pass, w);
     *failed = best.bad != 0 || !device_finite(best.max);
-    if (*failed || s.kind != CUDA_PICK_DRAW)
+    if (*failed || s.kind != CUDA_SAMPLE_DRAW)
         return best.id;
-    struct pick_run run = {};
+    struct sample_run run = {};
     run.job = &job;
     run.sampling = &s;
     run.shared = shared;
-    run.parts = job.parts + w * pick_parts(job.n_vocab);
-    run.blocks = job.blocks + (uint64_t)w * pick_blocks(job.n_vocab);
+    run.parts = job.parts + w * sample_parts(job.n_vocab);
+    run.blocks = job.blocks + (uint64_t)w * sample_blocks(job.n_vocab);
     run.work = job.work + (uint64_t)w * job.stride;
     run.ids = job.ids + (uint64_t)w * job.stride;
     run.max = s.tempered ? 0.0f : best.max;
@@ -335,11 +335,11 @@ static __device__ void end_item(const struct cuda_pass &pass, const struct cuda_
 }
 
 /* The block that finishes the last row of a pass ends it. */
-static __device__ void row_done(const struct pick_job &job, struct pick_shared *shared)
+static __device__ void row_done(const struct sample_job &job, struct sample_shared *shared)
 {
     if (threadIdx.x == 0) {
         __threadfence_system(); /* the row's results before the count */
-        shared->found[0] = atomicAdd(&job.pass.counts[CUDA_COUNT_PICKED], 1u) + 1;
+        shared->found[0] = atomicAdd(&job.pass.counts[CUDA_COUNT_SAMPLED], 1u) + 1;
         __threadfence_system();
     }
     __syncthreads();
@@ -349,15 +349,15 @@ static __device__ void row_done(const struct pick_job &job, struct pick_shared *
         end_item(job.pass, job.results);
 }
 
-static __device__ void pick_best_item(const struct pick_job &job, uint32_t w,
-                                      struct pick_shared *shared)
+static __device__ void sample_best_item(const struct sample_job &job, uint32_t w,
+                                        struct sample_shared *shared)
 {
-    struct cuda_pick *to = &job.results.picks[w];
+    struct cuda_sample *to = &job.results.samples[w];
     const struct cuda_best best = best_of_parts(job, w, shared);
     const struct cuda_sampling &s = sampling_of(job.pass, w);
     bool failed = false;
     uint32_t token = 0;
-    if (s.kind != CUDA_PICK_BARE)
+    if (s.kind != CUDA_SAMPLE_BARE)
         token = token_of(job, w, best, &failed, shared);
     if (threadIdx.x == 0) {
         to->bad = best.bad & CUDA_BAD_LOGIT;

@@ -1,5 +1,5 @@
 /*
- * pick_list_device: what the stages of a pick are made of, each by all threads of a block: sums, a place in a running
+ * sample_list_device: what the stages of a sample are made of, each by all threads of a block: sums, a place in a running
  * sum, the border of a cut, candidates taken and kept.
  *
  * Sums are of integers, so their order is free; what is ordered has no equals (rank, then index). So nothing here can
@@ -11,35 +11,36 @@
 #include "kernels/cuda/device/num_device.h"
 #include "kernels/cuda/ops.h"
 
-typedef unsigned long long pick_word;
+typedef unsigned long long sample_word;
 
-enum { PICK_BINS = CUDA_PICK_BINS, PICK_PASSING = 4 * CUDA_THREADS };
+enum { SAMPLE_BINS = CUDA_SAMPLE_BINS, SAMPLE_PASSING = 4 * CUDA_THREADS };
 
-#define PICK_NONE __uint_as_float(0xff800000u) /* -inf */
+#define SAMPLE_NONE __uint_as_float(0xff800000u) /* -inf */
 
 /* Shared memory of a block. A part's logits as they are adjusted lie in `bins`. */
-struct pick_shared {
+struct sample_shared {
     union {
-        pick_word bins[PICK_BINS * CUDA_THREADS]; /* [bin][thread] */
+        sample_word bins[SAMPLE_BINS * CUDA_THREADS]; /* [bin][thread] */
         struct {
-            float logits[CUDA_PICK_PART];
-            uint32_t counts[CUDA_PICK_PART];
+            float logits[CUDA_SAMPLE_PART];
+            uint32_t counts[CUDA_SAMPLE_PART];
         } tile;
     };
-    pick_word warp[CUDA_WARPS], bin[PICK_BINS], found[2];
+    sample_word warp[CUDA_WARPS], bin[SAMPLE_BINS], found[2];
     struct cuda_best best[CUDA_WARPS];
-    uint32_t passing[PICK_PASSING];
+    uint32_t passing[SAMPLE_PASSING];
 };
 
 /* ---- sums ------------------------------------------------------------------------------------- */
 
 /* The sum of the threads before this one; *total: of all. */
-static __device__ pick_word block_scan(pick_word x, pick_word *total, struct pick_shared *shared)
+static __device__ sample_word block_scan(sample_word x, sample_word *total,
+                                         struct sample_shared *shared)
 {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    pick_word sum = x, before = 0;
+    sample_word sum = x, before = 0;
     for (uint32_t step = 1; step < 32; step *= 2) {
-        const pick_word other = __shfl_up_sync(FULL_WARP, sum, step);
+        const sample_word other = __shfl_up_sync(FULL_WARP, sum, step);
         sum += lane >= step ? other : 0;
     }
     if (lane == 31)
@@ -54,14 +55,14 @@ static __device__ pick_word block_scan(pick_word x, pick_word *total, struct pic
     return before + sum - x;
 }
 
-static __device__ pick_word block_sum(pick_word x, struct pick_shared *shared)
+static __device__ sample_word block_sum(sample_word x, struct sample_shared *shared)
 {
-    pick_word total;
+    sample_word total;
     block_scan(x, &total, shared);
     return total;
 }
 
-static __device__ uint32_t block_max(uint32_t x, struct pick_shared *shared)
+static __device__ uint32_t block_max(uint32_t x, struct sample_shared *shared)
 {
     x = warp_max(x);
     if (threadIdx.x % 32 == 0)
@@ -83,11 +84,11 @@ static __device__ __forceinline__ bool better(const struct cuda_best &a, const s
 
 static __device__ __forceinline__ struct cuda_best no_best(void)
 {
-    return {CUDA_SOUND, 0, PICK_NONE};
+    return {CUDA_SOUND, 0, SAMPLE_NONE};
 }
 
 /* The best of the block's threads, in all of them. */
-static __device__ struct cuda_best block_best(struct cuda_best x, struct pick_shared *shared)
+static __device__ struct cuda_best block_best(struct cuda_best x, struct sample_shared *shared)
 {
     for (int step = 16; step > 0; step /= 2) {
         struct cuda_best other;
@@ -112,7 +113,7 @@ static __device__ struct cuda_best block_best(struct cuda_best x, struct pick_sh
     return x;
 }
 
-/* pick_rank of kernels/sample/sample_impl.h: ascending rank = descending logit, -0 and +0 alike; and back. */
+/* sample_rank of kernels/sample/sample_impl.h: ascending rank = descending logit, -0 and +0 alike; and back. */
 static __device__ __forceinline__ uint32_t rank_of(float l)
 {
     const uint32_t u = __float_as_uint(__fadd_rn(l, 0.0f));
@@ -124,7 +125,7 @@ static __device__ __forceinline__ float logit_of(uint32_t rank)
     return __uint_as_float((rank & 0x80000000u) != 0 ? rank : rank ^ 0x7fffffffu);
 }
 
-static __device__ __forceinline__ pick_word weight_of(float l, float max)
+static __device__ __forceinline__ sample_word weight_of(float l, float max)
 {
     return __float2ull_rz(__fmul_rn(device_exp(__fadd_rn(l, -max)), 0x1p40f));
 }
@@ -132,7 +133,7 @@ static __device__ __forceinline__ pick_word weight_of(float l, float max)
 /* The least and the largest of rank(i), i < n, n > 0. */
 template <typename RANK>
 static __device__ void rank_range(uint32_t n, const RANK &rank, uint32_t *least, uint32_t *most,
-                                  struct pick_shared *shared)
+                                  struct sample_shared *shared)
 {
     uint32_t low = UINT32_MAX, high = 0;
 #pragma unroll 4
@@ -150,19 +151,19 @@ static __device__ void rank_range(uint32_t n, const RANK &rank, uint32_t *least,
 /* The first i of n, ascending, at which the running sum of weight(i) is above target, which the sum of all is; *left:
  * target less the sum before i. */
 template <typename WEIGHT>
-static __device__ uint32_t find_in_order(uint32_t n, const WEIGHT &weight, pick_word target,
-                                         pick_word *left, struct pick_shared *shared)
+static __device__ uint32_t find_in_order(uint32_t n, const WEIGHT &weight, sample_word target,
+                                         sample_word *left, struct sample_shared *shared)
 {
     const uint32_t share = (n + CUDA_THREADS - 1) / CUDA_THREADS, first = threadIdx.x * share;
     const uint32_t end = first + share < n ? first + share : n;
-    pick_word sum = 0, total;
+    sample_word sum = 0, total;
     for (uint32_t i = first; i < end; i++)
         sum += weight(i);
-    const pick_word before = block_scan(sum, &total, shared);
+    const sample_word before = block_scan(sum, &total, shared);
     if (before <= target && target - before < sum) {
-        pick_word rest = target - before;
+        sample_word rest = target - before;
         uint32_t i = first;
-        for (pick_word x = weight(i); x <= rest; x = weight(++i))
+        for (sample_word x = weight(i); x <= rest; x = weight(++i))
             rest -= x;
         shared->found[0] = i;
         shared->found[1] = rest;
@@ -174,16 +175,16 @@ static __device__ uint32_t find_in_order(uint32_t n, const WEIGHT &weight, pick_
     return at;
 }
 
-struct pick_border {
+struct sample_border {
     uint32_t rank, index; /* of the last that is kept */
 };
 
 /* shared->bin[b] = the sum of of(b, i), i < n. */
 template <typename OF>
-static __device__ void sum_bins(uint32_t n, const OF &of, struct pick_shared *shared)
+static __device__ void sum_bins(uint32_t n, const OF &of, struct sample_shared *shared)
 {
     const uint32_t b = threadIdx.x / 16, lane = threadIdx.x % 16;
-    pick_word sum = 0;
+    sample_word sum = 0;
     for (uint32_t i = lane; i < n; i += 16)
         sum += of(b, i);
     for (int step = 8; step > 0; step /= 2)
@@ -194,7 +195,7 @@ static __device__ void sum_bins(uint32_t n, const OF &of, struct pick_shared *sh
 }
 
 /* The same of the threads' own bins. */
-static __device__ void sum_own_bins(struct pick_shared *shared)
+static __device__ void sum_own_bins(struct sample_shared *shared)
 {
     const auto own = [&](uint32_t b, uint32_t i) { return shared->bins[b * CUDA_THREADS + i]; };
     __syncthreads();
@@ -202,11 +203,11 @@ static __device__ void sum_own_bins(struct pick_shared *shared)
 }
 
 /* The bin in which the running sum reaches *target, which loses what lies before it. Bins are the threads' own. */
-static __device__ uint32_t border_bin(pick_word *target, struct pick_shared *shared)
+static __device__ uint32_t border_bin(sample_word *target, struct sample_shared *shared)
 {
     sum_own_bins(shared);
     uint32_t at = 0;
-    for (; at < PICK_BINS - 1 && shared->bin[at] < *target; at++)
+    for (; at < SAMPLE_BINS - 1 && shared->bin[at] < *target; at++)
         *target -= shared->bin[at];
     __syncthreads();
     return at;
@@ -215,16 +216,16 @@ static __device__ uint32_t border_bin(pick_word *target, struct pick_shared *sha
 /* Of n ordered by (rank, index), the last of the shortest beginning whose weights add up to target, 1 .. their sum: the
  * range of ranks that holds it is cut in 16 until it is one rank. */
 template <typename RANK, typename WEIGHT>
-static __device__ struct pick_border select_border(uint32_t n, const RANK &rank,
-                                                   const WEIGHT &weight, pick_word target,
-                                                   struct pick_shared *shared)
+static __device__ struct sample_border select_border(uint32_t n, const RANK &rank,
+                                                     const WEIGHT &weight, sample_word target,
+                                                     struct sample_shared *shared)
 {
     uint32_t least, most;
     rank_range(n, rank, &least, &most, shared);
     for (uint32_t shift = 1; shift > 0;) {
         const uint32_t span = most - least;
-        shift = span < PICK_BINS ? 0 : 28 - (uint32_t)__clz((int)span);
-        for (uint32_t b = 0; b < PICK_BINS; b++)
+        shift = span < SAMPLE_BINS ? 0 : 28 - (uint32_t)__clz((int)span);
+        for (uint32_t b = 0; b < SAMPLE_BINS; b++)
             shared->bins[b * CUDA_THREADS + threadIdx.x] = 0;
 #pragma unroll 4
         for (uint32_t i = threadIdx.x; i < n; i += CUDA_THREADS) {
@@ -237,7 +238,7 @@ static __device__ struct pick_border select_border(uint32_t n, const RANK &rank,
         most = most - least < width ? most : least + width;
     }
     const auto among_equals = [&](uint32_t i) { return rank(i) == least ? weight(i) : 0; };
-    pick_word left;
+    sample_word left;
     return {least, find_in_order(n, among_equals, target - 1, &left, shared)};
 }
 
@@ -248,17 +249,17 @@ static __device__ struct pick_border select_border(uint32_t n, const RANK &rank,
 template <typename MAY_KEEP, typename KEEP>
 static __device__ uint32_t admit(const float *values, const float *blocks, uint32_t n_vocab,
                                  const MAY_KEEP &may_keep, const KEEP &keep, uint32_t *ids,
-                                 struct pick_shared *shared)
+                                 struct sample_shared *shared)
 {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = pick_blocks(n_vocab);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = sample_blocks(n_vocab);
     uint32_t kept = 0;
-    for (uint32_t base = 0; base < n; base += PICK_PASSING) {
+    for (uint32_t base = 0; base < n; base += SAMPLE_PASSING) {
         const uint32_t first = base + threadIdx.x * 4;
-        pick_word total;
+        sample_word total;
         uint32_t flags = 0;
         for (uint32_t j = 0; j < 4; j++)
             flags |= (first + j < n && may_keep(blocks[first + j]) ? 1u : 0u) << j;
-        uint32_t at = (uint32_t)block_scan((pick_word)__popc(flags), &total, shared);
+        uint32_t at = (uint32_t)block_scan((sample_word)__popc(flags), &total, shared);
         for (uint32_t j = 0; j < 4; j++) {
             if (flags >> j & 1)
                 shared->passing[at++] = first + j;
@@ -272,7 +273,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
                 found[j] = __ballot_sync(FULL_WARP, id < n_vocab && keep(values[id]));
                 mine += (uint32_t)__popc(found[j]);
             }
-            pick_word all;
+            sample_word all;
             at = kept + (uint32_t)block_scan(lane == 0 ? mine : 0, &all, shared);
             at = __shfl_sync(FULL_WARP, at, 0);
             for (uint32_t j = 0; j < 4; j++) {
@@ -291,7 +292,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
 
 /* The same of values that are not below bound. */
 static __device__ uint32_t admit_from(const float *values, const float *blocks, uint32_t n_vocab,
-                                      float bound, uint32_t *ids, struct pick_shared *shared)
+                                      float bound, uint32_t *ids, struct sample_shared *shared)
 {
     const auto keep = [&](float x) { return !(x < bound); };
     return admit(values, blocks, n_vocab, keep, keep, ids, shared);
@@ -300,7 +301,7 @@ static __device__ uint32_t admit_from(const float *values, const float *blocks, 
 /* Keeps those of the n ids for which keep(i) says so, in their order. Returns how many. */
 template <typename KEEP>
 static __device__ uint32_t keep_ids(uint32_t *ids, uint32_t n, const KEEP &keep,
-                                    struct pick_shared *shared)
+                                    struct sample_shared *shared)
 {
     uint32_t kept = 0;
     for (uint32_t base = 0; base < n; base += 4 * CUDA_THREADS) {
@@ -310,8 +311,8 @@ static __device__ uint32_t keep_ids(uint32_t *ids, uint32_t n, const KEEP &keep,
             id[j] = first + j < n ? ids[first + j] : 0;
             flags |= (first + j < n && keep(first + j) ? 1u : 0u) << j;
         }
-        pick_word all;
-        uint32_t at = kept + (uint32_t)block_scan((pick_word)__popc(flags), &all, shared);
+        sample_word all;
+        uint32_t at = kept + (uint32_t)block_scan((sample_word)__popc(flags), &all, shared);
         for (uint32_t j = 0; j < 4; j++) {
             if (flags >> j & 1)
                 ids[at++] = id[j];

@@ -1,5 +1,5 @@
 /*
- * pick_stage_device: NUMERICS.md, "Picks", from the adjusted logits of a row to the token that is drawn, by one block:
+ * sample_stage_device: NUMERICS.md, "Samples", from the adjusted logits of a row to the token that is drawn, by one block:
  * kernels/sample/sample_stage.c on the device. Candidates are ids, ascending; their logits stay in `work`.
  *
  * What the first cut drops anyway need not become a candidate. Of top-k the largest logits of blocks of 32 give a bound
@@ -11,23 +11,23 @@
 
 #include "kernels/cuda/device/sample_list_device.h"
 
-struct pick_run {
-    const struct pick_job *job;
+struct sample_run {
+    const struct sample_job *job;
     const struct cuda_sampling *sampling;
-    struct pick_shared *shared;
-    const struct cuda_pick_part *parts; /* of this row, as the arrays below */
+    struct sample_shared *shared;
+    const struct cuda_sample_part *parts; /* of this row, as the arrays below */
     const float *blocks;
     float *work;
     uint32_t *ids;
-    uint32_t n;      /* candidates */
-    float max;       /* of all tokens at first, then of the candidates */
-    pick_word total; /* with `weighed`: of the weights */
-    float expected;  /* E of typical-p */
-    bool first;      /* max, and with `weighed` total and expected, are of all tokens yet */
+    uint32_t n;        /* candidates */
+    float max;         /* of all tokens at first, then of the candidates */
+    sample_word total; /* with `weighed`: of the weights */
+    float expected;    /* E of typical-p */
+    bool first;        /* max, and with `weighed` total and expected, are of all tokens yet */
     bool weighed, failed;
 };
 
-static __device__ __forceinline__ float logit_at(const struct pick_run &run, uint32_t i)
+static __device__ __forceinline__ float logit_at(const struct sample_run &run, uint32_t i)
 {
     return run.work[run.ids[i]];
 }
@@ -45,78 +45,79 @@ static __device__ __forceinline__ float tempered(const struct cuda_sampling &s, 
 }
 
 /* floor(total * share / 2^40), or rounded up */
-static __device__ pick_word share_of(pick_word total, pick_word share, bool round_up)
+static __device__ sample_word share_of(sample_word total, sample_word share, bool round_up)
 {
-    const pick_word more = round_up ? ((pick_word)1 << 40) - 1 : 0;
-    return (pick_word)(((unsigned __int128)total * share + more) >> 40);
+    const sample_word more = round_up ? ((sample_word)1 << 40) - 1 : 0;
+    return (sample_word)(((unsigned __int128)total * share + more) >> 40);
 }
 
 /* ---- the first candidates ---------------------------------------------------------------------- */
 
 /* A value that at least k of all reach, by `blocks`; -inf where k is too large to find one cheaply. */
 static __device__ float bound_of(const float *blocks, uint32_t n_vocab, uint32_t k,
-                                 struct pick_shared *shared)
+                                 struct sample_shared *shared)
 {
-    const uint32_t n = pick_blocks(n_vocab);
+    const uint32_t n = sample_blocks(n_vocab);
     if (k > n / 4)
-        return PICK_NONE;
+        return SAMPLE_NONE;
     const auto rank = [&](uint32_t i) { return rank_of(blocks[i]); };
-    const auto one = [](uint32_t) { return (pick_word)1; };
+    const auto one = [](uint32_t) { return (sample_word)1; };
     return blocks[select_border(n, rank, one, k, shared).index];
 }
 
-static __device__ void take(struct pick_run *run, float bound)
+static __device__ void take(struct sample_run *run, float bound)
 {
     run->n = admit_from(run->work, run->blocks, run->job->n_vocab, bound, run->ids, run->shared);
 }
 
-static __device__ pick_word weight_of_all(const struct pick_run &run)
+static __device__ sample_word weight_of_all(const struct sample_run &run)
 {
-    pick_word sum = 0;
-    for (uint32_t i = threadIdx.x; i < pick_parts(run.job->n_vocab); i += CUDA_THREADS)
+    sample_word sum = 0;
+    for (uint32_t i = threadIdx.x; i < sample_parts(run.job->n_vocab); i += CUDA_THREADS)
         sum += run.parts[i].sum;
     return block_sum(sum, run.shared);
 }
 
-static __device__ pick_word weight_of_candidates(const struct pick_run &run)
+static __device__ sample_word weight_of_candidates(const struct sample_run &run)
 {
-    pick_word sum = 0;
+    sample_word sum = 0;
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < run.n; i += CUDA_THREADS)
         sum += weight_of(logit_at(run, i), run.max);
     return block_sum(sum, run.shared);
 }
 
-static __device__ pick_word top_p_target(const struct pick_run &run)
+static __device__ sample_word top_p_target(const struct sample_run &run)
 {
-    const pick_word reach = share_of(run.total, run.sampling->top_p, true);
+    const sample_word reach = share_of(run.total, run.sampling->top_p, true);
     return reach > 0 ? reach : 1;
 }
 
 /* E of NUMERICS.md: sums of w * D, below 2^62 each, in two halves. */
-static __device__ __forceinline__ void add_moment(pick_word w, float l, float max, pick_word *low,
-                                                  pick_word *high)
+static __device__ __forceinline__ void add_moment(sample_word w, float l, float max,
+                                                  sample_word *low, sample_word *high)
 {
     if (w == 0)
         return;
-    const pick_word x = w * __float2ull_rz(__fmul_rn(__fadd_rn(max, -l), 0x1p23f));
+    const sample_word x = w * __float2ull_rz(__fmul_rn(__fadd_rn(max, -l), 0x1p23f));
     *low += x & UINT32_MAX;
     *high += x >> 32;
 }
 
 /* Of the threads' halves. */
-static __device__ float expected_from(const struct pick_run &run, pick_word low, pick_word high)
+static __device__ float expected_from(const struct sample_run &run, sample_word low,
+                                      sample_word high)
 {
     low = block_sum(low, run.shared);
     high = block_sum(high, run.shared);
     const unsigned __int128 sum = ((unsigned __int128)high << 32) + low;
-    return __fmul_rn(__ull2float_rn((pick_word)(sum / run.total)), 0x1p-23f);
+    return __fmul_rn(__ull2float_rn((sample_word)(sum / run.total)), 0x1p-23f);
 }
 
-static __device__ float expected_of_all(const struct pick_run &run)
+static __device__ float expected_of_all(const struct sample_run &run)
 {
-    pick_word low = 0, high = 0;
-    for (uint32_t i = threadIdx.x; i < pick_parts(run.job->n_vocab); i += CUDA_THREADS) {
+    sample_word low = 0, high = 0;
+    for (uint32_t i = threadIdx.x; i < sample_parts(run.job->n_vocab); i += CUDA_THREADS) {
         low += run.parts[i].low;
         high += run.parts[i].high;
     }
@@ -126,40 +127,41 @@ static __device__ float expected_of_all(const struct pick_run &run)
 /* Bin b: weights of tokens whose logits lie b or more below the largest, and less than b + 1; of the last one: b or more. */
 static __device__ __forceinline__ uint32_t bin_of(float below)
 {
-    return below < (float)PICK_BINS ? (uint32_t)below : PICK_BINS - 1;
+    return below < (float)SAMPLE_BINS ? (uint32_t)below : SAMPLE_BINS - 1;
 }
 
 /* Those of all tokens, in shared->bin. */
-static __device__ void weigh_bins(const struct pick_run &run)
+static __device__ void weigh_bins(const struct sample_run &run)
 {
     const auto of = [&](uint32_t b, uint32_t i) { return run.parts[i].bins[b]; };
-    sum_bins(pick_parts(run.job->n_vocab), of, run.shared);
+    sum_bins(sample_parts(run.job->n_vocab), of, run.shared);
 }
 
-static __device__ pick_word typical_p_target(const struct pick_run &run)
+static __device__ sample_word typical_p_target(const struct sample_run &run)
 {
     return share_of(run.total, run.sampling->typical_p, false) + 1;
 }
 
 /* How far from E a logit's distance to the largest is: typical-p keeps the nearest; and top-p, E being 0. */
-static __device__ __forceinline__ float distance_of(const struct pick_run &run, float l)
+static __device__ __forceinline__ float distance_of(const struct sample_run &run, float l)
 {
     return __fadd_rn(__fadd_rn(run.max, -l), -run.expected);
 }
 
 /* Within this distance lie tokens of the target's weight: whole bins on both sides of E, the nearer one first. A difference
  * rounds as its neighbours do, so that what is in those bins is within it. */
-static __device__ float reach_of(const struct pick_run &run, pick_word target)
+static __device__ float reach_of(const struct sample_run &run, sample_word target)
 {
     uint32_t begin = bin_of(run.expected), end = begin; /* bins [begin, end) are */
     float reach = __fadd_rn(run.expected, -(float)begin);
     weigh_bins(run);
-    for (pick_word sum = 0; sum < target;) {
-        const float left = begin > 0 ? __fadd_rn(run.expected, -(float)(begin - 1)) : -(PICK_NONE);
-        const float right = end < PICK_BINS - 1 ? __fadd_rn((float)(end + 1), -run.expected)
-                                                : -(PICK_NONE); /* the last one has no end */
+    for (sample_word sum = 0; sum < target;) {
+        const float left =
+            begin > 0 ? __fadd_rn(run.expected, -(float)(begin - 1)) : -(SAMPLE_NONE);
+        const float right = end < SAMPLE_BINS - 1 ? __fadd_rn((float)(end + 1), -run.expected)
+                                                  : -(SAMPLE_NONE); /* the last one has no end */
         const float next = left < right ? left : right;
-        if (next == -(PICK_NONE))
+        if (next == -(SAMPLE_NONE))
             return next;
         sum += run.shared->bin[left < right ? --begin : end++];
         reach = next > reach ? next : reach;
@@ -168,7 +170,7 @@ static __device__ float reach_of(const struct pick_run &run, pick_word target)
 }
 
 /* Of typical-p or top-p: those that stand before all others, and have the weight that is to be kept. */
-static __device__ void take_weighed(struct pick_run *run, bool typical)
+static __device__ void take_weighed(struct sample_run *run, bool typical)
 {
     run->total = weight_of_all(*run);
     run->weighed = true;
@@ -180,21 +182,21 @@ static __device__ void take_weighed(struct pick_run *run, bool typical)
         admit(run->work, run->blocks, run->job->n_vocab, may_keep, keep, run->ids, run->shared);
 }
 
-static __device__ void take_first(struct pick_run *run)
+static __device__ void take_first(struct sample_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;
     const uint32_t first = s.stages[0];
-    if (first == PICK_TYPICAL_P || first == PICK_TOP_P)
-        return take_weighed(run, first == PICK_TYPICAL_P);
-    take(run, first == PICK_TOP_K   ? bound_of(run->blocks, run->job->n_vocab, s.top_k, run->shared)
-              : first == PICK_MIN_P ? __fadd_rn(run->max, s.min_p)
-                                    : PICK_NONE);
+    if (first == SAMPLE_TYPICAL_P || first == SAMPLE_TOP_P)
+        return take_weighed(run, first == SAMPLE_TYPICAL_P);
+    take(run, first == SAMPLE_TOP_K ? bound_of(run->blocks, run->job->n_vocab, s.top_k, run->shared)
+              : first == SAMPLE_MIN_P ? __fadd_rn(run->max, s.min_p)
+                                      : SAMPLE_NONE);
 }
 
 /* ---- stages ------------------------------------------------------------------------------------ */
 
 /* The largest logit of the candidates; a row whose is not finite fails. Each stage but the first and top-k begins so. */
-static __device__ void look(struct pick_run *run)
+static __device__ void look(struct sample_run *run)
 {
     uint32_t least, most;
     const auto rank = [&](uint32_t i) { return rank_of(logit_at(*run, i)); };
@@ -203,7 +205,7 @@ static __device__ void look(struct pick_run *run)
     run->failed = run->failed || !device_finite(run->max);
 }
 
-static __device__ void weigh(struct pick_run *run)
+static __device__ void weigh(struct sample_run *run)
 {
     if (!run->weighed)
         run->total = weight_of_candidates(*run);
@@ -211,7 +213,7 @@ static __device__ void weigh(struct pick_run *run)
 }
 
 /* Keeps what stands before the border or on it, by logit. */
-static __device__ void keep_to(struct pick_run *run, struct pick_border border)
+static __device__ void keep_to(struct sample_run *run, struct sample_border border)
 {
     const auto keep = [&](uint32_t i) {
         const uint32_t rank = rank_of(logit_at(*run, i));
@@ -221,15 +223,15 @@ static __device__ void keep_to(struct pick_run *run, struct pick_border border)
     run->weighed = false;
 }
 
-static __device__ void stage_top_k(struct pick_run *run)
+static __device__ void stage_top_k(struct sample_run *run)
 {
     const auto rank = [&](uint32_t i) { return rank_of(logit_at(*run, i)); };
-    const auto one = [](uint32_t) { return (pick_word)1; };
+    const auto one = [](uint32_t) { return (sample_word)1; };
     if (run->sampling->top_k < run->n)
         keep_to(run, select_border(run->n, rank, one, run->sampling->top_k, run->shared));
 }
 
-static __device__ void stage_top_p(struct pick_run *run)
+static __device__ void stage_top_p(struct sample_run *run)
 {
     weigh(run);
     const auto rank = [&](uint32_t i) { return rank_of(logit_at(*run, i)); };
@@ -237,20 +239,20 @@ static __device__ void stage_top_p(struct pick_run *run)
     keep_to(run, select_border(run->n, rank, weight, top_p_target(*run), run->shared));
 }
 
-static __device__ void stage_min_p(struct pick_run *run)
+static __device__ void stage_min_p(struct sample_run *run)
 {
     keep_to(run, {rank_of(__fadd_rn(run->max, run->sampling->min_p)), UINT32_MAX});
 }
 
-static __device__ float expected_of(const struct pick_run &run)
+static __device__ float expected_of(const struct sample_run &run)
 {
-    pick_word low = 0, high = 0;
+    sample_word low = 0, high = 0;
     for (uint32_t i = threadIdx.x; i < run.n; i += CUDA_THREADS)
         add_moment(weight_of(logit_at(run, i), run.max), logit_at(run, i), run.max, &low, &high);
     return expected_from(run, low, high);
 }
 
-static __device__ void stage_typical_p(struct pick_run *run)
+static __device__ void stage_typical_p(struct sample_run *run)
 {
     weigh(run);
     if (!run->first)
@@ -259,7 +261,7 @@ static __device__ void stage_typical_p(struct pick_run *run)
         return __float_as_uint(distance_of(*run, logit_at(*run, i))) & 0x7fffffffu;
     };
     const auto weight = [&](uint32_t i) { return weight_of(logit_at(*run, i), run->max); };
-    const struct pick_border border =
+    const struct sample_border border =
         select_border(run->n, rank, weight, typical_p_target(*run), run->shared);
     const auto keep = [&](uint32_t i) {
         return rank(i) < border.rank || (rank(i) == border.rank && i <= border.index);
@@ -268,7 +270,7 @@ static __device__ void stage_typical_p(struct pick_run *run)
     run->weighed = false;
 }
 
-static __device__ void stage_temperature(struct pick_run *run)
+static __device__ void stage_temperature(struct sample_run *run)
 {
     for (uint32_t i = threadIdx.x; i < run->n; i += CUDA_THREADS)
         run->work[run->ids[i]] = tempered(*run->sampling, logit_at(*run, i), run->max);
@@ -277,7 +279,7 @@ static __device__ void stage_temperature(struct pick_run *run)
 }
 
 /* How many ids are below `end`. */
-static __device__ uint32_t ids_below(const struct pick_run &run, uint32_t end)
+static __device__ uint32_t ids_below(const struct sample_run &run, uint32_t end)
 {
     uint32_t low = 0, high = run.n;
     while (low < high) {
@@ -291,20 +293,20 @@ static __device__ uint32_t ids_below(const struct pick_run &run, uint32_t end)
 }
 
 /* Behind another stage: the candidates of one part of the vocabulary after the other, whose counts fit. */
-static __device__ void stage_penalties(struct pick_run *run)
+static __device__ void stage_penalties(struct sample_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;
     uint32_t *counts = run->shared->tile.counts, first = 0;
-    for (uint32_t begin = 0; begin < run->job->n_vocab; begin += CUDA_PICK_PART) {
-        const uint32_t end = ids_below(*run, begin + CUDA_PICK_PART);
+    for (uint32_t begin = 0; begin < run->job->n_vocab; begin += CUDA_SAMPLE_PART) {
+        const uint32_t end = ids_below(*run, begin + CUDA_SAMPLE_PART);
         if (first == end)
             continue;
-        for (uint32_t i = threadIdx.x; i < CUDA_PICK_PART; i += CUDA_THREADS)
+        for (uint32_t i = threadIdx.x; i < CUDA_SAMPLE_PART; i += CUDA_THREADS)
             counts[i] = 0;
         __syncthreads();
         for (uint32_t t = threadIdx.x; t < s.n_tokens; t += CUDA_THREADS) {
             const uint32_t behind = run->job->pass.words[s.tokens + t] - begin;
-            if (behind < CUDA_PICK_PART)
+            if (behind < CUDA_SAMPLE_PART)
                 atomicAdd(&counts[behind], 1u);
         }
         __syncthreads();
@@ -319,22 +321,22 @@ static __device__ void stage_penalties(struct pick_run *run)
     run->weighed = false;
 }
 
-static __device__ void run_stage(struct pick_run *run, uint32_t stage)
+static __device__ void run_stage(struct sample_run *run, uint32_t stage)
 {
-    if (!run->first && stage != PICK_TOP_K && stage != PICK_PENALTIES)
+    if (!run->first && stage != SAMPLE_TOP_K && stage != SAMPLE_PENALTIES)
         look(run);
     if (run->failed)
         return;
     switch (stage) {
-    case PICK_PENALTIES:
+    case SAMPLE_PENALTIES:
         return stage_penalties(run);
-    case PICK_TOP_K:
+    case SAMPLE_TOP_K:
         return stage_top_k(run);
-    case PICK_TYPICAL_P:
+    case SAMPLE_TYPICAL_P:
         return stage_typical_p(run);
-    case PICK_TOP_P:
+    case SAMPLE_TOP_P:
         return stage_top_p(run);
-    case PICK_MIN_P:
+    case SAMPLE_MIN_P:
         return stage_min_p(run);
     default:
         return stage_temperature(run);
@@ -344,20 +346,20 @@ static __device__ void run_stage(struct pick_run *run, uint32_t stage)
 /* ---- the draw ---------------------------------------------------------------------------------- */
 
 /* Among all tokens: first the part, then the token in it. */
-static __device__ uint32_t draw_of_all(const struct pick_run &run)
+static __device__ uint32_t draw_of_all(const struct sample_run &run)
 {
     const uint32_t n = run.job->n_vocab;
-    pick_word left = __umul64hi(run.sampling->random, weight_of_all(run));
+    sample_word left = __umul64hi(run.sampling->random, weight_of_all(run));
     const auto sum = [&](uint32_t i) { return run.parts[i].sum; };
     const uint32_t begin =
-        find_in_order(pick_parts(n), sum, left, &left, run.shared) * CUDA_PICK_PART;
-    const uint32_t here = n - begin < CUDA_PICK_PART ? n - begin : CUDA_PICK_PART;
+        find_in_order(sample_parts(n), sum, left, &left, run.shared) * CUDA_SAMPLE_PART;
+    const uint32_t here = n - begin < CUDA_SAMPLE_PART ? n - begin : CUDA_SAMPLE_PART;
     const auto weight = [&](uint32_t i) { return weight_of(run.work[begin + i], run.max); };
     return begin + find_in_order(here, weight, left, &left, run.shared);
 }
 
 /* The token, where run->failed stays false. max: of all logits as the stages find them, and finite. */
-static __device__ uint32_t draw_token(struct pick_run *run)
+static __device__ uint32_t draw_token(struct sample_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;
     if (s.n_stages == 0)
@@ -373,7 +375,7 @@ static __device__ uint32_t draw_token(struct pick_run *run)
         return 0;
     weigh(run);
     const auto weight = [&](uint32_t i) { return weight_of(logit_at(*run, i), run->max); };
-    pick_word left = __umul64hi(s.random, run->total);
+    sample_word left = __umul64hi(s.random, run->total);
     return run->ids[find_in_order(run->n, weight, left, &left, run->shared)];
 }
 

@@ -3,7 +3,7 @@
  * computes one.
  *
  * Operations stand once each in one loop, inlined, so that no registers are saved and restored for them; but attention,
- * which has fewer items and would make the products spill, and picks, behind the loop.
+ * which has fewer items and would make the matmuls spill, and samples, behind the loop.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
@@ -37,12 +37,12 @@ static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t begin, u
         norm_item(job, r, keep, (float *)(memory + STEP_SCRATCH));
 }
 
-/* A row's norm by this block for itself, if it has an item of the product: the first block has. That reads two scales at
+/* A row's norm by this block for itself, if it has an item of the matmul: the first block has. That reads two scales at
  * once: there is no second row. */
-static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t product)
+static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t matmul)
 {
     SHARED_BYTES(memory);
-    if (blockIdx.x >= ((const struct product_job *)(memory + product))->groups)
+    if (blockIdx.x >= ((const struct matmul_job *)(memory + matmul))->groups)
         return;
     const struct norm_job &job = *(const struct norm_job *)(memory + at);
     for (uint32_t i = threadIdx.x; (job.forms & FORM_BLOCKS) && i < job.out.stride / CUDA_BLOCK;
@@ -51,12 +51,12 @@ static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t produ
     step_norms(at, 0, 1, 1, blockIdx.x == 0);
 }
 
-template <int TILES> static __device__ __forceinline__ void step_products(uint32_t at)
+template <int TILES> static __device__ __forceinline__ void step_matmuls(uint32_t at)
 {
     SHARED_BYTES(memory);
-    const struct product_job &job = *(const struct product_job *)(memory + at);
+    const struct matmul_job &job = *(const struct matmul_job *)(memory + at);
     for (uint32_t group = blockIdx.x; group < job.groups; group += gridDim.x)
-        product_item<TILES, false>(job, group, 0, (float *)(memory + STEP_SCRATCH));
+        matmul_item<TILES, false>(job, group, 0, (float *)(memory + STEP_SCRATCH));
 }
 
 /* ---- attention -------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ template <int TILES>
 static __device__ __forceinline__ void step_run(const struct step_job &job, uint32_t phase,
                                                 bool head, uint32_t n)
 {
-    const uint32_t norm = step_norm_of(phase, head), product = step_product_of(phase, head);
+    const uint32_t norm = step_norm_of(phase, head), matmul = step_matmul_of(phase, head);
     switch (phase) {
     case STEP_NORM:
     case STEP_FFN_NORM:
@@ -185,8 +185,8 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
         return step_attention(job);
     default:
         if (job.own_norm && (phase == STEP_QKV || phase == STEP_GATE_UP))
-            step_own_norm(norm, product);
-        return step_products<TILES>(product);
+            step_own_norm(norm, matmul);
+        return step_matmuls<TILES>(matmul);
     }
 }
 
@@ -219,13 +219,13 @@ template <int TILES> static __device__ __forceinline__ void step_pass(const stru
             if (!loaded)
                 step_load(job, layer);
             loaded = true;
-            step_prefetch(step_product_of(phase, head));
+            step_prefetch(step_matmul_of(phase, head));
             grid_wait(pass.arrived, goal += gridDim.x);
             step_run<TILES>(job, phase, head, n);
         }
     }
     if (wants)
-        step_picks(goal);
+        step_samples(goal);
     else
         step_end(job, goal);
 }

@@ -17,9 +17,9 @@ struct step_shared {
     uint32_t last; /* this block is the last one at a merge */
 };
 
-/* Where the phase's own memory begins; products have the first bytes of it, then a row's norm. */
+/* Where the phase's own memory begins; matmuls have the first bytes of it, then a row's norm. */
 enum { STEP_SCRATCH = (sizeof(struct step_shared) + 127) / 128 * 128 };
-#define STEP_PRODUCT_BYTES(tiles) (CUDA_WARPS * SEGMENT_FLOATS(tiles) * (uint32_t)sizeof(float))
+#define STEP_MATMUL_BYTES(tiles) (CUDA_WARPS * SEGMENT_FLOATS(tiles) * (uint32_t)sizeof(float))
 
 #define STEP_JOB(name) ((uint32_t)offsetof(struct step_shared, name))
 
@@ -46,15 +46,15 @@ static __device__ __forceinline__ void copy_words(void *to, const void *from, ui
         ((uint32_t *)to)[i] = ((const uint32_t *)from)[i];
 }
 
-/* The row's norm goes to the block's own memory, and the product reads it there. */
+/* The row's norm goes to the block's own memory, and the matmul reads it there. */
 static __device__ __forceinline__ void make_own(const struct step_job &job, struct norm_job *norm,
-                                                struct product_job *product, unsigned char *memory)
+                                                struct matmul_job *matmul, unsigned char *memory)
 {
     const uint32_t stride = norm->out.stride;
     norm->out.scale = (struct cuda_scale *)memory;
     norm->out.q = (uint32_t *)(memory + stride / CUDA_BLOCK * CUDA_TILE * sizeof(cuda_scale));
     norm->out.f = (float *)(memory + job.own_floats);
-    product->x = norm->out;
+    matmul->x = norm->out;
 }
 
 /* The jobs of a layer, of the head behind the last. They are there behind the next barrier. */
@@ -62,7 +62,7 @@ static __device__ void step_load(const struct step_job &job, uint32_t layer)
 {
     SHARED_BYTES(memory);
     struct step_shared &shared = *(struct step_shared *)memory;
-    unsigned char *own = memory + STEP_SCRATCH + STEP_PRODUCT_BYTES(1);
+    unsigned char *own = memory + STEP_SCRATCH + STEP_MATMUL_BYTES(1);
     if (layer < job.n_layer)
         copy_words(&shared.layer, job.layers + layer, sizeof shared.layer);
     else
@@ -78,7 +78,7 @@ static __device__ void step_load(const struct step_job &job, uint32_t layer)
     }
 }
 
-/* The norm of a phase, or of the product that a phase is. */
+/* The norm of a phase, or of the matmul that a phase is. */
 static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool head)
 {
     return head                ? STEP_JOB(head.norm)
@@ -87,8 +87,8 @@ static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool hea
                                : STEP_JOB(layer.end);
 }
 
-/* The product that a phase is, or else the next one. */
-static __device__ __forceinline__ uint32_t step_product_of(uint32_t phase, bool head)
+/* The matmul that a phase is, or else the next one. */
+static __device__ __forceinline__ uint32_t step_matmul_of(uint32_t phase, bool head)
 {
     return head                    ? STEP_JOB(head.logits)
            : phase <= STEP_QKV     ? STEP_JOB(layer.qkv)
@@ -97,11 +97,11 @@ static __device__ __forceinline__ uint32_t step_product_of(uint32_t phase, bool 
                                    : STEP_JOB(layer.down);
 }
 
-/* The first weights of the product at `at`, of this block's first item, come closer. */
+/* The first weights of the matmul at `at`, of this block's first item, come closer. */
 static __device__ __forceinline__ void step_prefetch(uint32_t at)
 {
     SHARED_BYTES(memory);
-    const struct product_job &job = *(const struct product_job *)(memory + at);
+    const struct matmul_job &job = *(const struct matmul_job *)(memory + at);
     if (blockIdx.x < job.groups)
         prefetch_weights<false>(job, blockIdx.x);
 }

@@ -9,7 +9,7 @@
 #include "kernels/cuda/device/step_device.h"
 #include "kernels/cuda/step_launch.h"
 
-/* Two blocks a processor where the products have few enough registers. */
+/* Two blocks a processor where the matmuls have few enough registers. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? STEP_BLOCKS : 1)
     step_kernel(const __grid_constant__ struct step_job job)
@@ -29,15 +29,15 @@ template <int TILES> static size_t step_bytes(const struct step_job &job)
                  tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
                         head * attend_tile<STEP_TILE_GROUPS>::PITCH,
                  row = STEP_QUERIES + (job.own_heads ? job.share * head : 0),
-                 product = STEP_PRODUCT_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
-    return STEP_SCRATCH + larger(larger(tile, row), larger(product, sizeof(struct pick_shared)));
+                 matmul = STEP_MATMUL_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
+    return STEP_SCRATCH + larger(larger(tile, row), larger(matmul, sizeof(struct sample_shared)));
 }
 
 /* Of any instance: what a function may have is the process's, not one instance's. */
 template <int TILES> static constexpr size_t step_most_bytes()
 {
     return STEP_SCRATCH + larger(sizeof(attend_tile<STEP_TILE_GROUPS>),
-                                 STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_PRODUCT_BYTES(TILES)));
+                                 STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_MATMUL_BYTES(TILES)));
 }
 
 template <int TILES>

@@ -1,8 +1,8 @@
 /*
- * step_pick_device: what a pass of step.h ends with: the picks of its head, and the results to the host, behind which its
- * number tells that they are there. The operations are pick_device.h's, the same as in a graph.
+ * step_sample_device: what a pass of step.h ends with: the samples of its head, and the results to the host, behind which its
+ * number tells that they are there. The operations are sample_device.h's, the same as in a graph.
  *
- * A phase for each job of picks. A row's stages are one block's: the others are done when they have arrived.
+ * A phase for each job of samples. A row's stages are one block's: the others are done when they have arrived.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_SAMPLE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_SAMPLE_DEVICE_H
@@ -11,29 +11,29 @@
 #include "kernels/cuda/device/sample_device.h"
 #include "kernels/cuda/device/step_jobs_device.h"
 
-/* goal: of the barrier that all have passed. No part of the loop over layers, whose products need the registers. */
-static __device__ __noinline__ void step_picks(uint32_t goal)
+/* goal: of the barrier that all have passed. No part of the loop over layers, whose matmuls need the registers. */
+static __device__ __noinline__ void step_samples(uint32_t goal)
 {
     SHARED_BYTES(memory);
-    const struct pick_job &job = ((const struct step_shared *)memory)->head.pick;
-    struct pick_shared *shared = (struct pick_shared *)(memory + STEP_SCRATCH);
-    const uint32_t rows = job.pass.counts[CUDA_COUNT_WANTED], parts = pick_parts(job.n_vocab);
+    const struct sample_job &job = ((const struct step_shared *)memory)->head.sample;
+    struct sample_shared *shared = (struct sample_shared *)(memory + STEP_SCRATCH);
+    const uint32_t rows = job.pass.counts[CUDA_COUNT_WANTED], parts = sample_parts(job.n_vocab);
     grid_arrive(job.pass.arrived);
     grid_wait(job.pass.arrived, goal += gridDim.x);
     for (uint32_t i = blockIdx.x; i < rows * parts; i += gridDim.x)
-        pick_part_item(job, i / parts, i % parts, shared);
+        sample_part_item(job, i / parts, i % parts, shared);
     if (job.pass.counts[CUDA_COUNT_SUMMED] > 0) {
         grid_arrive(job.pass.arrived);
         grid_wait(job.pass.arrived, goal += gridDim.x);
         for (uint32_t i = blockIdx.x; i < rows * parts; i += gridDim.x)
-            pick_sum_item(job, i / parts, i % parts, shared);
+            sample_sum_item(job, i / parts, i % parts, shared);
     }
     grid_arrive(job.pass.arrived);
     if (blockIdx.x >= rows)
         return;
     grid_wait(job.pass.arrived, goal += gridDim.x);
     for (uint32_t w = blockIdx.x; w < rows; w += gridDim.x)
-        pick_best_item(job, w, shared);
+        sample_best_item(job, w, shared);
 }
 
 /* Of a pass in which no row wants anything: by the last block, which has the fewest items and is there first. */
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void step_end(const struct step_job &job, uint
     if (blockIdx.x + 1 < gridDim.x)
         return;
     grid_wait(pass.arrived, goal + gridDim.x);
-    end_item(pass, job.head.pick.results);
+    end_item(pass, job.head.sample.results);
 }
 
 #endif

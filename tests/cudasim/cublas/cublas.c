@@ -1,6 +1,6 @@
 /* libcublas.so.13 of the simulated machine: lies beside the simulated plugin, which opens it as it opens NVIDIA's, and
- * whose device it uses. Refuses what hearth has no business to ask: products in another form than its own, operands that
- * are not aligned as tensor cores like them, and a product without a workspace of its caller's.
+ * whose device it uses. Refuses what hearth has no business to ask: matmuls in another form than its own, operands that
+ * are not aligned as tensor cores like them, and a matmul without a workspace of its caller's.
  *
  * HEARTH_CUDASIM_CUBLAS=0, read each time: it opens no handle. */
 #include <cudasim.h>
@@ -72,7 +72,7 @@ EXPORT cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op
                                    cudaDataType c_type, int c_stride, cublasComputeType_t compute,
                                    cublasGemmAlgo_t algorithm)
 {
-    const struct cudasim_product product = {
+    const struct cudasim_matmul matmul = {
         .w = a,
         .x = b,
         .y = c,
@@ -95,7 +95,6 @@ EXPORT cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op
         !aligned(a, a_stride, 2) || !aligned(b, b_stride, 2) || !aligned(c, c_stride, 4) ||
         !handle->workspace)
         return CUBLAS_STATUS_INVALID_VALUE;
-    return cudasim_product(handle->stream, &product) == cudaSuccess
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_EXECUTION_FAILED;
+    return cudasim_matmul(handle->stream, &matmul) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                  : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -152,7 +152,7 @@ void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int
 /* ---- what a library does on the device ---- */
 
 /* y[j][i] = sum over p of w[i][p] x[j][p], for i < m, j < n, p < k: f16, or bf16, with f32 sums. */
-struct cudasim_product {
+struct cudasim_matmul {
     const uint16_t *w, *x; /* device memory: [m][w_stride], [n][x_stride] */
     float *y;              /* [n][y_stride] */
     uint32_t m, n, k, w_stride, x_stride, y_stride;
@@ -162,7 +162,7 @@ struct cudasim_product {
 /* An operation of the stream. Not in the order of sums that any kernel has. A row of x of which something was not written
  * leaves its row of y unwritten. The one call of the simulator that other libraries find: cublas/cublas.c. */
 __attribute__((visibility("default"))) cudaError_t
-cudasim_product(cudaStream_t stream, const struct cudasim_product *product);
+cudasim_matmul(cudaStream_t stream, const struct cudasim_matmul *matmul);
 
 /* ---- for a host that shares out memory by itself ---- */
 

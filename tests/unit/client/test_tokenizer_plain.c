@@ -104,7 +104,7 @@ END_TEST
 
 /* ---- a real vocabulary ----------------------------------------------------------------------- */
 
-static uint32_t pick(uint32_t *random, uint32_t n)
+static uint32_t sample(uint32_t *random, uint32_t n)
 {
     return next_random(random) % n;
 }
@@ -121,11 +121,11 @@ static void check_same(const struct vocab *v, uint32_t *random)
     struct token_span spans[16];
     size_t n = 0, n_spans = 0;
     for (int i = 0; i < 16; i++) {
-        const char *part = parts[pick(random, 6)];
+        const char *part = parts[sample(random, 6)];
         if (i % 3 == 0) {
-            part = marks[pick(random, 3)];
-        } else if (pick(random, 2)) {
-            part = parts[pick(random, 12)];
+            part = marks[sample(random, 3)];
+        } else if (sample(random, 2)) {
+            part = parts[sample(random, 12)];
             spans[n_spans++] = (struct token_span){n, strlen(part)};
         }
         strcpy(text + n, part);

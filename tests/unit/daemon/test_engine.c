@@ -47,7 +47,7 @@ START_TEST(a_request_is_answered_end_to_end)
     ck_assert_uint_eq(answer->first, 10);
     ck_assert_uint_eq(answer->done.prompt, 10);
     ck_assert_uint_eq(answer->done.cached, 0);
-    ck_assert_uint_eq(answer->done.passes, 20); /* the prompt's pass picks the first */
+    ck_assert_uint_eq(answer->done.passes, 20); /* the prompt's pass samples the first */
     ck_assert_uint_eq(answer->done.drafted, 0);
     ck_assert_uint_gt(answer->done.decode_ns, 0);
     ck_assert_str_eq(answer->done.numerics, "fake-1");
@@ -184,7 +184,7 @@ START_TEST(prefill_in_chunks_does_not_stop_decoding)
         engine_step(rig.engine);
         ck_assert_uint_eq(rig.fake.last_rows, rig.desc.rows); /* full passes */
         ck_assert_uint_eq(rig.fake.last_sequences, 2);
-        ck_assert_uint_eq(rig.fake.last_picks, 1); /* of the one that decodes */
+        ck_assert_uint_eq(rig.fake.last_samples, 1); /* of the one that decodes */
         rig_read_all(&b);
         ck_assert_uint_eq(b.slots[0].now.n, 2 + pass);
         ck_assert_uint_eq(segment_down_slot(&a.segment, 0)->state, DOWN_PREFILL);
@@ -278,7 +278,7 @@ START_TEST(a_request_for_no_tokens_warms_the_slot)
     ck_assert_uint_eq(answer->reason, DONE_LENGTH);
     ck_assert_uint_eq(answer->done.output, 0);
     ck_assert_uint_ge(answer->done.passes, 3);
-    ck_assert_uint_eq(rig.fake.n_picks, 0); /* nor computed for nobody */
+    ck_assert_uint_eq(rig.fake.n_samples, 0); /* nor computed for nobody */
     answer = rig_ask(&rig, &a, 0, &request);
     ck_assert(rig_same(&rig, &request, answer));
     ck_assert_uint_eq(answer->done.cached, 149);

@@ -54,7 +54,7 @@ static void draft(struct slot *slot, uint32_t most, uint32_t odds)
     for (uint32_t n = random_below(&state, most + 1);
          n > 0 && spec->accepted + spec->drafted < slot->request->limit; n--) {
         uint32_t at = spec->accepted + spec->drafted;
-        uint32_t token = fake_next(&rig.fake, slot->tokens, at, slot->request->pick.seed);
+        uint32_t token = fake_next(&rig.fake, slot->tokens, at, slot->request->sampler.seed);
         spec_draft(spec, slot->tokens, random_below(&state, odds) ? token : FAKE_BYTES + 'Z');
         slot->request->drafted++;
     }
@@ -196,7 +196,7 @@ START_TEST(right_drafts_save_passes)
         slot->request->drafted += window;
         engine_step(rig.engine);
         ck_assert_uint_eq(rig.fake.last_rows, window + 1);
-        ck_assert_uint_eq(rig.fake.last_picks, window + 1);
+        ck_assert_uint_eq(rig.fake.last_samples, window + 1);
     }
     ck_assert_uint_eq(passes, 10);
     rig_read_all(c);
@@ -206,7 +206,7 @@ START_TEST(right_drafts_save_passes)
     ck_assert_uint_eq(done->drafted, 10 * window);
     ck_assert_uint_eq(done->accepted_drafts, 10 * window);
     ck_assert_uint_eq(done->rollbacks, 0);
-    ck_assert_uint_eq(done->output, done->accepted_drafts + 11); /* own picks */
+    ck_assert_uint_eq(done->output, done->accepted_drafts + 11); /* own samples */
     close_all();
 }
 END_TEST

@@ -144,7 +144,7 @@ static void change_mind(void *arg)
     void_in_pass = 0;
 }
 
-/* The store comes while the pass runs: what that pass picked is not published. */
+/* The store comes while the pass runs: what that pass sampled is not published. */
 START_TEST(nothing_is_published_after_a_store_inside_the_pass)
 {
     struct rig_request request = {.tokens = prompt, .n = 20, .max_tokens = 100};

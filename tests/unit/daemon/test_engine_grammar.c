@@ -116,7 +116,7 @@ START_TEST(with_spoilt_drafts)
         struct slot *slot = &rig.engine->slots[0];
         rig_submit(&client, 0, &request);
         do {
-            for (uint32_t k = 0; slot->active && slot->request->first_pick_ns && k < 6; k++) {
+            for (uint32_t k = 0; slot->active && slot->request->first_sample_ns && k < 6; k++) {
                 uint32_t at = slot->spec.accepted + slot->spec.drafted;
                 uint32_t token = fake_next(&rig.fake, slot->tokens, at, 0);
                 state = state * 1664525u + 1013904223u;

@@ -62,7 +62,8 @@ static void check_counts(const struct event_done *done)
     ck_assert_uint_le(done->rollbacks, done->passes);
     ck_assert_uint_le(done->rollbacks, done->drafted - done->accepted_drafts);
     ck_assert_uint_le(done->accepted_drafts, done->output);
-    ck_assert_uint_le(done->output, done->accepted_drafts + done->passes); /* one own pick a pass */
+    ck_assert_uint_le(done->output,
+                      done->accepted_drafts + done->passes); /* one own sample a pass */
 }
 
 static void all_right(void)
@@ -141,7 +142,7 @@ static void random_requests(uint32_t kind, uint32_t seed)
                                  .context = 256,
                                  .pages = 8 + seed % 12,
                                  .rows = 20 + seed % 30,
-                                 .picks = 4 + seed % 12,
+                                 .samples = 4 + seed % 12,
                                  .draft_pages = kinds[kind] == PROPOSER_DRAFT ? 3 + seed % 20 : 0,
                                  .draft_context = seed % 4 ? 0 : 100,
                                  .proposer = kinds[kind],

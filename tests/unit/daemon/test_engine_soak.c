@@ -60,7 +60,7 @@ static void random_drafts(void)
         for (uint32_t k = random_below(&state, 6);
              k > 0 && spec->accepted + spec->drafted < slot->request->limit; k--) {
             uint32_t at = spec->accepted + spec->drafted;
-            uint32_t right = fake_next(&rig.fake, slot->tokens, at, slot->request->pick.seed);
+            uint32_t right = fake_next(&rig.fake, slot->tokens, at, slot->request->sampler.seed);
             spec_draft(spec, slot->tokens, random_below(&state, 4) ? right : FAKE_BYTES + 'Z');
             slot->request->drafted++;
         }

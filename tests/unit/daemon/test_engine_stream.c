@@ -118,7 +118,7 @@ START_TEST(each_token_has_its_log_probabilities)
 }
 END_TEST
 
-/* Wrong picks come up against the mask, too: what they are then is another one than a verified
+/* Wrong samples come up against the mask, too: what they are then is another one than a verified
  * answer has, and follows the grammar all the same. */
 START_TEST(an_answer_follows_its_grammar)
 {
@@ -185,7 +185,7 @@ START_TEST(they_share_their_passes_with_drafts)
         clients[i].proposer = i < 3 ? PROPOSER_NONE : PROPOSER_FAST;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    while (!slot_of(5)->request->first_pick_ns)
+    while (!slot_of(5)->request->first_sample_ns)
         step_all();
     while (slot_of(0)->active) {
         uint32_t before[3], fast = rig.fake.n_fast_passes, canonical = rig.fake.n_passes;
@@ -211,13 +211,13 @@ END_TEST
  * left out. */
 START_TEST(they_take_turns)
 {
-    open_with(&(struct rig_desc){.fast = BACKEND_FAST_NATIVE, .picks = 4});
+    open_with(&(struct rig_desc){.fast = BACKEND_FAST_NATIVE, .samples = 4});
     for (uint32_t i = 0; i < CLIENTS; i++) {
         requests[i].max_tokens = 400;
         requests[i].batch = i >= 6;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    while (rig.engine->slots[7].request->first_pick_ns == 0 || slot_of(7)->spec.streamed == 0)
+    while (rig.engine->slots[7].request->first_sample_ns == 0 || slot_of(7)->spec.streamed == 0)
         step_all();
     uint32_t before[CLIENTS], interactive = 0, batch = 0;
     for (uint32_t i = 0; i < CLIENTS; i++)
@@ -522,7 +522,7 @@ END_TEST
 
 START_TEST(a_token_that_no_pass_can_compute_is_an_error)
 {
-    open_native(1); /* the first fast pick is the one that poisons */
+    open_native(1); /* the first fast sample is the one that poisons */
     for (uint32_t i = 0; i < requests[0].n; i++)
         tokens[0][i] = FAKE_BYTES + i;
     rig.fake.poison = FAKE_WRONG;

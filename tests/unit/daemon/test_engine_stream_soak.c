@@ -1,7 +1,7 @@
 /*
- * Verified and unverified answers at random, with few pages, rows and picks, cancelled and superseded:
+ * Verified and unverified answers at random, with few pages, rows and samples, cancelled and superseded:
  * whoever asked for a verified answer gets its bits, and each token of another one is what some pass
- * picks.
+ * samples.
  */
 #include "ipc/params.h"
 #include "tests/random.h"
@@ -27,7 +27,7 @@ static void random_request(uint32_t i)
 }
 
 /* Of a verified answer that ended by itself every bit is right; of another one each token is what
- * some pass picks. */
+ * some pass samples. */
 static uint32_t checked[CLIENTS], n_fast, n_verified;
 
 static void check_ended(uint32_t i)
@@ -74,7 +74,7 @@ START_TEST(whatever_happens_each_gets_what_he_asked_for)
                                  .context = 256,
                                  .pages = 8 + (uint32_t)_i % 30,
                                  .rows = 20 + (uint32_t)_i % 40,
-                                 .picks = 2 + (uint32_t)_i % 12,
+                                 .samples = 2 + (uint32_t)_i % 12,
                                  .wrong = 1 + (uint32_t)_i % 6});
     params_default(&sampled);
     sampled.seed = (uint64_t)_i;

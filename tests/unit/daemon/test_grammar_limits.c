@@ -114,16 +114,16 @@ static void walk(struct grammar *g, uint32_t *state, uint32_t most, uint8_t ofte
     grammar_begin(g, false, &run);
     while (ret->end == 0 && ret->n < most) {
         const uint8_t seldom = (uint8_t)('a' + 'b' - often);
-        uint8_t pick = tokens ? tokens[ret->n] : next_random(state) % 8 == 0 ? seldom : often;
+        uint8_t sample = tokens ? tokens[ret->n] : next_random(state) % 8 == 0 ? seldom : often;
         struct grammar_mask mask = mask_of(&run, 0, 0);
         if (mask.bits == NULL) {
             ret->end = -E2BIG;
             break;
         }
         ret->n_allowed += mask.n_allowed;
-        pick = has(mask.bits, pick) || tokens ? pick : (uint8_t)('a' + 'b' - pick);
-        ret->end = grammar_accept(&run, pick);
-        ret->tokens[ret->n] = pick;
+        sample = has(mask.bits, sample) || tokens ? sample : (uint8_t)('a' + 'b' - sample);
+        ret->end = grammar_accept(&run, sample);
+        ret->tokens[ret->n] = sample;
         ret->n += ret->end == 0;
         grammar_release(g);
     }

@@ -46,7 +46,7 @@ static int compare(uint32_t n, uint32_t odd, const char *text, char *err, size_t
     open_vocab(&model, TOKENS - 1, TOKENS, "");
     open_vocab(&draft, n, odd, text);
     err[0] = 0;
-    int rc = resident_compare_vocab(&model.vocab, &draft.vocab, err, err_bytes);
+    int rc = loaded_model_compare_vocab(&model.vocab, &draft.vocab, err, err_bytes);
     free(model.block);
     free(draft.block);
     return rc;
@@ -85,22 +85,22 @@ START_TEST(so_is_another_number_of_tokens)
 }
 END_TEST
 
-/* What resident_open_model says of a sound model of which one place is changed. */
+/* What loaded_model_open_model says of a sound model of which one place is changed. */
 static int open_changed(const char *key, size_t behind, const char *bytes, char *err,
                         size_t err_bytes)
 {
     const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct resident resident = {0};
+    struct loaded_model loaded = {0};
     size_t n;
     uint8_t *file = tiny_model_file(&shape, &n);
     uint8_t *at = memmem(file, n, key, strlen(key));
 
     ck_assert_ptr_nonnull(at);
     memcpy(at + strlen(key) + behind, bytes, strlen(bytes));
-    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
+    ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, err_bytes) == 0, "%s", err);
     err[0] = 0;
-    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
-    resident_close(&resident);
+    int rc = loaded_model_open_model(&loaded, "a.gguf", err, err_bytes);
+    loaded_model_close(&loaded);
     free(file);
     return rc;
 }
@@ -129,7 +129,7 @@ END_TEST
 static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
 {
     const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct resident resident = {0};
+    struct loaded_model loaded = {0};
     struct config config = {0};
     static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
     size_t n;
@@ -137,12 +137,12 @@ static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
 
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
     config.kv_bytes = kv_bytes;
-    ck_assert_msg(gguf_open_memory(file, n, &resident.gguf, err, err_bytes) == 0, "%s", err);
-    int rc = resident_open_model(&resident, "a.gguf", err, err_bytes);
+    ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, err_bytes) == 0, "%s", err);
+    int rc = loaded_model_open_model(&loaded, "a.gguf", err, err_bytes);
     ck_assert_msg(rc == 0, "%s", err);
     err[0] = 0;
-    rc = resident_open_backend(&resident, &config, err, err_bytes);
-    resident_close(&resident);
+    rc = loaded_model_open_backend(&loaded, &config, err, err_bytes);
+    loaded_model_close(&loaded);
     config_fini(&config);
     free(file);
     return rc;

@@ -18,17 +18,17 @@ static uint32_t state;
 static uint32_t check_next_plan(uint32_t n, const struct plan_limits *limits,
                                 struct plan_turn *turn)
 {
-    uint32_t rows = plan_pass(slots, n, limits, turn), sum = 0, picks = 0, batch = 0;
+    uint32_t rows = plan_pass(slots, n, limits, turn), sum = 0, samples = 0, batch = 0;
     uint32_t widest = 1, interactive_left = 0, long_left = 0, prefilled = 0;
     bool fine = true;
 
     for (uint32_t i = 0; i < n; i++) {
         const struct plan_slot *slot = &slots[i];
         uint32_t before = slot->rows > slot->window ? slot->rows - slot->window : 0;
-        /* all of the window with its pick, or none of it */
+        /* all of the window with its sample, or none of it */
         fine &= slot->take == slot->rows || slot->take <= before;
         sum += slot->take;
-        picks += slot->take == slot->rows ? slot->window : 0;
+        samples += slot->take == slot->rows ? slot->window : 0;
         prefilled += plan_is_long(slot) ? slot->take : 0;
         if (slot->batch)
             batch += slot->take;
@@ -39,14 +39,14 @@ static uint32_t check_next_plan(uint32_t n, const struct plan_limits *limits,
     ck_assert(fine);
     ck_assert_uint_eq(sum, rows);
     ck_assert_uint_le(rows, limits->rows);
-    ck_assert_uint_le(picks, limits->picks);
+    ck_assert_uint_le(samples, limits->samples);
     ck_assert_uint_le(prefilled, limits->prefill);
     if (prefilled < limits->prefill)
         interactive_left += long_left;
     /* While interactive requests want more, batch has its share and no more; but for the rows into
      * which none of their windows fits. */
     uint32_t share = limits->rows / 8 ? limits->rows / 8 : 1;
-    if (interactive_left > 0 && picks + widest <= limits->picks - limits->picks / 8)
+    if (interactive_left > 0 && samples + widest <= limits->samples - limits->samples / 8)
         ck_assert_uint_lt(batch, share + widest);
     return rows;
 }
@@ -62,7 +62,7 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
 
 START_TEST(nobody_needs_nothing)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
     struct plan_turn turn = {0};
 
@@ -72,7 +72,7 @@ END_TEST
 
 START_TEST(one_prefill_gets_all_rows)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
     slots[0] = (struct plan_slot){.rows = 100, .window = 1};
     ck_assert_uint_eq(check_plan(1, &limits, 0), 64);
@@ -85,7 +85,7 @@ END_TEST
 
 START_TEST(who_decodes_goes_before_who_prefills)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
     for (uint32_t turn = 0; turn < 8; turn++) {
         for (uint32_t i = 0; i < 8; i++)
@@ -99,7 +99,7 @@ END_TEST
 
 START_TEST(prefills_share_and_never_in_crumbs)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
     for (uint32_t i = 0; i < 2; i++)
         slots[i] = (struct plan_slot){.rows = 500, .window = 1};
@@ -123,7 +123,7 @@ END_TEST
 
 START_TEST(batch_keeps_an_eighth_and_gets_what_is_left)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
     slots[0] = (struct plan_slot){.rows = 500, .window = 1};
     slots[1] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
@@ -142,10 +142,10 @@ START_TEST(batch_keeps_an_eighth_and_gets_what_is_left)
 }
 END_TEST
 
-/* Interactive requests that decode take every pick they can get: batch still comes to its own. */
-START_TEST(batch_decodes_beside_a_crowd_that_takes_all_picks)
+/* Interactive requests that decode take every sample they can get: batch still comes to its own. */
+START_TEST(batch_decodes_beside_a_crowd_that_takes_all_samples)
 {
-    struct plan_limits limits = {.rows = 64, .picks = 16, .prefill = 64};
+    struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
     uint32_t taken = 0;
 
     for (uint32_t turn = 0; turn < 100; turn++) {
@@ -161,15 +161,16 @@ END_TEST
 START_TEST(a_window_comes_whole_or_not_at_all)
 {
     for (uint32_t window = 1; window <= 9; window++)
-        for (uint32_t picks = 1; picks <= 9; picks++)
+        for (uint32_t samples = 1; samples <= 9; samples++)
             for (uint32_t rows = 1; rows <= 40; rows++)
                 for (uint32_t budget = 1; budget <= 40; budget += 3) {
-                    struct plan_limits limits = {.rows = budget, .picks = picks, .prefill = budget};
+                    struct plan_limits limits = {
+                        .rows = budget, .samples = samples, .prefill = budget};
                     slots[0] =
                         (struct plan_slot){.rows = rows > window ? rows : window, .window = window};
                     uint32_t before = slots[0].rows - window;
                     uint32_t got = check_plan(1, &limits, 0);
-                    bool fits = slots[0].rows <= budget && window <= picks;
+                    bool fits = slots[0].rows <= budget && window <= samples;
                     ck_assert_uint_eq(got, fits              ? slots[0].rows
                                            : before < budget ? before
                                                              : budget);
@@ -179,7 +180,7 @@ END_TEST
 
 START_TEST(rotation_is_fair)
 {
-    struct plan_limits limits = {.rows = 16, .picks = 4};
+    struct plan_limits limits = {.rows = 16, .samples = 4};
     uint32_t got[10] = {0};
 
     for (uint32_t turn = 0; turn < 100; turn++) {
@@ -217,12 +218,12 @@ static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t win
             waits[i] = slot->take ? 0 : waits[i] + 1;
             if (waits[i] >= bound)
                 ck_abort_msg("slot %u of %u waited %u passes", i, n, waits[i]);
-            bool picked = slot->take == slot->rows;
+            bool sampled = slot->take == slot->rows;
             slot->rows -= slot->take;
-            if (picked && --windows[i] > 0) {
+            if (sampled && --windows[i] > 0) {
                 slot->window = 1 + random_below(&state, window_max);
                 slot->rows = slot->window;
-            } else if (picked) {
+            } else if (sampled) {
                 finished++;
                 slot->window = 1 + random_below(&state, window_max);
                 slot->batch = random_below(&state, 3) == 0;
@@ -238,7 +239,7 @@ START_TEST(every_crowd_comes_to_an_end)
     state = (uint32_t)_i + 1;
     for (int crowd = 0; crowd < 12; crowd++) {
         struct plan_limits limits = {.rows = 8 + random_below(&state, 300)};
-        limits.picks = 8 + random_below(&state, limits.rows);
+        limits.samples = 8 + random_below(&state, limits.rows);
         limits.prefill = limits.rows;
         run_crowd(1 + random_below(&state, CROWD), &limits, 1);
     }
@@ -251,7 +252,7 @@ START_TEST(every_crowd_with_drafts_comes_to_an_end)
     state = (uint32_t)_i + 100;
     for (int crowd = 0; crowd < 12; crowd++) {
         struct plan_limits limits = {.rows = 128 + random_below(&state, 300)};
-        limits.picks = 64 + random_below(&state, limits.rows);
+        limits.samples = 64 + random_below(&state, limits.rows);
         limits.prefill = limits.rows;
         run_crowd(1 + random_below(&state, CROWD), &limits, 8);
     }
@@ -264,7 +265,7 @@ static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row
 
 static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, uint32_t most)
 {
-    struct plan_limits limits = {.picks = 256};
+    struct plan_limits limits = {.samples = 256};
 
     plan_budget(slots, n, cost, most, &limits);
     return limits;
@@ -307,7 +308,7 @@ END_TEST
 START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
 {
     struct plan_cost cost = known;
-    struct plan_limits limits = {.picks = 256};
+    struct plan_limits limits = {.samples = 256};
 
     slots[0] = (struct plan_slot){.rows = 500, .window = 1, .batch = true};
     slots[1] = (struct plan_slot){.rows = 3, .window = 3};
@@ -468,7 +469,7 @@ int main(void)
     tcase_add_test(t, who_decodes_goes_before_who_prefills);
     tcase_add_test(t, prefills_share_and_never_in_crumbs);
     tcase_add_test(t, batch_keeps_an_eighth_and_gets_what_is_left);
-    tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_picks);
+    tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_samples);
     tcase_add_test(t, a_window_comes_whole_or_not_at_all);
     tcase_add_test(t, rotation_is_fair);
     tcase_add_test(t, unknown_costs_allow_a_short_prompts_rows);

@@ -2,7 +2,7 @@
  * The speculation record, exhaustively: every window of 0 to 8 drafts, every place of the first
  * mismatch, every place inside a window where the answer may end; every length of a stream of
  * tokens that are not verified, and every place where canonical passes take over. The verifier of
- * these tests is the array `truth`: the pick for position p is truth[p], as a canonical pass over
+ * these tests is the array `truth`: the sample for position p is truth[p], as a canonical pass over
  * accepted tokens gives it.
  */
 #include "daemon/policy/spec.h"
@@ -46,7 +46,7 @@ static void check_accepted(void)
         ck_assert_uint_eq(tokens[i], truth[i]);
 }
 
-/* Verifies the window as the engine does, at most `most` picks. Returns how many drafts agreed. */
+/* Verifies the window as the engine does, at most `most` samples. Returns how many drafts agreed. */
 static uint32_t verify(uint32_t most)
 {
     uint32_t agreed = 0;
@@ -67,7 +67,7 @@ static uint32_t verify(uint32_t most)
 static uint32_t start_reference_flow(uint32_t mismatch)
 {
     after_prefill(10);
-    ck_assert(!spec_accept(&spec, tokens, truth[10])); /* prefill picked T0 at position 10 */
+    ck_assert(!spec_accept(&spec, tokens, truth[10])); /* prefill sampled T0 at position 10 */
     uint32_t P = spec.accepted - 1;
     ck_assert_uint_eq(spec.canonical, P); /* KV up to P-1 */
     draft(3, mismatch);
@@ -187,8 +187,8 @@ END_TEST
 
 enum { STREAM_MAX = 8, STREAMS = 3 * (STREAM_MAX + 1) };
 
-/* A prompt of n tokens, all but the last computed, the first pick a canonical one, then `streamed`
- * picks of fast passes, which no canonical one would have made. */
+/* A prompt of n tokens, all but the last computed, the first sample a canonical one, then `streamed`
+ * samples of fast passes, which no canonical one would have made. */
 static void after_stream(uint32_t n, uint32_t streamed)
 {
     after_prefill(n);
@@ -208,7 +208,7 @@ static void loop_stream(int i, uint32_t *ret_n, uint32_t *ret_streamed)
     after_stream(*ret_n, *ret_streamed);
 }
 
-/* The prompt, the canonical pick and what was streamed, as far as the record goes. */
+/* The prompt, the canonical sample and what was streamed, as far as the record goes. */
 static void check_streamed(uint32_t n)
 {
     ck_assert(spec_valid(&spec));
@@ -327,8 +327,8 @@ START_TEST(canonical_passes_take_over_anywhere)
 }
 END_TEST
 
-/* A canonical pick over rows that fast passes had computed, too: none of theirs is left. */
-START_TEST(a_canonical_pick_leaves_nothing_streamed)
+/* A canonical sample over rows that fast passes had computed, too: none of theirs is left. */
+START_TEST(a_canonical_sample_leaves_nothing_streamed)
 {
     uint32_t n, streamed;
 
@@ -483,7 +483,7 @@ int main(void)
     tcase_add_loop_test(t, at_rest_there_is_only_what_is_canonical, 0, STREAMS);
     tcase_add_loop_test(t, evict_anywhere_in_a_stream, 0, STREAMS);
     tcase_add_loop_test(t, canonical_passes_take_over_anywhere, 0, STREAMS);
-    tcase_add_loop_test(t, a_canonical_pick_leaves_nothing_streamed, 0, STREAMS);
+    tcase_add_loop_test(t, a_canonical_sample_leaves_nothing_streamed, 0, STREAMS);
     tcase_add_test(t, begin_keeps_at_most_all_but_the_last);
     tcase_add_test(t, prefill_in_any_chunks_ends_at_the_last_token);
     tcase_add_test(t, evict_anywhere_costs_rows_only);

@@ -12,7 +12,7 @@
 
 static struct ctl *ctl;
 static struct model model;
-static struct resident resident;
+static struct loaded_model loaded;
 static char text[HELLO_STATUS_MAX - 64];
 
 /* Adds a client with `n_slots` slots in front of the list. */
@@ -52,7 +52,7 @@ static json_t *status_as(struct client *clients, uid_t asker, size_t bytes)
 {
     struct status_facts facts = {.clients = clients,
                                  .asker = asker,
-                                 .resident = &resident,
+                                 .loaded = &loaded,
                                  .socket = "/run/hearth/hearth.sock",
                                  .loop = "epoll",
                                  .uptime_ns = 5000000000};
@@ -84,8 +84,8 @@ static void setup(void)
     int fd = segment_ctl_open(&ctl, text, sizeof text);
 
     ck_assert_int_ge(fd, 0);
-    resident.model = &model;
-    snprintf(resident.name, sizeof resident.name, "a \"model\"");
+    loaded.model = &model;
+    snprintf(loaded.name, sizeof loaded.name, "a \"model\"");
 }
 
 START_TEST(all_counters_are_there_and_a_daemon_at_rest_has_no_rows)
@@ -178,7 +178,7 @@ START_TEST(rows_without_room_are_counted_and_the_text_stays_whole)
         ck_assert_uint_lt(rows, 192);
         json_decref(status);
     }
-    struct status_facts facts = {.resident = &resident, .socket = "", .loop = ""};
+    struct status_facts facts = {.loaded = &loaded, .socket = "", .loop = ""};
     int whole = status_json(ctl, &facts, text, sizeof text);
     for (size_t bytes = 1; bytes < (size_t)whole; bytes++)
         ck_assert_int_eq(status_json(ctl, &facts, text, bytes), -ENOSPC);

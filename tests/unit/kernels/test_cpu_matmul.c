@@ -1,4 +1,4 @@
-/* Products: for every type, shape and number of rows the SIMD tiles give the reference's bits. */
+/* Matmuls: for every type, shape and number of rows the SIMD tiles give the reference's bits. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -118,17 +118,17 @@ static void problem_close(struct problem *p)
         free(parts[i]);
 }
 
-static struct cpu_product job_of(const struct problem *p, float *y, uint32_t row0, uint32_t row1,
-                                 bool residual)
+static struct cpu_matmul job_of(const struct problem *p, float *y, uint32_t row0, uint32_t row1,
+                                bool residual)
 {
-    return (struct cpu_product){.matrix = &p->matrix,
-                                .x = &p->x,
-                                .y = y,
-                                .residual = residual ? p->residual : NULL,
-                                .stride = p->stride,
-                                .row0 = row0,
-                                .row1 = row1,
-                                .group1 = p->matrix.groups};
+    return (struct cpu_matmul){.matrix = &p->matrix,
+                               .x = &p->x,
+                               .y = y,
+                               .residual = residual ? p->residual : NULL,
+                               .stride = p->stride,
+                               .row0 = row0,
+                               .row1 = row1,
+                               .group1 = p->matrix.groups};
 }
 
 static void check_rows(const struct problem *p, const struct cpu_isa *isa, uint32_t row0,
@@ -146,14 +146,14 @@ static void check_rows(const struct problem *p, const struct cpu_isa *isa, uint3
 
 static void check_problem(struct problem *p, const struct cpu_isa *isa, bool residual)
 {
-    struct cpu_product job = job_of(p, p->want, 0, p->rows, residual);
-    ref_product(&job);
+    struct cpu_matmul job = job_of(p, p->want, 0, p->rows, residual);
+    ref_matmul(&job);
     const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 31, 64};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint32_t row0 = (uint32_t)i % (MOST_ROWS - counts[i] + 1);
         memset(p->got, 0xff, (size_t)p->rows * p->stride * sizeof(float));
         job = job_of(p, p->got, row0, row0 + counts[i], residual);
-        isa->product(&job);
+        isa->matmul(&job);
         check_rows(p, isa, row0, row0 + counts[i]);
     }
     /* Cut by groups, as threads do. */
@@ -162,12 +162,12 @@ static void check_problem(struct problem *p, const struct cpu_isa *isa, bool res
         job = job_of(p, p->got, 0, 10, residual);
         job.group0 = g;
         job.group1 = g + 3 < p->matrix.groups ? g + 3 : p->matrix.groups;
-        isa->product(&job);
+        isa->matmul(&job);
     }
     check_rows(p, isa, 0, 10);
 }
 
-START_TEST(product_equals_reference)
+START_TEST(matmul_equals_reference)
 {
     const uint32_t shapes[][2] = {{64, 64},  {172, 64}, {64, 172},  {1, 1},   {7, 33},   {255, 16},
                                   {256, 17}, {257, 40}, {512, 100}, {545, 5}, {800, 130}};
@@ -191,7 +191,7 @@ END_TEST
 
 /* More rows than go together through a segment, so many inputs that fewer do, and rests of every
  * size behind a full block. */
-START_TEST(product_equals_reference_in_blocks_of_rows)
+START_TEST(matmul_equals_reference_in_blocks_of_rows)
 {
     const uint32_t shapes[][3] = {{288, 50, 215}, {3072, 33, 100}, {12288, 17, 67}};
     uint32_t type = types[_i];
@@ -203,13 +203,13 @@ START_TEST(product_equals_reference_in_blocks_of_rows)
         uint32_t cols = (shapes[s][0] + block - 1) / block * block;
         struct problem p;
         problem_open(&p, &seed, type, cols, shapes[s][1], most, HELP_NORMAL);
-        struct cpu_product job = job_of(&p, p.want, 0, most, s % 2);
-        ref_product(&job);
+        struct cpu_matmul job = job_of(&p, p.want, 0, most, s % 2);
+        ref_matmul(&job);
         for (uint32_t rows = most; rows > most - 13; rows -= 1 + s) {
             for (int i = 0; i < n_isas; i++) {
                 memset(p.got, 0xff, (size_t)most * p.stride * sizeof(float));
                 job = job_of(&p, p.got, most - rows, most, s % 2);
-                isas[i]->product(&job);
+                isas[i]->matmul(&job);
                 check_rows(&p, isas[i], most - rows, most);
             }
         }
@@ -235,7 +235,7 @@ static void fill_extreme(const struct quant_info *info, uint8_t *block, bool sma
 }
 
 /* Largest integers of a block: 32 * 128 * 127, where a saturating kernel would show. */
-START_TEST(product_does_not_saturate)
+START_TEST(matmul_does_not_saturate)
 {
     uint64_t seed = 20;
     const struct cpu_isa *isas[HELP_ISAS];
@@ -268,8 +268,8 @@ START_TEST(reference_sums_in_segments)
     uint64_t seed = 30;
     struct problem p;
     problem_open(&p, &seed, QUANT_F32, 600, 3, 2, HELP_NORMAL);
-    struct cpu_product job = job_of(&p, p.want, 0, 2, true);
-    ref_product(&job);
+    struct cpu_matmul job = job_of(&p, p.want, 0, 2, true);
+    ref_matmul(&job);
     for (uint32_t r = 0; r < 2; r++) {
         const float *x = p.x.f + (size_t)r * p.x.stride;
         for (uint32_t o = 0; o < 3; o++) {
@@ -291,8 +291,8 @@ START_TEST(reference_multiplies_blocks)
     uint64_t seed = 31;
     struct problem p;
     problem_open(&p, &seed, quantized[_i], 512, 2, 1, HELP_NORMAL);
-    struct cpu_product job = job_of(&p, p.want, 0, 1, false);
-    ref_product(&job);
+    struct cpu_matmul job = job_of(&p, p.want, 0, 1, false);
+    ref_matmul(&job);
     for (uint32_t o = 0; o < 2; o++) {
         const uint8_t *row = p.file + o * p.matrix.file.row_bytes;
         float seg[2] = {0, 0};
@@ -316,13 +316,13 @@ START_TEST(reference_multiplies_blocks)
 END_TEST
 
 /* And near what they stand for: the row's values times the rounded activations, in double. */
-START_TEST(reference_is_near_the_exact_product)
+START_TEST(reference_is_near_the_exact_matmul)
 {
     uint64_t seed = 32;
     struct problem p;
     problem_open(&p, &seed, quantized[_i], 768, 20, 8, HELP_NORMAL);
-    struct cpu_product job = job_of(&p, p.want, 0, 8, false);
-    ref_product(&job);
+    struct cpu_matmul job = job_of(&p, p.want, 0, 8, false);
+    ref_matmul(&job);
     float row[768];
     for (uint32_t o = 0; o < 20; o++) {
         quant_row_values(quantized[_i], p.file + o * p.matrix.file.row_bytes, 768, row);
@@ -361,14 +361,14 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cpu_product");
-    TCase *tcase = tcase_create("product");
-    tcase_add_loop_test(tcase, product_equals_reference, 0, N_TYPES);
-    tcase_add_loop_test(tcase, product_equals_reference_in_blocks_of_rows, 0, N_TYPES);
-    tcase_add_test(tcase, product_does_not_saturate);
+    Suite *suite = suite_create("cpu_matmul");
+    TCase *tcase = tcase_create("matmul");
+    tcase_add_loop_test(tcase, matmul_equals_reference, 0, N_TYPES);
+    tcase_add_loop_test(tcase, matmul_equals_reference_in_blocks_of_rows, 0, N_TYPES);
+    tcase_add_test(tcase, matmul_does_not_saturate);
     tcase_add_test(tcase, reference_sums_in_segments);
     tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, N_QUANTIZED);
-    tcase_add_loop_test(tcase, reference_is_near_the_exact_product, 0, N_QUANTIZED);
+    tcase_add_loop_test(tcase, reference_is_near_the_exact_matmul, 0, N_QUANTIZED);
     tcase_add_loop_test(tcase, a_packed_row_is_the_row_of_the_file, 0, N_TYPES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

@@ -213,7 +213,7 @@ START_TEST(kv_in_q8_0_is_another_numerics)
 }
 END_TEST
 
-/* Big enough that products, by groups and by rows, and attention are really shared out. */
+/* Big enough that matmuls, by groups and by rows, and attention are really shared out. */
 START_TEST(threads_never_change_a_bit)
 {
     struct tiny_model shape = {.n_layer = 2,

@@ -45,8 +45,8 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     uint32_t tokens[2][40], pages[EXPECTED_PAGES], n_vocab = m->model->n_vocab;
     float *clean = help_memory((size_t)40 * n_vocab * sizeof(float));
     float *got = help_memory((size_t)80 * n_vocab * sizeof(float));
-    struct pick_params params;
-    pick_params_init(&params);
+    struct sampler_params params;
+    sampler_params_init(&params);
     expected_page_ids(0, pages);
     for (uint32_t i = 0; i < 40; i++)
         tokens[0][i] = tokens[1][i] = 10 + i * 3 % 200;
@@ -62,7 +62,7 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     for (uint32_t i = 0; i < 40; i++) {
         for (uint32_t s = 0; s < 2; s++) {
             x.results[x.n].logits = got + (size_t)x.n * n_vocab;
-            expected_add(&x, s, tokens[s], i, 1, ROW_LOGITS | ROW_PICK);
+            expected_add(&x, s, tokens[s], i, 1, ROW_LOGITS | ROW_SAMPLE);
         }
     }
     expected_run(b, PASS_CANONICAL, &x, 2);

@@ -28,10 +28,10 @@ static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens
 {
     struct backend *b = help_backend(m, isa, 1, MOST, PAGES);
     uint32_t pages[PAGES], position = 0;
-    struct pick_params params;
+    struct sampler_params params;
     struct row rows[MOST];
     struct row_result results[MOST] = {{0}};
-    pick_params_init(&params);
+    sampler_params_init(&params);
     for (uint32_t i = 0; i < PAGES; i++)
         pages[i] = i;
     struct pass_sequence sequence = {pages, tokens, n_prompt, &params};
@@ -39,12 +39,12 @@ static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens
         uint32_t count = position == 0 ? n_prompt : 1;
         for (uint32_t i = 0; i < count; i++)
             rows[i] = (struct row){0, position + i, tokens[position + i], 0, NULL};
-        rows[count - 1].wants = ROW_PICK;
+        rows[count - 1].wants = ROW_SAMPLE;
         struct pass pass = {PASS_CANONICAL, count, rows, &sequence, results, 1};
         help_pass(b, &pass);
         ck_assert_int_eq(results[count - 1].status, 0);
         position += count;
-        tokens[position] = results[count - 1].pick.token;
+        tokens[position] = results[count - 1].sample.token;
     }
     backend_cpu.close(b);
 }
@@ -290,7 +290,7 @@ static uint32_t best_of(const float *logits, uint32_t n_vocab)
 }
 
 /* Along a text of the model's own: the next token hardly ever changes. */
-START_TEST(kv_in_q8_0_picks_what_f32_picks)
+START_TEST(kv_in_q8_0_samples_what_f32_samples)
 {
     uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
     struct help_model m;
@@ -351,7 +351,7 @@ static const struct {
 enum { N_ROUNDED = sizeof rounded / sizeof rounded[0] };
 
 /* The same ids as F32, or the first other one where this file's numbers say so: a run of it in
- * double precision picks it too, or its two best are close. */
+ * double precision samples it too, or its two best are close. */
 START_TEST(other_types_differ_only_where_it_is_close)
 {
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(rounded[_i].reference, ids, &n_prompt);
@@ -365,7 +365,7 @@ START_TEST(other_types_differ_only_where_it_is_close)
     double gap = 0;
     uint32_t best = at < n ? best_after(&m, got, at, &gap) : 0;
     if (verbose())
-        printf("%s, %s: %u of %u ids as F32, then a gap of %.2e, double picks %s\n",
+        printf("%s, %s: %u of %u ids as F32, then a gap of %.2e, double samples %s\n",
                rounded[_i].file, rounded[_i].reference, at, n, gap,
                at == n           ? "-"
                : best == got[at] ? "the same"
@@ -400,7 +400,7 @@ int main(void)
     if (help_testdata("")) {
         TCase *data = tcase_create("data");
         tcase_add_loop_test(data, greedy_ids_are_those_of_the_reference, 0, N_REFERENCES);
-        tcase_add_loop_test(data, kv_in_q8_0_picks_what_f32_picks, 0, N_REFERENCES);
+        tcase_add_loop_test(data, kv_in_q8_0_samples_what_f32_samples, 0, N_REFERENCES);
         tcase_add_loop_test(data, logits_are_those_of_the_reference, 0, N_REFERENCES);
         tcase_add_loop_test(data, other_types_differ_only_where_it_is_close, 0, N_ROUNDED);
         tcase_add_loop_test(data, q4_0_runs, 0, 2);

@@ -18,7 +18,7 @@ START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing)
     const struct row good[2] = {{0, 0, 1, 0, NULL}, {0, 1, 2, 0, NULL}};
     const struct row bad[] = {{1, 1, 2, 0, NULL},         {0, 512, 2, 0, NULL},
                               {0, 1, 320, 0, NULL},       {0, 2, 2, 0, NULL},
-                              {0, 0, 2, 0, NULL},         {0, 1, 2, ROW_PICK, NULL},
+                              {0, 0, 2, 0, NULL},         {0, 1, 2, ROW_SAMPLE, NULL},
                               {0, 1, 2, ROW_LOGITS, NULL}};
     struct row rows[8];
     struct row_result results[8] = {{0}};
@@ -54,14 +54,14 @@ START_TEST(open_refuses_with_one_line)
     struct help_model m;
     help_model_tiny(&m, &shape);
     const struct backend_limits good = {
-        .rows = 4, .picks = 2, .pages = 4, .context = 64, .threads = 1};
+        .rows = 4, .samples = 2, .pages = 4, .context = 64, .threads = 1};
     struct backend *b;
     char err[256];
     struct backend_limits l[8];
     for (int i = 0; i < 8; i++)
         l[i] = good;
     l[0].rows = 0;
-    l[1].picks = 5;
+    l[1].samples = 5;
     l[2].pages = 0;
     l[3].context = 0;
     l[4].threads = 0;
@@ -96,7 +96,7 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
     struct help_model m;
     help_model_tiny(&m, &shape);
     m.model->n_window = 64;
-    struct backend_limits l = {.rows = 4, .picks = 2, .pages = 4, .context = 65, .threads = 1};
+    struct backend_limits l = {.rows = 4, .samples = 2, .pages = 4, .context = 65, .threads = 1};
     struct backend *b;
     char err[256] = "";
     ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), -ENOTSUP);
@@ -115,7 +115,7 @@ START_TEST(an_instance_that_drafts_refuses_canonical_passes)
     struct help_model m;
     help_model_tiny(&m, &shape);
     struct backend_limits l = {
-        .rows = 4, .picks = 2, .pages = 4, .context = 64, .threads = 1, .drafts = true};
+        .rows = 4, .samples = 2, .pages = 4, .context = 64, .threads = 1, .drafts = true};
     struct backend *b;
     char err[256] = "";
     ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), 0);

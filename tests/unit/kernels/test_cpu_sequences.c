@@ -154,22 +154,22 @@ START_TEST(a_released_page_can_be_used_again)
 }
 END_TEST
 
-/* ---- picks ------------------------------------------------------------------------------------
+/* ---- samples ------------------------------------------------------------------------------------
  */
 
-START_TEST(a_pick_is_that_of_its_logits)
+START_TEST(a_sample_is_that_of_its_logits)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct expected e;
     expected_open(&e, &shape, NULL, 40);
     struct backend *b = help_backend(&e.m, NULL, 2, 40, EXPECTED_PAGES);
-    struct pick_params params;
-    pick_params_init(&params);
+    struct sampler_params params;
+    sampler_params_init(&params);
     params.logprobs = true;
     params.n_top = 3;
     struct expected_rows x = {.n = 0};
     x.sequences[0] = (struct pass_sequence){e.pages, e.tokens, 10, &params};
-    expected_add(&x, 0, e.tokens, 0, 40, ROW_PICK);
+    expected_add(&x, 0, e.tokens, 0, 40, ROW_SAMPLE);
     x.rows[7].wants = 0;
     expected_run(b, PASS_CANONICAL, &x, 1);
     for (uint32_t r = 10; r < 40; r++) {
@@ -178,9 +178,9 @@ START_TEST(a_pick_is_that_of_its_logits)
         for (uint32_t i = 1; i < 320; i++)
             best = logits[i] > logits[best] ? i : best;
         ck_assert_int_eq(x.results[r].status, 0);
-        ck_assert_uint_eq(x.results[r].pick.token, best);
-        ck_assert_uint_eq(x.results[r].pick.n_top, 3);
-        ck_assert_uint_eq(x.results[r].pick.top[0].id, best);
+        ck_assert_uint_eq(x.results[r].sample.token, best);
+        ck_assert_uint_eq(x.results[r].sample.n_top, 3);
+        ck_assert_uint_eq(x.results[r].sample.top[0].id, best);
     }
     backend_cpu.close(b);
     expected_close(&e);
@@ -196,7 +196,7 @@ int main(void)
     tcase_add_test(tcase, rewritten_positions_leave_no_trace);
     tcase_add_test(tcase, two_instances_do_not_disturb_each_other);
     tcase_add_test(tcase, a_released_page_can_be_used_again);
-    tcase_add_test(tcase, a_pick_is_that_of_its_logits);
+    tcase_add_test(tcase, a_sample_is_that_of_its_logits);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -21,7 +21,7 @@ static int open_shadow(const struct model *m, const char *isa, bool shadow, stru
                        char *err, size_t err_bytes)
 {
     struct backend_limits limits = {.rows = TOKENS,
-                                    .picks = TOKENS,
+                                    .samples = TOKENS,
                                     .pages = PAGES,
                                     .context = m->n_context,
                                     .threads = 2,

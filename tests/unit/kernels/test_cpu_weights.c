@@ -38,7 +38,7 @@ static void teardown(void)
 static struct backend *open_backend_of(const struct model *of, uint32_t threads, const char *isa)
 {
     const struct backend_limits limits = {
-        .rows = 4, .picks = 1, .pages = 2, .context = 64, .threads = threads, .isa = isa};
+        .rows = 4, .samples = 1, .pages = 2, .context = 64, .threads = threads, .isa = isa};
     struct backend *b = NULL;
     ck_assert_int_eq(backend_cpu.open(of, &limits, &b, err, sizeof(err)), 0);
     return b;
@@ -256,7 +256,7 @@ START_TEST(a_file_that_became_shorter_is_said_to_be_unreadable)
 {
     static const long less[] = {1, 5000000, 11000000};
     const struct backend_limits limits = {
-        .rows = 4, .picks = 1, .pages = 2, .context = 64, .threads = 3};
+        .rows = 4, .samples = 1, .pages = 2, .context = 64, .threads = 3};
     char path[] = "/tmp/hearth-short-XXXXXX";
     struct gguf *file;
     struct model *shorter;

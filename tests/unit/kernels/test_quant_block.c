@@ -23,7 +23,7 @@ START_TEST(values_are_those_of_another_reader)
 }
 END_TEST
 
-/* The sums of a product stay exact in f32: what a sub-block's integers can reach. */
+/* The sums of a matmul stay exact in f32: what a sub-block's integers can reach. */
 START_TEST(integers_stay_within_their_range)
 {
     static const struct {

@@ -127,16 +127,16 @@ static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
     help_model_file(&m, path);
     struct backend *b = help_backend(&m, NULL, 2, 1, 4);
     const uint32_t pages[] = {0, 1, 2, 3};
-    struct pick_params params;
-    pick_params_init(&params);
+    struct sampler_params params;
+    sampler_params_init(&params);
     uint32_t tokens[128] = {first};
     for (uint32_t i = 0; i < n; i++) {
-        struct row row = {0, i, tokens[i], ROW_PICK, NULL};
+        struct row row = {0, i, tokens[i], ROW_SAMPLE, NULL};
         struct row_result result = {0};
         struct pass_sequence sequence = {pages, tokens, 1, &params};
         help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});
         ck_assert_int_eq(result.status, 0);
-        tokens[i + 1] = ids[i] = result.pick.token;
+        tokens[i + 1] = ids[i] = result.sample.token;
     }
     backend_cpu.close(b);
     help_model_close(&m);

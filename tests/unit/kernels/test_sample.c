@@ -1,6 +1,6 @@
-/* kernels/sample/sample.h: greedy, bias, penalties, edges, refusals, the draw, and that a pick is a pure
- * function. What the stages keep is in test_pick_stages.c, vectors of another engine in
- * test_pick_vectors.c, log-probabilities in test_pick_logprob.c. */
+/* kernels/sample/sample.h: greedy, bias, penalties, edges, refusals, the draw, and that a sample is a pure
+ * function. What the stages keep is in test_sample_stages.c, vectors of another engine in
+ * test_sample_vectors.c, log-probabilities in test_sample_logprob.c. */
 #include <check.h>
 #include <errno.h>
 #include <float.h>
@@ -21,11 +21,11 @@ static uint32_t largest(void)
     return best;
 }
 
-static uint32_t token_at(const struct pick_params *p, uint32_t position)
+static uint32_t token_at(const struct sampler_params *p, uint32_t position)
 {
-    struct pick pick;
-    ck_assert_int_eq(pick_at(p, position, &pick), 0);
-    return pick.token;
+    struct sample sample;
+    ck_assert_int_eq(sample_at(p, position, &sample), 0);
+    return sample.token;
 }
 
 /* ---- philox ----------------------------------------------------------------------------- */
@@ -50,11 +50,11 @@ START_TEST(philox_gives_its_published_answers)
             ck_assert_uint_eq(out[j], known[i].out[j]);
         }
     }
-    ck_assert(philox_pick(0, 0) == 0xe169c58d6627e8d5u); /* low word first */
+    ck_assert(philox_sample(0, 0) == 0xe169c58d6627e8d5u); /* low word first */
     const uint32_t counter[4] = {5, 0, 0, 0}, key[2] = {0x89abcdefu, 0x01234567u};
     uint32_t out[4];
     philox4x32_10(counter, key, out);
-    ck_assert(philox_pick(0x0123456789abcdefu, 5) == ((uint64_t)out[1] << 32 | out[0]));
+    ck_assert(philox_sample(0x0123456789abcdefu, 5) == ((uint64_t)out[1] << 32 | out[0]));
 }
 END_TEST
 
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(greedy_takes_the_largest_wherever_it_stands)
 {
-    struct pick_params p = sampling(0.0f);
+    struct sampler_params p = sampling(0.0f);
     ck_assert_uint_eq(token_at(&p, 0), largest());
     for (uint32_t i = 0; i < N; i++) {
         const float old = logits[i];
@@ -83,7 +83,7 @@ END_TEST
 
 START_TEST(greedy_ties_go_to_the_lower_id)
 {
-    const struct pick_params p = sampling(0.0f);
+    const struct sampler_params p = sampling(0.0f);
     static const uint32_t places[][2] = {{0, 999}, {7, 8},     {511, 512}, {512, 513},
                                          {3, 998}, {992, 999}, {998, 999}};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -106,14 +106,14 @@ END_TEST
 
 START_TEST(bias_moves_and_forbids_tokens)
 {
-    struct pick_params p = sampling(0.0f);
+    struct sampler_params p = sampling(0.0f);
     const uint32_t best = largest();
-    const struct pick_bias force[] = {
+    const struct sample_bias force[] = {
         {17, 60.0f}, {17, 40.0f}, {18, 90.0f}}; /* two entries add up */
     p.bias = force;
     p.n_bias = 3;
     ck_assert_uint_eq(token_at(&p, 0), 17);
-    const struct pick_bias forbid[] = {{best, -INFINITY}};
+    const struct sample_bias forbid[] = {{best, -INFINITY}};
     p.bias = forbid;
     p.n_bias = 1;
     ck_assert_uint_ne(token_at(&p, 0), best);
@@ -128,12 +128,12 @@ START_TEST(bias_moves_and_forbids_tokens)
 END_TEST
 
 /* Probability of a token after the penalties, of the model's odds 1 : rest. */
-static double kept_share(const struct pick_params *p, uint32_t position, uint32_t prompt_length,
+static double kept_share(const struct sampler_params *p, uint32_t position, uint32_t prompt_length,
                          uint32_t id)
 {
-    struct pick_kept kept;
+    struct sample_kept kept;
     ck_assert_int_eq(
-        pick_distribution(p, logits, N, history, position, prompt_length, scratch, &kept), 0);
+        sample_distribution(p, logits, N, history, position, prompt_length, scratch, &kept), 0);
     for (uint32_t i = 0; i < kept.n; i++) {
         if (kept.ids[i] == id) {
             return (double)kept.weights[i] / (double)kept.weights[N - 1];
@@ -144,7 +144,7 @@ static double kept_share(const struct pick_params *p, uint32_t position, uint32_
 
 START_TEST(penalties_follow_their_formula)
 {
-    struct pick_params p = sampling(1.0f);
+    struct sampler_params p = sampling(1.0f);
     for (uint32_t i = 0; i < N; i++) {
         logits[i] = 0.5f;
     } /* token 999 is never seen: odds against it */
@@ -168,7 +168,7 @@ END_TEST
 
 START_TEST(penalties_look_at_the_window_asked_for)
 {
-    struct pick_params p = sampling(1.0f);
+    struct sampler_params p = sampling(1.0f);
     for (uint32_t i = 0; i < N; i++) {
         logits[i] = 0.5f;
     }
@@ -191,7 +191,7 @@ START_TEST(penalties_look_at_the_window_asked_for)
     ck_assert_double_eq_tol(kept_share(&p, 14, 12, 5), exp(-1.0), 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 14, 5), 1.0, 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 14, 20, 5), 1.0, 1e-6); /* a row inside the prompt */
-    p.order[0] = PICK_TEMPERATURE;                                 /* the stage is not asked for */
+    p.order[0] = SAMPLE_TEMPERATURE;                               /* the stage is not asked for */
     p.n_order = 1;
     ck_assert_double_eq_tol(kept_share(&p, 14, 12, 5), 1.0, 1e-6);
     ck_assert_double_eq_tol(kept_share(&p, 0, 0, 5), 1.0, 1e-6);
@@ -200,24 +200,24 @@ END_TEST
 
 START_TEST(penalties_can_stand_behind_a_cut)
 {
-    struct pick_params p = sampling(1.0f);
+    struct sampler_params p = sampling(1.0f);
     for (uint32_t i = 0; i < N; i++) {
         logits[i] = i < 10 ? 2.0f : 0.0f;
     }
-    p.order[0] = PICK_TOP_K;
-    p.order[1] = PICK_PENALTIES;
+    p.order[0] = SAMPLE_TOP_K;
+    p.order[1] = SAMPLE_PENALTIES;
     p.n_order = 2;
     p.top_k = 10;
     p.presence_penalty = 5.0f; /* tokens 0-6, below all others if it came first */
-    struct pick_kept kept;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 7, 0, scratch, &kept), 0);
+    struct sample_kept kept;
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 7, 0, scratch, &kept), 0);
     ck_assert_uint_eq(kept.n, 10);
     ck_assert_uint_eq(kept.ids[0], 0);
     ck_assert(kept.weights[7] == (uint64_t)1 << 40 && kept.weights[9] == kept.weights[7]);
     ck_assert_double_eq_tol((double)kept.weights[0] / (double)kept.weights[7], exp(-5.0), 1e-6);
-    p.order[0] = PICK_PENALTIES;
-    p.order[1] = PICK_TOP_K;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 7, 0, scratch, &kept), 0);
+    p.order[0] = SAMPLE_PENALTIES;
+    p.order[1] = SAMPLE_TOP_K;
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 7, 0, scratch, &kept), 0);
     ck_assert(kept.n == 10 && kept.ids[0] == 7);
 }
 END_TEST
@@ -226,35 +226,35 @@ END_TEST
 
 START_TEST(every_edge_of_a_parameter_is_defined)
 {
-    struct pick_kept kept;
-    struct pick_params p = sampling(1.0f);
+    struct sample_kept kept;
+    struct sampler_params p = sampling(1.0f);
     p.top_k = N + 1;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert_uint_eq(kept.n, N);
     p = sampling(1.0f);
     p.top_p = 0.0f;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert(kept.n == 1 && kept.ids[0] == largest());
     p = sampling(1.0f);
     p.min_p = 1.0f;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert(kept.n == 1 && kept.ids[0] == largest());
     logits[3] = logits[largest()];
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert_uint_eq(kept.n, 2); /* equals of the largest stay */
     p = sampling(FLT_MAX);
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert(kept.n == N && kept.total == (uint64_t)N << 40); /* all alike */
     p = sampling(0x1p-149f);                                   /* nearly greedy; ties share */
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert(kept.n == N && kept.total == (uint64_t)2 << 40);
 }
 END_TEST
 
 START_TEST(extreme_logits_are_defined)
 {
-    struct pick_params p = sampling(1.0f);
-    struct pick pick;
+    struct sampler_params p = sampling(1.0f);
+    struct sample sample;
     p.top_p = 0.9f;
     p.typical_p = 0.9f;
     for (uint32_t i = 0; i < N; i++) {
@@ -275,42 +275,42 @@ START_TEST(extreme_logits_are_defined)
     }
     p.logprobs = true;
     p.n_top = 5;
-    ck_assert_int_eq(pick_at(&p, 0, &pick), 0);
-    ck_assert(pick.logprob == 0.0f && pick.n_top == 1 && pick.top[0].id == 999);
+    ck_assert_int_eq(sample_at(&p, 0, &sample), 0);
+    ck_assert(sample.logprob == 0.0f && sample.n_top == 1 && sample.top[0].id == 999);
 }
 END_TEST
 
 START_TEST(a_vocabulary_of_one_token)
 {
-    struct pick_scratch *one;
-    ck_assert_int_eq(pick_scratch_open(1, &one), 0);
+    struct sampler_scratch *one;
+    ck_assert_int_eq(sampler_scratch_open(1, &one), 0);
     float l = -3.0f;
-    struct pick_params p = sampling(0.9f);
-    struct pick pick;
+    struct sampler_params p = sampling(0.9f);
+    struct sample sample;
     p.top_k = 1;
     p.top_p = 0.5f;
     p.typical_p = 0.5f;
     p.min_p = 0.5f;
     p.logprobs = true;
-    p.n_top = PICK_TOP_MAX;
-    ck_assert_int_eq(pick_token(&p, &l, 1, NULL, 0, 0, one, &pick), 0);
-    ck_assert(pick.token == 0 && pick.n_top == 1 && pick.logprob == 0.0f);
+    p.n_top = SAMPLE_TOP_MAX;
+    ck_assert_int_eq(sample_token(&p, &l, 1, NULL, 0, 0, one, &sample), 0);
+    ck_assert(sample.token == 0 && sample.n_top == 1 && sample.logprob == 0.0f);
     p.temperature = 0.0f;
-    ck_assert_int_eq(pick_token(&p, &l, 1, NULL, 0, 0, one, &pick), 0);
-    pick_scratch_close(one);
-    ck_assert_int_eq(pick_scratch_open(0, &one), -EINVAL);
-    ck_assert_int_eq(pick_scratch_open(PICK_VOCAB_MAX + 1, &one), -EINVAL);
-    pick_scratch_close(NULL);
+    ck_assert_int_eq(sample_token(&p, &l, 1, NULL, 0, 0, one, &sample), 0);
+    sampler_scratch_close(one);
+    ck_assert_int_eq(sampler_scratch_open(0, &one), -EINVAL);
+    ck_assert_int_eq(sampler_scratch_open(SAMPLE_VOCAB_MAX + 1, &one), -EINVAL);
+    sampler_scratch_close(NULL);
 }
 END_TEST
 
 START_TEST(what_is_not_a_distribution_is_refused_and_logits_come_back)
 {
     static const float bad[] = {NAN, -NAN, INFINITY};
-    struct pick pick;
-    struct pick_params p = sampling(0.0f);
+    struct sample sample;
+    struct sampler_params p = sampling(0.0f);
     p.presence_penalty = 1.0f;
-    const struct pick_bias bias[] = {{5, 1.0f}, {11, -2.0f}};
+    const struct sample_bias bias[] = {{5, 1.0f}, {11, -2.0f}};
     p.bias = bias;
     p.n_bias = 2;
     float before[N];
@@ -320,57 +320,57 @@ START_TEST(what_is_not_a_distribution_is_refused_and_logits_come_back)
         p.logprobs = i > 2;
         logits[i * 199] = bad[i % 3];
         memcpy(before, logits, sizeof before);
-        ck_assert_int_eq(pick_at(&p, 20, &pick), -EDOM);
+        ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
         ck_assert(memcmp(before, logits, sizeof before) == 0);
     }
     for (uint32_t i = 0; i < N; i++) {
         logits[i] = -INFINITY;
     }
-    ck_assert_int_eq(pick_at(&p, 20, &pick), -EDOM);
+    ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
     fill();
     memcpy(before, logits, sizeof before);
-    ck_assert_int_eq(pick_at(&p, 20, &pick), 0); /* and the same scratch goes on */
+    ck_assert_int_eq(sample_at(&p, 20, &sample), 0); /* and the same scratch goes on */
     ck_assert(memcmp(before, logits, sizeof before) == 0);
     p.repeat_penalty =
         0x1p-149f; /* a positive logit overflows: a parameter's fault, refused like a NaN */
-    ck_assert_int_eq(pick_at(&p, 20, &pick), -EDOM);
-    p.order[0] = PICK_TOP_P; /* the same, behind a stage */
-    p.order[1] = PICK_PENALTIES;
+    ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
+    p.order[0] = SAMPLE_TOP_P; /* the same, behind a stage */
+    p.order[1] = SAMPLE_PENALTIES;
     p.n_order = 2;
     p.top_p = 0.9999f;
     p.temperature = 1.0f;
-    ck_assert_int_eq(pick_at(&p, N, &pick), -EDOM);
+    ck_assert_int_eq(sample_at(&p, N, &sample), -EDOM);
     ck_assert(memcmp(before, logits, sizeof before) == 0);
 }
 END_TEST
 
 START_TEST(what_a_caller_gets_wrong_is_refused)
 {
-    struct pick pick;
-    struct pick_params p = sampling(1.0f);
-    const struct pick_bias bias[] = {{1, 5.0f}, {N, 1.0f}};
+    struct sample sample;
+    struct sampler_params p = sampling(1.0f);
+    const struct sample_bias bias[] = {{1, 5.0f}, {N, 1.0f}};
     float before[N];
     memcpy(before, logits, sizeof before);
     p.bias = bias;
     p.n_bias = 2;
-    ck_assert_int_eq(pick_at(&p, 0, &pick), -EINVAL);
+    ck_assert_int_eq(sample_at(&p, 0, &sample), -EINVAL);
     ck_assert(memcmp(before, logits, sizeof before) == 0);
     p.n_bias = 0;
     p.presence_penalty = 1.0f;
     history[3] = N;
-    ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
+    ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
     ck_assert(memcmp(before, logits, sizeof before) == 0);
     history[3] = 3;
-    p.order[1] = PICK_PENALTIES;
-    ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
+    p.order[1] = SAMPLE_PENALTIES;
+    ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
     p.order[1] = 7;
-    ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
+    ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
     p.order[1] = 0;
-    ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
-    p.n_order = PICK_STAGES + 1;
-    ck_assert_int_eq(pick_at(&p, 9, &pick), -EINVAL);
+    ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
+    p.n_order = SAMPLE_STAGES + 1;
+    ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
     p.n_order = 0; /* no stage at all: the model's own distribution */
-    ck_assert_int_eq(pick_at(&p, 9, &pick), 0);
+    ck_assert_int_eq(sample_at(&p, 9, &sample), 0);
 }
 END_TEST
 
@@ -378,14 +378,15 @@ END_TEST
 
 START_TEST(the_draw_walks_weights_by_id)
 {
-    struct pick_params p = sampling(1.3f);
+    struct sampler_params p = sampling(1.3f);
     p.top_k = 60;
     p.seed = 0xfeedfacecafebeefu;
     for (uint32_t position = 0; position < 300; position++) {
-        struct pick_kept kept;
-        ck_assert_int_eq(pick_distribution(&p, logits, N, history, position, 0, scratch, &kept), 0);
+        struct sample_kept kept;
+        ck_assert_int_eq(sample_distribution(&p, logits, N, history, position, 0, scratch, &kept),
+                         0);
         const uint64_t at =
-            (uint64_t)((unsigned __int128)philox_pick(p.seed, position) * kept.total >> 64);
+            (uint64_t)((unsigned __int128)philox_sample(p.seed, position) * kept.total >> 64);
         uint64_t sum = 0;
         uint32_t i = 0;
         while (sum + kept.weights[i] <= at) {
@@ -401,25 +402,25 @@ END_TEST
 START_TEST(draws_have_the_frequencies_of_the_weights)
 {
     enum { DRAWS = 40000, KEPT = 10 };
-    struct pick_params p = sampling(0.5f);
+    struct sampler_params p = sampling(0.5f);
     p.top_k = KEPT;
     p.seed = 12345;
-    struct pick_kept kept;
+    struct sample_kept kept;
     uint32_t ids[KEPT], count[KEPT] = {0};
     double share[KEPT], statistic = 0.0;
-    ck_assert_int_eq(pick_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert_uint_eq(kept.n, KEPT);
     for (uint32_t i = 0; i < KEPT; i++) {
         ids[i] = kept.ids[i];
         share[i] = (double)kept.weights[i] / (double)kept.total;
     }
-    struct pick pick;
+    struct sample sample;
     p.n_order = 6;
     p.penalty_last_n = 0;
     for (uint32_t position = 0; position < DRAWS; position++) {
-        ck_assert(pick_token(&p, logits, N, history, position, 0, scratch, &pick) == 0);
+        ck_assert(sample_token(&p, logits, N, history, position, 0, scratch, &sample) == 0);
         for (uint32_t i = 0; i < KEPT; i++) {
-            count[i] += pick.token == ids[i];
+            count[i] += sample.token == ids[i];
         }
     }
     uint32_t drawn = 0;
@@ -435,7 +436,7 @@ END_TEST
 
 START_TEST(position_and_both_halves_of_the_seed_matter)
 {
-    struct pick_params p = sampling(3.0f);
+    struct sampler_params p = sampling(3.0f);
     uint32_t other_position = 0, other_low = 0, other_high = 0;
     for (uint32_t position = 0; position < 200; position++) {
         p.seed = 1;
@@ -453,9 +454,9 @@ END_TEST
 
 /* ---- purity ----------------------------------------------------------------------------- */
 
-static struct pick_params varied(uint32_t i, const struct pick_bias *bias)
+static struct sampler_params varied(uint32_t i, const struct sample_bias *bias)
 {
-    struct pick_params p = sampling((float)(i % 5) * 0.4f);
+    struct sampler_params p = sampling((float)(i % 5) * 0.4f);
     p.seed = i;
     p.top_k = i % 3 == 0 ? 0 : i % 97;
     p.top_p = i % 4 == 0 ? 1.0f : 0.9f;
@@ -471,40 +472,40 @@ static struct pick_params varied(uint32_t i, const struct pick_bias *bias)
     return p;
 }
 
-START_TEST(a_pick_does_not_depend_on_what_came_before_it)
+START_TEST(a_sample_does_not_depend_on_what_came_before_it)
 {
-    static struct pick first[200];
-    const struct pick_bias bias[] = {{77, 3.0f}};
+    static struct sample first[200];
+    const struct sample_bias bias[] = {{77, 3.0f}};
     for (uint32_t i = 0; i < 200; i++) {
-        const struct pick_params p = varied(i, bias);
-        ck_assert_int_eq(pick_at(&p, i, &first[i]), 0);
+        const struct sampler_params p = varied(i, bias);
+        ck_assert_int_eq(sample_at(&p, i, &first[i]), 0);
     }
     for (uint32_t i = 200;
          i-- > 0;) { /* backwards, each in a fresh scratch, then once more in the used one */
-        const struct pick_params p = varied(i, bias);
-        struct pick_scratch *fresh;
-        struct pick again;
-        ck_assert_int_eq(pick_scratch_open(N, &fresh), 0);
-        ck_assert_int_eq(pick_token(&p, logits, N, history, i, 0, fresh, &again), 0);
+        const struct sampler_params p = varied(i, bias);
+        struct sampler_scratch *fresh;
+        struct sample again;
+        ck_assert_int_eq(sampler_scratch_open(N, &fresh), 0);
+        ck_assert_int_eq(sample_token(&p, logits, N, history, i, 0, fresh, &again), 0);
         ck_assert(memcmp(&again, &first[i], sizeof again) == 0);
-        ck_assert_int_eq(pick_at(&p, i, &again), 0);
+        ck_assert_int_eq(sample_at(&p, i, &again), 0);
         ck_assert(memcmp(&again, &first[i], sizeof again) == 0);
-        pick_scratch_close(fresh);
+        sampler_scratch_close(fresh);
     }
 }
 END_TEST
 
 START_TEST(tokens_from_the_position_on_are_not_read)
 {
-    struct pick_params p = varied(2, NULL);
+    struct sampler_params p = varied(2, NULL);
     p.n_bias = 0;
     p.penalty_last_n = -1;
-    struct pick a, b;
+    struct sample a, b;
     uint32_t *exact = malloc(20 * sizeof *exact); /* a sanitizer sees a read behind it */
     ck_assert_ptr_nonnull(exact);
     memcpy(exact, history, 20 * sizeof *exact);
-    ck_assert_int_eq(pick_at(&p, 20, &a), 0);
-    ck_assert_int_eq(pick_token(&p, logits, N, exact, 20, 3, scratch, &b), 0);
+    ck_assert_int_eq(sample_at(&p, 20, &a), 0);
+    ck_assert_int_eq(sample_token(&p, logits, N, exact, 20, 3, scratch, &b), 0);
     ck_assert(memcmp(&a, &b, sizeof a) == 0);
     free(exact);
 }
@@ -513,21 +514,21 @@ END_TEST
 /* A mask is logits of -inf, whatever the other parameters do; but log-probabilities do not see it. */
 START_TEST(what_is_not_allowed_is_impossible)
 {
-    const struct pick_bias bias[] = {{77, 3.0f}};
+    const struct sample_bias bias[] = {{77, 3.0f}};
     static uint64_t allowed[(N + 63) / 64];
     static float saved[N];
     memcpy(saved, logits, sizeof saved);
     for (uint32_t i = 0; i < 200; i++) {
-        struct pick_params p = varied(i, bias);
-        struct pick masked, changed, plain;
+        struct sampler_params p = varied(i, bias);
+        struct sample masked, changed, plain;
         for (uint32_t id = 0; id < N; id++) {
             const uint64_t bit = (uint64_t)1 << (id & 63);
             const bool keep = (id * 2654435761u + i * 40503u) >> 16 & 1 || id == i % N;
             allowed[id >> 6] = keep ? allowed[id >> 6] | bit : allowed[id >> 6] & ~bit;
         }
-        ck_assert_int_eq(pick_at(&p, i, &plain), 0);
+        ck_assert_int_eq(sample_at(&p, i, &plain), 0);
         p.allowed = allowed;
-        ck_assert_int_eq(pick_at(&p, i, &masked), 0);
+        ck_assert_int_eq(sample_at(&p, i, &masked), 0);
         ck_assert((allowed[masked.token >> 6] >> (masked.token & 63) & 1) != 0);
         ck_assert(memcmp(saved, logits, sizeof saved) == 0);
         ck_assert(masked.n_top == plain.n_top &&
@@ -538,22 +539,22 @@ START_TEST(what_is_not_allowed_is_impossible)
                 logits[id] = -INFINITY;
             }
         }
-        ck_assert_int_eq(pick_at(&p, i, &changed), 0);
+        ck_assert_int_eq(sample_at(&p, i, &changed), 0);
         ck_assert_uint_eq(changed.token, masked.token);
         memcpy(logits, saved, sizeof saved);
     }
 }
 END_TEST
 
-START_TEST(where_nothing_is_allowed_nothing_is_picked)
+START_TEST(where_nothing_is_allowed_nothing_is_sampled)
 {
     static const uint64_t none[(N + 63) / 64];
-    struct pick_params p = sampling(0.8f);
-    struct pick pick;
+    struct sampler_params p = sampling(0.8f);
+    struct sample sample;
     p.allowed = none;
-    ck_assert_int_eq(pick_at(&p, 3, &pick), -EDOM);
+    ck_assert_int_eq(sample_at(&p, 3, &sample), -EDOM);
     p.temperature = 0;
-    ck_assert_int_eq(pick_at(&p, 3, &pick), -EDOM);
+    ck_assert_int_eq(sample_at(&p, 3, &sample), -EDOM);
 }
 END_TEST
 
@@ -562,7 +563,7 @@ int main(void)
     const TTest *const tests[] = {
         philox_gives_its_published_answers,
         what_is_not_allowed_is_impossible,
-        where_nothing_is_allowed_nothing_is_picked,
+        where_nothing_is_allowed_nothing_is_sampled,
         greedy_takes_the_largest_wherever_it_stands,
         greedy_ties_go_to_the_lower_id,
         bias_moves_and_forbids_tokens,
@@ -577,11 +578,11 @@ int main(void)
         the_draw_walks_weights_by_id,
         draws_have_the_frequencies_of_the_weights,
         position_and_both_halves_of_the_seed_matter,
-        a_pick_does_not_depend_on_what_came_before_it,
+        a_sample_does_not_depend_on_what_came_before_it,
         tokens_from_the_position_on_are_not_read,
     };
-    Suite *suite = suite_create("pick");
-    TCase *all = tcase_create("pick");
+    Suite *suite = suite_create("sample");
+    TCase *all = tcase_create("sample");
     tcase_add_checked_fixture(all, setup, teardown);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         tcase_add_test(all, tests[i]);

@@ -1,4 +1,4 @@
-/* The pick's sets against a second implementation of kernels/NUMERICS.md, "Picks", that sorts:
+/* The sample's sets against a second implementation of kernels/NUMERICS.md, "Samples", that sorts:
  * random vocabularies with ties and impossible tokens, random parameters and orders, both forms of
  * the lane loops. Ids and weights must be equal, not close. A double-precision softmax checks that
  * the specification itself is accurate. */
@@ -22,7 +22,7 @@ struct stream {
 
 static uint32_t below(struct stream *r, uint32_t limit)
 {
-    return (uint32_t)((philox_pick(r->seed, r->n++) >> 32) * limit >> 32);
+    return (uint32_t)((philox_sample(r->seed, r->n++) >> 32) * limit >> 32);
 }
 
 static float uniform(struct stream *r)
@@ -151,19 +151,19 @@ static void slow_top_p(struct set *s, float p)
     cut_to(s, target > 0 ? target : 1);
 }
 
-static void slow_stage(struct set *s, const struct pick_params *p, uint8_t stage)
+static void slow_stage(struct set *s, const struct sampler_params *p, uint8_t stage)
 {
     const float max = sort_and_weigh(s);
-    if (stage == PICK_TOP_K && p->top_k > 0 && p->top_k < s->n) {
+    if (stage == SAMPLE_TOP_K && p->top_k > 0 && p->top_k < s->n) {
         s->n = p->top_k;
     }
-    if (stage == PICK_TOP_P && p->top_p < 1.0f) {
+    if (stage == SAMPLE_TOP_P && p->top_p < 1.0f) {
         slow_top_p(s, p->top_p);
     }
-    if (stage == PICK_TYPICAL_P && p->typical_p < 1.0f) {
+    if (stage == SAMPLE_TYPICAL_P && p->typical_p < 1.0f) {
         slow_typical(s, p->typical_p);
     }
-    if (stage == PICK_MIN_P && p->min_p > 0.0f) {
+    if (stage == SAMPLE_MIN_P && p->min_p > 0.0f) {
         const float least = p->min_p < 1.0f ? max + num_log(p->min_p) : max;
         uint32_t n = 0;
         while (n < s->n && s->c[n].l >= least) {
@@ -171,14 +171,14 @@ static void slow_stage(struct set *s, const struct pick_params *p, uint8_t stage
         }
         s->n = n;
     }
-    if (stage == PICK_TEMPERATURE && p->temperature != 1.0f) {
+    if (stage == SAMPLE_TEMPERATURE && p->temperature != 1.0f) {
         for (uint32_t i = 0; i < s->n; i++) {
             s->c[i].l = (s->c[i].l - max) / p->temperature;
         }
     }
 }
 
-static void slow_distribution(struct set *s, const struct pick_params *p, const float *logits,
+static void slow_distribution(struct set *s, const struct sampler_params *p, const float *logits,
                               uint32_t n)
 {
     s->n = n;
@@ -194,11 +194,11 @@ static void slow_distribution(struct set *s, const struct pick_params *p, const 
 
 /* ---- comparisons ------------------------------------------------------------------------ */
 
-static void random_params(struct stream *r, uint32_t n, struct pick_params *p)
+static void random_params(struct stream *r, uint32_t n, struct sampler_params *p)
 {
     static const float shares[] = {0.0f, 1e-7f, 0.05f, 0.3f, 0.5f, 0.9f, 0.999f, 0.9999999f, 1.0f};
     static const float temperatures[] = {1e-30f, 0.01f, 0.7f, 1.0f, 1.3f, 100.0f, 1e30f};
-    pick_params_init(p);
+    sampler_params_init(p);
     p->temperature = temperatures[below(r, 7)];
     p->top_k = below(r, 3) == 0 ? 0 : 1 + below(r, n + n / 4 + 2);
     if (below(r, 2) == 0) {
@@ -207,16 +207,16 @@ static void random_params(struct stream *r, uint32_t n, struct pick_params *p)
     p->top_p = shares[below(r, 9)];
     p->typical_p = below(r, 2) == 0 ? 1.0f : shares[below(r, 9)];
     p->min_p = below(r, 2) == 0 ? 0.0f : shares[below(r, 9)];
-    for (uint32_t i = PICK_STAGES; i-- > 1;) { /* shuffle, then forget some */
+    for (uint32_t i = SAMPLE_STAGES; i-- > 1;) { /* shuffle, then forget some */
         const uint32_t j = below(r, i + 1);
         const uint8_t t = p->order[i];
         p->order[i] = p->order[j];
         p->order[j] = t;
     }
-    p->n_order = (uint8_t)(1 + below(r, PICK_STAGES));
+    p->n_order = (uint8_t)(1 + below(r, SAMPLE_STAGES));
 }
 
-static bool equal_sets(const struct pick_kept *kept, const struct set *want)
+static bool equal_sets(const struct sample_kept *kept, const struct set *want)
 {
     bool equal = kept->n == want->n && kept->total == want->total;
     for (uint32_t i = 0; equal && i < kept->n; i++) {
@@ -231,23 +231,23 @@ static void compare_once(uint64_t seed, uint32_t n, enum shape shape)
     struct stream r = {seed, 0};
     float *l = malloc(n * sizeof *l);
     struct set want = {.c = malloc(n * sizeof *want.c)};
-    struct pick_scratch *s;
-    struct pick_params p;
-    ck_assert(l != NULL && want.c != NULL && pick_scratch_open(n, &s) == 0);
+    struct sampler_scratch *s;
+    struct sampler_params p;
+    ck_assert(l != NULL && want.c != NULL && sampler_scratch_open(n, &s) == 0);
     fill_logits(&r, l, n, shape);
     random_params(&r, n, &p);
     slow_distribution(&want, &p, l, n);
-    const struct pick_lanes native = s->lanes;
+    const struct sample_lanes native = s->lanes;
     for (int form = 0; form < 2; form++) {
-        s->lanes = form == 0 ? native : pick_lanes_portable;
-        struct pick_kept kept;
-        const int rc = pick_distribution(&p, l, n, NULL, 0, 0, s, &kept);
+        s->lanes = form == 0 ? native : sample_lanes_portable;
+        struct sample_kept kept;
+        const int rc = sample_distribution(&p, l, n, NULL, 0, 0, s, &kept);
         ck_assert_msg(rc == 0 && equal_sets(&kept, &want),
                       "seed %llu, %u tokens, shape %d, form %d: returned %d, %u kept, expected %u",
                       (unsigned long long)seed, n, (int)shape, form, rc, rc == 0 ? kept.n : 0,
                       want.n);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
     free(want.c);
     free(l);
 }
@@ -277,8 +277,8 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
     struct stream r = {7, 0};
     float *l = malloc(n * sizeof *l);
     struct set want = {.n = n, .c = malloc(n * sizeof *want.c)};
-    struct pick_scratch *s;
-    ck_assert(l != NULL && want.c != NULL && pick_scratch_open(n, &s) == 0);
+    struct sampler_scratch *s;
+    ck_assert(l != NULL && want.c != NULL && sampler_scratch_open(n, &s) == 0);
     fill_logits(&r, l, n, TIES); /* about a hundred levels: the border always lies among equals */
     for (uint32_t i = 0; i < n; i++) {
         want.c[i] = (struct candidate){.l = l[i], .id = i};
@@ -287,12 +287,12 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
     static const uint32_t ks[] = {1,   2,   39,   40,     64,     500,    585,
                                   586, 587, 5000, 149999, 150000, 150001, 200000};
     for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
-        struct pick_params p;
-        struct pick_kept kept;
-        pick_params_init(&p);
+        struct sampler_params p;
+        struct sample_kept kept;
+        sampler_params_init(&p);
         p.temperature = 1.0f;
         p.top_k = ks[i];
-        ck_assert_int_eq(pick_distribution(&p, l, n, NULL, 0, 0, s, &kept), 0);
+        ck_assert_int_eq(sample_distribution(&p, l, n, NULL, 0, 0, s, &kept), 0);
         const uint32_t k = ks[i] < n ? ks[i] : n;
         ck_assert_uint_eq(kept.n, k);
         uint8_t *in = calloc(n, 1);
@@ -307,7 +307,7 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
         ck_assert_uint_eq(missing, 0);
         free(in);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
     free(want.c);
     free(l);
 }
@@ -318,65 +318,65 @@ END_TEST
 START_TEST(top_p_is_exact_to_one_unit_of_weight)
 {
     float l[2] = {0.0f, -16.6f};
-    while ((uint64_t)(num_exp(l[1]) * PICK_ONE) > 65537) {
+    while ((uint64_t)(num_exp(l[1]) * SAMPLE_ONE) > 65537) {
         l[1] = nextafterf(l[1], -INFINITY);
     }
-    ck_assert((uint64_t)(num_exp(l[1]) * PICK_ONE) == 65537);
-    struct pick_scratch *s;
-    struct pick_params p;
-    struct pick_kept kept;
-    ck_assert_int_eq(pick_scratch_open(2, &s), 0);
-    pick_params_init(&p);
+    ck_assert((uint64_t)(num_exp(l[1]) * SAMPLE_ONE) == 65537);
+    struct sampler_scratch *s;
+    struct sampler_params p;
+    struct sample_kept kept;
+    ck_assert_int_eq(sampler_scratch_open(2, &s), 0);
+    sampler_params_init(&p);
     p.temperature = 1.0f;
     p.top_p = 0x1.fffffep-1f;
-    ck_assert_int_eq(pick_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
     ck_assert_uint_eq(kept.n, 2);
-    while ((uint64_t)(num_exp(l[1]) * PICK_ONE) > 65536) { /* one unit less: it does reach */
+    while ((uint64_t)(num_exp(l[1]) * SAMPLE_ONE) > 65536) { /* one unit less: it does reach */
         l[1] = nextafterf(l[1], -INFINITY);
     }
-    ck_assert_int_eq(pick_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
     ck_assert_uint_eq(kept.n, 1);
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
 }
 END_TEST
 
 START_TEST(defaults_leave_the_distribution_alone)
 {
-    struct pick_params p;
-    struct pick_scratch *s;
-    struct pick_kept kept;
+    struct sampler_params p;
+    struct sampler_scratch *s;
+    struct sample_kept kept;
     float logits[1000];
     const uint32_t tokens[3] = {0, 1, 2};
     for (uint32_t i = 0; i < 1000; i++) {
         logits[i] = (float)(i % 100) * 0.05f;
     }
-    ck_assert_int_eq(pick_scratch_open(1000, &s), 0);
-    pick_params_init(&p);
-    ck_assert(p.temperature == 0.0f && p.seed == 0 && !p.logprobs && p.n_order == PICK_STAGES);
+    ck_assert_int_eq(sampler_scratch_open(1000, &s), 0);
+    sampler_params_init(&p);
+    ck_assert(p.temperature == 0.0f && p.seed == 0 && !p.logprobs && p.n_order == SAMPLE_STAGES);
     p.temperature = 1.0f; /* the only default that does something */
-    ck_assert_int_eq(pick_distribution(&p, logits, 1000, tokens, 3, 3, s, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, logits, 1000, tokens, 3, 3, s, &kept), 0);
     ck_assert_uint_eq(kept.n, 1000);
     for (uint32_t i = 0; i < 1000; i++) {
         ck_assert(fabs((double)kept.weights[i] * 0x1p-40 -
                        exp((double)logits[i] - (double)logits[99])) < 1e-6);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
 }
 END_TEST
 
-/* Any bits at all in the parameters: refused or picked, never a crash, and the logits come back. */
+/* Any bits at all in the parameters: refused or sampled, never a crash, and the logits come back. */
 START_TEST(any_parameters_are_survived)
 {
     static const uint32_t special[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x80000000u, 1};
     float l[300], before[300];
     uint32_t tokens[20];
-    struct pick_scratch *s;
-    uint32_t picked = 0, refused = 0;
-    ck_assert_int_eq(pick_scratch_open(300, &s), 0);
+    struct sampler_scratch *s;
+    uint32_t sampled = 0, refused = 0;
+    ck_assert_int_eq(sampler_scratch_open(300, &s), 0);
     for (uint64_t seed = 1; seed <= 4000; seed++) {
         struct stream r = {seed, 0};
-        struct pick_params p;
-        struct pick pick = {0};
+        struct sampler_params p;
+        struct sample sample = {0};
         fill_logits(&r, l, 300, (enum shape)(seed % SHAPES));
         memcpy(before, l, sizeof l);
         for (uint32_t i = 0; i < 20; i++) {
@@ -387,20 +387,20 @@ START_TEST(any_parameters_are_survived)
                                  &p.min_p,           &p.repeat_penalty, &p.frequency_penalty,
                                  &p.presence_penalty};
         for (int i = 0; i < 3; i++) {
-            const uint32_t bits = (uint32_t)philox_pick(seed, (1u << 30) + (uint32_t)i);
+            const uint32_t bits = (uint32_t)philox_sample(seed, (1u << 30) + (uint32_t)i);
             *fields[below(&r, 7)] = num_float(below(&r, 2) == 0 ? bits : special[below(&r, 5)]);
         }
-        p.penalty_last_n = (int32_t)philox_pick(seed, 1u << 29);
+        p.penalty_last_n = (int32_t)philox_sample(seed, 1u << 29);
         p.logprobs = true;
         p.n_top = (uint8_t)below(&r, 256);
-        const int rc = pick_token(&p, l, 300, tokens, 20, 5, s, &pick);
-        picked += rc == 0 && pick.token < 300 && before[pick.token] > -INFINITY;
+        const int rc = sample_token(&p, l, 300, tokens, 20, 5, s, &sample);
+        sampled += rc == 0 && sample.token < 300 && before[sample.token] > -INFINITY;
         refused += rc == -EDOM;
         ck_assert_msg(memcmp(before, l, sizeof l) == 0, "seed %llu", (unsigned long long)seed);
     }
-    ck_assert_uint_eq(picked + refused, 4000);
-    ck_assert(picked > 1000 && refused > 100);
-    pick_scratch_close(s);
+    ck_assert_uint_eq(sampled + refused, 4000);
+    ck_assert(sampled > 1000 && refused > 100);
+    sampler_scratch_close(s);
 }
 END_TEST
 
@@ -409,14 +409,14 @@ START_TEST(weights_are_accurate)
     const uint32_t n = 20000;
     struct stream r = {11, 0};
     float *l = malloc(n * sizeof *l);
-    struct pick_scratch *s;
-    ck_assert(l != NULL && pick_scratch_open(n, &s) == 0);
+    struct sampler_scratch *s;
+    ck_assert(l != NULL && sampler_scratch_open(n, &s) == 0);
     fill_logits(&r, l, n, SPREAD);
-    struct pick_params p;
-    struct pick_kept kept;
-    pick_params_init(&p);
+    struct sampler_params p;
+    struct sample_kept kept;
+    sampler_params_init(&p);
     p.temperature = 1.0f;
-    ck_assert_int_eq(pick_distribution(&p, l, n, NULL, 0, 0, s, &kept), 0);
+    ck_assert_int_eq(sample_distribution(&p, l, n, NULL, 0, 0, s, &kept), 0);
     ck_assert_uint_eq(kept.n, n);
     double sum = 0.0, worst = 0.0;
     for (uint32_t i = 0; i < n; i++) {
@@ -427,7 +427,7 @@ START_TEST(weights_are_accurate)
                      fabs((double)kept.weights[i] / (double)kept.total - exp((double)l[i]) / sum));
     }
     ck_assert_msg(worst < 1e-7, "%g", worst);
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
     free(l);
 }
 END_TEST
@@ -439,7 +439,7 @@ enum { LANES_MAX = 700 };
 
 static void compare_lanes(uint64_t seed, uint32_t n)
 {
-    const struct pick_lanes *a = &pick_lanes_portable, *b = &pick_lanes_avx2;
+    const struct sample_lanes *a = &sample_lanes_portable, *b = &sample_lanes_avx2;
     struct stream r = {seed, 0};
     float l[LANES_MAX], la[LANES_MAX], lb[LANES_MAX], max_a = 0, max_b = 0;
     uint32_t index_a = 0, index_b = 0, ua[LANES_MAX] = {0}, ub[LANES_MAX] = {0};
@@ -467,7 +467,7 @@ static void compare_lanes(uint64_t seed, uint32_t n)
     ck_assert(memcmp(la, lb, n * sizeof la[0]) == 0);
     a->block_max(l, n, la);
     b->block_max(l, n, lb);
-    for (uint32_t i = 0; i < n / PICK_BLOCK; i++) {
+    for (uint32_t i = 0; i < n / SAMPLE_BLOCK; i++) {
         ck_assert(la[i] == lb[i]);
     }
     const uint32_t k = a->above(l, n, 1.0f, la, ua);
@@ -494,22 +494,22 @@ START_TEST(both_scans_refuse_the_same)
                 l[j] = (float)j;
             }
             l[at] = num_float(bad[i]);
-            ck_assert_int_eq(pick_lanes_portable.scan(l, 37, &max, &index), -EDOM);
-            ck_assert_int_eq(pick_lanes_avx2.scan(l, 37, &max, &index), -EDOM);
+            ck_assert_int_eq(sample_lanes_portable.scan(l, 37, &max, &index), -EDOM);
+            ck_assert_int_eq(sample_lanes_avx2.scan(l, 37, &max, &index), -EDOM);
         }
     }
     for (int j = 0; j < 37; j++) {
         l[j] = -INFINITY;
     }
-    ck_assert_int_eq(pick_lanes_portable.scan(l, 37, &max, &index), -EDOM);
-    ck_assert_int_eq(pick_lanes_avx2.scan(l, 37, &max, &index), -EDOM);
+    ck_assert_int_eq(sample_lanes_portable.scan(l, 37, &max, &index), -EDOM);
+    ck_assert_int_eq(sample_lanes_avx2.scan(l, 37, &max, &index), -EDOM);
 }
 END_TEST
 #endif
 
 int main(void)
 {
-    Suite *suite = suite_create("pick_stages");
+    Suite *suite = suite_create("sample_stages");
     TCase *sets = tcase_create("sets");
     tcase_add_test(sets, small_vocabularies_equal_the_sorted_definition);
     tcase_add_test(sets, large_vocabularies_equal_the_sorted_definition);

@@ -1,4 +1,4 @@
-/* The pick's stages against the sampling vectors of another engine (HEARTH_TESTDATA,
+/* The sample's stages against the sampling vectors of another engine (HEARTH_TESTDATA,
  * vectors/sampling.llama.cpp.json): probabilities before and after one sampler, and chains of
  * samplers on logits = ln(id). Samplers that hearth does not have (xtc, dry, top_n_sigma, dynamic
  * temperature) are counted and named, not checked. */
@@ -40,29 +40,29 @@ static json_t *load_cases(void)
 }
 
 /* Parameters of a case with one sampler. Returns false for one that hearth does not have. */
-static bool params_of(const json_t *c, uint32_t n_last, struct pick_params *p)
+static bool params_of(const json_t *c, uint32_t n_last, struct sampler_params *p)
 {
     const char *fn = function_of(c);
-    pick_params_init(p);
+    sampler_params_init(p);
     p->temperature = 1.0f;
     p->n_order = 1;
     if (strcmp(fn, "temp") == 0 || (strcmp(fn, "temp_ext") == 0 && number(c, "delta") == 0.0)) {
-        p->order[0] = PICK_TEMPERATURE;
+        p->order[0] = SAMPLE_TEMPERATURE;
         p->temperature = (float)number(c, "temp");
     } else if (strcmp(fn, "top_k") == 0) {
-        p->order[0] = PICK_TOP_K;
+        p->order[0] = SAMPLE_TOP_K;
         p->top_k = (uint32_t)number(c, "k");
     } else if (strcmp(fn, "top_p") == 0) {
-        p->order[0] = PICK_TOP_P;
+        p->order[0] = SAMPLE_TOP_P;
         p->top_p = (float)number(c, "p");
     } else if (strcmp(fn, "min_p") == 0) {
-        p->order[0] = PICK_MIN_P;
+        p->order[0] = SAMPLE_MIN_P;
         p->min_p = (float)number(c, "p");
     } else if (strcmp(fn, "typical") == 0) {
-        p->order[0] = PICK_TYPICAL_P;
+        p->order[0] = SAMPLE_TYPICAL_P;
         p->typical_p = (float)number(c, "p");
     } else if (strcmp(fn, "penalties") == 0) {
-        p->order[0] = PICK_PENALTIES;
+        p->order[0] = SAMPLE_PENALTIES;
         p->penalty_last_n = (int32_t)n_last;
         p->repeat_penalty = (float)number(c, "repeat");
         p->frequency_penalty = (float)number(c, "frequency");
@@ -96,12 +96,12 @@ static void check_case(const json_t *c, size_t index)
     for (uint32_t i = 0; i < n_last; i++) {
         tokens[i] = (uint32_t)json_integer_value(json_array_get(last, i));
     }
-    struct pick_params p;
+    struct sampler_params p;
     ck_assert(params_of(c, n_last, &p));
-    struct pick_scratch *s;
-    ck_assert_int_eq(pick_scratch_open(n, &s), 0);
-    struct pick_kept kept;
-    ck_assert_int_eq(pick_distribution(&p, logits, n, tokens, n_last, 0, s, &kept), 0);
+    struct sampler_scratch *s;
+    ck_assert_int_eq(sampler_scratch_open(n, &s), 0);
+    struct sample_kept kept;
+    ck_assert_int_eq(sample_distribution(&p, logits, n, tokens, n_last, 0, s, &kept), 0);
 
     const bool typical = strcmp(function_of(c), "typical") == 0;
     double got[N_MAX] = {0};
@@ -119,7 +119,7 @@ static void check_case(const json_t *c, size_t index)
         ck_assert_msg(fabs(got[i] - want) < 1e-5, "case %zu (%s), place %u: %.9g, expected %.9g",
                       index, function_of(c), i, got[i], want);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
 }
 
 START_TEST(one_sampler_gives_the_expected_probabilities)
@@ -129,7 +129,7 @@ START_TEST(one_sampler_gives_the_expected_probabilities)
     char names[256] = "";
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *c = json_array_get(cases, i);
-        struct pick_params p;
+        struct sampler_params p;
         if (strcmp(function_of(c), "queue") == 0) {
             continue;
         }
@@ -204,21 +204,23 @@ static void check_chain(const json_t *c, size_t index)
     for (uint32_t i = 0; i < n; i++) {
         logits[i] = logf((float)i);
     }
-    struct pick_scratch *s;
-    ck_assert_int_eq(pick_scratch_open(n, &s), 0);
-    struct pick_params p;
-    pick_params_init(&p);
+    struct sampler_scratch *s;
+    ck_assert_int_eq(sampler_scratch_open(n, &s), 0);
+    struct sampler_params p;
+    sampler_params_init(&p);
     p.temperature = 1.0f;
     p.n_order = 0;
     p.top_k = (uint32_t)number(c, "top_k");
     p.top_p = (float)number(c, "top_p");
     p.min_p = (float)number(c, "min_p");
-    struct pick_kept kept;
+    struct sample_kept kept;
     struct expectation e = {(int)n, 0};
     for (const char *stage = chain; *stage != 0;
          stage++) { /* each prefix of the chain is checked */
-        p.order[p.n_order++] = *stage == 'k' ? PICK_TOP_K : *stage == 'p' ? PICK_TOP_P : PICK_MIN_P;
-        ck_assert_int_eq(pick_distribution(&p, logits, n, NULL, 0, 0, s, &kept), 0);
+        p.order[p.n_order++] = *stage == 'k'   ? SAMPLE_TOP_K
+                               : *stage == 'p' ? SAMPLE_TOP_P
+                                               : SAMPLE_MIN_P;
+        ck_assert_int_eq(sample_distribution(&p, logits, n, NULL, 0, 0, s, &kept), 0);
         if (*stage == 'k') {
             e = after_top_k(e.size, e.least, (int)n, (int)p.top_k);
         }
@@ -233,7 +235,7 @@ static void check_chain(const json_t *c, size_t index)
             "case %zu, chain %s at %c: %u left, ids %u..%u; expected %d, %d..%u", index, chain,
             *stage, kept.n, kept.ids[0], kept.ids[kept.n - 1], e.size, e.least, n - 1);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
     free(logits);
 }
 
@@ -279,31 +281,31 @@ static void check_rows(const char *name)
     const uint32_t n = (uint32_t)number(root, "n_vocab");
     const size_t n_rows = json_array_size(rows);
     float *logits = malloc(n_rows * n * sizeof *logits);
-    struct pick_scratch *s;
-    ck_assert(n_rows > 0 && logits != NULL && pick_scratch_open(n, &s) == 0);
+    struct sampler_scratch *s;
+    ck_assert(n_rows > 0 && logits != NULL && sampler_scratch_open(n, &s) == 0);
     read_floats(name, logits, n_rows * n);
-    struct pick_params p;
-    pick_params_init(&p);
+    struct sampler_params p;
+    sampler_params_init(&p);
     p.logprobs = true;
     p.n_top = 2;
     for (size_t i = 0; i < n_rows; i++) {
         const json_t *row = json_array_get(rows, i);
-        struct pick pick;
-        ck_assert(pick_token(&p, logits + i * n, n, NULL, (uint32_t)i, 0, s, &pick) == 0);
-        const double gap = (double)pick.top[0].logprob - (double)pick.top[1].logprob;
-        ck_assert_msg(pick.token == (uint32_t)number(row, "argmax") &&
-                          pick.top[1].id == (uint32_t)number(row, "second") &&
-                          fabs((double)pick.logprob - number(row, "logprob")) < 1e-5 &&
+        struct sample sample;
+        ck_assert(sample_token(&p, logits + i * n, n, NULL, (uint32_t)i, 0, s, &sample) == 0);
+        const double gap = (double)sample.top[0].logprob - (double)sample.top[1].logprob;
+        ck_assert_msg(sample.token == (uint32_t)number(row, "argmax") &&
+                          sample.top[1].id == (uint32_t)number(row, "second") &&
+                          fabs((double)sample.logprob - number(row, "logprob")) < 1e-5 &&
                           fabs(gap - number(row, "gap")) < 1e-5,
-                      "%s, row %zu: token %u, log-probability %g, gap %g", name, i, pick.token,
-                      (double)pick.logprob, gap);
+                      "%s, row %zu: token %u, log-probability %g, gap %g", name, i, sample.token,
+                      (double)sample.logprob, gap);
     }
-    pick_scratch_close(s);
+    sampler_scratch_close(s);
     free(logits);
     json_decref(root);
 }
 
-START_TEST(greedy_picks_of_real_models_and_their_logprobs)
+START_TEST(greedy_samples_of_real_models_and_their_logprobs)
 {
     static const char *const names[] = {"stories260K.bos", "stories260K.once", "stories260K.utf8",
                                         "babyllama105.bos", "babyllama105.lily"};
@@ -319,11 +321,11 @@ int main(void)
         fprintf(stderr, "skip: HEARTH_TESTDATA is not set\n");
         return 0;
     }
-    Suite *suite = suite_create("pick_vectors");
+    Suite *suite = suite_create("sample_vectors");
     TCase *vectors = tcase_create("vectors");
     tcase_add_test(vectors, one_sampler_gives_the_expected_probabilities);
     tcase_add_test(vectors, chains_of_samplers_leave_the_expected_tokens);
-    tcase_add_test(vectors, greedy_picks_of_real_models_and_their_logprobs);
+    tcase_add_test(vectors, greedy_samples_of_real_models_and_their_logprobs);
     suite_add_tcase(suite, vectors);
     return run_suite(suite);
 }

@@ -1,6 +1,6 @@
 /*
- * simd_product: products over repacked weights, over vec.h. The body of product_avx2.c,
- * product_avxvnni.c and product_avx512.c: tiles of the float types (AVX-VNNI takes AVX2's), and the
+ * simd_matmul: matmuls over repacked weights, over vec.h. The body of matmul_avx2.c,
+ * matmul_avxvnni.c and matmul_avx512.c: tiles of the float types (AVX-VNNI takes AVX2's), and the
  * walk over tiles that all types share.
  *
  * A lane is an output, so each output is accumulated in the order of NUMERICS.md whatever the tile.
@@ -85,15 +85,15 @@ static const struct tile_set *tiles_of(uint32_t type)
     }
 }
 
-/* Rows of a product whose sums lie in scratch between segments. */
+/* Rows of a matmul whose sums lie in scratch between segments. */
 enum { BLOCK_ROWS = 96, BLOCK_BYTES = 1 << 19 };
 _Static_assert((int)BLOCK_BYTES >= (int)MODEL_MAX_FF &&
                    (int)BLOCK_BYTES >= MODEL_MAX_HEADS * MODEL_MAX_HEAD_DIM,
                "a row's activations fit a block");
 
-/* What of a product is done together: some groups by a block of rows. */
+/* What of a matmul is done together: some groups by a block of rows. */
 struct block {
-    const struct cpu_product *p;
+    const struct cpu_matmul *p;
     const struct tile_set *set;
     uint32_t row0, row1, tile_rows; /* in tiles of at most tile_rows */
     uint32_t group, apart, log;     /* 1 << log groups from `group` on, `apart` from each other */
@@ -117,7 +117,7 @@ static size_t fetch_share(uint32_t tiles, size_t segment_bytes)
  * weights that lie two whole segments ahead. */
 static void run_tiles(const struct block *b, struct tile tile, const struct inputs *in, float *sums)
 {
-    const struct cpu_product *p = b->p;
+    const struct cpu_matmul *p = b->p;
     const struct cpu_input *x = p->x;
     size_t blocks = p->matrix->file.cols / CPU_BLOCK, begin = in->begin / CPU_BLOCK;
     tile.inputs = in->n;
@@ -164,9 +164,9 @@ static void run_block(const struct block *b)
     }
 }
 
-/* The groups of a tile lie as far apart as the product is long: every one of them is a long run of
+/* The groups of a tile lie as far apart as the matmul is long: every one of them is a long run of
  * memory, which is what prefetchers of processors are made for. */
-static void run_rows(const struct cpu_product *p, struct block b)
+static void run_rows(const struct cpu_matmul *p, struct block b)
 {
     uint32_t g = p->group0;
     for (b.log = b.set->groups[b.tile_rows - 1];; b.log--) {
@@ -182,7 +182,7 @@ static void run_rows(const struct cpu_product *p, struct block b)
 }
 
 /* Rows of a block: their activations stay in the second cache while weights pass. */
-static uint32_t block_rows(const struct cpu_product *p, uint32_t tile_rows)
+static uint32_t block_rows(const struct cpu_matmul *p, uint32_t tile_rows)
 {
     bool quantized = quant_find(p->matrix->file.type)->quantized;
     uint32_t row_bytes = p->matrix->file.cols * (quantized ? 1 : 4);
@@ -201,7 +201,7 @@ static void fill_panels(const struct block *b, uint8_t *panels)
     }
 }
 
-void SIMD(simd_product)(const struct cpu_product *p)
+void SIMD(simd_matmul)(const struct cpu_matmul *p)
 {
     const struct tile_set *set = tiles_of(p->matrix->file.type);
     uint8_t panels[BLOCK_BYTES / CPU_BLOCK * PANEL_BYTES] __attribute__((aligned(64)));
