@@ -45,10 +45,31 @@ say      = $(if $(V),@:,@printf '  %-5s %s\n')
 ARCH    := $(shell uname -m)
 
 IPC      = $(wildcard ipc/*.c)
-# One set of files an instruction set, on x86 alone.
+# Bodies in kernels/cpu/simd and kernels/cuda/device that are compiled several times: BODY.c with VARIANTS_BODY.c is an
+# object BODY_VARIANT.o for each. A variant is an instruction set, or the ROW_TILES of a kernel.
+VARIANTS_attend.c = avx2 avx512
+VARIANTS_matmul.c = avx2 avxvnni avx512
+VARIANTS_ops.c = avx2 avx512
+VARIANTS_pack.c = any avx2 avx512
+VARIANTS_matmul_kernel.cu = 1 2 4 8
+VARIANTS_matmul_large.cu = 4 8
+VARIANTS_step_kernel.cu = 1 2
+%/pack_any.o:    BODY = -DLANES_ROWS=4 -DPACK_GROUP=pack_group_any
+%/pack_avx2.o:   BODY = -DLANES_ROWS=8 -DPACK_GROUP=pack_group_avx2
+%/pack_avx512.o: BODY = -DLANES_ROWS=16 -DPACK_GROUP=pack_group_avx512
+$(foreach v,1 2 4 8,$(eval %_$v.cu.o: BODY = -DROW_TILES=$v))
+# Files, a body as its variants, BODY_VARIANT.c.
+variants = $(foreach f,$(1),$(or $(patsubst %,$(basename $f)_%$(suffix $f),$(VARIANTS_$(notdir $f))),$f))
+# $(call variant_rules,FOLDER,SUFFIX,VARIANTS,OBJECTS,RECIPE): the rules of a folder's bodies, objects in OBJECTS.
+variant_rules = $(foreach v,$(3),$(eval $(4)/$(1)/%_$v$(2:.c=).o: $(1)/%$(2) Makefile ; $$($(5))))
+simd_rules = $(call variant_rules,kernels/cpu/simd,.c,any avx2 avxvnni avx512,$(1),$(2))
+cuda_rules = $(call variant_rules,kernels/cuda/device,.cu,1 2 4 8,$(1),$(2))
+# Files of one instruction set, on x86 alone.
 SIMD_FILES = %_avx2.c %_avxvnni.c %_avx512.c
 KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,$(SIMD_FILES)),\
-             $(wildcard kernels/*.c $(foreach d,base gguf model quant sample cpu cpu/simd,kernels/$d/*.c)))
+             $(wildcard kernels/*.c $(foreach d,base gguf model quant sample cpu,kernels/$d/*.c)) \
+             $(call variants,$(wildcard kernels/cpu/simd/*.c)))
+DEVICE   = $(call variants,$(wildcard kernels/cuda/device/*.cu))
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/*/*.c))
 CLI      = $(wildcard client/cli/*.c)
 CLIENT   = $(wildcard $(foreach d,lib prompt schema tokenizer jinja,client/$d/*.c))
@@ -93,10 +114,14 @@ $(BUILD)/obj/%_avx2.o:    SIMD = $(SIMD_AVX2)
 $(BUILD)/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI)
 $(BUILD)/obj/%_avx512.o:  SIMD = $(SIMD_AVX512)
 
+define compile
+@mkdir -p $(@D)
+$(say) CC $<
+$(Q)$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) $(BODY) -MMD -MP -c $< -o $@
+endef
 $(BUILD)/obj/%.o: %.c Makefile
-	@mkdir -p $(@D)
-	$(say) CC $<
-	$(Q)$(CC) $(CPPFLAGS) $(ALLCFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+	$(compile)
+$(call simd_rules,$(BUILD)/obj,compile)
 
 $(call archive,ipc):     $(call obj,$(IPC))
 $(call archive,kernels): $(call obj,$(KERNELS))
@@ -158,16 +183,20 @@ NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
             $(if $(word 2,$(CUDA_ARCHS)),--threads 0) \
             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard kernels/cuda/device/*.cu))
+CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(DEVICE:%=$(BUILD)/obj/%.o)
 
 $(BUILD)/obj/kernels/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 # What nvcc says of registers stays beside the object, for tests/tools/check_registers.sh.
+define compile_device
+@mkdir -p $(@D)
+$(say) NVCC $<
+$(Q)$(NVCC) -I. $(NVCCFLAGS) $(BODY) -Xptxas -v -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.log); code=$$?; \
+    grep -v '^ptxas info\|bytes stack frame' $(@:.o=.log) >&2; exit $$code
+endef
 $(BUILD)/obj/%.cu.o: %.cu Makefile
-	@mkdir -p $(@D)
-	$(say) NVCC $<
-	$(Q)$(NVCC) -I. $(NVCCFLAGS) -Xptxas -v -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.log); code=$$?; \
-	    grep -v '^ptxas info\|bytes stack frame' $(@:.o=.log) >&2; exit $$code
+	$(compile_device)
+$(call cuda_rules,$(BUILD)/obj,compile_device)
 
 $(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
@@ -203,13 +232,17 @@ $(SIM)/obj/%.o: %.c Makefile
 	$(say) CC $<
 	$(Q)$(CC) $(CPPFLAGS) $(SIM_FLAGS) $(ALLCFLAGS) -MMD -MP -c $< -o $@
 
+define compile_simulated
+@mkdir -p $(@D)
+$(say) SIM $<
+$(Q)$(CXX) -I. $(SIM_FLAGS) $(SIM_CXXFLAGS) $(BODY) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@.raw
+$(Q)objcopy --redefine-syms=tests/cudasim/hooks.syms $@.raw $@ && rm $@.raw
+endef
 $(SIM)/obj/%.cu.o: %.cu Makefile tests/cudasim/hooks.syms
-	@mkdir -p $(@D)
-	$(say) SIM $<
-	$(Q)$(CXX) -I. $(SIM_FLAGS) $(SIM_CXXFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@.raw
-	$(Q)objcopy --redefine-syms=tests/cudasim/hooks.syms $@.raw $@ && rm $@.raw
+	$(compile_simulated)
+$(call cuda_rules,$(SIM)/obj,compile_simulated)
 
-$(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c kernels/cuda/device/*.cu)) $(SIM_OBJ) $(call archive,kernels)
+$(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c) $(DEVICE)) $(SIM_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-soname,$(@F) \
@@ -328,10 +361,14 @@ FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-
 $(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) -fno-sanitize=all
+define compile_fuzzed
+@mkdir -p $(@D)
+$(say) CC $<
+$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) $(BODY) -MMD -MP -c $< -o $@
+endef
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
-	@mkdir -p $(@D)
-	$(say) CC $<
-	$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) -MMD -MP -c $< -o $@
+	$(compile_fuzzed)
+$(call simd_rules,$(BUILD)/fuzz/obj,compile_fuzzed)
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT))
 	$(say) LINK $@

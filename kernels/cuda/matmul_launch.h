@@ -1,4 +1,4 @@
-/* matmul_launch: what matmul.cu has of matmul_kernel.h. C++. */
+/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_large.cu and matmul_half.cu. C++. */
 #ifndef HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 #define HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 

@@ -1,4 +1,4 @@
-/* step_launch: what step.cu has of step_kernel.h. C++. */
+/* step_launch: what step.cu has of step_kernel.cu. C++. */
 #ifndef HEARTH_KERNELS_CUDA_STEP_LAUNCH_H
 #define HEARTH_KERNELS_CUDA_STEP_LAUNCH_H
 

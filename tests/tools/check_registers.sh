@@ -18,21 +18,23 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Lines NAME sm_NN REGISTERS[+BYTES]. A function that kernels call has its caller's registers: the bytes alone. Names are
-# the source's; one that two files have begins with its file's.
+# the source's; one that two objects have begins with its object's.
 awk '
+    FNR == 1 { object = FILENAME; gsub(/.*\/|\.cu\.log/, "", object) }
     /Compiling entry function/ { arch = $NF; gsub("\047", "", arch); kernel = $7; gsub("\047", "", kernel) }
     /Function properties for/ { of = $NF }
-    /bytes spill stores/ { spilled[of " " arch] = $5 }
+    /bytes spill stores/ { spilled[of " " arch] = $5; object_of[of " " arch] = object }
     /Used [0-9]+ registers/ { registers[kernel " " arch] = $5 }
     END {
         for (of in spilled) {
             own = of in registers ? registers[of] : ""
-            print of, own (own == "" || spilled[of] > 0 ? "+" spilled[of] : "")
+            print object_of[of], of, own (own == "" || spilled[of] > 0 ? "+" spilled[of] : "")
         }
     }
 ' "${logs[@]}" | c++filt | sed -E '
-    s/^void //
-    s/_INTERNAL_[0-9a-f]+_[0-9]+_(.*)_cu_[0-9a-f]+_[0-9]+::/\1:/
+    s/^([^ ]+) void /\1 /
+    s/^([^ ]+) _INTERNAL_[0-9a-f]+_[0-9]+_.*_cu_[0-9a-f]+_[0-9]+::/\1 \1:/
+    s/^[^ ]+ //
     s/\([^)]*\) sm_/ sm_/
     s/([0-9])u([,>])/\1\2/g
     s/, /,/g' | sort >"$work/built"

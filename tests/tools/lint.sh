@@ -14,7 +14,8 @@ for file in "${files[@]}"; do
     case $file in
     *.h | tests/unit/* | tests/e2e/test_* | tests/cudasim/test_*) continue ;; # Check's macros are not ours
     kernels/cuda/*.c | tests/cudasim/*.c) simd='-DHEARTH_CUDASIM -isystem tests/cudasim/include' ;; # no toolkit needed
-    *_avx2.c) simd='-mavx2 -mfma -mf16c' ;;
+    kernels/cpu/simd/pack.c) simd='-DLANES_ROWS=4 -DPACK_GROUP=pack_group_any' ;;
+    *_avx2.c | kernels/cpu/simd/attend.c | kernels/cpu/simd/matmul.c | kernels/cpu/simd/ops.c) simd='-mavx2 -mfma -mf16c' ;;
     *_avxvnni.c) simd='-mavx2 -mfma -mf16c -mavxvnni' ;;
     *_avx512.c) simd='-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c' ;;
     *) simd= ;;

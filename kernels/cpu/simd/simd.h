@@ -1,7 +1,7 @@
 /*
  * simd: the operations of an instruction set, one declaration for all: SIMD_MATMULS(avx2), avxvnni
  * and avx512, SIMD_OPERATIONS(avx2) and avx512; all but integer matmuls AVX-VNNI has from AVX2.
- * Bodies are in simd_ops.h, simd_matmul.h and simd_attend.h, written once over vec.h; integer
+ * Bodies are in ops.c, matmul.c and attend.c, written once over vec.h; integer
  * matmuls differ by instruction set and are in blocks_*.c.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_H

@@ -1,6 +1,6 @@
 /*
  * simd_tile: what tiles of every type share: their shapes, their end, the size of a segment.
- * Included by simd_matmul.h and blocks_*.c.
+ * Included by matmul.c and blocks_*.c.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H

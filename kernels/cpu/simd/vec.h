@@ -1,7 +1,7 @@
 /*
  * vec: one vector of floats, 16 lanes with AVX-512, 8 with AVX2, so that a kernel is written once.
  *
- * Included only by files compiled for one of the two (*_avx2.c, *_avx512.c). Every operation here
+ * Included only by files compiled for one of the two (VARIANTS_* in the Makefile, *_avx2.c, *_avx512.c). Every operation here
  * is the IEEE-754 operation of its name in each lane; what a kernel computes therefore depends on
  * its own order only (NUMERICS.md), never on the width. Pure, any thread.
  */

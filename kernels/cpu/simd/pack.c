@@ -1,7 +1,7 @@
 /*
- * simd_pack: a group of 16 rows of the file as repack.h describes it. Rows are read side by side, memory is written in
+ * pack: a group of 16 rows of the file as repack.h describes it. Rows are read side by side, memory is written in
  * order. Written over lanes.h and compiled for as many rows at once as an instruction set has lanes; whatever that
- * is, the bytes are the same. The includer says LANES_ROWS, and PACK_GROUP, the name.
+ * is, the bytes are the same. The Makefile defines LANES_ROWS and the function's name, PACK_GROUP (VARIANTS_pack.c).
  */
 #include <assert.h>
 #include <string.h>

@@ -1,10 +1,7 @@
 /*
- * step_kernel: the kernel of step_device.h for rows in TILES tiles of 8, and what launches it. step_1.cu and step_2.cu make
- * it: a file each, because they take long to compile.
+ * step_kernel: the kernel of step_device.h for rows in TILES tiles of 8, and what launches it. An object for each
+ * ROW_TILES, 1 and 2 (VARIANTS_step_kernel.cu in the Makefile), because each takes long to compile.
  */
-#ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_KERNEL_H
-#define HEARTH_KERNELS_CUDA_DEVICE_STEP_KERNEL_H
-
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/device/step_device.h"
 #include "kernels/cuda/step_launch.h"
@@ -67,8 +64,5 @@ int step_launch(const struct cuda_queue *queue, const struct step_job *job, uint
     return (int)cudaLaunchKernelEx(&config, step_kernel<TILES>, *job);
 }
 
-#define STEP_OF(tiles)                                                                             \
-    template int step_open<tiles>(const struct cuda_queue *, const struct step_job *, uint32_t *); \
-    template int step_launch<tiles>(const struct cuda_queue *, const struct step_job *, uint32_t)
-
-#endif
+template int step_open<ROW_TILES>(const struct cuda_queue *, const struct step_job *, uint32_t *);
+template int step_launch<ROW_TILES>(const struct cuda_queue *, const struct step_job *, uint32_t);

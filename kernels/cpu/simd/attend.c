@@ -1,6 +1,6 @@
 /*
- * simd_attend: attention of up to CPU_QUERIES queries of one KV head, over vec.h. The body of
- * attend_avx2.c and attend_avx512.c. Scores have positions in the lanes, the weighted sum has
+ * attend: attention of up to CPU_QUERIES queries of one KV head, over vec.h; compiled for AVX2 and
+ * AVX-512 (VARIANTS_attend.c in the Makefile). Scores have positions in the lanes, the weighted sum has
  * dimensions; in both, one lane is one chain of NUMERICS.md.
  *
  * All queries go through a split together, as many at a time as registers hold, so that a page of K

@@ -1,6 +1,6 @@
 /*
- * simd_ops: the operations on one row, over vec.h. The body of ops_avx2.c and ops_avx512.c; see
- * cpu.h for what each does and ref_ops.c for its order.
+ * ops: the operations on one row, over vec.h; compiled for AVX2 and AVX-512 (VARIANTS_ops.c in the
+ * Makefile). See cpu.h for what each does and ref_ops.c for its order.
  */
 #include <math.h>
 

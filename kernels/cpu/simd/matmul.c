@@ -1,6 +1,6 @@
 /*
- * simd_matmul: matmuls over repacked weights, over vec.h. The body of matmul_avx2.c,
- * matmul_avxvnni.c and matmul_avx512.c: tiles of the float types (AVX-VNNI takes AVX2's), and the
+ * matmul: matmuls over repacked weights, over vec.h; compiled for AVX2, AVX-VNNI and AVX-512
+ * (VARIANTS_matmul.c in the Makefile): tiles of the float types (AVX-VNNI takes AVX2's), and the
  * walk over tiles that all types share.
  *
  * A lane is an output, so each output is accumulated in the order of NUMERICS.md whatever the tile.

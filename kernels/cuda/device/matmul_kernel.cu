@@ -1,0 +1,50 @@
+/*
+ * matmul_kernel: the kernel of matmuls for rows in TILES tiles of 8, and what launches it. An object for each ROW_TILES,
+ * 1, 2, 4 and 8 (VARIANTS_matmul_kernel.cu in the Makefile), because ten types are unrolled in every one and they take long to
+ * compile.
+ */
+#include "kernels/cuda/device/launch_device.h"
+#include "kernels/cuda/device/matmul_device.h"
+#include "kernels/cuda/matmul_launch.h"
+
+template <int TILES, bool BY_ROWS>
+static __global__ void __launch_bounds__(CUDA_THREADS) matmul_kernel(const struct matmul_job job)
+{
+    SHARED_BYTES(shared);
+    let_next_start();
+    prefetch_weights<BY_ROWS>(job, blockIdx.x);
+    wait_for_previous();
+    matmul_item<TILES, BY_ROWS>(job, blockIdx.x, blockIdx.y, (float *)shared);
+}
+
+template <int TILES> static constexpr int shared_bytes()
+{
+    return (int)(CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float));
+}
+
+template <int TILES, bool BY_ROWS>
+int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
+{
+    const uint32_t per_item = CUDA_TILE * TILES;
+    return launch(queue, matmul_kernel<TILES, BY_ROWS>,
+                  dim3(job->groups, (rows + per_item - 1) / per_item), shared_bytes<TILES>(), *job);
+}
+
+template <int TILES, bool BY_ROWS> int matmul_init(int *ret_version)
+{
+    cudaFuncAttributes attributes;
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, matmul_kernel<TILES, BY_ROWS>);
+    if (code != cudaSuccess)
+        return (int)code;
+    *ret_version = attributes.ptxVersion;
+    return (int)cudaFuncSetAttribute(matmul_kernel<TILES, BY_ROWS>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     shared_bytes<TILES>());
+}
+
+template int matmul_launch<ROW_TILES, false>(const struct cuda_queue *, const struct matmul_job *,
+                                             uint32_t);
+template int matmul_init<ROW_TILES, false>(int *);
+template int matmul_launch<ROW_TILES, true>(const struct cuda_queue *, const struct matmul_job *,
+                                            uint32_t);
+template int matmul_init<ROW_TILES, true>(int *);
