@@ -23,7 +23,7 @@ cli=$(grep -nE '^#include "kernels/' client/cli/*.c 2>/dev/null | grep -vE 'kern
 relative=$(grep -rnE '^#include "[^/"]+"' ipc kernels daemon client tests --include='*.[ch]')
 [ -z "$relative" ] || { echo 'includes are root-relative (#include "ipc/ring.h"):'; echo "$relative"; bad=1; }
 stray=$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |
-    grep -vxE 'daemon|client|kernels|ipc|tests|systemd|Makefile|README\.md|LICENSE|\..*')
+    grep -vxE 'daemon|client|kernels|ipc|tests|systemd|Makefile|README\.md|CONTRIBUTING\.md|SECURITY\.md|LICENSE|\..*')
 [ -z "$stray" ] || { echo "not of the top level:"; echo "$stray"; bad=1; }
 [ "$bad" -eq 0 ] && echo 'ok: folders depend on each other as the design says'
 exit "$bad"
