@@ -22,7 +22,7 @@
 #ifndef HEARTH_DAEMON_CACHE_SLOT_H
 #define HEARTH_DAEMON_CACHE_SLOT_H
 
-#include "daemon/engine/draft_kv.h"
+#include "daemon/cache/draft_kv.h"
 #include "daemon/cache/prefix.h"
 #include "daemon/policy/proposer.h"
 #include "daemon/policy/spec.h"

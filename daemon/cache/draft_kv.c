@@ -1,5 +1,5 @@
 /* Pages of a draft model, slot by slot. */
-#include "daemon/engine/draft_kv.h"
+#include "daemon/cache/draft_kv.h"
 
 #include "kernels/kv.h"
 

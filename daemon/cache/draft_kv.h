@@ -5,8 +5,8 @@
  * there are no drafts for a while. Rolling back is arithmetic: positions behind the common part are
  * written anew before they are read.
  */
-#ifndef HEARTH_DAEMON_ENGINE_DRAFT_KV_H
-#define HEARTH_DAEMON_ENGINE_DRAFT_KV_H
+#ifndef HEARTH_DAEMON_CACHE_DRAFT_KV_H
+#define HEARTH_DAEMON_CACHE_DRAFT_KV_H
 
 #include "daemon/cache/pages.h"
 
