@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -254,7 +255,7 @@ static int load(struct daemon *daemon, char *err, size_t err_bytes)
         rc = open_shared(daemon, err, err_bytes);
 #ifdef HEARTH_FAULTS
     if (rc == 0 && daemon->config.fault)
-        rc = fault_parse(daemon->config.fault, err, err_bytes);
+        rc = fault_parse(daemon->config.fault, (uint64_t)time(NULL), err, err_bytes);
 #endif
     if (rc == 0)
         rc = open_engine(daemon, err, err_bytes);

@@ -18,26 +18,6 @@ struct grammars_entry {
     uint64_t used;
 };
 
-int grammars_vocab_open(const struct vocab *vocab, uint32_t n_vocab, struct grammar_vocab **ret)
-{
-    uint32_t n = vocab->n_tokens < n_vocab ? vocab->n_tokens : n_vocab;
-    struct grammar_token *tokens = calloc(n ? n : 1, sizeof(*tokens));
-    struct vocab_token token;
-
-    if (!tokens)
-        return -ENOMEM;
-    for (uint32_t id = 0; id < n; id++) {
-        if (!vocab_find_token(vocab, id, &token))
-            continue;
-        bool is_text = token.type != VOCAB_TYPE_CONTROL && token.type != VOCAB_TYPE_UNKNOWN &&
-                       token.type != VOCAB_TYPE_UNUSED;
-        tokens[id] = (struct grammar_token){token.bytes, is_text ? token.n_bytes : 0, token.end};
-    }
-    int rc = grammar_vocab_open(tokens, n, n_vocab, ret);
-    free(tokens);
-    return rc;
-}
-
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users)
 {
     grammars->vocab = vocab;

@@ -9,7 +9,6 @@
 #ifndef HEARTH_DAEMON_ENGINE_GRAMMARS_H
 #define HEARTH_DAEMON_ENGINE_GRAMMARS_H
 
-#include "ipc/vocab.h"
 #include "daemon/grammar/grammar.h"
 
 #include <sys/types.h>
@@ -24,11 +23,6 @@ struct grammars {
     uint32_t n_entries;
     uint64_t serial; /* of the last use */
 };
-
-/* The vocabulary as grammars need it: end tokens end a sentence, other tokens are their bytes;
- * control tokens, those without bytes and ids that it does not have never follow. Returns 0 or
- * -errno. */
-int grammars_vocab_open(const struct vocab *vocab, uint32_t n_vocab, struct grammar_vocab **ret);
 
 /* For `n_users` requests at once. Returns 0 or -ENOMEM; fini in any case. */
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users);

@@ -70,4 +70,10 @@ int loaded_model_open_backend(struct loaded_model *loaded, const struct config *
 /* Also after a failed open. */
 void loaded_model_close(struct loaded_model *loaded);
 
+/* A vocabulary as grammars need it: end tokens end a sentence, other tokens are their bytes;
+ * control tokens, those without bytes and ids that it does not have never follow. Returns 0 or
+ * -errno. */
+int loaded_vocab_of_grammars(const struct vocab *vocab, uint32_t n_vocab,
+                             struct grammar_vocab **ret);
+
 #endif

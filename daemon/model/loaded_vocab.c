@@ -1,7 +1,6 @@
 /* The vocabulary: described from the file's keys, built and shared by a thread of its own, compared. */
 #include "daemon/model/loaded_model_impl.h"
 
-#include "daemon/engine/grammars.h"
 #include "ipc/segment.h"
 #include "kernels/gguf/gguf_vocab.h"
 
@@ -133,6 +132,27 @@ static int build_vocab(struct vocab_job *job)
     return rc;
 }
 
+int loaded_vocab_of_grammars(const struct vocab *vocab, uint32_t n_vocab,
+                             struct grammar_vocab **ret)
+{
+    uint32_t n = vocab->n_tokens < n_vocab ? vocab->n_tokens : n_vocab;
+    struct grammar_token *tokens = calloc(n ? n : 1, sizeof(*tokens));
+    struct vocab_token token;
+
+    if (!tokens)
+        return -ENOMEM;
+    for (uint32_t id = 0; id < n; id++) {
+        if (!vocab_find_token(vocab, id, &token))
+            continue;
+        bool is_text = token.type != VOCAB_TYPE_CONTROL && token.type != VOCAB_TYPE_UNKNOWN &&
+                       token.type != VOCAB_TYPE_UNUSED;
+        tokens[id] = (struct grammar_token){token.bytes, is_text ? token.n_bytes : 0, token.end};
+    }
+    int rc = grammar_vocab_open(tokens, n, n_vocab, ret);
+    free(tokens);
+    return rc;
+}
+
 static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
@@ -141,8 +161,8 @@ static void *vocab_thread(void *arg)
     job->rc = build_vocab(job);
     drop_description(job);
     if (job->rc == 0) {
-        job->rc =
-            grammars_vocab_open(&loaded->vocab, loaded->model->n_vocab, &loaded->grammar_vocab);
+        job->rc = loaded_vocab_of_grammars(&loaded->vocab, loaded->model->n_vocab,
+                                           &loaded->grammar_vocab);
         if (job->rc < 0)
             snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
     }

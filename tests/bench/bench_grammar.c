@@ -8,7 +8,7 @@
  * mask. Then the vocabulary's trie: once a model.
  */
 #include "client/hearth.h"
-#include "daemon/engine/grammars.h"
+#include "daemon/model/loaded_model.h"
 #include "kernels/gguf/gguf.h"
 #include "kernels/gguf/gguf_vocab.h"
 #include "tests/bench/bench.h"
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
         open_vocab(argv[i], &vocab);
         for (int k = 0; k < 5; k++) {
             uint64_t begin = bench_ticks();
-            if (grammars_vocab_open(&vocab, vocab.n_tokens, &v) < 0)
+            if (loaded_vocab_of_grammars(&vocab, vocab.n_tokens, &v) < 0)
                 fail("no memory");
             bench_add(&samples, bench_ticks() - begin);
             if (k < 4)

@@ -55,7 +55,7 @@ static void open_vocab(void)
     rc = vocab_open(block, bytes, &rig_vocab, err, sizeof(err));
     RIG_CHECK(rc == 0, "%s", err);
     RIG_CHECK(vocab_is_end(&rig_vocab, FAKE_END), "the end token");
-    rc = grammars_vocab_open(&rig_vocab, FAKE_VOCAB, &rig_grammar_vocab);
+    rc = loaded_vocab_of_grammars(&rig_vocab, FAKE_VOCAB, &rig_grammar_vocab);
     RIG_CHECK(rc == 0, "no memory");
 }
 

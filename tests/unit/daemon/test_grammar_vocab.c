@@ -2,7 +2,7 @@
  * Tokens in a trie: sorted by their bytes, each beginning once. Masks over the vocabularies of real models: each token
  * by itself, byte by byte, is what the mask says. What the bytes mean is tested in test_grammar.c.
  */
-#include "daemon/engine/grammars.h"
+#include "daemon/model/loaded_model.h"
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
 #include "tests/rig/vocab_file.h"
@@ -137,7 +137,7 @@ START_TEST(masks_of_real_vocabularies)
         size_t bytes;
         void *block = vocab_file_build(path, &bytes);
         ck_assert_int_eq(vocab_open(block, bytes, &vocab, err, sizeof(err)), 0);
-        ck_assert_int_eq(grammars_vocab_open(&vocab, vocab.n_tokens + 5, &v), 0);
+        ck_assert_int_eq(loaded_vocab_of_grammars(&vocab, vocab.n_tokens + 5, &v), 0);
         for (uint32_t id = 0; id < vocab.n_tokens; id++) /* a control token is no text */
             ck_assert(!vocab_is_control(&vocab, id) || v->at[id] == v->at[id + 1]);
         for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
