@@ -117,8 +117,9 @@ static void draft_text(struct engine *engine, struct slot *slot, uint32_t most)
 
     if (!proposer_active(proposer))
         return;
-    most = window_choose(&proposer->window, &engine->cost, engine->n_active - engine->n_paused,
-                         most, proposer->kind != PROPOSER_AUTO);
+    most =
+        window_choose(&proposer->window, &engine->cost.decode, engine->n_active - engine->n_paused,
+                      most, proposer->kind != PROPOSER_AUTO);
     uint32_t n = most ? proposer_draft(proposer, slot->tokens, spec->accepted, most, drafts) : 0;
     for (uint32_t i = 0; i < n; i++) {
         if (fault_hits(FAULT_DRAFT_MISMATCH))
@@ -143,8 +144,8 @@ static bool draft_ready(struct engine *engine, struct slot *slot, const struct d
         return true;
     slot->lags =
         slot->proposer.kind != PROPOSER_AUTO ||
-        window_lag_pays(&engine->cost, &drafter->window, slot->proposer.by_model.acceptance, lag,
-                        slot->request->limit - spec->accepted);
+        window_lag_pays(&engine->cost.decode, &drafter->window, slot->proposer.by_model.acceptance,
+                        lag, slot->request->limit - spec->accepted);
     return false;
 }
 
@@ -185,7 +186,7 @@ static void draft_share(struct engine *engine, struct drafter *drafter, uint32_t
                 .most = most[i],
                 .always = engine->candidates[i]->proposer.kind != PROPOSER_AUTO,
             };
-    window_share(shares, n_shares, others + n - n_shares, &engine->cost, &drafter->window);
+    window_share(shares, n_shares, others + n - n_shares, &engine->cost.decode, &drafter->window);
     for (uint32_t i = 0, k = 0; i < n; i++)
         if (draft_source(engine, engine->candidates[i]) == drafter)
             engine->candidates[i]->goal = shares[k++].drafts;

@@ -105,7 +105,7 @@ static uint32_t draft_rows(struct engine *engine, const struct drafter *drafter,
  * pass, as for a prefill (plan_budget). */
 static uint32_t draft_chunk(const struct engine *engine, const struct drafter *drafter)
 {
-    uint64_t wait_ns = (uint64_t)engine->cost.pass_ns / 2;
+    uint64_t wait_ns = (uint64_t)engine->cost.decode.pass_ns / 2;
     uint64_t rows = drafter->row_ns ? wait_ns / drafter->row_ns : 2 * PLAN_CHUNK_MIN;
 
     if (rows < PLAN_CHUNK_MIN)
@@ -207,8 +207,8 @@ static int draft_run(struct engine *engine, struct drafter *drafter, uint32_t n_
     uint64_t took = engine->now_ns - start_ns;
     window_measured(&drafter->window.cost, n_sequences, n_rows, took);
     if (n_rows >= PLAN_CHUNK_MIN)
-        drafter->row_ns = engine_smooth(drafter->row_ns, took / n_rows + 1);
-    engine->drafting_ns += took;
+        drafter->row_ns = cost_smooth(drafter->row_ns, took / n_rows + 1);
+    engine->cost.drafting_ns += took;
     counters_add(engine->options.ctl, COUNTER_DRAFT_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_DRAFT_ROWS, n_rows);
     return rc;

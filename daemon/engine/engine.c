@@ -22,8 +22,8 @@ void engine_gauges(struct engine *engine)
     counters_set(ctl, COUNTER_SLOTS_USED, used);
     counters_set(ctl, COUNTER_SLOTS_ACTIVE, engine->n_active);
     counters_set(ctl, COUNTER_SLOTS_PAUSED, engine->n_paused);
-    counters_set(ctl, COUNTER_DECODE_NS, (uint64_t)engine->cost.pass_ns);
-    counters_set(ctl, COUNTER_WINDOW_ROW_NS, (uint64_t)engine->cost.row_ns);
+    counters_set(ctl, COUNTER_DECODE_NS, (uint64_t)engine->cost.decode.pass_ns);
+    counters_set(ctl, COUNTER_WINDOW_ROW_NS, (uint64_t)engine->cost.decode.row_ns);
     for (int k = 0; k < DRAFTERS; k++) /* the one that auto would take */
         if (engine->drafters[DRAFTERS - 1 - k].ops)
             counters_set(ctl, COUNTER_DRAFT_NS,
@@ -58,7 +58,7 @@ uint32_t engine_step(struct engine *engine)
         work++;
     }
     if (work) {
-        bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->step_ns);
+        bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->cost.step_ns);
         engine_gauges(engine);
     }
     return work;

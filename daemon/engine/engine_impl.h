@@ -11,6 +11,7 @@
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/grammars.h"
+#include "daemon/policy/cost.h"
 #include "daemon/policy/plan.h"
 #include "daemon/engine/request.h"
 #include "ipc/counters.h"
@@ -71,11 +72,11 @@ struct engine {
     struct slot **order;        /* [n_slots] those with rows, in order of their right to pages */
     struct row *rows;           /* [limits.rows] */
     struct row_result *results; /* [limits.rows] */
-    struct pass_sequence *sequences;      /* [n_slots] */
-    const struct sample **samples;        /* [limits.rows] of one slot's window */
+    struct pass_sequence *sequences;       /* [n_slots] */
+    const struct sample **samples;         /* [limits.rows] of one slot's window */
     struct sampler_params *draft_samplers; /* [n_slots] of a drafting pass */
-    struct window_share *shares;          /* [n_slots] of one drafter's slots */
-    uint32_t *mosts;                      /* [n_slots] drafts that candidates have room for */
+    struct window_share *shares;           /* [n_slots] of one drafter's slots */
+    uint32_t *mosts;                       /* [n_slots] drafts that candidates have room for */
     struct plan_turn turn;
     struct plan_turn stream_turn; /* of fast rows that answer */
     uint32_t n_streams;           /* of this step: slots that fast passes answer, not paused */
@@ -93,23 +94,12 @@ struct engine {
     uint64_t now_ns; /* of this step */
     uint64_t pass_start_ns;
     struct drafter drafters[DRAFTERS];
-    uint64_t drafting_ns;    /* time of drafting passes since the last canonical one */
-    struct window_cost cost; /* of decoding passes, and of the rows of windows */
-    uint64_t row_ns;         /* smoothed cost of one more row of a prefill */
-    bool answering;          /* in this pass somebody reads an answer (plan_budget) */
-    uint32_t long_rows;      /* of this pass, of long prompts */
-    uint32_t brief_rows;     /* of short ones */
-    int64_t credit_ns;       /* of long prompts beside answers (plan_credit) */
-    uint64_t answered_ns;    /* when somebody last read one; 0: never */
-    uint64_t step_ns;        /* smoothed time between passes that sample */
-    bool fence_due;          /* something was published or freed in this step */
+    struct cost cost;
+    bool answering;      /* in this pass somebody reads an answer (plan_budget) */
+    uint32_t long_rows;  /* of this pass, of long prompts */
+    uint32_t brief_rows; /* of short ones */
+    bool fence_due;      /* something was published or freed in this step */
 };
-
-/* Smooths a cost: 1/8 of each new value. */
-static inline uint64_t engine_smooth(uint64_t old, uint64_t value)
-{
-    return old ? old - old / 8 + value / 8 : value;
-}
 
 /* ---- ingest.c ---- */
 
@@ -243,8 +233,8 @@ void pass_end_void(struct engine *engine);
 /* Could the slot go on: was its request voided, or is there room for its next window? */
 bool pass_runnable(struct slot *slot);
 
-/* What passes cost lately. `decodes`: slots decode in the canonical pass of this step. */
-struct plan_cost pass_cost(const struct engine *engine, bool decodes);
+/* What this step computes. `decodes`: slots decode in its canonical pass. */
+struct cost_step pass_cost_step(const struct engine *engine, bool decodes);
 
 /* ---- verify.c ---- */
 

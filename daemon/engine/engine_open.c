@@ -78,6 +78,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
 
     if (engine) {
         engine->options = *options;
+        engine->cost.limit_ns = options->pass_ns;
         engine->grammar_step = GRAMMAR_STEP;
         engine->vocab = &options->loaded->vocab;
         engine->n_vocab = options->loaded->model->n_vocab;

@@ -202,7 +202,8 @@ static uint32_t gather_try(struct engine *engine, uint32_t *ret_sequences, uint3
 {
     uint32_t n = gather_follow(engine, gather_candidates(engine));
     uint32_t n_order = 0, n_rows = 0, n_sequences = 0;
-    struct plan_cost cost = pass_cost(engine, gather_decodes(engine, n));
+    struct cost_step step = pass_cost_step(engine, gather_decodes(engine, n));
+    struct plan_cost cost = cost_plan(&engine->cost, &step);
     struct plan_limits limits = {.samples = engine->options.loaded->limits.samples};
 
     *ret_sequences = *ret_planned = 0;

@@ -9,8 +9,6 @@
 
 #include <time.h>
 
-enum { LATELY_NS = 500000000 }; /* who types goes on within that */
-
 static bool pass_void(const struct slot *slot)
 {
     const struct up_slot *up = segment_up_slot(&slot->client->segment, slot->ring);
@@ -39,26 +37,13 @@ void pass_end_void(struct engine *engine)
     }
 }
 
-/* What a step of decoding takes: its fast pass where that answers, its canonical one where that does,
- * too. */
-static uint64_t pass_decode_ns(const struct engine *engine, bool decodes)
+struct cost_step pass_cost_step(const struct engine *engine, bool decodes)
 {
-    float fast_ns = engine->drafters[DRAFTER_SELF].window.cost.pass_ns;
-
-    if (!engine->streaming)
-        return (uint64_t)engine->cost.pass_ns;
-    return (uint64_t)(fast_ns + (decodes ? engine->cost.pass_ns : 0));
-}
-
-struct plan_cost pass_cost(const struct engine *engine, bool decodes)
-{
-    return (struct plan_cost){
-        .pass_ns = engine->options.pass_ns,
-        .decode_ns = pass_decode_ns(engine, decodes),
-        .streams = engine->streaming,
-        .row_ns = engine->row_ns,
-        .credit_ns = engine->credit_ns,
-        .lately = engine->answered_ns && engine->now_ns - engine->answered_ns < LATELY_NS,
+    return (struct cost_step){
+        .now_ns = engine->now_ns,
+        .unverified = engine->streaming,
+        .fast_ns = (uint64_t)engine->drafters[DRAFTER_SELF].window.cost.pass_ns,
+        .decodes = decodes,
     };
 }
 
@@ -73,57 +58,27 @@ static uint32_t pass_decode_rows(const struct engine *engine, uint32_t n_sequenc
     return rows;
 }
 
-/* What a row of a prefill adds: the pass without what decoding alone takes. */
-static void pass_measure_prefill(struct engine *engine, uint32_t rows, bool decodes, uint64_t took)
-{
-    uint64_t decode_ns = decodes ? (uint64_t)engine->cost.pass_ns : 0;
-
-    if (rows >= PLAN_CHUNK_MIN / 4 && took > decode_ns)
-        engine->row_ns = engine_smooth(engine->row_ns, (took - decode_ns) / rows + 1);
-}
-
-/* Somebody reads an answer: what long prompts took of this pass comes off their credit. */
-static void pass_measure_credit(struct engine *engine, bool decodes, uint64_t took)
-{
-    struct plan_cost cost = pass_cost(engine, decodes);
-    uint64_t decode_ns = decodes ? (uint64_t)engine->cost.pass_ns : 0;
-    uint64_t others = decode_ns + engine->brief_rows * cost.row_ns;
-    uint64_t least = engine->long_rows * cost.row_ns / 4;
-    uint64_t prefill = took > others + least ? took - others : least;
-
-    engine->answered_ns = engine->now_ns;
-    engine->credit_ns = plan_credit(&cost, engine->long_rows ? prefill : 0);
-}
-
 static void pass_measure(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
 {
-    uint64_t took = engine->now_ns - engine->pass_start_ns;
+    uint64_t took = n_rows > 0 ? engine->now_ns - engine->pass_start_ns : 0;
     uint32_t decode_rows = pass_decode_rows(engine, n_sequences);
+    struct cost_step step = pass_cost_step(engine, decode_rows > 0);
+    struct cost_pass pass = {
+        .took_ns = took,
+        .slots = n_sequences,
+        .rows = n_rows,
+        .decode_rows = decode_rows,
+        .short_rows = n_rows > 0 ? engine->brief_rows : 0,
+        .long_rows = n_rows > 0 ? engine->long_rows : 0,
+        .answering = engine->answering,
+    };
 
-    if (engine->answering)
-        pass_measure_credit(engine, decode_rows > 0, took);
-
-    if (decode_rows == n_rows)
-        window_measured(&engine->cost, n_sequences, n_rows, took);
-    pass_measure_prefill(engine, n_rows - decode_rows, decode_rows > 0, took);
-    engine->step_ns = engine_smooth(engine->step_ns, engine->drafting_ns + took + 1);
-    engine->drafting_ns = 0;
+    cost_measured(&engine->cost, &step, &pass);
+    if (n_rows == 0)
+        return;
     counters_add(engine->options.ctl, COUNTER_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_ROWS, n_rows);
     counters_set(engine->options.ctl, COUNTER_LAST_STEP_NS, took);
-}
-
-/* A step without a canonical pass, in which a fast one answered. */
-static void pass_measure_stream(struct engine *engine)
-{
-    struct plan_cost cost = pass_cost(engine, false);
-
-    if (engine->answering) {
-        engine->answered_ns = engine->now_ns;
-        engine->credit_ns = plan_credit(&cost, 0);
-    }
-    engine->step_ns = engine_smooth(engine->step_ns, engine->drafting_ns + 1);
-    engine->drafting_ns = 0;
 }
 
 static int pass_run(struct engine *engine, uint32_t n_rows, uint32_t n_sequences)
@@ -169,7 +124,7 @@ uint32_t pass_step(struct engine *engine)
     constrain_windows(engine);
     n_rows = gather_plan(engine, &n_sequences);
     if (n_rows == 0 && engine->stream_rows > 0)
-        pass_measure_stream(engine);
+        pass_measure(engine, 0, 0); /* fast passes answered, and that was the step */
     if (n_rows == 0)
         return (uint32_t)drafting + masking;
     if (fault_hits(FAULT_DELAY_PASS))

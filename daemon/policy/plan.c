@@ -61,7 +61,7 @@ bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_co
                  uint32_t most, struct plan_limits *limits)
 {
     uint64_t decoding = 0, brief = 0;
-    bool answering = cost->streams && cost->decode_ns > 0 && cost->row_ns > 0;
+    bool answering = cost->unverified && cost->decode_ns > 0 && cost->row_ns > 0;
 
     for (uint32_t i = 0; i < n; i++) {
         if (decodes(&slots[i]))

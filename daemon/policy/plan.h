@@ -38,8 +38,8 @@ struct plan_cost {
     uint64_t decode_ns; /* a pass that only decodes */
     uint64_t row_ns;    /* what one more row of a prefill adds */
     int64_t credit_ns;  /* what long prompts may take now beside answers (plan_credit) */
-    bool streams;       /* somebody reads an answer that fast passes give; decode_ns is theirs */
-    bool lately;        /* somebody read an answer a moment ago: the next keystroke is near */
+    bool unverified;    /* fast passes answer an interactive request; decode_ns is theirs */
+    bool lately;        /* an answer was read a moment ago: the next keystroke is near */
 };
 
 /* Is the slot's prompt a long one, whose next rows may wait? */

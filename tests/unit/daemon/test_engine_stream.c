@@ -279,7 +279,7 @@ START_TEST(a_long_prompt_leaves_them_time)
         ck_assert_uint_lt(++steps, 600);
     }
     ck_assert_uint_lt(clock_ns - from_ns, (uint64_t)steps * 2 * (PASS_NS + ROW_NS));
-    ck_assert_uint_lt(rig.engine->step_ns, 2 * (PASS_NS + ROW_NS)); /* what readers are told */
+    ck_assert_uint_lt(rig.engine->cost.step_ns, 2 * (PASS_NS + ROW_NS)); /* what readers are told */
     run_all(2000);
     check_answer(0);
     check_answer(1);

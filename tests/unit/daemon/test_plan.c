@@ -330,7 +330,7 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
     ck_assert(!plan_budget(slots, 2, &known, 256, &limits));
     ck_assert_uint_eq(limits.rows, 3 + 80);
     cost = known; /* but an answer of fast passes, of which this plan knows nothing else */
-    cost.streams = true;
+    cost.unverified = true;
     ck_assert(plan_budget(slots, 2, &cost, 256, &limits));
     ck_assert_uint_eq(limits.rows, 3);
     cost.decode_ns = 0;
