@@ -150,7 +150,7 @@ $(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP)) $(LIB_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(MHD) $(JANSSON)
 
-$(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS))
+$(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS) ipc/options.c)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm

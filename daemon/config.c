@@ -1,4 +1,4 @@
-/* The option table as data, and its three readers: argv, the file, --help. */
+/* config: hearthd's table of options, and the configuration file. */
 #include "daemon/config.h"
 
 #include <ctype.h>
@@ -9,34 +9,28 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_kind { OPTION_TEXT, OPTION_NUMBER, OPTION_CHOICE, OPTION_FLAG };
+static const struct option_row rows[] = {
+#define ROW_TEXT(id, name, value, help)                                                            \
+    OPTION(struct config, id, name, 0, OPTION_TEXT, value, NULL, 0, 0, help),
+#define ROW_NUMBER(id, name, def, least, most, value, help)                                        \
+    OPTION(struct config, id, name, 0, OPTION_U64, value, (def) ? #def : NULL, least, most, help),
+#define ROW_CHOICE(id, name, def, choices, help)                                                   \
+    OPTION(struct config, id, name, 0, OPTION_CHOICE, choices, def, 0, 0, help),
+#define ROW_FLAG(id, name, help)                                                                   \
+    OPTION(struct config, id, name, 0, OPTION_SWITCH, NULL, NULL, 0, 0, help),
+    HEARTHD_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_CHOICE, ROW_FLAG)};
 
-struct option_desc {
-    const char *name;
-    enum option_kind kind;
-    size_t offset; /* of the field in struct config */
-    uint64_t def, min, max;
-    const char *values; /* metavar, or the choices */
-    const char *help;
+enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
+
+struct config_text {
+    struct config_text *next;
+    char text[];
 };
 
-static const struct option_desc options[] = {
-#define DESC_TEXT(field, name, metavar, help)                                                      \
-    {name, OPTION_TEXT, offsetof(struct config, field), 0, 0, 0, metavar, help},
-#define DESC_NUMBER(field, name, def, min, max, metavar, help)                                     \
-    {name, OPTION_NUMBER, offsetof(struct config, field), def, min, max, metavar, help},
-#define DESC_CHOICE(field, name, def, choices, help)                                               \
-    {name, OPTION_CHOICE, offsetof(struct config, field), def, 0, 0, choices, help},
-#define DESC_FLAG(field, name, help)                                                               \
-    {name, OPTION_FLAG, offsetof(struct config, field), 0, 0, 1, NULL, help},
-    HEARTHD_OPTIONS(DESC_TEXT, DESC_NUMBER, DESC_CHOICE, DESC_FLAG)};
-
-enum { N_OPTIONS = sizeof(options) / sizeof(*options) };
-
-/* Which options were given on the command line: the file does not override them. */
-struct given {
-    bool option[N_OPTIONS];
-};
+static struct options table(struct config *config, bool *given)
+{
+    return (struct options){.rows = rows, .n = N_ROWS, .fields = config, .given = given};
+}
 
 static int config_fail(char *err, size_t err_bytes, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -51,128 +45,6 @@ static int config_fail(char *err, size_t err_bytes, int code, const char *format
     return code;
 }
 
-static void *option_field(struct config *config, const struct option_desc *option)
-{
-    return (char *)config + option->offset;
-}
-
-static const struct option_desc *option_find(const char *name, size_t n_bytes)
-{
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (strlen(options[i].name) == n_bytes && !memcmp(options[i].name, name, n_bytes))
-            return &options[i];
-    return NULL;
-}
-
-/* A decimal number with an optional K, M, G or T. Returns false for anything else, overflow included.
- */
-static bool parse_number(const char *text, uint64_t *ret)
-{
-    char *end;
-    unsigned shift = 0;
-
-    if (!isdigit((unsigned char)*text))
-        return false;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (errno)
-        return false;
-    static const char suffixes[] = "KkMmGgTt";
-    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (suffix) {
-        shift = 10 * ((unsigned)(suffix - suffixes) / 2 + 1);
-        end++;
-    }
-    if (*end || value > UINT64_MAX >> shift)
-        return false;
-    *ret = (uint64_t)value << shift;
-    return true;
-}
-
-/* The index of `text` among "a|b|c", or -1. */
-static int choice_find(const char *choices, const char *text)
-{
-    size_t n = strlen(text);
-
-    for (int index = 0; *choices; index++) {
-        size_t length = strcspn(choices, "|");
-        if (length == n && !memcmp(choices, text, n))
-            return index;
-        choices += length;
-        choices += *choices == '|';
-    }
-    return -1;
-}
-
-static int option_set(struct config *config, const struct option_desc *option, const char *text,
-                      char *err, size_t err_bytes)
-{
-    void *field = option_field(config, option);
-    uint64_t number;
-    int choice;
-
-    switch (option->kind) {
-    case OPTION_TEXT:
-        if (!*text)
-            return config_fail(err, err_bytes, -EINVAL, "%s is empty: give a path", option->name);
-        free(*(char **)field);
-        *(char **)field = strdup(text);
-        return *(char **)field ? 0 : -ENOMEM;
-    case OPTION_NUMBER:
-        if (!parse_number(text, &number) || number < option->min || number > option->max)
-            return config_fail(err, err_bytes, -EINVAL,
-                               "%s is '%s': give a number from %llu to %llu", option->name, text,
-                               (unsigned long long)option->min, (unsigned long long)option->max);
-        *(uint64_t *)field = number;
-        return 0;
-    case OPTION_CHOICE:
-        choice = choice_find(option->values, text);
-        if (choice < 0)
-            return config_fail(err, err_bytes, -EINVAL, "%s is '%s': give one of %s", option->name,
-                               text, option->values);
-        *(uint32_t *)field = (uint32_t)choice;
-        return 0;
-    case OPTION_FLAG:
-        choice = choice_find("no|yes", text);
-        if (choice < 0)
-            return config_fail(err, err_bytes, -EINVAL, "%s is '%s': give yes or no", option->name,
-                               text);
-        *(uint32_t *)field = (uint32_t)choice;
-        return 0;
-    }
-    return -EINVAL;
-}
-
-static int parse_argv(struct config *config, struct given *given, int argc, char **argv, char *err,
-                      size_t err_bytes)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *name = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
-        if (strncmp(name, "--", 2) != 0)
-            return config_fail(err, err_bytes, -EINVAL, "'%s' is not an option: see hearthd --help",
-                               name);
-        name += 2;
-        size_t n = strcspn(name, "=");
-        const struct option_desc *option = option_find(name, n);
-        if (!option)
-            return config_fail(err, err_bytes, -EINVAL, "unknown option --%s: see hearthd --help",
-                               name);
-        const char *value = name[n] ? name + n + 1 : NULL;
-        if (option->kind == OPTION_FLAG && !value)
-            value = "yes";
-        else if (!value && i + 1 < argc)
-            value = argv[++i];
-        if (!value)
-            return config_fail(err, err_bytes, -EINVAL, "--%s needs a value: %s", option->name,
-                               option->values);
-        int rc = option_set(config, option, value, err, err_bytes);
-        if (rc < 0)
-            return rc;
-        given->option[option - options] = true;
-    }
-    return 0;
-}
-
 static char *trim(char *text)
 {
     char *end = text + strlen(text);
@@ -184,11 +56,26 @@ static char *trim(char *text)
     return text;
 }
 
-/* One line of the file: `name = value`, `# comment`, or nothing. */
-static int parse_line(struct config *config, const struct given *given, char *line,
-                      const char *where, char *err, size_t err_bytes)
+/* Sets an option to the config's own copy of a value. */
+static int set_copy(const struct options *o, const struct option_row *row, const char *value,
+                    char *err, size_t err_bytes)
 {
-    char detail[256] = "not enough memory"; /* for who says nothing */
+    struct config *config = o->fields;
+    struct config_text *copy = malloc(sizeof(*copy) + strlen(value) + 1);
+
+    if (!copy)
+        return config_fail(err, err_bytes, -ENOMEM, "not enough memory");
+    strcpy(copy->text, value);
+    copy->next = config->texts;
+    config->texts = copy;
+    return options_set(o, row, copy->text, err, err_bytes);
+}
+
+/* One line of the file: `name = value`, `# comment`, or nothing. */
+static int parse_line(const struct options *o, char *line, const char *where, char *err,
+                      size_t err_bytes)
+{
+    char detail[256];
     char *equals;
 
     line = trim(line);
@@ -199,18 +86,18 @@ static int parse_line(struct config *config, const struct given *given, char *li
         return config_fail(err, err_bytes, -EINVAL, "%s: '%s' is not `name = value`", where, line);
     *equals = 0;
     char *name = trim(line), *value = trim(equals + 1);
-    const struct option_desc *option = option_find(name, strlen(name));
-    if (!option || !strcmp(name, "config"))
-        return config_fail(err, err_bytes, -EINVAL,
-                           "%s: no option is called '%s': see hearthd --help", where, name);
-    if (given->option[option - options])
+    const struct option_row *row = options_find(o, name, strlen(name));
+    if (!row || !strcmp(name, "config"))
+        return config_fail(err, err_bytes, -EINVAL, "%s: unknown option '%s': see hearthd --help",
+                           where, name);
+    if (o->given[row - rows]) /* the command line wins */
         return 0;
-    if (option_set(config, option, value, detail, sizeof(detail)) < 0)
+    if (set_copy(o, row, value, detail, sizeof(detail)) < 0)
         return config_fail(err, err_bytes, -EINVAL, "%s: %s", where, detail);
     return 0;
 }
 
-/* What some editors put in front of UTF-8. */
+/* Skips the byte order mark that some editors put before UTF-8. */
 static char *skip_mark(char *line)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -218,8 +105,8 @@ static char *skip_mark(char *line)
     return strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
 }
 
-static int parse_file(struct config *config, const struct given *given, FILE *file,
-                      const char *path, char *err, size_t err_bytes)
+static int parse_file(const struct options *o, FILE *file, const char *path, char *err,
+                      size_t err_bytes)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -231,20 +118,19 @@ static int parse_file(struct config *config, const struct given *given, FILE *fi
         snprintf(where, sizeof(where), "%s:%d", path, number);
         if (strlen(line) != (size_t)n)
             rc = config_fail(err, err_bytes, -EINVAL,
-                             "%s: a zero byte stands here: save the file as plain text", where);
+                             "%s: the line has a zero byte: save the file as plain text", where);
         else
-            rc = parse_line(config, given, number == 1 ? skip_mark(line) : line, where, err,
-                            err_bytes);
+            rc = parse_line(o, number == 1 ? skip_mark(line) : line, where, err, err_bytes);
     }
-    if (rc == 0 && !feof(file)) /* a folder, for instance, or a line that memory does not hold */
+    if (rc == 0 && !feof(file)) /* a folder, for instance, or a line too long for memory */
         rc = config_fail(err, err_bytes, -ENOENT, "configuration file %s: %s", path,
                          strerror(errno));
     free(line);
     return rc;
 }
 
-/* Opens a file that must be there (`needed`) or may be missing, but not be unreadable: who wrote it
- * would wonder why it counts for nothing. *ret is NULL where it is missing. */
+/* Opens a file. One that is not `needed` may be missing (*ret is NULL then), but an existing file
+ * that cannot be read is an error: its settings would be ignored silently. */
 static int open_path(const char *path, bool needed, FILE **ret, char *err, size_t err_bytes)
 {
     *ret = fopen(path, "re");
@@ -302,68 +188,50 @@ static int open_file(const struct config *config, FILE **ret, char *path, size_t
 
 int config_load(struct config *config, int argc, char **argv, char *err, size_t err_bytes)
 {
-    struct given given = {0};
+    bool given[N_ROWS] = {false};
+    const struct options o = table(config, given);
     char path[4096];
     FILE *file;
     int rc;
 
     memset(config, 0, sizeof(*config));
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        void *field = option_field(config, &options[i]);
-        if (options[i].kind == OPTION_NUMBER)
-            *(uint64_t *)field = options[i].def;
-        else if (options[i].kind == OPTION_CHOICE)
-            *(uint32_t *)field = (uint32_t)options[i].def;
-    }
-    rc = parse_argv(config, &given, argc, argv, err, err_bytes);
+    options_init(&o);
+    rc = options_parse(&o, argc - 1, argv + 1, err, err_bytes);
     if (rc < 0 || config->help || config->version)
         return rc;
     rc = open_file(config, &file, path, sizeof(path), err, err_bytes);
     if (rc < 0 || !file)
         return rc;
-    rc = parse_file(config, &given, file, path, err, err_bytes);
+    rc = parse_file(&o, file, path, err, err_bytes);
     fclose(file);
     return rc;
 }
 
 void config_fini(struct config *config)
 {
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (options[i].kind == OPTION_TEXT)
-            free(*(char **)option_field(config, &options[i]));
+    for (struct config_text *next; config->texts; config->texts = next) {
+        next = config->texts->next;
+        free(config->texts);
+    }
     memset(config, 0, sizeof(*config));
 }
 
 const char *config_choice(const char *name, uint32_t index, char *text, size_t text_bytes)
 {
-    const char *choices = option_find(name, strlen(name))->values;
+    const struct options o = table(NULL, NULL);
 
-    while (index-- && *choices)
-        choices += strcspn(choices, "|") + 1;
-    snprintf(text, text_bytes, "%.*s", (int)strcspn(choices, "|"), choices);
-    return text;
+    return option_choice(options_find(&o, name, strlen(name))->value, index, text, text_bytes);
 }
 
 void config_help(FILE *out)
 {
+    const struct options o = table(NULL, NULL);
     char path[4096];
 
     fputs("Usage: hearthd --model FILE [OPTIONS]\n\n"
           "Keeps a language model warm and serves it to programs on this machine.\n\n",
           out);
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        const struct option_desc *option = &options[i];
-        char left[80], value[48];
-        snprintf(left, sizeof(left), "--%s%s%s", option->name, option->values ? " " : "",
-                 option->values ? option->values : "");
-        fprintf(out, "  %-24s %s", left, option->help);
-        if (option->kind == OPTION_CHOICE)
-            fprintf(out, " (%s)",
-                    config_choice(option->name, (uint32_t)option->def, value, sizeof(value)));
-        else if (option->kind == OPTION_NUMBER && option->def)
-            fprintf(out, " (%llu)", (unsigned long long)option->def);
-        fputc('\n', out);
-    }
+    options_help(&o, out);
     machine_path(path, sizeof(path));
     fprintf(out,
             "\nIn parentheses: the default. The socket is at $HEARTH_SOCKET, else\n"
@@ -373,23 +241,16 @@ void config_help(FILE *out)
             path);
 }
 
-void config_dump(const struct config *config, void (*line)(const char *text))
+void config_dump(struct config *config, void (*line)(const char *text))
 {
+    const struct options o = table(config, NULL);
     char text[4200], value[48];
 
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        const struct option_desc *option = &options[i];
-        const void *field = (const char *)config + option->offset;
-        *text = 0;
-        if (option->kind == OPTION_TEXT && *(char *const *)field)
-            snprintf(text, sizeof(text), "%s = %s", option->name, *(char *const *)field);
-        else if (option->kind == OPTION_NUMBER && *(const uint64_t *)field != option->def)
-            snprintf(text, sizeof(text), "%s = %llu", option->name,
-                     (unsigned long long)*(const uint64_t *)field);
-        else if (option->kind == OPTION_CHOICE && *(const uint32_t *)field != option->def)
-            snprintf(text, sizeof(text), "%s = %s", option->name,
-                     config_choice(option->name, *(const uint32_t *)field, value, sizeof(value)));
-        if (*text)
-            line(text);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const char *set = options_value(&o, &rows[i], value, sizeof(value));
+        if (!set)
+            continue;
+        snprintf(text, sizeof(text), "%s = %s", rows[i].name, set);
+        line(text);
     }
 }

@@ -5,12 +5,13 @@
  *
  * Main thread, at start. Precedence: command line, then --config FILE, or the first that exists of
  * $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config without it) and the machine's, config_machine_path;
- * then defaults. Owns its strings until config_fini.
+ * then defaults. Texts point into argv, or are the config's own until config_fini.
  */
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
 
 #include "ipc/layout.h"
+#include "ipc/options.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,49 +24,45 @@
 #define HEARTHD_FAULT_OPTION(TEXT)
 #endif
 
-/* TEXT(field, name, metavar, help)
- *
- * NUMBER(field, name, default, min, max, metavar, help): accepts the suffixes K, M, G, T
- * (powers of 1024)
- *
+/* TEXT(field, name, value, help)
+ * NUMBER(field, name, default, least, most, value, help)
  * CHOICE(field, name, default, "a|b|c", help): the field is the index
- *
- * FLAG(field, name, help): present or not; in a file, `name = yes` */
+ * FLAG(field, name, help): given or not; in a file, `name = yes` */
 #define HEARTHD_OPTIONS(TEXT, NUMBER, CHOICE, FLAG)                                                \
-    TEXT(model, "model", "FILE", "the GGUF model to serve (needed)")                               \
-    TEXT(draft, "draft", "FILE", "a small GGUF model of the same vocabulary, to draft")            \
-    TEXT(socket, "socket", "PATH", "listen here, not at the default path")                         \
-    TEXT(config, "config", "FILE", "read this configuration file, and no other")                   \
-    CHOICE(device, "device", 0, "auto|cpu|cuda", "where the model runs")                           \
-    CHOICE(numerics, "numerics", 0, "portable|native", "canonical arithmetic; native: on a GPU")   \
-    CHOICE(kv_type, "kv-type", 0, "f16|q8_0", "KV in q8_0: 0.56 x the memory, other answers")      \
-    CHOICE(shadow, "shadow", 0, "no|yes", "a 4-bit copy of the weights that drafts")               \
+    TEXT(model, "model", "FILE", "the GGUF model to serve (required)")                             \
+    TEXT(draft, "draft", "FILE", "a small GGUF draft model with the same vocabulary")              \
+    TEXT(socket, "socket", "PATH", "listen here instead of at the default path")                   \
+    TEXT(config, "config", "FILE", "read this configuration file only")                            \
+    CHOICE(device, "device", "auto", "auto|cpu|cuda", "where the model runs")                      \
+    CHOICE(numerics, "numerics", "portable", "portable|native", "native: a GPU's own arithmetic")  \
+    CHOICE(kv_type, "kv-type", "f16", "f16|q8_0", "q8_0: 0.56x the memory, results differ")        \
+    CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \
     NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
-           "positions of a slot (0: the model's own)")                                             \
-    NUMBER(slots, "slots", 64, 1, 1024, "N", "slots in all: sequences served at once")             \
+           "context length of a slot (0: the model's own)")                                        \
+    NUMBER(slots, "slots", 64, 1, 1024, "N", "sequences served at once, over all clients")         \
     NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \
     NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")     \
     NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
-    NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one a core)")                  \
+    NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one per core)")                \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
-           "memory for KV (0: what slots need, at most a share)")                                  \
-    NUMBER(rows, "rows", 256, 8, 4096, "N", "most rows in one pass")                               \
-    NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "most time of a pass when others wait")          \
-    NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "keep looking so long before sleeping")   \
+           "KV cache memory (0: what slots need, capped)")                                         \
+    NUMBER(rows, "rows", 256, 8, 4096, "N", "max tokens per forward pass")                         \
+    NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "max time of a pass while others wait")          \
+    NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "spin this long before sleeping")         \
     NUMBER(idle_stop, "idle-stop", 0, 0, 1 << 24, "S",                                             \
-           "stop after S s without clients (0: never)")                                            \
-    CHOICE(event_loop, "event-loop", 0, "auto|io_uring|epoll", "how it waits")                     \
-    CHOICE(isa, "isa", 0, "auto|ref|avx2|avxvnni|avx512", "CPU kernels, same answers")             \
-    CHOICE(rescan, "rescan", 0, "yes|no", "look at all rings once a second, too")                  \
-    CHOICE(log_level, "log-level", 2, "error|warning|info|debug", "what to say on stderr")         \
+           "stop after S seconds without clients (0: never)")                                      \
+    CHOICE(event_loop, "event-loop", "auto", "auto|io_uring|epoll", "how it waits")                \
+    CHOICE(isa, "isa", "auto", "auto|ref|avx2|avxvnni|avx512", "CPU kernels, same bits")           \
+    CHOICE(rescan, "rescan", "yes", "yes|no", "also rescan all rings every second")                \
+    CHOICE(log_level, "log-level", "info", "error|warning|info|debug", "how much to log")          \
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \
-    FLAG(check, "check", "start but for listening, say what it is, and exit")                      \
+    FLAG(check, "check", "load the model, print a summary and exit")                               \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this and exit")
 
 struct config {
-#define CONFIG_TEXT(field, name, metavar, help) char *field;
-#define CONFIG_NUMBER(field, name, def, min, max, metavar, help) uint64_t field;
+#define CONFIG_TEXT(field, name, value, help) const char *field;
+#define CONFIG_NUMBER(field, name, def, least, most, value, help) uint64_t field;
 #define CONFIG_CHOICE(field, name, def, choices, help) uint32_t field;
 #define CONFIG_FLAG(field, name, help) uint32_t field;
     HEARTHD_OPTIONS(CONFIG_TEXT, CONFIG_NUMBER, CONFIG_CHOICE, CONFIG_FLAG)
@@ -73,6 +70,7 @@ struct config {
 #undef CONFIG_NUMBER
 #undef CONFIG_CHOICE
 #undef CONFIG_FLAG
+    struct config_text *texts; /* text values that came from the file */
 };
 
 /* Reads the command line and the file. Returns 0; or -EINVAL (usage), -ENOENT (no such file),
@@ -89,7 +87,7 @@ const char *config_choice(const char *name, uint32_t index, char *text, size_t t
 
 void config_help(FILE *out);
 
-/* One line a value that differs from its default, for the start-up log: `slots = 8`. */
-void config_dump(const struct config *config, void (*line)(const char *text));
+/* One line for each value that is not the default, for the start-up log: `slots = 8`. */
+void config_dump(struct config *config, void (*line)(const char *text));
 
 #endif

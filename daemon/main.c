@@ -42,6 +42,7 @@ struct daemon {
     bool own_socket; /* bound here, not passed by the service manager: removed at the end */
     struct mailbox to_engine, to_control;
     pthread_t thread;
+    char path[HELLO_PATH_BYTES]; /* config.socket where no option gave it */
 };
 
 /* Which exit code says what kind of failure: DESIGN section 8, sysexits(3). */
@@ -120,12 +121,11 @@ static int take_path(struct daemon *daemon)
     struct sockaddr_un address = {0};
     socklen_t bytes = sizeof(address) - 1; /* a terminating zero is left in any case */
 
-    free(daemon->config.socket);
-    daemon->config.socket = NULL;
     if (getsockname(daemon->listen_fd, (struct sockaddr *)&address, &bytes) < 0)
         return -errno;
-    daemon->config.socket = strdup(address.sun_path);
-    return daemon->config.socket ? 0 : -ENOMEM;
+    snprintf(daemon->path, sizeof(daemon->path), "%s", address.sun_path);
+    daemon->config.socket = daemon->path;
+    return 0;
 }
 
 /* What kind of failure that of a socket is: its path may be wrong, but no input file is missing. */
@@ -149,20 +149,16 @@ static int socket_error(int error)
 
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    char path[HELLO_PATH_BYTES];
-
     daemon->listen_fd = notify_listen_fd(err, err_bytes);
     if (daemon->listen_fd >= 0)
         return take_path(daemon);
     if (daemon->listen_fd != -ENOENT)
         return daemon->listen_fd;
     if (!daemon->config.socket) {
-        int rc = hello_socket_path(path, err, err_bytes);
+        int rc = hello_socket_path(daemon->path, err, err_bytes);
         if (rc < 0)
             return socket_error(rc);
-        daemon->config.socket = strdup(path);
-        if (!daemon->config.socket)
-            return -ENOMEM;
+        daemon->config.socket = daemon->path;
     }
     daemon->listen_fd = listen_open(daemon->config.socket, err, err_bytes);
     daemon->own_socket = daemon->listen_fd >= 0;

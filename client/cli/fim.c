@@ -50,7 +50,7 @@ static int read_place(const struct cli_options *o, struct cli_fim *f, uint32_t *
         return cli_fail(CLI_USAGE, "no place to fill in: give FILE:LINE:COL, --line and --col, or "
                                    "--prefix-file and --suffix-file");
     if (last == 0 || before == 0)
-        return cli_fail(CLI_USAGE, "'%s': lines and columns count from 1", o->words.items[0]);
+        return cli_fail(CLI_USAGE, "'%s': lines and columns count from 1", o->words[0]);
     *ret_line = (uint32_t)(before < 0 ? last : before);
     *ret_column = before < 0 ? o->col : (uint32_t)last;
     return 0;
@@ -61,9 +61,9 @@ static int read_place(const struct cli_options *o, struct cli_fim *f, uint32_t *
 static int read_buffer(const struct cli_options *o, struct cli_fim *f)
 {
     uint32_t line, column;
-    if (o->words.n > 1)
-        return cli_fail(CLI_USAGE, "'%s': give one FILE:LINE:COL", o->words.items[1]);
-    f->name = strdup(o->words.n ? o->words.items[0] : "-");
+    if (o->n_words > 1)
+        return cli_fail(CLI_USAGE, "'%s': give one FILE:LINE:COL", o->words[1]);
+    f->name = strdup(o->n_words ? o->words[0] : "-");
     if (!f->name)
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
     int code = read_place(o, f, &line, &column);
@@ -87,7 +87,7 @@ static int read_buffer(const struct cli_options *o, struct cli_fim *f)
 
 static int read_both(const struct cli_options *o, struct cli_fim *f)
 {
-    if (o->words.n || o->line || o->col)
+    if (o->n_words || o->line || o->col)
         return cli_fail(CLI_USAGE, "--prefix-file and --suffix-file say the place already: leave "
                                    "out FILE, --line and --col");
     if (o->prefix_file && o->suffix_file && strcmp(o->prefix_file, "-") == 0 &&

@@ -3,6 +3,7 @@
 #include "client/cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -89,14 +90,20 @@ static void add_templates(struct cli_buffer *b)
 
 static int command_help(const struct command *c)
 {
-    char options[4096];
-    size_t bytes = cli_options_help(c->id, options, sizeof options);
+    char *options = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&options, &bytes);
+    if (!out)
+        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+    cli_options_help(c->id, out);
+    fclose(out);
     struct cli_buffer b = {0};
     cli_buffer_format(&b, "usage: hearth %s %s\n\n%s.\n%s\n", c->name, c->arguments, c->summary,
                       c->more);
     if (c->id == CLI_CMD_CHAT)
         add_templates(&b);
-    cli_buffer_add(&b, options, bytes < sizeof options ? bytes : sizeof options - 1);
+    cli_buffer_add(&b, options, bytes);
+    free(options);
     int code = print(b.data, b.bytes);
     cli_buffer_fini(&b);
     return code;
@@ -112,9 +119,9 @@ static int run_command(const struct command *c, int argc, char **argv)
         code = cli_fail(CLI_USAGE, "%s", err);
     else if (o.help)
         code = command_help(c);
-    else if (!(c->id & (CLI_CMD_ASK | CLI_CMD_REPLAY)) && o.words.n)
+    else if (!(c->id & (CLI_CMD_ASK | CLI_CMD_REPLAY)) && o.n_words)
         code = cli_fail(CLI_USAGE, "%s '%s': it takes no argument, see hearth %s --help", c->name,
-                        o.words.items[0], c->name);
+                        o.words[0], c->name);
     else
         code = c->run(&o);
     cli_options_fini(&o);

@@ -276,10 +276,10 @@ int cli_replay(const struct cli_options *o)
 {
     struct replay r = {.options = o};
     int code = CLI_OK, ends = 0;
-    if (!o->words.n)
+    if (!o->n_words)
         return cli_fail(CLI_USAGE, "no record: give the file of a hearth run --record");
-    for (uint32_t i = 0; i < o->words.n && !ends; i++) {
-        int of_file = replay_file(&r, o->words.items[i], &ends);
+    for (uint32_t i = 0; i < o->n_words && !ends; i++) {
+        int of_file = replay_file(&r, o->words[i], &ends);
         if (of_file && (!code || ends))
             code = of_file;
     }

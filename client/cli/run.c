@@ -44,7 +44,7 @@ static int read_prompt_ids(struct cli_ids *ids)
  */
 static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct cli_buffer *text)
 {
-    int sources = (o->tokens.given != 0) + (o->file != NULL) + (o->words.n != 0);
+    int sources = (o->tokens.given != 0) + (o->file != NULL) + (o->n_words != 0);
     if (sources > 1)
         return cli_fail(CLI_USAGE, "more than one prompt: give PROMPT, --file or --tokens");
     if (o->tokens.given) {
@@ -52,11 +52,11 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
         return code || ids->n ? code
                               : cli_fail(CLI_BAD_INPUT, "--tokens: no token id: give at least one");
     }
-    for (uint32_t i = 0; i < o->words.n; i++) {
+    for (uint32_t i = 0; i < o->n_words; i++) {
         cli_buffer_text(text, i ? " " : "");
-        cli_buffer_text(text, o->words.items[i]);
+        cli_buffer_text(text, o->words[i]);
     }
-    if (o->words.n)
+    if (o->n_words)
         return text->failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again") : 0;
     if (!o->file && isatty(STDIN_FILENO))
         return cli_fail(CLI_USAGE, "no prompt: give it as an argument, with --file, or on stdin");

@@ -1,112 +1,29 @@
 /* config.c - see config.h. */
 #include "client/http/config.h"
 
+#include "client/http/guard.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, NUMBER, TEXTS, FLAG };
-
-struct row {
-    enum kind kind;
-    const char *name, *metavar, *help;
-    size_t field;
-    uint32_t least, most, value; /* value: the default */
-};
-
-static const struct row rows[] = {
-#define FIELD(field) offsetof(struct http_config, field)
-#define ROW_TEXT(field, name, metavar, help) {TEXT, name, metavar, help, FIELD(field), 0, 0, 0},
-#define ROW_NUMBER(field, name, def, least, most, help)                                            \
-    {NUMBER, name, "N", help, FIELD(field), least, most, def},
-#define ROW_TEXTS(field, name, most, metavar, help)                                                \
-    {TEXTS, name, metavar, help, FIELD(field), 0, most, 0},
-#define ROW_FLAG(field, name, help) {FLAG, name, NULL, help, FIELD(field), 0, 0, 0},
+static const struct option_row rows[] = {
+#define ROW_TEXT(id, name, value, help)                                                            \
+    OPTION(struct http_config, id, name, 0, OPTION_TEXT, value, NULL, 0, 0, help),
+#define ROW_NUMBER(id, name, def, least, most, value, help)                                        \
+    OPTION(struct http_config, id, name, 0, OPTION_U32, value, def, least, most, help),
+#define ROW_TEXTS(id, name, value, help)                                                           \
+    OPTION(struct http_config, id, name, 0, OPTION_TEXTS, value, NULL, 1, 65536, help),
+#define ROW_FLAG(id, name, help)                                                                   \
+    OPTION(struct http_config, id, name, 0, OPTION_FLAG, NULL, NULL, 0, 0, help),
     HTTP_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_TEXTS, ROW_FLAG)};
-enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-static const struct row *find(const char *name, size_t n)
+static struct options table(struct http_config *c)
 {
-    for (size_t i = 0; i < N_ROWS; i++)
-        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0)
-            return &rows[i];
-    return NULL;
+    return (struct options){.rows = rows, .n = sizeof(rows) / sizeof(rows[0]), .fields = c};
 }
 
-static int set_number(const struct row *r, uint32_t *field, const char *text, char *err,
-                      size_t err_bytes)
-{
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end != text && *end && !end[1]) {
-        static const char suffixes[] = "KMG";
-        const char *s = strchr(suffixes, *end);
-        if (s && value <= UINT32_MAX) {
-            value <<= 10 * (s - suffixes + 1);
-            end++;
-        }
-    }
-    if (*text < '0' || *text > '9' || *end || value < r->least || value > r->most) {
-        snprintf(err, err_bytes, "--%s %s: give a number from %u to %u", r->name, text, r->least,
-                 r->most);
-        return -EINVAL;
-    }
-    *field = (uint32_t)value;
-    return 0;
-}
-
-static int set_value(struct http_config *c, const struct row *r, const char *text, char *err,
-                     size_t err_bytes)
-{
-    void *field = (char *)c + r->field;
-    if (r->kind == NUMBER)
-        return set_number(r, field, text, err, err_bytes);
-    if (r->kind == TEXT) {
-        *(const char **)field = text;
-        return 0;
-    }
-    struct http_texts *t = field;
-    if (t->n == r->most) {
-        snprintf(err, err_bytes, "--%s: give at most %u", r->name, r->most);
-        return -EINVAL;
-    }
-    t->items[t->n++] = text;
-    return 0;
-}
-
-static int read_arguments(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
-        const char *name = word + 2, *value = strchr(word, '=');
-        bool is_option = strncmp(word, "--", 2) == 0;
-        size_t n = value ? (size_t)(value - name) : is_option ? strlen(name) : 0;
-        const struct row *r = is_option ? find(name, n) : NULL;
-        if (!r) {
-            snprintf(err, err_bytes, "%s: no such option: see hearth-http --help", argv[i]);
-            return -EINVAL;
-        }
-        if (r->kind == FLAG && value) {
-            snprintf(err, err_bytes, "--%s takes no value", r->name);
-            return -EINVAL;
-        }
-        if (r->kind == FLAG) {
-            *(int *)((char *)c + r->field) = 1;
-            continue;
-        }
-        value = value ? value + 1 : i + 1 < argc ? argv[++i] : NULL;
-        if (!value) {
-            snprintf(err, err_bytes, "--%s: give %s", r->name, r->metavar);
-            return -EINVAL;
-        }
-        int rc = set_value(c, r, value, err, err_bytes);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
-/* A key a line; empty lines and those with # in front are none. */
+/* One key per line; empty lines and those that begin with # are skipped. */
 static int read_keys(struct http_config *c, char *err, size_t err_bytes)
 {
     enum { MOST = 65536 };
@@ -114,7 +31,7 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
     char *save = NULL;
     if (!f) {
         int rc = -errno;
-        snprintf(err, err_bytes, "%s: %s: give a file with a key a line", c->api_key_file,
+        snprintf(err, err_bytes, "%s: %s: give a file with one key per line", c->api_key_file,
                  strerror(errno));
         return rc;
     }
@@ -123,7 +40,7 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
     fclose(f);
     if (!c->key_text)
         return -ENOMEM;
-    if (n > MOST) { /* a key that is cut would be a shorter one */
+    if (n > MOST) { /* a truncated key would be a shorter one */
         snprintf(err, err_bytes, "%s: give a file of at most %d bytes", c->api_key_file, MOST);
         return -EINVAL;
     }
@@ -132,32 +49,26 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
          line = strtok_r(NULL, "\r\n", &save)) {
         if (*line == '#')
             continue;
-        if (c->api_keys.n == GUARD_KEYS_MAX) {
-            snprintf(err, err_bytes, "%s: give at most %d keys", c->api_key_file, GUARD_KEYS_MAX);
+        if (c->api_keys.n == OPTION_TEXTS_MAX) {
+            snprintf(err, err_bytes, "%s: give at most %d keys", c->api_key_file, OPTION_TEXTS_MAX);
             return -EINVAL;
         }
         c->api_keys.items[c->api_keys.n++] = line;
     }
     if (c->api_keys.n > before)
         return 0;
-    snprintf(err, err_bytes, "%s: no key in it: write one a line", c->api_key_file);
+    snprintf(err, err_bytes, "%s: it has no key: write one per line", c->api_key_file);
     return -EINVAL;
 }
 
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
 {
+    const struct options o = table(c);
     *c = (struct http_config){0};
-    for (size_t i = 0; i < N_ROWS; i++)
-        if (rows[i].kind == NUMBER)
-            *(uint32_t *)((char *)c + rows[i].field) = rows[i].value;
-    int rc = read_arguments(c, argc, argv, err, err_bytes);
+    options_init(&o);
+    int rc = options_parse(&o, argc - 1, argv + 1, err, err_bytes);
     if (!rc && c->api_key_file)
         rc = read_keys(c, err, err_bytes);
-    for (size_t i = 0; i < c->api_keys.n && !rc; i++)
-        if (!*c->api_keys.items[i]) {
-            snprintf(err, err_bytes, "--api-key: an empty key is none: leave the option out");
-            rc = -EINVAL;
-        }
     if (!rc && c->host && !guard_is_loopback(c->host)) {
         snprintf(err, err_bytes,
                  "--host %s: hearth-http listens on loopback only: give 127.0.0.1, ::1 or "
@@ -180,21 +91,14 @@ void http_config_fini(struct http_config *c)
 
 void http_config_help(FILE *out)
 {
-    fputs("hearth-http: existing HTTP clients talk to hearthd, as to llama-server or OpenAI\n\n"
+    const struct options o = table(NULL);
+    fputs("hearth-http: lets HTTP clients of llama-server or OpenAI talk to hearthd\n\n"
           "usage: hearth-http [OPTIONS]\n\n",
           out);
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const struct row *r = &rows[i];
-        char left[64];
-        snprintf(left, sizeof left, "--%s %s", r->name, r->metavar ? r->metavar : "");
-        fprintf(out, "  %-24s %s", left, r->help);
-        if (r->value)
-            fprintf(out, " (%u)", r->value);
-        fputc('\n', out);
-    }
+    options_help(&o, out);
     fputs("\nIn parentheses: the default. hearthd's socket is at $HEARTH_SOCKET, else\n"
-          "$XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock; without\n"
-          "--port and --listen ours is http.sock in $XDG_RUNTIME_DIR/hearth, else in\n"
-          "/run/hearth.\n",
+          "$XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock. Without\n"
+          "--port and --listen, hearth-http listens at http.sock in\n"
+          "$XDG_RUNTIME_DIR/hearth, else in /run/hearth. Numbers take K, M, G, T.\n",
           out);
 }

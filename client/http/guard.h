@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 16 };
+enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 64 };
 
 struct guard {
     const char *keys[GUARD_KEYS_MAX]; /* [n_keys]; none: everybody may */

@@ -9,8 +9,9 @@
 
 #include "client/http/config.h"
 #include "client/http/exchange.h"
-#include "client/http/reactor.h"
+#include "client/http/guard.h"
 #include "client/http/pool.h"
+#include "client/http/reactor.h"
 
 enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
 

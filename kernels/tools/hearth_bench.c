@@ -19,42 +19,35 @@
 enum { MAX_RUNS = 99, MAX_BATCHES = 4 /* 1, 4, 16, 64 */ };
 #define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
 
-static struct {
+static struct bench_options {
+    struct tool_common common;
     const char *model, *isa, *device, *kv_type, *numerics;
     uint64_t prompt, tokens, slots, threads, rows, runs;
-    bool json, batches, windows, drafts;
-} options = {.device = "cpu",
-             .kv_type = "f16",
-             .numerics = "portable",
-             .prompt = 128,
-             .tokens = 64,
-             .slots = 1,
-             .rows = 512,
-             .runs = 5};
+    int json, batches, windows, drafts;
+} options;
 
-static const struct tool_option table[] = {
-    {"model", 0, TOOL_TEXT, &options.model, 0, 0, "FILE", "the GGUF model (needed)"},
-    {"prompt", 'p', TOOL_NUMBER, &options.prompt, 1, 1 << 20, "N", "tokens of each slot's prompt"},
-    {"tokens", 'n', TOOL_NUMBER, &options.tokens, 1, 1 << 20, "N", "tokens decoded behind it"},
-    {"slots", 'b', TOOL_NUMBER, &options.slots, 1, BENCH_MAX_SLOTS, "N", "slots decoding together"},
-    {"threads", 't', TOOL_NUMBER, &options.threads, 0, 256, "N", "compute threads, 0: one a core"},
-    {"rows", 0, TOOL_NUMBER, &options.rows, 1, 4096, "N", "most rows of a pass over the prompt"},
-    {"runs", 'r', TOOL_NUMBER, &options.runs, 1, MAX_RUNS, "N",
-     "the median of N runs and a second"},
-    {"isa", 0, TOOL_TEXT, &options.isa, 0, 0, "ISA",
-     "ref, avx2, avxvnni or avx512 (default: the best)"},
-    {"device", 0, TOOL_TEXT, &options.device, 0, 0, "DEVICE", "auto, cpu or cuda (default: cpu)"},
-    {"kv-type", 0, TOOL_TEXT, &options.kv_type, 0, 0, "TYPE",
-     "f16 (of F32 models: f32), the default, or q8_0"},
-    {"numerics", 0, TOOL_TEXT, &options.numerics, 0, 0, "KIND",
-     "portable, the default, or native: on a GPU"},
-    {"batches", 0, TOOL_FLAG, &options.batches, 0, 0, NULL,
-     "decoding by 1, 4, 16 .. of the slots too"},
-    {"windows", 0, TOOL_FLAG, &options.windows, 0, 0, NULL,
-     "what a pass of 2 to 16 rows (GPU: 64) is over one"},
-    {"drafts", 0, TOOL_FLAG, &options.drafts, 0, 0, NULL,
-     "as a draft model runs: its passes are fast ones"},
-    {"json", 0, TOOL_FLAG, &options.json, 0, 0, NULL, "one JSON object a line"},
+static const struct option_row table[] = {
+#define O(...) OPTION(struct bench_options, __VA_ARGS__)
+    O(model, "model", 0, OPTION_TEXT, "FILE", NULL, 0, 0, "the GGUF model (required)"),
+    O(prompt, "prompt", 'p', OPTION_U64, "N", "128", 1, 1 << 20, "tokens of each slot's prompt"),
+    O(tokens, "tokens", 'n', OPTION_U64, "N", "64", 1, 1 << 20, "tokens decoded after it"),
+    O(slots, "slots", 'b', OPTION_U64, "N", "1", 1, BENCH_MAX_SLOTS, "slots decoding together"),
+    O(threads, "threads", 't', OPTION_U64, "N", NULL, 0, 256, "compute threads; 0: one per core"),
+    O(rows, "rows", 0, OPTION_U64, "N", "512", 1, 4096, "max rows of a pass over the prompt"),
+    O(runs, "runs", 'r', OPTION_U64, "N", "5", 1, MAX_RUNS, "report the median of N runs"),
+    O(isa, "isa", 0, OPTION_TEXT, "ISA", NULL, 0, 0, "ref, avx2, avxvnni or avx512 (the best)"),
+    O(device, "device", 0, OPTION_TEXT, "DEVICE", "cpu", 0, 0, "auto, cpu or cuda"),
+    O(kv_type, "kv-type", 0, OPTION_TEXT, "TYPE", "f16", 0, 0, "f16 (of F32 models: f32) or q8_0"),
+    O(numerics, "numerics", 0, OPTION_TEXT, "KIND", "portable", 0, 0,
+      "portable, or native: on a GPU"),
+    O(batches, "batches", 0, OPTION_FLAG, NULL, NULL, 0, 0,
+      "also decode with 1, 4, 16 .. of the slots"),
+    O(windows, "windows", 0, OPTION_FLAG, NULL, NULL, 0, 0,
+      "cost of a pass of 2 to 16 rows (GPU: 64) over one"),
+    O(drafts, "drafts", 0, OPTION_FLAG, NULL, NULL, 0, 0, "run it as a draft model: fast passes"),
+    O(json, "json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "one JSON object a line"),
+    TOOL_COMMON_ROWS(struct bench_options)
+#undef O
 };
 
 static const struct tool tool = {
@@ -62,7 +55,7 @@ static const struct tool tool = {
     "usage: hearth-bench --model FILE [-p N] [-n N] [-b SLOTS] [-t THREADS] [--json]\n"
     "Runs a model in process and says how fast: reading a prompt (prefill) and\n"
     "decoding, each beside the best plain read of as many bytes by as many threads.\n",
-    table, sizeof table / sizeof table[0]};
+    table, sizeof table / sizeof table[0], &options};
 
 static double seconds(void)
 {

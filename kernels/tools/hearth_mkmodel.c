@@ -16,28 +16,33 @@
 #include "kernels/tools/tool.h"
 #include "kernels/tools/type_mix.h"
 
-static struct {
+static struct mkmodel_options {
+    struct tool_common common;
     const char *arch, *shape, *type, *from;
     uint64_t seed, threads;
-    bool peaked;
-} options = {.seed = 1};
+    int peaked;
+} options;
 
-static const struct tool_option table[] = {
-    {"shape", 0, TOOL_TEXT, &options.shape, 0, 0, "NAME",
-     "sizes of a real model, one of the shapes above"},
-    {"arch", 0, TOOL_TEXT, &options.arch, 0, 0, "ARCH",
-     "llama, qwen2, qwen3, gemma3 (else the shape's own)"},
-    {"type", 0, TOOL_TEXT, &options.type, 0, 0, "TYPE", "type of the weights, one of those above"},
-    {"seed", 0, TOOL_NUMBER, &options.seed, 0, UINT64_MAX, "S", "another seed, other weights"},
-    {"peaked", 0, TOOL_FLAG, &options.peaked, 0, 0, NULL,
-     "the next token is clear: low-bit copies agree"},
-    {"from", 0, TOOL_TEXT, &options.from, 0, 0, "FILE", "copy this F32, F16 or BF16 model instead"},
-    {"threads", 't', TOOL_NUMBER, &options.threads, 0, 256, "N", "0: one a core"},
+static const struct option_row table[] = {
+#define O(...) OPTION(struct mkmodel_options, __VA_ARGS__)
+    O(shape, "shape", 0, OPTION_TEXT, "NAME", NULL, 0, 0,
+      "sizes of a real model, one of the shapes above"),
+    O(arch, "arch", 0, OPTION_TEXT, "ARCH", NULL, 0, 0,
+      "llama, qwen2, qwen3, gemma3 (else the shape's own)"),
+    O(type, "type", 0, OPTION_TEXT, "TYPE", NULL, 0, 0, "type of the weights, one of those above"),
+    O(seed, "seed", 0, OPTION_U64, "S", "1", 0, OPTION_U64_MAX, "other seeds give other weights"),
+    O(peaked, "peaked", 0, OPTION_FLAG, NULL, NULL, 0, 0,
+      "make next tokens clear: low-bit copies agree"),
+    O(from, "from", 0, OPTION_TEXT, "FILE", NULL, 0, 0, "copy this F32, F16 or BF16 model instead"),
+    O(threads, "threads", 't', OPTION_U64, "N", NULL, 0, 256, "compute threads; 0: one per core"),
+    TOOL_COMMON_ROWS(struct mkmodel_options)
+#undef O
 };
 
 static char usage[2048];
 
-static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0]};
+static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0],
+                                 &options};
 
 /* Adds "WHAT: a, b, ..." to the usage; a line has 80 bytes at most, with the comma behind a name. */
 static void add_list(const char *what, char *names)

@@ -1,6 +1,6 @@
 /*
- * tool: what the command-line programs of this folder share: a table of options that makes the
- * parser and --help, errors of one line, exit codes of sysexits(3).
+ * tool: what the command-line programs of this folder share: options by table (ipc/options.h),
+ * errors of one line, exit codes of sysexits(3).
  *
  * One thread. Owns nothing: an option's value points into argv. tool_fail alone prints, on stderr.
  */
@@ -8,33 +8,32 @@
 #define HEARTH_KERNELS_TOOLS_TOOL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum tool_option_kind {
-    TOOL_TEXT,   /* const char * */
-    TOOL_NUMBER, /* uint64_t, min to max */
-    TOOL_FLAG,   /* bool */
-};
+#include "ipc/options.h"
 
-struct tool_option {
-    const char *name; /* "threads": given as --threads N or --threads=N */
-    char letter;      /* 't': also -t N; 0 for none */
-    enum tool_option_kind kind;
-    void *value;                /* of the kind; holds the default */
-    uint64_t min, max;          /* TOOL_NUMBER */
-    const char *metavar, *help; /* the metavar of a TOOL_NUMBER or TOOL_TEXT: "N" */
+/* What every tool has: the first member of the struct that its options fill. */
+struct tool_common {
+    int help, version;
 };
 
 struct tool {
-    const char *name;  /* "hearth-bench" */
-    const char *usage; /* lines of --help before the options */
-    const struct tool_option *options;
-    uint32_t n_options;
+    const char *name;              /* "hearth-bench" */
+    const char *usage;             /* lines of --help before the options */
+    const struct option_row *rows; /* [n_rows], the last of them TOOL_COMMON_ROWS */
+    uint32_t n_rows;
+    void *fields;
 };
 
+#define TOOL_COMMON_ROWS(type)                                                                     \
+    OPTION(type, common.help, "help", 'h', OPTION_FLAG, NULL, NULL, 0, 0, "print this and exit"),  \
+        OPTION(type, common.version, "version", 0, OPTION_FLAG, NULL, NULL, 0, 0,                  \
+               "print the version and exit")
+
 /*
- * Reads argv. *ret_operand is the one word that is no option, or NULL; tools take at most one.
+ * Reads argv. *ret_operand is the one word that is not an option, or NULL; tools take at most one.
  * --help, -h and --version print and exit with 0. Returns 0, or prints the line and returns EX_USAGE.
  */
 int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_operand);

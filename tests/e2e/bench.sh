@@ -68,10 +68,10 @@ refused() { # EXIT LINE ARGUMENTS...
 head -c 1000 tiny.gguf >cut.gguf
 refused 64 'name the model'           -p 3
 refused 64 'name the model'           tiny.gguf
-refused 64 'other is one too many'       --model tiny.gguf other
-refused 64 '--prompt 0: a whole'      --model tiny.gguf -p 0
-refused 64 '--slots 65: a whole'      --model tiny.gguf -b 65
-refused 64 'no such option: -x'       --model tiny.gguf -x
+refused 64 'one model at a time'        --model tiny.gguf other
+refused 64 "--prompt '0': give a whole"      --model tiny.gguf -p 0
+refused 64 "--slots '65': give a whole"      --model tiny.gguf -b 65
+refused 64 'unknown option -x'           --model tiny.gguf -x
 refused 64 '--windows takes no value' --model tiny.gguf --windows=3
 refused 64 '--kv-type is f16 or'      --model tiny.gguf --kv-type f32
 refused 64 '--numerics is portable or' --model tiny.gguf --numerics fast

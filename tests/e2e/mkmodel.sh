@@ -45,11 +45,11 @@ refused 64 'no shape huge; there are:'   --shape huge --type F16 new.gguf
 refused 64 'no type Q3; there are:'      --shape tiny --type Q3 new.gguf
 refused 64 'no architecture gpt'         --shape tiny --type F16 --arch gpt new.gguf
 refused 64 'not with --from'             --from F16.gguf --peaked --type F16 new.gguf
-refused 64 '--seed -1: a whole number'   --shape tiny --type F16 --seed -1 new.gguf
-refused 64 '--seed 1x: a whole number'   --shape tiny --type F16 --seed 1x new.gguf
+refused 64 "--seed '-1': give a whole"   --shape tiny --type F16 --seed -1 new.gguf
+refused 64 "--seed '1x': give a whole"   --shape tiny --type F16 --seed 1x new.gguf
 refused 64 '--seed needs a value'        --shape tiny --type F16 new.gguf --seed
-refused 64 'no such option: --sead'      --shape tiny --type F16 --sead 1 new.gguf
-refused 64 'one is one too many'         --shape tiny --type F16 new.gguf one
+refused 64 'unknown option --sead'      --shape tiny --type F16 --sead 1 new.gguf
+refused 64 "'one' is one too many"       --shape tiny --type F16 new.gguf one
 refused 66 'none.gguf: cannot open: No such'     --from none.gguf --type F16 new.gguf
 refused 65 'text: '                      --from text --type F16 new.gguf
 refused 65 'is Q8_0 already'             --from Q8_0.gguf --type F16 new.gguf

@@ -26,23 +26,27 @@ static void teardown(void)
 /* Parses words that end with NULL, as `hearth run`. */
 static int parse(char **words)
 {
+    static char *argv[256]; /* o.words points into it */
     int n = 0;
-    while (words[n])
-        n++;
+    for (; words[n]; n++)
+        argv[n] = words[n];
     cli_options_fini(&o);
-    return cli_options_parse(&o, CLI_CMD_RUN, n, words, err, sizeof err);
+    return cli_options_parse(&o, CLI_CMD_RUN, n, argv, err, sizeof err);
 }
 #define PARSE(...) parse((char *[]){__VA_ARGS__, NULL})
 
-START_TEST(without_options_the_defaults_stand)
+START_TEST(without_options_the_defaults_are_those_of_the_library)
 {
+    struct hearth_request library;
+    hearth_request_init(&library, sizeof library);
     ck_assert_int_eq(PARSE("hello"), 0);
     ck_assert_uint_eq(o.request.max_tokens, 256);
     ck_assert(o.request.temperature == 0 && o.request.top_p == 1 && o.request.repeat_penalty == 1);
     ck_assert_int_eq(o.request.logprobs, -1);
     ck_assert_uint_eq(o.request.deterministic, 1);
-    ck_assert_uint_eq(o.words.n, 1);
-    ck_assert_str_eq(o.words.items[0], "hello");
+    ck_assert_mem_eq(&o.request, &library, sizeof library);
+    ck_assert_uint_eq(o.n_words, 1);
+    ck_assert_str_eq(o.words[0], "hello");
 }
 END_TEST
 
@@ -170,15 +174,15 @@ END_TEST
 
 START_TEST(as_many_stops_as_a_request_takes)
 {
-    char *words[4 + 2 * CLI_TEXTS_MAX] = {0};
-    for (int i = 0; i < CLI_TEXTS_MAX; i++) {
+    char *words[4 + 2 * OPTION_TEXTS_MAX] = {0};
+    for (int i = 0; i < OPTION_TEXTS_MAX; i++) {
         words[2 * i] = "--stop";
         words[2 * i + 1] = "x";
     }
     ck_assert_int_eq(parse(words), 0);
     cli_options_fini(&o);
-    words[2 * CLI_TEXTS_MAX] = "--stop";
-    words[2 * CLI_TEXTS_MAX + 1] = "y";
+    words[2 * OPTION_TEXTS_MAX] = "--stop";
+    words[2 * OPTION_TEXTS_MAX + 1] = "y";
     ck_assert_int_eq(parse(words), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err, "64 of them at most"));
 }
@@ -187,8 +191,8 @@ END_TEST
 START_TEST(a_double_dash_ends_the_options)
 {
     ck_assert_int_eq(PARSE("--json", "--", "--seed", "-"), 0);
-    ck_assert_uint_eq(o.words.n, 2);
-    ck_assert_str_eq(o.words.items[0], "--seed");
+    ck_assert_uint_eq(o.n_words, 2);
+    ck_assert_str_eq(o.words[0], "--seed");
 }
 END_TEST
 
@@ -204,9 +208,10 @@ END_TEST
 
 START_TEST(help_names_every_option_once_and_fits_a_terminal)
 {
-    char text[8192];
-    size_t n = cli_options_help(CLI_CMD_RUN, text, sizeof text);
-    ck_assert_uint_lt(n, sizeof text);
+    char text[8192] = "";
+    FILE *f = fmemopen(text, sizeof text, "w");
+    cli_options_help(CLI_CMD_RUN, f);
+    ck_assert_int_eq(fclose(f), 0);
     for (int i = 0; i < N_ROWS; i++) {
         char name[64];
         snprintf(name, sizeof name, "  --%s ", rows[i].name);
@@ -214,8 +219,6 @@ START_TEST(help_names_every_option_once_and_fits_a_terminal)
     }
     for (const char *line = text; *line; line = strchr(line, '\n') + 1)
         ck_assert_msg(strcspn(line, "\n") <= 80, "too long: %.80s", line);
-    char little[10];
-    ck_assert_uint_eq(cli_options_help(CLI_CMD_RUN, little, sizeof little), n);
 }
 END_TEST
 
@@ -239,7 +242,7 @@ int main(void)
     Suite *suite = suite_create("client_cli_options");
     TCase *t = tcase_create("options");
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, without_options_the_defaults_stand);
+    tcase_add_test(t, without_options_the_defaults_are_those_of_the_library);
     tcase_add_test(t, every_option_reaches_its_field);
     tcase_add_test(t, numbers_go_as_far_as_the_request_has_room);
     tcase_add_test(t, options_that_repeat_add_up);

@@ -165,7 +165,7 @@ START_TEST(mistakes_get_a_line_that_helps)
     refused("--check=maybe", -EINVAL, "yes or no");
     refused("--model", -EINVAL, "needs a value");
     refused("--model=", -EINVAL, "empty");
-    refused("--", -EINVAL, "unknown option");
+    refused("--", -EINVAL, "not an option");
 }
 END_TEST
 

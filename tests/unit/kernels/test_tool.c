@@ -11,19 +11,21 @@
 #include "kernels/tools/tool.h"
 #include "tests/run_suite.h"
 
-static struct {
+static struct fields {
+    struct tool_common common;
     const char *text;
     uint64_t number;
-    bool flag;
+    int flag;
 } value;
 
-static const struct tool_option table[] = {
-    {"text", 't', TOOL_TEXT, &value.text, 0, 0, "TEXT", "a text"},
-    {"number", 'n', TOOL_NUMBER, &value.number, 2, 9, "N", "a number"},
-    {"wide", 0, TOOL_NUMBER, &value.number, 0, UINT64_MAX, "N", "any number"},
-    {"flag", 'f', TOOL_FLAG, &value.flag, 0, 0, NULL, "a flag"},
-};
-static const struct tool tool = {"tool", "usage: tool", table, sizeof table / sizeof table[0]};
+#define O(...) OPTION(struct fields, __VA_ARGS__)
+static const struct option_row table[] = {
+    O(text, "text", 't', OPTION_TEXT, "TEXT", NULL, 0, 0, "a text"),
+    O(number, "number", 'n', OPTION_U64, "N", "5", 2, 9, "a number"),
+    O(number, "wide", 0, OPTION_U64, "N", NULL, 0, OPTION_U64_MAX, "any number"),
+    O(flag, "flag", 'f', OPTION_FLAG, NULL, NULL, 0, 0, "a flag"), TOOL_COMMON_ROWS(struct fields)};
+static const struct tool tool = {"tool", "usage: tool", table, sizeof table / sizeof table[0],
+                                 &value};
 
 static const char *operand;
 
@@ -36,9 +38,7 @@ static int parse(const char *line)
     snprintf(words, sizeof words, "%s", line);
     for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
         argv[argc++] = w;
-    value.text = NULL;
-    value.number = 5;
-    value.flag = false;
+    value = (struct fields){0};
     return tool_parse(&tool, argc, argv, &operand);
 }
 
@@ -60,6 +60,7 @@ START_TEST(every_form)
         {"--wide 18446744073709551615", NULL, NULL, UINT64_MAX, false},
         {"--text --flag", "--flag", NULL, 5, false},
         {"--text=a=b -", "a=b", "-", 5, false},
+        {"--flag -- -x", NULL, "-x", 5, true},
     };
     ck_assert_int_eq(parse(cases[_i].line), 0);
     ck_assert_pstr_eq(value.text, cases[_i].text);
@@ -88,7 +89,6 @@ START_TEST(every_mistake)
         "--flag=yes",
         "one two",
         "--numbe 3",
-        "--",
         "-fx",
     };
     ck_assert_msg(parse(lines[_i]) == EX_USAGE, "%s", lines[_i]);
@@ -106,7 +106,7 @@ START_TEST(help_names_every_option)
     int status;
     ck_assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
     ck_assert_int_gt(pread(fd, text, sizeof text - 1, 0), 0);
-    for (uint32_t i = 0; i < tool.n_options; i++)
+    for (uint32_t i = 0; i < tool.n_rows; i++)
         ck_assert_msg(strstr(text, table[i].name) && strstr(text, table[i].help), "%s", text);
     unlink(path);
 }
@@ -127,8 +127,8 @@ int main(void)
 {
     Suite *s = suite_create("tool");
     TCase *t = tcase_create("tool");
-    tcase_add_loop_test(t, every_form, 0, 11);
-    tcase_add_loop_test(t, every_mistake, 0, 18);
+    tcase_add_loop_test(t, every_form, 0, 12);
+    tcase_add_loop_test(t, every_mistake, 0, 17);
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, errors_have_exit_codes);
     suite_add_tcase(s, t);
