@@ -1,4 +1,4 @@
-/* bell.c: the sleeping half of bell.h, and the system calls. */
+/* bell.c: going to sleep, and the system calls of bell.h. */
 #include "ipc/bell.h"
 
 #include <linux/futex.h>
@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPIN_LOOKS 16 /* looks between two readings of the clock, which costs as much as two */
+#define SPIN_LOOKS                                                                                 \
+    16 /* polls between two clock readings; reading the clock costs as much as two polls */
 
 static inline void spin_pause(void)
 {
@@ -41,12 +42,12 @@ int bell_ring(const struct ctl *ctl, int bell_fd)
 {
     uint64_t one = 1;
 
-    /* Our cell or progress must be visible before we conclude that nobody sleeps: store, then load
-     * of another word, which only a full fence keeps in order. */
+    /* Our cell or progress must be visible before we conclude that the daemon is awake: a store,
+     * then a load of another word, whose order only a full fence keeps. */
     atomic_thread_fence(memory_order_seq_cst); /* S2 -> S1 */
     if (atomic_load_explicit(&ctl->sleeping, memory_order_relaxed) == 0)
         return 0;
-    /* EAGAIN: the count is at its end, so the descriptor is readable, and that is all we want. */
+    /* EAGAIN: the counter is at its maximum, so the descriptor is readable, as wanted. */
     if (write(bell_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
         return -errno;
     return 1;
@@ -88,7 +89,8 @@ int bell_due_slow(struct bell_waker *w, uint32_t ticket)
     if ((ticket & 1u) == BELL_NOTIFY && w->notify_fd >= 0)
         return BELL_NOTIFY;
     /* Raised here and not beside the system call, which another thread may make: the word has one
-     * writer. Who has announced but not slept yet finds it changed and does not sleep (S1). */
+     * writer. A client that has announced but does not sleep yet finds it changed and does not
+     * sleep (S1). */
     wake = atomic_load_explicit(w->wake, memory_order_relaxed);
     atomic_store_explicit(w->wake, wake + 1, memory_order_release);
     return BELL_FUTEX;
@@ -181,7 +183,7 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
         if (ready(arg))
             return 0;
         if (r == -ETIMEDOUT && sleeper_hung_up(s))
-            return ready(arg) ? 0 : -EPIPE; /* published, then died: the words come first */
+            return ready(arg) ? 0 : -EPIPE; /* what it published before it died comes first */
         if (r == -ETIMEDOUT && until_ns != 0 && bell_now_ns() >= until_ns)
             return -ETIMEDOUT;
         if (r != 0 && r != -ETIMEDOUT)
@@ -216,7 +218,7 @@ int bell_wait(struct bell_sleeper *s, int (*ready)(const void *arg), const void 
     now = bell_now_ns();
     spin_until = now + p->spin_ns;
     if (p->expect_ns != 0) {
-        /* Asleep and announced until just before: an early event still wakes us. */
+        /* Announced and asleep until shortly before: an early event still wakes us. */
         if (p->expect_ns > now + p->guard_ns) {
             uint64_t until = sooner(p->expect_ns - p->guard_ns, p->deadline_ns);
             int r = sleeper_block(s, ready, arg, until);

@@ -1,8 +1,11 @@
-/* bell.h: sleeping and waking, so that bells are rung only for sleepers and no wake is lost.
+/* bell.h: sleeping and waking: a bell is rung only when the other side sleeps, and no wake-up is
+ * lost.
  *
- * Both directions are the same handshake. The sleeper: read the wake word, say that it sleeps, full
- * fence, look once more, sleep (S1). The other side: publish or free, full fence, look whether
- * somebody sleeps (S2). One of the two must see the other. A wake is a hint to look, never a count.
+ * Both directions use the same handshake (S1, S2 in the table of ring.h). The side that goes to
+ * sleep reads the wake word, announces that it sleeps, executes a full fence, looks once more, and
+ * sleeps (S1). The other side publishes or frees, executes a full fence, and looks for an
+ * announcement (S2). At least one of the two sees the other. A wake-up is a hint to look, never a
+ * count; spurious wake-ups happen.
  *
  *   client -> daemon   ctl.sleeping says whether to ring; the bell is an eventfd per client, polled
  *                      and never read
@@ -10,13 +13,14 @@
  *                      futex on down_head.wake, or, for programs with an event loop, a byte on a
  *                      socketpair
  *
- * A ticket is 0 when awake, else (number << 1 | way), a new number per wait; the daemon rings once
- * per ticket. ONE thread of a client waits at a time: the library sees to that.
+ * A ticket is 0 while the client is awake, else (number << 1 | way) with a new number per wait; the
+ * daemon rings once per ticket. Only ONE thread of a client may wait at a time; the library
+ * enforces that.
  *
- * Never writes to a descriptor whose file flags the other side can change in a way that could block
- * us: the daemon only polls the eventfd, and sends on the socketpair with per-call flags. No
- * io_uring here: bell_open() gives the descriptor to poll, by whatever means. Memory ordering: the
- * table in ring.h.
+ * The daemon never does anything on a shared descriptor that the client could make block by
+ * changing its file flags: it only polls the eventfd, and sends on the socketpair with per-call
+ * flags. No io_uring here: bell_open() returns a descriptor that the caller polls by whatever
+ * means.
  */
 #ifndef HEARTH_IPC_BELL_H
 #define HEARTH_IPC_BELL_H
@@ -24,8 +28,7 @@
 #include "ipc/ring.h"
 
 #define BELL_LOOK_NS                                                                               \
-    250000000u /* longest single sleep of a client; then it looks at the socket                    \
-                */
+    250000000u /* longest single sleep of a client before it looks at the socket \ */
 
 /* ---- client rings for the daemon ------------------------------------------------------------- */
 
@@ -38,14 +41,14 @@ int bell_open(void);
  * unusable. */
 int bell_ring(const struct ctl *ctl, int bell_fd);
 
-/* Daemon's engine thread, S1: announce, then scan every ring once more, then block on the polled
- * bells. */
+/* Daemon's engine thread, S1: announce the sleep. Then scan every ring once more, then block on the
+ * polled bells. */
 void bell_daemon_sleep(struct ctl *ctl);
 void bell_daemon_awake(struct ctl *ctl);
 
-/* Daemon's engine thread, once a step, after publishing and waking (the clients read this line:
- * stores to it would hold up those behind them by 0.1 us): one more step, and how long a decode
- * step takes now (0: unknown). */
+/* Daemon's engine thread, once a step: counts one more step and says how long a decode step takes
+ * now (0: unknown). Call it after publishing and waking: clients read this cache line, so a store
+ * to it would delay the stores that follow by 0.1 us. */
 void bell_daemon_pulse(struct ctl *ctl, uint64_t now_ns, uint64_t step_ns);
 
 /* ---- daemon wakes a client ------------------------------------------------------------------- */
@@ -69,8 +72,8 @@ static inline void bell_fence(void)
     atomic_thread_fence(memory_order_seq_cst); /* S2 -> S1 */
 }
 
-/* Does this client sleep with a ticket not rung yet? Then notes the ticket, raises the wake word
- * and returns how to wake it (no system call yet, so that it may be handed to another thread); else
+/* If this client sleeps with a ticket not rung yet: notes the ticket, raises the wake word and
+ * returns how to wake it (without the system call, which another thread may make); else returns
  * BELL_NONE. PRECOND: bell_fence(). */
 int bell_due_slow(struct bell_waker *w, uint32_t ticket);
 static inline int bell_due(struct bell_waker *w)
@@ -80,9 +83,9 @@ static inline int bell_due(struct bell_waker *w)
     return ticket == 0 || ticket == w->last ? BELL_NONE : bell_due_slow(w, ticket);
 }
 
-/* The system call that bell_due() asked for; any thread. `wake` may be unmapped by then: the kernel
- * then says EFAULT and nothing happens. Returns 0, or -errno for the log; -EAGAIN from a full
- * notify socket is success. */
+/* Makes the system call that bell_due() asked for; any thread. `wake` may be unmapped by then: the
+ * kernel returns EFAULT and nothing happens. Returns 0, or -errno for the log; -EAGAIN from a full
+ * notify socket counts as success. */
 int bell_wake(_Atomic uint32_t *wake);
 int bell_notify(int notify_fd);
 
@@ -96,7 +99,7 @@ struct bell_sleeper {
     const _Atomic uint32_t *wake; /* down_head.wake, read-only here */
     _Atomic uint32_t *waiting;    /* up_head.waiting */
     uint32_t number;              /* of the last ticket */
-    int socket_fd;                /* the handshake socket, looked at for hang-up; -1 none */
+    int socket_fd;                /* the handshake socket, watched for hang-up; -1: none */
     int notify_fd;                /* our end of the socketpair, or -1 */
     uint64_t look_ns;             /* BELL_LOOK_NS; tests sleep longer, so that a lost wake shows */
 };

@@ -1,4 +1,4 @@
-/* counters.c: the table of counters.h, and its text. */
+/* counters.c: the table of counters.h, and its JSON text. */
 #include "ipc/counters.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
-/* counters.h: what the daemon counts, in ctl, where every client can read it without asking.
+/* counters.h: the daemon's counters, in ctl, where every client can read them without a request.
  *
- * Each counter has one writer: the engine thread or the control thread, whose counters lie on lines
- * of their own. A counter is a relaxed 64-bit word: add and set are plain load and store, no locked
- * instruction. Readers see each counter by itself, not a snapshot. The table gives each its kind
- * and its help text; hearth status, hearth top and the metrics exporter are made of it.
+ * Each counter is written by one thread, the engine thread or the control thread; each thread's
+ * counters have cache lines of their own. A counter is a relaxed 64-bit word: add and set are a
+ * plain load and store, without a locked instruction. Readers see each counter by itself, not a
+ * snapshot of all. The table gives each its kind and its help text; hearth status, hearth top and
+ * the metrics exporter are generated from it.
  */
 #ifndef HEARTH_IPC_COUNTERS_H
 #define HEARTH_IPC_COUNTERS_H
@@ -13,54 +14,56 @@
 /* X(NAME, name, KIND, "help") */
 #define COUNTERS_ENGINE(X)                                                                         \
     X(SLOTS_USED, slots_used, GAUGE, "slots held by clients")                                      \
-    X(SLOTS_ACTIVE, slots_active, GAUGE, "slots with a request that runs")                         \
-    X(SLOTS_WAITING, slots_waiting, GAUGE, "slots with a request that waits for rows or pages")    \
-    X(SLOTS_PAUSED, slots_paused, GAUGE, "slots whose reader has left no room for events")         \
-    X(PAGES_TOTAL, pages_total, GAUGE, "KV pages of the pool")                                     \
-    X(PAGES_FREE, pages_free, GAUGE, "KV pages that no slot uses, cached ones too")                \
-    X(PAGES_CACHED, pages_cached, GAUGE, "of these, pages kept warm for later requests")           \
+    X(SLOTS_ACTIVE, slots_active, GAUGE, "slots with a running request")                           \
+    X(SLOTS_WAITING, slots_waiting, GAUGE, "slots whose request waits for rows or pages")          \
+    X(SLOTS_PAUSED, slots_paused, GAUGE, "slots paused because their event ring is full")          \
+    X(PAGES_TOTAL, pages_total, GAUGE, "KV pages in the pool")                                     \
+    X(PAGES_FREE, pages_free, GAUGE, "KV pages not used by any slot, cached ones included")        \
+    X(PAGES_CACHED, pages_cached, GAUGE, "free KV pages that are cached for later requests")       \
     X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
     X(PASSES, passes, COUNTER, "canonical passes run")                                             \
     X(ROWS, rows, COUNTER, "rows computed in them")                                                \
-    X(DRAFT_PASSES, draft_passes, COUNTER, "fast passes run: drafts, and tokens not verified")     \
+    X(DRAFT_PASSES, draft_passes, COUNTER,                                                         \
+      "fast passes run, for drafts and for unverified tokens")                                     \
     X(DRAFT_ROWS, draft_rows, COUNTER, "rows computed in them")                                    \
     X(PROMPT_TOKENS, prompt_tokens, COUNTER, "prompt tokens of started requests")                  \
-    X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was warm")                    \
+    X(CACHED_TOKENS, cached_tokens, COUNTER, "prompt tokens whose KV was reused")                  \
     X(OUTPUT_TOKENS, output_tokens, COUNTER, "tokens accepted and published")                      \
     X(DRAFTED, drafted, COUNTER, "tokens drafted")                                                 \
     X(ACCEPTED_DRAFTS, accepted_drafts, COUNTER, "drafted tokens accepted")                        \
-    X(REJECTED_DRAFTS, rejected_drafts, COUNTER, "drafted tokens that a mismatch took along")      \
-    X(UNUSED_DRAFTS, unused_drafts, COUNTER, "drafted tokens that the end of an answer cut off")   \
-    X(OWN_PICKS, own_picks, COUNTER, "tokens of answers that no draft foresaw")                    \
+    X(REJECTED_DRAFTS, rejected_drafts, COUNTER, "drafted tokens rejected at or after a mismatch") \
+    X(UNUSED_DRAFTS, unused_drafts, COUNTER, "drafted tokens cut off by the end of an answer")     \
+    X(OWN_PICKS, own_picks, COUNTER, "answer tokens sampled without a matching draft")             \
     X(ROLLBACKS, rollbacks, COUNTER, "verifications with a mismatch")                              \
     X(REQUESTS_STARTED, requests_started, COUNTER, "requests taken from submit rings")             \
     X(REQUESTS_FINISHED, requests_finished, COUNTER, "requests ended by eos, stop or length")      \
-    X(REQUESTS_CANCELLED, requests_cancelled, COUNTER, "requests cancelled, or whose client went") \
-    X(REQUESTS_SUPERSEDED, requests_superseded, COUNTER, "requests ended by a newer one")          \
+    X(REQUESTS_CANCELLED, requests_cancelled, COUNTER,                                             \
+      "requests cancelled, or ended by a disconnect")                                              \
+    X(REQUESTS_SUPERSEDED, requests_superseded, COUNTER, "requests superseded by a newer one")     \
     X(REQUESTS_REFUSED, requests_refused, COUNTER, "requests refused before they ran")             \
     X(REQUESTS_ERRORS, requests_errors, COUNTER, "requests ended by an error while they ran")      \
-    X(NOPS, nops, COUNTER, "echoes answered")                                                      \
-    X(PROTOCOL_ERRORS, protocol_errors, COUNTER, "clients closed because of what they wrote")      \
-    X(SIGBUS, sigbus, COUNTER, "clients closed because their memory failed")                       \
-    X(STALLS, stalls, COUNTER, "times that a slot was paused for want of event room")              \
-    X(EVICTIONS, evictions, COUNTER, "KV pages taken back from their owner")                       \
+    X(NOPS, nops, COUNTER, "NOP cells answered")                                                   \
+    X(PROTOCOL_ERRORS, protocol_errors, COUNTER, "clients closed for a protocol error")            \
+    X(SIGBUS, sigbus, COUNTER, "clients closed because a page of their segment failed")            \
+    X(STALLS, stalls, COUNTER, "times a slot was paused because its event ring was full")          \
+    X(EVICTIONS, evictions, COUNTER, "KV pages evicted from a slot")                               \
     X(WAKES, wakes, COUNTER, "clients woken by the engine thread itself")                          \
     X(WAKE_HANDOFFS, wake_handoffs, COUNTER, "wakes handed to the control thread")                 \
-    X(RESCANS, rescans, COUNTER, "rescans of all rings by the clock")                              \
+    X(RESCANS, rescans, COUNTER, "periodic rescans of all rings")                                  \
     X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a missed request; must stay 0")   \
-    X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "times that the engine thread woke up")             \
-    X(DECODE_NS, decode_ns, GAUGE, "a canonical pass that only decodes, smoothed, ns")             \
-    X(WINDOW_ROW_NS, window_row_ns, GAUGE, "what a row of a window adds to it, ns")                \
-    X(DRAFT_NS, draft_ns, GAUGE, "a pass of the model that drafts, smoothed, ns")                  \
+    X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "wake-ups of the engine thread")                    \
+    X(DECODE_NS, decode_ns, GAUGE, "smoothed time of a decode-only canonical pass, ns")            \
+    X(WINDOW_ROW_NS, window_row_ns, GAUGE, "time that each row of a draft window adds to it, ns")  \
+    X(DRAFT_NS, draft_ns, GAUGE, "smoothed time of a pass of the drafting model, ns")              \
     X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")                              \
-    X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published that are not verified")
+    X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published without verification")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \
-    X(SLOTS_TOTAL, slots_total, GAUGE, "slots there are")                                          \
-    X(CONNECTS, connects, COUNTER, "clients welcomed")                                             \
+    X(SLOTS_TOTAL, slots_total, GAUGE, "slots the daemon has")                                     \
+    X(CONNECTS, connects, COUNTER, "clients accepted")                                             \
     X(CONNECTS_REFUSED, connects_refused, COUNTER, "handshakes refused")                           \
-    X(CONTROL_WAKEUPS, control_wakeups, COUNTER, "times that the control thread woke up")          \
+    X(CONTROL_WAKEUPS, control_wakeups, COUNTER, "wake-ups of the control thread")                 \
     X(WAKES_DELIVERED, wakes_delivered, COUNTER, "wakes delivered by the control thread")          \
     X(FDS_OPEN, fds_open, GAUGE, "file descriptors open")                                          \
     X(RSS_BYTES, rss_bytes, GAUGE, "resident memory")                                              \
@@ -94,7 +97,7 @@ static inline _Atomic uint64_t *counters_word(struct ctl *ctl, enum counter c)
     return c < COUNTERS_ENGINE_N ? &ctl->engine[c] : &ctl->control[c - COUNTERS_ENGINE_N];
 }
 
-/* By the thread that owns the counter, alone. */
+/* Called only by the thread that owns the counter. */
 static inline void counters_set(struct ctl *ctl, enum counter c, uint64_t value)
 {
     atomic_store_explicit(counters_word(ctl, c), value, memory_order_relaxed);
@@ -108,7 +111,7 @@ static inline void counters_add(struct ctl *ctl, enum counter c, uint64_t n)
                           memory_order_relaxed);
 }
 
-/* By anyone. */
+/* Called by any thread. */
 uint64_t counters_get(const struct ctl *ctl, enum counter c);
 
 /* Writes `"clients":1,"slots_total":8,...` (members of a JSON object, without its braces),

@@ -1,4 +1,4 @@
-/* event.c: cells into records and back. */
+/* event.c: encodes records into cells and decodes them. */
 #include "ipc/event.h"
 
 #include "ipc/fail.h"
@@ -13,11 +13,11 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
                  size_t err_bytes)
 {
     if (c->slot >= limits->slots)
-        return ipc_fail(err, err_bytes, -EPROTO, "slot %u of a client that has %u", c->slot,
-                        limits->slots);
+        return ipc_fail(err, err_bytes, -EPROTO, "the request names slot %u, but the client has %u",
+                        c->slot, limits->slots);
     if (c->opcode != SUBMIT_REQUEST && c->opcode != SUBMIT_NOP)
-        return ipc_fail(err, err_bytes, -ENOSYS, "unknown operation %u: is the client newer?",
-                        c->opcode);
+        return ipc_fail(err, err_bytes, -ENOSYS,
+                        "unknown opcode %u: is the client newer than the daemon?", c->opcode);
     if (c->zeroes[0] != 0 || c->zeroes[1] != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "reserved bytes of the request are not zero");
     if (c->opcode == SUBMIT_NOP)
@@ -27,8 +27,8 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
     if ((c->flags & ~(uint32_t)SUBMIT_FLAGS) != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "unknown flags 0x%x", c->flags);
     if (c->proposer >= PROPOSER_COUNT)
-        return ipc_fail(err, err_bytes, -EINVAL, "unknown proposer %u: is the client newer?",
-                        c->proposer);
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "unknown proposer %u: is the client newer than the daemon?", c->proposer);
     if (c->length == 0)
         return ipc_fail(err, err_bytes, -EINVAL, "the prompt is empty: it needs at least 1 token");
     if (c->length > limits->context)
@@ -36,7 +36,7 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
                         "a prompt of %u tokens is longer than the context of %u: shorten it",
                         c->length, limits->context);
     if (c->keep > c->length)
-        return ipc_fail(err, err_bytes, -EINVAL, "keep %u is beyond the length %u", c->keep,
+        return ipc_fail(err, err_bytes, -EINVAL, "keep %u is greater than the length %u", c->keep,
                         c->length);
     if (c->prompt_length == 0 || c->prompt_length > c->length)
         return ipc_fail(err, err_bytes, -EINVAL, "prompt length %u is outside 1..%u",
@@ -59,8 +59,8 @@ int event_room(struct ring_writer *w)
     return space > (int)EVENT_RUN_CELLS ? space - (int)EVENT_RUN_CELLS : 0;
 }
 
-/* Are `cells` cells free beyond `reserve`? Looks at the reader's word only when what is known of it
- * does not suffice. Returns 0, -EAGAIN or -EPROTO. */
+/* Makes sure that `cells` cells are free beyond `reserve`; looks at the reader's word only if what
+ * is known of it does not suffice. Returns 0, -EAGAIN or -EPROTO. */
 static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
 {
     int space;
@@ -99,7 +99,7 @@ struct event_place {
     enum event_kind kind;
 };
 
-/* Publishes `bytes` at `payload` as one run, keeping `reserve` cells free behind it. */
+/* Publishes `bytes` at `payload` as one run and leaves `reserve` cells free. */
 static int event_put_run(struct ring_writer *w, struct event_place place, const void *payload,
                          size_t bytes, uint32_t reserve)
 {
@@ -158,7 +158,8 @@ int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-/* The cells of a run but the last are full: so each is copied whole to a place known beforehand. */
+/* All cells of a run but the last are full, so each is copied whole to an offset known beforehand.
+ */
 int event_next(const struct ring_reader *r, struct event_run *run)
 {
     struct event_cell cell;

@@ -1,7 +1,6 @@
-/* fail.h: one line about what went wrong, for the caller's buffer. Private to ipc/.
+/* fail.h: one line about what went wrong, written to the caller's buffer. Private to ipc/.
  *
- * Any thread; owns nothing; leaves errno alone. Prints nothing: whoever has a terminal or a log
- * does.
+ * Any thread; owns nothing; leaves errno unchanged. Prints nothing: that is left to the programs.
  */
 #ifndef HEARTH_IPC_FAIL_H
 #define HEARTH_IPC_FAIL_H
@@ -25,7 +24,8 @@ __attribute__((format(printf, 3, 4))) static inline void ipc_line(char *err, siz
     errno = saved;
 }
 
-/* The same, and its value is `code`. A macro, so that a static analyser sees that it is. */
+/* The same as an expression with the value `code`. A macro, so that a static analyser sees the
+ * value. */
 #define ipc_fail(err, err_bytes, code, ...) (ipc_line(err, err_bytes, __VA_ARGS__), (code))
 
 #endif

@@ -1,4 +1,4 @@
-/* hello.c: messages checked, then the socket calls. */
+/* hello.c: checks of the messages, then the socket calls. */
 #include "ipc/hello.h"
 
 #include "ipc/bell.h"
@@ -15,7 +15,8 @@
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Printable ASCII, then zeroes to the end, the last byte among them. `least`: the lowest byte. */
+/* True for printable ASCII padded with zeroes, of which there is at least one. `least`: the lowest
+ * byte allowed. */
 static int text_valid(const char *text, size_t bytes, char least)
 {
     size_t n = strnlen(text, bytes);
@@ -57,7 +58,7 @@ static int check_head(const void *message, size_t bytes, int kind, size_t wanted
                         h.version, h.version > IPC_VERSION ? "new" : "old", IPC_VERSION_OLDEST,
                         IPC_VERSION);
     if (bytes != wanted)
-        return ipc_fail(err, err_bytes, -EPROTO, "a handshake message of %zu bytes instead of %zu",
+        return ipc_fail(err, err_bytes, -EPROTO, "a handshake message has %zu bytes, expected %zu",
                         bytes, wanted);
     return 0;
 }
@@ -71,17 +72,18 @@ int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char
         return r;
     memcpy(ret, message, sizeof(*ret));
     if (ret->slots > LIMIT_SLOTS_MAX)
-        return ipc_fail(err, err_bytes, -EINVAL, "%u slots wanted, outside 0..%u", ret->slots,
-                        LIMIT_SLOTS_MAX);
+        return ipc_fail(err, err_bytes, -EINVAL, "the client wants %u slots, outside 0..%u",
+                        ret->slots, LIMIT_SLOTS_MAX);
     if (ret->slots == 0 && (ret->name[0] != 0 || ret->flags != 0))
-        return ipc_fail(err, err_bytes, -EINVAL, "a name or a notify socket without a slot");
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "a client without slots cannot have a name or a notify socket");
     if ((ret->flags & ~(uint32_t)HELLO_FLAGS) != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "unknown handshake flags 0x%x", ret->flags);
     if (ret->zeroes[0] != 0 || ret->zeroes[1] != 0)
         return ipc_fail(err, err_bytes, -EINVAL, "reserved bytes of the handshake are not zero");
     if (!text_valid(ret->name, sizeof(ret->name), 0x21))
         return ipc_fail(err, err_bytes, -EINVAL,
-                        "a slot name is 1 to %u printable ASCII characters without spaces",
+                        "a slot name must be 1 to %u printable ASCII characters without spaces",
                         HELLO_NAME_BYTES - 1);
     return 0;
 }
@@ -100,7 +102,7 @@ int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome 
         !text_valid(ret->numerics, sizeof(ret->numerics), 0x20) ||
         !text_valid(ret->model, sizeof(ret->model), 0x20) ||
         !text_valid(ret->daemon, sizeof(ret->daemon), 0x20))
-        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's welcome makes no sense");
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's WELCOME message is malformed");
     return 0;
 }
 
@@ -169,7 +171,8 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes)
         n = snprintf(ret_path, HELLO_PATH_BYTES, HELLO_MACHINE_SOCKET);
     if (n >= (int)HELLO_PATH_BYTES)
         return ipc_fail(err, err_bytes, -ENAMETOOLONG,
-                        "the socket's path has %d bytes, more than %u: set HEARTH_SOCKET shorter",
+                        "the socket path has %d bytes, at most %u are allowed: set HEARTH_SOCKET "
+                        "to a shorter one",
                         n, HELLO_PATH_BYTES - 1);
     return 0;
 }
@@ -191,11 +194,11 @@ static int connect_type(const char *path, int type, char *err, size_t err_bytes)
     int fd, r;
 
     if (strlen(path) >= sizeof(a.sun_path))
-        return ipc_fail(err, err_bytes, -ENAMETOOLONG, "the socket's path is too long: %s", path);
+        return ipc_fail(err, err_bytes, -ENAMETOOLONG, "the socket path is too long: %s", path);
     memcpy(a.sun_path, path, strlen(path));
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | type, 0);
     if (fd < 0)
-        return ipc_fail(err, err_bytes, -errno, "no socket: %s", strerror(errno));
+        return ipc_fail(err, err_bytes, -errno, "cannot create a socket: %s", strerror(errno));
     do
         r = connect(fd, (struct sockaddr *)&a, sizeof(a));
     while (r < 0 && errno == EINTR);
@@ -263,8 +266,8 @@ int hello_send_status(int socket_fd, const char *text, size_t bytes)
     return sendmsg(socket_fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Takes the descriptors out of `m`: at most max_fds to ret_fds, the others are closed. Returns how
- * many there were. */
+/* Takes the descriptors out of `m`: at most max_fds go to ret_fds, the others are closed. Returns
+ * how many there were. */
 static uint32_t take_fds(struct msghdr *m, int *ret_fds, uint32_t max_fds)
 {
     uint32_t seen = 0;
@@ -289,7 +292,7 @@ static uint32_t take_fds(struct msghdr *m, int *ret_fds, uint32_t max_fds)
 int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds,
                uint32_t *ret_n_fds, int flags)
 {
-    union { /* room for more than we take, so that what is too many is seen and closed */
+    union { /* room for more than we accept, so that surplus descriptors are seen and closed */
         struct cmsghdr align;
         char bytes[CMSG_SPACE(2 * HELLO_FDS * sizeof(int))];
     } control;
@@ -317,8 +320,8 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
     return (int)n;
 }
 
-/* Waits until the socket is readable or hung up, whatever signals come. timeout_ms: -1 for ever.
- * Returns 0, -ETIMEDOUT, or -errno. */
+/* Waits until the socket is readable or hung up; signals do not interrupt it. timeout_ms: -1:
+ * without limit. Returns 0, -ETIMEDOUT, or -errno. */
 static int wait_readable(int socket_fd, int timeout_ms)
 {
     struct pollfd p = {.fd = socket_fd, .events = POLLIN};
@@ -365,7 +368,7 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
     else
         r = hello_check_welcome(buffer, (size_t)n, ret, err, err_bytes);
     if (r == 0 && n_fds != ret->n_fds)
-        r = ipc_fail(err, err_bytes, -EPROTO, "the daemon handed over %u descriptors, not %u",
+        r = ipc_fail(err, err_bytes, -EPROTO, "the daemon passed %u descriptors, expected %u",
                      n_fds, ret->n_fds);
     for (uint32_t i = 0; r < 0 && i < n_fds; i++) {
         close(ret_fds[i]);
@@ -388,7 +391,7 @@ int hello_status(int socket_fd, char *ret_text, size_t text_bytes, int timeout_m
         r = wait_readable(socket_fd, timeout_ms);
     if (r < 0)
         return r;
-    /* No control buffer: the kernel drops descriptors that a strange daemon may send. */
+    /* Without a control buffer the kernel drops any descriptors that come along. */
     n = recvmsg(socket_fd, &m, 0);
     if (n < 0)
         return -errno;

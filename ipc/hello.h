@@ -6,21 +6,21 @@
  *                                         or    REFUSE   code, one line
  *   STATUS_ASK                            ->
  *                                         <-    STATUS   JSON text
- *   hangs up; or the daemon does                that is the only end there is
+ *   either side hangs up: a connection ends in no other way
  *
- * One message is one packet of fixed size (STATUS: its text's). The first 16 bytes, and all of
- * REFUSE, are the same in every version, so that two versions that cannot talk can still say so.
- * Every field is checked by a pure function (hello_check_...) on a private copy; hello_send and
- * hello_recv are the only system calls. Only WELCOME carries descriptors; any other one is closed
- * and the message refused. Nothing blocks unless the socket does.
+ * One message is one packet of fixed size (STATUS: the size of its text). The first 16 bytes, and
+ * all of REFUSE, are the same in every version, so that two versions that cannot talk can still say
+ * so. Every field is checked by a pure function (hello_check_...) on a private copy; hello_send and
+ * hello_recv are the only system calls. Only WELCOME carries descriptors; descriptors in any other
+ * message are closed and the message is refused. Nothing blocks unless the socket does.
  *
  * Daemon:
  *   n = hello_recv(fd, buffer, sizeof(buffer), NULL, 0, NULL, MSG_DONTWAIT);
  *   switch (n > 0 ? hello_kind(buffer, (size_t)n) : n) {
  *   case HELLO_HELLO:
- *       r = hello_check_hello(buffer, (size_t)n, &hello, line, sizeof(line));
- *       r == 0 ? hello_prep_welcome(), hello_send(fd, &welcome, ..., fds, n_fds)
- *              : hello_send_refuse(fd, r, line);
+ *       rc = hello_check_hello(buffer, (size_t)n, &hello, line, sizeof(line));
+ *       rc == 0 ? hello_prep_welcome(), hello_send(fd, &welcome, ..., fds, n_fds)
+ *               : hello_send_refuse(fd, rc, line);
  * Client:
  *   fd = hello_connect(path, err...); hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
  *   hello_recv_answer(fd, &welcome, fds, timeout_ms, err...);
@@ -44,7 +44,7 @@ enum hello_kind {
     HELLO_STATUS = 5,
 };
 
-/* Fixed for ever. */
+/* The same in every version. */
 struct hello_head {
     uint32_t magic;
     uint16_t version; /* IPC_VERSION of the sender */
@@ -67,7 +67,7 @@ struct hello {
 };
 
 /* The descriptors of WELCOME, in this order. A client without slots gets the first two;
- * HELLO_FD_NOTIFY is there when asked for. */
+ * HELLO_FD_NOTIFY is included when asked for. */
 enum hello_fd {
     HELLO_FD_CTL,
     HELLO_FD_VOCAB,
@@ -127,13 +127,13 @@ LAYOUT_FIELD(hello_refuse, line, 24, 232);
 
 /* ---- pure: bytes in, verdict out ------------------------------------------------------------- */
 
-/* The kind of a message whose first 16 bytes make sense and whose length is what they say; else
- * -EPROTO. Looks at no version. */
+/* Returns the kind of a message whose head is well-formed and states its real length; else -EPROTO.
+ * Does not look at the version. */
 int hello_kind(const void *message, size_t bytes);
 
 /* Each returns 0 and a checked copy, or -errno and one line: -EPROTONOSUPPORT for a version we do
- * not speak (the line names both), -EINVAL for a field out of range, -EPROTO for a message that is
- * none. */
+ * not speak (the line names both), -EINVAL for a field out of range, -EPROTO for what is not a
+ * handshake message. */
 int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char *err,
                       size_t err_bytes);
 int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome *ret, char *err,
@@ -141,7 +141,7 @@ int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome 
 int hello_check_refuse(const void *message, size_t bytes, struct hello_refuse *ret);
 
 /* Fill a message. `name` may be NULL. hello_prep_hello() returns -EINVAL for a name that the daemon
- * would refuse; hello_prep_welcome() fills in the head and cuts nothing. */
+ * would refuse; hello_prep_welcome() fills in the head only. */
 int hello_prep_hello(struct hello *ret, uint32_t slots, uint32_t flags, const char *name);
 void hello_prep_welcome(struct hello_welcome *w);
 void hello_prep_refuse(struct hello_refuse *ret, int code, const char *line);
@@ -152,15 +152,16 @@ void hello_prep_refuse(struct hello_refuse *ret, int code, const char *line);
  * 0, or -ENAMETOOLONG with one line. ret_path: [HELLO_PATH_BYTES]. */
 int hello_socket_path(char *ret_path, char *err, size_t err_bytes);
 
-/* Where a client looks: the same, but where nobody named a socket and this user has none, the one of
- * the machine if it is there (`machine`: HELLO_MACHINE_SOCKET). */
+/* Where a client looks: the same, but if HEARTH_SOCKET is not set and this user has no socket, the
+ * machine's socket if it exists (`machine`: HELLO_MACHINE_SOCKET). */
 #define HELLO_MACHINE_SOCKET "/run/hearth/hearth.sock"
 int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err_bytes);
 
 /* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
 int hello_connect(const char *path, char *err, size_t err_bytes);
 
-/* The same without ever waiting (a daemon that does not accept: -EAGAIN), and so is its socket. */
+/* The same without ever blocking (-EAGAIN from a daemon that does not accept); the socket is
+ * non-blocking, too. */
 int hello_connect_now(const char *path, char *err, size_t err_bytes);
 
 /* Sends one packet, with descriptors if n_fds > 0; MSG_DONTWAIT | MSG_NOSIGNAL. Returns 0 or
@@ -171,19 +172,20 @@ int hello_send_status(int socket_fd, const char *text,
                       size_t bytes); /* -EMSGSIZE beyond HELLO_STATUS_MAX */
 
 /* Receives one packet and at most max_fds descriptors (CLOEXEC); `flags` as for recvmsg, e.g.
- * MSG_DONTWAIT. On any return but a positive one no descriptor is left open. Returns the bytes; 0
- * when the other side hung up; -EPROTO when it was cut or carried more descriptors than allowed;
- * -errno. *ret_fds may be NULL when max_fds is 0. */
+ * MSG_DONTWAIT. Unless the return value is positive no descriptor is left open. Returns the bytes;
+ * 0 when the other side hung up; -EPROTO when the packet was truncated or carried more descriptors
+ * than allowed; -errno. *ret_fds may be NULL when max_fds is 0. */
 int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds,
                uint32_t *ret_n_fds, int flags);
 
-/* Client: waits for WELCOME or REFUSE, at most timeout_ms (-1: for ever). ret_fds: [HELLO_FDS],
- * unused ones -1. Returns 0, or -errno with one line: the daemon's own when it refused. */
+/* Client: waits for WELCOME or REFUSE, at most timeout_ms (-1: without limit). ret_fds:
+ * [HELLO_FDS], unused ones -1. Returns 0, or -errno with one line: the daemon's own when it
+ * refused. */
 int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms,
                       char *err, size_t err_bytes);
 
-/* Client: asks and waits for STATUS. ret_text: zero-ended, [text_bytes]. Returns its length or
- * -errno. */
+/* Client: asks for STATUS and waits for it. ret_text: zero-terminated, [text_bytes]. Returns its
+ * length or -errno. */
 int hello_status(int socket_fd, char *ret_text, size_t text_bytes, int timeout_ms);
 
 #endif

@@ -9,11 +9,11 @@
  *   ctl    one for all clients. Only the daemon's threads write. Sealed like `down`.
  *
  * No word has two writers, and no page is writable by two processes. That is the whole security
- * argument: a client can spoil only what the daemon reads from that client, and the daemon believes
+ * argument: a client can corrupt only what the daemon reads from that client, and the daemon trusts
  * nothing it reads there.
  *
  * THE PICTURE. Offsets of areas whose size depends on the limits come from segment_plan()
- * (segment.h). Words that are written independently stand 128 bytes apart: a line, and the
+ * (segment.h). Words that are written independently are 128 bytes apart: a line, and the
  * neighbour that hardware prefetches. `shift` is another multiple of 128 below a page for each
  * client: at the same place in every client's page, all the lines that the daemon looks at in a
  * step would fall into the same few sets of its caches (publishing a step to 256 clients took
@@ -70,9 +70,9 @@
  * EVENT_MORE on all but the last, published only when all of it fits. Room for one EVENT_DONE run
  * is always kept free while a request is running (event.h).
  *
- * SLEEPING. Whoever sleeps says so first, in its own segment, and looks again (S1); whoever
- * publishes or frees looks at that word after a full fence (S2). Bells are rung only for sleepers
- * (bell.h).
+ * SLEEPING. A side that goes to sleep says so first, in its own segment, and looks again (S1); a
+ * side that publishes or frees looks at that word after a full fence (S2). Bells are rung only for
+ * sleepers (bell.h).
  *
  * THE LABELS (R1, S2, ...) name pairs of memory operations; their table is at the top of ring.h.
  *
@@ -90,7 +90,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of everything in ipc/: layout, handshake, parameter block. A change of any meaning
+/* The version of everything in ipc/: layout, handshake, parameter block. Any change of meaning
  * raises it. */
 #define IPC_VERSION 1u
 /* The oldest version that a daemon of this version still serves. */
@@ -131,7 +131,7 @@ enum submit_opcode {
 
 enum submit_priority { PRIORITY_INTERACTIVE = 0, PRIORITY_BATCH = 1 };
 
-/* Who drafts tokens. Never changes an answer, only how soon it is there. */
+/* Where drafted tokens come from. Never changes an answer, only how soon it arrives. */
 enum submit_proposer {
     PROPOSER_AUTO = 0, /* the daemon's choice */
     PROPOSER_NONE = 1,
@@ -144,9 +144,9 @@ enum submit_proposer {
 };
 
 enum submit_flag {
-    /* --deterministic no: fast tokens are good enough. Where a device has fast passes of the same
-     * weights the answer comes from them, unverified, and its numerics say so (NUMERICS_FAST);
-     * elsewhere it changes nothing. */
+    /* --deterministic no: tokens of fast passes are good enough. If the device has fast passes of
+     * the same weights the answer comes from them, unverified, and its numerics say so
+     * (NUMERICS_FAST); else the flag changes nothing. */
     SUBMIT_FAST = 1u << 0,
     SUBMIT_FLAGS = SUBMIT_FAST,
 };
@@ -157,14 +157,14 @@ struct submit_cell {
     uint8_t priority;
     uint16_t slot;
     uint32_t generation;
-    uint32_t keep;          /* P: arena [0, P) is unchanged since this slot's previous cell */
+    uint32_t keep;          /* P: arena [0, P) is unchanged since the slot's previous cell */
     uint32_t length;        /* N: tokens [0, N) are the complete sequence */
-    uint32_t prompt_length; /* of the original request, <= N; the rest is answer already */
-    uint32_t max_tokens;   /* of the answer, those already in the arena included; 0: only prefill */
-    uint32_t flags;        /* enum submit_flag */
+    uint32_t prompt_length; /* of the original request, <= N; the rest is already answer */
+    uint32_t max_tokens; /* of the answer, including those already in the arena; 0: prefill only */
+    uint32_t flags;      /* enum submit_flag */
     uint32_t params_bytes; /* bytes used in the slot's parameter block */
     uint32_t proposer;     /* enum submit_proposer */
-    uint64_t cookie;       /* the client's own; comes back in EVENT_NOP */
+    uint64_t cookie;       /* chosen by the client; comes back in EVENT_NOP */
     uint64_t zeroes[2];    /* must be 0 */
 };
 
@@ -177,8 +177,8 @@ struct submit_cell {
 
 enum event_kind {
     EVENT_NONE = 0,
-    EVENT_TOKENS = 1,   /* payload: uint32_t token[bytes / 4], from position on; no run */
-    EVENT_LOGPROBS = 2, /* run; payload: event_logprob records, the first token at `position` */
+    EVENT_TOKENS = 1,   /* payload: uint32_t token[bytes / 4], from position on; one cell */
+    EVENT_LOGPROBS = 2, /* run; payload: event_logprob records, the first is of `position` */
     EVENT_DONE = 3,     /* run; payload: struct event_done, cut after its text */
     EVENT_NOP = 4,      /* payload: uint64_t cookie */
 };
@@ -187,7 +187,7 @@ enum { EVENT_MORE = 1u }; /* flags: the run goes on in the next cell */
 
 struct event_cell {
     uint32_t seq;
-    uint32_t generation; /* of the request this belongs to; the library drops others */
+    uint32_t generation; /* of the request this belongs to; the library drops cells of others */
     uint32_t position;   /* absolute, of the run's first token; EVENT_DONE: the length */
     uint8_t kind;
     uint8_t flags;
@@ -216,7 +216,7 @@ enum done_reason {
     DONE_ERROR = 6,
 };
 
-/* "portable-1", with its zero. NUMERICS_FAST stands behind the id where the answer was not verified:
+/* "portable-1", zero-terminated. NUMERICS_FAST follows the id where the answer was not verified:
  * its tokens came from fast passes, and the same request may get others. */
 #define NUMERICS_BYTES 24u
 #define NUMERICS_FAST "+fast"
@@ -226,21 +226,21 @@ struct event_done {
     uint32_t reason; /* enum done_reason */
     int32_t error;   /* 0, or -errno with DONE_ERROR */
     uint32_t prompt; /* tokens of the prompt */
-    uint32_t cached; /* of these, positions whose KV was there already */
+    uint32_t cached; /* of these, positions whose KV was reused */
     uint32_t output; /* accepted tokens of the answer */
     uint32_t passes; /* passes in which the request had a row */
     uint32_t drafted;
     uint32_t accepted_drafts;
     uint32_t rollbacks;    /* verifications with a mismatch */
-    uint32_t prefix_break; /* first position where the prompt left what the slot held */
-    uint64_t queue_ns;     /* consumed to first row */
+    uint32_t prefix_break; /* first position where the prompt differs from what the slot held */
+    uint64_t queue_ns;     /* from being consumed to its first row */
     uint64_t prefill_ns;
     uint64_t decode_ns;
     uint8_t model[16];        /* fingerprint */
     uint8_t request_hash[16]; /* parameters and prompt */
     uint8_t output_hash[16];  /* accepted tokens */
     char numerics[NUMERICS_BYTES];
-    char text[DONE_TEXT_BYTES]; /* one line, zero-ended; cut to its length on the way */
+    char text[DONE_TEXT_BYTES]; /* one line, zero-terminated; only its length is sent */
 };
 
 /* ---- up: written by the client --------------------------------------------------------------- */
@@ -278,14 +278,14 @@ enum down_state {
 
 /* A hint for humans, not a protocol: each word is read by itself and may be a step old. */
 struct down_slot {
-    _Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* of the request it speaks about */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t generation; /* of the request it describes */
     _Atomic uint32_t state;                           /* enum down_state */
-    _Atomic uint32_t prefill_done;                    /* positions whose KV is there */
+    _Atomic uint32_t prefill_done;                    /* positions that have KV */
     _Atomic uint32_t prefill_total;
     _Atomic uint32_t prompt;  /* tokens */
     _Atomic uint32_t output;  /* accepted tokens of its answer so far */
     _Atomic uint32_t batch;   /* enum submit_priority */
-    _Atomic uint64_t outputs; /* accepted tokens of all answers since the client came */
+    _Atomic uint64_t outputs; /* accepted tokens of all answers since the client connected */
 };
 
 /* ---- ctl: written by the daemon, read by everyone -------------------------------------------- */
@@ -299,9 +299,9 @@ struct ctl {
     uint32_t control_counters;
     uint64_t start_ns; /* CLOCK_REALTIME of the start */
     uint32_t pid;
-    uint32_t threads; /* that compute while a pass runs: a client that spins takes one's processor
-                         unless there are more. ... to here */
-    _Alignas(IPC_STRIDE) _Atomic uint32_t sleeping;  /* S1: engine thread sleeps or will */
+    uint32_t threads; /* threads that compute while a pass runs: unless the machine has more cores,
+                         a client that spins takes one of theirs. ... to here */
+    _Alignas(IPC_STRIDE) _Atomic uint32_t sleeping;  /* S1: engine thread sleeps or is about to */
     _Alignas(IPC_STRIDE) _Atomic uint64_t heartbeat; /* engine's steps */
     _Atomic uint64_t step_ns;    /* time of a decode step now, smoothed; 0 unknown */
     _Atomic uint64_t step_at_ns; /* CLOCK_MONOTONIC of the last publish */

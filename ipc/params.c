@@ -1,4 +1,4 @@
-/* params.c: one table of ranges checks both what is encoded and what was decoded. */
+/* params.c: one table of ranges checks both what is to be encoded and what was decoded. */
 #include "ipc/params.h"
 
 #include "ipc/fail.h"
@@ -34,7 +34,7 @@ static int check_floats(const struct params *p, char *err, size_t err_bytes)
         {"presence_penalty", p->presence_penalty, -100.0f, 100.0f},
     };
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) /* written so that NaN fails */
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) /* written so that NaN fails, too */
         if (!(rows[i].value >= rows[i].least && rows[i].value <= rows[i].most))
             return ipc_fail(err, err_bytes, -EINVAL, "%s %g is outside %g..%g", rows[i].name,
                             (double)rows[i].value, (double)rows[i].least, (double)rows[i].most);
@@ -58,7 +58,7 @@ static int check_counts(const struct params *p, char *err, size_t err_bytes)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].value > rows[i].most)
-            return ipc_fail(err, err_bytes, -EINVAL, "%s %u is above %u", rows[i].name,
+            return ipc_fail(err, err_bytes, -EINVAL, "%s %u is greater than %u", rows[i].name,
                             rows[i].value, rows[i].most);
     return 0;
 }
@@ -75,7 +75,7 @@ static int check_order(const struct params *p, char *err, size_t err_bytes)
             return ipc_fail(err, err_bytes, -EINVAL, "unknown sampler stage %u", stage);
         if (stage != PARAMS_STAGE_END && (ended || (seen >> stage & 1u) != 0))
             return ipc_fail(err, err_bytes, -EINVAL,
-                            "sampler stage %u stands twice or after the end", stage);
+                            "sampler stage %u appears twice or after the end", stage);
         ended |= stage == PARAMS_STAGE_END;
         seen |= 1u << stage;
     }
@@ -128,7 +128,7 @@ static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
     }
     if (sum != p->stop_text_bytes)
         return ipc_fail(err, err_bytes, -EINVAL,
-                        "the stop texts' lengths do not add up to their %u bytes",
+                        "the lengths of the stop texts do not add up to their %u bytes",
                         p->stop_text_bytes);
     return 0;
 }
@@ -264,10 +264,10 @@ int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct par
     memcpy(&h, take(&at, sizeof(h)), sizeof(h));
     params_from_head(&h, p);
     if (h.magic != PARAMS_MAGIC || h.zeroes[0] != 0 || h.zeroes[1] != 0)
-        return ipc_fail(err, err_bytes, -EINVAL, "the parameter block is none of this version");
+        return ipc_fail(err, err_bytes, -EINVAL, "the parameter block is not of this version");
     if (h.bytes != bytes || params_bytes(p) != bytes)
         return ipc_fail(err, err_bytes, -EINVAL,
-                        "the parameter block's parts do not add up to its %u bytes", bytes);
+                        "the parts of the parameter block do not add up to its %u bytes", bytes);
     p->bias = take(&at, p->n_bias * sizeof(*p->bias));
     p->stop_tokens = take(&at, p->n_stop_tokens * sizeof(*p->stop_tokens));
     p->guess = take(&at, p->n_guess * sizeof(*p->guess));

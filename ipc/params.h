@@ -1,10 +1,9 @@
-/* params.h: the parameter block of a request: every sampling option, stops, biases, a guess.
+/* params.h: a request's parameter block: every sampling option, stops, biases, a guess, a grammar.
  *
  * The client encodes into the slot's block in `up`; the daemon copies the bytes that the submit
- * cell names and decodes its private copy. Decoding checks everything and believes nothing. Pure
- * functions; nothing allocated: the decoded arrays point into the copy. Format: params_head, then
- * these areas without gaps, whose sizes must add up to the whole exactly, so that nothing can
- * overlap:
+ * cell names and decodes its private copy. Decoding checks everything. Pure functions without
+ * allocation: the decoded arrays point into the copy. Format: params_head, then these areas without
+ * gaps, whose sizes must add up to the whole exactly, so that none can overlap:
  *
  *   bias          n_bias x {uint32_t token, float value}
  *   stop tokens   n_stop_tokens x uint32_t
@@ -60,7 +59,7 @@ struct params {
     uint32_t logprobs_on;    /* 0 or 1 */
     uint32_t logprobs;       /* alternatives per token, 0 .. PARAMS_LOGPROBS_MAX */
     uint64_t seed;
-    uint8_t order[PARAMS_ORDER_BYTES]; /* enum params_stage, none twice, zero-filled */
+    uint8_t order[PARAMS_ORDER_BYTES]; /* enum params_stage, each at most once, zero-filled */
     uint32_t n_bias, n_stop_tokens, n_guess, n_stop_texts;
     uint32_t stop_text_bytes; /* of all texts together */
     uint32_t grammar_bytes;
@@ -129,11 +128,11 @@ LAYOUT_FIELD(params_head, zeroes, 88, 8);
  * temperature. */
 void params_default(struct params *p);
 
-/* Is every value in range (token ids below n_vocab; 0: do not look at them)? Returns 0, or -EINVAL
- * with one line that names the option, its value and its range. */
+/* Checks that every value is in range (token ids below n_vocab; 0: do not check them). Returns 0,
+ * or -EINVAL with one line that names the option, its value and its range. */
 int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err_bytes);
 
-/* Bytes that `p` takes. */
+/* The size of the block that `p` encodes to. */
 uint64_t params_bytes(const struct params *p);
 
 /* Checks `p` and writes the block. Returns the bytes for submit_cell.params_bytes; -EINVAL as

@@ -1,4 +1,4 @@
-/* ring.c: the parts of ring.h that are not on the hottest path. */
+/* ring.c: the less hot parts of ring.h. */
 #include "ipc/ring.h"
 
 void ring_writer_init(struct ring_writer *w, struct ring_cell *memory, uint32_t cells,
@@ -19,8 +19,7 @@ int ring_space(struct ring_writer *w)
 {
     uint32_t progress = atomic_load_explicit(w->progress, memory_order_acquire); /* A2 <- R2 */
 
-    /* Both distances are counted from the last progress believed, so the order holds across 2^32.
-     */
+    /* Distances from the last progress seen: the comparison holds across 2^32. */
     if (progress - w->released > w->next - w->released)
         return -EPROTO;
     w->released = progress;
@@ -37,7 +36,7 @@ int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell)
         memcpy(ret_cell, c, sizeof(*c));
         return 1;
     }
-    /* Not written yet: what the lap before left there, and in the first lap nothing did. */
+    /* Not written yet: it still carries the previous lap's number, in the first lap 0. */
     uint32_t stale = r->lapped || n > r->mask ? n - r->mask : 0;
     return seq == stale ? 0 : -EPROTO;
 }

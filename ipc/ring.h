@@ -1,17 +1,17 @@
 /* ring.h: one ring of 64-byte cells with one writer and one reader.
  *
- * Does not care whose ring it is, what the cells mean, or who sleeps. Either side may be hostile to
- * the other: a wrong progress word or sequence number is reported as -EPROTO, never followed.
- * Positions are private to each side. Called by whichever thread owns that side; allocates nothing,
+ * Knows nothing of owners, the meaning of cells, or sleeping. Either side may be hostile to the
+ * other: a wrong progress word or sequence number is reported as -EPROTO, never followed.
+ * Positions are private to each side. Called by the thread that owns that side; allocates nothing,
  * makes no system call. Hot functions are inline.
  *
- * MEMORY ORDERING of all of ipc/, in C11 atomics. The operations stand in ring.h, ring.c, bell.h
+ * MEMORY ORDERING of all of ipc/, in C11 atomics. The operations are in ring.h, ring.c, bell.h
  * and bell.c alone.
  *
  *   label  where                            operation                                   pairs with
  *   R1     writer, after filling a cell     store-release the cell's sequence number    A1
  *   A1     reader, before copying a cell    load-acquire the sequence number            R1
- *            so that who sees the number sees the cell
+ *            so that a reader that sees the number also sees the cell
  *   R2     reader, after copying a cell     store-release its progress word             A2
  *   A2     writer, before reusing a cell    load-acquire the progress word              R2
  *            so that a cell is reused only after it was read
@@ -39,9 +39,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* gcc warns that its thread sanitizer does not model fences. None of the fences here orders plain
- * data that another label does not order as well, except G1/G2, whose copies are atomic in such
- * builds (segment.c). */
+/* gcc warns that its thread sanitizer does not model fences. No fence here is the only thing that
+ * orders plain data, except G1/G2, whose copies are atomic in such builds (segment.c). */
 #if defined(__SANITIZE_THREAD__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
@@ -68,14 +67,14 @@ struct ring_reader {
     uint32_t lapped; /* 0 in the first lap, whose unwritten cells carry 0 */
 };
 
-/* `cells` is a power of two. The memory is all zero, or both sides start together. */
+/* `cells` is a power of two. The memory is all zero at the start, or both sides start together. */
 void ring_writer_init(struct ring_writer *w, struct ring_cell *memory, uint32_t cells,
                       const _Atomic uint32_t *progress);
 void ring_reader_init(struct ring_reader *r, const struct ring_cell *memory, uint32_t cells,
                       _Atomic uint32_t *progress);
 
 /* Reads the other side's progress (A2). Returns the number of free cells, or -EPROTO when the word
- * is outside [last seen, written]: nobody sane writes that. */
+ * is outside [last seen, written], which no correct reader writes. */
 int ring_space(struct ring_writer *w);
 
 /* Cells known to be free without looking at the reader's word: a lower bound. */
@@ -84,22 +83,22 @@ static inline uint32_t ring_space_known(const struct ring_writer *w)
     return w->mask + 1u - (w->next - w->released);
 }
 
-/* Has the reader released anything since ring_space() looked? For waiting on space. */
+/* True if the reader has released anything since ring_space() looked. For waiting on space. */
 static inline int ring_space_changed(const struct ring_writer *w)
 {
     return atomic_load_explicit(w->progress, memory_order_relaxed) != w->released;
 }
 
-/* The next cell's memory, to be filled in place: all but its first word, which is ring_publish()'s.
- * Nothing may be read back from it. PRECOND: ring_space_known() > 0. */
+/* The memory of the next cell, to be filled in place except for its first word, which
+ * ring_publish() writes. It must not be read back. PRECOND: ring_space_known() > 0. */
 static inline void *ring_prep(struct ring_writer *w)
 {
     return &w->cells[w->next & w->mask];
 }
 
-/* Publishes the cell that was filled. Our own word is written last: between the stores to the cell
- * it would keep them from going out together (64 rings in a row, on two cores: 2.4 against 1.5 us).
- */
+/* Publishes the cell that was filled. Our position is stored last: between the stores to the cell
+ * it would keep them from leaving together (64 rings in a row, on two cores: 2.4 instead of 1.5
+ * us). */
 static inline void ring_publish(struct ring_writer *w)
 {
     uint32_t next = w->next + 1u;
@@ -109,14 +108,14 @@ static inline void ring_publish(struct ring_writer *w)
     w->next = next;
 }
 
-/* Publishes the 64 bytes at `cell`, whose first word is ours to set. PRECOND as above. */
+/* Publishes the 64 bytes at `cell`; the first word is overwritten. PRECOND as above. */
 static inline void ring_push(struct ring_writer *w, const void *cell)
 {
     memcpy((uint8_t *)ring_prep(w) + 4, (const uint8_t *)cell + 4, IPC_LINE - 4);
     ring_publish(w);
 }
 
-/* The number that the next cell carries while it is unwritten: the lap before's, or 0. */
+/* The number that the next cell carries while it is unwritten: the previous lap's, or 0. */
 static inline uint32_t ring_stale(const struct ring_reader *r)
 {
     return r->lapped ? r->next - r->mask : 0;
@@ -132,8 +131,8 @@ static inline int ring_ready(const struct ring_reader *r)
 }
 
 /* Copies the cell `ahead` of the next one (0: the next) to the 64 bytes at `ret_cell`, without
- * consuming it. PRECOND: ahead < cells. Returns 1; 0 when it is not there yet; -EPROTO when its
- * number is neither the expected one nor that of the lap before (0 in the first lap). */
+ * consuming it. PRECOND: ahead < cells. Returns 1; 0 when it is not written yet; -EPROTO when its
+ * number is neither the expected one nor that of the previous lap (0 in the first lap). */
 int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell);
 
 static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
@@ -146,8 +145,9 @@ static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
     return 1;
 }
 
-/* Gives the next `cells` cells back to the writer (R2). Who answers a cell answers first: the
- * writer may be looking at this word, and a store to it would hold up the answer behind it. */
+/* Gives the next `cells` cells back to the writer (R2). Publish the answer to a cell before
+ * releasing it: the writer may be polling this word, and a store to it would delay the answer's
+ * stores. */
 void ring_release(struct ring_reader *r, uint32_t cells);
 
 /* G1. Makes every request of the slot with another generation void, before its arena is touched. */
@@ -157,7 +157,7 @@ void ring_generation_start(_Atomic uint32_t *word, uint32_t generation);
  * whole. */
 int ring_generation_live(const _Atomic uint32_t *word, uint32_t generation);
 
-/* A look at the generation without the fence: at ingest, before planning, before publishing. */
+/* Reads the generation without the fence: at ingest, before planning, before publishing. */
 static inline uint32_t ring_generation(const _Atomic uint32_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* segment.c: memfds and their mappings; the guard is in segment_guard.c. */
+/* segment.c: memfds and their mappings; the SIGBUS guard is in segment_guard.c. */
 #include "ipc/segment.h"
 
 #include "ipc/counters.h"
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Newer than some headers we build with. */
+/* Missing from the headers of some systems that we build on. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -77,7 +77,7 @@ int segment_plan(const struct ipc_limits *l, uint32_t shift, struct segment_plan
 
 /* ---- daemon ---------------------------------------------------------------------------------- */
 
-/* Negative for certain: callers tell success by the sign. */
+/* Always negative: callers tell success by the sign. */
 static int last_error(void)
 {
     int e = errno;
@@ -130,7 +130,7 @@ out_close:
     return r;
 }
 
-/* A different one for each of 32 clients in a row. */
+/* Cycles through 32 values. */
 static uint32_t next_shift(void)
 {
     static _Atomic uint32_t opened;
@@ -174,8 +174,8 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
     }
     *segment_down_about(s) = (struct down_about){
         .magic = DOWN_MAGIC, .version = IPC_VERSION, .limits = *limits, .shift = shift};
-    /* The words and rings that are polled; arenas and parameters come when they are used. It is an
-     * optimisation only: kernels before 5.14 refuse. */
+    /* Populate the words and rings that are polled; arenas and parameters are faulted in when used.
+     * Only an optimisation: kernels before 5.14 refuse it. */
     madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_READ);
     madvise(s->down, plan.down_bytes, MADV_POPULATE_WRITE);
     return 0;
@@ -252,8 +252,8 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
     return fd;
 }
 
-/* Race detectors know atomics, not generations: there the copies that G1 and G2 guard are made of
- * relaxed loads and stores. */
+/* Race detectors know atomics but not generations: in such builds the copies that G1 and G2 guard
+ * consist of relaxed loads and stores. */
 #if defined(__SANITIZE_THREAD__)
 #define COPY_ATOMIC 1
 #elif defined(__has_feature)
@@ -286,8 +286,8 @@ int segment_copy_in(const struct segment *s, void *to, const void *from, size_t 
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-/* Is this what the daemon should have handed us? Without the seals on size, a truncation would kill
- * us by SIGBUS later. */
+/* Checks that the daemon passed what it should have. Without the seals on size, a later truncation
+ * would kill us by SIGBUS. */
 static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *err,
                     size_t err_bytes)
 {
@@ -295,12 +295,12 @@ static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *e
     struct stat st;
 
     if (have < 0 || fstat(fd, &st) < 0)
-        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s is not sealable memory", what);
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s is not a sealable memfd", what);
     if ((have & seals) != seals)
         return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s lacks seals: 0x%x of 0x%x", what,
                         have, seals);
     if ((uint64_t)st.st_size != bytes)
-        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s has %llu bytes instead of %llu",
+        return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s has %llu bytes, expected %llu",
                         what, (unsigned long long)st.st_size, (unsigned long long)bytes);
     return 0;
 }
@@ -311,15 +311,15 @@ static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_bas
 
     if (base == MAP_FAILED)
         return -errno;
-    /* A forked child shares neither our cursors nor our locks: better no memory than a torn ring.
-     */
+    /* A forked child shares neither our positions nor our locks: it gets no mapping at all rather
+     * than a corrupted ring. */
     madvise(base, bytes, MADV_DONTFORK);
     *ret_base = base;
     return 0;
 }
 
-/* The shift is the daemon's choice and told in the segment itself, whose size depends on it: so
- * first a look at its first page. */
+/* The daemon chooses the shift and stores it in the segment itself, whose size depends on it: so
+ * the first page is read before the rest is mapped. */
 static int read_shift(int down_fd, const struct ipc_limits *limits, uint32_t *ret_shift)
 {
     struct down_about about;
@@ -341,7 +341,8 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     int r = read_shift(down_fd, limits, &shift);
 
     if (r < 0)
-        return ipc_fail(err, err_bytes, r, "the down segment does not say what the handshake said");
+        return ipc_fail(err, err_bytes, r,
+                        "the limits in the down segment differ from those of the handshake");
     r = segment_plan(limits, shift, &plan, err, err_bytes);
     if (r == 0)
         r = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);

@@ -1,12 +1,13 @@
 /* segment.h: makes, seals, maps and reads the shared mappings of layout.h, on both sides.
  *
  * Daemon: segment_open() makes one client's pair (control thread); the engine thread then owns the
- * mapping until it gives it back to segment_close(). Client: segment_map() checks and maps what it
- * was handed. Neither side allocates heap memory. Nothing here knows rings' contents.
+ * mapping until it hands it back to the control thread, which calls segment_close(). Client:
+ * segment_map() checks and maps what it received. Neither side allocates heap memory. Nothing here
+ * knows the contents of the rings.
  *
  * Daemon:
  *   segment_guard_init()                         once, at start
- *   segment_open(&s, &limits, ...)               for a client; hand it s.up_fd and s.down_fd, then
+ *   segment_open(&s, &limits, ...)               for a client; send it s.up_fd and s.down_fd, then
  *   segment_close_fds(&s)
  *   segment_submit_reader(&s, &submit), segment_event_writer(&s, slot, &events[slot])
  *   segment_copy_in(&s, to, segment_arena(&s, slot) + from, n * 4)
@@ -19,18 +20,18 @@
  *   segment_copy_out(segment_arena(&s, slot) + from, tokens + from, n * 4)
  *   segment_close(&s)
  *
- * THE GUARD. A page of `up` can fail under us: a client may punch holes into it under a memory
- * limit. The guard's SIGBUS handler puts a page of zeroes there, notes the segment as broken and
- * lets the access go on, so that every plain load of a shared word survives at no cost. Whoever
- * reads looks at segment_broken() before it believes.
+ * THE GUARD. A page of `up` can fail under the daemon: a client may punch holes into it under a
+ * memory limit. The guard's SIGBUS handler maps a page of zeroes there, marks the segment as broken
+ * and lets the access continue, so plain loads of shared words need no check of their own. After
+ * reading, check segment_broken() before using what was read.
  */
 #ifndef HEARTH_IPC_SEGMENT_H
 #define HEARTH_IPC_SEGMENT_H
 
 #include "ipc/ring.h"
 
-/* Where things lie, from limits and shift alone; both sides compute it. Bytes from the start of the
- * segment. */
+/* Offsets from the start of the segment, computed by both sides from the limits and the shift
+ * alone. */
 struct segment_plan {
     uint64_t up_head, up_slots, up_submit, up_params, up_arenas, up_bytes;
     uint64_t down_head, down_slots, down_events, down_bytes;
@@ -62,22 +63,22 @@ int segment_guard_init(void);
 int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken);
 void segment_guard_remove(const void *base);
 
-/* Makes both memfds, maps, fills in down_about, seals, guards; chooses a shift unlike that of the
- * clients before. `s` must not move afterwards. Returns 0 or -errno. */
+/* Makes both memfds, maps, fills in down_about, seals, guards; picks another shift than for recent
+ * clients. `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
 void segment_close_fds(struct segment *s);
 
-/* Makes ctl: mapped read-write here, sealed for everyone else. Returns the fd to hand out, or
- * -errno. */
+/* Makes ctl: mapped read-write here, sealed against writing by others. Returns the fd to hand out,
+ * or -errno. */
 int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes);
 void segment_ctl_close(struct ctl *ctl, int fd);
 
-/* Publishes constant bytes (the vocabulary): a memfd with a copy, sealed, not mapped. Returns its
- * fd or -errno. */
+/* Publishes constant bytes (the vocabulary): a sealed memfd with a copy, not mapped. Returns its fd
+ * or -errno. */
 int segment_seal(const char *name, const void *bytes, size_t size, char *err, size_t err_bytes);
 
-/* Has a page of this client failed? Then nothing read from it since the last look is to be
- * believed. */
+/* True if a page of this client has failed. Then nothing read from it since the last check is
+ * valid. */
 static inline int segment_broken(const struct segment *s)
 {
     return atomic_load_explicit(&s->broken, memory_order_relaxed) != 0;
@@ -90,7 +91,7 @@ int segment_copy_in(const struct segment *s, void *to, const void *from, size_t 
 /* ---- client ---------------------------------------------------------------------------------- */
 
 /* Checks seals and sizes of both, maps them (MADV_DONTFORK), checks down_about against `limits`.
- * Takes neither fd. Returns 0 or -errno with one line. */
+ * Does not take ownership of the fds. Returns 0 or -errno with one line. */
 int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limits *limits,
                 char *err, size_t err_bytes);
 
@@ -104,7 +105,7 @@ void segment_copy_out(void *to, const void *from, size_t bytes);
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* Unmaps; the daemon also drops the guard and any fd left. Client: whether it waits or not. */
+/* Unmaps; the daemon also removes the guard and closes any fd left. Client: must not be waiting. */
 void segment_close(struct segment *s);
 
 void segment_submit_reader(const struct segment *s, struct ring_reader *ret); /* daemon */

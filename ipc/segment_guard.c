@@ -1,4 +1,4 @@
-/* segment_guard.c: surviving a page that fails under the daemon.
+/* segment_guard.c: the daemon survives a page of a client's segment that fails.
  *
  * The handler runs on the faulting thread. It uses a fixed table of words, and mmap and sigaction,
  * which are plain system calls. An entry is in use while its base is not 0; a thread faults only in
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GUARD_RANGES 4096u /* two for each of 1,024 clients, and as many again */
+#define GUARD_RANGES 4096u /* two for each of 1,024 clients, and as many to spare */
 
 struct guard_range {
     _Atomic uintptr_t base; /* 0: free; stored last */
@@ -24,7 +24,7 @@ static _Atomic uint32_t guard_used; /* ranges [0, guard_used) may be in use */
 static pthread_mutex_t guard_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction guard_previous;
 static int guard_installed;
-static size_t guard_page_bytes; /* the kernel's, which is larger than IPC_PAGE on some machines */
+static size_t guard_page_bytes; /* of the kernel; larger than IPC_PAGE on some machines */
 
 static struct guard_range *guard_find(uintptr_t address)
 {
@@ -51,8 +51,8 @@ static void guard_on_sigbus(int sig, siginfo_t *info, void *context)
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
         atomic_store(atomic_load(&g->broken), 1);
     } else {
-        /* Not ours: whoever was there before us decides when the access faults again. A signal sent
-         * by kill() does not come again by itself. */
+        /* Not our memory: restore the previous handler, which gets the fault when the access is
+         * retried. A signal sent by kill() is not repeated by itself. */
         sigaction(SIGBUS, &guard_previous, NULL);
         if (info->si_code <= 0)
             raise(sig);

@@ -1,3 +1,4 @@
+/* vocab.c: reads a vocabulary block in place; every access is checked. */
 #include "ipc/vocab.h"
 
 #include <errno.h>
@@ -5,14 +6,14 @@
 
 #include "ipc/vocab_layout.h"
 
-/* A section of `count` items lies inside the block, after the header, aligned. */
+/* True if a section of `count` items lies inside the block, after the header, aligned. */
 static bool section_valid(const struct vocab_header *h, uint64_t at, uint64_t count, size_t item)
 {
-    return at >= sizeof *h && at % 8 == 0 && at <= h->block_bytes &&
+    return at >= sizeof(*h) && at % 8 == 0 && at <= h->block_bytes &&
            count <= (h->block_bytes - at) / item;
 }
 
-/* Inside the block, with its 0. */
+/* True if they lie inside the block, each with its terminating 0. */
 static bool templates_valid(const struct vocab_header *h)
 {
     for (int i = 0; i < VOCAB_TEMPLATE_COUNT; i++) {
@@ -34,10 +35,10 @@ static const char *header_fault(const struct vocab_header *h, size_t bytes)
 {
     if (h->magic != VOCAB_MAGIC)
         return "it is not a vocabulary";
-    if (h->version != VOCAB_VERSION || h->header_bytes != sizeof *h)
-        return "its format is of another version of hearth";
-    if (h->block_bytes < sizeof *h || h->block_bytes > bytes)
-        return "it is cut short";
+    if (h->version != VOCAB_VERSION || h->header_bytes != sizeof(*h))
+        return "it was made by another version of hearth";
+    if (h->block_bytes < sizeof(*h) || h->block_bytes > bytes)
+        return "it is truncated";
     if (h->model != VOCAB_MODEL_SPM && h->model != VOCAB_MODEL_BPE)
         return "its tokenizer is unknown";
     if (h->pre >= VOCAB_PRE_COUNT || (h->model == VOCAB_MODEL_BPE) != (h->pre != VOCAB_PRE_NONE))
@@ -69,8 +70,8 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
 {
     const struct vocab_header *h = block;
     const char *base = block;
-    const char *fault = "it is cut short";
-    if (bytes >= sizeof *h)
+    const char *fault = "it is truncated";
+    if (bytes >= sizeof(*h))
         fault = (uintptr_t)block % 8 != 0 ? "it is not aligned" : header_fault(h, bytes);
     if (fault == NULL) {
         *v = (struct vocab){
@@ -102,7 +103,7 @@ int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size
     return -EBADMSG;
 }
 
-/* The entry of id, or NULL where there is none or its texts lie outside of the pool. */
+/* The entry of id, or NULL where there is none or its texts lie outside the pool. */
 static const struct vocab_entry *find_entry(const struct vocab *v, uint32_t id)
 {
     if (id >= v->n_tokens)
@@ -154,7 +155,7 @@ uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes)
 uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes)
 {
     uint32_t tag = (uint32_t)(hash >> 32);
-    /* At most one turn around the table: a damaged one may have no free slot. */
+    /* At most once around the table: a damaged one may have no free entry. */
     for (uint32_t i = 0; i <= v->lookup_mask; i++) {
         const struct vocab_slot *s = &v->lookup[((uint32_t)hash + i) & v->lookup_mask];
         uint32_t id = s->id;

@@ -1,17 +1,17 @@
-/* vocab: a model's vocabulary as one relocatable block of memory.
+/* vocab.h: a model's vocabulary as one relocatable block of memory.
  *
  * The daemon builds the block once (vocab_build), puts it into a sealed memfd, and every client
- * maps the same pages read-only. It holds offsets and no pointers, so it is used in place at any
- * address: id -> text and bytes, text -> id, the merges of a BPE vocabulary, the special tokens,
- * and what else a tokenizer needs.
+ * maps the same pages read-only. It holds offsets instead of pointers, so it is used in place at
+ * any address: id -> text and bytes, text -> id, the merges of a BPE vocabulary, the special
+ * tokens, and what else a tokenizer needs.
  *
- * Who calls it: vocab_build on a control thread (it allocates); everything else on any thread, on a
- * const vocab. Trust: a client does not trust the daemon that made the block. vocab_open checks the
- * header and that every section lies inside the block; each accessor checks the entry that it
- * reads. A damaged block gives wrong tokens or "not found", never an access outside of it and never
- * an endless loop. The block must not change while it is open (the memfd is sealed); vocab_open
- * does not copy. It never prints, never keeps global state, and knows nothing of text beyond these
- * tables. */
+ * vocab_build allocates and is called on a control thread; everything else on any thread, on a
+ * const vocab. A client does not trust the daemon that made the block: vocab_open checks the header
+ * and that every section lies inside the block; each accessor checks the entry that it reads. A
+ * damaged block gives wrong tokens or "not found", never an access outside of it and never an
+ * endless loop. The block must not change while it is open (the memfd is sealed); vocab_open does
+ * not copy. Nothing here prints or keeps global state.
+ */
 #ifndef HEARTH_IPC_VOCAB_H
 #define HEARTH_IPC_VOCAB_H
 
@@ -29,10 +29,10 @@ enum vocab_model {
     VOCAB_MODEL_BPE = 2, /* "gpt2": byte-level BPE by merge ranks */
 };
 
-/* How a byte-level BPE text is cut into words before merging (tokenizer.ggml.pre). One value per
- * way of cutting; vocab_pre_find knows which names mean which. */
+/* How a byte-level BPE text is split into words before merging (tokenizer.ggml.pre). One value per
+ * pattern; vocab_pre_find maps names to values. */
 enum vocab_pre {
-    VOCAB_PRE_NONE = 0, /* SPM: no cutting */
+    VOCAB_PRE_NONE = 0, /* SPM: no pre-tokenizer */
     VOCAB_PRE_GPT2,
     VOCAB_PRE_LLAMA3,
     VOCAB_PRE_QWEN2,
@@ -51,8 +51,8 @@ enum vocab_pre {
 enum vocab_type {
     VOCAB_TYPE_NORMAL = 1,
     VOCAB_TYPE_UNKNOWN = 2,
-    VOCAB_TYPE_CONTROL = 3,      /* never part of the text; found in it only when asked for */
-    VOCAB_TYPE_USER_DEFINED = 4, /* found in a text before anything else */
+    VOCAB_TYPE_CONTROL = 3,      /* never part of ordinary text; matched only on request */
+    VOCAB_TYPE_USER_DEFINED = 4, /* matched in a text before anything else */
     VOCAB_TYPE_UNUSED = 5,
     VOCAB_TYPE_BYTE = 6, /* SPM <0xNN> */
 };
@@ -61,12 +61,12 @@ enum vocab_flag {
     VOCAB_ADD_BOS = 1, /* a prompt begins with bos */
     VOCAB_ADD_EOS = 2, /* a prompt ends with eos */
     VOCAB_ADD_SPACE_PREFIX =
-        4, /* SPM: a space is put before the text, and before text that follows a special token */
+        4, /* SPM: a space goes before the text, and before text that follows a special token */
     VOCAB_IGNORE_MERGES =
-        8, /* BPE: a word that is a token is that token, whatever its merges say */
+        8, /* BPE: a word that is itself a token is not split, whatever the merges say */
 };
 
-/* The tokens with a role. vocab_special gives VOCAB_NONE for one that the vocabulary lacks. */
+/* Special tokens by role. vocab_special returns VOCAB_NONE for a role that the vocabulary lacks. */
 enum vocab_role {
     VOCAB_BOS = 0,
     VOCAB_EOS,
@@ -83,10 +83,10 @@ enum vocab_role {
     VOCAB_ROLE_COUNT
 };
 
-/* The chat templates that a model may bring, Jinja texts. Here they are bytes; the client reads them. */
+/* The chat templates of a model, Jinja texts. Here they are bytes; the client parses them. */
 enum vocab_template {
     VOCAB_TEMPLATE_CHAT = 0,
-    VOCAB_TEMPLATE_TOOLS, /* instead of it where a chat has tools */
+    VOCAB_TEMPLATE_TOOLS, /* used instead of it in a chat with tools */
     VOCAB_TEMPLATE_COUNT
 };
 
@@ -95,7 +95,7 @@ struct vocab_string {
     size_t bytes;
 };
 
-/* What vocab_build needs: the tokenizer.ggml.* keys of a GGUF file. Everything is borrowed for the
+/* Input of vocab_build: the tokenizer.ggml.* keys of a GGUF file. Everything is borrowed for the
  * call. */
 struct vocab_desc {
     struct vocab_string model; /* "llama" or "gpt2" */
@@ -114,7 +114,7 @@ struct vocab_desc {
 /* One token, as accessors give it: pointers into the block. */
 struct vocab_token {
     const char *text;  /* literal text, text_bytes long: "Ġthe", "▁the", "<0x0A>", "</s>" */
-    const char *bytes; /* what it stands for, n_bytes long: " the", " the", "\n", "</s>" */
+    const char *bytes; /* the bytes it decodes to, n_bytes long: " the", " the", "\n", "</s>" */
     uint32_t text_bytes;
     uint32_t n_bytes;
     float score;
@@ -145,16 +145,16 @@ struct vocab {
     uint32_t flags; /* enum vocab_flag */
 };
 
-/* An empty description: no tokens, every role -1, every flag unsaid. */
+/* An empty description: no tokens, every role and flag -1 (not stated). */
 void vocab_desc_init(struct vocab_desc *d);
 
-/* Refuses the descriptions that vocab_build refuses, in a moment: it looks at lengths and names. Returns 0, or
- * -EINVAL with one line. */
+/* Refuses what vocab_build refuses, except that it looks at sizes and names only and so is fast.
+ * Returns 0, or -EINVAL with one line. */
 int vocab_check(const struct vocab_desc *d, char *err, size_t err_bytes);
 
 /* Builds the block for a description. Returns 0 with *ret_block (malloc'ed, to be freed by the
- * caller) and its size; -EINVAL with one line in err for a description that makes no sense or a
- * tokenizer unknown to hearth; -ENOMEM. The same description always gives the same bytes. */
+ * caller) and its size; -EINVAL with one line in err for an invalid description or an unknown
+ * tokenizer; -ENOMEM. The same description always gives the same bytes. */
 int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes, char *err,
                 size_t err_bytes);
 
@@ -162,8 +162,8 @@ int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes,
  * -EBADMSG with one line. */
 int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size_t err_bytes);
 
-/* Finds the way of cutting that a tokenizer.ggml.pre name means. 0, or -ENOENT with a line that
- * lists the known names. */
+/* Maps a tokenizer.ggml.pre name to its pre-tokenizer. 0, or -ENOENT with a line that lists the
+ * known names. */
 int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
 const char *vocab_pre_name(enum vocab_pre pre);
 
@@ -173,8 +173,8 @@ bool vocab_find_token(const struct vocab *v, uint32_t id, struct vocab_token *re
 /* The id of a literal text, or VOCAB_NONE. */
 uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes);
 
-/* The bytes of token id, and their number in *ret_n; NULL and 0 where there is no such token. Bytes
- * of a control token are its literal text: who writes text for people leaves control tokens out
+/* The bytes of token id, and their number in *ret_n; NULL and 0 where there is no such token. The
+ * bytes of a control token are its literal text: leave control tokens out of text for people
  * (vocab_is_control). */
 const char *vocab_bytes(const struct vocab *v, uint32_t id, uint32_t *ret_n);
 
@@ -196,9 +196,9 @@ struct vocab_string vocab_template(const struct vocab *v, enum vocab_template wh
 bool vocab_is_end(const struct vocab *v, uint32_t id);
 bool vocab_is_control(const struct vocab *v, uint32_t id);
 
-/* The longest special token (control, user-defined, unknown) whose text stands at the beginning of
- * text[0, bytes). Control and unknown tokens count only with `control`. Returns its id with
- * *ret_bytes, or VOCAB_NONE. */
+/* The longest special token (control, user-defined, unknown) that text[0, bytes) begins with.
+ * Control and unknown tokens count only with `control`. Returns its id with *ret_bytes, or
+ * VOCAB_NONE. */
 uint32_t vocab_match_special(const struct vocab *v, const char *text, size_t bytes, bool control,
                              size_t *ret_bytes);
 

@@ -1,5 +1,6 @@
-/* Builds a vocabulary block (vocab_layout.h) from a description. Three turns over the tokens: types
- * and roles, then texts and the lookup table, then what needs lookups (bytes, merges, specials). */
+/* vocab_build.c: builds a vocabulary block (vocab_layout.h) from a description, in three passes
+ * over the tokens: types and roles; texts and the lookup table; what needs lookups (bytes, merges,
+ * specials). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,9 @@ void vocab_desc_init(struct vocab_desc *d)
         d->roles[i] = -1;
 }
 
-/* Reads one letter of GPT-2's byte alphabet at s, n > 0 bytes left: its byte, with the letter's
- * length. A character outside of the alphabet gives -1. The alphabet writes a printable Latin-1
- * byte as itself and the other 68 bytes, in order, as U+0100..U+0143. */
+/* Reads one letter of GPT-2's byte alphabet at s, n > 0 bytes left: returns its byte, with the
+ * letter's length, or -1 for a character outside of the alphabet. The alphabet writes a printable
+ * Latin-1 byte as itself and the other 68 bytes, in order, as U+0100..U+0143. */
 static int alphabet_byte(const unsigned char *s, size_t n, size_t *ret_length)
 {
     *ret_length = 1;
@@ -36,7 +37,7 @@ static int alphabet_byte(const unsigned char *s, size_t n, size_t *ret_length)
     return code <= 0x20 ? code : code < 0x43 ? code + 0x5e : 0xad;
 }
 
-/* out[0, return): the bytes that a BPE token's text stands for. */
+/* out[0, return): the bytes that a BPE token's text decodes to. */
 static size_t decode_bpe(struct vocab_string text, char *out)
 {
     size_t n = 0;
@@ -69,7 +70,7 @@ static size_t decode_spm(struct vocab_string text, char *out)
 
 static const char replacement[3] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
 
-/* out[0, return): what token id stands for. At most as long as its text, or 3. */
+/* out[0, return): the bytes that token id decodes to; at most as many as its text has, or 3. */
 static size_t decode_token(const struct build *b, uint32_t id, char *out)
 {
     struct vocab_string text = b->desc->texts[id];
@@ -84,14 +85,14 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
         break;
     case VOCAB_TYPE_UNKNOWN:
         if (id == b->header->roles[VOCAB_UNK]) {
-            memcpy(out, replacement, sizeof replacement);
-            return sizeof replacement;
+            memcpy(out, replacement, sizeof(replacement));
+            return sizeof(replacement);
         }
         break;
     case VOCAB_TYPE_NORMAL:
     case VOCAB_TYPE_UNUSED:
         return spm ? decode_spm(text, out) : decode_bpe(text, out);
-    case VOCAB_TYPE_USER_DEFINED: /* found in a text literally, but SPM may also merge up to it */
+    case VOCAB_TYPE_USER_DEFINED: /* matched literally in a text, but merges may also produce it */
         if (spm)
             return decode_spm(text, out);
         break;
@@ -103,7 +104,7 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
     return text.bytes;
 }
 
-/* Puts id into the lookup table; of two tokens with one text the lower id stays. */
+/* Puts id into the lookup table; of two tokens with the same text the lower id stays. */
 static void add_lookup(struct build *b, uint32_t id)
 {
     struct vocab_string text = b->desc->texts[id];
@@ -116,7 +117,7 @@ static void add_lookup(struct build *b, uint32_t id)
     b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
 }
 
-/* Asks for the place in the lookup table that a token goes to soon: it may be anywhere. */
+/* Prefetches the entry of the lookup table for a token that comes soon: it may be anywhere. */
 static void fetch_lookup(const struct build *b, uint32_t id)
 {
     if (id >= b->desc->n_tokens)
@@ -157,7 +158,7 @@ static void add_token(struct build *b, uint32_t id)
 static void add_byte_tokens(struct build *b)
 {
     uint32_t *byte_tokens = b->header->byte_tokens;
-    memset(byte_tokens, 0xff, sizeof b->header->byte_tokens);
+    memset(byte_tokens, 0xff, sizeof(b->header->byte_tokens));
     bool spm = b->header->model == VOCAB_MODEL_SPM;
     for (uint32_t id = 0; id < b->desc->n_tokens; id++) {
         const struct vocab_entry *e = &b->tokens[id];
@@ -197,7 +198,7 @@ static void add_specials(struct build *b)
         if (is_special(b, id))
             b->specials[n++] = id;
     }
-    qsort_r(b->specials, n, sizeof *b->specials, compare_specials, b);
+    qsort_r(b->specials, n, sizeof(*b->specials), compare_specials, b);
     uint32_t at = 0;
     for (unsigned c = 0; c <= 256; c++) {
         while (at < n && (unsigned char)b->pool[b->tokens[b->specials[at]].text_at] < c)
@@ -222,11 +223,11 @@ static uint64_t take_section(uint64_t *end, uint64_t bytes)
     return at;
 }
 
-/* Allocates the block with room for the longest pool that may come out. */
+/* Allocates the block with room for the largest possible pool. */
 static int allocate_block(struct build *b, const struct vocab_header *h, uint64_t text_bytes)
 {
     struct vocab_header sized = *h;
-    uint64_t end = sizeof sized;
+    uint64_t end = sizeof(sized);
     sized.tokens_at = take_section(&end, h->n_tokens * sizeof(struct vocab_entry));
     sized.lookup_at = take_section(&end, (h->lookup_mask + 1ull) * sizeof(struct vocab_slot));
     sized.merges_at = take_section(&end, (h->merges_mask + 1ull) * sizeof(struct vocab_merge));
@@ -249,7 +250,8 @@ static int allocate_block(struct build *b, const struct vocab_header *h, uint64_
     memset(b->lookup, 0xff, (h->lookup_mask + 1ull) * sizeof(struct vocab_slot));
     for (uint64_t i = 0; i <= h->merges_mask; i++)
         b->merges[i].left = VOCAB_NONE;
-    /* What vocab_find_text needs, so that building looks up as readers do. */
+    /* The fields that vocab_find_text needs: building looks tokens up in the same way as readers
+     * do. */
     b->view = (struct vocab){.header = b->header,
                              .tokens = b->tokens,
                              .lookup = b->lookup,
@@ -260,7 +262,7 @@ static int allocate_block(struct build *b, const struct vocab_header *h, uint64_
     return 0;
 }
 
-/* The templates go where the pool turned out to end. */
+/* The templates follow the pool, whose size is known only now. */
 static void add_templates(struct build *b)
 {
     uint64_t end = b->header->pool_at + b->pool_used;
@@ -293,7 +295,7 @@ static void fill_block(struct build *b)
 static int build_block(struct build *b, struct vocab_header *h)
 {
     uint64_t text_bytes = 0;
-    b->header = h; /* until the block is there */
+    b->header = h; /* until the block is allocated */
     int rc = vocab_build_check(b, &text_bytes);
     if (rc != 0)
         return rc;
@@ -318,7 +320,7 @@ int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes,
 {
     struct build b = {.desc = d, .err = err, .err_bytes = err_bytes};
     struct vocab_header h = {
-        .magic = VOCAB_MAGIC, .version = VOCAB_VERSION, .header_bytes = sizeof h};
+        .magic = VOCAB_MAGIC, .version = VOCAB_VERSION, .header_bytes = sizeof(h)};
     int rc = build_block(&b, &h);
     free(b.types);
     free(b.ends);

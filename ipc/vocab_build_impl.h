@@ -1,5 +1,5 @@
-/* vocab_build_impl: what the parts of vocab_build share: what is refused (vocab_check.c), types and roles
- * (vocab_roles.c), merges (vocab_merges.c), the block (vocab_build.c). */
+/* vocab_build_impl.h: shared by the parts of vocab_build: checks (vocab_check.c), types and roles
+ * (vocab_roles.c), merges (vocab_merges.c), the block itself (vocab_build.c). */
 #ifndef HEARTH_IPC_VOCAB_BUILD_IMPL_H
 #define HEARTH_IPC_VOCAB_BUILD_IMPL_H
 
@@ -24,14 +24,14 @@ struct build {
     size_t err_bytes;
 };
 
-/* Refuses what makes no sense, and fills model, pre and flags of the header. Returns 0 with the bytes of all
- * texts, or -EINVAL with one line. */
+/* Refuses invalid descriptions, and fills model, pre and flags of the header. Returns 0 with the
+ * bytes of all texts, or -EINVAL with one line. */
 int vocab_build_check(struct build *b, uint64_t *ret_text_bytes);
 
 /* Fills types, ends and the header's roles. */
 void vocab_build_roles(struct build *b);
 
-/* Fills the table of merges; all tokens are there to be found. */
+/* Fills the table of merges. PRECOND: all tokens are in the lookup table. */
 void vocab_build_merges(struct build *b);
 
 /* The byte that "<0xNN>" stands for, or -1. */

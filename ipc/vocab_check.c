@@ -1,5 +1,5 @@
-/* What of a description makes no sense, or is of a tokenizer that hearth does not know: all that the keys of a
- * file can show. */
+/* vocab_check.c: refuses an invalid description and an unknown tokenizer, as far as the metadata of
+ * a file shows it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static bool string_is(struct vocab_string s, const char *text)
     return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
 }
 
-/* Model, pre-tokenizer and flags. */
+/* Sets model, pre-tokenizer and flags. */
 static int resolve_tokenizer(struct build *b)
 {
     struct vocab_header *h = b->header;
@@ -56,13 +56,13 @@ static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < d->n_tokens; i++) {
         if (d->texts[i].bytes > VOCAB_MAX_TEXT_BYTES)
-            return REFUSE(b, "token %u is %zu bytes long; at most %u are supported", i,
+            return REFUSE(b, "token %u is %zu bytes long, more than the %u supported", i,
                           d->texts[i].bytes, VOCAB_MAX_TEXT_BYTES);
         sum += d->texts[i].bytes;
     }
     /* A token's bytes are at most as long as its text, except U+FFFD for the unknown one. */
     if (2 * sum + 3 > UINT32_MAX)
-        return REFUSE(b, "the vocabulary's texts are %llu bytes together; too large",
+        return REFUSE(b, "the texts of the vocabulary are too large: %llu bytes",
                       (unsigned long long)sum);
     for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
         if (d->roles[i] >= (int64_t)d->n_tokens)
@@ -84,7 +84,7 @@ int vocab_build_check(struct build *b, uint64_t *ret_text_bytes)
     if (rc == 0)
         rc = check_sizes(b, ret_text_bytes);
     if (rc == 0 && b->header->model == VOCAB_MODEL_BPE && b->desc->n_merges == 0)
-        rc = REFUSE(b, "the vocabulary is of byte-level BPE but has no merges");
+        rc = REFUSE(b, "the vocabulary is a byte-level BPE but has no merges");
     return rc;
 }
 

@@ -1,18 +1,18 @@
-/* vocab_layout: the byte picture of a vocabulary block. Included by vocab.c and the parts of vocab_build only;
- * everybody else goes through vocab.h.
+/* vocab_layout.h: the byte picture of a vocabulary block. Included by vocab.c and the parts of
+ * vocab_build only; all other code uses vocab.h.
  *
  *   0      header           identity, counts, where the sections lie, roles, byte tokens
  *   ...    tokens           entry[n_tokens]          by id
  *   ...    lookup           slot[2^a]                text -> id, linear probing
  *   ...    merges           merge[2^b]               (left, right) -> rank and merged id
  *   ...    specials         u32[n_specials]          ids by first byte, then longest first
- *   ...    special_starts   u32[257]                 specials of first byte c: [starts[c], starts[c
- * + 1])
+ *   ...    special_starts   u32[257]                 byte c's specials: [starts[c], starts[c + 1])
  *   ...    pool             char[pool_bytes]         texts and bytes, entries refer to them
  *   ...    templates        char[bytes + 1]          VOCAB_TEMPLATE_COUNT Jinja texts, a 0 after each
  *
- * Sections begin at multiples of 8 and are zero between them. Numbers are the machine's own: the
- * block never leaves it. Nobody writes after vocab_build. */
+ * Sections begin at multiples of 8 and are zero between them. Numbers are in host byte order: the
+ * block never leaves the machine. It is not written after vocab_build.
+ */
 #ifndef HEARTH_IPC_VOCAB_LAYOUT_H
 #define HEARTH_IPC_VOCAB_LAYOUT_H
 
@@ -91,7 +91,8 @@ static_assert(sizeof(struct vocab_merge) == 16, "merge size");
 static_assert(VOCAB_ROLE_COUNT <= 16, "roles fit");
 #undef VOCAB_AT
 
-/* text[0, n) with zeros behind it, n from 1 to 8: reads that overlap instead of a copy of n bytes. */
+/* text[0, n) as a word padded with zeros, n from 1 to 8: overlapping reads instead of a copy of n
+ * bytes. */
 static inline uint64_t vocab_hash_word(const char *text, size_t n)
 {
     uint64_t word = 0;
@@ -124,7 +125,7 @@ static inline uint64_t vocab_hash_text(const char *text, size_t bytes)
     return h ^ (h >> 29);
 }
 
-/* vocab_find_text, the text's hash given. */
+/* vocab_find_text with the text's hash given. */
 uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes);
 
 static inline uint32_t vocab_hash_pair(uint32_t left, uint32_t right)

@@ -1,19 +1,21 @@
-/* The merges of a description as pairs of ids. Each one is three lookups, in tables far larger than a cache: a batch of
- * them asks for what it will read, one step of all merges after the other, and waits for memory once a step. */
+/* vocab_merges.c: turns the merges of a description into pairs of ids. Each takes three lookups in
+ * tables far larger than the caches, so merges are done in batches: all of a batch prefetch what
+ * their next step reads, then all take that step. The batch waits for memory once a step instead of
+ * once a merge. */
 #include "ipc/vocab_build_impl.h"
 
 enum { BATCH = 32 };
 enum { LEFT, RIGHT, MERGED, PARTS };
 
-/* A merge "left right". */
+/* One merge, "left right". */
 struct merge {
-    struct vocab_string text; /* 0 bytes: it is none */
+    struct vocab_string text; /* 0 bytes: not a valid merge */
     size_t n_left;
     uint64_t hash[PARTS];
     uint32_t id[PARTS];
 };
 
-/* joined[0, return): both parts. */
+/* joined[0, return): left and right concatenated. */
 static size_t join(const struct merge *m, char *joined)
 {
     const size_t n_right = m->text.bytes - m->n_left - 1;
@@ -28,12 +30,12 @@ static const char *right_of(const struct merge *m, size_t *ret_bytes)
     return m->text.data + m->n_left + 1;
 }
 
-/* Text that is longer than two tokens is no merge. */
+/* A text longer than two tokens cannot be a merge. */
 static void split(struct merge *m, struct vocab_string text)
 {
     char joined[2 * VOCAB_MAX_TEXT_BYTES];
     *m = (struct merge){0};
-    if (text.bytes < 3 || text.bytes > sizeof joined)
+    if (text.bytes < 3 || text.bytes > sizeof(joined))
         return;
     const char *space = memchr(text.data + 1, ' ', text.bytes - 1);
     if (space == NULL)
@@ -82,7 +84,7 @@ static uint32_t place_of(const struct build *b, const struct merge *m)
     return vocab_hash_pair(m->id[LEFT], m->id[RIGHT]) & b->header->merges_mask;
 }
 
-/* One whose parts or result are no tokens can never be used: left out. */
+/* Skips a merge whose parts or result are not tokens: it can never be used. */
 static void add(struct build *b, const struct merge *m, uint32_t rank)
 {
     const uint32_t left = m->id[LEFT], right = m->id[RIGHT], merged = m->id[MERGED];
@@ -91,7 +93,7 @@ static void add(struct build *b, const struct merge *m, uint32_t rank)
     uint32_t at = place_of(b, m);
     while (b->merges[at].left != VOCAB_NONE) {
         if (b->merges[at].left == left && b->merges[at].right == right)
-            return; /* the better rank came first */
+            return; /* an earlier one has the better rank */
         at = (at + 1) & b->header->merges_mask;
     }
     b->merges[at] = (struct vocab_merge){left, right, rank, merged};

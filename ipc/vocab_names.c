@@ -1,10 +1,11 @@
+/* vocab_names.c: the tables of vocab_names.h. */
 #include "ipc/vocab_names.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Model families share a way of cutting; the name in the file is the family's. */
+/* Model families share a pre-tokenizer; the file names the family. */
 static const struct {
     const char *name;
     enum vocab_pre pre;
@@ -81,9 +82,9 @@ const char *vocab_pre_name(enum vocab_pre pre)
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
                          char *err, size_t err_bytes)
 {
-    if (name.bytes == 0) /* files older than the key */
+    if (name.bytes == 0) /* files from before the key existed */
         name = (struct vocab_string){"default", strlen("default")};
-    for (size_t i = 0; i < sizeof pres / sizeof pres[0]; i++) {
+    for (size_t i = 0; i < sizeof(pres) / sizeof(pres[0]); i++) {
         if (strlen(pres[i].name) != name.bytes || memcmp(pres[i].name, name.data, name.bytes) != 0)
             continue;
         *ret_pre = pres[i].pre;
@@ -93,7 +94,7 @@ int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint
     char known[256] = "default";
     for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) {
         size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, ", %s", pre_names[p]);
+        snprintf(known + n, sizeof(known) - n, ", %s", pre_names[p]);
     }
     int shown = name.bytes < 64 ? (int)name.bytes : 64;
     snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth; known: %s", shown,
@@ -107,7 +108,7 @@ int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err,
     return vocab_names_find_pre(name, ret_pre, &flags, err, err_bytes);
 }
 
-/* U+FF5C and U+2581 stand in DeepSeek's names, U+2581 in CodeLlama's. */
+/* DeepSeek's names contain U+FF5C and U+2581, CodeLlama's U+2581. */
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
 #define NAME(text, role, end)                                                                      \
@@ -169,4 +170,4 @@ const struct vocab_name vocab_names[] = {
     NAME("<|file_sep|>", VOCAB_FIM_FILE, true),
     NAME("<file_sep>", VOCAB_FIM_FILE, true),
 };
-const uint32_t vocab_names_count = sizeof vocab_names / sizeof vocab_names[0];
+const uint32_t vocab_names_count = sizeof(vocab_names) / sizeof(vocab_names[0]);

@@ -1,4 +1,5 @@
-/* Which type each token has and which ones have a role, where the file says it and where it does not. */
+/* vocab_roles.c: the type of each token and the tokens with a role, as stated in the file or, where
+ * it does not state them, guessed. */
 #include "ipc/vocab_build_impl.h"
 #include "ipc/vocab_names.h"
 
@@ -19,7 +20,7 @@ int vocab_build_byte_of_text(struct vocab_string s)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Takes types from the file; guesses them where it says nothing (no list, or all the same). */
+/* Takes types from the file; guesses them if it states none (no list, or all the same). */
 static void resolve_types(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
@@ -48,9 +49,9 @@ static void resolve_stated_roles(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
     uint32_t *roles = b->header->roles;
-    memset(roles, 0xff, sizeof b->header->roles);
+    memset(roles, 0xff, sizeof(b->header->roles));
     if (b->header->model == VOCAB_MODEL_SPM && d->n_tokens > 2) {
-        roles[VOCAB_UNK] = 0; /* where SentencePiece puts them unless told otherwise */
+        roles[VOCAB_UNK] = 0; /* SentencePiece's defaults */
         roles[VOCAB_BOS] = 1;
         roles[VOCAB_EOS] = 2;
     }
@@ -72,8 +73,9 @@ static const struct vocab_name *find_name(struct vocab_string s)
     return NULL;
 }
 
-/* Finds roles by text where the file names none, and which tokens end a generation. A token that
- * ends a turn, or got its role so, is a control token, whatever the file calls it. */
+/* Finds roles by text where the file states none, and the tokens that end a generation. A token
+ * that ends a turn, or that got its role here, is a control token, whatever type the file gives it.
+ */
 static void resolve_named_roles(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
@@ -101,7 +103,7 @@ static void resolve_named_roles(struct build *b)
     }
     static const enum vocab_role ending[] = {VOCAB_EOS,     VOCAB_EOT,      VOCAB_EOM,
                                              VOCAB_FIM_PAD, VOCAB_FIM_REPO, VOCAB_FIM_FILE};
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+    for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
         if (roles[ending[i]] != VOCAB_NONE)
             b->ends[roles[ending[i]]] = VOCAB_ENTRY_END;
     }

@@ -119,7 +119,7 @@ START_TEST(every_truncation_is_refused)
     struct vocab v;
     for (size_t n = 0; n < n_original; n++) {
         ck_assert_int_eq(vocab_open(original, n, &v, err, sizeof err), -EBADMSG);
-        ck_assert_str_eq(err, "the vocabulary cannot be used: it is cut short");
+        ck_assert_str_eq(err, "the vocabulary cannot be used: it is truncated");
     }
 }
 END_TEST
