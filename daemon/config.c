@@ -234,7 +234,7 @@ void config_help(FILE *out)
     options_help(&o, out);
     machine_path(path, sizeof(path));
     fprintf(out,
-            "\nIn parentheses: the default. The socket is at $HEARTH_SOCKET, else\n"
+            "\nDefaults are in parentheses. The socket is at $HEARTH_SOCKET, else\n"
             "$XDG_RUNTIME_DIR/hearth/hearth.sock, else /run/hearth/hearth.sock.\n"
             "The same names are keys of the configuration file, `name = value` a line:\n"
             "$XDG_CONFIG_HOME/hearth/hearthd.conf, else\n%s.\nNumbers take K, M, G, T.\n",

@@ -1,11 +1,10 @@
-/*
- * config: hearthd's options. One table makes the command line, the configuration file, --help, the
+/* config.h: hearthd's options. One table makes the command line, the configuration file, --help, the
  * range checks and the start-up dump; names are the same everywhere (`--kv-bytes 2G`, `kv-bytes =
  * 2G`).
  *
- * Main thread, at start. Precedence: command line, then --config FILE, or the first that exists of
- * $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config without it) and the machine's, config_machine_path;
- * then defaults. Texts point into argv, or are the config's own until config_fini.
+ * Main thread, at start. Precedence: command line, then a file, then defaults. The file is that of
+ * --config, or the first that exists of $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config if not set)
+ * and config_machine_path(). Texts point into argv, or are the config's own until config_fini.
  */
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H

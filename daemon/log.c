@@ -1,4 +1,4 @@
-/* Formatting of log lines; the priorities are syslog's, as sd-daemon(3) writes them. */
+/* log.c: formats log lines; the priorities are syslog's, written as in sd-daemon(3). */
 #include "daemon/log.h"
 
 #include <stdarg.h>
@@ -11,8 +11,8 @@
 static enum log_level log_most = LOG_LEVEL_INFO;
 static bool log_journal;
 
-/* The variable names the device and inode of what the service manager gave us as stderr: where that was
- * redirected since, a line's reader is no journal. */
+/* The variable holds device and inode of the stderr that the service manager opened. If stderr was
+ * redirected since, it does not go to the journal. */
 static bool log_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -47,5 +47,5 @@ void log_line(enum log_level level, const char *format, ...)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return; /* nobody reads stderr: there is no one to tell */
+        return; /* stderr cannot be written: there is no other place to report it */
 }

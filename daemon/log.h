@@ -1,15 +1,14 @@
-/*
- * log: lines on stderr. Any thread; a line is one write(2), so lines never mix.
+/* log.h: lines on stderr. Any thread; a line is one write(2), so lines are never mixed.
  *
- * Where stderr is the journal's (JOURNAL_STREAM, systemd.exec(5)) a line begins with its priority, `<6>`, which the journal takes
- * off. Nothing is logged on the step loop's normal path.
+ * If stderr goes to the journal (JOURNAL_STREAM, systemd.exec(5)) a line begins with its priority,
+ * `<6>`, which the journal strips. Nothing is logged on the normal path of the step loop.
  */
 #ifndef HEARTH_DAEMON_LOG_H
 #define HEARTH_DAEMON_LOG_H
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Once, before threads start. */
+/* Call once, before threads start. */
 void log_init(enum log_level level);
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,8 +1,6 @@
-/*
- * hearthd: reads its options, loads the model, starts the engine thread, and serves as the control
- * thread. Every failure is one line on stderr and an exit code of sysexits(3), as the README lists
- * them.
- */
+/* main.c: hearthd reads its options, loads the model, starts the engine thread, and serves as the
+ * control thread. Every failure is one line on stderr and an exit code of sysexits(3), as the
+ * README lists them. */
 #include "daemon/config.h"
 #include "daemon/control/control.h"
 #include "daemon/engine/engine.h"
@@ -45,7 +43,7 @@ struct daemon {
     char path[HELLO_PATH_BYTES]; /* config.socket where no option gave it */
 };
 
-/* Which exit code says what kind of failure: DESIGN section 8, sysexits(3). */
+/* Maps a failure to an exit code: DESIGN section 8, sysexits(3). */
 static int exit_code(int error)
 {
     switch (error) {
@@ -72,8 +70,8 @@ static int exit_code(int error)
     }
 }
 
-/* Who starts us with stdin, stdout or stderr closed does not mean the next socket or segment to be read or written as
- * such. */
+/* If the parent closed stdin, stdout or stderr, opens /dev/null there, so that a socket or segment
+ * cannot end up as one of them. */
 static void hold_standard_fds(void)
 {
     int fd;
@@ -85,7 +83,7 @@ static void hold_standard_fds(void)
         close(fd);
 }
 
-/* What was asked for is on stdout, if there was room for it. */
+/* Flushes stdout and reports a failure (a full disk, for instance). */
 static int flush_output(char *err, size_t err_bytes)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -104,7 +102,7 @@ static void log_option(const char *text)
     log_debug("option %s", text);
 }
 
-/* A client costs a handful of descriptors: take what the system allows. */
+/* A client costs a handful of descriptors: raise the limit to what the system allows. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -115,11 +113,11 @@ static void raise_file_limit(void)
     }
 }
 
-/* The path of a socket that the service manager passed, for the log and `hearth status`. */
+/* Stores the path of a socket that the service manager passed, for the log and `hearth status`. */
 static int take_path(struct daemon *daemon)
 {
     struct sockaddr_un address = {0};
-    socklen_t bytes = sizeof(address) - 1; /* a terminating zero is left in any case */
+    socklen_t bytes = sizeof(address) - 1; /* leaves room for the terminating zero */
 
     if (getsockname(daemon->listen_fd, (struct sockaddr *)&address, &bytes) < 0)
         return -errno;
@@ -128,7 +126,8 @@ static int take_path(struct daemon *daemon)
     return 0;
 }
 
-/* What kind of failure that of a socket is: its path may be wrong, but no input file is missing. */
+/* Maps an error of opening the socket: its path may be wrong, but -ENOENT must not read as a
+ * missing input file. */
 static int socket_error(int error)
 {
     switch (error) {
@@ -141,7 +140,7 @@ static int socket_error(int error)
     case -ENOTDIR:
     case -EACCES:
     case -EROFS:
-        return -ENOTSOCK; /* it cannot be made there */
+        return -ENOTSOCK; /* the socket cannot be created there */
     default:
         return -EIO;
     }
@@ -176,7 +175,7 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
     daemon->ctl_fd = segment_ctl_open(&daemon->ctl, err, err_bytes);
     if (daemon->ctl_fd < 0)
         return daemon->ctl_fd;
-    /* A GPU computes by itself: one thread waits for it. */
+    /* With a GPU one thread computes: it waits for the device. */
     daemon->ctl->threads = daemon->loaded.ops == &backend_cpu ? daemon->loaded.info.threads : 1;
     rc = mailbox_init(&daemon->to_engine, MAILBOX_CELLS);
     if (rc == 0)
@@ -238,7 +237,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
-/* All of a start behind the model's file but for listening. */
+/* Everything startup does after opening the model file, except listening. */
 static int load(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc = loaded_model_open_model(&daemon->loaded, daemon->config.model, err, err_bytes);
@@ -258,7 +257,8 @@ static int load(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
-/* --check: what this accepts starts. A sound GGUF file that does not claim to be a model is said to be just that. */
+/* --check: if it succeeds, a start succeeds. A valid GGUF file that does not claim to be a model is
+ * reported as such. */
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
@@ -278,12 +278,12 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
-/* Loads first, listens last: who can connect gets an answer. */
+/* Loads first and listens last, so that every client that can connect is served. */
 static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc;
 
-    signal(SIGPIPE, SIG_IGN); /* an errno is enough */
+    signal(SIGPIPE, SIG_IGN); /* write errors are reported by errno instead */
     raise_file_limit();
     rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
@@ -318,13 +318,13 @@ static void finish(struct daemon *daemon)
 
 int main(int argc, char **argv)
 {
-    static struct daemon daemon; /* large: slots of the loop tables hang off it */
+    static struct daemon daemon; /* static because it is large: it contains the tables */
     char err[4600] = "";
     int rc;
 
     hold_standard_fds();
     signal(SIGXFSZ,
-           SIG_IGN); /* a limit on files holds for shared memory, too: an errno is enough */
+           SIG_IGN); /* a file size limit also holds for shared memory: report it by errno */
     daemon.ctl_fd = daemon.listen_fd = daemon.signal_fd = -1;
     daemon.to_engine.event_fd = daemon.to_control.event_fd = -1;
     log_init(LOG_LEVEL_INFO);
@@ -344,7 +344,7 @@ int main(int argc, char **argv)
     }
     if (rc == 0)
         rc = flush_output(err, sizeof(err));
-    for (char *c = err; *c; c++) /* words of files end up on terminals */
+    for (char *c = err; *c; c++) /* text from files may reach a terminal */
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
     if (rc < 0)

@@ -1,5 +1,5 @@
-/* Clients in and out. One list of clients, a state each (client.h); every event is handled to the
- * end. */
+/* control.c: lets clients in and out. One list of clients, each with a state (client.h); every
+ * event is handled completely before the next. */
 #include "daemon/control/control_impl.h"
 
 #include "daemon/log.h"
@@ -18,13 +18,13 @@
 
 enum {
     EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
-    ASKS_AT_ONCE = 8,    /* questions of one client answered before others are looked at */
+    ASKS_AT_ONCE = 8,    /* messages of one client handled before other clients get a turn */
 };
 
 static const uint64_t ACCEPT_AGAIN_NS = 100000000;
-static const uint64_t GREETING_NS = 5000000000; /* a connection says hello within this time */
+static const uint64_t GREETING_NS = 5000000000; /* a connection must send HELLO within this time */
 
-/* Cookies of what is no client; clients are their own address. */
+/* Cookies of non-client registrations; a client's cookie is its address. */
 enum { COOKIE_LISTEN = 1, COOKIE_SIGNAL, COOKIE_MAIL };
 
 void control_post(struct control *control, enum mail_kind kind, struct client *client)
@@ -32,7 +32,7 @@ void control_post(struct control *control, enum mail_kind kind, struct client *c
     struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
     bool posted = mailbox_post(control->options.outbox, &mail);
 
-    assert(posted); /* sized for every client's messages (main.c) */
+    assert(posted); /* the mailbox has room for every client's messages (main.c) */
     (void)posted;
     mailbox_ring(control->options.outbox);
 }
@@ -44,7 +44,7 @@ void control_gauges(struct control *control)
 {
     uint32_t attached = 0;
 
-    /* Those that are leaving still hold their slots: they count until the engine has let go. */
+    /* Clients that are leaving still hold their slots: they count until the engine has let go. */
     for (struct client *client = control->clients; client; client = client->next)
         attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;
     counters_set(control->options.ctl, COUNTER_CLIENTS, attached);
@@ -92,7 +92,7 @@ void control_drop(struct control *control, struct client *client)
     } else if (client->state == CLIENT_ATTACHED) {
         client->state = CLIENT_DETACHING;
         loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
-        shutdown(client->socket_fd, SHUT_RDWR); /* the client sees its end now */
+        shutdown(client->socket_fd, SHUT_RDWR); /* the client sees the hang-up now */
         control_post(control, MAIL_DETACH, client);
         control_gauges(control);
     }
@@ -166,7 +166,7 @@ static bool control_known(const struct control *control, const struct client *wa
     return false;
 }
 
-/* Everything that waits on a client's socket, or as much as it may say in one turn. */
+/* Reads what waits on a client's socket, at most as much as one turn allows. */
 static void control_read(struct control *control, struct client *client)
 {
     uint8_t message[512];
@@ -189,7 +189,7 @@ static void control_read(struct control *control, struct client *client)
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
             if (!control_known(control, client))
-                return; /* it was refused */
+                return; /* it was refused and freed */
         } else {
             control_drop(control, client);
             return;
@@ -197,14 +197,14 @@ static void control_read(struct control *control, struct client *client)
     }
 }
 
-/* The next turn of those who have more to say. */
+/* Gives another turn to clients with unread messages. */
 static void control_read_on(struct control *control)
 {
     if (!control->unread)
         return;
     control->unread = false;
     for (struct client *client = control->clients, *next; client; client = next) {
-        next = client->next; /* reading frees nobody else */
+        next = client->next; /* reading frees no other client */
         if (client->unread)
             control_read(control, client);
     }
@@ -236,8 +236,8 @@ static void control_mail(struct control *control)
         case MAIL_CLOSE:
             log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
                         (long)mail.clients[0]->uid,
-                        mail.error == -EFAULT ? "its shared memory failed"
-                                              : "it broke the protocol");
+                        mail.error == -EFAULT ? "a page of its shared memory failed"
+                                              : "it violated the protocol");
             control_drop(control, mail.clients[0]);
             break;
         case MAIL_STOPPED:
@@ -257,7 +257,7 @@ static void control_stop(struct control *control, const char *why)
     control->stopping = true;
     log_info("stopping: %s", why);
     notify_send("STOPPING=1");
-    /* Who connects from now on waits at the manager's socket for the next daemon. */
+    /* New connections now wait at the manager's socket for the next daemon. */
     if (control->options.passed) {
         control->accept_at_ns = 0;
         loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN);
@@ -307,8 +307,8 @@ static void control_expire(struct control *control, uint64_t now)
     }
 }
 
-/* Tells the service manager that we live, unless the engine is awake and has not turned since last
- * time. */
+/* Tells the service manager that we are alive, unless the engine is awake and has not made a step
+ * since last time. */
 static void control_watchdog(struct control *control, uint64_t now)
 {
     struct ctl *ctl = control->options.ctl;
@@ -321,7 +321,7 @@ static void control_watchdog(struct control *control, uint64_t now)
     control->watchdog_due_ns = now + control->watchdog_ns;
 }
 
-/* Descriptors may have become free: listen again. */
+/* Descriptors may be available again: resume accepting. */
 static void control_accept_again(struct control *control, uint64_t now)
 {
     control->accept_at_ns = 0;
@@ -329,8 +329,8 @@ static void control_accept_again(struct control *control, uint64_t now)
         control->accept_at_ns = now + ACCEPT_AGAIN_NS;
 }
 
-/* Nobody is accepted any more: the daemon stops, and who comes now starts the next one; or who came at
- * the last moment is served. */
+/* Accepting has ended: the daemon stops, and the next connection starts another one. A client that
+ * was accepted at the last moment is still served. */
 static void control_accept_ended(struct control *control)
 {
     if (!control->ending)
@@ -339,12 +339,12 @@ static void control_accept_ended(struct control *control)
     if (control->stopping)
         return;
     if (control->n_clients == 0)
-        control_stop(control, "no client was connected for as long as --idle-stop says");
+        control_stop(control, "no client was connected for the time of --idle-stop");
     else
         control_accept_again(control, control->options.now_ns());
 }
 
-/* When the idle stop is due; UINT64_MAX: not as things are. */
+/* When the idle stop is due; UINT64_MAX: it is not. */
 static uint64_t control_idle(struct control *control, uint64_t now)
 {
     if (!control->idle_stop_ns || control->n_clients > 0 || control->ending || control->stopping) {
@@ -362,7 +362,7 @@ static uint64_t control_idle(struct control *control, uint64_t now)
     return UINT64_MAX;
 }
 
-/* Until the next thing that time brings about; -1: nothing will. */
+/* Nanoseconds until the next timer is due; -1: there is none. */
 static int64_t control_timeout(struct control *control)
 {
     uint64_t now = control->options.now_ns(), due = UINT64_MAX;
@@ -411,7 +411,7 @@ static int control_open(struct control *control)
     return rc;
 }
 
-/* Waits for the engine to stop, without the loop: what failed may be the loop. */
+/* Waits for the engine to stop, without the loop, which may be what failed. */
 static void control_await_engine(struct control *control)
 {
     struct pollfd engine = {.fd = control->options.inbox->event_fd, .events = POLLIN};
@@ -422,7 +422,8 @@ static void control_await_engine(struct control *control)
     while (!control->stopped) {
         control_mail(control);
         if (!control->stopped)
-            poll(&engine, 1, 10); /* its count is never read, so this is a pause, too */
+            poll(&engine, 1,
+                 10); /* the mailbox's eventfd is never read here, so this is just a pause */
     }
 }
 

@@ -1,5 +1,4 @@
-/*
- * control: the thread that lets clients in and out: listen, handshake, client death, signals, the
+/* control.h: the thread that lets clients in and out: listen, handshake, client death, signals, the
  * watchdog, status, and the wake-ups that the engine thread hands over.
  *
  * It is the main thread. It owns the listening socket, every client's descriptors and mappings (the
@@ -22,10 +21,10 @@ struct control_options {
     const struct loaded_model *loaded;
     struct ctl *ctl;
     int ctl_fd;
-    int vocab_fd;           /* the sealed vocabulary, handed to every client */
-    int listen_fd;          /* non-blocking */
-    bool passed;            /* it is the service manager's: who is not accepted waits there */
-    int signal_fd;          /* signals.h */
+    int vocab_fd;  /* the sealed vocabulary, passed to every client */
+    int listen_fd; /* non-blocking */
+    bool passed;   /* it belongs to the service manager: connections not accepted wait there */
+    int signal_fd; /* signals.h */
     struct mailbox *inbox;  /* from the engine */
     struct mailbox *outbox; /* to the engine */
     enum loop_backend loop;
@@ -33,9 +32,9 @@ struct control_options {
     uint64_t (*now_ns)(void);
 };
 
-/* Serves until a signal says to stop, until nobody was connected for --idle-stop seconds, or until the
- * engine stops by itself; then lets the engine end every answer and closes every client. Returns 0, or
- * -errno when the loop cannot be had or the engine failed. */
+/* Serves until a signal asks to stop, until no client was connected for --idle-stop seconds, or
+ * until the engine stops by itself; then lets the engine end every answer and closes every client.
+ * Returns 0, or -errno when the loop cannot be opened or the engine failed. */
 int control_run(const struct control_options *options);
 
 #endif

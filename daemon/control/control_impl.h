@@ -1,7 +1,5 @@
-/*
- * control_impl: what the control thread's files share. control.c: a client's life, events, time;
- * handshake.c: who gets in, and with what.
- */
+/* control_impl.h: shared by the control thread's files. control.c: a client's life, events, time;
+ * handshake.c: which clients are let in, and with what. */
 #ifndef HEARTH_DAEMON_CONTROL_CONTROL_IMPL_H
 #define HEARTH_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -14,20 +12,20 @@ struct control {
     struct control_options options;
     struct loop *loop;
     struct client *clients; /* list */
-    uint32_t n_clients;     /* in the list, in any state */
+    uint32_t n_clients;     /* clients in the list, in any state */
     uint32_t n_greeting;
-    uint64_t n_accepted; /* since the start */
+    uint64_t n_accepted; /* clients accepted since the start */
     uint32_t slots_free;
     uint64_t start_ns;
-    uint64_t watchdog_ns; /* 0: nobody watches */
+    uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;
-    uint64_t heartbeat;     /* the engine's, as of the last watchdog */
-    uint64_t accept_at_ns;  /* > 0: accepting failed, and is tried again then */
-    bool accept_failing;    /* said so already */
-    bool unread;            /* some client's turn ended before all that it says was read */
-    uint64_t idle_stop_ns;  /* 0: it serves whoever may come */
-    uint64_t idle_since_ns; /* nobody is connected since then; 0: somebody is */
-    bool ending; /* accepting comes to its end, to stop unless somebody was accepted meanwhile */
+    uint64_t heartbeat;     /* the engine's heartbeat when the watchdog last looked */
+    uint64_t accept_at_ns;  /* > 0: accepting failed and is retried at this time */
+    bool accept_failing;    /* the failure was logged */
+    bool unread;            /* some client's turn ended before everything it sent was read */
+    uint64_t idle_stop_ns;  /* 0: never stop by itself */
+    uint64_t idle_since_ns; /* when the last client left; 0: a client is connected */
+    bool ending; /* accepting is being ended, to stop unless another client comes meanwhile */
     bool stopping;
     bool stopped;
     int error;
@@ -37,29 +35,31 @@ struct control {
 
 void control_post(struct control *control, enum mail_kind kind, struct client *client);
 
-/* The gauges that follow from the list of clients. */
+/* Sets the gauges that follow from the list of clients. */
 void control_gauges(struct control *control);
 
-/* Closes and frees; the engine must not know the client (any more). */
+/* Closes and frees. PRECOND: the engine does not know the client (any more). */
 void control_free(struct control *control, struct client *client);
 
-/* The client is gone, or has to go. What the engine borrows comes back with MAIL_DETACHED. */
+/* The client hung up or is being closed. Its memory comes back from the engine with
+ * MAIL_DETACHED. */
 void control_drop(struct control *control, struct client *client);
 
 /* ---- handshake.c ---- */
 
-/* Is there room for one more connection of this user, until it greets? Where all room is taken, the user with the most
- * connections that say nothing gives its longest silent one, to who has fewer: nobody keeps others out by silence. */
+/* Makes room for one more connection of this user that has not greeted yet. When full, evicts the
+ * longest-silent ungreeted connection of the user with the most of them if the new user has fewer,
+ * so that silent connections cannot keep others out. False: no room. */
 bool handshake_room(struct control *control, uid_t uid);
 
-/* A HELLO came: lets the client in, or refuses and frees it, or lets it wait. */
+/* Handles a HELLO: lets the client in, refuses and frees it, or lets it wait. */
 void handshake_hello(struct control *control, struct client *client, const void *message,
                      size_t bytes);
 
-/* A client has left: those who waited for its slots or its name are looked at again. */
+/* Call after a client has left: clients that wait for its slots or its name are looked at again. */
 void handshake_retry(struct control *control);
 
-/* Tells the client in one line why not, and frees it. */
+/* Sends the client one line that says why it is refused, and frees it. */
 void handshake_refuse(struct control *control, struct client *client, int code, const char *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who gets in, and with what: the answers to HELLO. */
+/* handshake.c: answers HELLO: which clients are let in, and with what. */
 #include "daemon/control/control_impl.h"
 
 #include "ipc/bell.h"
@@ -13,8 +13,8 @@
 enum {
     EVENT_CELLS = 1024, /* of each slot's event ring */
     SUBMIT_CELLS = 256, /* of each client's submit ring */
-    SLOTLESS_MAX = 64,  /* connections without a slot that one user may hold */
-    GREETING_ROOM = 64, /* connections beyond --clients, which those who are let in never take */
+    SLOTLESS_MAX = 64,  /* connections without a slot per user */
+    GREETING_ROOM = 64, /* connections beyond --clients, only for those that have not greeted yet */
 };
 
 static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
@@ -27,7 +27,7 @@ static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
     return n;
 }
 
-/* Connections of this user that only look. */
+/* Connections of this user without slots. */
 static uint32_t handshake_slotless(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
@@ -37,7 +37,7 @@ static uint32_t handshake_slotless(const struct control *control, uid_t uid)
     return n;
 }
 
-/* Connections of this user that have said nothing yet. */
+/* Connections of this user that have sent nothing yet. */
 static uint32_t handshake_silent(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
@@ -68,11 +68,12 @@ bool handshake_room(struct control *control, uid_t uid)
     }
     if (found)
         handshake_refuse(control, found, -EBUSY,
-                         "too many of this user's connections say nothing: try again later");
+                         "this user has too many connections without a HELLO: try again later");
     return found != NULL;
 }
 
-/* The user that stands for all who have no number here: nobody's slots may be kept for it. */
+/* The overflow uid stands for all users that have no number in our user namespace: slots must not
+ * be kept for it by name. */
 static uid_t overflow_uid(void)
 {
     FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
@@ -93,24 +94,28 @@ static bool handshake_name_held(const struct control *control, uid_t uid, const 
     return false;
 }
 
-/* Somebody is on the way out: what is taken now will be free in a moment. A hang-up may still wait to be
- * read behind the HELLO of who follows, so sockets are looked at here. */
-static bool handshake_leaving(struct control *control)
+/* Closes the clients that have hung up: their hang-ups may be queued after a new client's HELLO. */
+static void handshake_drop_hung_up(struct control *control)
 {
-    bool leaving = false;
-
     for (struct client *client = control->clients; client; client = client->next) {
         struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
         if (client->state == CLIENT_ATTACHED && poll(&hang_up, 1, 0) > 0 &&
             (hang_up.revents & (POLLRDHUP | POLLHUP)))
             control_drop(control, client);
-        leaving |= client->state == CLIENT_DETACHING;
     }
-    return leaving;
 }
 
-/* May this client have what it asks for? Returns 0 and the slots granted, or -errno with one line.
- */
+/* True while some client is leaving: its slots and its name will be free soon. */
+static bool handshake_leaving(const struct control *control)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client->state == CLIENT_DETACHING)
+            return true;
+    return false;
+}
+
+/* Decides whether a client gets what it asks for. Returns 0 and the slots granted, or -errno with
+ * one line. */
 static int handshake_admit(const struct control *control, const struct client *client,
                            const struct hello *hello, uint32_t *ret_slots, char *line,
                            size_t line_bytes)
@@ -120,12 +125,13 @@ static int handshake_admit(const struct control *control, const struct client *c
         hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
 
     if (control->stopping) {
-        snprintf(line, line_bytes, "the daemon is stopping: try again when it is back");
+        snprintf(line, line_bytes, "the daemon is stopping: try again when it runs again");
         return -EBUSY;
     }
     if (hello->name[0] && client->uid == overflow_uid()) {
-        snprintf(line, line_bytes,
-                 "your user is not known here (a user namespace): ask for a slot without a name");
+        snprintf(
+            line, line_bytes,
+            "your user is unknown to the daemon (user namespaces): ask for a slot without a name");
         return -EACCES;
     }
     if (hello->slots == 0 && handshake_slotless(control, client->uid) >= SLOTLESS_MAX) {
@@ -141,14 +147,14 @@ static int handshake_admit(const struct control *control, const struct client *c
     }
     if (control->n_clients - control->n_greeting >= config->clients) {
         snprintf(line, line_bytes,
-                 "%llu clients are connected, the most there may be: try again, or raise --clients",
+                 "%llu clients are connected, as many as allowed: try again, or raise --clients",
                  (unsigned long long)config->clients);
         return -EBUSY;
     }
     if (wanted > control->slots_free) {
         snprintf(line, line_bytes,
-                 "%u of %llu slots are free, %u wanted: try again, or raise --slots",
-                 control->slots_free, (unsigned long long)config->slots, wanted);
+                 "%u slots wanted, %u of %llu are free: try again, or raise --slots",
+                 wanted, control->slots_free, (unsigned long long)config->slots);
         return -EBUSY;
     }
     if (config->user_slots &&
@@ -173,8 +179,8 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
     };
 }
 
-/* Makes everything the client will share with us. On failure what was made stays for control_free.
- */
+/* Creates everything that is shared with the client. On failure control_free releases what was
+ * made. */
 static int handshake_equip(struct control *control, struct client *client,
                            const struct hello *hello, uint32_t n_slots, int *ret_notify, char *line,
                            size_t line_bytes)
@@ -228,8 +234,8 @@ static int handshake_welcome(struct control *control, struct client *client, int
     return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);
 }
 
-/* The process that did the handshake: its exit counts as hang-up even when a child keeps the
- * socket. */
+/* Watches the process that did the handshake: its exit counts as a hang-up even when a child keeps
+ * the socket open. */
 static void handshake_watch_process(struct control *control, struct client *client)
 {
 #ifdef SYS_pidfd_open
@@ -252,7 +258,7 @@ void handshake_refuse(struct control *control, struct client *client, int code, 
     control_free(control, client);
 }
 
-/* Lets the client in, or refuses it, or lets it wait for one that is leaving. */
+/* Lets the client in, refuses it, or lets it wait for a client that is leaving. */
 static void handshake_greet(struct control *control, struct client *client)
 {
     char line[HELLO_LINE_BYTES] = "";
@@ -261,9 +267,13 @@ static void handshake_greet(struct control *control, struct client *client)
     int notify_fd = -1;
     int rc = handshake_admit(control, client, hello, &n_slots, line, sizeof(line));
 
-    client->waiting = rc == -EBUSY && !control->stopping && handshake_leaving(control);
-    if (client->waiting)
-        return;
+    client->waiting = false;
+    if (rc == -EBUSY && !control->stopping) {
+        handshake_drop_hung_up(control);
+        client->waiting = handshake_leaving(control);
+        if (client->waiting)
+            return;
+    }
     if (rc == 0 && n_slots > 0)
         rc = handshake_equip(control, client, hello, n_slots, &notify_fd, line, sizeof(line));
     if (rc < 0) {

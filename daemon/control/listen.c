@@ -1,4 +1,5 @@
-/* Binding the socket, under a lock; a stale one is told from a live one by trying to connect. */
+/* listen.c: binds the socket, under a lock; tries to connect to tell a stale socket from a live
+ * one. */
 #include "daemon/control/listen.h"
 
 #include "ipc/hello.h"
@@ -18,8 +19,8 @@
 
 enum {
     BACKLOG = 256,
-    PROBE_MS = 500, /* a dead daemon's socket is gone by then */
-    TRIES = 8       /* looks at one that hangs up and is there again */
+    PROBE_MS = 500, /* the kernel has removed a dead daemon's socket by then */
+    TRIES = 8       /* attempts at one that hangs up and reappears */
 };
 
 static int listen_address(const char *path, struct sockaddr_un *ret)
@@ -43,7 +44,7 @@ unsigned listen_folder_mode(const char *folder)
     return strlen(folder) == n && !memcmp(folder, machine, n) ? 0755 : 0;
 }
 
-/* Makes the folder of the default path, as a first start needs. */
+/* Makes the folder of the default path if it is missing, as at a first start. */
 static void listen_make_folder(const char *path)
 {
     char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -51,13 +52,13 @@ static void listen_make_folder(const char *path)
 
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 0, path);
     unsigned mode = listen_folder_mode(folder);
-    if (mode && mkdir(folder, mode) == 0) /* else it is there, or bind says why it cannot be */
-        chmod(folder, mode); /* whatever the umask: others pass through the machine's */
+    if (mode && mkdir(folder, mode) == 0) /* on failure bind() reports the error */
+        chmod(folder, mode); /* regardless of the umask: other users need the machine's folder */
 }
 
-/* Who makes, replaces or removes the socket at `path` holds this lock, so that one of several that start
- * at once has it and no other takes it away again. The file is there only meanwhile. Returns a descriptor
- * for listen_unlock, or -errno. */
+/* Making, replacing or removing the socket at `path` takes this lock, so that one of several
+ * daemons that start at once gets it and the others leave it alone. The lock file exists only
+ * meanwhile. Returns a descriptor for listen_unlock, or -errno. */
 static int listen_lock(const char *path, char *lock_path, size_t lock_bytes)
 {
     struct stat st;
@@ -74,7 +75,7 @@ static int listen_lock(const char *path, char *lock_path, size_t lock_bytes)
             close(fd);
         if (rc < 0)
             return rc;
-        /* Its holder removed it while we waited: who comes now makes another. */
+        /* Its holder removed the file while we waited: try again with a new file. */
     }
 }
 
@@ -84,9 +85,9 @@ static void listen_unlock(const char *lock_path, int lock_fd)
     close(lock_fd);
 }
 
-/* Connects to whoever listens at this address, without waiting. Returns 1 with a descriptor (-1: its
- * queue is full); 0: nobody listens; -ENOTSOCK: something else than a socket lies there, which is not
- * ours to remove (connect would say that nobody listens, too); or another -errno. */
+/* Tries to connect to this address, without waiting. Returns 1 with a descriptor (-1: the
+ * listener's queue is full); 0: no process listens; -ENOTSOCK: the path is not a socket, so it must
+ * not be removed (connect would fail as for a stale socket); or another -errno. */
 static int listen_probe(const struct sockaddr_un *address, int *ret_fd)
 {
     struct stat st;
@@ -117,8 +118,8 @@ static int listen_bind(int fd, const struct sockaddr_un *address)
     return rc < 0 || listen(fd, BACKLOG) == 0 ? rc : -errno;
 }
 
-/* Listens at the address, in place of a socket that nobody listens on. Returns 0, or -errno; with
- * -EADDRINUSE *ret_other is a connection to who does (or -1). */
+/* Listens at the address, in place of a socket that no process listens on. Returns 0, or -errno;
+ * with -EADDRINUSE *ret_other is a connection to the listener (or -1). */
 static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other)
 {
     char lock_path[sizeof(address->sun_path) + sizeof(".lock")];
@@ -140,9 +141,9 @@ static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other
     return rc;
 }
 
-/* Does the daemon at the other end of this connection live? One that has just died may still be there for
- * a moment, as the kernel takes its ring apart: it lets us connect, never accepts, and hangs up. A live
- * one waits for our HELLO, or says why it does not. */
+/* True if the daemon at the other end of this connection is alive. The socket of one that has just
+ * died may exist for a moment, while the kernel tears its ring down: it lets us connect, never
+ * accepts, and hangs up. A live daemon waits for our HELLO, or refuses with a reason. */
 static bool listen_lives(int other)
 {
     struct pollfd answer = {.fd = other, .events = POLLIN | POLLRDHUP};
@@ -151,7 +152,7 @@ static bool listen_lives(int other)
     return other < 0 || poll(&answer, 1, PROBE_MS) == 0 || recv(other, &byte, 1, MSG_DONTWAIT) > 0;
 }
 
-/* " (process 123)", or "" where the kernel does not say whose socket it is. */
+/* " (process 123)", or "" if the kernel does not tell the listener's pid. */
 static void listen_owner(int other, char *text, size_t text_bytes)
 {
     struct ucred peer;
@@ -163,21 +164,22 @@ static void listen_owner(int other, char *text, size_t text_bytes)
         snprintf(text, text_bytes, " (process %ld)", (long)peer.pid);
 }
 
-/* One line for people. */
+/* Writes one line that says what to do. */
 static void listen_explain(const char *path, int error, int other, char *err, size_t err_bytes)
 {
     char owner[40];
 
     listen_owner(other, owner, sizeof(owner));
     if (error == -ENOTSOCK)
-        snprintf(err, err_bytes, "%s is there and is no socket: give another --socket", path);
+        snprintf(err, err_bytes, "%s exists and is not a socket: give another --socket", path);
     else if (error == -ENOENT)
-        snprintf(err, err_bytes,
-                 "cannot listen at %s: its folder is not there: make it, or give another --socket",
-                 path);
+        snprintf(
+            err, err_bytes,
+            "cannot listen at %s: its folder does not exist: make it, or give another --socket",
+            path);
     else if (error == -ENAMETOOLONG)
         snprintf(err, err_bytes,
-                 "a socket's path takes at most %zu bytes: give a shorter --socket than %s",
+                 "a socket path has at most %zu bytes: give a shorter --socket than %s",
                  sizeof(((struct sockaddr_un *)0)->sun_path) - 1, path);
     else if (error == -EADDRINUSE)
         snprintf(err, err_bytes,
@@ -219,7 +221,8 @@ void listen_close(const char *path, int listen_fd)
     char lock_path[sizeof(address.sun_path) + sizeof(".lock")];
     int other = -1;
 
-    /* Refuses from now on, although the ring may hold on to the socket for a while. */
+    /* Refuses connections from now on, even if the ring holds a reference to the socket for a
+     * while. */
     shutdown(listen_fd, SHUT_RDWR);
     close(listen_fd);
     if (listen_address(path, &address) < 0)

@@ -1,4 +1,4 @@
-/* Source: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3). */
+/* notify.c: after sd_notify(3), sd_watchdog_enabled(3) and sd_listen_fds(3). */
 #include "daemon/control/notify.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ int notify_send(const char *state)
     return rc;
 }
 
-/* The variable is meant for this process: the one that names a pid names ours. */
+/* The variable that names a pid must name ours, or the settings are meant for another process. */
 static int meant_for_us(const char *pid_variable)
 {
     const char *pid = getenv(pid_variable);
@@ -55,7 +55,7 @@ uint64_t notify_watchdog_ns(void)
     return strtoull(usec, NULL, 10) * 1000 / 2;
 }
 
-/* Is it one that hearthd could have made itself? */
+/* True for a socket such as hearthd makes itself. */
 static bool is_listening_socket(int fd)
 {
     int domain = 0, type = 0, listens = 0;
@@ -76,8 +76,8 @@ int notify_listen_fd(char *err, size_t err_bytes)
         return -ENOENT;
     if (count > 1) {
         snprintf(err, err_bytes,
-                 "the service manager passed %ld descriptors: hearthd serves one socket, give each "
-                 "its own unit",
+                 "the service manager passed %ld descriptors, but hearthd serves one socket: give "
+                 "each its own unit",
                  count);
         return -ENOTSOCK;
     }
@@ -86,8 +86,7 @@ int notify_listen_fd(char *err, size_t err_bytes)
         fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0 ||
         fcntl(LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0) {
         snprintf(err, err_bytes,
-                 "what the service manager passed is no Unix socket that listens for sequential "
-                 "packets: use "
+                 "the service manager did not pass a listening SOCK_SEQPACKET Unix socket: use "
                  "ListenSequentialPacket= with a path");
         return -ENOTSOCK;
     }

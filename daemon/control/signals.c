@@ -1,5 +1,5 @@
-/* A handler that does nothing but ring: whichever thread it interrupts, and whatever masks the threads of a device's
- * driver have. */
+/* signals.c: a handler that only writes to an eventfd, so it works on whichever thread it
+ * interrupts, and whatever signal masks the threads of a GPU driver have. */
 #include "daemon/control/signals.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static void signals_on(int number)
     int saved = errno;
 
     (void)number;
-    /* It can be full only of signals. */
+    /* The eventfd is full only when it is readable anyway. */
     if (write(signals_fd, &one, sizeof(one)) < 0)
         errno = saved;
 }

@@ -1,15 +1,14 @@
-/*
- * signals: what ends the daemon, as a descriptor.
+/* signals.h: the signals that end the daemon, as a descriptor.
  *
- * Main thread, before the socket is made: until then a signal ends the process as it ends any other, so nobody
- * waits for a model to be loaded only to stop it.
+ * Main thread, before the socket is made: until then a signal ends the process at once, so stopping
+ * does not wait for a model to be loaded.
  */
 #ifndef HEARTH_DAEMON_CONTROL_SIGNALS_H
 #define HEARTH_DAEMON_CONTROL_SIGNALS_H
 
-/* SIGTERM, SIGINT and SIGHUP make the descriptor readable from now on; SIGINT and SIGHUP only where whoever
- * started us has not had them ignored (nohup, a shell's `&`). Returns it (an eventfd, non-blocking), or
- * -errno. Once a process. */
+/* From now on SIGTERM, SIGINT and SIGHUP make the descriptor readable; SIGINT and SIGHUP only if
+ * they were not ignored at our start (nohup, a shell's `&`). Returns it (an eventfd, non-blocking),
+ * or -errno. Once per process. */
 int signals_open(void);
 
 #endif

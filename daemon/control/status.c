@@ -1,4 +1,5 @@
-/* The daemon described for people and scripts. Names with odd bytes were made printable at load. */
+/* status.c: describes the daemon for people and scripts. Names were made printable when they were
+ * read. */
 #include "daemon/control/status.h"
 
 #include "ipc/counters.h"
@@ -38,7 +39,7 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* JSON string contents: quotes, backslashes and control characters escaped. `to` is cut to fit. */
+/* Escapes quotes, backslashes and control characters for a JSON string. `to` is cut to fit. */
 static const char *escape(const char *from, char *to, size_t to_bytes)
 {
     size_t n = 0;
@@ -57,11 +58,12 @@ static const char *escape(const char *from, char *to, size_t to_bytes)
     return to;
 }
 
-/* What a fast pass is, in the words of --proposer. */
+/* What the fast pass of a backend is, in the words of --proposer. */
 static const char *const fast_names[] = {
     [BACKEND_FAST_NONE] = "none", [BACKEND_FAST_SHADOW] = "shadow", [BACKEND_FAST_NATIVE] = "fast"};
 
-/* JSON that is written piece by piece; full: a piece found no room, and none is written after it. */
+/* A JSON text that grows piece by piece; full: a piece did not fit, and nothing is written after
+ * it. */
 struct text {
     char *at;
     size_t room;
@@ -142,8 +144,8 @@ static void status_slot(struct text *text, const struct client *client, uint32_t
              (unsigned long long)atomic_load_explicit(&down->outputs, memory_order_relaxed));
 }
 
-/* The row of a slot, unless it has one; `busy`: only where it serves a request. Returns whether
- * there was no room for it. */
+/* Writes the row of a slot, unless it is written already; `busy`: only if it serves a request.
+ * Returns true if it did not fit. */
 static bool status_row(struct text *text, struct client *client, uint32_t slot, uid_t asker,
                        bool busy, bool *first)
 {
@@ -166,8 +168,8 @@ static bool status_row(struct text *text, struct client *client, uint32_t slot, 
     return false;
 }
 
-/* Rows of those at work, then of the others: a state may change in between. Returns how many rows
- * found no room. */
+/* Writes the rows of active slots, then the others (a state may change in between). Returns how
+ * many rows did not fit. */
 static uint32_t status_slots(struct text *text, const struct status_facts *facts)
 {
     uint32_t left_out = 0;
@@ -184,7 +186,7 @@ static uint32_t status_slots(struct text *text, const struct status_facts *facts
     return left_out;
 }
 
-enum { TAIL_BYTES = 48 }; /* what stands behind the rows */
+enum { TAIL_BYTES = 48 }; /* room for what follows the rows */
 
 int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes)
 {

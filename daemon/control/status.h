@@ -1,17 +1,17 @@
-/*
- * status: the text that answers `hearth status`: what the daemon is, and every counter, as one JSON
- * object; and what each slot does, in "slots", a row each, those at work first:
+/* status.h: the answer to `hearth status`: what the daemon is, and every counter, as one JSON
+ * object; and the slots, in "slots", one row each, active ones first:
  *
  *   {"client":3,"slot":0,"uid":1000,"pid":4711,"name":"editor","state":"decode",
  *    "priority":"interactive","prompt":812,"kv":811,"output":14,"outputs":230}
  *
- * client: its number since the start, with slot the key of a row; state: idle, queued, prefill, decode, paused. prompt, output: tokens of the request that runs or
- * ran last; kv: positions that are computed; outputs: tokens of all answers since its client came.
- * pid and name (of slot 0, where it has one) are there only for whom they concern: the same user,
- * and root. Rows that the message has no room for are counted in "slots_left_out".
+ * client: its number since the start; client and slot are the key of a row. state: idle, queued,
+ * prefill, decode, paused. prompt, output: tokens of the running or last request; kv: positions
+ * that are computed; outputs: tokens of all answers since its client connected. pid and name (of
+ * slot 0, if it has one) are shown to the same user and to root only. Rows that do not fit the
+ * message are counted in "slots_left_out".
  *
- * Control thread; the engine is not asked, a row is what it last wrote to the client's status line.
- * Pure but for the two gauges it refreshes first: open descriptors and resident memory.
+ * Control thread. The engine is not asked: a row is what it last wrote to the client's status line.
+ * No side effects but for two gauges that it refreshes first: open descriptors and resident memory.
  */
 #ifndef HEARTH_DAEMON_CONTROL_STATUS_H
 #define HEARTH_DAEMON_CONTROL_STATUS_H
@@ -21,7 +21,7 @@
 #include "ipc/layout.h"
 
 struct status_facts {
-    struct client *clients; /* list; those without slots or on their way out have no row */
+    struct client *clients; /* list; clients without slots or about to leave have no row */
     uid_t asker;
     const struct loaded_model *loaded;
     const char *socket;
@@ -29,7 +29,7 @@ struct status_facts {
     uint64_t uptime_ns;
 };
 
-/* Writes the object, zero-ended. Returns its length, or -ENOSPC. */
+/* Writes the object, zero-terminated. Returns its length, or -ENOSPC. */
 int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes);
 
 #endif

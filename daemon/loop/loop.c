@@ -1,4 +1,4 @@
-/* The table of registrations, shared by both backends, and the dispatch between them. */
+/* loop.c: the table of registrations, shared by both backends, and the dispatch to them. */
 #include "daemon/loop/loop.h"
 #include "daemon/loop/loop_impl.h"
 

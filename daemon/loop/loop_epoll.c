@@ -1,4 +1,5 @@
-/* The loop on epoll, edge-triggered: for systems that refuse io_uring. Same meaning, same order. */
+/* loop_epoll.c: the loop on epoll, edge-triggered, for systems that refuse io_uring. Same
+ * semantics. */
 #include "daemon/loop/loop_impl.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ struct epoll_loop {
     int fd;
 };
 
-/* poll(2) and epoll(7) share the values of these bits; the assert keeps that honest. */
+/* poll(2) and epoll(7) use the same values for these bits. */
 _Static_assert(POLLIN == EPOLLIN && POLLHUP == EPOLLHUP && POLLRDHUP == EPOLLRDHUP &&
                    POLLERR == EPOLLERR,
                "poll and epoll masks agree");
@@ -64,14 +65,14 @@ static int epoll_wait_events(struct loop *loop, int64_t timeout_ns, struct loop_
             continue;
         int32_t result = (int32_t)batch[i].events;
         if (entry->accept) {
-            /* Level-triggered: one connection an event, the next wait brings the next. */
+            /* Level-triggered: one connection per event, the next wait returns the next. */
             result = accept4(entry->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
             if (result < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
                 continue;
             if (result < 0) {
                 result = -errno;
                 epoll_disarm(loop, (uint32_t)batch[i].data.u64);
-                entry->live = false; /* loop.h: an error ends it */
+                entry->live = false; /* an error ends the registration (loop.h) */
             }
         }
         events[filled++] = (struct loop_event){.cookie = entry->cookie, .result = result};

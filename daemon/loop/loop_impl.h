@@ -1,8 +1,7 @@
-/*
- * loop_impl: what loop.c shares with its two backends. Not for anybody else.
+/* loop_impl.h: shared by loop.c and its two backends; private to them.
  *
- * A registration is addressed in the kernel by a tag: its index and a generation that grows with
- * every reuse, so that a late completion of a removed registration finds nobody.
+ * The kernel knows a registration by a tag: its index and a generation that grows with every reuse,
+ * so that a late completion of a removed registration does not match.
  */
 #ifndef HEARTH_DAEMON_LOOP_LOOP_IMPL_H
 #define HEARTH_DAEMON_LOOP_LOOP_IMPL_H
@@ -18,13 +17,13 @@ struct loop_entry {
     short events;
     bool accept;
     bool accept_once; /* the kernel refused multishot accept: re-armed after each connection */
-    bool ending;      /* accepting is being cancelled: what was accepted before still comes */
+    bool ending;      /* accepting is being cancelled: connections accepted before still come */
     bool live;
 };
 
 struct loop_ops {
     const char *name;
-    bool asynchronous; /* a disarmed entry may still have events to come, and a last one */
+    bool asynchronous; /* a disarmed entry may still have events to come, and a final one */
     int (*arm)(struct loop *loop, uint32_t slot);
     void (*disarm)(struct loop *loop, uint32_t slot);
     int (*wait)(struct loop *loop, int64_t timeout_ns, struct loop_event *events, size_t capacity);
@@ -34,7 +33,7 @@ struct loop_ops {
 struct loop {
     const struct loop_ops *ops;
     void *backend; /* owned by ops */
-    bool lost; /* io_uring: completions were dropped, and all registrations are to be made anew */
+    bool lost;     /* io_uring: completions were dropped, and all registrations must be renewed */
     uint32_t n_entries;
     struct loop_entry entries[LOOP_ENTRIES];
 };
@@ -42,7 +41,7 @@ struct loop {
 int loop_uring_open(struct loop *loop);
 int loop_epoll_open(struct loop *loop);
 
-/* The live registration with this tag, or NULL where it was removed meanwhile. */
+/* The live registration with this tag, or NULL if it was removed meanwhile. */
 struct loop_entry *loop_find(struct loop *loop, uint64_t tag);
 uint64_t loop_tag(const struct loop *loop, uint32_t slot);
 

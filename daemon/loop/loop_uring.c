@@ -1,9 +1,8 @@
-/*
- * The loop on io_uring. One blocking call covers everything a thread waits for.
+/* loop_uring.c: the loop on io_uring. One blocking call covers everything a thread waits for.
  *
  * Fallbacks, each probed by trying: DEFER_TASKRUN|SINGLE_ISSUER (6.1), else COOP_TASKRUN (5.19),
- * else plain; multishot accept (5.19), else one accept at a time. Without EXT_ARG timeouts (5.11)
- * or with the whole interface forbidden, loop_open takes epoll.
+ * else plain; multishot accept (5.19), else one accept at a time. Without EXT_ARG timeouts (5.11),
+ * or if io_uring is forbidden altogether, loop_open uses epoll.
  */
 #include "daemon/loop/loop_impl.h"
 
@@ -14,8 +13,9 @@
 
 enum { RING_ENTRIES = 256 };
 
-/* Completions of removals carry this tag: generation 0 is never live. */
-static const uint64_t TAG_NOBODY = 0xffffffff;
+/* Completions of removals carry this tag, which matches no registration: generation 0 is never
+ * live. */
+static const uint64_t TAG_NONE = 0xffffffff;
 
 static struct io_uring_sqe *uring_sqe(struct io_uring *ring)
 {
@@ -51,12 +51,12 @@ static void uring_disarm(struct loop *loop, uint32_t slot)
 
     if (!sqe)
         return;
-    /* For polls, too: IORING_OP_POLL_REMOVE leaves one alone (-EALREADY) that has just fired and was not
-     * looked at yet, and it would keep its file for ever. */
+    /* Used for polls, too: IORING_OP_POLL_REMOVE fails (-EALREADY) for a poll that has just fired
+     * but whose completion was not read yet, and the poll would hold its file forever. */
     io_uring_prep_cancel64(sqe, loop_tag(loop, slot), 0);
-    io_uring_sqe_set_data64(sqe, TAG_NOBODY);
-    /* Now, not at the next wait: the caller closes the descriptor, and a poll holds a reference to
-     * it. */
+    io_uring_sqe_set_data64(sqe, TAG_NONE);
+    /* Submitted now, not at the next wait: the caller closes the descriptor, but a poll holds a
+     * reference to it. */
     io_uring_submit(loop->backend);
 }
 
@@ -68,39 +68,40 @@ static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct 
     if (!entry)
         return 0;
     if (entry->ending && cqe->res < 0) {
-        entry->live = false; /* the cancellation's, or an error that was faster */
+        entry->live = false; /* the cancellation's completion, or an error that came first */
         *event = (struct loop_event){.cookie = entry->cookie, .result = -ECANCELED};
         return 1;
     }
     if (entry->accept && !entry->accept_once && cqe->res == -EINVAL) {
-        entry->accept_once = true; /* no multishot accept in this kernel */
+        entry->accept_once = true; /* this kernel has no multishot accept */
         uring_arm(loop, (uint32_t)cqe->user_data);
         return 0;
     }
     bool passing = cqe->res == -ECANCELED || cqe->res == -EAGAIN || cqe->res == -EINTR ||
                    cqe->res == -ECONNABORTED;
     if (entry->accept && cqe->res < 0 && !passing)
-        entry->live = false; /* loop.h: an error ends it */
+        entry->live = false; /* an error ends the registration (loop.h) */
     else if (!(cqe->flags & IORING_CQE_F_MORE) && cqe->res != -EBADF)
         uring_arm(loop, (uint32_t)cqe->user_data);
     if (entry->ending && !(cqe->flags & IORING_CQE_F_MORE))
-        uring_disarm(loop, (uint32_t)cqe->user_data); /* a connection came before the end did */
+        uring_disarm(loop, (uint32_t)cqe->user_data); /* it came before the cancellation */
     if (passing)
         return 0;
     *event = (struct loop_event){.cookie = entry->cookie, .result = cqe->res};
     return 1;
 }
 
-/* Not the ring's end: time, a signal, no memory to submit with just now (tried again at the next wait),
- * or, before 6.0, more completions than the ring has room for, which are to be taken first. */
+/* True for errors that do not mean the end of the ring: timeout, a signal, no memory to submit with
+ * just now (retried at the next wait), or, before 6.0, more completions than the ring has room for,
+ * which must be taken first. */
 static bool uring_passes(int error)
 {
     return error == -ETIME || error == -EINTR || error == -EAGAIN || error == -EBUSY;
 }
 
-/* Completions were dropped (the ring was full, and memory short), and nobody says whose: some of the registrations have
- * ended. All are made anew; what is ready then is told again. Only a connection whose acceptance was dropped stays open
- * and unanswered. */
+/* Completions were dropped (the ring was full, and memory short), and the kernel does not say
+ * whose: some registrations have ended. All are renewed; what is ready then is reported again. Only
+ * a connection whose accept completion was dropped stays open and unanswered. */
 static void uring_restore(struct loop *loop)
 {
     loop->lost = false;
@@ -126,22 +127,23 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
     };
     struct io_uring_cqe *cqe;
     size_t filled = 0;
-    /* A zero timeout still asks for one completion: only then does DEFER_TASKRUN run what is due.
-     */
+    /* Even with a zero timeout it asks for one completion: only then does DEFER_TASKRUN run pending
+     * work. */
     int rc =
         io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
 
-    loop->lost |= rc == -EBADR; /* said once */
+    loop->lost |= rc == -EBADR; /* reported once */
     if (rc < 0 && rc != -EBADR && !uring_passes(rc))
         return rc;
-    /* A completion stays where it is until what it ended can be armed anew: with one operation, two
-     * where accepting ends. */
+    /* A completion is taken only while its registration can be armed anew: that takes one
+     * submission, two where accepting ends. */
     while (filled < capacity && io_uring_sq_space_left(ring) >= 2 &&
            io_uring_peek_cqe(ring, &cqe) == 0) {
         filled += (size_t)uring_take(loop, cqe, &events[filled]);
         io_uring_cqe_seen(ring, cqe);
     }
-    if (loop->lost && io_uring_cq_ready(ring) == 0) /* accepted connections among them were taken */
+    if (loop->lost &&
+        io_uring_cq_ready(ring) == 0) /* the accepted connections among them were taken first */
         uring_restore(loop);
     return (int)filled;
 }

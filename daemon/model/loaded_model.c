@@ -1,4 +1,5 @@
-/* Loading: GGUF -> model and vocabulary -> backend, with limits worked out from the options. */
+/* loaded_model.c: loads GGUF -> model and vocabulary -> backend, with limits derived from the
+ * options. */
 #include "daemon/model/loaded_model_impl.h"
 
 #include "ipc/layout.h"
@@ -22,7 +23,7 @@ static void copy_string(char *to, size_t to_bytes, const struct gguf_string *fro
     to[n] = 0;
 }
 
-/* What clients are shown: the file's own name for the model, else the path's last part. */
+/* The name shown to clients: the one in the file, else the last part of the path. */
 static void take_name(struct loaded_model *loaded, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -43,7 +44,8 @@ int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *
 
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", path, line);
-    return rc == -EINVAL ? -EBADMSG : rc; /* -EINVAL is for options; a folder is no model */
+    return rc == -EINVAL ? -EBADMSG
+                         : rc; /* -EINVAL is reserved for options; a directory cannot be a model */
 }
 
 static uint32_t core_count(void)
@@ -106,12 +108,12 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
     }
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
-    loaded_model_close_vocab(loaded->draft); /* it was there to be compared */
+    loaded_model_close_vocab(loaded->draft); /* only needed for the comparison */
     return rc;
 }
 
-/* What KV may take where nobody says: a quarter of the machine's memory, or three quarters of what the
- * weights leave of a GPU's. */
+/* Default limit for KV: a quarter of the machine's memory, or on a GPU three quarters of what the
+ * weights leave free. */
 static uint64_t kv_share(const struct loaded_model *loaded)
 {
     uint64_t weights = loaded->model->tensor_bytes, room = loaded->device.free_bytes;
@@ -123,7 +125,7 @@ static uint64_t kv_share(const struct loaded_model *loaded)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
 }
 
-/* Bytes of a page on the device: the draft model's instance has as many as the model's. */
+/* Bytes of a page on the device, including the draft model's, whose instance has as many pages. */
 static uint64_t page_bytes(const struct loaded_model *loaded)
 {
     const bool q8_0 = loaded->limits.kv_q8_0;
@@ -135,8 +137,9 @@ static uint64_t page_bytes(const struct loaded_model *loaded)
     return own.page_bytes + draft.page_bytes;
 }
 
-/* Pages: what all slots need at most, within kv_share or --kv-bytes; never less than one whole
- * context, so that every request that fits the context can run. The draft model's KV is part of it. */
+/* Chooses the number of pages: enough for all slots, limited by kv_share or --kv-bytes, and at
+ * least one whole context, so that every request that fits the context can run. The draft model's
+ * KV is included. */
 static int choose_pages(struct loaded_model *loaded, const struct config *config, char *err,
                         size_t err_bytes)
 {
@@ -153,23 +156,24 @@ static int choose_pages(struct loaded_model *loaded, const struct config *config
     const uint64_t most = UINT32_MAX / KV_PAGE_POSITIONS, pages = budget / page;
     if (pages > most) {
         snprintf(err, err_bytes,
-                 "kv-bytes %llu holds %llu pages, at most %llu can be: give at most %llu",
+                 "kv-bytes %llu holds %llu pages, more than the %llu possible: give at most %llu",
                  (unsigned long long)budget, (unsigned long long)pages, (unsigned long long)most,
                  (unsigned long long)most * page);
         return -EINVAL;
     }
     if (pages < one) {
-        snprintf(err, err_bytes,
-                 "kv-bytes %llu holds %llu pages, a context of %u needs %llu: give at least %llu",
-                 (unsigned long long)budget, (unsigned long long)pages, loaded->limits.context,
-                 (unsigned long long)one, (unsigned long long)one * page);
+        snprintf(
+            err, err_bytes,
+            "kv-bytes %llu holds %llu pages, but a context of %u needs %llu: give at least %llu",
+            (unsigned long long)budget, (unsigned long long)pages, loaded->limits.context,
+            (unsigned long long)one, (unsigned long long)one * page);
         return -EINVAL;
     }
     loaded->limits.pages = (uint32_t)pages;
     return 0;
 }
 
-/* --isa and --shadow are of the CPU: who asks for one does not mean a GPU by auto. */
+/* --isa and --shadow exist only on the CPU, so --device auto means cpu when either is given. */
 static int choose_device(struct loaded_model *loaded, const struct config *config, char *err,
                          size_t err_bytes)
 {
@@ -194,8 +198,8 @@ static int open_instance(struct loaded_model *loaded, char *err, size_t err_byte
     return rc;
 }
 
-/* The draft model on the same device, with KV for as many positions as the model has, in a context
- * of its own that may be shorter. */
+/* Opens the draft model on the same device, with KV for as many positions as the model has; its
+ * context may be shorter. */
 static int open_draft_instance(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     struct loaded_model *draft = loaded->draft;
@@ -254,34 +258,34 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
     limits->kv_q8_0 = config->kv_type == 1;
     limits->native = config->numerics == 1;
     rc = open_on_device(loaded, config, err, err_bytes);
-    /* Nobody asked for the GPU by name, and the model does not fit it or cannot run there, or the
-     * plugin has no code for it. */
+    /* With --device auto: the model does not fit the GPU or cannot run there, or the plugin has no
+     * code for it. Use the CPU. */
     if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && loaded->device.ops != &backend_cpu &&
         config->device == 0) {
         close_instances(loaded);
         device_choose(DEVICE_CPU, &loaded->device, err, err_bytes);
         snprintf(loaded->device.why, sizeof(loaded->device.why), "device cpu: %.200s", err);
-        err[0] = 0; /* told there: no reason of what may fail from here on */
+        err[0] = 0; /* logged here: must not show up in a later failure */
         loaded->ops = loaded->device.ops;
         rc = open_on_device(loaded, config, err, err_bytes);
     }
     return rc;
 }
 
-/* The weights are in the backend now. */
+/* The weights are in the backend now: the file's pages can go. */
 static void leave_file(struct loaded_model *loaded)
 {
     gguf_close_file(loaded->gguf);
     gguf_drop_pages(loaded->gguf);
 }
 
-/* The fingerprint last: a backend that read the weights has hashed them, too. */
+/* The fingerprint comes last: a backend that read the weights has hashed them, too. */
 int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
                               size_t err_bytes)
 {
     int rc = open_backend(loaded, config, err, err_bytes);
     int vocab_rc =
-        loaded_model_finish_vocab(loaded, err, err_bytes); /* its line goes over the other */
+        loaded_model_finish_vocab(loaded, err, err_bytes); /* its error line replaces the other */
 
     if (vocab_rc < 0 || rc < 0)
         return vocab_rc < 0 ? vocab_rc : rc;

@@ -1,9 +1,8 @@
-/*
- * resident: what the daemon keeps warm: the mapped model, its backend with weights and KV, the
- * vocabulary; and a second, smaller one that drafts, if one was given.
+/* loaded_model.h: what the daemon keeps in memory: the mapped model, its backend with weights and
+ * KV, the vocabulary; and a second, smaller draft model, if one was given.
  *
  * Opened once by the main thread, before any client; afterwards constant, except for the backend,
- * which the engine thread alone calls. Owns everything it points to.
+ * which only the engine thread calls. Owns everything it points to.
  */
 #ifndef HEARTH_DAEMON_MODEL_LOADED_MODEL_H
 #define HEARTH_DAEMON_MODEL_LOADED_MODEL_H
@@ -19,26 +18,26 @@
 struct vocab_job;
 
 struct loaded_model {
-    const char *path; /* the caller's */
+    const char *path; /* owned by the caller */
     struct gguf *gguf;
     struct model *model;
-    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES]; /* none of a draft model */
+    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES]; /* not set for a draft model */
     char name[64]; /* general.name, else the file's name; printable */
 
-    struct vocab_job *vocab_job; /* it is being built; NULL: no longer */
-    const void *vocab_shared;    /* the mapping that clients have, too; NULL: there is none */
-    int vocab_fd;                /* then: the sealed memfd of it */
+    struct vocab_job *vocab_job; /* while it is being built; else NULL */
+    const void *vocab_shared;    /* the mapping that clients have, too; NULL: none yet */
+    int vocab_fd;                /* the sealed memfd of that mapping */
     size_t vocab_bytes;
     struct vocab vocab;                  /* a view of it */
-    struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; none of a draft model */
+    struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; NULL for a draft model */
 
     struct device device;
-    const struct backend_ops *ops; /* the device's */
+    const struct backend_ops *ops; /* of the device */
     struct backend *backend;
     struct backend_info info;
     struct backend_limits limits;
 
-    struct loaded_model *draft; /* the draft model, its vocabulary the same; NULL: none */
+    struct loaded_model *draft; /* the draft model, with the same vocabulary; NULL: none */
 };
 
 /* Maps and parses the GGUF file `path`. Returns 0, or with one line -ENOENT/-EACCES/... (the file),
@@ -46,24 +45,24 @@ struct loaded_model {
 int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *err,
                            size_t err_bytes);
 
-/* Then: the model in it; no backend yet. A thread begins with its vocabulary. -EBADMSG, -ENOTSUP: not a
- * model or not a vocabulary that hearth can run, the line says why. `path`, which must stay, is for that
- * line. */
+/* Next step: parses the model in the file, without a backend, and starts a thread that builds the
+ * vocabulary. -EBADMSG, -ENOTSUP: hearth cannot run the model or its vocabulary; the line says why.
+ * `path` must stay valid; it is used in the line. */
 int loaded_model_open_model(struct loaded_model *loaded, const char *path, char *err,
                             size_t err_bytes);
 
-/* Then, where config names a draft model: that one, too. -ENOTSUP when its vocabulary is another
- * one. */
+/* Next step, if the configuration names a draft model: opens that, too. -ENOTSUP when its
+ * vocabulary differs. */
 int loaded_model_open_draft(struct loaded_model *loaded, const struct config *config, char *err,
                             size_t err_bytes);
 
-/* Is the draft's vocabulary the same: as many tokens, with the same texts? Else -ENOTSUP, and the
- * line names the first difference. */
+/* Compares the draft's vocabulary with the model's: the same number of tokens with the same texts.
+ * Else -ENOTSUP, and the line names the first difference. */
 int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
                                size_t err_bytes);
 
-/* Opens the backend on the model, and on the draft model: weights repacked, KV reserved. Then vocabulary
- * and fingerprint are there, too. -ENODEV for a device that is not there. */
+/* Opens the backend for the model, and for the draft model: weights repacked, KV reserved.
+ * Afterwards vocabulary and fingerprint are complete, too. -ENODEV if the device does not exist. */
 int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
                               size_t err_bytes);
 

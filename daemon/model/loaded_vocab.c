@@ -1,4 +1,5 @@
-/* The vocabulary: described from the file's keys, built and shared by a thread of its own, compared. */
+/* loaded_vocab.c: describes the vocabulary from the file's keys, builds and shares it on a thread
+ * of its own, compares two. */
 #include "daemon/model/loaded_model_impl.h"
 
 #include "ipc/segment.h"
@@ -26,8 +27,8 @@ static struct vocab_string *vocab_strings(const struct gguf_string *from, uint32
     return to;
 }
 
-/* The neutral vocabulary of the file as a description of the shared table: field by field, but for the merges,
- * of which a check needs the number alone. */
+/* Translates the file's vocabulary into a description for ipc/vocab.h, field by field, without the
+ * merges: a check needs only their number. */
 static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc)
 {
     vocab_desc_init(desc);
@@ -58,12 +59,13 @@ static int describe_vocab(const struct gguf_vocab *file, struct vocab_desc *desc
     return desc->texts ? 0 : -ENOMEM;
 }
 
-/* The vocabulary is built and shared beside the weights: it is one thread's work, and a tenth of a load. */
+/* The vocabulary is built on one thread while the weights are loaded; it takes a tenth of the load
+ * time. */
 struct vocab_job {
     pthread_t thread;
     struct loaded_model *loaded;
     struct gguf_vocab file;
-    struct vocab_desc desc; /* of it */
+    struct vocab_desc desc; /* of the vocabulary to build */
     char line[512];
     int rc;
 };
@@ -82,13 +84,13 @@ static void close_job(struct vocab_job *job)
     free(job);
 }
 
-/* What the keys alone show is refused here, before any weight is read. */
+/* Refuses what the keys alone rule out, before any weight is read. */
 static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
 {
     int rc = gguf_vocab_open(job->loaded->gguf, &job->file, err, err_bytes);
 
     if (rc < 0)
-        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is for files */
+        return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is reserved for missing files */
     rc = describe_vocab(&job->file, &job->desc);
     if (rc < 0)
         snprintf(err, err_bytes, "not enough memory for the vocabulary");
@@ -97,7 +99,7 @@ static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
     return rc == -EINVAL ? -ENOTSUP : rc;
 }
 
-/* From now on it is read where clients read it, so that it is in memory once. */
+/* From now on it is read from the mapping that clients have, so that it is in memory once. */
 static int share_vocab(struct loaded_model *loaded, const void *block, size_t bytes, char *err,
                        size_t err_bytes)
 {
@@ -230,15 +232,15 @@ int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *dr
             continue;
         snprintf(
             err, err_bytes,
-            "the draft model has another vocabulary: token %u is '%.*s', the model's is '%.*s'", id,
-            (int)(b.text_bytes < 64 ? b.text_bytes : 64), b.text,
+            "the draft model's vocabulary differs: its token %u is '%.*s', the model's is '%.*s'",
+            id, (int)(b.text_bytes < 64 ? b.text_bytes : 64), b.text,
             (int)(a.text_bytes < 64 ? a.text_bytes : 64), a.text);
         return -ENOTSUP;
     }
     if (model->n_tokens == draft->n_tokens)
         return 0;
     snprintf(err, err_bytes,
-             "the draft model has another vocabulary: %u tokens, the model's has %u",
+             "the draft model's vocabulary differs: it has %u tokens, the model's has %u",
              draft->n_tokens, model->n_tokens);
     return -ENOTSUP;
 }

@@ -1,4 +1,4 @@
-/* The words for what was loaded: lines of the log, or what --check prints. */
+/* report.c: formats what was loaded, as lines of the log or for --check. */
 #include "daemon/model/report.h"
 
 #include "daemon/log.h"
@@ -25,7 +25,8 @@ static void describe_device(const struct loaded_model *loaded, char *text, size_
              loaded->limits.pages, loaded->info.page_bytes / 1024);
 }
 
-/* What is resident, and how much of it in huge pages: weights that are not are read slower. */
+/* Logs resident memory and how much of it is in huge pages: weights outside of huge pages are read
+ * slower. */
 static void log_memory(void)
 {
     size_t resident = 0, huge = 0;
@@ -64,17 +65,18 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
         needed += loaded->draft->info.weight_bytes + loaded->draft->info.kv_bytes;
     }
     if (loaded->limits.context > loaded->model->n_context)
-        log_warning("context %u is beyond the model's own %u: answers behind it may be nonsense",
+        log_warning("context %u is longer than the model's own %u: output past that position may "
+                    "be garbage",
                     loaded->limits.context, loaded->model->n_context);
     if (loaded->ops == &backend_cpu && needed > memory)
         log_warning(
-            "weights and a full KV cache need %zu MiB, this machine has %zu: lower kv-bytes",
+            "weights and a full KV cache need %zu MiB, but this machine has %zu: lower kv-bytes",
             needed >> 20, memory >> 20);
     if (config->log_level >= LOG_LEVEL_INFO)
-        log_memory(); /* the system counts page by page */
+        log_memory(); /* the kernel counts page by page, which takes time */
     if (config->idle_stop && own_socket)
-        log_warning("idle-stop is for a socket of the service manager, who would start hearthd "
-                    "again: this one serves on");
+        log_warning("idle-stop is ignored: it needs a socket of the service manager, which starts "
+                    "hearthd again");
     log_info("ready at %s", config->socket);
 }
 

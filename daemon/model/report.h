@@ -1,7 +1,6 @@
-/*
- * report: says what is served, and on what: when it is ready, and for --check.
+/* report.h: reports what is served and on which device: in the log when ready, and for --check.
  *
- * Main thread, when everything is loaded. Only reads.
+ * Main thread, after everything is loaded. Only reads.
  */
 #ifndef HEARTH_DAEMON_MODEL_REPORT_H
 #define HEARTH_DAEMON_MODEL_REPORT_H
@@ -11,10 +10,10 @@
 
 #include <stdbool.h>
 
-/* In the log; with warnings of what is not as one would wish. */
+/* Writes to the log, with warnings about what could run better. */
 void report_ready(const struct config *config, const struct loaded_model *loaded, bool own_socket);
 
-/* On stdout. */
+/* Prints to stdout. */
 void report_check(const struct loaded_model *loaded);
 
 #endif

@@ -67,10 +67,10 @@ START_TEST(the_first_difference_is_named)
 
     ck_assert_int_eq(compare(TOKENS - 1, 3, "x", err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(err,
-                     "the draft model has another vocabulary: token 3 is 'x', the model's is 'a'");
+                     "the draft model's vocabulary differs: its token 3 is 'x', the model's is 'a'");
     ck_assert_int_eq(compare(TOKENS, 4, "bb", err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(err,
-                     "the draft model has another vocabulary: token 4 is 'bb', the model's is 'b'");
+                     "the draft model's vocabulary differs: its token 4 is 'bb', the model's is 'b'");
 }
 END_TEST
 
@@ -79,9 +79,9 @@ START_TEST(so_is_another_number_of_tokens)
     char err[200];
 
     ck_assert_int_eq(compare(TOKENS, TOKENS, "", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "the draft model has another vocabulary: 6 tokens, the model's has 5");
+    ck_assert_str_eq(err, "the draft model's vocabulary differs: it has 6 tokens, the model's has 5");
     ck_assert_int_eq(compare(TOKENS - 2, TOKENS, "", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "the draft model has another vocabulary: 4 tokens, the model's has 5");
+    ck_assert_str_eq(err, "the draft model's vocabulary differs: it has 4 tokens, the model's has 5");
 }
 END_TEST
 
