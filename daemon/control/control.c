@@ -1,7 +1,9 @@
 /* control.c: lets clients in and out. One list of clients, each with a state (client.h); every
  * event is handled completely before the next. */
-#include "daemon/control/control_impl.h"
+#include "daemon/control/control.h"
 
+#include "daemon/control/clients.h"
+#include "daemon/control/handshake.h"
 #include "daemon/log.h"
 #include "daemon/control/notify.h"
 #include "daemon/control/status.h"
@@ -9,7 +11,6 @@
 #include "ipc/counters.h"
 #include "ipc/hello.h"
 
-#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,77 +27,6 @@ static const uint64_t GREETING_NS = 5000000000; /* a connection must send HELLO 
 
 /* Cookies of non-client registrations; a client's cookie is its address. */
 enum { COOKIE_LISTEN = 1, COOKIE_SIGNAL, COOKIE_MAIL };
-
-void control_post(struct control *control, enum mail_kind kind, struct client *client)
-{
-    struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
-    bool posted = mailbox_post(control->options.outbox, &mail);
-
-    assert(posted); /* the mailbox has room for every client's messages (main.c) */
-    (void)posted;
-    mailbox_ring(control->options.outbox);
-}
-
-/* ---- a client's life ---------------------------------------------------------------------------
- */
-
-void control_gauges(struct control *control)
-{
-    uint32_t attached = 0;
-
-    /* Clients that are leaving still hold their slots: they count until the engine has let go. */
-    for (struct client *client = control->clients; client; client = client->next)
-        attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;
-    counters_set(control->options.ctl, COUNTER_CLIENTS, attached);
-}
-
-static void control_unlink(struct control *control, struct client *client)
-{
-    for (struct client **link = &control->clients; *link; link = &(*link)->next) {
-        if (*link != client)
-            continue;
-        *link = client->next;
-        control->n_clients--;
-        return;
-    }
-    assert(false && "the client is in the list");
-}
-
-void control_free(struct control *control, struct client *client)
-{
-    control_unlink(control, client);
-    if (client->state == CLIENT_GREETING) {
-        control->n_greeting--;
-    } else if (client->n_slots > 0) {
-        segment_close(&client->segment);
-        control->slots_free += client->n_slots;
-    }
-    loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
-    close(client->socket_fd);
-    if (client->pid_fd >= 0) {
-        loop_remove(control->loop, client->pid_fd, (uintptr_t)client);
-        close(client->pid_fd);
-    }
-    if (client->bell_fd >= 0)
-        close(client->bell_fd);
-    if (client->notify_fd >= 0)
-        close(client->notify_fd);
-    free(client);
-    control_gauges(control);
-}
-
-void control_drop(struct control *control, struct client *client)
-{
-    if (client->state == CLIENT_GREETING || client->state == CLIENT_LOOKING) {
-        control_free(control, client);
-    } else if (client->state == CLIENT_ATTACHED) {
-        client->state = CLIENT_DETACHING;
-        loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
-        shutdown(client->socket_fd, SHUT_RDWR); /* the client sees the hang-up now */
-        control_post(control, MAIL_DETACH, client);
-        control_gauges(control);
-    }
-}
 
 static void control_accept_ended(struct control *control);
 
@@ -137,7 +67,7 @@ static void control_accept(struct control *control, int fd)
     control->n_clients++;
     control->n_greeting++;
     if (loop_add_poll(control->loop, fd, POLLIN | POLLRDHUP, (uintptr_t)client) < 0)
-        control_free(control, client);
+        clients_free(control, client);
 }
 
 static void control_status(struct control *control, struct client *client)
@@ -156,14 +86,6 @@ static void control_status(struct control *control, struct client *client)
     if (n < 0)
         n = snprintf(text, sizeof(text), "{\"error\":\"the status does not fit\"}");
     hello_send_status(client->socket_fd, text, (size_t)n);
-}
-
-static bool control_known(const struct control *control, const struct client *wanted)
-{
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client == wanted)
-            return true;
-    return false;
 }
 
 /* Reads what waits on a client's socket, at most as much as one turn allows. */
@@ -188,10 +110,10 @@ static void control_read(struct control *control, struct client *client)
             control_status(control, client);
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
-            if (!control_known(control, client))
+            if (!clients_have(control, client))
                 return; /* it was refused and freed */
         } else {
-            control_drop(control, client);
+            clients_drop(control, client);
             return;
         }
     }
@@ -230,7 +152,7 @@ static void control_mail(struct control *control)
             control_wake(control, &mail);
             break;
         case MAIL_DETACHED:
-            control_free(control, mail.clients[0]);
+            clients_free(control, mail.clients[0]);
             handshake_retry(control);
             break;
         case MAIL_CLOSE:
@@ -238,7 +160,7 @@ static void control_mail(struct control *control)
                         (long)mail.clients[0]->uid,
                         mail.error == -EFAULT ? "a page of its shared memory failed"
                                               : "it violated the protocol");
-            control_drop(control, mail.clients[0]);
+            clients_drop(control, mail.clients[0]);
             break;
         case MAIL_STOPPED:
             control->stopped = true;
@@ -262,7 +184,7 @@ static void control_stop(struct control *control, const char *why)
         control->accept_at_ns = 0;
         loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN);
     }
-    control_post(control, MAIL_STOP, NULL);
+    clients_post(control, MAIL_STOP, NULL);
 }
 
 static void control_signal(struct control *control)
@@ -283,11 +205,11 @@ static void control_event(struct control *control, const struct loop_event *even
     } else if (event->cookie != COOKIE_MAIL) {
         struct client *client = (struct client *)(uintptr_t)event->cookie;
         /* An earlier event of the same batch may have freed it. */
-        if (!control_known(control, client))
+        if (!clients_have(control, client))
             return;
         struct pollfd process = {.fd = client->pid_fd, .events = POLLIN};
         if (client->pid_fd >= 0 && poll(&process, 1, 0) > 0)
-            control_drop(control, client);
+            clients_drop(control, client);
         else
             control_read(control, client);
     }
@@ -333,9 +255,9 @@ static void control_accept_again(struct control *control, uint64_t now)
  * was accepted at the last moment is still served. */
 static void control_accept_ended(struct control *control)
 {
-    if (!control->ending)
+    if (!control->accept_ending)
         return;
-    control->ending = false;
+    control->accept_ending = false;
     if (control->stopping)
         return;
     if (control->n_clients == 0)
@@ -347,7 +269,8 @@ static void control_accept_ended(struct control *control)
 /* When the idle stop is due; UINT64_MAX: it is not. */
 static uint64_t control_idle(struct control *control, uint64_t now)
 {
-    if (!control->idle_stop_ns || control->n_clients > 0 || control->ending || control->stopping) {
+    if (!control->idle_stop_ns || control->n_clients > 0 || control->accept_ending ||
+        control->stopping) {
         control->idle_since_ns = 0;
         return UINT64_MAX;
     }
@@ -355,7 +278,7 @@ static uint64_t control_idle(struct control *control, uint64_t now)
         control->idle_since_ns = now;
     if (control->idle_since_ns + control->idle_stop_ns > now)
         return control->idle_since_ns + control->idle_stop_ns;
-    control->ending = true;
+    control->accept_ending = true;
     control->accept_at_ns = 0;
     if (!loop_end_accept(control->loop, control->options.listen_fd, COOKIE_LISTEN))
         control_accept_ended(control);
@@ -417,20 +340,19 @@ static void control_await_engine(struct control *control)
     struct pollfd engine = {.fd = control->options.inbox->event_fd, .events = POLLIN};
 
     if (!control->stopping)
-        control_post(control, MAIL_STOP, NULL);
+        clients_post(control, MAIL_STOP, NULL);
     control->stopping = true;
     while (!control->stopped) {
         control_mail(control);
         if (!control->stopped)
-            poll(&engine, 1,
-                 10); /* the mailbox's eventfd is never read here, so this is just a pause */
+            poll(&engine, 1, 10); /* a pause: the eventfd is never read here */
     }
 }
 
 static void control_close(struct control *control)
 {
     while (control->clients) {
-        control_free(control, control->clients);
+        clients_free(control, control->clients);
     }
     loop_close(control->loop);
 }

@@ -1,5 +1,5 @@
-/* handshake.c: answers HELLO: which clients are let in, and with what. */
-#include "daemon/control/control_impl.h"
+/* handshake.c: see handshake.h. */
+#include "daemon/control/handshake.h"
 
 #include "ipc/bell.h"
 #include "ipc/counters.h"
@@ -101,7 +101,7 @@ static void handshake_drop_hung_up(struct control *control)
         struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
         if (client->state == CLIENT_ATTACHED && poll(&hang_up, 1, 0) > 0 &&
             (hang_up.revents & (POLLRDHUP | POLLHUP)))
-            control_drop(control, client);
+            clients_drop(control, client);
     }
 }
 
@@ -153,8 +153,8 @@ static int handshake_admit(const struct control *control, const struct client *c
     }
     if (wanted > control->slots_free) {
         snprintf(line, line_bytes,
-                 "%u slots wanted, %u of %llu are free: try again, or raise --slots",
-                 wanted, control->slots_free, (unsigned long long)config->slots);
+                 "%u slots wanted, %u of %llu are free: try again, or raise --slots", wanted,
+                 control->slots_free, (unsigned long long)config->slots);
         return -EBUSY;
     }
     if (config->user_slots &&
@@ -179,7 +179,7 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
     };
 }
 
-/* Creates everything that is shared with the client. On failure control_free releases what was
+/* Creates everything that is shared with the client. On failure clients_free releases what was
  * made. */
 static int handshake_equip(struct control *control, struct client *client,
                            const struct hello *hello, uint32_t n_slots, int *ret_notify, char *line,
@@ -255,7 +255,7 @@ void handshake_refuse(struct control *control, struct client *client, int code, 
 {
     hello_send_refuse(client->socket_fd, code, line);
     counters_add(control->options.ctl, COUNTER_CONNECTS_REFUSED, 1);
-    control_free(control, client);
+    clients_free(control, client);
 }
 
 /* Lets the client in, refuses it, or lets it wait for a client that is leaving. */
@@ -292,14 +292,14 @@ static void handshake_greet(struct control *control, struct client *client)
     rc = handshake_welcome(control, client, notify_fd);
     if (n_slots > 0) {
         segment_close_fds(&client->segment);
-        control_post(control, MAIL_ATTACH, client);
+        clients_post(control, MAIL_ATTACH, client);
     }
     if (notify_fd >= 0)
         close(notify_fd);
     counters_add(control->options.ctl, COUNTER_CONNECTS, 1);
-    control_gauges(control);
+    clients_gauges(control);
     if (rc < 0)
-        control_drop(control, client);
+        clients_drop(control, client);
 }
 
 void handshake_hello(struct control *control, struct client *client, const void *message,

@@ -1,0 +1,85 @@
+/* clients.c: see clients.h. */
+#include "daemon/control/clients.h"
+
+#include "ipc/counters.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void clients_post(struct control *control, enum mail_kind kind, struct client *client)
+{
+    struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
+    bool posted = mailbox_post(control->options.outbox, &mail);
+
+    assert(posted); /* the mailbox has room for every client's messages (main.c) */
+    (void)posted;
+    mailbox_ring(control->options.outbox);
+}
+
+void clients_gauges(struct control *control)
+{
+    uint32_t attached = 0;
+
+    /* Clients that are leaving still hold their slots: they count until the engine has let go. */
+    for (struct client *client = control->clients; client; client = client->next)
+        attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;
+    counters_set(control->options.ctl, COUNTER_CLIENTS, attached);
+}
+
+static void clients_unlink(struct control *control, struct client *client)
+{
+    for (struct client **link = &control->clients; *link; link = &(*link)->next) {
+        if (*link != client)
+            continue;
+        *link = client->next;
+        control->n_clients--;
+        return;
+    }
+    assert(false && "the client is in the list");
+}
+
+void clients_free(struct control *control, struct client *client)
+{
+    clients_unlink(control, client);
+    if (client->state == CLIENT_GREETING) {
+        control->n_greeting--;
+    } else if (client->n_slots > 0) {
+        segment_close(&client->segment);
+        control->slots_free += client->n_slots;
+    }
+    loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
+    close(client->socket_fd);
+    if (client->pid_fd >= 0) {
+        loop_remove(control->loop, client->pid_fd, (uintptr_t)client);
+        close(client->pid_fd);
+    }
+    if (client->bell_fd >= 0)
+        close(client->bell_fd);
+    if (client->notify_fd >= 0)
+        close(client->notify_fd);
+    free(client);
+    clients_gauges(control);
+}
+
+void clients_drop(struct control *control, struct client *client)
+{
+    if (client->state == CLIENT_GREETING || client->state == CLIENT_LOOKING) {
+        clients_free(control, client);
+    } else if (client->state == CLIENT_ATTACHED) {
+        client->state = CLIENT_DETACHING;
+        loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
+        shutdown(client->socket_fd, SHUT_RDWR); /* the client sees the hang-up now */
+        clients_post(control, MAIL_DETACH, client);
+        clients_gauges(control);
+    }
+}
+
+bool clients_have(const struct control *control, const struct client *wanted)
+{
+    for (const struct client *client = control->clients; client; client = client->next)
+        if (client == wanted)
+            return true;
+    return false;
+}

@@ -1,0 +1,52 @@
+/* clients.h: the control thread's state: its list of clients and what ends them.
+ *
+ * Control thread only. control.c and handshake.c share this; a client's life is in client.h.
+ */
+#ifndef HEARTH_DAEMON_CONTROL_CLIENTS_H
+#define HEARTH_DAEMON_CONTROL_CLIENTS_H
+
+#include "daemon/engine/client.h"
+#include "daemon/control/control.h"
+
+#include <stdbool.h>
+
+struct control {
+    struct control_options options;
+    struct loop *loop;
+    struct client *clients; /* list */
+    uint32_t n_clients;     /* clients in the list, in any state */
+    uint32_t n_greeting;
+    uint64_t n_accepted; /* clients accepted since the start */
+    uint32_t slots_free;
+    uint64_t start_ns;
+    uint64_t watchdog_ns; /* 0: there is no watchdog */
+    uint64_t watchdog_due_ns;
+    uint64_t heartbeat;     /* the engine's heartbeat when the watchdog last looked */
+    uint64_t accept_at_ns;  /* > 0: accepting failed and is retried at this time */
+    bool accept_failing;    /* the failure was logged */
+    bool unread;            /* some client's turn ended before everything it sent was read */
+    uint64_t idle_stop_ns;  /* 0: never stop by itself */
+    uint64_t idle_since_ns; /* when the last client left; 0: a client is connected */
+    bool accept_ending;     /* ending, to stop unless another client comes meanwhile */
+    bool stopping;
+    bool stopped;
+    int error;
+};
+
+/* Sends mail to the engine thread. */
+void clients_post(struct control *control, enum mail_kind kind, struct client *client);
+
+/* Sets the gauges that follow from the list of clients. */
+void clients_gauges(struct control *control);
+
+/* Closes and frees. PRECOND: the engine does not know the client (any more). */
+void clients_free(struct control *control, struct client *client);
+
+/* The client hung up or is being closed. Its memory comes back from the engine with
+ * MAIL_DETACHED. */
+void clients_drop(struct control *control, struct client *client);
+
+/* True if the client is in the list: it may have been freed meanwhile. */
+bool clients_have(const struct control *control, const struct client *wanted);
+
+#endif

@@ -1,0 +1,22 @@
+/* handshake.h: answers HELLO: which clients are let in, and with what. Control thread only. */
+#ifndef HEARTH_DAEMON_CONTROL_HANDSHAKE_H
+#define HEARTH_DAEMON_CONTROL_HANDSHAKE_H
+
+#include "daemon/control/clients.h"
+
+/* Makes room for one more connection of this user that has not greeted yet. When full, evicts the
+ * longest-silent ungreeted connection of the user with the most of them if the new user has fewer,
+ * so that silent connections cannot keep others out. False: no room. */
+bool handshake_room(struct control *control, uid_t uid);
+
+/* Handles a HELLO: lets the client in, refuses and frees it, or lets it wait. */
+void handshake_hello(struct control *control, struct client *client, const void *message,
+                     size_t bytes);
+
+/* Call after a client has left: clients that wait for its slots or its name are looked at again. */
+void handshake_retry(struct control *control);
+
+/* Sends the client one line that says why it is refused, and frees it. */
+void handshake_refuse(struct control *control, struct client *client, int code, const char *line);
+
+#endif
