@@ -1,4 +1,4 @@
-/* Grammars from outside: opening one, following an answer. */
+/* grammar.c: opens a grammar and follows an answer. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static int open_grammar(struct grammar *g, const char *text, size_t bytes, char 
         rc = grammar_states_open(g);
     if (rc == -E2BIG || rc == -ENOSPC)
         rc = grammar_fail(&tree, tree.rules[tree.root].at,
-                          "rule root may begin in more than %d ways", GRAMMAR_WIDTH_MAX);
+                          "rule root can begin in more than %d ways", GRAMMAR_WIDTH_MAX);
     grammar_tree_free(&tree);
     return rc < 0 ? rc : grammar_masks_open(g);
 }
@@ -88,7 +88,7 @@ void grammar_end(struct grammar_run *run)
     *run = (struct grammar_run){0};
 }
 
-/* Moves run->moving over a byte. Returns 0, -EPERM, -E2BIG, -ENOMEM. *cost grows. */
+/* Advances run->moving by a byte. Returns 0, -EPERM, -E2BIG, -ENOMEM. *cost grows. */
 static int move(struct grammar_run *run, uint8_t byte, int64_t *cost)
 {
     struct grammar *g = run->grammar;
@@ -110,7 +110,7 @@ static int move(struct grammar_run *run, uint8_t byte, int64_t *cost)
     return 0;
 }
 
-/* Moves run->moving over the token from states[from]. */
+/* Advances run->moving by the token, from states[from]. */
 static int move_token(struct grammar_run *run, uint32_t from, uint32_t token, int64_t *cost)
 {
     const struct grammar_vocab *v = run->grammar->vocab;

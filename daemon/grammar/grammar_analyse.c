@@ -1,5 +1,5 @@
-/* What follows from the ops: which rules may be empty, which ops lead to no sentence, what a rule
- * begins with; and which bytes no op tells apart. All linear in the ops. */
+/* grammar_analyse.c: derives from the ops which rules may be empty, which ops are dead ends, what a
+ * rule begins with, and which bytes no op distinguishes. All linear in the ops. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@ enum { NAME_SHOWN = 40 };
 
 /* ---- what a rule's end can be reached from --------------------------------------------------- */
 
-/* Who looks at an op: of `from` each, at[op] .. at[op + 1]. */
+/* For each op, the ops that depend on it: from[at[op] .. at[op + 1]]. */
 struct users {
     uint32_t *at, *from;
     uint32_t *queue;
@@ -63,7 +63,7 @@ static void users_close(struct users *u)
     free(u->queue);
 }
 
-/* yes[op]: from op the end of its rule can be reached; without a byte unless `bytes`. */
+/* yes[op]: the end of its rule can be reached from op; without taking a byte unless `bytes`. */
 static void solve(const struct program *p, const struct users *u, bool bytes, uint8_t *yes)
 {
     uint32_t n = 1;
@@ -90,9 +90,9 @@ static void solve(const struct program *p, const struct users *u, bool bytes, ui
 
 struct edges {
     uint32_t *at;                /* [n_rules + 1] */
-    uint32_t *to, n_to, room_to; /* rules that may be called before a byte is taken */
+    uint32_t *to, n_to, room_to; /* the rules that each rule may call before it takes a byte */
     uint32_t *stack;             /* [n_ops] */
-    uint32_t *seen;              /* [n_ops] rule + 1 that saw the op last */
+    uint32_t *seen;              /* [n_ops] rule + 1 that visited the op last */
 };
 
 static int add_edges(const struct program *p, uint32_t rule, struct edges *e)
@@ -126,18 +126,19 @@ static int add_edges(const struct program *p, uint32_t rule, struct edges *e)
 static int tell_left_recursion(const struct ast_tree *t, const uint32_t *rule_at, uint32_t rule)
 {
     if (rule >= t->n_rules)
-        return grammar_fail(t, rule_at[rule],
-                            "what stands here begins with itself, which never ends: let "
-                            "something stand before it, or use *");
+        return grammar_fail(
+            t, rule_at[rule],
+            "this item begins with itself (left recursion): put something before it, or use *");
     const struct ast_rule *r = &t->rules[rule];
     const int shown = (int)(r->name_bytes < NAME_SHOWN ? r->name_bytes : NAME_SHOWN);
-    return grammar_fail(t, rule_at[rule],
-                        "rule %.*s begins with itself (left recursion): write what repeats "
-                        "behind it, with *",
-                        shown, t->text + r->name_at);
+    return grammar_fail(
+        t, rule_at[rule],
+        "rule %.*s begins with itself (left recursion): write the repeated part after it, with *",
+        shown, t->text + r->name_at);
 }
 
-/* Callers before those they begin with, by going depth first; a rule on its own path is refused. */
+/* Orders rules so that callers come before the rules they begin with, by depth-first search; a rule
+ * on its own path is left-recursive and refused. */
 static int find_order(const struct ast_tree *t, const uint32_t *rule_at, struct program *p,
                       const struct edges *e)
 {
@@ -198,7 +199,8 @@ static int order_rules(const struct ast_tree *t, const uint32_t *rule_at, struct
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Bytes between two borders of sets are one class; the space is one of its own (grammar_begin). */
+/* Bytes that every set contains or excludes alike form one class; the space is a class of its own
+ * (grammar_begin). */
 static void find_classes(struct program *p)
 {
     bool border[256] = {[0] = true, [' '] = true, [' ' + 1] = true};
@@ -236,8 +238,9 @@ int grammar_analyse(const struct ast_tree *t, const uint32_t *rule_at, struct pr
     if (rc == 0) {
         solve(p, &u, true, yes);
         if (!yes[p->starts[p->root]])
-            rc = grammar_fail(t, rule_at[p->root],
-                              "rule root has no sentence: every way through it goes on for ever");
+            rc = grammar_fail(
+                t, rule_at[p->root],
+                "rule root matches no finite text: every way through it recurses forever");
         for (uint32_t i = 0; i < p->n_ops; i++)
             if (!yes[i])
                 p->ops[i].kind = OP_FAIL;

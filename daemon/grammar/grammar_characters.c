@@ -1,4 +1,4 @@
-/* The items of a grammar that are characters: literals and classes. */
+/* grammar_characters.c: the items of a grammar that are characters: literals and classes. */
 #include "daemon/grammar/grammar_parse_impl.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@ static int64_t take_hex(struct parser *p, uint32_t digits)
                                : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
                                                       : 16;
         if (digit == 16)
-            return grammar_fail(p->t, at, "%u hex digits are expected", digits);
+            return grammar_fail(p->t, at, "expected %u hex digits", digits);
         value = value << 4 | digit;
     }
     if (value > POINT_MAX || (value >= 0xd800 && value <= 0xdfff))
-        return grammar_fail(p->t, at, "%x is no code point of Unicode", value);
+        return grammar_fail(p->t, at, "%x is not a Unicode code point", value);
     return value;
 }
 
@@ -48,12 +48,12 @@ static int64_t take_escape(struct parser *p)
         if (c != 0 && strchr(plain, c) != NULL)
             return c;
         return grammar_fail(p->t, p->at - 2,
-                            "this escape is unknown: there are \\n \\r \\t \\\\ \\\" \\[ \\] \\- "
+                            "unknown escape: the known ones are \\n \\r \\t \\\\ \\\" \\[ \\] \\- "
                             "\\xHH \\uHHHH \\UHHHHHHHH");
     }
 }
 
-/* One code point of UTF-8. */
+/* Parses one code point of UTF-8. */
 static int64_t take_utf8(struct parser *p)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
@@ -68,15 +68,15 @@ static int64_t take_utf8(struct parser *p)
     p->at++;
     for (uint32_t i = 1; i < n; i++, p->at++) {
         if (!more(p) || ((uint8_t)look(p) & 0xc0) != 0x80)
-            return grammar_fail(p->t, at, "this is not UTF-8");
+            return grammar_fail(p->t, at, "invalid UTF-8");
         point = point << 6 | ((uint8_t)look(p) & 0x3f);
     }
     if (n == 0 || point < least[n] || point > POINT_MAX || (point >= 0xd800 && point <= 0xdfff))
-        return grammar_fail(p->t, at, "this is not UTF-8");
+        return grammar_fail(p->t, at, "invalid UTF-8");
     return point;
 }
 
-/* A character of a literal or class that begins at `from`. */
+/* Parses a character of the literal or class that begins at `from`. */
 static int64_t take_character(struct parser *p, uint32_t from, const char *what)
 {
     if (!more(p))
@@ -136,7 +136,7 @@ static int add_range(struct ast_tree *t, uint32_t from, uint32_t to)
     return 0;
 }
 
-/* The same without surrogates, which no UTF-8 holds. */
+/* Adds a range without surrogates, which UTF-8 cannot encode. */
 static int add_points(struct ast_tree *t, uint32_t from, uint32_t to)
 {
     const int rc = add_range(t, from, to < 0xd7ff ? to : 0xd7ff);
@@ -149,7 +149,7 @@ static int by_from(const void *x, const void *y)
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* Ranges [first, n_ranges) become ascending and disjoint. */
+/* Makes ranges [first, n_ranges) ascending and disjoint. */
 static void merge_ranges(struct ast_tree *t, uint32_t first)
 {
     if (t->n_ranges == first)
@@ -220,7 +220,7 @@ int64_t grammar_take_class(struct parser *p)
         return rc;
     node.b = t->n_ranges - node.a;
     if (node.b == 0)
-        return grammar_fail(t, open, "this class holds no character");
+        return grammar_fail(t, open, "this class contains no character");
     return grammar_new_node(p, node);
 }
 

@@ -1,5 +1,5 @@
-/* From the tree to ops. Everything is emitted back to front: emit(node, next) makes the ops of a
- * node that goes on at `next`, and says where it begins. */
+/* grammar_compile.c: from the tree to ops. Ops are emitted back to front: emit(node, next) makes
+ * the ops of a node that continues at `next`, and returns its first op. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <assert.h>
@@ -9,7 +9,8 @@
 
 enum { WORK_MAX = 4 * GRAMMAR_OPS_MAX, TAILS = 16 };
 
-/* Ops that a repetition copied: copy k, counted from the last one, is at op first + stride * k. */
+/* The copies of a repetition's part: copy k, counted from the last one, is at op first + stride *
+ * k. */
 struct copies {
     uint32_t first, stride, n;
 };
@@ -17,7 +18,7 @@ struct copies {
 struct compiler {
     struct ast_tree *t;
     struct program *p;
-    uint32_t single[256]; /* the set of one byte + 1, or 0 */
+    uint32_t single[256]; /* the set of this single byte + 1, or 0 */
     uint32_t *trees;      /* [n_rules] */
     uint32_t room_trees;
     uint32_t *rule_at; /* [n_rules] */
@@ -25,7 +26,7 @@ struct compiler {
     struct copies *copies;
     uint32_t n_copies, room_copies;
     uint32_t work;
-    uint32_t at; /* of what is emitted, for errors */
+    uint32_t at; /* position in the text of what is being emitted, for errors */
 };
 
 static int64_t emit(struct compiler *c, uint32_t node, uint32_t next);
@@ -35,8 +36,8 @@ static int64_t new_op(struct compiler *c, enum op_kind kind, uint32_t a, uint32_
     struct program *p = c->p;
     if (p->n_ops == GRAMMAR_OPS_MAX)
         return grammar_fail(c->t, c->at,
-                            "the grammar is too large here: all its repetitions written out "
-                            "have more than %d parts",
+                            "the grammar is too large here: with its repetitions expanded it has "
+                            "more than %d parts",
                             GRAMMAR_OPS_MAX);
     if (GROW(p->ops, p->room_ops, p->n_ops) < 0)
         return -ENOMEM;
@@ -63,7 +64,7 @@ static int64_t new_rule(struct compiler *c, uint32_t tree, uint32_t at)
 {
     struct program *p = c->p;
     if (p->n_rules == GRAMMAR_RULES_MAX)
-        return grammar_fail(c->t, at, "more than %d rules, with those made for repetitions",
+        return grammar_fail(c->t, at, "more than %d rules, including those made for repetitions",
                             GRAMMAR_RULES_MAX);
     if (GROW(c->trees, c->room_trees, p->n_rules) < 0 ||
         GROW(c->rule_at, c->room_rule_at, p->n_rules) < 0)
@@ -95,8 +96,8 @@ static int64_t emit_literal(struct compiler *c, const struct ast *node, uint32_t
     return op;
 }
 
-/* The ops of one class: bytes behind the first, found again where ends are alike, and sets of first
- * bytes by what follows. */
+/* The ops of one character class: continuation bytes, shared where encodings end alike, and sets of
+ * lead bytes by what follows them. */
 struct class_ops {
     struct compiler *c;
     uint32_t next;
@@ -104,9 +105,9 @@ struct class_ops {
         uint32_t from, to, next, op;
     } tails[TAILS];
     uint32_t n_tails;
-    uint32_t leads[TAILS], sets[TAILS]; /* the op that follows, its set */
+    uint32_t leads[TAILS], sets[TAILS]; /* the op that follows, and its set of lead bytes */
     uint32_t n_leads;
-    int64_t begin; /* ops of leads that had no more room, or -1 */
+    int64_t begin; /* ops of leads that no longer fit, or -1 */
 };
 
 static int64_t class_tail(struct class_ops *k, uint32_t from, uint32_t to, uint32_t next)
@@ -130,7 +131,7 @@ static int64_t class_tail(struct class_ops *k, uint32_t from, uint32_t to, uint3
     return op;
 }
 
-/* Joins an op to what the class may begin with. */
+/* Adds an op to the ways the class may begin. */
 static int class_join(struct class_ops *k, int64_t op)
 {
     if (op >= 0 && k->begin >= 0)
@@ -146,7 +147,7 @@ static int class_lead(struct class_ops *k, uint32_t from, uint32_t to, uint32_t 
     uint32_t i = 0;
     while (i < k->n_leads && k->leads[i] != next)
         i++;
-    if (i == TAILS) { /* the oldest is not the one that will be needed again */
+    if (i == TAILS) { /* evict one, though not the oldest: it will be needed again */
         const int rc = class_join(k, new_op(c, OP_BYTE, k->sets[0], k->leads[0]));
         if (rc < 0)
             return rc;
@@ -166,7 +167,7 @@ static int class_lead(struct class_ops *k, uint32_t from, uint32_t to, uint32_t 
     return 0;
 }
 
-/* Code points whose encodings are one range of bytes at each place. */
+/* Emits code points whose encodings are one range of bytes at each position. */
 static int class_bytes(struct class_ops *k, uint32_t from, uint32_t to)
 {
     uint8_t low[4], high[4];
@@ -178,11 +179,11 @@ static int class_bytes(struct class_ops *k, uint32_t from, uint32_t to)
     return next < 0 ? (int)next : class_lead(k, low[0], high[0], (uint32_t)next);
 }
 
-/* Cuts a range where its encodings stop being one range at each place. */
+/* Splits a range where its encodings stop being one byte range at each position. */
 static int class_range(struct class_ops *k, uint32_t from, uint32_t to)
 {
     static const uint32_t last[] = {0x7f, 0x7ff, 0xffff};
-    uint32_t cut = to; /* the last code point of the first piece */
+    uint32_t cut = to; /* the last code point of the first part */
     for (int i = 0; i < 3 && cut == to; i++)
         if (from <= last[i] && to > last[i])
             cut = last[i];
@@ -216,7 +217,7 @@ static int64_t emit_class(struct compiler *c, const struct ast *node, uint32_t n
 
 /* ---- repetitions ----------------------------------------------------------------------------- */
 
-/* Is it one op? */
+/* True if the node compiles to one op. */
 static bool is_single(const struct compiler *c, const struct ast *node)
 {
     if (node->kind == AST_CLASS)
@@ -225,7 +226,7 @@ static bool is_single(const struct compiler *c, const struct ast *node)
            node->rule != GRAMMAR_NONE;
 }
 
-/* Makes a rule of what is to be copied, unless it is one op anyway. */
+/* Makes a rule of a child that is to be copied, unless it is one op. */
 static int outline(struct compiler *c, uint32_t child)
 {
     struct ast *node = &c->t->nodes[child];
@@ -258,7 +259,7 @@ static int64_t emit_star(struct compiler *c, uint32_t child, uint32_t next, bool
     return once ? body : split;
 }
 
-/* Up to n times. */
+/* Emits up to n repetitions. */
 static int64_t emit_up_to(struct compiler *c, uint32_t child, uint32_t next, uint32_t n)
 {
     const uint32_t first = c->p->n_ops;
@@ -299,7 +300,7 @@ static int64_t emit_repeat(struct compiler *c, uint32_t index, uint32_t next)
 
 static int64_t emit_sequence(struct compiler *c, uint32_t first, uint32_t next)
 {
-    /* The last one first: children are linked forwards, so they are collected. */
+    /* Emitted last to first, but children are linked forwards: collect them. */
     uint32_t n = 0;
     for (uint32_t i = first; i != GRAMMAR_NONE; i = c->t->nodes[i].sibling)
         n++;
@@ -331,8 +332,8 @@ static int64_t emit(struct compiler *c, uint32_t index, uint32_t next)
 {
     const struct ast *node = &c->t->nodes[index];
     c->at = node->at;
-    if (++c->work > WORK_MAX) /* repetitions of nothing make no ops */
-        return grammar_fail(c->t, c->at, "the repetitions around this are too many");
+    if (++c->work > WORK_MAX) /* repetitions of an empty part emit no ops but cost time */
+        return grammar_fail(c->t, c->at, "too many nested repetitions around this");
     if (node->rule != GRAMMAR_NONE)
         return new_op(c, OP_CALL, node->rule, next);
     switch (node->kind) {
@@ -352,15 +353,15 @@ static int64_t emit(struct compiler *c, uint32_t index, uint32_t next)
     return -EINVAL;
 }
 
-/* Rules of the text, then those that repetitions made of parts; those make more. */
+/* Emits the rules of the text, then those made for repetitions, which may make more. */
 static int emit_rules(struct compiler *c)
 {
     struct program *p = c->p;
-    assert(c->trees != NULL); /* root is one */
+    assert(c->trees != NULL); /* there is at least the root */
     for (uint32_t i = 0; i < p->n_rules; i++) {
         struct ast *node = &c->t->nodes[c->trees[i]];
         const uint32_t called = node->rule;
-        node->rule = GRAMMAR_NONE; /* the rule's own body is no call of it */
+        node->rule = GRAMMAR_NONE; /* within the rule its body is not a call of it */
         const int64_t op = emit(c, c->trees[i], OP_AT_RETURN);
         c->t->nodes[c->trees[i]].rule = called;
         if (op < 0)
@@ -372,7 +373,8 @@ static int emit_rules(struct compiler *c)
     return 0;
 }
 
-/* Copies of a part that takes a byte at least, more than `reach` before the end, are alike. */
+/* Copies of a part that takes at least a byte, more than `reach` copies before the end, are
+ * equivalent. */
 static int find_same(struct compiler *c, uint32_t reach, int which)
 {
     struct program *p = c->p;

@@ -1,19 +1,20 @@
-/* Masks: which tokens may follow in a state.
+/* grammar_mask.c: masks: which tokens may follow in a state.
  *
- * A walk goes over the trie of the vocabulary with a stack of states, one for each byte of the path,
- * and leaves out what hangs below a byte that may not come: its subtree. Three things keep most masks
- * from walking over most of the trie:
+ * A walk visits the trie of the vocabulary with a stack of states, one for each byte of the path,
+ * and skips the subtree of a byte that may not come. Three things keep most masks from walking most
+ * of the trie:
  *
- *   groups   States that differ only in what lies below their nodes share a mask: that of the same
+ *   groups   States that differ only in what is below their nodes share a mask: that of the same
  *            ops above the bottom ("alone"), with a list of trie nodes at which the bottom may be
- *            reached (pops). Behind those few nodes the walk goes on with what lies below. So the
- *            inside of a string is walked once, wherever in a nested text it stands.
+ *            reached (pops). From those few nodes the walk continues with what is below. So the
+ *            inside of a string is walked once, at whatever depth of a nested text it appears.
  *   same     Copies of a counted repetition far from its end allow the same tokens: one mask.
  *   long     Nearer to the end the short tokens are still the same, and only the long ones are
  *            walked.
  *
- * Masks are kept for the states used last. The walk stops when its budget is used up, and goes on
- * where it was. */
+ * Masks are cached for recently used states. The walk stops when its budget is used up, and
+ * continues at the next call.
+ */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <assert.h>
@@ -24,12 +25,12 @@
 enum {
     GROUPS_MAX = 4,
     POPS_MAX = 1 << 15,
-    MASKS_LEAST = 32,   /* more than one is made of */
-    WALK_MAX = 40000000 /* of one mask: nodes of the trie, and ops of the states behind them */
+    MASKS_LEAST = 32,   /* a mask may need more than one other */
+    WALK_MAX = 40000000 /* for one mask: trie nodes plus ops of the states reached */
 };
 
-const char grammar_too_wide[] = "the grammar cannot be followed here within its limits: it is too "
-                                "ambiguous, or nested too deep";
+const char grammar_too_wide[] =
+    "the grammar is too ambiguous or too deeply nested to be followed here";
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
@@ -76,8 +77,8 @@ static struct mask_entry *find_mask(struct grammar *g, uint32_t state)
     return &g->masks[i - 1];
 }
 
-/* A place for one more mask: new, or that of the one unused the longest, but none that was given
- * out. Returns its index or -ENOMEM. */
+/* Finds room for one more mask: a new entry, or the least recently used one that is not in use
+ * outside. Returns its index or -ENOMEM. */
 static int64_t take_entry(struct grammar *g)
 {
     const uint32_t room = GRAMMAR_MASK_BYTES / (g->vocab->n_words * (uint32_t)sizeof(uint64_t));
@@ -113,7 +114,7 @@ static int64_t take_entry(struct grammar *g)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* The nodes that the state's ops stand on. Returns how many, at most GROUPS_MAX + 1. */
+/* The distinct nodes below the state's ops. Returns how many, at most GROUPS_MAX + 1. */
 static uint32_t find_groups(const struct grammar *g, uint32_t state, uint32_t *nodes)
 {
     const struct set_table *t = &g->states.sets;
@@ -130,8 +131,8 @@ static uint32_t find_groups(const struct grammar *g, uint32_t state, uint32_t *n
     return n;
 }
 
-/* Which mask must be made before that of `state`? STATE_UNKNOWN: none, or there is no use in it.
- * *ret_groups: its groups' masks are there. */
+/* The state whose mask must be made before that of `state`. STATE_UNKNOWN: none, or it would not
+ * help. *ret_groups: the masks of its groups exist. */
 static int64_t needed_first(struct grammar *g, uint32_t state, bool *ret_groups)
 {
     uint32_t nodes[GROUPS_MAX + 1];
@@ -160,8 +161,8 @@ static inline void set_bit(uint64_t *bits, uint32_t id)
     bits[id >> 6] |= (uint64_t)1 << (id & 63);
 }
 
-/* The state behind a byte, made if need be, with room made for it if need be. `depth`: of the trie's
- * node, whose parent's state is on the stack. */
+/* The state after a byte; makes it if necessary, and sweeps if there is no room. `depth`: of the
+ * trie's node, whose parent's state is on the stack. */
 static int64_t walk_step(struct grammar *g, uint32_t depth, uint32_t class, int64_t *budget)
 {
     struct walk *w = &g->walk;
@@ -191,7 +192,7 @@ static int add_pop(struct mask_entry *m, uint32_t node)
     return 0;
 }
 
-/* Goes over nodes [at, end). Returns 1 when it is through, 0 when the budget is, or -errno. */
+/* Visits nodes [at, end). Returns 1 when it is done, 0 when the budget is used up, or -errno. */
 static int walk_range(struct grammar *g, int64_t *budget)
 {
     struct walk *w = &g->walk;
@@ -210,7 +211,8 @@ static int walk_range(struct grammar *g, int64_t *budget)
             to = walk_step(g, depth, class, budget);
         if (to < 0)
             return (int)to;
-        /* Not what it cost, which is less where others made the states: the end must be the same. */
+        /* Not the actual cost, which is less if other answers made the states already: whether a
+         * mask is too expensive must not depend on them. */
         w->spent += 1 + g->states.sets.sets[to].n;
         if (w->spent > WALK_MAX)
             return -E2BIG;
@@ -229,7 +231,7 @@ static int walk_range(struct grammar *g, int64_t *budget)
     return 1;
 }
 
-/* Begins with a group's pops. Returns 0 or -errno, the walk then as it was. */
+/* Starts a group's pops. Returns 0 or -errno with the walk unchanged. */
 static int walk_group(struct grammar *g, uint32_t node, int64_t *budget)
 {
     struct walk *w = &g->walk;
@@ -245,8 +247,7 @@ static int walk_group(struct grammar *g, uint32_t node, int64_t *budget)
     return 0;
 }
 
-/* Goes on behind the next pop. Returns 1 with a range to be walked, 0 when there is none left, or
- * -errno. */
+/* Continues after the next pop. Returns 1 with a range to walk, 0 when none is left, or -errno. */
 static int walk_next_pop(struct grammar *g, int64_t *budget)
 {
     struct walk *w = &g->walk;
@@ -276,12 +277,12 @@ static int walk_next_pop(struct grammar *g, int64_t *budget)
 static void add_bits(struct grammar *g, struct mask_entry *m, uint32_t state, const uint64_t *only)
 {
     const struct mask_entry *from = find_mask(g, state);
-    assert(from != NULL); /* made before, and used too lately to have been given up */
+    assert(from != NULL); /* made before, and used too recently to have been evicted */
     for (uint32_t k = 0; k < g->vocab->n_words; k++)
         m->bits[k] |= from->bits[k] & (only != NULL ? only[k] : UINT64_MAX);
 }
 
-/* Begins with what is known already. Returns 0 or -errno. */
+/* Starts from what is known already. Returns 0 or -errno. */
 static int walk_begin(struct grammar *g, uint32_t state, bool groups)
 {
     struct walk *w = &g->walk;
@@ -291,7 +292,7 @@ static int walk_begin(struct grammar *g, uint32_t state, bool groups)
         near >= 0 && near != state ? find_mask(g, (uint32_t)near) : NULL;
     const bool is_long = short_ones != NULL && short_ones->error == 0;
     const uint32_t n = groups ? find_groups(g, state, nodes) : 0;
-    for (uint32_t i = 0; i < n; i++) { /* they are there: so nothing can fail below */
+    for (uint32_t i = 0; i < n; i++) { /* they exist, so nothing below can fail */
         const int64_t alone = grammar_state_alone(g, state, nodes[i]);
         if (alone < 0)
             return (int)alone;
@@ -319,7 +320,7 @@ static void walk_done(struct grammar *g, int error)
     struct walk *w = &g->walk;
     struct mask_entry *m = &g->masks[w->entry];
     m->error = error;
-    m->has_pops = m->has_pops && error == 0; /* half a mask is part of no other */
+    m->has_pops = m->has_pops && error == 0; /* an incomplete mask must not be used for others */
     m->n_allowed = 0;
     if (g->states.ends[w->target])
         for (uint32_t i = 0; i < g->vocab->n_ends; i++)
@@ -331,8 +332,8 @@ static void walk_done(struct grammar *g, int error)
     w->target = STATE_UNKNOWN;
 }
 
-/* Goes on with the mask that is being made. Returns 1 when it is there, 0 when the budget is used up,
- * or -ENOMEM. A state that cannot be followed has a mask that says so. */
+/* Continues the mask being made. Returns 1 when it is complete, 0 when the budget is used up, or
+ * -ENOMEM. A state that cannot be followed gets a mask that says so. */
 static int walk_on(struct grammar *g, int64_t *budget)
 {
     struct walk *w = &g->walk;
@@ -352,7 +353,7 @@ static int walk_on(struct grammar *g, int64_t *budget)
     return 1;
 }
 
-/* Begins the mask that is to be made first for that of `state`. */
+/* Starts the mask that must be made first for that of `state`. */
 static int begin_needed(struct grammar *g, uint32_t state)
 {
     bool groups = false;

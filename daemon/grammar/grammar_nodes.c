@@ -1,12 +1,11 @@
-/* Nodes and states as sets of frames: found where they are known, added where they are new. What
- * grammar_state.c steps through is made of them. */
+/* grammar_nodes.c: nodes and states as interned sets of frames, for grammar_state.c. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITED_MAX = 512 }; /* cost of a union (struct united) above which it is not worth it */
+enum { UNITED_MAX = 512 }; /* cost of a union (struct united) above which it is not made */
 
 size_t grammar_states_bytes(const struct grammar *g)
 {
@@ -53,7 +52,7 @@ int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_
     return number;
 }
 
-/* The set of these frames in one of the two tables, which it is added to where it is new. */
+/* Finds the set of these frames in one of the two tables, or adds it. */
 static int64_t find_set(struct grammar *g, struct set_table *t, const struct frame *f, uint32_t n)
 {
     const uint32_t hash = frames_hash(f, n);
@@ -95,14 +94,14 @@ int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
     return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
 }
 
-/* A union being made: how deep in others, and its cost so far (struct united). */
+/* The union being made: its nesting depth, and its cost so far (struct united). */
 struct making {
     uint32_t depth, cost;
 };
 
 static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in);
 
-/* The list of what is merged is longer than others: as deep as unions are. */
+/* The list of merged frames may be longer than others: it grows with the nesting of unions. */
 static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
 {
     if (GROW(m->items, m->room, m->n) < 0)
@@ -111,8 +110,8 @@ static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
     return 0;
 }
 
-/* The union of the nodes merge.items[from, merge.n), which it takes away; their op says nothing. Returns its
- * number or -errno. It is new where its cost is 0. */
+/* Finds the union of the nodes merge.items[from, merge.n), or adds it, and removes them from the
+ * list; their op is ignored. Returns its number or -errno. A cost of 0 means it is new. */
 static int64_t find_union(struct states *s, uint32_t from)
 {
     const struct frame *keys = s->merge.items + from;
@@ -133,8 +132,9 @@ static int64_t find_union(struct states *s, uint32_t from)
     return number;
 }
 
-/* Makes the node of a union. Returns 0, -E2BIG: unions in each other are too deep, or -errno. What cannot be
- * made costs more than UNITED_MAX, whoever asks: of nodes so deep that is found at the top. */
+/* Makes the node of a union. Returns 0, -E2BIG: unions are nested too deeply, or -errno. A union
+ * that cannot be made costs more than UNITED_MAX for every caller; for nodes that deep this is
+ * found out at the top. */
 static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
 {
     struct states *s = &g->states;
@@ -162,9 +162,10 @@ static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
     return 0;
 }
 
-/* The frames merge.items[at, end) are of one op: on a node that is all of theirs they become the one at
- * `at`. Returns how many they are then: where that is too much work, as many as before, which say the same
- * at greater length; but within a union GRAMMAR_NONE. Or -errno. */
+/* The frames merge.items[at, end) have the same op: merges them into one at `at`, on the union of
+ * their nodes. Returns how many frames there are then. If the union is too much work they stay as
+ * they are, which means the same in more frames; but within a union the result is GRAMMAR_NONE. Or
+ * -errno. */
 static int64_t merge_group(struct grammar *g, uint32_t at, uint32_t end, struct making *in)
 {
     struct states *s = &g->states;
@@ -192,8 +193,8 @@ static int64_t merge_group(struct grammar *g, uint32_t at, uint32_t end, struct 
     return 1;
 }
 
-/* The node of the frames merge.items[from, merge.n), which it takes away, those of one op merged; or
- * GRAMMAR_NONE as merge_group, or -errno. */
+/* The node of the frames merge.items[from, merge.n), which are removed from the list, frames with
+ * the same op merged; or GRAMMAR_NONE as in merge_group, or -errno. */
 static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in)
 {
     struct frame_list *m = &g->states.merge;

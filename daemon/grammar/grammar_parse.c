@@ -1,4 +1,4 @@
-/* From text to a tree: llama.cpp's dialect of GBNF. The grammar of grammars:
+/* grammar_parse.c: from text to a tree: llama.cpp's dialect of GBNF. The grammar of grammars:
  *
  *   file      ::= ( rule ( newline rule )* )?
  *   rule      ::= name "::=" choice
@@ -6,8 +6,9 @@
  *   sequence  ::= ( item ( "*" | "+" | "?" | "{" m ( "," n? )? "}" )* )*
  *   item      ::= literal | class | "." | name | "(" choice ")"
  *
- * Blanks and comments may stand everywhere; a rule's end is a newline outside of parentheses that no
- * "|" follows. */
+ * Blanks and comments may appear anywhere; a rule ends at a newline outside of parentheses that is
+ * not followed by "|".
+ */
 #include "daemon/grammar/grammar_parse_impl.h"
 
 #include <errno.h>
@@ -46,14 +47,14 @@ static bool is_name(char c)
            c == '_';
 }
 
-/* Takes a name. Returns its rule, or -errno. */
+/* Parses a name. Returns its rule, or -errno. */
 static int64_t take_name(struct parser *p)
 {
     const uint32_t at = p->at;
     while (more(p) && is_name(look(p)))
         p->at++;
     if (p->at == at)
-        return grammar_fail(p->t, at, "a rule's name is expected");
+        return grammar_fail(p->t, at, "expected the name of a rule");
     return grammar_find_rule(p->t, at, p->at - at);
 }
 
@@ -66,13 +67,13 @@ static int64_t take_count(struct parser *p)
     while (look(p) >= '0' && look(p) <= '9' && value <= COUNT_MAX)
         value = value * 10 + (uint32_t)(p->t->text[p->at++] - '0');
     if (p->at == at)
-        return grammar_fail(p->t, at, "a number is expected");
+        return grammar_fail(p->t, at, "expected a number");
     if (value > COUNT_MAX)
-        return grammar_fail(p->t, at, "a repetition of more than %d", COUNT_MAX);
+        return grammar_fail(p->t, at, "a repetition count above %d", COUNT_MAX);
     return value;
 }
 
-/* {m}, {m,}, {m,n}, {,n} */
+/* Parses {m}, {m,}, {m,n} or {,n}. */
 static int take_counts(struct parser *p, bool newlines, struct ast *node)
 {
     const uint32_t open = p->at++;
@@ -93,11 +94,12 @@ static int take_counts(struct parser *p, bool newlines, struct ast *node)
         skip_blanks(p, newlines);
     }
     if (look(p) != '}')
-        return grammar_fail(p->t, open, "this repetition is not closed: {m}, {m,} or {m,n}");
+        return grammar_fail(p->t, open,
+                            "this repetition is not closed: expected {m}, {m,} or {m,n}");
     p->at++;
     if (most < least)
-        return grammar_fail(p->t, open, "at least %u but at most %u", (unsigned)least,
-                            (unsigned)most);
+        return grammar_fail(p->t, open, "a repetition of at least %u but at most %u",
+                            (unsigned)least, (unsigned)most);
     node->b = (uint32_t)least;
     node->c = (uint32_t)most;
     return 0;
@@ -108,7 +110,7 @@ static bool repeats(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* The operators behind an item; they add up. */
+/* Parses the operators after an item; they accumulate. */
 static int64_t take_repetitions(struct parser *p, bool newlines, int64_t item)
 {
     for (uint32_t n = 0; more(p) && repeats(look(p)); n++) {
@@ -142,22 +144,22 @@ static int64_t take_group(struct parser *p)
 {
     const uint32_t open = p->at++;
     if (++p->nesting > GRAMMAR_NESTING_MAX)
-        return grammar_fail(p->t, open, "more than %d parentheses in each other",
-                            GRAMMAR_NESTING_MAX);
+        return grammar_fail(p->t, open, "more than %d nested parentheses", GRAMMAR_NESTING_MAX);
     skip_blanks(p, true);
     const int64_t node = take_choice(p, true);
     if (node < 0)
         return node;
     if (look(p) != ')' || !more(p))
         return grammar_fail(p->t, more(p) ? p->at : open,
-                            more(p) ? "this does not belong here: ) is expected"
+                            more(p) ? "unexpected text: expected )"
                                     : "this parenthesis is not closed");
     p->at++;
     p->nesting--;
     return node;
 }
 
-/* One item; 0 where there is none is no node of a sequence: node 0 is made before. */
+/* Parses one item. Returns 0 if there is none: node 0 is never an item, because it is made
+ * first. */
 static int64_t take_item(struct parser *p)
 {
     const char c = look(p);
@@ -205,7 +207,7 @@ static int64_t take_sequence(struct parser *p, bool newlines)
     return sequence;
 }
 
-/* Is there a "|" behind blanks and newlines? Then goes there. */
+/* If a "|" follows after blanks and newlines, moves to it and returns true. */
 static bool at_bar(struct parser *p)
 {
     const uint32_t at = p->at;
@@ -244,10 +246,10 @@ static int take_rule(struct parser *p)
     if (rule < 0)
         return (int)rule;
     if (t->rules[rule].tree != GRAMMAR_NONE)
-        return grammar_fail(t, at, "rule %.*s is there already", (int)(p->at - at), t->text + at);
+        return grammar_fail(t, at, "rule %.*s is already defined", (int)(p->at - at), t->text + at);
     skip_blanks(p, false);
     if (t->text_bytes - p->at < 3 || memcmp(t->text + p->at, "::=", 3) != 0)
-        return grammar_fail(t, p->at, "::= is expected");
+        return grammar_fail(t, p->at, "expected ::=");
     p->at += 3;
     t->rules[rule].at = at;
     skip_blanks(p, true);
@@ -256,7 +258,7 @@ static int take_rule(struct parser *p)
         return (int)tree;
     t->rules[rule].tree = (uint32_t)tree;
     if (more(p) && look(p) != '\n' && look(p) != '\r')
-        return grammar_fail(t, p->at, "this does not belong here");
+        return grammar_fail(t, p->at, "unexpected text");
     skip_blanks(p, true);
     return 0;
 }
@@ -266,13 +268,14 @@ int grammar_parse(const char *text, size_t bytes, struct ast_tree *ret, char *er
     *ret = (struct ast_tree){.text = text, .err = err, .err_bytes = err_bytes};
     struct parser p = {.t = ret};
     if (bytes > GRAMMAR_TEXT_MAX)
-        return grammar_fail(ret, 0, "%zu bytes are above %d", bytes, GRAMMAR_TEXT_MAX);
+        return grammar_fail(ret, 0, "the grammar has %zu bytes, more than %d", bytes,
+                            GRAMMAR_TEXT_MAX);
     ret->text_bytes = (uint32_t)bytes;
     const char *zero = bytes > 0 ? memchr(text, 0, bytes) : NULL;
     if (zero != NULL)
         return grammar_fail(ret, (uint32_t)(zero - text),
-                            "a byte 0: write \\x00 in a literal or class");
-    /* Node 0 is nobody's, so that 0 is no item. */
+                            "a zero byte: write \\x00 in a literal or class");
+    /* Node 0 is a dummy, so that 0 can mean "no item". */
     int rc = grammar_new_node(&p, (struct ast){.kind = AST_SEQUENCE, .a = GRAMMAR_NONE}) < 0
                  ? -ENOMEM
                  : 0;

@@ -1,5 +1,5 @@
-/* grammar_parse_impl: what the files that read a grammar's text share: grammar_parse.c its rules,
- * grammar_characters.c literals and classes. Not for anybody else. */
+/* grammar_parse_impl.h: shared by the files that parse a grammar's text: grammar_parse.c its rules,
+ * grammar_characters.c literals and classes. Private to them. */
 #ifndef HEARTH_DAEMON_GRAMMAR_GRAMMAR_PARSE_IMPL_H
 #define HEARTH_DAEMON_GRAMMAR_GRAMMAR_PARSE_IMPL_H
 
@@ -16,7 +16,7 @@ static inline bool more(const struct parser *p)
     return p->at < p->t->text_bytes;
 }
 
-/* The byte here; 0 at the end, which no rule takes for itself. */
+/* The current byte; 0 at the end, which no rule accepts. */
 static inline char look(const struct parser *p)
 {
     return more(p) ? p->t->text[p->at] : 0;
@@ -25,7 +25,8 @@ static inline char look(const struct parser *p)
 /* Adds a node to the tree. Returns its number or -ENOMEM. */
 int64_t grammar_new_node(struct parser *p, struct ast node);
 
-/* Takes the item that begins here: a literal, a class, or any character. Returns its node, or -errno. */
+/* Parses the item that begins here: a literal, a class, or any character. Returns its node, or
+ * -errno. */
 int64_t grammar_take_literal(struct parser *p);
 int64_t grammar_take_class(struct parser *p);
 int64_t grammar_take_any(struct parser *p);

@@ -1,4 +1,4 @@
-/* Sets of frames, each kept once: nodes and states. */
+/* grammar_sets.c: interned sets of frames: nodes and states. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_
         }
         s.at = n_frames;
         n_frames += s.n;
-        s.hash = frames_hash(t->frames + s.at, s.n); /* ascending numbers stay ascending */
+        s.hash = frames_hash(t->frames + s.at, s.n); /* renumbering keeps the order */
         s.same[0] = s.same[1] = GRAMMAR_NONE;
         t->sets[n++] = s;
     }

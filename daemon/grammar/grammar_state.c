@@ -1,4 +1,4 @@
-/* States: made when first needed, told by number, swept when there are too many. */
+/* grammar_state.c: states, made on demand, identified by number, swept when there are too many. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ enum { SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX };
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Is it new in this step? 1 or 0; -E2BIG. */
+/* Marks the frame as done in this step. Returns 1 if it was new, else 0; -E2BIG. */
 static int see(struct states *s, struct frame f)
 {
     uint32_t slot = frames_hash(&f, 1) & (SEEN_SLOTS - 1);
@@ -24,7 +24,7 @@ static int see(struct states *s, struct frame f)
     return 1;
 }
 
-/* A rule is to be begun; behind it `f` goes on. */
+/* Notes a call of a rule; after it `f` continues. */
 static int add_call(struct grammar *g, uint32_t rule, struct frame f)
 {
     struct states *s = &g->states;
@@ -41,8 +41,8 @@ static int add_call(struct grammar *g, uint32_t rule, struct frame f)
     return 0;
 }
 
-/* An op that stands on `node` calls a rule. Where nothing is left to do behind it, it returns to
- * where the op's own rule returns to: so a rule that ends with itself needs no deeper stack. */
+/* An op on `node` calls a rule. If nothing is left to do after the call, the rule returns to where
+ * the op's own rule returns to (a tail call), so that right recursion does not deepen the stack. */
 static int call(struct grammar *g, const struct op *op, uint32_t node)
 {
     const struct set_table *t = &g->states.nodes;
@@ -57,8 +57,9 @@ static int call(struct grammar *g, const struct op *op, uint32_t node)
     return 0;
 }
 
-/* Follows one op up to those that take a byte. `begun`: nothing was taken since the op's rule was
- * called; its end is no news then, since who calls a rule that may be empty goes on behind it. */
+/* Follows one op up to those that take a byte. `begun`: no byte was taken since the op's rule was
+ * called; reaching its end then adds nothing: a caller of a nullable rule has already been advanced
+ * past it. */
 static int follow(struct grammar *g, struct frame f, bool begun)
 {
     struct states *s = &g->states;
@@ -88,7 +89,7 @@ static int follow(struct grammar *g, struct frame f, bool begun)
     return -EINVAL;
 }
 
-/* The rules that were called, callers first: each is begun once, whoever called it. */
+/* Begins the rules that were called, callers first, each once for all its callers. */
 static int begin_rules(struct grammar *g, int64_t *cost)
 {
     struct states *s = &g->states;
@@ -122,7 +123,7 @@ static int begin_rules(struct grammar *g, int64_t *cost)
     return 0;
 }
 
-/* One entry an op: where an op stands on several nodes, on one that is all of them. */
+/* Keeps one entry per op: an op on several nodes moves to the union of them. */
 static int merge_nodes(struct grammar *g)
 {
     struct states *s = &g->states;
@@ -157,14 +158,14 @@ static void begin_step(struct grammar *g)
     s->work.n = s->out.n = s->calls.n = s->n_seen = 0;
     s->asked = 0;
     s->may_end = false;
-    if (++s->stamp == 0) { /* after 2^32 steps an old stamp could look new */
+    if (++s->stamp == 0) { /* when the counter wraps, old stamps could match */
         memset(s->seen_stamp, 0, SEEN_SLOTS * sizeof *s->seen_stamp);
         memset(s->op_stamp, 0, g->program.n_ops * sizeof *s->op_stamp);
         s->stamp = 1;
     }
 }
 
-/* After a step that failed in the middle. */
+/* Cleans up after a step that failed halfway. */
 static void forget_calls(struct grammar *g)
 {
     struct states *s = &g->states;
@@ -173,13 +174,13 @@ static void forget_calls(struct grammar *g)
         s->call_head[i] = GRAMMAR_NONE;
 }
 
-/* Bytes of the nodes that a state stands on, at most. */
+/* Upper bound of the bytes of the nodes that a state stands on. */
 static uint64_t stacks_of(const struct states *s, uint32_t state)
 {
     return s->stacks[state] > 0 ? s->stacks[state] : UINT32_MAX;
 }
 
-/* From the work list, which stands on nodes of `stacks` bytes at most, to a state. */
+/* Turns the work list, whose nodes take at most `stacks` bytes, into a state. */
 static int64_t end_step(struct grammar *g, uint64_t stacks, int64_t *cost)
 {
     struct states *s = &g->states;
@@ -257,7 +258,7 @@ int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, in
     return rc < 0 ? rc : end_step(g, stacks_of(&g->states, state), cost);
 }
 
-/* What nodes are the same as, of this one and all below it, the lowest first. */
+/* The equivalent of a node: of all nodes below it first, the lowest first. */
 static int64_t same_node(struct grammar *g, uint32_t node, int which)
 {
     struct states *s = &g->states;
@@ -274,7 +275,7 @@ static int64_t same_node(struct grammar *g, uint32_t node, int which)
             if (f.op == GRAMMAR_NONE) {
                 rc = frames_push(&s->calls, f.op, f.node);
             } else if (t->sets[f.node].same[which] == GRAMMAR_NONE) {
-                s->work.n = n_work; /* a deep stack is a long list, which has no limit */
+                s->work.n = n_work; /* deep stacks make long lists, which are not limited here */
                 if (GROW(s->work.items, s->work.room, s->work.n) < 0)
                     return -ENOMEM;
                 s->work.items[s->work.n++] = f;
@@ -340,7 +341,7 @@ static int open_start(struct grammar *g)
     rc = rc < 0 ? rc : end_step(g, grammar_node_bytes(1), &cost);
     if (rc < 0)
         return (int)rc;
-    assert(rc == STATE_START); /* it has a sentence, so this is not the dead one */
+    assert(rc == STATE_START); /* it has a sentence, so it is not STATE_DEAD */
     const struct frame_set set = s->sets.sets[STATE_START];
     struct frame *copy = malloc(set.n * sizeof *copy);
     if (copy == NULL)

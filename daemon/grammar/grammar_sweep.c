@@ -1,5 +1,5 @@
-/* When states have used up their memory: what no run, no walk and no kept mask needs goes, and the
- * rest gets new numbers, in the same order. */
+/* grammar_sweep.c: when states reach their memory limit, drops everything that no run, walk or
+ * cached mask needs, and renumbers the rest in the same order. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static void move_roots(struct grammar *g, const uint32_t *to)
     g->walk.below = to[g->walk.below];
 }
 
-/* mark[i] of what stays becomes its new number; 0 of what goes (number 0 always stays). */
+/* mark[i] of a set that stays becomes its new number; of others 0 (number 0 always stays). */
 static void number(uint32_t *mark, uint32_t n)
 {
     uint32_t kept = 0;
@@ -63,7 +63,7 @@ static void compact_states(struct grammar *g, const uint32_t *to, uint32_t n)
     }
 }
 
-/* Marks the nodes that marked ones stand on, which were made before them. */
+/* Marks the nodes below marked ones, which have lower numbers. */
 static void mark_below(const struct set_table *nodes, uint32_t *mark)
 {
     for (uint32_t i = nodes->n; i > 0; i--)
@@ -92,7 +92,7 @@ static int64_t count_stacks(const struct states *s, uint32_t state)
     return (int64_t)bytes;
 }
 
-/* Counted only where it could be too much: what all states stand on together is more than that of one. */
+/* Counts exactly only if the upper bound is too large. */
 int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64_t *cost)
 {
     struct states *s = &g->states;
@@ -141,7 +141,7 @@ static int sweep(struct grammar *g)
     return 0;
 }
 
-/* A quarter of the memory is free afterwards, or more is taken: what runs need was checked run by run. */
+/* Frees a quarter of the limit, or raises it: what the runs need was checked for each run. */
 int grammar_sweep(struct grammar *g)
 {
     const size_t free_bytes = GRAMMAR_BYTES_MAX / 4;

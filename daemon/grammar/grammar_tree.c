@@ -1,5 +1,4 @@
-/* What the parser fills: the tree's arrays, its rules by name, and the line that says what is wrong.
- */
+/* grammar_tree.c: the tree's arrays, its rules by name, and the error line. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -28,7 +27,7 @@ int grammar_fail(const struct ast_tree *t, uint32_t at, const char *format, ...)
     uint32_t line = 1, column = 1;
     for (uint32_t i = 0; i < at && i < t->text_bytes; i++) {
         const uint8_t byte = (uint8_t)t->text[i];
-        column += (byte & 0xc0) != 0x80; /* code points */
+        column += (byte & 0xc0) != 0x80; /* counts code points */
         if (byte == '\n') {
             line++;
             column = 1;
@@ -41,7 +40,7 @@ int grammar_fail(const struct ast_tree *t, uint32_t at, const char *format, ...)
     va_end(args);
     if (t->err_bytes > 0)
         snprintf(t->err, t->err_bytes, "grammar line %u, column %u: %s", line, column, what);
-    for (size_t i = 0; i < t->err_bytes && t->err[i] != 0; i++) /* names come from the text */
+    for (size_t i = 0; i < t->err_bytes && t->err[i] != 0; i++) /* names are the client's */
         if (t->err[i] < 0x20 || t->err[i] > 0x7e)
             t->err[i] = '?';
     return -EINVAL;
@@ -104,12 +103,12 @@ int grammar_check_rules(struct ast_tree *t)
         const struct ast_rule *r = &t->rules[i];
         const int shown = (int)(r->name_bytes < NAME_SHOWN ? r->name_bytes : NAME_SHOWN);
         if (r->tree == GRAMMAR_NONE)
-            return grammar_fail(t, r->at, "there is no rule %.*s", shown, t->text + r->name_at);
+            return grammar_fail(t, r->at, "rule %.*s is not defined", shown, t->text + r->name_at);
         if (r->name_bytes == 4 && memcmp(t->text + r->name_at, "root", 4) == 0)
             t->root = i;
     }
     if (t->root == GRAMMAR_NONE)
-        return grammar_fail(t, 0, "there is no rule root, with which an answer begins");
+        return grammar_fail(t, 0, "missing rule 'root' (the start rule)");
     return 0;
 }
 

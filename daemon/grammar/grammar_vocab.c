@@ -1,4 +1,4 @@
-/* The vocabulary as a trie of bytes: tokens sorted, common beginnings once. */
+/* grammar_vocab.c: the vocabulary as a trie of bytes: tokens sorted, common prefixes once. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <endian.h>
@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 32 }; /* keys that are compared rather than counted by their bytes */
+enum { FEW = 32 }; /* at most this many keys are sorted by comparing instead of by radix */
 
-/* A token to be sorted: most differ within their first eight bytes, by which they are shared out; what a
- * file can make longer than that is compared. */
+/* A token to be sorted: a radix sort by the first eight bytes, in which most tokens differ, and a
+ * comparison beyond them. */
 struct sort_key {
-    uint64_t head; /* the first eight bytes, the first one highest; short ones padded with 0 */
+    uint64_t head; /* the first eight bytes, big-endian, padded with 0 */
     const uint8_t *bytes;
     uint32_t n, id;
 };
@@ -27,7 +27,7 @@ static int compare(const void *x, const void *y)
         return order;
     if (a->n != b->n)
         return a->n < b->n ? -1 : 1;
-    return a->id < b->id ? -1 : 1; /* two tokens of one text */
+    return a->id < b->id ? -1 : 1; /* two tokens with the same text */
 }
 
 static uint64_t head_of(const uint8_t *bytes, uint32_t n)
@@ -37,8 +37,8 @@ static uint64_t head_of(const uint8_t *bytes, uint32_t n)
     return be64toh(head);
 }
 
-/* Sorts n keys whose heads are the same above the byte that ends at bit `shift`: by that byte, then those
- * that share it by the next one. `room` [n] is written over. */
+/* Sorts n keys that agree above the byte that ends at bit `shift`: by that byte, then each bucket
+ * by the next one. `room` [n] is scratch. */
 static void sort(struct sort_key *keys, struct sort_key *room, uint32_t n, int shift)
 {
     uint32_t at[256] = {0}, begin = 0;
@@ -62,7 +62,7 @@ static void sort(struct sort_key *keys, struct sort_key *room, uint32_t n, int s
     }
 }
 
-/* The tokens that have text, sorted; keys are [2 * n_vocab]. Returns how many. */
+/* Collects the tokens that have text, sorted; keys are [2 * n_vocab]. Returns how many. */
 static uint32_t collect(const struct grammar_vocab *v, struct sort_key *keys)
 {
     uint32_t n = 0;
@@ -147,7 +147,7 @@ static void trie_free(struct grammar_trie *t)
     free(t->ids);
 }
 
-/* Is the token's text something that an answer may consist of? */
+/* The length of a token's text, or 0 if it may not occur in an answer. */
 static uint32_t text_bytes(const struct grammar_token *t)
 {
     return t->is_end || t->n_bytes > GRAMMAR_TOKEN_MAX ? 0 : t->n_bytes;

@@ -119,10 +119,10 @@ START_TEST(what_is_wrong_with_a_grammar_is_one_line)
     static const struct {
         const char *text, *line;
     } rows[] = {
-        {"root ::= a", "hearth: grammar line 1, column 10: there is no rule a\n"},
+        {"root ::= a", "hearth: grammar line 1, column 10: rule a is not defined\n"},
         {"root ::= root \"x\" | \"y\"",
          "hearth: grammar line 1, column 1: rule root begins with itself (left recursion): write "
-         "what repeats behind it, with *\n"},
+         "the repeated part after it, with *\n"},
         {"root ::= [a", "hearth: grammar line 1, column 10: this class is not closed\n"},
         {"root ::= \"a\"{1000000}", "hearth: grammar line 1, column 10: the grammar is too large"},
     };
