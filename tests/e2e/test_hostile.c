@@ -254,7 +254,7 @@ START_TEST(what_comes_right_behind_a_hello_is_read)
         ck_assert_int_eq(poll(&answer, 1, 60000), 1);
         ck_assert_int_gt(recv(fd, text, sizeof(text), 0), (ssize_t)sizeof(ask));
     }
-    ck_assert_int_eq(harness_counter(&daemon_, "slots_used"), 1);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 1), 1);
     for (uint32_t i = 0; i < welcome.n_fds; i++)
         close(fds[i]);
     close(fd);
