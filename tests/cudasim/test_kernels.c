@@ -181,7 +181,7 @@ START_TEST(atomics_and_a_lock)
 }
 END_TEST
 
-START_TEST(the_matrix_product_of_bytes)
+START_TEST(mma_of_bytes_equals_the_plain_product)
 {
     int8_t a[16][32], b[32][8];
     int c[16][8], in[320], got[16][8];
@@ -242,7 +242,7 @@ static double double_of(uint16_t half, bool bf16)
 }
 
 /* Near what double precision gives; the same whichever way rows, columns and k are put. */
-START_TEST(the_matrix_product_of_halves)
+START_TEST(mma_of_halves_is_near_the_double_product)
 {
     const bool bf16 = _i == 1;
     struct halves in, turned;
@@ -279,7 +279,7 @@ START_TEST(the_matrix_product_of_halves)
 END_TEST
 
 /* Terms are cut 25 bits below the largest exponent, and a factor of 0 has one: 2^-14 times 2^15. */
-START_TEST(a_large_factor_of_zero_cuts_the_others)
+START_TEST(mma_aligns_terms_to_the_largest_exponent)
 {
     struct halves in;
     float got[16][8];
@@ -358,7 +358,7 @@ START_TEST(a_block_may_poll_another_in_a_cooperative_launch)
 }
 END_TEST
 
-START_TEST(bytes_of_one_word_and_words_after_barriers_are_no_race)
+START_TEST(bytes_of_one_word_and_words_after_barriers_do_not_race)
 {
     int got[64];
 
@@ -434,7 +434,7 @@ static void check_arithmetic(const uint32_t *in, const int *got)
 }
 
 /* Random words and floats, and around the limits of f16: denormals, ties, its largest number. */
-START_TEST(arithmetic_is_that_of_the_reference)
+START_TEST(arithmetic_equals_the_reference)
 {
     static const uint32_t edges[] = {0x00000000, 0x80000000, 0x33000000, 0x33000001, 0x33800000,
                                      0x387fe000, 0x387ff000, 0x38800000, 0x3f802000, 0x3f801000,
@@ -465,7 +465,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim: kernels");
+    Suite *suite = suite_create("kernels");
     TCase *tests = tcase_create("kernels");
 
     tcase_add_loop_test(tests, a_sum_through_warps_and_shared_memory, 0, ORDERS);
@@ -474,14 +474,14 @@ int main(void)
     tcase_add_loop_test(tests, every_thread_of_every_block_runs_once, 0, ORDERS);
     tcase_add_loop_test(tests, shuffles_votes_and_reductions, 0, ORDERS);
     tcase_add_loop_test(tests, atomics_and_a_lock, 0, ORDERS);
-    tcase_add_loop_test(tests, the_matrix_product_of_bytes, 0, ORDERS);
-    tcase_add_loop_test(tests, the_matrix_product_of_halves, 0, 2);
-    tcase_add_test(tests, a_large_factor_of_zero_cuts_the_others);
+    tcase_add_loop_test(tests, mma_of_bytes_equals_the_plain_product, 0, ORDERS);
+    tcase_add_loop_test(tests, mma_of_halves_is_near_the_double_product, 0, 2);
+    tcase_add_test(tests, mma_aligns_terms_to_the_largest_exponent);
     tcase_add_test(tests, matrices_loaded_and_transposed);
     tcase_add_loop_test(tests, asynchronous_copies_arrive_at_their_wait, 0, ORDERS);
     tcase_add_loop_test(tests, a_block_may_poll_another_in_a_cooperative_launch, 0, ORDERS);
-    tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_are_no_race, 0, ORDERS);
-    tcase_add_test(tests, arithmetic_is_that_of_the_reference);
+    tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_do_not_race, 0, ORDERS);
+    tcase_add_test(tests, arithmetic_equals_the_reference);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

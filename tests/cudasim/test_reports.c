@@ -39,7 +39,7 @@ MISTAKE(copy_no_wait, 1, 0)
 MISTAKE(misaligned, 1, 0)
 MISTAKE(stack, 32, 0)
 
-START_TEST(a_barrier_that_a_thread_left_before)
+START_TEST(a_barrier_after_a_thread_has_ended)
 {
     help_reported(do_barrier_left, "barrier_left block (0,0,0) thread (|__syncthreads|toys.cu:");
 }
@@ -76,7 +76,7 @@ START_TEST(a_shuffle_with_a_lane_that_waits_elsewhere)
 }
 END_TEST
 
-START_TEST(a_read_behind_the_end)
+START_TEST(a_read_past_the_end)
 {
     help_reported(do_read_at,
                   "read_at block (0,0,0) thread (0,0,0): reads 4 bytes at 256, outside of "
@@ -84,7 +84,7 @@ START_TEST(a_read_behind_the_end)
 }
 END_TEST
 
-START_TEST(a_write_behind_the_end)
+START_TEST(a_write_past_the_end)
 {
     help_reported(do_write_at, "write_at|writes 4 bytes at 256, outside of allocation 2|toys.cu:");
 }
@@ -99,7 +99,7 @@ static void read_unwritten(void)
     OK(toy_read_at(&toy));
 }
 
-START_TEST(a_read_of_memory_that_nobody_wrote)
+START_TEST(a_read_of_unwritten_memory)
 {
     help_reported(read_unwritten,
                   "read_at|reads 4 bytes at 12 of allocation 1 (256 bytes) that nobody "
@@ -161,7 +161,7 @@ START_TEST(another_threads_stack)
 }
 END_TEST
 
-START_TEST(shared_memory_that_nobody_wrote)
+START_TEST(a_read_of_unwritten_shared_memory)
 {
     help_reported(do_shared_unwritten, "shared_unwritten|reads 4 bytes at 36 of shared memory that "
                                        "nobody has written|toys.cu:");
@@ -177,7 +177,7 @@ static void shared_outside(void)
     OK(toy_shared_unwritten(&toy));
 }
 
-START_TEST(shared_memory_behind_its_end)
+START_TEST(a_read_past_the_end_of_shared_memory)
 {
     help_reported(shared_outside, "reads 4 bytes at 16, outside of its 16 bytes of shared memory");
 }
@@ -261,7 +261,7 @@ static void grid_race(void)
     OK(toy_grid_race(&toy));
 }
 
-START_TEST(blocks_that_touch_each_others_memory)
+START_TEST(a_race_between_blocks)
 {
     static const char *const wanted[] = {
         "grid_race|writes 4 bytes at|has read without a release and an acquire|toys.cu:",
@@ -287,7 +287,7 @@ static void publish_early(void)
     OK(toy_publish_early(&toy));
 }
 
-START_TEST(a_word_to_the_host_before_what_it_tells_of)
+START_TEST(a_flag_to_the_host_before_its_data)
 {
     static const char *const wanted[] = {
         "publish_early block (1,0,0)|of another block|fence of that one|toys.cu:",
@@ -312,7 +312,7 @@ static void early(void)
     OK(toy_early(&toy));
 }
 
-START_TEST(a_read_before_the_kernel_before_it_is_done)
+START_TEST(a_read_before_the_previous_kernel_is_done)
 {
     help_reported(early, "early block (0,0,0)|before it waits for the kernel before it|toys.cu:");
 }
@@ -332,7 +332,7 @@ static void copy_unwritten(void)
     (void)cudaMemcpy(host, help_device(NULL, 64), sizeof(host), cudaMemcpyDeviceToHost);
 }
 
-START_TEST(copies_of_what_is_not_there)
+START_TEST(copies_beyond_an_allocation_and_of_unwritten_bytes)
 {
     help_reported(copy_outside,
                   "cudaMemcpy: 260 bytes at 0 of allocation 1, which do not lie in it");
@@ -398,7 +398,7 @@ static void multiply_beyond(void)
     OK(cudaDeviceSynchronize());
 }
 
-START_TEST(what_lies_between_two_pieces_of_an_allocation)
+START_TEST(accesses_between_two_pieces_of_an_allocation)
 {
     help_reported(multiply_beyond, "cublasGemmEx, outputs|lies between two pieces");
 
@@ -424,7 +424,7 @@ static void read_left(void)
     OK(toy_read_at(&toy));
 }
 
-START_TEST(a_read_of_what_was_left_by_others)
+START_TEST(a_read_of_bytes_forgotten_between_uses)
 {
     help_reported(read_left, "read_at|reads 4 bytes at 20 of allocation 1|that nobody has written");
 }
@@ -432,10 +432,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim: reports");
+    Suite *suite = suite_create("reports");
     TCase *threads = tcase_create("threads"), *memory = tcase_create("memory");
 
-    tcase_add_test(threads, a_barrier_that_a_thread_left_before);
+    tcase_add_test(threads, a_barrier_after_a_thread_has_ended);
     tcase_add_test(threads, a_barrier_while_others_wait_at_another);
     tcase_add_test(threads, a_shuffle_with_a_lane_that_has_ended);
     tcase_add_test(threads, shuffles_with_masks_that_overlap);
@@ -443,26 +443,26 @@ int main(void)
     tcase_add_test(threads, a_shuffle_with_a_lane_that_waits_elsewhere);
     tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
     tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
-    tcase_add_loop_test(threads, blocks_that_touch_each_others_memory, 0, 3);
-    tcase_add_loop_test(threads, a_word_to_the_host_before_what_it_tells_of, 0, 3);
-    tcase_add_test(threads, a_read_before_the_kernel_before_it_is_done);
-    tcase_add_test(memory, a_read_behind_the_end);
-    tcase_add_test(memory, a_write_behind_the_end);
-    tcase_add_test(memory, a_read_of_memory_that_nobody_wrote);
+    tcase_add_loop_test(threads, a_race_between_blocks, 0, 3);
+    tcase_add_loop_test(threads, a_flag_to_the_host_before_its_data, 0, 3);
+    tcase_add_test(threads, a_read_before_the_previous_kernel_is_done);
+    tcase_add_test(memory, a_read_past_the_end);
+    tcase_add_test(memory, a_write_past_the_end);
+    tcase_add_test(memory, a_read_of_unwritten_memory);
     tcase_add_test(memory, a_read_of_freed_memory);
     tcase_add_test(memory, a_host_pointer_in_a_kernel);
     tcase_add_test(memory, a_null_pointer);
     tcase_add_test(memory, another_threads_stack);
-    tcase_add_test(memory, shared_memory_that_nobody_wrote);
-    tcase_add_test(memory, shared_memory_behind_its_end);
+    tcase_add_test(memory, a_read_of_unwritten_shared_memory);
+    tcase_add_test(memory, a_read_past_the_end_of_shared_memory);
     tcase_add_test(memory, a_race_in_shared_memory);
     tcase_add_test(memory, a_race_of_two_lanes);
     tcase_add_test(memory, a_race_of_two_writes);
     tcase_add_test(memory, an_asynchronous_copy_without_its_wait);
     tcase_add_test(memory, a_misaligned_load);
-    tcase_add_test(memory, copies_of_what_is_not_there);
-    tcase_add_test(memory, what_lies_between_two_pieces_of_an_allocation);
-    tcase_add_test(memory, a_read_of_what_was_left_by_others);
+    tcase_add_test(memory, copies_beyond_an_allocation_and_of_unwritten_bytes);
+    tcase_add_test(memory, accesses_between_two_pieces_of_an_allocation);
+    tcase_add_test(memory, a_read_of_bytes_forgotten_between_uses);
     suite_add_tcase(suite, threads);
     suite_add_tcase(suite, memory);
     return run_suite(suite);

@@ -159,7 +159,7 @@ START_TEST(a_graph_replays_in_order_with_its_own_arguments)
 }
 END_TEST
 
-START_TEST(a_graph_of_another_shape_is_no_update)
+START_TEST(a_graph_of_another_shape_cannot_update)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -195,7 +195,7 @@ static void read_unwritten(void)
 }
 
 /* y = w x of bf16 in a stream and captured; a row of x that nobody wrote has none of y. */
-START_TEST(a_matmul_of_a_library_is_an_operation_of_its_stream)
+START_TEST(a_library_matmul_is_ordered_by_its_stream)
 {
     enum { ONE = 0x3f80, TWO = 0x4000, MINUS_ONE = 0xbf80 };
     const uint16_t w[2][8] = {{ONE, TWO}, {MINUS_ONE, ONE}}, x[8] = {TWO, ONE};
@@ -254,7 +254,7 @@ START_TEST(launches_outside_of_the_limits_are_refused)
 }
 END_TEST
 
-START_TEST(memory_has_an_end)
+START_TEST(allocations_fail_when_memory_is_full)
 {
     size_t free_bytes, total;
     void *most, *more;
@@ -286,7 +286,7 @@ START_TEST(a_machine_without_a_device_says_so)
 }
 END_TEST
 
-START_TEST(errors_come_when_they_are_asked_for)
+START_TEST(injected_errors_come_at_their_call)
 {
     void *memory;
 
@@ -307,7 +307,7 @@ START_TEST(errors_come_when_they_are_asked_for)
 }
 END_TEST
 
-START_TEST(a_copy_to_the_device_has_as_many_bytes_as_it_may)
+START_TEST(a_copy_larger_than_the_set_limit_fails)
 {
     int from[2] = {1, 2};
     int *memory = help_device(from, 2);
@@ -358,7 +358,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim: runtime");
+    Suite *suite = suite_create("runtime");
     TCase *tests = tcase_create("runtime");
 
     tcase_add_test(tests, a_call_returns_before_its_work_is_done);
@@ -366,13 +366,13 @@ int main(void)
     tcase_add_test(tests, a_stream_is_in_order_and_an_event_orders_two);
     tcase_add_test(tests, pageable_memory_is_read_at_the_call);
     tcase_add_test(tests, a_graph_replays_in_order_with_its_own_arguments);
-    tcase_add_test(tests, a_graph_of_another_shape_is_no_update);
-    tcase_add_test(tests, a_matmul_of_a_library_is_an_operation_of_its_stream);
+    tcase_add_test(tests, a_graph_of_another_shape_cannot_update);
+    tcase_add_test(tests, a_library_matmul_is_ordered_by_its_stream);
     tcase_add_test(tests, launches_outside_of_the_limits_are_refused);
-    tcase_add_test(tests, memory_has_an_end);
+    tcase_add_test(tests, allocations_fail_when_memory_is_full);
     tcase_add_test(tests, a_machine_without_a_device_says_so);
-    tcase_add_test(tests, errors_come_when_they_are_asked_for);
-    tcase_add_test(tests, a_copy_to_the_device_has_as_many_bytes_as_it_may);
+    tcase_add_test(tests, injected_errors_come_at_their_call);
+    tcase_add_test(tests, a_copy_larger_than_the_set_limit_fails);
     tcase_add_test(tests, a_lost_device_stays_lost_until_it_is_reset);
     tcase_add_test(tests, copies_in_the_wrong_direction_are_refused);
     suite_add_tcase(suite, tests);

@@ -42,7 +42,7 @@ static size_t compare(const json_t *run, const json_t *got)
     return i;
 }
 
-START_TEST(answers_are_those_of_a_double_precision_run)
+START_TEST(answers_equal_a_double_precision_run)
 {
     json_error_t error;
     json_t *reference = json_load_file("daemon/models/training/reference.json", 0, &error), *run;
@@ -73,7 +73,7 @@ START_TEST(answers_are_those_of_a_double_precision_run)
 }
 END_TEST
 
-START_TEST(a_daemon_that_serves_has_closed_the_model_s_file)
+START_TEST(a_serving_daemon_has_closed_the_model_file)
 {
     char path[64], target[4096];
     const struct dirent *entry;
@@ -102,8 +102,8 @@ int main(void)
     Suite *suite = suite_create("bundled_model");
     TCase *tcase = tcase_create("bundled_model");
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, answers_are_those_of_a_double_precision_run);
-    tcase_add_test(tcase, a_daemon_that_serves_has_closed_the_model_s_file);
+    tcase_add_test(tcase, answers_equal_a_double_precision_run);
+    tcase_add_test(tcase, a_serving_daemon_has_closed_the_model_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

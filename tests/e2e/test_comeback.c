@@ -59,7 +59,7 @@ static void stop_and_wait(pid_t pid)
 
 /* While the daemon stands still the HELLO comes first, then the hang-up: that is the order in which
  * it finds them. */
-START_TEST(a_hello_that_overtakes_its_own_hang_up_is_welcome)
+START_TEST(a_hello_read_before_the_old_hang_up_gets_its_slot)
 {
     struct harness d = {0};
 
@@ -109,7 +109,7 @@ int main(void)
     if (n_loops == 1)
         puts("skip: this system refuses io_uring");
     tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, a_hello_that_overtakes_its_own_hang_up_is_welcome, 0, n_loops);
+    tcase_add_loop_test(tcase, a_hello_read_before_the_old_hang_up_gets_its_slot, 0, n_loops);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -114,7 +114,7 @@ static long number_of(const struct harness_output *o, const char *name)
 }
 
 /* Drafts that are wrong leave KV behind that is written over. */
-START_TEST(rolled_back_drafts_change_no_id)
+START_TEST(rolled_back_drafts_keep_the_ids)
 {
     static const char prompt[] = "1,2,3,2,3,4,2,3,5,2,3";
     const char *model = harness_data("models/stories260K-ff192-q8_0.gguf");
@@ -215,7 +215,7 @@ static long sampled(const char *arch, const char *device, const char *proposer,
 }
 
 /* Fast passes draft, canonical ones verify: some drafts are wrong, and the ids are the CPU's without any. */
-START_TEST(fast_drafts_are_rolled_back_and_change_no_id)
+START_TEST(fast_drafts_are_rolled_back_and_keep_the_ids)
 {
     static char want[SEEDS][2000], got[SEEDS][2000];
     const char *arch = _i == 0 ? NULL : "gemma3";
@@ -258,7 +258,7 @@ static void run_mixed(const struct harness *d, char ret_last[MIXED][4000])
 
 /* Answers that need not be deterministic come from fast passes, and say so; the verified ones between them, which those
  * passes draft for, are the CPU's. */
-START_TEST(unverified_answers_say_so_and_change_no_other)
+START_TEST(unverified_answers_say_so_and_leave_verified_ones_alone)
 {
     static char want[SEEDS][2000], last[MIXED][4000];
     char ids[2000];
@@ -290,7 +290,7 @@ END_TEST
 
 /* With log-probabilities, penalties, a grammar and a stop text; its record is asked for again as such, and told from one of
  * a daemon that has no fast passes. */
-START_TEST(an_unverified_answer_has_what_any_has)
+START_TEST(unverified_answers_take_every_request_option)
 {
     char record[128];
     struct harness d = {0};
@@ -325,7 +325,7 @@ END_TEST
 
 /* A draft model in F16 reads a prompt of more rows than own kernels take, by the simulator's cuBLAS: the start says so, the
  * drafts are verified, and the ids are the CPU's without any. */
-START_TEST(a_draft_model_reads_by_cublas_and_changes_no_id)
+START_TEST(a_draft_model_reads_by_cublas_and_keeps_the_ids)
 {
     enum { PROMPT = 60 };
     char draft[512], prompt[4 * PROMPT + 1] = "1", want[2000], got[2000];
@@ -496,7 +496,7 @@ static void check_refused(const char *line)
     harness_output_fini(&o);
 }
 
-START_TEST(no_device_is_one_line_and_no_fallback)
+START_TEST(a_missing_device_is_one_line_without_fallback)
 {
     (void)setenv("HEARTH_CUDASIM_DEVICES", "0", 1);
     check_refused("--device cuda");
@@ -512,7 +512,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("the daemon on cudasim");
+    Suite *suite = suite_create("cuda");
     TCase *tests = tcase_create("cuda"), *native = tcase_create("native");
 
 #ifdef __SANITIZE_THREAD__
@@ -528,17 +528,17 @@ int main(void)
     tcase_add_loop_test(tests, q8_0_kv_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_loop_test(tests, gemma3_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
-    tcase_add_test(tests, rolled_back_drafts_change_no_id);
+    tcase_add_test(tests, rolled_back_drafts_keep_the_ids);
     tcase_add_test(tests, a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu);
     tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 4);
-    tcase_add_test(tests, no_device_is_one_line_and_no_fallback);
+    tcase_add_test(tests, a_missing_device_is_one_line_without_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);
     tcase_set_timeout(native, 300);
     tcase_add_test(native, native_numerics_are_reproducible_under_their_own_id);
-    tcase_add_loop_test(native, fast_drafts_are_rolled_back_and_change_no_id, 0, 2);
-    tcase_add_test(native, unverified_answers_say_so_and_change_no_other);
-    tcase_add_test(native, an_unverified_answer_has_what_any_has);
-    tcase_add_test(native, a_draft_model_reads_by_cublas_and_changes_no_id);
+    tcase_add_loop_test(native, fast_drafts_are_rolled_back_and_keep_the_ids, 0, 2);
+    tcase_add_test(native, unverified_answers_say_so_and_leave_verified_ones_alone);
+    tcase_add_test(native, unverified_answers_take_every_request_option);
+    tcase_add_test(native, a_draft_model_reads_by_cublas_and_keeps_the_ids);
     tcase_add_test(native, the_cpu_has_no_native_numerics);
     tcase_add_test(native, kv_in_f32_has_no_native_numerics);
     suite_add_tcase(suite, tests);

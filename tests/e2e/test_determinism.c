@@ -353,7 +353,7 @@ static void check_one_answer(void)
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-START_TEST(a_request_has_one_answer)
+START_TEST(every_request_has_one_answer)
 {
     prepare();
     run_configurations(configurations, COUNT(configurations));
@@ -371,7 +371,7 @@ START_TEST(a_request_has_one_answer)
 END_TEST
 
 /* Drafts spoilt, pages taken back, passes delayed: rollbacks and evictions in numbers. */
-START_TEST(faults_change_no_answer)
+START_TEST(injected_faults_keep_every_answer)
 {
     prepare();
     run_configurations(faulty, COUNT(faulty));
@@ -383,7 +383,7 @@ START_TEST(faults_change_no_answer)
 END_TEST
 
 /* The control: unverified drafts must be noticed, or this suite sees nothing. */
-START_TEST(unverified_drafts_are_noticed)
+START_TEST(the_control_that_accepts_unverified_drafts_is_noticed)
 {
     traffic.ledger = ledger_open(); /* what it finds is not for the table */
     prepare();
@@ -400,10 +400,10 @@ int main(void)
     Suite *suite = suite_create("determinism");
     TCase *tcase = tcase_create("determinism");
     tcase_set_timeout(tcase, 36000);
-    tcase_add_test(tcase, a_request_has_one_answer);
+    tcase_add_test(tcase, every_request_has_one_answer);
     if (harness_has_faults()) {
-        tcase_add_test(tcase, faults_change_no_answer);
-        tcase_add_test(tcase, unverified_drafts_are_noticed);
+        tcase_add_test(tcase, injected_faults_keep_every_answer);
+        tcase_add_test(tcase, the_control_that_accepts_unverified_drafts_is_noticed);
     } else {
         puts("skip: this build injects no faults: make determinism has one that does");
     }

@@ -62,7 +62,7 @@ static char *said(const char *input, const char *const *arguments)
 }
 #define SAID(input, ...) said(input, (const char *const[]){__VA_ARGS__, NULL})
 
-START_TEST(it_says_what_the_library_is_told)
+START_TEST(command_and_library_give_the_same_answer)
 {
     struct hearth *h = harness_connect(&d, 1, NULL);
     struct hearth_info info = {.size = sizeof info};
@@ -87,7 +87,7 @@ START_TEST(it_says_what_the_library_is_told)
 }
 END_TEST
 
-START_TEST(a_place_can_be_said_in_four_ways)
+START_TEST(a_position_can_be_given_in_four_ways)
 {
     char place[80], text[256], prefix[80];
     snprintf(place, sizeof place, "%s:5", path);
@@ -160,7 +160,7 @@ static void assert_failed(int code, const char *const *arguments)
 }
 #define FAILS(code, ...) assert_failed(code, (const char *const[]){"fim", __VA_ARGS__, NULL})
 
-START_TEST(mistakes_are_one_line)
+START_TEST(usage_errors_are_one_line)
 {
     char place[80];
     snprintf(place, sizeof place, "%s:99:1", path);
@@ -201,7 +201,7 @@ static struct hearth_result answer(struct hearth *h, const uint32_t *ids, int64_
 }
 
 /* A buffer of 7,000 tokens and more, warm; then a line is typed, a request for each character. */
-START_TEST(a_keystroke_computes_from_the_first_changed_token_on)
+START_TEST(a_keystroke_recomputes_from_the_first_changed_token)
 {
     static char text[1 << 16];
     static uint32_t ids[CONTEXT], old[CONTEXT];
@@ -245,11 +245,11 @@ int main(void)
     TCase *c = tcase_create("fim");
     tcase_add_unchecked_fixture(c, start, stop);
     tcase_set_timeout(c, 300);
-    tcase_add_test(c, it_says_what_the_library_is_told);
-    tcase_add_test(c, a_place_can_be_said_in_four_ways);
+    tcase_add_test(c, command_and_library_give_the_same_answer);
+    tcase_add_test(c, a_position_can_be_given_in_four_ways);
     tcase_add_test(c, order_and_other_files_change_the_prompt);
-    tcase_add_test(c, mistakes_are_one_line);
-    tcase_add_test(c, a_keystroke_computes_from_the_first_changed_token_on);
+    tcase_add_test(c, usage_errors_are_one_line);
+    tcase_add_test(c, a_keystroke_recomputes_from_the_first_changed_token);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -64,7 +64,7 @@ static void assert_json(const struct harness_output *o)
     json_decref(value);
 }
 
-START_TEST(answers_are_json_whoever_drafts)
+START_TEST(answers_are_json_with_every_proposer)
 {
     static const char *const proposers[] = {"lookup", "auto", "draft", "shadow", "client"};
     for (int seed = 0; seed < 8; seed++) {
@@ -85,7 +85,7 @@ START_TEST(answers_are_json_whoever_drafts)
 }
 END_TEST
 
-START_TEST(a_record_is_found_equal_and_a_changed_grammar_is_named)
+START_TEST(a_record_replays_equal_and_a_changed_grammar_is_named)
 {
     char path[200], changed[220], text[16384];
     snprintf(path, sizeof path, "%s/record", d.directory);
@@ -114,7 +114,7 @@ START_TEST(a_record_is_found_equal_and_a_changed_grammar_is_named)
 }
 END_TEST
 
-START_TEST(what_is_wrong_with_a_grammar_is_one_line)
+START_TEST(a_grammar_error_is_one_line)
 {
     static const struct {
         const char *text, *line;
@@ -141,7 +141,7 @@ START_TEST(what_is_wrong_with_a_grammar_is_one_line)
 END_TEST
 
 /* The grammar, the limit and a stop text: whichever is first. */
-START_TEST(ends_are_told_apart)
+START_TEST(grammar_limit_and_stop_text_give_different_reasons)
 {
     static const char digits[] = "root ::= [0-9]{20} \"!\"";
     struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--json", "--grammar", digits, "x = ");
@@ -157,7 +157,7 @@ START_TEST(ends_are_told_apart)
 }
 END_TEST
 
-START_TEST(logprobs_are_those_of_the_model)
+START_TEST(logprobs_ignore_the_grammar)
 {
     struct harness_output free_run =
         HARNESS_RUN(&d, NULL, "run", "--json", "--logprobs", "3", "--max-tokens", "1", "x = ");
@@ -174,7 +174,7 @@ START_TEST(logprobs_are_those_of_the_model)
 END_TEST
 
 /* A vocabulary of words has no way to say what this grammar wants. */
-START_TEST(a_vocabulary_that_cannot_go_on_says_so)
+START_TEST(a_vocabulary_unable_to_continue_is_an_error)
 {
     const char *path = harness_data("models/babyllama105-f16.gguf");
     if (!path || access(path, R_OK) != 0) {
@@ -217,7 +217,7 @@ static uint32_t take_answer(struct harness *h, struct hearth *handle, uint32_t k
     }
 }
 
-START_TEST(a_killed_daemon_goes_on_within_the_grammar)
+START_TEST(a_resumed_answer_stays_within_the_grammar)
 {
     enum { MOST = 1000 };
     static uint32_t whole[MOST], resumed[MOST];
@@ -257,13 +257,13 @@ int main(void)
     tcase_add_unchecked_fixture(shared, start, stop);
     tcase_set_timeout(shared, 300);
     tcase_set_timeout(own, 300);
-    tcase_add_test(shared, answers_are_json_whoever_drafts);
-    tcase_add_test(shared, a_record_is_found_equal_and_a_changed_grammar_is_named);
-    tcase_add_test(shared, what_is_wrong_with_a_grammar_is_one_line);
-    tcase_add_test(shared, ends_are_told_apart);
-    tcase_add_test(shared, logprobs_are_those_of_the_model);
-    tcase_add_test(own, a_vocabulary_that_cannot_go_on_says_so);
-    tcase_add_test(own, a_killed_daemon_goes_on_within_the_grammar);
+    tcase_add_test(shared, answers_are_json_with_every_proposer);
+    tcase_add_test(shared, a_record_replays_equal_and_a_changed_grammar_is_named);
+    tcase_add_test(shared, a_grammar_error_is_one_line);
+    tcase_add_test(shared, grammar_limit_and_stop_text_give_different_reasons);
+    tcase_add_test(shared, logprobs_ignore_the_grammar);
+    tcase_add_test(own, a_vocabulary_unable_to_continue_is_an_error);
+    tcase_add_test(own, a_resumed_answer_stays_within_the_grammar);
     suite_add_tcase(suite, shared);
     suite_add_tcase(suite, own);
     return run_suite(suite);

@@ -112,7 +112,7 @@ static uint64_t good_answer(struct hearth *h, uint32_t i)
     return 0;
 }
 
-START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
+START_TEST(garbage_in_one_segment_disturbs_no_other_client)
 {
     uint64_t alone[ANSWERS];
     struct hearth *good[WELL_BEHAVED];
@@ -147,7 +147,7 @@ START_TEST(garbage_in_one_segment_is_noticed_by_nobody_else)
 END_TEST
 
 /* Random bytes instead of a handshake. */
-START_TEST(garbage_handshakes_are_refused_and_leave_nothing)
+START_TEST(garbage_handshakes_are_refused_and_leak_nothing)
 {
     uint32_t state = 5;
     uint8_t message[300];
@@ -197,7 +197,7 @@ static void silent_process(uint32_t room, int ready)
     _exit(1);
 }
 
-START_TEST(silent_connections_of_one_user_keep_no_other_out)
+START_TEST(silent_connections_of_one_user_do_not_lock_out_others)
 {
     const char *const arguments[] = {"--clients", "4", NULL};
     int ready[2];
@@ -228,7 +228,7 @@ END_TEST
 
 /* A HELLO and questions behind it, all there before the daemon looks: all are answered, also more of them than it
  * answers in one turn. */
-START_TEST(what_comes_right_behind_a_hello_is_read)
+START_TEST(messages_sent_right_after_a_hello_are_answered)
 {
     const int asks = _i ? 9 : 1; /* 9: what the kernel queues behind a HELLO, nearly */
     struct hello_welcome welcome;
@@ -361,10 +361,10 @@ int main(void)
     Suite *suite = suite_create("hostile");
     TCase *tcase = tcase_create("hostile");
     tcase_set_timeout(tcase, 300);
-    tcase_add_test(tcase, garbage_in_one_segment_is_noticed_by_nobody_else);
-    tcase_add_test(tcase, garbage_handshakes_are_refused_and_leave_nothing);
-    tcase_add_test(tcase, silent_connections_of_one_user_keep_no_other_out);
-    tcase_add_loop_test(tcase, what_comes_right_behind_a_hello_is_read, 0, 2);
+    tcase_add_test(tcase, garbage_in_one_segment_disturbs_no_other_client);
+    tcase_add_test(tcase, garbage_handshakes_are_refused_and_leak_nothing);
+    tcase_add_test(tcase, silent_connections_of_one_user_do_not_lock_out_others);
+    tcase_add_loop_test(tcase, messages_sent_right_after_a_hello_are_answered, 0, 2);
     tcase_add_test(tcase, a_reader_that_stops_reading_loses_nothing);
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
     tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);

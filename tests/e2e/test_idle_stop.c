@@ -133,7 +133,7 @@ static void *come_late(void *arg)
     return NULL;
 }
 
-START_TEST(whoever_comes_while_it_stops_is_served)
+START_TEST(clients_that_connect_during_the_stop_are_served)
 {
     static const char *const options[][5] = {{"--idle-stop", "1", "--event-loop", "auto", NULL},
                                              {"--idle-stop", "1", "--event-loop", "epoll", NULL}};
@@ -163,7 +163,7 @@ START_TEST(whoever_comes_while_it_stops_is_served)
 }
 END_TEST
 
-START_TEST(who_stays_connected_keeps_it)
+START_TEST(a_connected_client_keeps_the_daemon_alive)
 {
     static const char *const options[] = {"--idle-stop", "1", NULL};
     char err[256];
@@ -187,7 +187,7 @@ START_TEST(who_stays_connected_keeps_it)
 }
 END_TEST
 
-START_TEST(a_socket_of_its_own_is_served_on)
+START_TEST(without_socket_activation_it_does_not_stop)
 {
     static const char *const arguments[] = {"--idle-stop", "1", NULL};
     struct harness d;
@@ -212,9 +212,9 @@ int main(void)
     Suite *suite = suite_create("idle_stop");
     TCase *t = tcase_create("idle_stop");
     tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, whoever_comes_while_it_stops_is_served, 0, 2);
-    tcase_add_test(t, who_stays_connected_keeps_it);
-    tcase_add_test(t, a_socket_of_its_own_is_served_on);
+    tcase_add_loop_test(t, clients_that_connect_during_the_stop_are_served, 0, 2);
+    tcase_add_test(t, a_connected_client_keeps_the_daemon_alive);
+    tcase_add_test(t, without_socket_activation_it_does_not_stop);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

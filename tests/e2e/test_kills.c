@@ -174,7 +174,7 @@ static void run_kills(const char *const *arguments)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-START_TEST(clients_that_are_killed_in_their_answers_leave_nothing)
+START_TEST(clients_killed_mid_answer_leak_nothing)
 {
     /* Little memory for KV: all of it is in use soon. */
     run_kills((const char *const[]){"--threads", "1", "--slots", "8", "--context", "512",
@@ -188,7 +188,7 @@ int main(void)
     Suite *suite = suite_create("kills");
     TCase *tcase = tcase_create("kills");
     tcase_set_timeout(tcase, 1800);
-    tcase_add_loop_test(tcase, clients_that_are_killed_in_their_answers_leave_nothing, 0, 2);
+    tcase_add_loop_test(tcase, clients_killed_mid_answer_leak_nothing, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

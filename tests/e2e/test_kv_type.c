@@ -52,7 +52,7 @@ static const struct {
     {"models/stories260K-ff192-q4_0.gguf", "portable-1", "portable-1-kvq8"},
 };
 
-START_TEST(the_numerics_have_a_name_of_their_own)
+START_TEST(q8_0_kv_has_its_own_numerics_id)
 {
     const char *const types[] = {"f16", "q8_0"};
     const char *model = named[_i].model, *prompt = "1,40,52,9,17,23,40,52,9";
@@ -124,7 +124,7 @@ END_TEST
 /* ---- resume ---------------------------------------------------------------------------------- */
 
 /* Once the answer has begun, the daemon makes place for one with q8_0 KV. */
-START_TEST(a_request_is_not_continued_with_other_kv)
+START_TEST(a_request_is_not_resumed_with_another_kv_type)
 {
     struct harness_running r;
 
@@ -243,7 +243,7 @@ static void answer_alone(struct answer *alone)
     stop();
 }
 
-START_TEST(caches_and_drafts_change_no_bit)
+START_TEST(caches_and_drafts_keep_every_bit)
 {
     static const char *const proposers[] = {"none", "lookup", "client", "draft", "shadow"};
     static struct answer alone[KINDS], got;
@@ -282,11 +282,11 @@ int main(void)
     TCase *t = tcase_create("kv_type");
 
     tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, the_numerics_have_a_name_of_their_own, 0,
+    tcase_add_loop_test(t, q8_0_kv_has_its_own_numerics_id, 0,
                         (int)(sizeof named / sizeof named[0]));
     tcase_add_test(t, a_record_is_replayed_under_its_own_numerics_only);
-    tcase_add_test(t, a_request_is_not_continued_with_other_kv);
-    tcase_add_test(t, caches_and_drafts_change_no_bit);
+    tcase_add_test(t, a_request_is_not_resumed_with_another_kv_type);
+    tcase_add_test(t, caches_and_drafts_keep_every_bit);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

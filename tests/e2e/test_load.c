@@ -205,14 +205,14 @@ static void run_load(int rounds, const char *const *arguments)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-START_TEST(answers_under_load_are_the_ones_got_alone)
+START_TEST(answers_under_load_equal_those_got_alone)
 {
     run_load(ROUNDS, NULL);
 }
 END_TEST
 
 /* Few pages: slots lose theirs all the time. */
-START_TEST(page_pressure_changes_no_answer)
+START_TEST(page_pressure_keeps_every_answer)
 {
     run_load(ROUNDS,
              (const char *const[]){"--context", "288", "--kv-bytes", "2M", "--rows", "48", NULL});
@@ -231,8 +231,8 @@ int main(void)
     Suite *suite = suite_create("load");
     TCase *tcase = tcase_create("load");
     tcase_set_timeout(tcase, 600);
-    tcase_add_test(tcase, answers_under_load_are_the_ones_got_alone);
-    tcase_add_test(tcase, page_pressure_changes_no_answer);
+    tcase_add_test(tcase, answers_under_load_equal_those_got_alone);
+    tcase_add_test(tcase, page_pressure_keeps_every_answer);
     tcase_add_test(tcase, epoll_and_plain_kernels_give_the_same_answers);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -316,7 +316,7 @@ static uint32_t observe_everything(void)
     return wrong;
 }
 
-START_TEST(nobody_sees_a_token_that_is_taken_back)
+START_TEST(no_published_token_is_taken_back)
 {
     open_all(NULL);
     ck_assert_uint_eq(observe_everything(), 0);
@@ -326,7 +326,7 @@ START_TEST(nobody_sees_a_token_that_is_taken_back)
 }
 END_TEST
 
-START_TEST(nor_when_half_of_all_drafts_are_wrong)
+START_TEST(no_published_token_is_taken_back_with_half_the_drafts_wrong)
 {
     open_all("draft-mismatch=0.5");
     ck_assert_uint_eq(observe_everything(), 0);
@@ -336,7 +336,7 @@ START_TEST(nor_when_half_of_all_drafts_are_wrong)
 END_TEST
 
 /* The control: drafts that are published unverified must be seen. */
-START_TEST(published_drafts_are_seen)
+START_TEST(the_control_that_publishes_drafts_is_noticed)
 {
     open_all("draft-mismatch=0.5,accept-drafts=0.2");
     ck_assert_uint_gt(observe_everything(), 100);
@@ -349,10 +349,10 @@ int main(void)
     Suite *suite = suite_create("observer");
     TCase *tcase = tcase_create("observer");
     tcase_set_timeout(tcase, 900);
-    tcase_add_test(tcase, nobody_sees_a_token_that_is_taken_back);
+    tcase_add_test(tcase, no_published_token_is_taken_back);
     if (harness_has_faults()) {
-        tcase_add_test(tcase, nor_when_half_of_all_drafts_are_wrong);
-        tcase_add_test(tcase, published_drafts_are_seen);
+        tcase_add_test(tcase, no_published_token_is_taken_back_with_half_the_drafts_wrong);
+        tcase_add_test(tcase, the_control_that_publishes_drafts_is_noticed);
     } else {
         puts("skip: this build injects no faults: make determinism has one that does");
     }

@@ -38,7 +38,7 @@ static void join(const json_t *ids, char *text, size_t text_bytes)
     ck_assert_uint_lt(n, text_bytes);
 }
 
-START_TEST(greedy_ids_are_the_oracles)
+START_TEST(greedy_ids_equal_the_oracles)
 {
     char model[256], prompt[1024], many[16];
     json_t *oracle = load(names[_i]), *want = json_object_get(oracle, "ids");
@@ -65,7 +65,7 @@ START_TEST(greedy_ids_are_the_oracles)
 END_TEST
 
 /* The texts' ids by the vocabulary that the daemon shares: llama-bpe and qwen2 cut them differently. */
-START_TEST(texts_have_the_oracles_ids)
+START_TEST(texts_tokenize_to_the_oracles_ids)
 {
     char model[256];
     json_t *oracle = load(names[_i]), *text;
@@ -112,8 +112,8 @@ int main(void)
     Suite *suite = suite_create("oracle_models");
     TCase *tcase = tcase_create("oracle_models");
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, greedy_ids_are_the_oracles, 0, N_NAMES);
-    tcase_add_loop_test(tcase, texts_have_the_oracles_ids, 0, N_NAMES);
+    tcase_add_loop_test(tcase, greedy_ids_equal_the_oracles, 0, N_NAMES);
+    tcase_add_loop_test(tcase, texts_tokenize_to_the_oracles_ids, 0, N_NAMES);
     tcase_add_loop_test(tcase, a_context_beyond_the_window_is_refused_in_one_line, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -71,7 +71,7 @@ static int ask(uint32_t n_tokens, uint32_t seed, struct report *ret)
     return rc > 0 ? 0 : 1;
 }
 
-START_TEST(the_next_process_computes_only_the_tail)
+START_TEST(a_second_process_computes_only_the_tail)
 {
     struct report first, next;
 
@@ -90,7 +90,7 @@ START_TEST(the_next_process_computes_only_the_tail)
 END_TEST
 
 /* Whether they come at once or one after the other: the common part is computed once. */
-START_TEST(processes_at_once_compute_the_trunk_once)
+START_TEST(concurrent_processes_compute_the_trunk_once)
 {
     struct report reports[PROCESSES] = {{0}};
     pid_t pids[PROCESSES];
@@ -128,8 +128,8 @@ int main(void)
     TCase *tcase = tcase_create("prefix");
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_next_process_computes_only_the_tail);
-    tcase_add_test(tcase, processes_at_once_compute_the_trunk_once);
+    tcase_add_test(tcase, a_second_process_computes_only_the_tail);
+    tcase_add_test(tcase, concurrent_processes_compute_the_trunk_once);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

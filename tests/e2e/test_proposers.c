@@ -143,7 +143,7 @@ static void give_up(const char *proposer)
 /* ---- the draft model ------------------------------------------------------------------------- */
 
 /* The model as its own draft model: every draft holds, so n of them give n + 1 tokens. */
-START_TEST(a_draft_model_changes_no_answer)
+START_TEST(a_draft_model_keeps_every_answer)
 {
     harness_start(&d, model, ARGUMENTS("--draft", model, "--threads", "2"));
     struct sums sums = compare("draft");
@@ -182,7 +182,7 @@ END_TEST
 
 /* ---- the shadow ------------------------------------------------------------------------------ */
 
-START_TEST(a_shadow_changes_no_answer)
+START_TEST(a_shadow_keeps_every_answer)
 {
     harness_start(&d, model, ARGUMENTS("--shadow", "yes", "--threads", "2"));
     struct sums sums = compare("shadow");
@@ -196,7 +196,7 @@ START_TEST(a_shadow_changes_no_answer)
 END_TEST
 
 /* Both at once, clients of all kinds beside each other: every answer is still its own. */
-START_TEST(all_of_them_at_once)
+START_TEST(draft_model_and_shadow_work_together)
 {
     static const char *const proposers[] = {"none", "draft", "shadow", "auto", "lookup", "draft"};
     enum { SLOTS = 6 };
@@ -231,7 +231,7 @@ START_TEST(all_of_them_at_once)
 }
 END_TEST
 
-START_TEST(a_shadow_that_would_not_pay_is_refused)
+START_TEST(a_shadow_that_saves_nothing_is_refused)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     char path[64] = "/tmp/hearth-q4-XXXXXX";
@@ -251,7 +251,7 @@ END_TEST
 
 /* ---- what is not there ----------------------------------------------------------------------- */
 
-START_TEST(a_proposer_that_the_daemon_lacks_is_refused)
+START_TEST(a_proposer_the_daemon_lacks_is_refused)
 {
     static const char *const names[] = {"draft", "shadow", "fast"};
 
@@ -275,12 +275,12 @@ int main(void)
     Suite *suite = suite_create("proposers");
     TCase *tcase = tcase_create("proposers");
     tcase_set_timeout(tcase, 300);
-    tcase_add_test(tcase, a_draft_model_changes_no_answer);
+    tcase_add_test(tcase, a_draft_model_keeps_every_answer);
     tcase_add_test(tcase, a_draft_model_is_named_and_checked);
-    tcase_add_test(tcase, a_shadow_changes_no_answer);
-    tcase_add_test(tcase, all_of_them_at_once);
-    tcase_add_test(tcase, a_shadow_that_would_not_pay_is_refused);
-    tcase_add_test(tcase, a_proposer_that_the_daemon_lacks_is_refused);
+    tcase_add_test(tcase, a_shadow_keeps_every_answer);
+    tcase_add_test(tcase, draft_model_and_shadow_work_together);
+    tcase_add_test(tcase, a_shadow_that_saves_nothing_is_refused);
+    tcase_add_test(tcase, a_proposer_the_daemon_lacks_is_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -111,7 +111,7 @@ static void assert_named(int code, const char *words)
 
 /* ---- equal ----------------------------------------------------------------------------------- */
 
-START_TEST(a_recorded_answer_is_found_equal)
+START_TEST(a_recorded_answer_replays_equal)
 {
     o = REPLAY(record_path);
     assert_equal();
@@ -127,7 +127,7 @@ START_TEST(a_recorded_answer_is_found_equal)
 }
 END_TEST
 
-START_TEST(recording_changes_nothing_that_is_printed)
+START_TEST(recording_leaves_the_output_unchanged)
 {
     static const char *const formats[] = {"--json", "--"};
     for (int i = 0; i < 2; i++) {
@@ -145,7 +145,7 @@ START_TEST(recording_changes_nothing_that_is_printed)
 }
 END_TEST
 
-START_TEST(another_kernel_and_more_threads_give_the_same)
+START_TEST(another_kernel_and_more_threads_replay_equal)
 {
     static const char *const arguments[] = {"--context", "512", "--isa", "ref",
                                             "--threads", "2",   NULL};
@@ -157,7 +157,7 @@ START_TEST(another_kernel_and_more_threads_give_the_same)
 }
 END_TEST
 
-START_TEST(every_way_to_end_can_be_replayed)
+START_TEST(every_finish_reason_can_be_replayed)
 {
     o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "12", "--record", record_path, "--json",
                     "--logprobs", "2", "Once upon a time");
@@ -262,7 +262,7 @@ static void make_fast(void)
 }
 
 /* This daemon has no fast passes and verifies what it is asked. */
-START_TEST(an_answer_that_nobody_verified_may_differ)
+START_TEST(an_unverified_answer_may_differ)
 {
     char id[16];
     make_fast();
@@ -288,7 +288,7 @@ START_TEST(an_answer_that_nobody_verified_may_differ)
 END_TEST
 
 /* It need not have been, and was: the receipt says so, not the flag. */
-START_TEST(an_answer_that_was_verified_is_found_equal)
+START_TEST(a_verified_answer_replays_equal)
 {
     o = HARNESS_RUN(&d, NULL, "run", SAMPLED, "--max-tokens", "40", "--deterministic", "no",
                     "--record", record_path, "Once upon a time");
@@ -324,7 +324,7 @@ START_TEST(a_changed_parameter_or_prompt_is_named)
 }
 END_TEST
 
-START_TEST(a_parameter_out_of_range_gets_the_requests_line)
+START_TEST(a_parameter_out_of_range_gives_the_same_error_as_a_request)
 {
     edit("\"temperature\":", ",", "-1");
     o = REPLAY(record_path);
@@ -332,7 +332,7 @@ START_TEST(a_parameter_out_of_range_gets_the_requests_line)
 }
 END_TEST
 
-START_TEST(a_changed_id_is_named_with_its_place)
+START_TEST(a_changed_id_is_named_with_its_position)
 {
     char ids[256], line[512], *second;
     snprintf(ids, sizeof ids, "%s", part("\"ids\":[", "]"));
@@ -382,7 +382,7 @@ START_TEST(a_changed_reason_or_receipt_is_named)
 }
 END_TEST
 
-START_TEST(bad_files_are_told_and_the_others_compared)
+START_TEST(bad_files_are_reported_and_the_others_compared)
 {
     o = REPLAY("/nonexistent/record");
     assert_named(66, "/nonexistent/record");
@@ -402,7 +402,7 @@ START_TEST(bad_files_are_told_and_the_others_compared)
 }
 END_TEST
 
-START_TEST(json_has_one_object_a_file)
+START_TEST(json_has_one_object_per_file)
 {
     char path[200], changed[16];
     snprintf(path, sizeof path, "%s", path_of("copy"));
@@ -440,7 +440,7 @@ END_TEST
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-START_TEST(no_record_is_left_of_what_failed)
+START_TEST(a_failed_run_leaves_no_record)
 {
     unlink(record_path);
     o = HARNESS_RUN(&d, NULL, "run", "--tokens", "99999999", "--record", record_path);
@@ -470,24 +470,24 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_unchecked_fixture(t, start, stop);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, a_recorded_answer_is_found_equal);
-    tcase_add_test(t, recording_changes_nothing_that_is_printed);
-    tcase_add_test(t, another_kernel_and_more_threads_give_the_same);
-    tcase_add_test(t, every_way_to_end_can_be_replayed);
+    tcase_add_test(t, a_recorded_answer_replays_equal);
+    tcase_add_test(t, recording_leaves_the_output_unchanged);
+    tcase_add_test(t, another_kernel_and_more_threads_replay_equal);
+    tcase_add_test(t, every_finish_reason_can_be_replayed);
     tcase_add_test(
         t, an_answer_that_filled_the_context_is_equal_in_a_larger_one_and_too_long_for_a_smaller);
     tcase_add_test(t, another_model_is_named);
     tcase_add_test(t, other_numerics_are_named);
-    tcase_add_test(t, an_answer_that_nobody_verified_may_differ);
-    tcase_add_test(t, an_answer_that_was_verified_is_found_equal);
+    tcase_add_test(t, an_unverified_answer_may_differ);
+    tcase_add_test(t, a_verified_answer_replays_equal);
     tcase_add_loop_test(t, a_changed_parameter_or_prompt_is_named, 0,
                         (int)(sizeof changes / sizeof changes[0]));
-    tcase_add_test(t, a_parameter_out_of_range_gets_the_requests_line);
-    tcase_add_test(t, a_changed_id_is_named_with_its_place);
+    tcase_add_test(t, a_parameter_out_of_range_gives_the_same_error_as_a_request);
+    tcase_add_test(t, a_changed_id_is_named_with_its_position);
     tcase_add_test(t, a_changed_reason_or_receipt_is_named);
-    tcase_add_test(t, bad_files_are_told_and_the_others_compared);
-    tcase_add_test(t, json_has_one_object_a_file);
-    tcase_add_test(t, no_record_is_left_of_what_failed);
+    tcase_add_test(t, bad_files_are_reported_and_the_others_compared);
+    tcase_add_test(t, json_has_one_object_per_file);
+    tcase_add_test(t, a_failed_run_leaves_no_record);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -109,7 +109,7 @@ static void stream(struct hearth *h, uint32_t number)
     }
 }
 
-START_TEST(a_daemon_that_is_killed_again_and_again_changes_no_answer)
+START_TEST(repeated_kills_of_the_daemon_keep_every_answer)
 {
     const char *env = getenv("HEARTH_RESUME"), *model = harness_tiny_model();
     uint32_t kills = env ? (uint32_t)atoi(env) : KILLS, n = env ? CLIENTS_MAX : CLIENTS;
@@ -165,7 +165,7 @@ static const char *const long_arguments[] = {"--slots",   "2",     "--threads", 
 /* Longer than what there is room for on its way, one token a cell. */
 #define LONG_ANSWER "run", "--max-tokens", "8000", "--tokens", "1,70,80", "--proposer", "none"
 
-START_TEST(the_command_tells_it_on_stderr_only)
+START_TEST(the_command_reports_a_resume_on_stderr_only)
 {
     struct harness_running r;
     memset(&d, 0, sizeof d);
@@ -189,7 +189,7 @@ START_TEST(the_command_tells_it_on_stderr_only)
 }
 END_TEST
 
-START_TEST(the_command_gives_up_when_asked_to)
+START_TEST(the_command_gives_up_after_its_resume_time)
 {
     struct harness_running r;
     memset(&d, 0, sizeof d);
@@ -211,9 +211,9 @@ int main(void)
     Suite *suite = suite_create("resume");
     TCase *t = tcase_create("resume");
     tcase_set_timeout(t, 300);
-    tcase_add_test(t, a_daemon_that_is_killed_again_and_again_changes_no_answer);
-    tcase_add_test(t, the_command_tells_it_on_stderr_only);
-    tcase_add_test(t, the_command_gives_up_when_asked_to);
+    tcase_add_test(t, repeated_kills_of_the_daemon_keep_every_answer);
+    tcase_add_test(t, the_command_reports_a_resume_on_stderr_only);
+    tcase_add_test(t, the_command_gives_up_after_its_resume_time);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -24,7 +24,7 @@ static void kill_and_expect(int signal_number, int code)
 
 static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 
-START_TEST(a_signal_that_ends_it_leaves_no_socket)
+START_TEST(a_terminating_signal_removes_the_socket)
 {
     harness_start(&daemon_, harness_tiny_model(), NULL);
     kill_and_expect(ends[_i], 0);
@@ -35,7 +35,7 @@ START_TEST(a_signal_that_ends_it_leaves_no_socket)
 END_TEST
 
 /* nohup, and what a shell starts with & in a script. */
-START_TEST(signals_that_were_ignored_stay_so)
+START_TEST(ignored_signals_stay_ignored)
 {
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -68,7 +68,7 @@ static bool signal_while_loading(int signal_number)
     return true;
 }
 
-START_TEST(a_signal_while_it_loads_ends_it_at_once)
+START_TEST(a_signal_during_the_load_ends_it_at_once)
 {
     strcpy(daemon_.directory, "/tmp/hearth-start-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(daemon_.directory));
@@ -111,7 +111,7 @@ static pid_t spawn(const char *out, const char *const *arguments)
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* Or lines of the log would go to the client whose socket has the number of stderr. */
-START_TEST(closed_standard_descriptors_stay_nobodys)
+START_TEST(closed_standard_descriptors_are_not_reused)
 {
     char link[64], target[64];
 
@@ -136,7 +136,7 @@ START_TEST(closed_standard_descriptors_stay_nobodys)
 }
 END_TEST
 
-START_TEST(what_cannot_be_printed_is_an_error)
+START_TEST(a_failed_write_to_stdout_is_an_error)
 {
     ck_assert_int_eq(harness_wait(spawn("/dev/full", ARGUMENTS("--help"))), 74);
     ck_assert_int_eq(harness_wait(spawn("/dev/full", ARGUMENTS("--version"))), 74);
@@ -147,7 +147,7 @@ START_TEST(what_cannot_be_printed_is_an_error)
 END_TEST
 
 /* Shared memory counts as a file. */
-START_TEST(a_limit_on_files_is_one_line)
+START_TEST(too_low_a_file_limit_is_one_line)
 {
     char command[1400], line[300], more[300];
 
@@ -165,7 +165,7 @@ START_TEST(a_limit_on_files_is_one_line)
 END_TEST
 
 /* Memory for slots is part of a start. */
-START_TEST(a_check_refuses_what_does_not_start)
+START_TEST(check_refuses_options_that_cannot_start)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     printf("skip: a sanitizer's memory is larger than any limit\n");
@@ -187,7 +187,7 @@ START_TEST(a_check_refuses_what_does_not_start)
 }
 END_TEST
 
-START_TEST(a_model_below_a_file_is_no_such_file)
+START_TEST(a_model_path_through_a_file_is_a_missing_file)
 {
     struct harness_output o = harness_run_hearthd(ARGUMENTS("--model", "/dev/null/model.gguf"));
 
@@ -201,14 +201,14 @@ int main(void)
     Suite *suite = suite_create("start");
     TCase *tcase = tcase_create("start");
     tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, a_signal_that_ends_it_leaves_no_socket, 0, 3);
-    tcase_add_test(tcase, signals_that_were_ignored_stay_so);
-    tcase_add_loop_test(tcase, a_signal_while_it_loads_ends_it_at_once, 0, 3);
-    tcase_add_test(tcase, closed_standard_descriptors_stay_nobodys);
-    tcase_add_test(tcase, what_cannot_be_printed_is_an_error);
-    tcase_add_test(tcase, a_limit_on_files_is_one_line);
-    tcase_add_test(tcase, a_check_refuses_what_does_not_start);
-    tcase_add_test(tcase, a_model_below_a_file_is_no_such_file);
+    tcase_add_loop_test(tcase, a_terminating_signal_removes_the_socket, 0, 3);
+    tcase_add_test(tcase, ignored_signals_stay_ignored);
+    tcase_add_loop_test(tcase, a_signal_during_the_load_ends_it_at_once, 0, 3);
+    tcase_add_test(tcase, closed_standard_descriptors_are_not_reused);
+    tcase_add_test(tcase, a_failed_write_to_stdout_is_an_error);
+    tcase_add_test(tcase, too_low_a_file_limit_is_one_line);
+    tcase_add_test(tcase, check_refuses_options_that_cannot_start);
+    tcase_add_test(tcase, a_model_path_through_a_file_is_a_missing_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -121,7 +121,7 @@ static void end_stream(pid_t pid)
     ck_assert_int_eq((int)harness_wait_counter(&d, "slots_used", 0), 0);
 }
 
-START_TEST(a_terminal_shows_what_runs_and_is_given_back_at_q)
+START_TEST(slots_are_shown_and_q_restores_the_terminal)
 {
     pid_t pid = stream();
 
@@ -142,7 +142,7 @@ START_TEST(a_terminal_shows_what_runs_and_is_given_back_at_q)
 }
 END_TEST
 
-START_TEST(signals_give_the_terminal_back)
+START_TEST(signals_restore_the_terminal)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -153,7 +153,7 @@ START_TEST(signals_give_the_terminal_back)
 }
 END_TEST
 
-START_TEST(ctrl_c_leaves)
+START_TEST(ctrl_c_quits)
 {
     open_top(NULL);
     await(0, "tokens/s");
@@ -162,7 +162,7 @@ START_TEST(ctrl_c_leaves)
 }
 END_TEST
 
-START_TEST(a_crash_gives_the_terminal_back)
+START_TEST(a_crash_restores_the_terminal)
 {
     open_top(NULL);
     await(0, "tokens/s");
@@ -171,7 +171,7 @@ START_TEST(a_crash_gives_the_terminal_back)
 }
 END_TEST
 
-START_TEST(suspended_it_gives_the_terminal_back_and_takes_it_again)
+START_TEST(suspending_restores_the_terminal_until_it_continues)
 {
     int status;
 
@@ -195,7 +195,7 @@ START_TEST(suspended_it_gives_the_terminal_back_and_takes_it_again)
 }
 END_TEST
 
-START_TEST(another_size_is_drawn_at_once)
+START_TEST(a_resize_redraws_at_once)
 {
     struct winsize size = {.ws_row = 6, .ws_col = 40};
 
@@ -210,7 +210,7 @@ START_TEST(another_size_is_drawn_at_once)
 }
 END_TEST
 
-START_TEST(a_daemon_that_goes_away_is_waited_for)
+START_TEST(a_stopped_daemon_is_waited_for)
 {
     open_top((const char *const[]){"--interval", "0.1", NULL});
     size_t at = await(0, "tokens/s");
@@ -223,7 +223,7 @@ START_TEST(a_daemon_that_goes_away_is_waited_for)
 }
 END_TEST
 
-START_TEST(no_color_means_none)
+START_TEST(no_color_removes_all_colors)
 {
     open_top(NULL);
     await(0, "\033[2mdevice");
@@ -252,7 +252,7 @@ static double rate_told(const char *text)
     return strcmp(state, "decode") == 0 ? rate : 0;
 }
 
-START_TEST(into_a_pipe_goes_one_frame_of_text)
+START_TEST(a_pipe_gets_one_frame_of_text)
 {
     static const char row[] = " name watched state decode priority interactive prompt 3 kv ";
     struct harness_output o;
@@ -275,7 +275,7 @@ START_TEST(into_a_pipe_goes_one_frame_of_text)
 }
 END_TEST
 
-START_TEST(without_a_daemon_nothing_is_drawn)
+START_TEST(without_a_daemon_it_fails_and_draws_nothing)
 {
     struct harness_output o = HARNESS_RUN(NULL, NULL, "top");
 
@@ -305,16 +305,16 @@ int main(void)
     unsetenv("NO_COLOR");
     tcase_set_timeout(c, 300);
     tcase_add_checked_fixture(c, start_daemon, stop_daemon);
-    tcase_add_test(c, a_terminal_shows_what_runs_and_is_given_back_at_q);
-    tcase_add_loop_test(c, signals_give_the_terminal_back, 0, 4);
-    tcase_add_test(c, ctrl_c_leaves);
-    tcase_add_test(c, a_crash_gives_the_terminal_back);
-    tcase_add_test(c, suspended_it_gives_the_terminal_back_and_takes_it_again);
-    tcase_add_test(c, another_size_is_drawn_at_once);
-    tcase_add_test(c, a_daemon_that_goes_away_is_waited_for);
-    tcase_add_test(c, no_color_means_none);
-    tcase_add_test(c, into_a_pipe_goes_one_frame_of_text);
-    tcase_add_test(c, without_a_daemon_nothing_is_drawn);
+    tcase_add_test(c, slots_are_shown_and_q_restores_the_terminal);
+    tcase_add_loop_test(c, signals_restore_the_terminal, 0, 4);
+    tcase_add_test(c, ctrl_c_quits);
+    tcase_add_test(c, a_crash_restores_the_terminal);
+    tcase_add_test(c, suspending_restores_the_terminal_until_it_continues);
+    tcase_add_test(c, a_resize_redraws_at_once);
+    tcase_add_test(c, a_stopped_daemon_is_waited_for);
+    tcase_add_test(c, no_color_removes_all_colors);
+    tcase_add_test(c, a_pipe_gets_one_frame_of_text);
+    tcase_add_test(c, without_a_daemon_it_fails_and_draws_nothing);
     suite_add_tcase(suite, c);
     return run_suite(suite);
 }

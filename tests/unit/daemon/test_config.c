@@ -78,7 +78,7 @@ static void refused(const char *line, int code, const char *word)
 
 /* ---- command line ---------------------------------------------------------------------------- */
 
-START_TEST(defaults_are_those_of_the_table)
+START_TEST(defaults_equal_the_table)
 {
     ck_assert_int_eq(load(""), 0);
     ck_assert_ptr_null(config.model);
@@ -93,7 +93,7 @@ START_TEST(defaults_are_those_of_the_table)
 }
 END_TEST
 
-START_TEST(values_come_behind_a_space_or_an_equals_sign)
+START_TEST(values_follow_a_space_or_an_equals_sign)
 {
     ck_assert_int_eq(load("--model a.gguf --slots=3 --event-loop epoll --check --context=4096"), 0);
     ck_assert_str_eq(config.model, "a.gguf");
@@ -154,7 +154,7 @@ START_TEST(numbers_out_of_range_are_refused_with_the_range)
 }
 END_TEST
 
-START_TEST(mistakes_get_a_line_that_helps)
+START_TEST(usage_errors_get_a_helpful_line)
 {
     refused("--nonsense", -EINVAL, "--nonsense");
     refused("--slot 3", -EINVAL, "--help");
@@ -224,7 +224,7 @@ START_TEST(a_zero_byte_is_a_wrong_line)
 }
 END_TEST
 
-START_TEST(a_file_of_another_systems_editor_is_read)
+START_TEST(a_file_with_crlf_and_a_byte_order_mark_is_read)
 {
     write_file("\xef\xbb\xbfslots = 7\r\nrows = 99\r\n");
     ck_assert_int_eq(load(""), 0);
@@ -236,7 +236,7 @@ START_TEST(a_file_of_another_systems_editor_is_read)
 END_TEST
 
 /* A line that memory does not hold ends the file for getline. */
-START_TEST(what_stands_behind_a_line_without_an_end_is_not_passed_over)
+START_TEST(a_line_too_long_for_memory_is_an_error)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     printf("skip: a sanitizer's memory is larger than any limit\n");
@@ -276,7 +276,7 @@ START_TEST(config_names_another_file_which_must_exist)
 }
 END_TEST
 
-START_TEST(a_folder_is_no_file)
+START_TEST(a_folder_as_the_file_is_an_error)
 {
     char line[300];
 
@@ -286,7 +286,7 @@ START_TEST(a_folder_is_no_file)
 }
 END_TEST
 
-START_TEST(a_file_that_cannot_be_read_is_not_passed_over)
+START_TEST(an_unreadable_file_is_an_error)
 {
     ck_assert_int_eq(symlink("hearthd.conf", path), 0); /* to itself */
     refused("--model m.gguf", -ENOENT, path);
@@ -295,7 +295,7 @@ END_TEST
 
 /* ---- what people read ------------------------------------------------------------------------ */
 
-START_TEST(the_machines_file_is_where_make_install_puts_it)
+START_TEST(the_system_file_is_where_make_install_puts_it)
 {
     static const char *const cases[][2] = {
         {"/usr/bin/hearthd", "/etc/hearth/hearthd.conf"},
@@ -340,7 +340,7 @@ static void dump_line(const char *text)
     strcat(dumped, "\n");
 }
 
-START_TEST(the_dump_is_a_file_that_gives_the_same)
+START_TEST(the_dump_reads_back_as_the_same_configuration)
 {
     *dumped = 0;
     ck_assert_int_eq(load("--model m.gguf --slots 9 --device cpu --kv-bytes 1G"), 0);
@@ -360,24 +360,24 @@ int main(void)
     TCase *t = tcase_create("config");
 
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, defaults_are_those_of_the_table);
-    tcase_add_test(t, values_come_behind_a_space_or_an_equals_sign);
+    tcase_add_test(t, defaults_equal_the_table);
+    tcase_add_test(t, values_follow_a_space_or_an_equals_sign);
     tcase_add_test(t, the_last_of_two_wins);
     tcase_add_test(t, sizes_take_suffixes);
     tcase_add_test(t, numbers_out_of_range_are_refused_with_the_range);
-    tcase_add_test(t, mistakes_get_a_line_that_helps);
+    tcase_add_test(t, usage_errors_get_a_helpful_line);
     tcase_add_test(t, help_and_version_read_no_file);
     tcase_add_test(t, the_file_sets_what_the_command_line_does_not);
     tcase_add_test(t, a_wrong_line_is_named_by_file_and_number);
     tcase_add_test(t, a_zero_byte_is_a_wrong_line);
-    tcase_add_test(t, a_file_of_another_systems_editor_is_read);
-    tcase_add_test(t, what_stands_behind_a_line_without_an_end_is_not_passed_over);
+    tcase_add_test(t, a_file_with_crlf_and_a_byte_order_mark_is_read);
+    tcase_add_test(t, a_line_too_long_for_memory_is_an_error);
     tcase_add_test(t, config_names_another_file_which_must_exist);
-    tcase_add_test(t, a_folder_is_no_file);
-    tcase_add_test(t, a_file_that_cannot_be_read_is_not_passed_over);
-    tcase_add_test(t, the_machines_file_is_where_make_install_puts_it);
+    tcase_add_test(t, a_folder_as_the_file_is_an_error);
+    tcase_add_test(t, an_unreadable_file_is_an_error);
+    tcase_add_test(t, the_system_file_is_where_make_install_puts_it);
     tcase_add_test(t, help_names_every_option);
-    tcase_add_test(t, the_dump_is_a_file_that_gives_the_same);
+    tcase_add_test(t, the_dump_reads_back_as_the_same_configuration);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

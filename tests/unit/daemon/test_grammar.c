@@ -37,7 +37,7 @@ static bool is_sentence(struct grammar *g, const char *text, size_t bytes)
 
 /* ---- the vectors of llama.cpp ---------------------------------------------------------------- */
 
-START_TEST(vectors_agree)
+START_TEST(llama_cpp_vectors_agree)
 {
     const char *folder = getenv("HEARTH_TESTDATA");
     char path[4096], err[300];
@@ -163,7 +163,7 @@ static const struct sample samples[] = {
       "\xc0\x80|x|\xce\xb2", "a|b|c", "a|b|\xf0\x9f\x99\x90"}},
 };
 
-START_TEST(sentences_of_known_grammars)
+START_TEST(sentences_of_known_grammars_are_accepted)
 {
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
         struct grammar *g = open_grammar(bytes_vocab, samples[i].grammar);
@@ -180,7 +180,7 @@ END_TEST
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-START_TEST(drafts_come_and_go)
+START_TEST(drafts_are_kept_and_dropped)
 {
     struct grammar *g = open_grammar(bytes_vocab, json_grammar);
     struct grammar_run run, other;
@@ -211,7 +211,7 @@ START_TEST(drafts_come_and_go)
 }
 END_TEST
 
-START_TEST(an_answer_ends_where_nothing_may_follow)
+START_TEST(an_answer_ends_when_nothing_may_follow)
 {
     struct grammar *g = open_grammar(bytes_vocab, "root ::= \"ab\" \"c\"?");
     struct grammar_run run;
@@ -269,10 +269,10 @@ int main(void)
     TCase *tests = tcase_create("grammar");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, vectors_agree);
-    tcase_add_test(tests, sentences_of_known_grammars);
-    tcase_add_test(tests, drafts_come_and_go);
-    tcase_add_test(tests, an_answer_ends_where_nothing_may_follow);
+    tcase_add_test(tests, llama_cpp_vectors_agree);
+    tcase_add_test(tests, sentences_of_known_grammars_are_accepted);
+    tcase_add_test(tests, drafts_are_kept_and_dropped);
+    tcase_add_test(tests, an_answer_ends_when_nothing_may_follow);
     tcase_add_test(tests, a_first_space_can_be_dropped);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

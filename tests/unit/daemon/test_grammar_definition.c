@@ -165,7 +165,7 @@ static uint32_t follow(struct grammar *g, struct reference *r, const struct text
     return n;
 }
 
-START_TEST(masks_are_what_the_definition_says)
+START_TEST(masks_equal_the_definition)
 {
     static struct text texts[SMALL_VOCAB], grammar;
     uint32_t compiled = 0, masks = 0, state = 1;
@@ -197,7 +197,7 @@ int main(void)
     Suite *suite = suite_create("grammar_definition");
     TCase *tests = tcase_create("grammar");
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, masks_are_what_the_definition_says);
+    tcase_add_test(tests, masks_equal_the_definition);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A stack deeper than anybody writes: states are swept, and the way back is the way there. */
-START_TEST(deep_nesting_is_followed)
+START_TEST(deep_nesting_is_accepted)
 {
     struct grammar *g = open_grammar(
         bytes_vocab, "root ::= \"a\" root \"x\" | \"b\" root \"y\" | \"c\" root \"z\" | \".\"");
@@ -42,7 +42,7 @@ START_TEST(deep_nesting_is_followed)
 }
 END_TEST
 
-START_TEST(too_deep_is_an_error_and_no_more)
+START_TEST(a_stack_too_deep_fails_that_answer_only)
 {
     struct grammar *g = open_grammar(bytes_vocab, "root ::= \"(\" root \")\" | \"x\"");
     struct grammar_run run;
@@ -78,7 +78,7 @@ static uint32_t dig(struct grammar_run *run, uint8_t byte, uint32_t most)
     return rc == 0 ? n : n - 1;
 }
 
-START_TEST(how_deep_is_too_deep_does_not_depend_on_others)
+START_TEST(the_depth_limit_ignores_other_answers)
 {
     static const char text[] = "root ::= \"[\" root \"]\" | \"{\" root \"}\" | \"x\"";
     struct grammar *g = open_grammar(bytes_vocab, text);
@@ -130,7 +130,7 @@ static void walk(struct grammar *g, uint32_t *state, uint32_t most, uint8_t ofte
     grammar_end(&run);
 }
 
-START_TEST(how_ambiguous_is_too_ambiguous_does_not_depend_on_others)
+START_TEST(the_ambiguity_limit_ignores_other_answers)
 {
     static const char *const grammars[] = {
         "root ::= r \"c\"\nr ::= \"a\" | \"b\" ([ab] r)? \"a\" | \"b\" (r r){0,30}",
@@ -161,7 +161,7 @@ START_TEST(how_ambiguous_is_too_ambiguous_does_not_depend_on_others)
 END_TEST
 
 /* Ambiguous in every way: the number of ways doubles with each byte, the state does not. */
-START_TEST(ambiguity_is_shared)
+START_TEST(ambiguous_parses_share_states)
 {
     static const char *const grammars[] = {
         "root ::= \"a\" root \"x\" | \"a\" root \"y\" | \"a\"",
@@ -188,7 +188,7 @@ START_TEST(ambiguity_is_shared)
 }
 END_TEST
 
-START_TEST(too_wide_is_an_error_and_no_more)
+START_TEST(too_many_parses_fail_that_answer_only)
 {
     char text[4096];
     struct grammar *g;
@@ -228,7 +228,7 @@ static char *make_wide(const char *root)
 }
 
 /* Where a mask is put together from others, none of them may be one that could not be finished. */
-START_TEST(too_wide_within_something_is_no_half_mask)
+START_TEST(an_unfinished_inner_mask_gives_no_mask)
 {
     static const char *const roots[] = {"\"(\" x", "\"(\" x \")\"", "\"(\" (x \")\" | x \"]\")"};
     static const struct grammar_token tokens[] = {
@@ -253,7 +253,7 @@ END_TEST
 
 /* A mask that takes long: whether it is made must depend neither on the pieces nor on the states
  * that another answer made before. */
-START_TEST(a_dear_mask_is_made_or_not_whatever_was_before)
+START_TEST(a_costly_mask_ignores_pieces_and_earlier_states)
 {
     enum { LETTERS = 26, RULES = 210, TOKENS = LETTERS * LETTERS * LETTERS };
     static struct grammar_token tokens[TOKENS];
@@ -311,14 +311,14 @@ int main(void)
     TCase *tests = tcase_create("grammar");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, deep_nesting_is_followed);
-    tcase_add_test(tests, too_deep_is_an_error_and_no_more);
-    tcase_add_test(tests, how_deep_is_too_deep_does_not_depend_on_others);
-    tcase_add_loop_test(tests, how_ambiguous_is_too_ambiguous_does_not_depend_on_others, 0, 3);
-    tcase_add_test(tests, ambiguity_is_shared);
-    tcase_add_test(tests, too_wide_is_an_error_and_no_more);
-    tcase_add_test(tests, too_wide_within_something_is_no_half_mask);
-    tcase_add_test(tests, a_dear_mask_is_made_or_not_whatever_was_before);
+    tcase_add_test(tests, deep_nesting_is_accepted);
+    tcase_add_test(tests, a_stack_too_deep_fails_that_answer_only);
+    tcase_add_test(tests, the_depth_limit_ignores_other_answers);
+    tcase_add_loop_test(tests, the_ambiguity_limit_ignores_other_answers, 0, 3);
+    tcase_add_test(tests, ambiguous_parses_share_states);
+    tcase_add_test(tests, too_many_parses_fail_that_answer_only);
+    tcase_add_test(tests, an_unfinished_inner_mask_gives_no_mask);
+    tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

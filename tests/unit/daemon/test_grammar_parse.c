@@ -55,7 +55,7 @@ static void fails(const char *text, const char *line)
     ck_assert_ptr_null(strchr(err, '\n'));
 }
 
-START_TEST(what_the_dialect_has_compiles)
+START_TEST(every_construct_of_the_dialect_compiles)
 {
     static const char *const texts[] = {
         "root ::= \"a\"",
@@ -84,7 +84,7 @@ START_TEST(what_the_dialect_has_compiles)
 }
 END_TEST
 
-START_TEST(errors_say_where)
+START_TEST(errors_name_line_and_column)
 {
     static const struct {
         const char *text, *line;
@@ -158,7 +158,7 @@ START_TEST(a_byte_0_is_refused)
 END_TEST
 
 /* Every prefix of a good grammar, and every byte of it changed: an error or a grammar, never more. */
-START_TEST(damaged_texts_do_no_harm)
+START_TEST(damaged_grammars_compile_or_are_refused)
 {
     static const char text[] = "root ::= (a | [^\"x-z\\u00e9] \"\\n\\x41\xc3\xa9\"{2,3})* . # end\n"
                                "a ::= \"b\"? (\"c\"+ | a-2)\r\na-2 ::= [0-9]{,4}\n";
@@ -185,7 +185,7 @@ static void repeat_text(char *to, const char *what, size_t n)
 
 /* As much of one thing as 64 KiB hold. A limit refuses it in one line, or it compiles; either way
  * soon: far within the time limit of a test. */
-START_TEST(hostile_texts_cost_little)
+START_TEST(hostile_grammars_cost_little)
 {
     static const char *const pieces[] = {
         "(",
@@ -248,11 +248,11 @@ int main(void)
     TCase *tests = tcase_create("parse");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, what_the_dialect_has_compiles);
-    tcase_add_test(tests, errors_say_where);
+    tcase_add_test(tests, every_construct_of_the_dialect_compiles);
+    tcase_add_test(tests, errors_name_line_and_column);
     tcase_add_test(tests, a_byte_0_is_refused);
-    tcase_add_test(tests, damaged_texts_do_no_harm);
-    tcase_add_test(tests, hostile_texts_cost_little);
+    tcase_add_test(tests, damaged_grammars_compile_or_are_refused);
+    tcase_add_test(tests, hostile_grammars_cost_little);
     tcase_add_test(tests, many_rules_in_any_order_are_compiled);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -111,7 +111,7 @@ static void follow(struct grammar *g, uint32_t *state)
     grammar_end(&run);
 }
 
-START_TEST(masks_of_real_vocabularies)
+START_TEST(masks_of_real_vocabularies_equal_each_token_alone)
 {
     static const char *const names[] = {"qwen2", "llama-spm", "gpt-2", "phi-3", "starcoder"};
     static const char *const texts[] = {
@@ -159,7 +159,7 @@ int main(void)
     TCase *tests = tcase_create("vocab");
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, tokens_are_sorted_by_their_bytes);
-    tcase_add_test(tests, masks_of_real_vocabularies);
+    tcase_add_test(tests, masks_of_real_vocabularies_equal_each_token_alone);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

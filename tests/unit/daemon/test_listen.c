@@ -51,7 +51,7 @@ static int try_connect(int type)
     return rc;
 }
 
-START_TEST(a_listener_is_its_owners_alone)
+START_TEST(a_socket_is_private_to_its_owner)
 {
     struct stat st;
     mode_t mask = umask(0);
@@ -73,7 +73,7 @@ START_TEST(a_listener_is_its_owners_alone)
 }
 END_TEST
 
-START_TEST(a_live_daemon_is_not_pushed_away)
+START_TEST(a_live_daemons_socket_is_not_replaced)
 {
     int first = listen_open(path, err, sizeof(err));
 
@@ -123,7 +123,7 @@ static void run_one(const int go[2], int told, const int stop[2])
 }
 
 /* All find the same dead socket, and all want to replace it: one does, and the others say who. */
-START_TEST(of_several_that_start_at_once_one_listens)
+START_TEST(of_several_concurrent_starts_one_listens)
 {
     enum { STARTS = 6, ROUNDS = 12 };
 
@@ -158,7 +158,7 @@ START_TEST(of_several_that_start_at_once_one_listens)
 END_TEST
 
 /* A daemon that has no room lets us connect, refuses and hangs up: it lives all the same. */
-START_TEST(a_daemon_that_refuses_everybody_is_not_pushed_away)
+START_TEST(a_full_daemons_socket_is_not_replaced)
 {
     int first = listen_open(path, err, sizeof(err));
     pid_t pid = fork();
@@ -182,7 +182,7 @@ START_TEST(a_daemon_that_refuses_everybody_is_not_pushed_away)
 }
 END_TEST
 
-START_TEST(a_file_that_is_no_socket_is_never_removed)
+START_TEST(a_file_that_is_not_a_socket_is_never_removed)
 {
     struct stat st;
     int fd;
@@ -215,7 +215,7 @@ START_TEST(another_programs_socket_is_left_alone)
 }
 END_TEST
 
-START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
+START_TEST(an_impossible_path_is_refused_in_one_line)
 {
     char longer[300];
 
@@ -233,7 +233,7 @@ START_TEST(a_path_that_cannot_be_is_refused_with_a_line)
 }
 END_TEST
 
-START_TEST(only_a_default_paths_folder_is_made)
+START_TEST(only_the_folder_of_a_default_path_is_created)
 {
     char folder[100];
 
@@ -257,15 +257,15 @@ int main(void)
 
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, a_listener_is_its_owners_alone);
-    tcase_add_test(t, a_live_daemon_is_not_pushed_away);
+    tcase_add_test(t, a_socket_is_private_to_its_owner);
+    tcase_add_test(t, a_live_daemons_socket_is_not_replaced);
     tcase_add_test(t, a_dead_daemons_socket_is_replaced);
-    tcase_add_test(t, of_several_that_start_at_once_one_listens);
-    tcase_add_test(t, a_daemon_that_refuses_everybody_is_not_pushed_away);
-    tcase_add_test(t, a_file_that_is_no_socket_is_never_removed);
+    tcase_add_test(t, of_several_concurrent_starts_one_listens);
+    tcase_add_test(t, a_full_daemons_socket_is_not_replaced);
+    tcase_add_test(t, a_file_that_is_not_a_socket_is_never_removed);
     tcase_add_test(t, another_programs_socket_is_left_alone);
-    tcase_add_test(t, a_path_that_cannot_be_is_refused_with_a_line);
-    tcase_add_test(t, only_a_default_paths_folder_is_made);
+    tcase_add_test(t, an_impossible_path_is_refused_in_one_line);
+    tcase_add_test(t, only_the_folder_of_a_default_path_is_created);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -52,7 +52,7 @@ static int compare(uint32_t n, uint32_t odd, const char *text, char *err, size_t
     return rc;
 }
 
-START_TEST(the_same_tokens_are_the_same_vocabulary)
+START_TEST(equal_tokens_are_equal_vocabularies)
 {
     char err[200];
 
@@ -74,7 +74,7 @@ START_TEST(the_first_difference_is_named)
 }
 END_TEST
 
-START_TEST(so_is_another_number_of_tokens)
+START_TEST(another_number_of_tokens_is_named)
 {
     char err[200];
 
@@ -107,7 +107,7 @@ static int open_changed(const char *key, size_t behind, const char *bytes, char 
 
 enum { TYPE_AND_LENGTH = 12 }; /* of a string value */
 
-START_TEST(a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights)
+START_TEST(an_unknown_vocabulary_is_refused_before_the_weights)
 {
     static const char model[] = "tokenizer.ggml.model";
     char err[600];
@@ -148,7 +148,7 @@ static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
     return rc;
 }
 
-START_TEST(kv_bytes_out_of_their_range_are_told_its_end)
+START_TEST(kv_bytes_out_of_range_name_the_bound)
 {
     char err[600];
     unsigned long long end;
@@ -168,14 +168,14 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("resident");
-    TCase *t = tcase_create("resident");
+    Suite *suite = suite_create("loaded_model");
+    TCase *t = tcase_create("loaded_model");
 
-    tcase_add_test(t, the_same_tokens_are_the_same_vocabulary);
+    tcase_add_test(t, equal_tokens_are_equal_vocabularies);
     tcase_add_test(t, the_first_difference_is_named);
-    tcase_add_test(t, so_is_another_number_of_tokens);
-    tcase_add_test(t, a_vocabulary_that_hearth_does_not_have_is_refused_before_the_weights);
-    tcase_add_test(t, kv_bytes_out_of_their_range_are_told_its_end);
+    tcase_add_test(t, another_number_of_tokens_is_named);
+    tcase_add_test(t, an_unknown_vocabulary_is_refused_before_the_weights);
+    tcase_add_test(t, kv_bytes_out_of_range_name_the_bound);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

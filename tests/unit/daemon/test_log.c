@@ -59,7 +59,7 @@ static void log_all(enum log_level most)
     log_debug("d");
 }
 
-START_TEST(a_level_keeps_what_matters_less_away)
+START_TEST(a_level_drops_less_severe_lines)
 {
     static const char *const expected[] = {"hearthd: e 1\n", "hearthd: e 1\nhearthd: w\n",
                                            "hearthd: e 1\nhearthd: w\nhearthd: i\n",
@@ -80,7 +80,7 @@ START_TEST(the_journal_gets_priorities)
 }
 END_TEST
 
-START_TEST(stderr_that_was_redirected_is_no_journal)
+START_TEST(a_redirected_stderr_is_not_the_journal)
 {
     static const char *const streams[] = {"", "1", "x:y", ":"};
 
@@ -95,7 +95,7 @@ START_TEST(stderr_that_was_redirected_is_no_journal)
 }
 END_TEST
 
-START_TEST(a_line_too_long_is_cut_and_stays_one)
+START_TEST(an_overlong_line_is_truncated_to_one_line)
 {
     char word[3000];
 
@@ -115,10 +115,10 @@ int main(void)
     Suite *suite = suite_create("log");
     TCase *t = tcase_create("log");
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, a_level_keeps_what_matters_less_away);
+    tcase_add_test(t, a_level_drops_less_severe_lines);
     tcase_add_test(t, the_journal_gets_priorities);
-    tcase_add_test(t, stderr_that_was_redirected_is_no_journal);
-    tcase_add_test(t, a_line_too_long_is_cut_and_stays_one);
+    tcase_add_test(t, a_redirected_stderr_is_not_the_journal);
+    tcase_add_test(t, an_overlong_line_is_truncated_to_one_line);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

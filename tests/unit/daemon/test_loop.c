@@ -107,7 +107,7 @@ static int dial(const struct sockaddr_un *address, socklen_t bytes)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-START_TEST(the_name_says_what_was_had)
+START_TEST(the_name_says_which_backend_opened)
 {
     open_loop(_i);
     ck_assert_str_eq(loop_name(loop), backends[_i] == LOOP_URING ? "io_uring" : "epoll");
@@ -118,7 +118,7 @@ START_TEST(the_name_says_what_was_had)
 }
 END_TEST
 
-START_TEST(nothing_happens_until_the_time_is_up)
+START_TEST(a_wait_without_events_times_out)
 {
     open_loop(_i);
     ck_assert_int_eq(loop_wait(loop, 0, events, EVENTS), 0);
@@ -128,7 +128,7 @@ START_TEST(nothing_happens_until_the_time_is_up)
 END_TEST
 
 /* What may pass by itself is no end of the loop: what is due comes with that wait or the next. */
-START_TEST(a_wait_that_fails_for_a_moment_is_an_early_one)
+START_TEST(a_transient_wait_error_returns_early)
 {
     static const int passing[] = {-EINTR, -EAGAIN, -ETIME, -EBUSY};
     int fd = make_eventfd();
@@ -152,7 +152,7 @@ END_TEST
 /* ---- polls ----------------------------------------------------------------------------------- */
 
 /* The kernel says that it dropped completions, not whose: who was ready is told again, and nobody is deaf. */
-START_TEST(completions_that_the_kernel_dropped_are_made_up_for)
+START_TEST(dropped_completions_are_recovered)
 {
     struct sockaddr_un address;
     socklen_t bytes;
@@ -188,7 +188,7 @@ START_TEST(completions_that_the_kernel_dropped_are_made_up_for)
 }
 END_TEST
 
-START_TEST(every_ring_of_a_bell_that_nobody_reads_is_an_event)
+START_TEST(every_ring_of_an_unread_eventfd_is_an_event)
 {
     int fd = make_eventfd();
 
@@ -207,7 +207,7 @@ START_TEST(every_ring_of_a_bell_that_nobody_reads_is_an_event)
 }
 END_TEST
 
-START_TEST(what_is_readable_already_is_an_event)
+START_TEST(an_already_readable_descriptor_is_an_event)
 {
     int fd = make_eventfd();
 
@@ -221,7 +221,7 @@ START_TEST(what_is_readable_already_is_an_event)
 }
 END_TEST
 
-START_TEST(each_of_many_is_told_apart)
+START_TEST(events_carry_the_cookie_of_their_descriptor)
 {
     int fds[200];
     bool seen[200] = {false};
@@ -250,7 +250,7 @@ START_TEST(each_of_many_is_told_apart)
 }
 END_TEST
 
-START_TEST(hanging_up_is_an_event)
+START_TEST(a_hang_up_is_an_event)
 {
     int pair[2];
 
@@ -290,7 +290,7 @@ END_TEST
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-START_TEST(what_was_removed_is_silent)
+START_TEST(a_removed_descriptor_gives_no_event)
 {
     int fd = make_eventfd();
 
@@ -310,7 +310,7 @@ END_TEST
 
 /* The place of a removed registration is used again at once: a late event of the old one finds
  * nobody. */
-START_TEST(a_place_used_again_is_another)
+START_TEST(a_reused_entry_gets_no_event_of_the_old_one)
 {
     open_loop(_i);
     for (uint64_t i = 0; i < 200; i++) {
@@ -331,7 +331,7 @@ END_TEST
 
 /* The loop holds on to no file behind its owner's back: a peer sees its end, within a turn or two.
  */
-START_TEST(a_closed_descriptor_is_free_after_its_removal)
+START_TEST(a_removed_and_closed_descriptor_is_released)
 {
     int pair[2];
 
@@ -351,7 +351,7 @@ START_TEST(a_closed_descriptor_is_free_after_its_removal)
 END_TEST
 
 /* Nor where something came that nobody has been told of yet. */
-START_TEST(a_closed_descriptor_is_free_though_its_event_was_on_the_way)
+START_TEST(a_descriptor_with_a_pending_event_is_released)
 {
     int pair[2];
 
@@ -371,7 +371,7 @@ START_TEST(a_closed_descriptor_is_free_though_its_event_was_on_the_way)
 }
 END_TEST
 
-START_TEST(the_table_has_an_end_and_recovers)
+START_TEST(a_full_table_refuses_and_recovers)
 {
     int fd = make_eventfd(), copies[8];
     uint32_t n = 0;
@@ -404,7 +404,7 @@ END_TEST
 
 /* Each removal leaves two completions, far more than the ring has room for when nobody waits meanwhile:
  * whoever is registered then is heard all the same. */
-START_TEST(more_completions_than_the_ring_holds_lose_nobody)
+START_TEST(completion_overflow_loses_no_event)
 {
     enum { POLLS = 200, ROUNDS = 30 };
     int fds[POLLS];
@@ -475,7 +475,7 @@ START_TEST(every_connection_is_an_event)
 END_TEST
 
 /* Whoever connects around the end of accepting comes as an event, or waits for the next who accepts. */
-START_TEST(the_end_of_accepting_loses_nobody)
+START_TEST(ending_accept_loses_no_connection)
 {
     enum { DIALS = 12 };
     struct sockaddr_un address;
@@ -566,23 +566,23 @@ int main(void)
         loop_close(loop);
     }
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, the_name_says_what_was_had, 0, n);
-    tcase_add_loop_test(t, nothing_happens_until_the_time_is_up, 0, n);
-    tcase_add_loop_test(t, a_wait_that_fails_for_a_moment_is_an_early_one, 0, n);
-    tcase_add_loop_test(t, completions_that_the_kernel_dropped_are_made_up_for, 0, n);
-    tcase_add_loop_test(t, every_ring_of_a_bell_that_nobody_reads_is_an_event, 0, n);
-    tcase_add_loop_test(t, what_is_readable_already_is_an_event, 0, n);
-    tcase_add_loop_test(t, each_of_many_is_told_apart, 0, n);
-    tcase_add_loop_test(t, hanging_up_is_an_event, 0, n);
+    tcase_add_loop_test(t, the_name_says_which_backend_opened, 0, n);
+    tcase_add_loop_test(t, a_wait_without_events_times_out, 0, n);
+    tcase_add_loop_test(t, a_transient_wait_error_returns_early, 0, n);
+    tcase_add_loop_test(t, dropped_completions_are_recovered, 0, n);
+    tcase_add_loop_test(t, every_ring_of_an_unread_eventfd_is_an_event, 0, n);
+    tcase_add_loop_test(t, an_already_readable_descriptor_is_an_event, 0, n);
+    tcase_add_loop_test(t, events_carry_the_cookie_of_their_descriptor, 0, n);
+    tcase_add_loop_test(t, a_hang_up_is_an_event, 0, n);
     tcase_add_loop_test(t, each_message_on_a_socket_is_an_event, 0, n);
-    tcase_add_loop_test(t, what_was_removed_is_silent, 0, n);
-    tcase_add_loop_test(t, a_place_used_again_is_another, 0, n);
-    tcase_add_loop_test(t, a_closed_descriptor_is_free_after_its_removal, 0, n);
-    tcase_add_loop_test(t, a_closed_descriptor_is_free_though_its_event_was_on_the_way, 0, n);
-    tcase_add_loop_test(t, the_table_has_an_end_and_recovers, 0, n);
-    tcase_add_loop_test(t, more_completions_than_the_ring_holds_lose_nobody, 0, n);
+    tcase_add_loop_test(t, a_removed_descriptor_gives_no_event, 0, n);
+    tcase_add_loop_test(t, a_reused_entry_gets_no_event_of_the_old_one, 0, n);
+    tcase_add_loop_test(t, a_removed_and_closed_descriptor_is_released, 0, n);
+    tcase_add_loop_test(t, a_descriptor_with_a_pending_event_is_released, 0, n);
+    tcase_add_loop_test(t, a_full_table_refuses_and_recovers, 0, n);
+    tcase_add_loop_test(t, completion_overflow_loses_no_event, 0, n);
     tcase_add_loop_test(t, every_connection_is_an_event, 0, n);
-    tcase_add_loop_test(t, the_end_of_accepting_loses_nobody, 0, n);
+    tcase_add_loop_test(t, ending_accept_loses_no_connection, 0, n);
     tcase_add_loop_test(t, polls_and_accepts_mix, 0, n);
     suite_add_tcase(suite, t);
     return run_suite(suite);

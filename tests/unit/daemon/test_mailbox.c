@@ -68,7 +68,7 @@ START_TEST(messages_come_in_order_for_many_laps)
 }
 END_TEST
 
-START_TEST(a_full_box_takes_no_more_and_loses_nothing)
+START_TEST(a_full_box_refuses_and_loses_nothing)
 {
     for (uint32_t i = 0; i < CAPACITY; i++) {
         ck_assert_uint_eq(mailbox_room(&box), CAPACITY - i);
@@ -135,7 +135,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_new_box_is_empty);
     tcase_add_test(t, messages_come_in_order_for_many_laps);
-    tcase_add_test(t, a_full_box_takes_no_more_and_loses_nothing);
+    tcase_add_test(t, a_full_box_refuses_and_loses_nothing);
     tcase_add_test(t, the_bell_is_readable_once_rung);
     tcase_add_test(t, two_threads_lose_nothing);
     suite_add_tcase(suite, t);

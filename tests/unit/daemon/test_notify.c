@@ -68,7 +68,7 @@ START_TEST(without_a_manager_nothing_happens)
 }
 END_TEST
 
-START_TEST(the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant)
+START_TEST(the_watchdog_is_fed_at_half_its_time_by_the_named_process_only)
 {
     char pid[32];
 
@@ -146,7 +146,7 @@ START_TEST(a_passed_socket_is_taken_over)
 END_TEST
 
 /* Nobody could connect, or not with hearth's messages: better said than listened at. */
-START_TEST(what_is_no_socket_of_ours_is_refused)
+START_TEST(an_unsuitable_descriptor_is_refused)
 {
     const int wrong[] = {
         make_socket(AF_UNIX, SOCK_STREAM, true), make_socket(AF_UNIX, SOCK_DGRAM, false),
@@ -170,9 +170,9 @@ int main(void)
     tcase_add_test(tcase, a_state_reaches_a_manager_at_a_path);
     tcase_add_test(tcase, a_state_reaches_a_manager_in_the_abstract_namespace);
     tcase_add_test(tcase, without_a_manager_nothing_happens);
-    tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_and_only_by_the_process_meant);
+    tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_by_the_named_process_only);
     tcase_add_test(tcase, a_passed_socket_is_taken_over);
-    tcase_add_test(tcase, what_is_no_socket_of_ours_is_refused);
+    tcase_add_test(tcase, an_unsuitable_descriptor_is_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -88,7 +88,7 @@ static void setup(void)
     snprintf(loaded.name, sizeof loaded.name, "a \"model\"");
 }
 
-START_TEST(all_counters_are_there_and_a_daemon_at_rest_has_no_rows)
+START_TEST(an_idle_daemon_has_all_counters_and_no_rows)
 {
     json_t *status = status_as(NULL, 1000, sizeof text);
 
@@ -102,7 +102,7 @@ START_TEST(all_counters_are_there_and_a_daemon_at_rest_has_no_rows)
 }
 END_TEST
 
-START_TEST(a_row_says_what_the_slot_does_and_those_at_work_come_first)
+START_TEST(rows_give_the_slot_state_and_active_slots_come_first)
 {
     struct client *clients = NULL, *editor = add_client(&clients, 1000, 2, "editor");
     struct down_slot *down = segment_down_slot(&editor->segment, 1);
@@ -138,7 +138,7 @@ START_TEST(a_row_says_what_the_slot_does_and_those_at_work_come_first)
 }
 END_TEST
 
-START_TEST(names_and_processes_are_told_to_their_user_and_to_root_alone)
+START_TEST(names_and_pids_are_shown_to_their_user_and_root_only)
 {
     static const struct {
         uid_t asker;
@@ -160,7 +160,7 @@ START_TEST(names_and_processes_are_told_to_their_user_and_to_root_alone)
 }
 END_TEST
 
-START_TEST(rows_without_room_are_counted_and_the_text_stays_whole)
+START_TEST(rows_that_do_not_fit_are_counted_and_the_text_stays_valid)
 {
     struct client *clients = NULL;
 
@@ -191,10 +191,10 @@ int main(void)
     Suite *suite = suite_create("status");
     TCase *t = tcase_create("status");
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, all_counters_are_there_and_a_daemon_at_rest_has_no_rows);
-    tcase_add_test(t, a_row_says_what_the_slot_does_and_those_at_work_come_first);
-    tcase_add_test(t, names_and_processes_are_told_to_their_user_and_to_root_alone);
-    tcase_add_test(t, rows_without_room_are_counted_and_the_text_stays_whole);
+    tcase_add_test(t, an_idle_daemon_has_all_counters_and_no_rows);
+    tcase_add_test(t, rows_give_the_slot_state_and_active_slots_come_first);
+    tcase_add_test(t, names_and_pids_are_shown_to_their_user_and_root_only);
+    tcase_add_test(t, rows_that_do_not_fit_are_counted_and_the_text_stays_valid);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

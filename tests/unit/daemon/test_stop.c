@@ -111,7 +111,7 @@ START_TEST(the_longest_text_is_found_whole)
 END_TEST
 
 /* Random bytes of a small alphabet, random texts: the same as the definition. */
-START_TEST(the_same_as_a_search_in_the_whole_answer)
+START_TEST(matches_equal_a_search_in_the_whole_answer)
 {
     uint64_t state = (uint64_t)_i + 3;
     char bytes[80], pool[5][6];
@@ -146,7 +146,7 @@ int main(void)
     tcase_add_test(t, the_first_of_several_texts_wins);
     tcase_add_test(t, zero_bytes_are_bytes);
     tcase_add_test(t, the_longest_text_is_found_whole);
-    tcase_add_loop_test(t, the_same_as_a_search_in_the_whole_answer, 0, 5);
+    tcase_add_loop_test(t, matches_equal_a_search_in_the_whole_answer, 0, 5);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

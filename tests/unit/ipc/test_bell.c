@@ -67,7 +67,7 @@ START_TEST(a_full_bell_neither_blocks_nor_fails)
 }
 END_TEST
 
-START_TEST(pulse_counts_and_tells_the_step_time)
+START_TEST(pulse_counts_and_publishes_the_step_time)
 {
     bell_daemon_pulse(&ctl, 1000, 5);
     bell_daemon_pulse(&ctl, 2000, 6);
@@ -79,7 +79,7 @@ END_TEST
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-START_TEST(nobody_waits_nobody_is_woken)
+START_TEST(without_a_waiter_no_wake_is_sent)
 {
     ck_assert_int_eq(bell_due(&waker), BELL_NONE);
     ck_assert_uint_eq(atomic_load(&wake), 0);
@@ -110,7 +110,7 @@ START_TEST(notify_ticket_goes_to_the_socketpair)
 }
 END_TEST
 
-START_TEST(a_socketpair_that_nobody_reads_never_blocks)
+START_TEST(an_unread_socketpair_never_blocks)
 {
     for (int i = 0; i < 5000; i++)
         ck_assert_int_eq(bell_notify(notify[0]), 0);
@@ -121,7 +121,7 @@ START_TEST(a_socketpair_that_nobody_reads_never_blocks)
 }
 END_TEST
 
-START_TEST(wake_of_unmapped_memory_is_no_error)
+START_TEST(waking_unmapped_memory_is_not_an_error)
 {
     ck_assert_int_eq(bell_wake((_Atomic uint32_t *)4096), 0);
 }
@@ -134,7 +134,7 @@ static uint64_t in_ms(uint64_t ms)
     return bell_now_ns() + ms * 1000000u;
 }
 
-START_TEST(ready_at_once_announces_nothing)
+START_TEST(a_wait_that_is_ready_at_once_announces_nothing)
 {
     struct bell_patience p = {0};
 
@@ -230,7 +230,7 @@ START_TEST(a_sleeper_is_woken)
 }
 END_TEST
 
-START_TEST(an_event_before_its_time_wakes_too)
+START_TEST(an_event_before_its_expected_time_wakes_the_sleeper)
 {
     struct bell_patience p = {
         .expect_ns = in_ms(3600000), .guard_ns = 1000, .deadline_ns = in_ms(3601000)};
@@ -280,18 +280,18 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, bell_rings_only_for_a_sleeping_daemon);
     tcase_add_test(t, a_full_bell_neither_blocks_nor_fails);
-    tcase_add_test(t, pulse_counts_and_tells_the_step_time);
-    tcase_add_test(t, nobody_waits_nobody_is_woken);
+    tcase_add_test(t, pulse_counts_and_publishes_the_step_time);
+    tcase_add_test(t, without_a_waiter_no_wake_is_sent);
     tcase_add_test(t, each_ticket_is_rung_once);
     tcase_add_test(t, notify_ticket_goes_to_the_socketpair);
-    tcase_add_test(t, a_socketpair_that_nobody_reads_never_blocks);
-    tcase_add_test(t, wake_of_unmapped_memory_is_no_error);
-    tcase_add_test(t, ready_at_once_announces_nothing);
+    tcase_add_test(t, an_unread_socketpair_never_blocks);
+    tcase_add_test(t, waking_unmapped_memory_is_not_an_error);
+    tcase_add_test(t, a_wait_that_is_ready_at_once_announces_nothing);
     tcase_add_test(t, deadline_ends_every_kind_of_wait);
     tcase_add_test(t, a_hang_up_ends_the_wait);
     tcase_add_test(t, a_signal_ends_the_wait);
     tcase_add_test(t, a_sleeper_is_woken);
-    tcase_add_test(t, an_event_before_its_time_wakes_too);
+    tcase_add_test(t, an_event_before_its_expected_time_wakes_the_sleeper);
     tcase_add_test(t, an_armed_descriptor_becomes_readable);
     tcase_add_test(t, ticket_numbers_skip_zero_when_they_wrap);
     suite_add_tcase(s, t);

@@ -26,7 +26,7 @@ START_TEST(every_counter_has_a_name_and_a_help_text)
 }
 END_TEST
 
-START_TEST(every_counter_has_a_word_of_its_own)
+START_TEST(every_counter_has_its_own_word)
 {
     for (unsigned c = 0; c < COUNTERS_N; c++)
         counters_set(&ctl, (enum counter)c, 1000 + c);
@@ -37,7 +37,7 @@ START_TEST(every_counter_has_a_word_of_its_own)
 }
 END_TEST
 
-START_TEST(threads_do_not_share_a_line)
+START_TEST(threads_do_not_share_a_cache_line)
 {
     uintptr_t engine_end = (uintptr_t)counters_word(&ctl, COUNTERS_ENGINE_N - 1);
     uintptr_t control = (uintptr_t)counters_word(&ctl, COUNTERS_ENGINE_N);
@@ -86,8 +86,8 @@ int main(void)
     TCase *t = tcase_create("counters");
 
     tcase_add_test(t, every_counter_has_a_name_and_a_help_text);
-    tcase_add_test(t, every_counter_has_a_word_of_its_own);
-    tcase_add_test(t, threads_do_not_share_a_line);
+    tcase_add_test(t, every_counter_has_its_own_word);
+    tcase_add_test(t, threads_do_not_share_a_cache_line);
     tcase_add_test(t, json_holds_every_counter);
     tcase_add_test(t, json_that_does_not_fit_is_refused);
     suite_add_tcase(s, t);

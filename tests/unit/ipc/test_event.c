@@ -30,7 +30,7 @@ static void next(uint32_t kind, uint32_t generation, uint32_t position)
     ck_assert_uint_eq(run.position, position);
 }
 
-START_TEST(tokens_come_back_twelve_to_a_cell)
+START_TEST(tokens_round_trip_twelve_to_a_cell)
 {
     uint32_t tokens[30];
     const uint32_t *got;
@@ -54,7 +54,7 @@ START_TEST(tokens_come_back_twelve_to_a_cell)
 }
 END_TEST
 
-START_TEST(log_probabilities_come_back_with_alternatives)
+START_TEST(log_probabilities_round_trip_with_alternatives)
 {
     struct event_top top[EVENT_TOP_MAX], got_top[EVENT_TOP_MAX];
     struct event_logprob got;
@@ -76,7 +76,7 @@ START_TEST(log_probabilities_come_back_with_alternatives)
 }
 END_TEST
 
-START_TEST(done_comes_back_whole_for_every_length_of_text)
+START_TEST(done_round_trips_with_every_length_of_text)
 {
     for (size_t n = 0; n <= DONE_TEXT_BYTES; n++) {
         struct event_done done = {.reason = DONE_ERROR, .error = -EINVAL, .prompt = 5}, got;
@@ -97,7 +97,7 @@ START_TEST(done_comes_back_whole_for_every_length_of_text)
 }
 END_TEST
 
-START_TEST(nop_comes_back_with_its_cookie)
+START_TEST(nop_round_trips_with_its_cookie)
 {
     uint64_t cookie;
 
@@ -108,7 +108,7 @@ START_TEST(nop_comes_back_with_its_cookie)
 }
 END_TEST
 
-START_TEST(the_end_always_finds_room)
+START_TEST(a_terminal_run_always_has_room)
 {
     struct event_done done = {.reason = DONE_LENGTH};
     uint32_t token = 1, n = 0;
@@ -129,7 +129,7 @@ START_TEST(the_end_always_finds_room)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_not_begun)
+START_TEST(a_run_that_does_not_fit_is_not_begun)
 {
     uint32_t tokens[24] = {0}, token = 1;
     struct event_logprob head = {.n_top = EVENT_TOP_MAX};
@@ -147,7 +147,7 @@ START_TEST(what_does_not_fit_is_not_begun)
 }
 END_TEST
 
-START_TEST(half_a_run_is_not_there_yet)
+START_TEST(half_a_run_is_not_visible)
 {
     struct event_cell cell = {
         .generation = 1, .kind = EVENT_DONE, .flags = EVENT_MORE, .bytes = 48};
@@ -164,7 +164,7 @@ START_TEST(half_a_run_is_not_there_yet)
 }
 END_TEST
 
-START_TEST(wild_progress_closes)
+START_TEST(impossible_progress_is_an_error)
 {
     uint32_t tokens[12] = {0};
     struct event_done done = {.reason = DONE_EOS};
@@ -307,17 +307,17 @@ int main(void)
     TCase *sane = tcase_create("sane"), *hostile = tcase_create("hostile");
 
     tcase_add_checked_fixture(sane, setup, NULL);
-    tcase_add_test(sane, tokens_come_back_twelve_to_a_cell);
-    tcase_add_test(sane, log_probabilities_come_back_with_alternatives);
-    tcase_add_test(sane, done_comes_back_whole_for_every_length_of_text);
-    tcase_add_test(sane, nop_comes_back_with_its_cookie);
-    tcase_add_test(sane, the_end_always_finds_room);
-    tcase_add_test(sane, what_does_not_fit_is_not_begun);
-    tcase_add_test(sane, half_a_run_is_not_there_yet);
+    tcase_add_test(sane, tokens_round_trip_twelve_to_a_cell);
+    tcase_add_test(sane, log_probabilities_round_trip_with_alternatives);
+    tcase_add_test(sane, done_round_trips_with_every_length_of_text);
+    tcase_add_test(sane, nop_round_trips_with_its_cookie);
+    tcase_add_test(sane, a_terminal_run_always_has_room);
+    tcase_add_test(sane, a_run_that_does_not_fit_is_not_begun);
+    tcase_add_test(sane, half_a_run_is_not_visible);
     tcase_add_test(sane, sane_cells_pass);
     suite_add_tcase(s, sane);
     tcase_add_checked_fixture(hostile, setup, NULL);
-    tcase_add_test(hostile, wild_progress_closes);
+    tcase_add_test(hostile, impossible_progress_is_an_error);
     tcase_add_test(hostile, broken_runs_are_refused);
     tcase_add_test(hostile, broken_records_are_refused);
     tcase_add_test(hostile, every_bad_field_is_refused);

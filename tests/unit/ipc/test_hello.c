@@ -77,7 +77,7 @@ START_TEST(a_good_hello_passes)
 }
 END_TEST
 
-START_TEST(another_version_is_told_both_versions)
+START_TEST(a_version_mismatch_names_both_versions)
 {
     static const uint16_t versions[] = {0, IPC_VERSION + 1, 999};
     struct hello h = good_hello(), got;
@@ -97,7 +97,7 @@ START_TEST(another_version_is_told_both_versions)
 }
 END_TEST
 
-START_TEST(a_newer_version_may_have_another_size)
+START_TEST(a_hello_of_another_version_may_have_another_size)
 {
     uint8_t bytes[300] = {0};
     struct hello h = good_hello(), got;
@@ -173,7 +173,7 @@ START_TEST(names_that_would_be_refused_are_not_sent)
 }
 END_TEST
 
-START_TEST(a_client_may_want_no_slot)
+START_TEST(a_client_may_ask_for_no_slots)
 {
     struct hello_welcome w = good_welcome(HELLO_FDS_SHARED), got_welcome;
     struct hello h, got;
@@ -204,7 +204,7 @@ START_TEST(a_good_welcome_passes)
 }
 END_TEST
 
-START_TEST(a_strange_welcome_is_refused)
+START_TEST(a_malformed_welcome_is_refused)
 {
     WELCOME_REFUSED(w.n_fds = 0);
     WELCOME_REFUSED(w.n_fds = HELLO_FDS + 1);
@@ -267,7 +267,7 @@ START_TEST(the_socket_path_follows_the_environment)
 }
 END_TEST
 
-START_TEST(a_client_without_a_daemon_of_its_own_takes_the_machine_s)
+START_TEST(the_path_falls_back_to_the_system_daemon)
 {
     char folder[] = "/tmp/hearth-hello-XXXXXX", path[HELLO_PATH_BYTES], own[64], machine[64];
 
@@ -298,7 +298,7 @@ START_TEST(a_client_without_a_daemon_of_its_own_takes_the_machine_s)
 }
 END_TEST
 
-START_TEST(no_daemon_is_one_line_with_the_path)
+START_TEST(a_missing_daemon_is_one_line_with_the_path)
 {
     char longer[200];
 
@@ -431,7 +431,7 @@ START_TEST(a_packet_that_is_too_long_is_refused)
 }
 END_TEST
 
-START_TEST(answers_that_are_none_are_one_line)
+START_TEST(a_wrong_reply_to_hello_is_one_line)
 {
     struct hello_welcome w;
     int fds[HELLO_FDS];
@@ -450,7 +450,7 @@ END_TEST
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-START_TEST(status_comes_back_up_to_its_limit)
+START_TEST(status_round_trips_up_to_its_limit)
 {
     static char text[HELLO_STATUS_MAX], got[HELLO_STATUS_MAX];
     size_t most = HELLO_STATUS_MAX - sizeof(struct hello_head);
@@ -470,7 +470,7 @@ START_TEST(status_comes_back_up_to_its_limit)
 }
 END_TEST
 
-START_TEST(a_strange_status_is_refused)
+START_TEST(a_malformed_status_is_refused)
 {
     struct hello h = good_hello();
     char got[64];
@@ -489,7 +489,7 @@ START_TEST(a_strange_status_is_refused)
 }
 END_TEST
 
-START_TEST(a_reader_that_never_reads_blocks_nobody)
+START_TEST(a_stuck_reader_does_not_block_the_sender)
 {
     int r = 0;
 
@@ -505,18 +505,18 @@ int main(void)
     TCase *messages = tcase_create("messages"), *sockets = tcase_create("sockets");
 
     tcase_add_test(messages, a_good_hello_passes);
-    tcase_add_test(messages, another_version_is_told_both_versions);
-    tcase_add_test(messages, a_newer_version_may_have_another_size);
+    tcase_add_test(messages, a_version_mismatch_names_both_versions);
+    tcase_add_test(messages, a_hello_of_another_version_may_have_another_size);
     tcase_add_test(messages, every_bad_field_of_hello_is_refused);
     tcase_add_test(messages, every_truncation_of_hello_is_refused);
     tcase_add_test(messages, names_that_would_be_refused_are_not_sent);
-    tcase_add_test(messages, a_client_may_want_no_slot);
+    tcase_add_test(messages, a_client_may_ask_for_no_slots);
     tcase_add_test(messages, a_good_welcome_passes);
-    tcase_add_test(messages, a_strange_welcome_is_refused);
+    tcase_add_test(messages, a_malformed_welcome_is_refused);
     tcase_add_test(messages, a_refusal_is_readable_in_every_version);
     tcase_add_test(messages, the_socket_path_follows_the_environment);
-    tcase_add_test(messages, a_client_without_a_daemon_of_its_own_takes_the_machine_s);
-    tcase_add_test(messages, no_daemon_is_one_line_with_the_path);
+    tcase_add_test(messages, the_path_falls_back_to_the_system_daemon);
+    tcase_add_test(messages, a_missing_daemon_is_one_line_with_the_path);
     suite_add_tcase(s, messages);
     tcase_add_checked_fixture(sockets, setup, teardown);
     tcase_add_test(sockets, a_connection_carries_packets);
@@ -524,10 +524,10 @@ int main(void)
     tcase_add_test(sockets, a_wrong_number_of_descriptors_is_refused_and_closed);
     tcase_add_test(sockets, descriptors_from_a_client_are_refused_and_closed);
     tcase_add_test(sockets, a_packet_that_is_too_long_is_refused);
-    tcase_add_test(sockets, answers_that_are_none_are_one_line);
-    tcase_add_test(sockets, status_comes_back_up_to_its_limit);
-    tcase_add_test(sockets, a_strange_status_is_refused);
-    tcase_add_test(sockets, a_reader_that_never_reads_blocks_nobody);
+    tcase_add_test(sockets, a_wrong_reply_to_hello_is_one_line);
+    tcase_add_test(sockets, status_round_trips_up_to_its_limit);
+    tcase_add_test(sockets, a_malformed_status_is_refused);
+    tcase_add_test(sockets, a_stuck_reader_does_not_block_the_sender);
     suite_add_tcase(s, sockets);
     return run_suite(s);
 }

@@ -81,7 +81,7 @@ START_TEST(defaults_are_in_range_and_greedy)
 }
 END_TEST
 
-START_TEST(everything_comes_back)
+START_TEST(every_field_round_trips)
 {
     full();
     ck_assert_int_eq(params_decode(block, encode(), N_VOCAB, &got, err, sizeof(err)), 0);
@@ -123,7 +123,7 @@ START_TEST(decoded_encodes_to_the_same_bytes)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_refused)
+START_TEST(parameters_that_do_not_fit_are_refused)
 {
     uint32_t n;
 
@@ -192,7 +192,7 @@ START_TEST(floats_out_of_range_are_refused)
 }
 END_TEST
 
-START_TEST(the_client_refuses_them_too)
+START_TEST(floats_out_of_range_are_refused_by_the_client_too)
 {
     p.temperature = -1;
     ck_assert_int_eq(params_encode(&p, block, sizeof(block), err, sizeof(err)), -EINVAL);
@@ -229,7 +229,7 @@ START_TEST(counts_out_of_range_are_refused)
 }
 END_TEST
 
-START_TEST(areas_that_trade_bytes_are_still_checked)
+START_TEST(counts_that_keep_the_total_size_are_still_checked)
 {
     uint32_t one_less = 4, one_more = 4; /* guess 5 -> 4, stop tokens 3 -> 4: the same size */
 
@@ -323,7 +323,7 @@ START_TEST(every_truncation_is_refused)
 }
 END_TEST
 
-START_TEST(flipped_bytes_never_lead_outside)
+START_TEST(flipped_bytes_never_cause_a_read_outside)
 {
     uint8_t *tight;
     uint32_t n;
@@ -351,20 +351,20 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, defaults_are_in_range_and_greedy);
-    tcase_add_test(t, everything_comes_back);
+    tcase_add_test(t, every_field_round_trips);
     tcase_add_test(t, decoded_encodes_to_the_same_bytes);
-    tcase_add_test(t, what_does_not_fit_is_refused);
+    tcase_add_test(t, parameters_that_do_not_fit_are_refused);
     tcase_add_test(t, floats_out_of_range_are_refused);
-    tcase_add_test(t, the_client_refuses_them_too);
+    tcase_add_test(t, floats_out_of_range_are_refused_by_the_client_too);
     tcase_add_test(t, counts_out_of_range_are_refused);
-    tcase_add_test(t, areas_that_trade_bytes_are_still_checked);
+    tcase_add_test(t, counts_that_keep_the_total_size_are_still_checked);
     tcase_add_test(t, orders_with_unknown_or_repeated_stages_are_refused);
     tcase_add_test(t, token_ids_outside_the_vocabulary_are_refused);
     tcase_add_test(t, bias_values_out_of_range_are_refused);
     tcase_add_test(t, stop_texts_of_bad_lengths_are_refused);
     tcase_add_test(t, bytes_after_the_end_must_be_zero);
     tcase_add_test(t, every_truncation_is_refused);
-    tcase_add_test(t, flipped_bytes_never_lead_outside);
+    tcase_add_test(t, flipped_bytes_never_cause_a_read_outside);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -96,7 +96,7 @@ END_TEST
 
 /* ---- both views ------------------------------------------------------------------------------ */
 
-START_TEST(each_side_sees_what_the_other_writes)
+START_TEST(each_side_sees_the_other_sides_writes)
 {
     struct ring_reader submit_in, events_in;
     struct ring_writer submit_out, events_out;
@@ -252,7 +252,7 @@ START_TEST(a_hole_reads_as_zeroes_and_the_ring_says_so)
 }
 END_TEST
 
-START_TEST(a_client_checks_what_it_is_handed)
+START_TEST(a_client_checks_the_segments_it_receives)
 {
     struct segment other;
     struct ipc_limits wrong = limits;
@@ -385,7 +385,7 @@ START_TEST(the_guards_table_fills_and_empties)
 }
 END_TEST
 
-START_TEST(neighbours_lie_differently_in_their_pages)
+START_TEST(neighbouring_segments_have_different_page_offsets)
 {
     struct segment s[32];
     uint32_t seen = 0;
@@ -400,7 +400,7 @@ START_TEST(neighbours_lie_differently_in_their_pages)
 }
 END_TEST
 
-START_TEST(opening_and_closing_leaves_no_descriptor)
+START_TEST(opening_and_closing_leaks_no_descriptor)
 {
     int before = dup(0), after;
 
@@ -429,16 +429,16 @@ int main(void)
     tcase_add_test(plan, areas_neither_overlap_nor_leave_the_segment);
     tcase_add_test(plan, limits_out_of_bounds_are_refused);
     tcase_add_test(plan, blobs_are_shared_read_only);
-    tcase_add_test(plan, neighbours_lie_differently_in_their_pages);
-    tcase_add_test(plan, opening_and_closing_leaves_no_descriptor);
+    tcase_add_test(plan, neighbouring_segments_have_different_page_offsets);
+    tcase_add_test(plan, opening_and_closing_leaks_no_descriptor);
     suite_add_tcase(s, plan);
     tcase_add_checked_fixture(pair, setup, teardown);
-    tcase_add_test(pair, each_side_sees_what_the_other_writes);
+    tcase_add_test(pair, each_side_sees_the_other_sides_writes);
     tcase_add_test(pair, slots_do_not_overlap);
     tcase_add_test(pair, neither_segment_can_change_size_or_seals);
     tcase_add_test(pair, down_cannot_be_written_by_a_client);
     tcase_add_test(pair, a_hole_reads_as_zeroes_and_the_ring_says_so);
-    tcase_add_test(pair, a_client_checks_what_it_is_handed);
+    tcase_add_test(pair, a_client_checks_the_segments_it_receives);
     tcase_add_test(pair, a_forked_child_has_no_segments);
     suite_add_tcase(s, pair);
     tcase_add_checked_fixture(guard, setup, teardown);

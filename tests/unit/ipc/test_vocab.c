@@ -14,7 +14,7 @@ static void assert_text(const char *got, uint32_t n, const char *want)
     ck_assert_mem_eq(got, want, n);
 }
 
-START_TEST(tokens_come_back_as_given)
+START_TEST(tokens_round_trip)
 {
     struct tiny t;
     void *block;
@@ -125,7 +125,7 @@ START_TEST(every_text_is_found)
 }
 END_TEST
 
-START_TEST(merges_know_rank_and_result)
+START_TEST(merges_give_rank_and_result)
 {
     struct tiny t;
     void *block;
@@ -209,7 +209,7 @@ START_TEST(roles_are_found_by_name)
 }
 END_TEST
 
-START_TEST(spm_has_its_customs)
+START_TEST(spm_has_its_default_flags)
 {
     struct tiny t;
     void *block;
@@ -227,7 +227,7 @@ START_TEST(spm_has_its_customs)
 }
 END_TEST
 
-START_TEST(stated_flags_beat_customs)
+START_TEST(stated_flags_override_the_defaults)
 {
     struct tiny t;
     void *block;
@@ -275,7 +275,7 @@ START_TEST(types_are_guessed_where_none_are_given)
 }
 END_TEST
 
-START_TEST(the_longest_special_matches)
+START_TEST(the_longest_special_token_matches)
 {
     struct tiny t;
     void *block;
@@ -307,7 +307,7 @@ static struct vocab_string string(const char *s)
     return (struct vocab_string){s, strlen(s)};
 }
 
-START_TEST(pre_tokenizers_go_by_name)
+START_TEST(pre_tokenizers_are_found_by_name)
 {
     static const struct {
         const char *name;
@@ -420,19 +420,19 @@ int main(void)
 {
     Suite *s = suite_create("vocab");
     TCase *c = tcase_create("vocab");
-    tcase_add_test(c, tokens_come_back_as_given);
+    tcase_add_test(c, tokens_round_trip);
     tcase_add_test(c, spm_bytes_follow_the_type);
     tcase_add_test(c, bpe_letters_are_bytes);
     tcase_add_test(c, missing_bytes_have_no_token);
     tcase_add_test(c, every_text_is_found);
-    tcase_add_test(c, merges_know_rank_and_result);
+    tcase_add_test(c, merges_give_rank_and_result);
     tcase_add_test(c, roles_are_taken_from_the_file);
     tcase_add_test(c, roles_are_found_by_name);
-    tcase_add_test(c, spm_has_its_customs);
-    tcase_add_test(c, stated_flags_beat_customs);
+    tcase_add_test(c, spm_has_its_default_flags);
+    tcase_add_test(c, stated_flags_override_the_defaults);
     tcase_add_test(c, types_are_guessed_where_none_are_given);
-    tcase_add_test(c, the_longest_special_matches);
-    tcase_add_test(c, pre_tokenizers_go_by_name);
+    tcase_add_test(c, the_longest_special_token_matches);
+    tcase_add_test(c, pre_tokenizers_are_found_by_name);
     tcase_add_test(c, unknown_tokenizers_are_named);
     tcase_add_test(c, senseless_descriptions_are_refused);
     tcase_add_test(c, equal_descriptions_give_equal_blocks);

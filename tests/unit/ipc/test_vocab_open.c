@@ -102,7 +102,7 @@ START_TEST(a_block_works_at_any_address)
 }
 END_TEST
 
-START_TEST(a_longer_mapping_is_fine)
+START_TEST(a_mapping_longer_than_the_block_is_accepted)
 {
     build_both_kinds(0);
     struct vocab v;
@@ -209,7 +209,7 @@ START_TEST(a_section_outside_is_refused)
 }
 END_TEST
 
-START_TEST(wild_entries_are_not_followed)
+START_TEST(entries_pointing_outside_are_not_followed)
 {
     build_both_kinds(1);
     struct vocab v;
@@ -270,13 +270,13 @@ int main(void)
     Suite *s = suite_create("vocab_open");
     TCase *c = tcase_create("vocab_open");
     tcase_add_test(c, a_block_works_at_any_address);
-    tcase_add_test(c, a_longer_mapping_is_fine);
+    tcase_add_test(c, a_mapping_longer_than_the_block_is_accepted);
     tcase_add_test(c, every_truncation_is_refused);
     tcase_add_test(c, an_unaligned_block_is_refused);
     tcase_add_test(c, a_wrong_header_is_refused);
     tcase_add_test(c, a_section_outside_is_refused);
     tcase_add_loop_test(c, a_chat_template_comes_back_with_its_zero, 0, 2);
-    tcase_add_test(c, wild_entries_are_not_followed);
+    tcase_add_test(c, entries_pointing_outside_are_not_followed);
     tcase_add_test(c, full_tables_end_a_search);
     tcase_add_loop_test(c, no_damage_crashes_a_reader, 0, 4);
     suite_add_tcase(s, c);

@@ -39,7 +39,7 @@ START_TEST(times_are_positive)
 }
 END_TEST
 
-START_TEST(bytes_are_the_files)
+START_TEST(byte_counts_equal_the_file)
 {
     struct help_model m;
     struct backend_info info;
@@ -95,7 +95,7 @@ int main(void)
     TCase *t = tcase_create("bench_run");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, times_are_positive, 0, 3);
-    tcase_add_loop_test(t, bytes_are_the_files, 0, 2);
+    tcase_add_loop_test(t, byte_counts_equal_the_file, 0, 2);
     tcase_add_test(t, a_bad_isa_is_an_error);
     tcase_add_test(t, a_poisoned_pass_is_an_error);
     suite_add_tcase(s, t);

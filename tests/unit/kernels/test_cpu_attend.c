@@ -197,7 +197,7 @@ START_TEST(attention_in_a_window_equals_reference)
 END_TEST
 
 /* The reference against attention in double precision; a window that is long enough changes no bit. */
-START_TEST(a_window_is_the_last_positions)
+START_TEST(a_window_covers_the_last_positions)
 {
     enum { DIM = 16, POSITION = 300 };
     const uint32_t windows[] = {1, 40, 256, 299, 300, 301};
@@ -265,7 +265,7 @@ int main(void)
     tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
     tcase_add_loop_test(kv, attention_of_any_number_of_queries, 0, 3);
     tcase_add_loop_test(kv, attention_in_a_window_equals_reference, 0, 3);
-    tcase_add_test(kv, a_window_is_the_last_positions);
+    tcase_add_test(kv, a_window_covers_the_last_positions);
     tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
     tcase_set_timeout(kv, 120);
     suite_add_tcase(suite, kv);

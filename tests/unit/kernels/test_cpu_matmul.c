@@ -343,7 +343,7 @@ START_TEST(reference_is_near_the_exact_matmul)
 }
 END_TEST
 
-START_TEST(a_packed_row_is_the_row_of_the_file)
+START_TEST(a_packed_row_unpacks_to_the_row_of_the_file)
 {
     uint64_t seed = 40 + (uint64_t)_i;
     struct problem p;
@@ -369,7 +369,7 @@ int main(void)
     tcase_add_test(tcase, reference_sums_in_segments);
     tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, N_QUANTIZED);
     tcase_add_loop_test(tcase, reference_is_near_the_exact_matmul, 0, N_QUANTIZED);
-    tcase_add_loop_test(tcase, a_packed_row_is_the_row_of_the_file, 0, N_TYPES);
+    tcase_add_loop_test(tcase, a_packed_row_unpacks_to_the_row_of_the_file, 0, N_TYPES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

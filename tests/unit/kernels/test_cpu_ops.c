@@ -106,7 +106,7 @@ START_TEST(quantize_never_loses_a_value_that_is_not_finite)
 }
 END_TEST
 
-START_TEST(rotate_equals_reference)
+START_TEST(rope_equals_reference)
 {
     uint64_t seed = 3;
     const uint32_t dims[] = {2, 4, 6, 8, 10, 16, 18, 24, 30, 32, 34, 64, 66, 80, 100, 128, 256};
@@ -132,7 +132,7 @@ START_TEST(rotate_equals_reference)
 END_TEST
 
 /* A head in halves is a head in pairs with its values in another order. */
-START_TEST(halves_are_pairs_permuted)
+START_TEST(rope_in_halves_is_rope_in_pairs_permuted)
 {
     enum { DIM = 48 };
     uint64_t seed = 8;
@@ -179,7 +179,7 @@ START_TEST(add_equals_reference)
 END_TEST
 
 /* Heads are normalized where they lie. */
-START_TEST(norm_in_place_is_norm)
+START_TEST(norm_in_place_equals_norm)
 {
     uint64_t seed = 10;
     float w[256], x[256], y[256];
@@ -233,7 +233,7 @@ START_TEST(rope_is_accurate)
 }
 END_TEST
 
-START_TEST(divisors_of_one_change_no_bit)
+START_TEST(rope_divisors_of_one_keep_every_bit)
 {
     enum { DIM = 20, CONTEXT = 700 };
     float none[DIM * 259], ones[DIM * 259], divisors[DIM / 2];
@@ -246,7 +246,7 @@ START_TEST(divisors_of_one_change_no_bit)
 }
 END_TEST
 
-START_TEST(limits_are_seen_in_every_lane)
+START_TEST(values_beyond_the_limit_are_found_in_every_lane)
 {
     const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
     int n = 1 + help_isas(isas + 1);
@@ -324,7 +324,7 @@ static bool has_flags(const char *line, const char *const *flags)
 }
 
 /* Else the tests above would pass over kernels that users run. */
-START_TEST(what_the_system_says_of_the_processor_is_used)
+START_TEST(every_instruction_set_of_the_processor_is_used)
 {
     static const struct {
         const struct cpu_isa *isa;
@@ -358,17 +358,17 @@ int main(void)
     tcase_add_test(rows, quantize_equals_reference);
     tcase_add_test(rows, quantize_rounds_to_even_and_clamps);
     tcase_add_test(rows, quantize_never_loses_a_value_that_is_not_finite);
-    tcase_add_loop_test(rows, rotate_equals_reference, 0, MODEL_N_ROPE);
-    tcase_add_test(rows, halves_are_pairs_permuted);
+    tcase_add_loop_test(rows, rope_equals_reference, 0, MODEL_N_ROPE);
+    tcase_add_test(rows, rope_in_halves_is_rope_in_pairs_permuted);
     tcase_add_test(rows, add_equals_reference);
-    tcase_add_test(rows, norm_in_place_is_norm);
+    tcase_add_test(rows, norm_in_place_equals_norm);
     tcase_add_loop_test(rows, rope_is_accurate, 0, 4);
-    tcase_add_test(rows, divisors_of_one_change_no_bit);
-    tcase_add_test(rows, limits_are_seen_in_every_lane);
+    tcase_add_test(rows, rope_divisors_of_one_keep_every_bit);
+    tcase_add_test(rows, values_beyond_the_limit_are_found_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_loop_test(rows, gates_equal_reference, 0, MODEL_N_GATE);
 #if defined(__x86_64__)
-    tcase_add_test(rows, what_the_system_says_of_the_processor_is_used);
+    tcase_add_test(rows, every_instruction_set_of_the_processor_is_used);
 #endif
     tcase_set_timeout(rows, 60);
     suite_add_tcase(suite, rows);

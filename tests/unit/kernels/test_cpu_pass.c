@@ -28,7 +28,7 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
 }
 
 /* The reference computes all rows at once; everything else must agree with it. */
-START_TEST(every_engine_and_chunking_gives_the_same_bits)
+START_TEST(every_backend_and_chunking_gives_the_same_bits)
 {
     struct tiny_model shape = tiny_model_default(expected_type(_i));
     struct expected e;
@@ -190,7 +190,7 @@ START_TEST(odd_shapes_give_the_same_bits)
 END_TEST
 
 /* Other numbers, named by another id, in 36 bytes for every 64. */
-START_TEST(kv_in_q8_0_is_another_numerics)
+START_TEST(kv_in_q8_0_has_another_numerics_id)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct backend_info info[2];
@@ -244,11 +244,11 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_pass");
     TCase *tcase = tcase_create("same bits");
-    tcase_add_loop_test(tcase, every_engine_and_chunking_gives_the_same_bits, 0,
+    tcase_add_loop_test(tcase, every_backend_and_chunking_gives_the_same_bits, 0,
                         2 * EXPECTED_TYPES);
     tcase_add_loop_test(tcase, every_architecture_gives_the_same_bits, 0, N_ARCHS);
     tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 2 * N_SHAPES);
-    tcase_add_test(tcase, kv_in_q8_0_is_another_numerics);
+    tcase_add_test(tcase, kv_in_q8_0_has_another_numerics_id);
     tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, 2 * EXPECTED_TYPES);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);

@@ -85,7 +85,7 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     free(got);
 }
 
-START_TEST(a_residual_that_is_not_finite_poisons_its_row_alone)
+START_TEST(a_nonfinite_residual_poisons_its_row_only)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < N_ISAS; i++) {
@@ -138,7 +138,7 @@ START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence)
 END_TEST
 
 /* Weights of every type with infinite scales: all rows are poisoned, nothing crashes. */
-START_TEST(weights_that_are_not_finite_poison_every_row)
+START_TEST(nonfinite_weights_poison_every_row)
 {
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -160,7 +160,7 @@ END_TEST
 
 /* A value in a bias or in the norm of a head makes its layer's queries, keys or values not finite;
  * infinite queries stay so through a norm of heads; one in the norm behind a part, its residual. */
-START_TEST(what_stands_beside_the_matrices_poisons_its_layer)
+START_TEST(nonfinite_biases_and_norms_poison_their_layer)
 {
     const struct {
         const char *arch;
@@ -192,10 +192,10 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_poison");
     TCase *tcase = tcase_create("poison");
-    tcase_add_test(tcase, a_residual_that_is_not_finite_poisons_its_row_alone);
+    tcase_add_test(tcase, a_nonfinite_residual_poisons_its_row_only);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
-    tcase_add_test(tcase, weights_that_are_not_finite_poison_every_row);
-    tcase_add_loop_test(tcase, what_stands_beside_the_matrices_poisons_its_layer, 0, 10);
+    tcase_add_test(tcase, nonfinite_weights_poison_every_row);
+    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 10);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

@@ -139,7 +139,7 @@ static void halve_denormal(void *arg, uint32_t chunk, uint32_t worker)
     usleep(100);
 }
 
-START_TEST(denormals_are_kept_whatever_the_caller_had)
+START_TEST(denormals_are_kept_in_any_caller_mode)
 {
     struct pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
@@ -170,7 +170,7 @@ int main(void)
     tcase_add_test(tcase, an_idle_pool_uses_no_cpu);
     tcase_add_test(tcase, two_pools_are_independent);
     tcase_add_test(tcase, opens_and_closes_at_any_time);
-    tcase_add_test(tcase, denormals_are_kept_whatever_the_caller_had);
+    tcase_add_test(tcase, denormals_are_kept_in_any_caller_mode);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -228,7 +228,7 @@ static void open_reference_model(struct help_model *m, const char *name)
     help_model_file(m, help_testdata(file));
 }
 
-START_TEST(greedy_ids_are_those_of_the_reference)
+START_TEST(greedy_ids_equal_the_reference)
 {
     const char *const isas[] = {NULL, "avx2", "ref"};
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
@@ -249,7 +249,7 @@ START_TEST(greedy_ids_are_those_of_the_reference)
 }
 END_TEST
 
-START_TEST(logits_are_those_of_the_reference)
+START_TEST(logits_equal_the_reference)
 {
     uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
     struct help_model m;
@@ -290,7 +290,7 @@ static uint32_t best_of(const float *logits, uint32_t n_vocab)
 }
 
 /* Along a text of the model's own: the next token hardly ever changes. */
-START_TEST(kv_in_q8_0_samples_what_f32_samples)
+START_TEST(kv_in_q8_0_samples_the_tokens_of_f32)
 {
     uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
     struct help_model m;
@@ -352,7 +352,7 @@ enum { N_ROUNDED = sizeof rounded / sizeof rounded[0] };
 
 /* The same ids as F32, or the first other one where this file's numbers say so: a run of it in
  * double precision samples it too, or its two best are close. */
-START_TEST(other_types_differ_only_where_it_is_close)
+START_TEST(other_types_differ_only_at_near_ties)
 {
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(rounded[_i].reference, ids, &n_prompt);
     struct help_model m;
@@ -399,10 +399,10 @@ int main(void)
     suite_add_tcase(suite, doubles);
     if (help_testdata("")) {
         TCase *data = tcase_create("data");
-        tcase_add_loop_test(data, greedy_ids_are_those_of_the_reference, 0, N_REFERENCES);
-        tcase_add_loop_test(data, kv_in_q8_0_samples_what_f32_samples, 0, N_REFERENCES);
-        tcase_add_loop_test(data, logits_are_those_of_the_reference, 0, N_REFERENCES);
-        tcase_add_loop_test(data, other_types_differ_only_where_it_is_close, 0, N_ROUNDED);
+        tcase_add_loop_test(data, greedy_ids_equal_the_reference, 0, N_REFERENCES);
+        tcase_add_loop_test(data, kv_in_q8_0_samples_the_tokens_of_f32, 0, N_REFERENCES);
+        tcase_add_loop_test(data, logits_equal_the_reference, 0, N_REFERENCES);
+        tcase_add_loop_test(data, other_types_differ_only_at_near_ties, 0, N_ROUNDED);
         tcase_add_loop_test(data, q4_0_runs, 0, 2);
         tcase_set_timeout(data, 60);
         suite_add_tcase(suite, data);

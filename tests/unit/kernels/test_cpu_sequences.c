@@ -157,7 +157,7 @@ END_TEST
 /* ---- samples ------------------------------------------------------------------------------------
  */
 
-START_TEST(a_sample_is_that_of_its_logits)
+START_TEST(a_row_samples_from_its_own_logits)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct expected e;
@@ -196,7 +196,7 @@ int main(void)
     tcase_add_test(tcase, rewritten_positions_leave_no_trace);
     tcase_add_test(tcase, two_instances_do_not_disturb_each_other);
     tcase_add_test(tcase, a_released_page_can_be_used_again);
-    tcase_add_test(tcase, a_sample_is_that_of_its_logits);
+    tcase_add_test(tcase, a_row_samples_from_its_own_logits);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

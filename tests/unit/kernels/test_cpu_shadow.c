@@ -131,7 +131,7 @@ static void q4_close(struct model *q4)
     free(q4->layers);
 }
 
-START_TEST(a_fast_pass_is_that_of_the_model_in_q4_0)
+START_TEST(a_fast_pass_equals_the_model_in_q4_0)
 {
     static const uint32_t types[] = {QUANT_F16, QUANT_BF16, QUANT_Q8_0};
     static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
@@ -163,7 +163,7 @@ END_TEST
 
 /* Fast passes before, between and over: what a canonical pass computes behind canonical KV has the
  * bits it has without a shadow. */
-START_TEST(canonical_passes_do_not_know_of_it)
+START_TEST(canonical_passes_ignore_the_shadow)
 {
     static const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_Q8_0, TINY_MIXED};
     struct tiny_model shape = shape_of(types[_i % 4], 60 + (uint64_t)_i);
@@ -195,7 +195,7 @@ END_TEST
 
 /* ---- what it says ---------------------------------------------------------------------------- */
 
-START_TEST(describe_tells_of_it)
+START_TEST(describe_names_the_shadow)
 {
     struct tiny_model shape = shape_of(QUANT_F16, 1);
     struct backend_info plain, with;
@@ -218,7 +218,7 @@ START_TEST(describe_tells_of_it)
 }
 END_TEST
 
-START_TEST(a_model_that_is_small_already_has_none)
+START_TEST(a_model_of_few_bits_gets_no_shadow)
 {
     struct tiny_model shape = shape_of(QUANT_Q4_0, 2);
     struct help_model m;
@@ -255,7 +255,7 @@ START_TEST(odd_shapes_keep_their_matrices)
 END_TEST
 
 /* A weight without a place in Q4_0: one line, not a shadow of zeros. */
-START_TEST(weights_that_are_not_finite_have_none)
+START_TEST(nonfinite_weights_get_no_shadow)
 {
     struct tiny_model shape = shape_of(QUANT_F32, 4);
     struct help_model m;
@@ -276,12 +276,12 @@ int main(void)
     TCase *t = tcase_create("shadow");
 
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, a_fast_pass_is_that_of_the_model_in_q4_0, 0, 24);
-    tcase_add_loop_test(t, canonical_passes_do_not_know_of_it, 0, 8);
-    tcase_add_test(t, describe_tells_of_it);
-    tcase_add_test(t, a_model_that_is_small_already_has_none);
+    tcase_add_loop_test(t, a_fast_pass_equals_the_model_in_q4_0, 0, 24);
+    tcase_add_loop_test(t, canonical_passes_ignore_the_shadow, 0, 8);
+    tcase_add_test(t, describe_names_the_shadow);
+    tcase_add_test(t, a_model_of_few_bits_gets_no_shadow);
     tcase_add_test(t, odd_shapes_keep_their_matrices);
-    tcase_add_loop_test(t, weights_that_are_not_finite_have_none, 0, 2);
+    tcase_add_loop_test(t, nonfinite_weights_get_no_shadow, 0, 2);
     suite_add_tcase(suite, t);
     help_say_missing_isas();
     return run_suite(suite);

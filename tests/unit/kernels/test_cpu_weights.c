@@ -63,7 +63,7 @@ static void check_matrix(const struct cpu_matrix *m)
     free(got);
 }
 
-START_TEST(every_row_is_packed_whoever_packs_it)
+START_TEST(every_row_is_packed_by_any_thread)
 {
     struct backend *b = open_backend((uint32_t)_i, NULL);
     struct cpu_matrix *m;
@@ -252,7 +252,7 @@ START_TEST(a_load_maps_no_page_of_the_file)
 END_TEST
 
 /* Shorter by `less` bytes than it was when it was opened. */
-START_TEST(a_file_that_became_shorter_is_said_to_be_unreadable)
+START_TEST(a_truncated_file_is_reported_as_unreadable)
 {
     static const long less[] = {1, 5000000, 11000000};
     const struct backend_limits limits = {
@@ -305,13 +305,13 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_loop_test(core, every_row_is_packed_whoever_packs_it, 1, 4);
+    tcase_add_loop_test(core, every_row_is_packed_by_any_thread, 1, 4);
     tcase_add_loop_test(core, a_load_packs_and_hashes_every_byte_with_any_number_of_threads, 0,
                         N_ODD + N_ODD_K);
     tcase_add_loop_test(core, a_file_is_hashed_while_it_is_loaded, 1, 4);
     tcase_add_loop_test(core, weights_are_in_memory_once, 0, 2);
     tcase_add_test(core, a_load_maps_no_page_of_the_file);
-    tcase_add_loop_test(core, a_file_that_became_shorter_is_said_to_be_unreadable, 0, 3);
+    tcase_add_loop_test(core, a_truncated_file_is_reported_as_unreadable, 0, 3);
     tcase_add_test(core, only_whole_pages_within_a_range_are_dropped);
     suite_add_tcase(suite, core);
     return run_suite(suite);

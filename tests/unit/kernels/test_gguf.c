@@ -151,7 +151,7 @@ START_TEST(views_outlive_the_descriptor)
 }
 END_TEST
 
-START_TEST(paths_that_are_no_file_are_refused)
+START_TEST(paths_that_are_not_files_are_refused)
 {
     struct gguf *g = NULL;
     char path[64];
@@ -208,7 +208,7 @@ int main(void)
     tcase_add_test(core, every_truncation_of_the_head_is_refused);
     tcase_add_test(core, a_file_opens_from_its_path);
     tcase_add_test(core, views_outlive_the_descriptor);
-    tcase_add_test(core, paths_that_are_no_file_are_refused);
+    tcase_add_test(core, paths_that_are_not_files_are_refused);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 60);
     if (data)

@@ -24,7 +24,7 @@ static int place(void *arg, uint32_t tensor, uint64_t row, float *x)
     return 0;
 }
 
-START_TEST(round_trip)
+START_TEST(a_written_file_reads_back)
 {
     struct gguf_out *out;
     struct gguf *g;
@@ -87,7 +87,7 @@ static int broken(void *arg, uint32_t tensor, uint64_t row, float *x)
     return row == 70 ? -EIO : 0;
 }
 
-START_TEST(a_failure_leaves_nothing)
+START_TEST(a_failed_write_leaves_no_file)
 {
     struct gguf_out *out;
     gguf_out_row *rows[] = {infinite, broken};
@@ -103,7 +103,7 @@ START_TEST(a_failure_leaves_nothing)
 }
 END_TEST
 
-START_TEST(no_such_folder)
+START_TEST(a_missing_folder_is_an_error)
 {
     struct gguf_out *out;
     ck_assert_int_eq(gguf_out_open("/none/x.gguf", &out, err, sizeof err), -ENOENT);
@@ -125,7 +125,7 @@ START_TEST(only_files_are_replaced)
 }
 END_TEST
 
-START_TEST(a_source_that_would_be_overwritten_is_told)
+START_TEST(overwriting_the_source_is_detected)
 {
     char link_path[80];
     snprintf(link_path, sizeof link_path, "%s/link", folder);
@@ -160,11 +160,11 @@ int main(void)
     Suite *s = suite_create("gguf_out");
     TCase *t = tcase_create("gguf_out");
     tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-    tcase_add_loop_test(t, a_failure_leaves_nothing, 0, 2);
-    tcase_add_test(t, no_such_folder);
+    tcase_add_loop_test(t, a_failed_write_leaves_no_file, 0, 2);
+    tcase_add_test(t, a_missing_folder_is_an_error);
     tcase_add_test(t, only_files_are_replaced);
-    tcase_add_test(t, a_source_that_would_be_overwritten_is_told);
-    tcase_add_test(t, round_trip);
+    tcase_add_test(t, overwriting_the_source_is_detected);
+    tcase_add_test(t, a_written_file_reads_back);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -97,7 +97,7 @@ START_TEST(unknown_types_are_refused)
 END_TEST
 
 /* So that such a file is told what of it is not supported, not that it is malformed. */
-START_TEST(types_that_nobody_computes_with_have_their_size)
+START_TEST(types_without_kernels_have_their_size)
 {
     static const struct {
         uint32_t type;
@@ -249,7 +249,7 @@ int main(void)
     tcase_add_test(core, tensors_read_back);
     tcase_add_test(core, impossible_shapes_are_refused);
     tcase_add_test(core, unknown_types_are_refused);
-    tcase_add_test(core, types_that_nobody_computes_with_have_their_size);
+    tcase_add_test(core, types_without_kernels_have_their_size);
     tcase_add_test(core, names_of_tensors_are_checked);
     tcase_add_test(core, offsets_are_checked);
     tcase_add_test(core, data_must_be_whole_or_absent);

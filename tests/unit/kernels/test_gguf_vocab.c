@@ -60,7 +60,7 @@ static void begin(struct gw *w)
     gw_key_strings(w, "tokenizer.ggml.tokens", N, TOKENS);
 }
 
-START_TEST(the_least_vocabulary_has_defaults)
+START_TEST(a_minimal_vocabulary_has_defaults)
 {
     struct gw w;
     struct opened o;
@@ -89,7 +89,7 @@ START_TEST(the_least_vocabulary_has_defaults)
 }
 END_TEST
 
-START_TEST(everything_reads_back)
+START_TEST(every_key_reads_back)
 {
     static const int32_t TYPES[] = {2, 3, 3, 1, 6};
     static const float SCORES[] = {0, -1, -2.5f, 1e10f, -INFINITY};
@@ -263,7 +263,7 @@ START_TEST(ids_are_below_the_number_of_tokens)
 }
 END_TEST
 
-START_TEST(helpful_ids_out_of_range_count_as_none)
+START_TEST(optional_ids_out_of_range_count_as_absent)
 {
     struct gw w;
     struct opened o;
@@ -381,14 +381,14 @@ int main(void)
     Suite *suite = suite_create("gguf_vocab");
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 60);
-    tcase_add_test(core, the_least_vocabulary_has_defaults);
-    tcase_add_test(core, everything_reads_back);
+    tcase_add_test(core, a_minimal_vocabulary_has_defaults);
+    tcase_add_test(core, every_key_reads_back);
     tcase_add_test(core, fill_in_the_middle_has_old_and_new_keys);
     tcase_add_test(core, files_without_a_tokenizer_say_so);
     tcase_add_test(core, keys_of_another_type_are_refused);
     tcase_add_test(core, lengths_that_differ_are_refused);
     tcase_add_test(core, ids_are_below_the_number_of_tokens);
-    tcase_add_test(core, helpful_ids_out_of_range_count_as_none);
+    tcase_add_test(core, optional_ids_out_of_range_count_as_absent);
     tcase_add_test(core, scores_and_types_are_sane);
     tcase_add_test(core, too_many_tokens_are_refused);
     suite_add_tcase(suite, core);

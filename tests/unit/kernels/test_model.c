@@ -78,7 +78,7 @@ START_TEST(tensors_have_their_shapes)
 }
 END_TEST
 
-START_TEST(a_missing_head_is_the_embedding)
+START_TEST(a_missing_output_matrix_is_the_embedding)
 {
     struct opened tied;
     struct opened untied;
@@ -117,7 +117,7 @@ END_TEST
 
 /* A quantized model with one float matrix in a layer is not portable; a float embedding does not
  * matter. */
-START_TEST(only_layers_decide_what_is_portable)
+START_TEST(only_layer_weights_decide_the_numerics)
 {
     for (int float_layer = 0; float_layer < 2; float_layer++) {
         struct gw w;
@@ -149,7 +149,7 @@ END_TEST
 
 /* ---- the kind of file ------------------------------------------------------------------------ */
 
-START_TEST(other_kinds_of_files_say_what_they_are)
+START_TEST(other_kinds_of_files_are_refused_by_name)
 {
     struct gw w;
     const struct gw_llama spec = gw_llama_small(QUANT_F32);
@@ -332,10 +332,10 @@ int main(void)
     tcase_set_timeout(core, 120);
     tcase_add_test(core, a_small_llama_opens_in_every_type);
     tcase_add_test(core, tensors_have_their_shapes);
-    tcase_add_test(core, a_missing_head_is_the_embedding);
+    tcase_add_test(core, a_missing_output_matrix_is_the_embedding);
     tcase_add_test(core, a_model_describes_itself_in_one_line);
-    tcase_add_test(core, only_layers_decide_what_is_portable);
-    tcase_add_test(core, other_kinds_of_files_say_what_they_are);
+    tcase_add_test(core, only_layer_weights_decide_the_numerics);
+    tcase_add_test(core, other_kinds_of_files_are_refused_by_name);
     tcase_add_test(core, an_architecture_has_its_own_tensors);
     tcase_add_test(core, another_architectures_tensors_are_refused);
     tcase_add_loop_test(core, gemma3_without_its_norms_is_refused, 0, 2);

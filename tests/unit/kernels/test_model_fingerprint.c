@@ -46,7 +46,7 @@ START_TEST(hash128_follows_its_definition)
 }
 END_TEST
 
-START_TEST(hash128_is_the_same_in_vectors)
+START_TEST(hash128_is_the_same_with_simd)
 {
 #if defined(__x86_64__)
     uint64_t lane[2][HASH128_LANES] = {{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}};
@@ -135,7 +135,7 @@ START_TEST(fingerprints_follow_their_definition)
 END_TEST
 
 /* The same model with keys in another order, others added, another name, version and alignment. */
-START_TEST(fingerprints_ignore_what_changes_nothing)
+START_TEST(fingerprints_ignore_irrelevant_keys)
 {
     struct gw w;
     struct opened o;
@@ -161,7 +161,7 @@ START_TEST(fingerprints_ignore_what_changes_nothing)
 }
 END_TEST
 
-START_TEST(fingerprints_see_what_changes_something)
+START_TEST(fingerprints_change_with_every_relevant_byte)
 {
     enum { CASES = 10 };
     char seen[CASES][MODEL_FINGERPRINT_TEXT];
@@ -225,12 +225,12 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, hash128_follows_its_definition);
-    tcase_add_test(core, hash128_is_the_same_in_vectors);
+    tcase_add_test(core, hash128_is_the_same_with_simd);
     tcase_add_test(core, hash128_is_the_same_in_pieces);
     tcase_add_test(core, hash128_sees_every_bit_and_every_length);
     tcase_add_test(core, fingerprints_follow_their_definition);
-    tcase_add_test(core, fingerprints_ignore_what_changes_nothing);
-    tcase_add_test(core, fingerprints_see_what_changes_something);
+    tcase_add_test(core, fingerprints_ignore_irrelevant_keys);
+    tcase_add_test(core, fingerprints_change_with_every_relevant_byte);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);
     if (data)

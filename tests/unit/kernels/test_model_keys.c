@@ -138,7 +138,7 @@ START_TEST(bad_hyperparameters_are_refused)
 }
 END_TEST
 
-START_TEST(harmless_keys_change_nothing)
+START_TEST(irrelevant_keys_change_nothing)
 {
     static const struct key_case CASES[] = {
         {"llama.rope.freq_base", F(500000), 0, NULL},
@@ -410,7 +410,7 @@ START_TEST(local_layers_are_refused_by_name)
 END_TEST
 
 /* Each of the three is part of what a model is. */
-START_TEST(fingerprints_see_local_layers)
+START_TEST(fingerprints_depend_on_local_layers)
 {
     static const struct gemma_keys cases[] = {
         {2, 8, 2, NO_F32, NO_F32, NO_F32, NO_F32},
@@ -440,7 +440,7 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, bad_hyperparameters_are_refused);
-    tcase_add_test(core, harmless_keys_change_nothing);
+    tcase_add_test(core, irrelevant_keys_change_nothing);
     tcase_add_test(core, key_value_heads_default_to_all);
     tcase_add_test(core, per_layer_hyperparameters_are_refused);
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
@@ -448,7 +448,7 @@ int main(void)
     tcase_add_test(core, a_sliding_window_bounds_the_context);
     tcase_add_loop_test(core, local_layers_are_read, 0, 3);
     tcase_add_loop_test(core, local_layers_are_refused_by_name, 0, 5);
-    tcase_add_test(core, fingerprints_see_local_layers);
+    tcase_add_test(core, fingerprints_depend_on_local_layers);
     suite_add_tcase(suite, core);
     return run_suite(suite);
 }

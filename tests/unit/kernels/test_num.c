@@ -42,7 +42,7 @@ START_TEST(exp_is_within_one_ulp)
 }
 END_TEST
 
-START_TEST(exp_has_these_bits)
+START_TEST(exp_bits_are_pinned)
 {
     static const struct {
         float x;
@@ -73,7 +73,7 @@ static uint64_t hash_of(float (*f)(float), float from, float to)
     return hash;
 }
 
-START_TEST(results_hash_to_what_they_always_did)
+START_TEST(hashes_of_all_results_are_pinned)
 {
     const uint64_t e = hash_of(num_exp, 0x1p-5f, 4.0f);
     const uint64_t l = hash_of(num_log, 0.6f, 1.5f);
@@ -102,7 +102,7 @@ START_TEST(exp_is_defined_everywhere)
 }
 END_TEST
 
-START_TEST(exp_rises_from_step_to_step)
+START_TEST(exp_is_monotonic)
 {
     float before = 0.0f;
     int wrong = 0;
@@ -131,7 +131,7 @@ START_TEST(log_is_within_one_ulp)
 }
 END_TEST
 
-START_TEST(log_has_these_bits)
+START_TEST(log_bits_are_pinned)
 {
     static const struct {
         float x;
@@ -166,7 +166,7 @@ START_TEST(log_is_defined_everywhere)
 }
 END_TEST
 
-START_TEST(log_undoes_exp)
+START_TEST(log_inverts_exp)
 {
     for (int i = -80; i <= 80; i++) {
         const float x = (float)i;
@@ -369,7 +369,7 @@ START_TEST(avx2_lanes_equal_the_scalar_functions)
 }
 END_TEST
 
-START_TEST(f16_equals_the_instructions)
+START_TEST(f16_conversions_equal_f16c)
 {
     uint32_t wrong = 0;
     for (uint32_t h = 0; h < 65536; h++) { /* compared as bits: quiet NaNs and their payloads too */
@@ -396,14 +396,14 @@ int main(void)
     Suite *suite = suite_create("num");
     TCase *scalar = tcase_create("scalar");
     tcase_add_test(scalar, exp_is_within_one_ulp);
-    tcase_add_test(scalar, exp_has_these_bits);
-    tcase_add_test(scalar, results_hash_to_what_they_always_did);
+    tcase_add_test(scalar, exp_bits_are_pinned);
+    tcase_add_test(scalar, hashes_of_all_results_are_pinned);
     tcase_add_test(scalar, exp_is_defined_everywhere);
-    tcase_add_test(scalar, exp_rises_from_step_to_step);
+    tcase_add_test(scalar, exp_is_monotonic);
     tcase_add_test(scalar, log_is_within_one_ulp);
-    tcase_add_test(scalar, log_has_these_bits);
+    tcase_add_test(scalar, log_bits_are_pinned);
     tcase_add_test(scalar, log_is_defined_everywhere);
-    tcase_add_test(scalar, log_undoes_exp);
+    tcase_add_test(scalar, log_inverts_exp);
     tcase_add_test(scalar, silu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, gelu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, every_f16_widens_exactly_and_comes_back);
@@ -415,7 +415,7 @@ int main(void)
     if (machine_has_lanes()) {
         TCase *lanes = tcase_create("lanes");
         tcase_add_test(lanes, avx2_lanes_equal_the_scalar_functions);
-        tcase_add_test(lanes, f16_equals_the_instructions);
+        tcase_add_test(lanes, f16_conversions_equal_f16c);
         tcase_set_timeout(lanes, 60);
         suite_add_tcase(suite, lanes);
     } else {

@@ -135,7 +135,7 @@ static void compare(const struct oracle *o, const struct help_model *m, const ch
     free(got);
 }
 
-START_TEST(logits_in_f32_are_the_oracles)
+START_TEST(logits_in_f32_equal_the_oracles)
 {
     struct oracle o;
     struct help_model wide = {0};
@@ -163,7 +163,7 @@ int main(void)
 {
     Suite *suite = suite_create("oracle");
     TCase *tcase = tcase_create("oracle");
-    tcase_add_loop_test(tcase, logits_in_f32_are_the_oracles, 0, N_NAMES);
+    tcase_add_loop_test(tcase, logits_in_f32_equal_the_oracles, 0, N_NAMES);
     tcase_add_loop_test(tcase, logits_in_f16_are_close_to_the_oracles, 0, N_NAMES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

@@ -10,7 +10,7 @@
 
 enum { N_VECTORS = sizeof quant_vectors / sizeof quant_vectors[0] };
 
-START_TEST(values_are_those_of_another_reader)
+START_TEST(values_equal_those_of_another_reader)
 {
     const struct quant_vector *v = &quant_vectors[_i];
     float *x = calloc(v->n, sizeof *x);
@@ -57,7 +57,7 @@ int main(void)
 {
     Suite *suite = suite_create("quant_block");
     TCase *tcase = tcase_create("quant_block");
-    tcase_add_loop_test(tcase, values_are_those_of_another_reader, 0, N_VECTORS);
+    tcase_add_loop_test(tcase, values_equal_those_of_another_reader, 0, N_VECTORS);
     tcase_add_test(tcase, integers_stay_within_their_range);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -97,7 +97,7 @@ static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
 }
 
 /* Rows whose every block is one of those come back bit by bit. */
-START_TEST(a_row_that_the_type_can_hold_comes_back)
+START_TEST(representable_rows_round_trip)
 {
     const struct quant_info *info = quant_find(blocks[_i]);
     uint64_t seed = 1;
@@ -120,7 +120,7 @@ START_TEST(a_row_that_the_type_can_hold_comes_back)
 }
 END_TEST
 
-START_TEST(floats_take_the_nearest_value)
+START_TEST(floats_round_to_the_nearest_value)
 {
     uint64_t seed = 2;
     float x[N], y[N];
@@ -281,7 +281,7 @@ END_TEST
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-START_TEST(what_cannot_be_written_is_refused)
+START_TEST(unsupported_types_and_values_are_refused)
 {
     static const uint32_t all[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
                                    QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
@@ -319,13 +319,13 @@ int main(void)
 {
     Suite *suite = suite_create("quantize");
     TCase *tcase = tcase_create("quantize");
-    tcase_add_loop_test(tcase, a_row_that_the_type_can_hold_comes_back, 0, N_BLOCKS);
-    tcase_add_test(tcase, floats_take_the_nearest_value);
+    tcase_add_loop_test(tcase, representable_rows_round_trip, 0, N_BLOCKS);
+    tcase_add_test(tcase, floats_round_to_the_nearest_value);
     tcase_add_loop_test(tcase, errors_stay_within_the_bounds, 0, N_BLOCKS);
     tcase_add_loop_test(tcase, normal_weights_lose_little, 0, N_BLOCKS);
     tcase_add_loop_test(tcase, bytes_are_pinned, 0, N_BLOCKS);
     tcase_add_loop_test(tcase, blocks_do_not_depend_on_each_other, 0, N_BLOCKS);
-    tcase_add_test(tcase, what_cannot_be_written_is_refused);
+    tcase_add_test(tcase, unsupported_types_and_values_are_refused);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

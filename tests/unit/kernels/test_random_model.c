@@ -58,7 +58,7 @@ static void hash_file(const char *path, char text[33])
 }
 
 /* What a seed means is a promise: a file made today is the file made by the next version. */
-START_TEST(bytes_are_fixed)
+START_TEST(bytes_of_a_seed_are_pinned)
 {
     static const struct {
         const char *arch, *type;
@@ -85,7 +85,7 @@ START_TEST(bytes_are_fixed)
 }
 END_TEST
 
-START_TEST(threads_and_seed)
+START_TEST(the_seed_decides_the_bytes_not_the_threads)
 {
     char one[33], five[33], other[33];
     write_model(path_of("a.gguf"), "tiny", "llama", "F16", 9, false, 1);
@@ -157,7 +157,7 @@ static void copy_model(const char *from_path, const char *type, const char *path
     gguf_close(from);
 }
 
-START_TEST(a_peaked_model_walks)
+START_TEST(a_peaked_model_follows_its_walk)
 {
     static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     enum { N = 100 };
@@ -190,7 +190,7 @@ START_TEST(the_walk_visits_every_word)
 END_TEST
 
 /* A copy in the same type is the same model, and a copy of a quantized file is refused. */
-START_TEST(copies)
+START_TEST(a_copy_in_the_same_type_is_the_same_model)
 {
     struct gguf *g;
     struct gguf_out *out;
@@ -244,12 +244,12 @@ int main(void)
     TCase *t = tcase_create("random_model");
     tcase_add_unchecked_fixture(t, make_folder, remove_folder);
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, bytes_are_fixed, 0, 11);
-    tcase_add_test(t, threads_and_seed);
+    tcase_add_loop_test(t, bytes_of_a_seed_are_pinned, 0, 11);
+    tcase_add_test(t, the_seed_decides_the_bytes_not_the_threads);
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 7);
-    tcase_add_loop_test(t, a_peaked_model_walks, 0, 4);
+    tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, 4);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
-    tcase_add_test(t, copies);
+    tcase_add_test(t, a_copy_in_the_same_type_is_the_same_model);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

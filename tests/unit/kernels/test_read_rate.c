@@ -5,7 +5,7 @@
 #include "kernels/tools/read_rate.h"
 #include "tests/run_suite.h"
 
-START_TEST(rates_are_numbers)
+START_TEST(rates_are_positive)
 {
     static const size_t sizes[] = {0, 1, 5000, 3 << 20};
     static const uint32_t threads[] = {1, 3};
@@ -19,7 +19,7 @@ START_TEST(rates_are_numbers)
 END_TEST
 
 /* Under the sanitizer this is a test that nothing outside is read. */
-START_TEST(passes_stay_inside)
+START_TEST(passes_read_inside_their_buffer)
 {
     struct read_rate *r;
     ck_assert_int_eq(read_rate_open(4096, 2, &r), 0);
@@ -40,8 +40,8 @@ int main(void)
     Suite *s = suite_create("read_rate");
     TCase *t = tcase_create("read_rate");
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, rates_are_numbers, 0, 8);
-    tcase_add_test(t, passes_stay_inside);
+    tcase_add_loop_test(t, rates_are_positive, 0, 8);
+    tcase_add_test(t, passes_read_inside_their_buffer);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

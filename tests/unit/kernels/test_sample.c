@@ -30,7 +30,7 @@ static uint32_t token_at(const struct sampler_params *p, uint32_t position)
 
 /* ---- philox ----------------------------------------------------------------------------- */
 
-START_TEST(philox_gives_its_published_answers)
+START_TEST(philox_gives_its_published_values)
 {
     static const struct {
         uint32_t counter[4], key[2], out[4];
@@ -60,7 +60,7 @@ END_TEST
 
 /* ---- greedy ----------------------------------------------------------------------------- */
 
-START_TEST(greedy_takes_the_largest_wherever_it_stands)
+START_TEST(greedy_takes_the_largest_at_any_index)
 {
     struct sampler_params p = sampling(0.0f);
     ck_assert_uint_eq(token_at(&p, 0), largest());
@@ -166,7 +166,7 @@ START_TEST(penalties_follow_their_formula)
 }
 END_TEST
 
-START_TEST(penalties_look_at_the_window_asked_for)
+START_TEST(penalties_use_the_last_n_tokens)
 {
     struct sampler_params p = sampling(1.0f);
     for (uint32_t i = 0; i < N; i++) {
@@ -198,7 +198,7 @@ START_TEST(penalties_look_at_the_window_asked_for)
 }
 END_TEST
 
-START_TEST(penalties_can_stand_behind_a_cut)
+START_TEST(penalties_can_follow_a_cut)
 {
     struct sampler_params p = sampling(1.0f);
     for (uint32_t i = 0; i < N; i++) {
@@ -280,7 +280,7 @@ START_TEST(extreme_logits_are_defined)
 }
 END_TEST
 
-START_TEST(a_vocabulary_of_one_token)
+START_TEST(a_vocabulary_of_one_token_samples_it)
 {
     struct sampler_scratch *one;
     ck_assert_int_eq(sampler_scratch_open(1, &one), 0);
@@ -304,7 +304,7 @@ START_TEST(a_vocabulary_of_one_token)
 }
 END_TEST
 
-START_TEST(what_is_not_a_distribution_is_refused_and_logits_come_back)
+START_TEST(logits_without_a_distribution_are_refused_and_restored)
 {
     static const float bad[] = {NAN, -NAN, INFINITY};
     struct sample sample;
@@ -344,7 +344,7 @@ START_TEST(what_is_not_a_distribution_is_refused_and_logits_come_back)
 }
 END_TEST
 
-START_TEST(what_a_caller_gets_wrong_is_refused)
+START_TEST(invalid_parameters_and_tokens_are_refused)
 {
     struct sample sample;
     struct sampler_params p = sampling(1.0f);
@@ -376,7 +376,7 @@ END_TEST
 
 /* ---- the draw --------------------------------------------------------------------------- */
 
-START_TEST(the_draw_walks_weights_by_id)
+START_TEST(the_draw_walks_the_weights_in_id_order)
 {
     struct sampler_params p = sampling(1.3f);
     p.top_k = 60;
@@ -472,7 +472,7 @@ static struct sampler_params varied(uint32_t i, const struct sample_bias *bias)
     return p;
 }
 
-START_TEST(a_sample_does_not_depend_on_what_came_before_it)
+START_TEST(a_sample_does_not_depend_on_earlier_samples)
 {
     static struct sample first[200];
     const struct sample_bias bias[] = {{77, 3.0f}};
@@ -512,7 +512,7 @@ START_TEST(tokens_from_the_position_on_are_not_read)
 END_TEST
 
 /* A mask is logits of -inf, whatever the other parameters do; but log-probabilities do not see it. */
-START_TEST(what_is_not_allowed_is_impossible)
+START_TEST(a_masked_token_is_never_sampled)
 {
     const struct sample_bias bias[] = {{77, 3.0f}};
     static uint64_t allowed[(N + 63) / 64];
@@ -546,7 +546,7 @@ START_TEST(what_is_not_allowed_is_impossible)
 }
 END_TEST
 
-START_TEST(where_nothing_is_allowed_nothing_is_sampled)
+START_TEST(an_empty_mask_samples_nothing)
 {
     static const uint64_t none[(N + 63) / 64];
     struct sampler_params p = sampling(0.8f);
@@ -561,24 +561,24 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        philox_gives_its_published_answers,
-        what_is_not_allowed_is_impossible,
-        where_nothing_is_allowed_nothing_is_sampled,
-        greedy_takes_the_largest_wherever_it_stands,
+        philox_gives_its_published_values,
+        a_masked_token_is_never_sampled,
+        an_empty_mask_samples_nothing,
+        greedy_takes_the_largest_at_any_index,
         greedy_ties_go_to_the_lower_id,
         bias_moves_and_forbids_tokens,
         penalties_follow_their_formula,
-        penalties_look_at_the_window_asked_for,
-        penalties_can_stand_behind_a_cut,
+        penalties_use_the_last_n_tokens,
+        penalties_can_follow_a_cut,
         every_edge_of_a_parameter_is_defined,
         extreme_logits_are_defined,
-        a_vocabulary_of_one_token,
-        what_is_not_a_distribution_is_refused_and_logits_come_back,
-        what_a_caller_gets_wrong_is_refused,
-        the_draw_walks_weights_by_id,
+        a_vocabulary_of_one_token_samples_it,
+        logits_without_a_distribution_are_refused_and_restored,
+        invalid_parameters_and_tokens_are_refused,
+        the_draw_walks_the_weights_in_id_order,
         draws_have_the_frequencies_of_the_weights,
         position_and_both_halves_of_the_seed_matter,
-        a_sample_does_not_depend_on_what_came_before_it,
+        a_sample_does_not_depend_on_earlier_samples,
         tokens_from_the_position_on_are_not_read,
     };
     Suite *suite = suite_create("sample");

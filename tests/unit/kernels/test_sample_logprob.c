@@ -16,7 +16,7 @@ static double log_softmax(uint32_t id)
     return (double)logits[id] - log(sum);
 }
 
-START_TEST(logprobs_are_the_models_own)
+START_TEST(logprobs_come_from_the_unmodified_logits)
 {
     struct sampler_params p = sampling(0.0f);
     const struct sample_bias bias[] = {{17, 100.0f}};
@@ -96,7 +96,7 @@ int main(void)
     Suite *suite = suite_create("sample_logprob");
     TCase *all = tcase_create("logprob");
     tcase_add_checked_fixture(all, setup, teardown);
-    tcase_add_test(all, logprobs_are_the_models_own);
+    tcase_add_test(all, logprobs_come_from_the_unmodified_logits);
     tcase_add_test(all, alternatives_are_sorted_with_ties_by_id);
     tcase_add_test(all, an_unlikely_token_has_a_logprob_too);
     suite_add_tcase(suite, all);

@@ -340,7 +340,7 @@ START_TEST(top_p_is_exact_to_one_unit_of_weight)
 }
 END_TEST
 
-START_TEST(defaults_leave_the_distribution_alone)
+START_TEST(defaults_keep_the_distribution)
 {
     struct sampler_params p;
     struct sampler_scratch *s;
@@ -365,7 +365,7 @@ START_TEST(defaults_leave_the_distribution_alone)
 END_TEST
 
 /* Any bits at all in the parameters: refused or sampled, never a crash, and the logits come back. */
-START_TEST(any_parameters_are_survived)
+START_TEST(any_bits_in_the_parameters_are_survived)
 {
     static const uint32_t special[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x80000000u, 1};
     float l[300], before[300];
@@ -483,7 +483,7 @@ START_TEST(avx2_loops_equal_the_portable_ones)
 }
 END_TEST
 
-START_TEST(both_scans_refuse_the_same)
+START_TEST(both_scans_refuse_the_same_logits)
 {
     static const uint32_t bad[] = {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7f800000u};
     float l[37], max;
@@ -515,8 +515,8 @@ int main(void)
     tcase_add_test(sets, large_vocabularies_equal_the_sorted_definition);
     tcase_add_test(sets, top_k_of_150000_tokens_is_exact_at_every_k);
     tcase_add_test(sets, top_p_is_exact_to_one_unit_of_weight);
-    tcase_add_test(sets, defaults_leave_the_distribution_alone);
-    tcase_add_test(sets, any_parameters_are_survived);
+    tcase_add_test(sets, defaults_keep_the_distribution);
+    tcase_add_test(sets, any_bits_in_the_parameters_are_survived);
     tcase_add_test(sets, weights_are_accurate);
     tcase_set_timeout(sets, 120);
     suite_add_tcase(suite, sets);
@@ -524,7 +524,7 @@ int main(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         TCase *lanes = tcase_create("lanes");
         tcase_add_test(lanes, avx2_loops_equal_the_portable_ones);
-        tcase_add_test(lanes, both_scans_refuse_the_same);
+        tcase_add_test(lanes, both_scans_refuse_the_same_logits);
         suite_add_tcase(suite, lanes);
     } else {
         fprintf(stderr, "skip: this machine has no AVX2 and FMA\n");

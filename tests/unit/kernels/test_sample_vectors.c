@@ -305,7 +305,7 @@ static void check_rows(const char *name)
     json_decref(root);
 }
 
-START_TEST(greedy_samples_of_real_models_and_their_logprobs)
+START_TEST(greedy_samples_and_logprobs_of_real_models_agree)
 {
     static const char *const names[] = {"stories260K.bos", "stories260K.once", "stories260K.utf8",
                                         "babyllama105.bos", "babyllama105.lily"};
@@ -325,7 +325,7 @@ int main(void)
     TCase *vectors = tcase_create("vectors");
     tcase_add_test(vectors, one_sampler_gives_the_expected_probabilities);
     tcase_add_test(vectors, chains_of_samplers_leave_the_expected_tokens);
-    tcase_add_test(vectors, greedy_samples_of_real_models_and_their_logprobs);
+    tcase_add_test(vectors, greedy_samples_and_logprobs_of_real_models_agree);
     suite_add_tcase(suite, vectors);
     return run_suite(suite);
 }

@@ -42,7 +42,7 @@ static int parse(const char *line)
     return tool_parse(&tool, argc, argv, &operand);
 }
 
-START_TEST(every_form)
+START_TEST(every_form_of_an_option_is_parsed)
 {
     static const struct {
         const char *line, *text, *operand;
@@ -70,7 +70,7 @@ START_TEST(every_form)
 }
 END_TEST
 
-START_TEST(every_mistake)
+START_TEST(every_usage_error_is_refused)
 {
     static const char *const lines[] = {
         "--none",
@@ -127,8 +127,8 @@ int main(void)
 {
     Suite *s = suite_create("tool");
     TCase *t = tcase_create("tool");
-    tcase_add_loop_test(t, every_form, 0, 12);
-    tcase_add_loop_test(t, every_mistake, 0, 17);
+    tcase_add_loop_test(t, every_form_of_an_option_is_parsed, 0, 12);
+    tcase_add_loop_test(t, every_usage_error_is_refused, 0, 17);
     tcase_add_test(t, help_names_every_option);
     tcase_add_test(t, errors_have_exit_codes);
     suite_add_tcase(s, t);

@@ -21,7 +21,7 @@ static const char *in_layer(const char *mix, uint32_t layer, const char *part)
     return of(mix, name, false);
 }
 
-START_TEST(one_type_for_all)
+START_TEST(plain_types_apply_to_every_tensor)
 {
     static const char *const mixes[] = {"F32", "F16", "BF16", "Q8_0"};
     for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
@@ -32,7 +32,7 @@ START_TEST(one_type_for_all)
 }
 END_TEST
 
-START_TEST(the_logits_matrix_has_more_bits)
+START_TEST(the_output_matrix_has_more_bits)
 {
     static const char *const mixes[] = {"Q4_0", "Q5_0", "Q5_1", "Q4_K_S", "Q4_K_M", "Q6_K"};
     for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
@@ -108,8 +108,8 @@ int main(void)
 {
     Suite *s = suite_create("type_mix");
     TCase *t = tcase_create("type_mix");
-    tcase_add_test(t, one_type_for_all);
-    tcase_add_test(t, the_logits_matrix_has_more_bits);
+    tcase_add_test(t, plain_types_apply_to_every_tensor);
+    tcase_add_test(t, the_output_matrix_has_more_bits);
     tcase_add_test(t, medium_mixes_favour_some_layers);
     tcase_add_test(t, small_mixes_favour_the_first_layers);
     tcase_add_test(t, rows_that_do_not_fit_take_another_type);

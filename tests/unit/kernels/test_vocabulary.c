@@ -84,7 +84,7 @@ static void check_scores(const struct made *m, const struct shape *s)
     }
 }
 
-START_TEST(tokens_and_merges)
+START_TEST(tokens_are_distinct_and_merges_join_earlier_ones)
 {
     const struct shape *s = &shapes[_i];
     bool spm = s->vocabulary == VOCABULARY_GEMMA;
@@ -129,7 +129,7 @@ START_TEST(bytes_come_first)
 }
 END_TEST
 
-START_TEST(special_tokens_stand_at_their_ids)
+START_TEST(special_tokens_have_their_ids)
 {
     struct made m;
     make(&m, shape_find("qwen2.5-0.5b"));
@@ -176,9 +176,9 @@ int main(void)
     TCase *t = tcase_create("vocabulary");
     tcase_add_unchecked_fixture(t, make_path, remove_path);
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, tokens_and_merges, 0, (int)n_shapes);
+    tcase_add_loop_test(t, tokens_are_distinct_and_merges_join_earlier_ones, 0, (int)n_shapes);
     tcase_add_test(t, bytes_come_first);
-    tcase_add_test(t, special_tokens_stand_at_their_ids);
+    tcase_add_test(t, special_tokens_have_their_ids);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
