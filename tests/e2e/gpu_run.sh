@@ -40,7 +40,7 @@ fresh_machine() {
     program "$made/tests/gpu/contract" <<END
 [ "\$1" != --list ] || { printf 'first 1\nfirst 0\nsecond\n'; exit; }
 echo "\$1 steps=\$HEARTH_CUDA_STEPS" >>$work/tests
-[ "\$1" != second ] || exec $build/tests/gpu/contract a_missing_cublas_is_said
+[ "\$1" != second ] || exec $build/tests/gpu/contract a_missing_cublas_is_reported
 echo "ok: \$1"
 END
     # The lines of a bench that was run on the CPU, which has nothing to start and no windows of 64 rows.
@@ -97,7 +97,7 @@ start
 ends_well 0
 said 'NVIDIA H100 80GB HBM3, 580.159.04, 81559 MiB, sm_90' 'ok +build: .*release 13.0' 'ok +contract: 3 of 3' \
     'ok +determinism-Q8_0: ok: Q8_0 on cuda' 'ok +determinism-BF16: ok' 'ok +daemon-hearth-code-5m-f16: 2 tokens' \
-    'ok +daemon-code-q8_0: 2 tokens' 'ok +memcheck-a_sample_is_that-1: ok: a_sample' 'ok +racecheck-native_odd-0: ok: native_odd'
+    'ok +daemon-code-q8_0: 2 tokens' 'ok +memcheck-a_row_samples-1: ok: a_row' 'ok +racecheck-native_rows_of_odd-0: ok: native_rows'
 for of in tiny:Q4_0 tiny:BF16; do
     said "$of  +1: [0-9.]+ ms [0-9]+ %  4: .*GB/s  w64 [0-9.]+ x  w16 [0-9.]+ x  prefill [0-9]+ tok/s, first [0-9.]+ ms  start 12.5 us" \
         "$of graphs +1: .*  4: " "$of native +1: " "$of p4 " "$of p16 "
@@ -129,7 +129,7 @@ start
 ends_well 1
 said 'FAILED +build' ' +tests/gpu/contract is that of build/portable$' 'FAILED +contract-first-1 \(exit 139\): first: line 77: row 3' \
     'FAILED +contract-first-0' ' +contract: 1 of 3 tests' 'FAILED +determinism-Q8_0 \(exit 1\): an answer is another' \
-    'FAILED +daemon-hearth-code-5m-f16 .*no such GPU' 'FAILED +memcheck-a_sample_is_that-1 \(exit 9\): .*Invalid __global__' \
+    'FAILED +daemon-hearth-code-5m-f16 .*no such GPU' 'FAILED +memcheck-a_row_samples-1 \(exit 9\): .*Invalid __global__' \
     'FAILED +racecheck' 'skip +tiny:Q4_0: it could not be written: hearth-mkmodel: no space' 'tiny:BF16  +1: ' \
     'FAILED +tiny:BF16 \(exit 71\): hearth-bench: illegal address' \
     'tiny:BF16 graphs +1: ' 'tiny:BF16 p16 '
@@ -154,7 +154,7 @@ unsaid 'build|memcheck|determinism'
 program "$tree/build/gpu/tests/gpu/contract" <<<'[ "$1" != --list ] || { seq 10; exit; }; echo "skip: no device"; exit 77'
 start STAGES=contract
 ends_well 1
-said 'FAILED +contract-1 \(exit 77\): skip: no device' 'FAILED +contract-8' 'FAILED +contract: 2 tests more'
+said 'FAILED +contract-1 \(exit 77\): skip: no device' 'FAILED +contract-8' 'FAILED +contract: 2 more tests'
 unsaid contract-9
 
 program "$tree/build/gpu/tests/gpu/contract" <<END

@@ -1,14 +1,21 @@
 /*
- * contract: the pass contract of kernels/backend.h on the CUDA backend, as equality with the CPU's: every type, number
- * of rows, chunking, page id, neighbour; poison, refusals, samples. Runs on a GPU, and on the simulator of tests/cudasim
- * (HEARTH_PLUGINS names the folder with the plugin to test). Needs no test library: a GPU machine may have none.
+ * contract: the pass contract of kernels/backend.h on the CUDA backend, as equality with the
+ * CPU: every type, number of rows, chunking, page id and neighbour; poison, refusals, samples.
+ * Runs on a GPU, and on the simulator of tests/cudasim (HEARTH_PLUGINS names the folder with the
+ * plugin to test). Needs no test library: a GPU machine may have none.
  *
- * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such run on both.
+ * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such
+ * run on both.
  *
- * Usage: contract [NAME...]: the tests whose names begin so. HEARTH_CUDA_STEPS=0|1: on graphs, or that kernel, alone.
- *        contract --list: a line for each way that each test is run, its name, and HEARTH_CUDA_STEPS where it has two:
- *        for who gives each a process of its own, as a kernel that fails takes its process along.
- * Prints a line a test; exit 1 when one failed, 77 when there is no device.
+ * Usage:
+ *
+ *     contract [NAME...]   the tests whose names begin so; all without a name
+ *     contract --list      a line for each run of a test: its name, and HEARTH_CUDA_STEPS where it
+ *                          runs both ways. To run each in its own process, since a failing kernel
+ *                          takes its process down.
+ *
+ * HEARTH_CUDA_STEPS=0|1: only on graphs, or only as one kernel. Prints a line for each test; exits
+ * with 1 when one failed, with 77 when there is no device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +29,7 @@
 uint32_t failures;
 const char *test_name;
 
-/* ---- one sequence, many ways ------------------------------------------------------------------ */
+/* ---- one sequence, many ways ----------------------------------------------------------------- */
 
 void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what)
 {
@@ -42,11 +49,11 @@ static void every_type_gives_the_same_bits(void)
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
                                      QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_F32,
                                      QUANT_F16,  QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
-    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct tiny_model shape = tiny_model_default(types[i]);
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "type %u", types[i]);
+        snprintf(what, sizeof(what), "type %u", types[i]);
         shape.arch = i % 3 == 2 ? "gemma3" : "llama";
         shape.untied = i % 2;
         shape.seed = 100 + i;
@@ -58,22 +65,22 @@ static void every_type_gives_the_same_bits(void)
     }
 }
 
-/* More rows than a graph has: matmuls in blocks of 256 outputs and 64 or 32 rows, the last ones with fewer (on a device
- * of three processors; a larger one takes them for larger models). */
+/* More rows than a graph holds: matmuls in blocks of 256 outputs and 64 or 32 rows, the last ones
+ * with fewer (on a device of three SMs; one with more uses them for larger models). */
 static void many_rows_of_every_type_give_the_same_bits(void)
 {
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K,
                                      QUANT_Q5_K, QUANT_Q6_K, QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
-    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct tiny_model shape = tiny_model_default(types[i]);
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "type %u", types[i]);
+        snprintf(what, sizeof(what), "type %u", types[i]);
         shape.arch = i % 3 == 1 ? "gemma3" : "llama";
         shape.n_layer = 1;
         shape.untied = i % 2;
         shape.seed = 900 + i;
-        if (types[i] == QUANT_Q5_1) { /* segments that are not full */
+        if (types[i] == QUANT_Q5_1) { /* partial segments */
             shape.n_embd = 288;
             shape.n_ff = 544;
         }
@@ -84,8 +91,8 @@ static void many_rows_of_every_type_give_the_same_bits(void)
     }
 }
 
-/* The same where a real device takes those blocks: a layer so wide that they give every processor one. A GPU needs a
- * second for all types; a simulated one stops at those that it gets done. */
+/* The same where a real device uses those blocks: a layer so wide that every SM gets one. A GPU
+ * needs a second for all types; the simulator stops after those it finishes in time. */
 static void wide_layers_give_the_same_bits(void)
 {
     static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q8_0, QUANT_Q6_K, QUANT_Q4_K,
@@ -95,7 +102,7 @@ static void wide_layers_give_the_same_bits(void)
         struct tiny_model shape = tiny_model_default(types[i / 2]);
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "wide, type %u", types[i / 2]);
+        snprintf(what, sizeof(what), "wide, type %u", types[i / 2]);
         shape.n_layer = 1;
         shape.n_ff = i % 2 ? 8192 : 4096; /* 64 rows a block, or 32 */
         shape.n_vocab = TINY_MIN_VOCAB;
@@ -113,7 +120,7 @@ static void every_number_of_rows_gives_the_same_bits(void)
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     struct subject s;
     subject_init(&s, &shape, 72);
-    for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         check_chunks(&s, rows[i], rows[i], "Q4_0");
     subject_fini(&s);
 }
@@ -130,7 +137,7 @@ static void every_architecture_gives_the_same_bits(void)
         shape.head_dim = i < 4 ? 0 : 24;
         shape.seed = 400 + i;
         subject_init(&s, &shape, 40);
-        if (i == 7) { /* as in the largest gemma3, which is too large for a test */
+        if (i == 7) { /* as in the largest gemma3, too large for a test */
             s.model->score_divisor = 20;
             subject_expect(&s);
         }
@@ -145,7 +152,7 @@ static void odd_shapes_give_the_same_bits(void)
     for (uint32_t at = 0, i = 0; next_odd_shape(ODD_PORTABLE, &at, &shape); i++) {
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "shape %u", i);
+        snprintf(what, sizeof(what), "shape %u", i);
         shape.seed = 200 + i;
         subject_init(&s, &shape, 11);
         check_chunks(&s, i % 2 ? 1 : 4, i, what);
@@ -153,8 +160,8 @@ static void odd_shapes_give_the_same_bits(void)
     }
 }
 
-/* Several splits of attention: in one pass, cut in few rows, and single rows behind; in windows that begin behind splits,
- * and within them. */
+/* Several splits of attention: in one pass, in passes of few rows, then single rows; in windows
+ * that begin after splits, and within them. */
 static void long_contexts_give_the_same_bits(void)
 {
     static const struct {
@@ -165,7 +172,7 @@ static void long_contexts_give_the_same_bits(void)
                  {QUANT_F32, "llama", 0},
                  {QUANT_Q8_0, "gemma3", 20},
                  {QUANT_F32, "gemma3", 300}};
-    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         struct subject s;
         shape.arch = kinds[i].arch;
@@ -179,7 +186,8 @@ static void long_contexts_give_the_same_bits(void)
     }
 }
 
-/* Heads of whole blocks, of less than one, of some and a rest, of the largest size; of every KV type's models. */
+/* Heads of whole blocks, of less than one, of some and a remainder, of the largest size; models of
+ * every KV type. */
 static void q8_0_kv_gives_the_same_bits(void)
 {
     static const struct {
@@ -187,11 +195,11 @@ static void q8_0_kv_gives_the_same_bits(void)
         const char *arch;
     } kinds[] = {{QUANT_Q8_0, 0, "llama"},  {QUANT_Q4_0, 64, "qwen2"}, {QUANT_F32, 40, "qwen3"},
                  {QUANT_BF16, 80, "llama"}, {QUANT_F16, 2, "llama"},   {QUANT_F32, 256, "qwen3"}};
-    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "q8_0 KV, kind %u", i);
+        snprintf(what, sizeof(what), "q8_0 KV, kind %u", i);
         shape.arch = kinds[i].arch;
         shape.head_dim = kinds[i].head_dim;
         shape.kv_q8_0 = true;
@@ -212,11 +220,11 @@ static void q8_0_kv_gives_the_same_bits(void)
     subject_fini(&s);
 }
 
-/* ---- windows ---------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
-/* Heads of every kind: queries that share a KV head from 1 to more than a tile has, sizes that fill no lane and no page's
- * share, of every KV type. context: how much memory attention has to be cut. window: that of gemma3's first layer, which is
- * local; 0: a layer of qwen3. */
+/* Heads of every kind: from 1 query per KV head to more than a tile holds, sizes that fill no lane
+ * and no page's share, every KV type. context: the context that the instance and its splits are
+ * sized for. window: that of gemma3's first layer, which is local; 0: a layer of qwen3. */
 static const struct {
     uint32_t type, n_head, n_head_kv, head_dim, context;
     bool kv_q8_0;
@@ -246,11 +254,11 @@ void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
     subject_init(s, &shape, n);
 }
 
-/* Two sequences of the same tokens, in windows of all sizes side by side; past the end of a split. */
+/* Two sequences of the same tokens in windows of all sizes in one pass, past the end of a split. */
 void check_windows(struct subject *s, struct backend *b, uint32_t kind)
 {
     static const uint32_t sizes[] = {70, 1, 33, 9, 2, 5, 16, 64, 3, 13, 24};
-    struct mixed *x = calloc(1, sizeof *x);
+    struct mixed *x = calloc(1, sizeof(*x));
     float *got = subject_floats(s, 2 * s->n);
     uint32_t pages[SUBJECT_PAGES], done[2] = {0}, turn = kind;
     int rc = x ? 0 : -ENOMEM;
@@ -258,7 +266,7 @@ void check_windows(struct subject *s, struct backend *b, uint32_t kind)
     while (rc == 0 && done[0] + done[1] < 2 * s->n) {
         x->n = 0;
         for (uint32_t i = 0; i < 2; i++) {
-            uint32_t n = sizes[turn++ % (sizeof sizes / sizeof sizes[0])];
+            uint32_t n = sizes[turn++ % (sizeof(sizes) / sizeof(sizes[0]))];
             n = n < s->n - done[i] ? n : s->n - done[i];
             n = n < MOST_ROWS - x->n ? n : MOST_ROWS - x->n;
             x->sequences[i].pages = pages + 10 * i;
@@ -296,7 +304,8 @@ static void windows_of_every_head_give_the_same_bits(void)
     }
 }
 
-/* Positions [from, s->n) in passes of n rows, behind what the pages hold, with another first page. */
+/* Positions [from, s->n) in passes of n rows, continuing what the pages hold, with another first
+ * page. */
 static void check_other_page(struct subject *s, struct backend *b, uint32_t *pages, uint32_t from,
                              uint32_t n)
 {
@@ -310,7 +319,7 @@ static void check_other_page(struct subject *s, struct backend *b, uint32_t *pag
     add_rows(&x, 0, s->tokens, 0, from, 0);
     rc = run_mixed(s, b, &x, PASS_CANONICAL);
     const uint32_t own = pages[0];
-    pages[0] = SUBJECT_PAGES - 1; /* which nobody has written */
+    pages[0] = SUBJECT_PAGES - 1; /* never written */
     for (uint32_t at = from; at < s->n && rc == 0; at += n) {
         x.n = 0;
         for (uint32_t r = 0; r < n && at + r < s->n; r++)
@@ -324,9 +333,9 @@ static void check_other_page(struct subject *s, struct backend *b, uint32_t *pag
     EXPECT(rc == 0 && wrong == 0, "%u of the passes of %u rows are wrong (%d)", wrong, n, rc);
 }
 
-/* A page that lies left of every row's window is not read: another one in its place, which nobody has written, changes
- * nothing, and the simulator would report who reads it. */
-static void pages_left_of_a_window_are_not_read(void)
+/* A page before every row's window is not read: an unwritten one in its place changes nothing, and
+ * the simulator would report a read of it. */
+static void pages_before_a_window_are_not_read(void)
 {
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_F32}, rows[] = {1, 6, 20, 70};
     for (uint32_t i = 0; i < 2; i++) {
@@ -338,17 +347,17 @@ static void pages_left_of_a_window_are_not_read(void)
         subject_init(&s, &shape, 122);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
         subject_pages(0, pages);
-        for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        for (uint32_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
             check_other_page(&s, b, pages, 52, rows[k]);
         s.device.close(b);
         subject_fini(&s);
     }
 }
 
-/* ---- decoding --------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
-/* `count` sequences of the same tokens, a row of each in a pass: no row's keys are another's. The first of two goes past
- * the end of a split. */
+/* `count` sequences of the same tokens, a row of each in a pass: each row reads its own keys. The
+ * first of two goes past the end of a split. */
 enum { MOST_DECODING = 16, DECODED = 7 };
 
 struct decoding {
@@ -362,7 +371,7 @@ static uint32_t decoding_from(uint32_t count, uint32_t sequence)
     return count == 2 ? 253 - 240 * sequence : 3 * sequence;
 }
 
-/* What lies before, of each sequence by itself, up to MOST_ROWS rows at once. */
+/* Prefills each sequence by itself, up to MOST_ROWS rows at once. */
 static int fill_before(struct subject *s, struct backend *b, struct decoding *x, uint32_t count)
 {
     int rc = 0;
@@ -382,7 +391,7 @@ static int fill_before(struct subject *s, struct backend *b, struct decoding *x,
 
 static void check_decoding(struct subject *s, struct backend *b, uint32_t count, uint32_t kind)
 {
-    struct decoding *x = calloc(1, sizeof *x);
+    struct decoding *x = calloc(1, sizeof(*x));
     float *got = subject_floats(s, count);
     uint32_t pages[SUBJECT_PAGES], wrong = 0;
     const size_t n = s->model->n_vocab;
@@ -414,7 +423,7 @@ static void check_decoding(struct subject *s, struct backend *b, uint32_t count,
 static void decoding_side_by_side_gives_the_same_bits(void)
 {
     static const uint32_t counts[] = {2, 16, 7, 9};
-    for (uint32_t i = 0; i < sizeof head_kinds / sizeof head_kinds[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(head_kinds) / sizeof(head_kinds[0]); i++) {
         struct subject s;
         subject_of_heads(i, 277, &s);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
@@ -425,7 +434,7 @@ static void decoding_side_by_side_gives_the_same_bits(void)
     }
 }
 
-/* ---- rows of several sequences ---------------------------------------------------------------- */
+/* ---- rows of several sequences --------------------------------------------------------------- */
 
 void add_rows(struct mixed *x, uint32_t sequence, const uint32_t *tokens, uint32_t position,
               uint32_t count, uint32_t wants)
@@ -441,8 +450,8 @@ int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_k
     return rc ? rc : s->device.finish(b);
 }
 
-/* A sequence is watched while others decode and prefill around it, its rows between theirs; each position was written
- * before by drafts that were wrong. */
+/* A sequence is checked while others decode and prefill in the same passes, their rows interleaved;
+ * each position was first written by rejected drafts. */
 void check_neighbours(const struct tiny_model *shape, bool native)
 {
     struct subject s;
@@ -464,7 +473,7 @@ void check_neighbours(const struct tiny_model *shape, bool native)
         uint32_t mine = 1 + (uint32_t)(subject_random(&seed) % 9);
         mine = mine < s.n - position ? mine : s.n - position;
         x.n = 0;
-        add_rows(&x, 0, tokens[1], position, mine, 0); /* drafts, all wrong */
+        add_rows(&x, 0, tokens[1], position, mine, 0); /* drafts, all rejected */
         rc = run_mixed(&s, b, &x, PASS_FAST);
         x.n = 0;
         for (uint32_t i = 0; i < mine; i++) {
@@ -488,7 +497,7 @@ void check_neighbours(const struct tiny_model *shape, bool native)
     EXPECT(at == n, "row %zu differs", at / shape->n_vocab);
 }
 
-/* With local layers and others. */
+/* With local and global layers. */
 static void other_sequences_never_change_a_bit(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
@@ -500,7 +509,7 @@ static void two_instances_do_not_disturb_each_other(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0), other = tiny_model_default(QUANT_F32);
     struct subject a, c;
-    other.head_dim = 256; /* its kernels have more shared memory than the other's */
+    other.head_dim = 256; /* its kernels use more shared memory than the other's */
     subject_init(&a, &shape, 20);
     subject_init(&c, &other, 20);
     struct backend *b = subject_open(&c, &c.device, 20, SUBJECT_PAGES);
@@ -518,10 +527,9 @@ static void two_instances_do_not_disturb_each_other(void)
     EXPECT(at == n, "row %zu differs", at / other.n_vocab);
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
-/* Once: has no passes of up to 16 rows, or none that are one kernel, or chooses itself which of the two
- * paths they take. */
+/* ONCE: has no passes of up to 16 rows, or none that are one kernel, or chooses the path itself. */
 #define TEST(name)                                                                                 \
     {                                                                                              \
 #name, name, true                                                                          \
@@ -544,48 +552,48 @@ static const struct {
     TEST(long_contexts_give_the_same_bits),
     TEST(q8_0_kv_gives_the_same_bits),
     TEST(windows_of_every_head_give_the_same_bits),
-    TEST(pages_left_of_a_window_are_not_read),
+    TEST(pages_before_a_window_are_not_read),
     TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
     ONCE(native_rows_do_not_depend_on_their_pass),
-    ONCE(native_odd_shapes_do_not_either),
-    ONCE(native_windows_of_every_head_do_not_either),
-    ONCE(native_long_contexts_do_not_either),
-    ONCE(native_rows_do_not_see_their_neighbours),
-    ONCE(native_rows_do_not_see_what_lies_behind_them),
-    ONCE(native_rows_do_not_see_what_lies_left_of_their_window),
-    ONCE(native_numerics_have_an_id_of_their_own),
+    ONCE(native_rows_of_odd_shapes_do_not_depend_on_their_pass),
+    ONCE(native_windows_of_every_head_do_not_depend_on_their_pass),
+    ONCE(native_long_contexts_do_not_depend_on_their_pass),
+    ONCE(native_rows_do_not_depend_on_their_neighbours),
+    ONCE(native_rows_do_not_read_later_positions),
+    ONCE(native_rows_do_not_read_before_their_window),
+    ONCE(native_numerics_have_their_own_id),
     ONCE(native_rows_are_poisoned_beyond_f16),
-    ONCE(fast_passes_are_native_ones),
-    ONCE(a_draft_models_passes_are_the_fast_ones),
-    ONCE(cublas_is_opened_for_those_who_want_it_alone),
-    ONCE(matmuls_of_many_rows_are_cublass),
-    ONCE(rows_are_poisoned_behind_cublas_too),
-    ONCE(a_missing_cublas_is_said),
-    TEST(a_sample_is_that_of_its_logits),
-    TEST(samples_of_every_kind_are_those_of_the_cpu),
-    ONCE(samples_of_a_large_vocabulary_are_those_of_the_cpu),
-    TEST(samples_that_begin_with_all_tokens_are_those_of_the_cpu),
+    ONCE(fast_passes_are_near_and_leave_canonical_bits),
+    ONCE(a_draft_model_runs_fast_passes),
+    ONCE(cublas_is_opened_only_where_needed),
+    ONCE(matmuls_of_many_rows_use_cublas),
+    ONCE(rows_are_poisoned_after_cublas_too),
+    ONCE(a_missing_cublas_is_reported),
+    TEST(a_row_samples_from_its_own_logits),
+    TEST(samples_of_every_kind_equal_the_cpus),
+    ONCE(samples_of_a_large_vocabulary_equal_the_cpus),
+    TEST(samples_cut_first_by_a_share_equal_the_cpus),
     TEST(top_p_rounds_its_share_up),
-    TEST(strange_parameters_are_answered_as_by_the_cpu),
-    TEST(a_logit_that_is_not_finite_poisons_its_row),
-    TEST(a_bad_row_poisons_its_sequence_alone),
+    TEST(invalid_parameters_are_answered_as_by_the_cpu),
+    TEST(a_nonfinite_logit_poisons_its_row),
+    TEST(a_bad_row_poisons_its_sequence_only),
     TEST(a_key_beyond_f16_poisons_at_its_layer),
-    TEST(a_normed_part_that_is_not_finite_poisons_at_its_layer),
+    TEST(a_nonfinite_normed_part_poisons_at_its_layer),
     ONCE(bad_passes_and_limits_are_refused),
-    TEST(a_pass_may_have_several_samples_and_fewer_than_rows),
-    TEST(a_pass_copies_what_it_has),
+    TEST(a_pass_may_sample_some_of_its_rows),
+    TEST(a_pass_uploads_only_its_own_rows),
     ONCE(a_pass_of_few_rows_is_one_kernel),
     ONCE(a_pass_of_few_rows_is_one_launch),
-    ONCE(a_device_that_cannot_wait_for_all_blocks_has_graphs),
-    TEST(an_instance_that_broke_stays_broken),
+    ONCE(a_device_without_cooperative_launches_uses_graphs),
+    TEST(a_broken_instance_stays_broken),
     ONCE(a_lost_device_lets_every_call_return),
 };
 
 static int list_tests(void)
 {
-    for (uint32_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
         if (tests[i].both)
             printf("%s 1\n%s 0\n", tests[i].name, tests[i].name);
         else
@@ -622,13 +630,13 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 2 && strcmp(argv[1], "--list") == 0)
         return list_tests();
-    if (device_choose(DEVICE_CUDA, &device, err, sizeof err)) {
+    if (device_choose(DEVICE_CUDA, &device, err, sizeof(err))) {
         printf("skip: %s\n", err);
         return 77;
     }
     subject_device = device.ops;
     const bool chosen = getenv("HEARTH_CUDA_STEPS") != NULL;
-    for (uint32_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
         if (!wanted(tests[i].name, argc, argv))
             continue;
         n++;

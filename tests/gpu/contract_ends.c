@@ -1,4 +1,4 @@
-/* The pass contract on the CUDA backend, what a pass ends with: poison, refusals, a device that fails. */
+/* The pass contract on the CUDA backend, how passes end: poison, refusals, a failing device. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,10 +6,11 @@
 
 #include "tests/gpu/contract.h"
 
-/* ---- poison ----------------------------------------------------------------------------------- */
+/* ---- poison ---------------------------------------------------------------------------------- */
 
-/* Rows of `n` sequences, `each` positions a pass, of which sequence 0 has a bad one at BAD_AT: it and those behind it in its
- * pass are poisoned, nobody else. (Later ones of its sequence, whose keys are not there, would be nobody's.) */
+/* Rows of `n` sequences, `each` positions a pass. Sequence 0 has a bad row at BAD_AT: that row and
+ * the later ones of its sequence in the same pass are poisoned, no others. (Later passes of the
+ * sequence are not run: its keys are missing.) */
 enum { BAD_ROWS = 40, BAD_AT = 20 };
 
 static uint32_t wrong_beside_bad(struct subject *s, const uint32_t *bad, uint32_t n, uint32_t each)
@@ -46,28 +47,29 @@ static uint32_t wrong_beside_bad(struct subject *s, const uint32_t *bad, uint32_
     return wrong;
 }
 
-/* Token 5's embedding is not finite: from its row on its sequence is poisoned, the other one is not. In one pass, in a few
- * rows of both, in one of each, and alone. */
-void a_bad_row_poisons_its_sequence_alone(void)
+/* Token 5's embedding is not finite: its sequence is poisoned from that row on, the other one is
+ * not. In one pass, in passes of a few rows of both, of one row of each, and alone. */
+void a_bad_row_poisons_its_sequence_only(void)
 {
     static const float values[] = {__builtin_nanf(""), __builtin_inff()};
     for (uint32_t v = 0; v < 2; v++) {
         struct tiny_model shape = tiny_model_default(QUANT_F32);
         struct subject s;
         uint32_t bad[BAD_ROWS];
-        shape.untied = true; /* the head shall not see it */
+        shape.untied = true; /* the output matrix must not contain it */
         subject_init(&s, &shape, BAD_ROWS);
-        for (uint32_t i = 0; i < s.n; i++) /* token 5 is the bad one's alone */
+        for (uint32_t i = 0; i < s.n; i++) /* only the bad row has token 5 */
             s.tokens[i] = s.tokens[i] == 5 ? 6 : s.tokens[i];
         subject_expect(&s);
-        memcpy(bad, s.tokens, sizeof bad);
+        memcpy(bad, s.tokens, sizeof(bad));
         bad[BAD_AT] = 5;
         subject_set_embedding(&s, 5, values[v]);
         const uint32_t wrong[] = {wrong_beside_bad(&s, bad, 2, BAD_ROWS),
                                   wrong_beside_bad(&s, bad, 2, 7), wrong_beside_bad(&s, bad, 2, 1),
                                   wrong_beside_bad(&s, bad, 1, 1)};
-        /* And the next pass over the same pages knows nothing of it: another instance, the same memory. */
-        check_chunks(&s, BAD_ROWS, 3, "behind a poisoned pass");
+        /* Nothing of it stays: another instance in the same memory gives the right
+         * bits. */
+        check_chunks(&s, BAD_ROWS, 3, "after a poisoned pass");
         subject_fini(&s);
         EXPECT(wrong[0] + wrong[1] + wrong[2] + wrong[3] == 0,
                "%u, %u, %u, %u rows are wrong together, in few, side by side, alone", wrong[0],
@@ -75,8 +77,8 @@ void a_bad_row_poisons_its_sequence_alone(void)
     }
 }
 
-/* A tensor of a layer is so large that n rows of a pass are poisoned there: of one sequence, the first position on, or
- * each of its own (`alone`), so that none is poisoned with another one. */
+/* A tensor of a layer is so large that n rows of a pass are poisoned there. `alone`: each row is a
+ * sequence of its own, so that none is poisoned by an earlier one. */
 static void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t tensor,
                               float factor, uint32_t n, bool alone)
 {
@@ -114,9 +116,10 @@ void a_key_beyond_f16_poisons_at_its_layer(void)
     check_key_beyond_f16(QUANT_F32, true); /* though f32 KV would hold it */
 }
 
-/* The residual is not finite behind the norm of what a layer adds: of every layer, of one row, several, and some side by side. No row wants
- * anything, so that nobody looks at the last layer's for another reason. */
-void a_normed_part_that_is_not_finite_poisons_at_its_layer(void)
+/* The residual is not finite after the norm of a layer's output: in every layer, for one row,
+ * several, and several sequences. No row asks for results, so that no other check looks at the last
+ * layer. */
+void a_nonfinite_normed_part_poisons_at_its_layer(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     shape.arch = "gemma3";
@@ -127,7 +130,7 @@ void a_normed_part_that_is_not_finite_poisons_at_its_layer(void)
     }
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 void bad_passes_and_limits_are_refused(void)
 {
@@ -140,16 +143,16 @@ void bad_passes_and_limits_are_refused(void)
     subject_pages(0, pages);
     struct backend_limits limits = {
         .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1, .isa = "avx2"};
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP || !err[0];
+    accepted += s.device.open(s.model, &limits, &none, err, sizeof(err)) != -ENOTSUP || !err[0];
     limits.isa = NULL;
     limits.samples = 9;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -EINVAL;
+    accepted += s.device.open(s.model, &limits, &none, err, sizeof(err)) != -EINVAL;
     limits.samples = 8;
     limits.rows = 65536;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOTSUP;
+    accepted += s.device.open(s.model, &limits, &none, err, sizeof(err)) != -ENOTSUP;
     limits.rows = 8;
     limits.pages = UINT32_MAX / 32;
-    accepted += s.device.open(s.model, &limits, &none, err, sizeof err) != -ENOMEM;
+    accepted += s.device.open(s.model, &limits, &none, err, sizeof(err)) != -ENOMEM;
     struct backend *b = subject_open(&s, &s.device, 8, 8);
     struct pass_sequence sequence = {.pages = pages};
     struct row_result result = {0};
@@ -167,7 +170,7 @@ void bad_passes_and_limits_are_refused(void)
     EXPECT(accepted == 0, "%u of 8 were not refused as they should be", accepted);
 }
 
-/* ---- a device that fails ----------------------------------------------------------------------- */
+/* ---- a device that fails --------------------------------------------------------------------- */
 
 bool may_fail(void)
 {
@@ -178,7 +181,7 @@ bool may_fail(void)
     return false;
 }
 
-/* A pass on an instance that broke: it returns, with -EIO and a line. */
+/* True when a pass on a broken instance returns -EIO with an error line. */
 static bool is_broken(struct subject *s, struct backend *b)
 {
     const uint32_t pages[] = {0};
@@ -197,9 +200,9 @@ static bool is_broken(struct subject *s, struct backend *b)
            info.page_bytes > 0;
 }
 
-/* ---- one kernel, or graphs ---------------------------------------------------------------------- */
+/* ---- one kernel, or graphs ------------------------------------------------------------------- */
 
-/* How a pass of n rows without wants ends where no graph can be launched. */
+/* Runs a pass of n rows that ask for nothing while graph launches fail. Returns its code. */
 static int without_graphs(struct subject *s, struct backend *b, uint32_t n)
 {
     const uint32_t pages[] = {0};
@@ -213,7 +216,7 @@ static int without_graphs(struct subject *s, struct backend *b, uint32_t n)
     return rc;
 }
 
-/* So the tests that run on both paths do; and 17 rows are a graph's. */
+/* So the tests that run on both paths really do; 17 rows need a graph. */
 void a_pass_of_few_rows_is_one_kernel(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -236,7 +239,7 @@ void a_pass_of_few_rows_is_one_kernel(void)
     EXPECT(rc[3] == -EIO, "17 rows needed no graph: %d", rc[3]);
 }
 
-/* A sample of a kind: greedy, by a draw from all tokens, of few, behind stages that take all of them, with
+/* Samplers: greedy, a draw from all tokens, from a few, after stages that take all of them, with
  * log-probabilities and penalties. */
 static struct sampler_params sample_of_kind(uint32_t kind)
 {
@@ -253,8 +256,9 @@ static struct sampler_params sample_of_kind(uint32_t kind)
     return p;
 }
 
-/* Passes of one row and of 16 whose rows want nothing, logits, or samples: whatever they want, the device is asked once. A
- * launch behind the last of them is the first that fails. Returns how many passes failed, and how the next one ends. */
+/* Passes of one row and of 16 whose rows ask for nothing, logits, or samples: each is one launch.
+ * The launch after the last of them is made to fail. Returns how many passes failed, and how the
+ * next one ends. */
 enum { SAMPLE_KINDS = 5, ONE_LAUNCH = 2 * (2 + SAMPLE_KINDS) };
 static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *ret_next)
 {
@@ -268,7 +272,7 @@ static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *
         x.sequences[i] = (struct pass_sequence){&page, s->tokens, 1, &params};
     for (uint32_t r = 0; r < 16; r++)
         x.results[r].logits = got + (size_t)r * s->model->n_vocab;
-    snprintf(text, sizeof text, "graph@0=701,launch@%d=701", ONE_LAUNCH + 1);
+    snprintf(text, sizeof(text), "graph@0=701,launch@%d=701", ONE_LAUNCH + 1);
     setenv("HEARTH_CUDASIM_FAIL", text, 1);
     for (uint32_t i = 0; i < ONE_LAUNCH; i++) {
         const uint32_t kind = i / 2;
@@ -305,7 +309,7 @@ void a_pass_of_few_rows_is_one_launch(void)
     EXPECT(next == -EIO, "fewer launches than passes: %d", next);
 }
 
-void a_device_that_cannot_wait_for_all_blocks_has_graphs(void)
+void a_device_without_cooperative_launches_uses_graphs(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;
@@ -319,17 +323,17 @@ void a_device_that_cannot_wait_for_all_blocks_has_graphs(void)
     setenv("HEARTH_CUDASIM_COOPERATIVE", "0", 1);
     check_chunks(&s, 3, 1, "on graphs");
     setenv("HEARTH_CUDA_STEPS", "1", 1);
-    const int rc = s.device.open(s.model, &limits, &none, err, sizeof err);
+    const int rc = s.device.open(s.model, &limits, &none, err, sizeof(err));
     unsetenv("HEARTH_CUDA_STEPS");
     unsetenv("HEARTH_CUDASIM_COOPERATIVE");
     subject_fini(&s);
     EXPECT(rc == -EIO && none == NULL && strstr(err, "HEARTH_CUDA_STEPS"), "%d: %s", rc, err);
 }
 
-/* ---- a broken instance -------------------------------------------------------------------------- */
+/* ---- a broken instance ----------------------------------------------------------------------- */
 
-/* With an error of one call: another instance does not mind. */
-void an_instance_that_broke_stays_broken(void)
+/* One call fails: another instance is not affected. */
+void a_broken_instance_stays_broken(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;
@@ -349,7 +353,7 @@ void an_instance_that_broke_stays_broken(void)
     EXPECT(broken == 4, "%u of 4 passes said so", broken);
 }
 
-/* With one that takes the device away. The last test: there is none after it. */
+/* The device is lost. This is the last test: none can run after it. */
 void a_lost_device_lets_every_call_return(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -369,7 +373,7 @@ void a_lost_device_lets_every_call_return(void)
     broken += is_broken(&s, other);
     const struct backend_limits limits = {
         .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1};
-    const int rc = s.device.open(s.model, &limits, &none, err, sizeof err);
+    const int rc = s.device.open(s.model, &limits, &none, err, sizeof(err));
     s.device.close(b);
     s.device.close(other);
     subject_fini(&s);

@@ -1,5 +1,5 @@
-/* Fast passes: near the canonical ones, which compute over what they leave; and the passes of a draft model, which are all
- * fast ones. */
+/* Fast passes: near the canonical ones, which overwrite their KV; and draft models, whose passes
+ * are all fast. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 
 #include "tests/gpu/contract.h"
 
-/* Logits of the sequence in fast passes of `chunk` rows: near the canonical ones and not the same. */
+/* Logits of the sequence in fast passes of `chunk` rows. Returns the largest distance from the
+ * CPU's, INFINITY when a pass failed. */
 static float fast_logits(struct subject *s, struct backend *b, uint32_t chunk, float *got)
 {
     uint32_t pages[SUBJECT_PAGES];
@@ -29,18 +30,18 @@ static float fast_logits(struct subject *s, struct backend *b, uint32_t chunk, f
     return rc == 0 ? most : INFINITY;
 }
 
-/* Where float chains are slow, fast passes are native ones: proposals near the canonical numbers, which stay the CPU's
- * over the KV that they leave. */
-void fast_passes_are_native_ones(void)
+/* For types with slow canonical float chains, fast passes use native numerics: near the canonical
+ * logits, and canonical passes over their KV still give the CPU's bits. */
+void fast_passes_are_near_and_leave_canonical_bits(void)
 {
     static const uint32_t types[] = {QUANT_F16, QUANT_BF16, TINY_MIXED, QUANT_Q4_0, QUANT_F32};
-    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         const struct tiny_model shape = tiny_model_default(types[i]);
         const bool want = i < 3;
         struct backend_info info;
         struct subject s;
         char what[32];
-        snprintf(what, sizeof what, "fast, type %u", types[i]);
+        snprintf(what, sizeof(what), "fast, type %u", types[i]);
         subject_init(&s, &shape, 70);
         float *got = subject_floats(&s, s.n);
         struct backend *b = subject_open(&s, &s.device, 70, SUBJECT_PAGES);
@@ -61,7 +62,8 @@ void fast_passes_are_native_ones(void)
     }
 }
 
-/* Fast logits of an instance of its own, of a draft model or not. Returns how far from the CPU's. */
+/* Fast logits on a new instance, for a draft model or not. Returns the largest distance from the
+ * CPU's. */
 static float own_logits(struct subject *s, bool drafts, uint32_t chunk, float *got)
 {
     s->drafts = drafts;
@@ -71,14 +73,15 @@ static float own_logits(struct subject *s, bool drafts, uint32_t chunk, float *g
     return far;
 }
 
-/* The same bits as fast passes of a model that others verify, in portable numerics and in native ones; no canonical pass. */
-void a_draft_models_passes_are_the_fast_ones(void)
+/* A draft model gets the bits of a normal instance's fast passes, in portable and in native
+ * numerics; it refuses canonical passes. */
+void a_draft_model_runs_fast_passes(void)
 {
     static const struct {
         uint32_t type;
         bool native;
     } kinds[] = {{QUANT_F16, false}, {QUANT_BF16, true}, {TINY_MIXED, false}, {QUANT_Q4_0, false}};
-    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         struct subject s;
         const uint32_t page = 0, token = 0;
@@ -105,23 +108,23 @@ void a_draft_models_passes_are_the_fast_ones(void)
     }
 }
 
-/* ---- cuBLAS ------------------------------------------------------------------------------------ */
+/* ---- cuBLAS ---------------------------------------------------------------------------------- */
 
-enum { FEW = 32 }; /* rows of a pass that own kernels compute in any case */
+enum { FEW = 32 }; /* up to so many rows hearth's own kernels run */
 
 static bool is_loaded(void)
 {
     char line[512];
     bool found = false;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps))
+    while (maps && fgets(line, sizeof(line), maps))
         found = found || strstr(line, "/libcublas.so");
     if (maps)
         fclose(maps);
     return found;
 }
 
-/* The library that an instance for drafts is opened with; NULL: the usual one. */
+/* Opens a draft model's instance with this cuBLAS; NULL: the default one. */
 static struct backend *open_with(struct subject *s, const char *library, uint32_t rows)
 {
     s->drafts = true;
@@ -139,7 +142,7 @@ static const char *note_of(const struct subject *s, const struct backend *b)
     return info.note ? info.note : "";
 }
 
-/* Whether an instance has cuBLAS; said where it has not, because this machine lacks it. */
+/* Whether an instance uses cuBLAS; prints a skip where this machine lacks it. */
 static bool has_cublas(const struct subject *s, const struct backend *b)
 {
     const bool has = strstr(note_of(s, b), "by cuBLAS") != NULL;
@@ -148,8 +151,8 @@ static bool has_cublas(const struct subject *s, const struct backend *b)
     return has;
 }
 
-/* Before any other test of drafts of many rows. */
-void cublas_is_opened_for_those_who_want_it_alone(void)
+/* Runs before any other test that opens a draft model with many rows. */
+void cublas_is_opened_only_where_needed(void)
 {
     static const struct {
         uint32_t type, rows;
@@ -161,7 +164,7 @@ void cublas_is_opened_for_those_who_want_it_alone(void)
                   {QUANT_F16, FEW, true}};
     struct tiny_model shape = tiny_model_default(QUANT_F16);
     struct subject s;
-    for (uint32_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         shape = tiny_model_default(others[i].type);
         shape.n_layer = 1;
         subject_init(&s, &shape, 2);
@@ -170,7 +173,8 @@ void cublas_is_opened_for_those_who_want_it_alone(void)
         const bool said = note_of(&s, b)[0];
         s.device.close(b);
         subject_fini(&s);
-        EXPECT(!said && !is_loaded(), "kind %u: it is opened (%d), or said to be", i, is_loaded());
+        EXPECT(!said && !is_loaded(), "kind %u: cuBLAS is opened (%d), or reported as opened", i,
+               is_loaded());
     }
     shape = tiny_model_default(QUANT_F16);
     subject_init(&s, &shape, 2);
@@ -178,11 +182,12 @@ void cublas_is_opened_for_those_who_want_it_alone(void)
     const bool has = has_cublas(&s, b), loaded = is_loaded();
     s.device.close(b);
     subject_fini(&s);
-    EXPECT(!has || loaded, "it is not opened");
+    EXPECT(!has || loaded, "cuBLAS is not opened");
 }
 
-/* Passes of many rows, in the graph for 64 and in launches of their own, in turn on the same instance: near the CPU's,
- * and not those of own kernels; passes of a few rows are those of own kernels, which read the other layout there. */
+/* Passes of many rows, in the graph for 64 and in plain launches, alternating on one instance, are
+ * near the CPU's and differ from hearth's own kernels; passes of a few rows equal those kernels,
+ * which read the other layout there. */
 static void check_matmuls(const struct tiny_model *shape, const char *what)
 {
     static const uint32_t chunks[] = {40, 9, 100, 33, FEW, 64, 100};
@@ -193,7 +198,7 @@ static void check_matmuls(const struct tiny_model *shape, const char *what)
     struct backend *own = open_with(&s, "0", 100), *b = open_with(&s, NULL, 100);
     const bool has = has_cublas(&s, b), said = strstr(note_of(&s, own), "HEARTH_CUBLAS=0") != NULL;
     uint32_t wrong = 0;
-    for (uint32_t i = 0; i < sizeof chunks / sizeof chunks[0] && has; i++) {
+    for (uint32_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]) && has; i++) {
         fast_logits(&s, own, chunks[i], want);
         far = fmaxf(far, fast_logits(&s, b, chunks[i], got));
         wrong += (subject_differs(want, got, n) == n) != (chunks[i] <= FEW);
@@ -203,29 +208,30 @@ static void check_matmuls(const struct tiny_model *shape, const char *what)
     free(want);
     free(got);
     subject_fini(&s);
-    EXPECT(said, "%s: HEARTH_CUBLAS=0 is not said", what);
-    EXPECT(wrong == 0, "%s: %u chunks are not by whom they should be", what, wrong);
+    EXPECT(said, "%s: HEARTH_CUBLAS=0 is not reported", what);
+    EXPECT(wrong == 0, "%s: %u chunk sizes ran on the wrong kernels", what, wrong);
     if (has)
         check_near(far, bound_of(shape->type), what);
 }
 
-void matmuls_of_many_rows_are_cublass(void)
+void matmuls_of_many_rows_use_cublas(void)
 {
     struct tiny_model shape;
     for (uint32_t at = 0, i = 0; next_odd_shape(ODD_CUBLAS, &at, &shape); i++) {
         char what[32];
-        snprintf(what, sizeof what, "cuBLAS, shape %u", i);
+        snprintf(what, sizeof(what), "cuBLAS, shape %u", i);
         shape.seed = 1300 + i;
         check_matmuls(&shape, what);
     }
     struct tiny_model usual = tiny_model_default(QUANT_F16);
     check_matmuls(&usual, "cuBLAS, F16");
-    usual.arch = "gemma3"; /* output and down have nothing behind them: they are written in place */
+    usual.arch = "gemma3"; /* no norm after output and down: written in place */
     check_matmuls(&usual, "cuBLAS, gemma3");
 }
 
-/* What is behind a matmul is so behind one of cuBLAS: a row that is not finite is poisoned in its layer. */
-void rows_are_poisoned_behind_cublas_too(void)
+/* The checks after a matmul also run after one by cuBLAS: a nonfinite row is poisoned in its
+ * layer. */
+void rows_are_poisoned_after_cublas_too(void)
 {
     enum { ROWS = FEW + 8, LAYER = 1 };
     const struct tiny_model shape = tiny_model_default(QUANT_F16);
@@ -247,8 +253,8 @@ void rows_are_poisoned_behind_cublas_too(void)
     EXPECT(rc == 0 && poisoned == ROWS, "%u of %u rows (%d)", poisoned, ROWS, rc);
 }
 
-/* Without the library, or where it does not start, own kernels compute the same as without a wish for it. */
-void a_missing_cublas_is_said(void)
+/* Without the library, or when it fails to start, hearth's own kernels give the usual bits. */
+void a_missing_cublas_is_reported(void)
 {
     enum { ROWS = 70 };
     static const char none[] = "libcublas-nowhere.so.1";
@@ -264,7 +270,7 @@ void a_missing_cublas_is_said(void)
     fast_logits(&s, b, ROWS, got);
     const size_t at = subject_differs(want, got, n);
     s.device.close(b);
-    setenv("HEARTH_CUDASIM_CUBLAS", "0", 1); /* a GPU does not fail on command; it may have none */
+    setenv("HEARTH_CUDASIM_CUBLAS", "0", 1); /* only the simulator reads it */
     b = open_with(&s, NULL, ROWS);
     unsetenv("HEARTH_CUDASIM_CUBLAS");
     const bool silent = strstr(note_of(&s, b), "not initialized") == NULL &&
@@ -274,6 +280,6 @@ void a_missing_cublas_is_said(void)
     free(want);
     free(got);
     subject_fini(&s);
-    EXPECT(missing && !silent, "it is not said (%d, %d)", missing, silent);
+    EXPECT(missing && !silent, "it is not reported (%d, %d)", missing, silent);
     EXPECT(at == n, "row %zu differs", at / shape.n_vocab);
 }

@@ -1,5 +1,5 @@
-/* The pass contract in native numerics: a row's bits are those of the row alone, whatever shares its pass; they are near
- * the CPU's, and under an id of their own. */
+/* The pass contract in native numerics: a row gets the same bits whatever shares its pass; they are
+ * near the CPU's and have their own numerics id. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,10 +7,11 @@
 
 #include "tests/gpu/contract.h"
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* How far from the CPU's logits, which reach 27: activations are rounded to 8 or 11 bits, queries and weights of attention
- * to 11; a quantized matrix rounds what differs a little to other integers. */
+/* The bound on the distance from the CPU's logits, which reach 27. Activations are rounded to 8 or
+ * 11 bits, queries and attention weights to 11; before a quantized matrix a small difference can
+ * round to another integer. */
 float bound_of(uint32_t type)
 {
     return type == QUANT_F16 ? 0.1f : 1.5f;
@@ -22,7 +23,7 @@ void check_near(float far, float bound, const char *what)
            (double)bound);
 }
 
-/* alone: rows of the passes that the others are compared with. */
+/* alone: rows per pass of the reference run. */
 static void check_shape(const struct tiny_model *shape, uint32_t n, uint32_t alone,
                         const uint32_t *chunks, const char *what)
 {
@@ -34,7 +35,7 @@ static void check_shape(const struct tiny_model *shape, uint32_t n, uint32_t alo
     subject_fini(&s);
 }
 
-/* Also more rows than a graph has: matmuls in blocks of 128 outputs and 128 rows. */
+/* Includes more rows than a graph holds: matmuls in blocks of 128 outputs and 128 rows. */
 void native_rows_do_not_depend_on_their_pass(void)
 {
     static const struct {
@@ -42,10 +43,10 @@ void native_rows_do_not_depend_on_their_pass(void)
         bool kv_q8_0;
     } kinds[] = {{QUANT_F16, false}, {QUANT_BF16, true}, {QUANT_Q4_0, false}, {TINY_MIXED_K, true}};
     static const uint32_t chunks[] = {5, 31, 70, 139, 0};
-    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         char what[32];
-        snprintf(what, sizeof what, "native, kind %u", i);
+        snprintf(what, sizeof(what), "native, kind %u", i);
         shape.n_layer = 1;
         shape.kv_q8_0 = kinds[i].kv_q8_0;
         shape.untied = i % 2;
@@ -54,20 +55,21 @@ void native_rows_do_not_depend_on_their_pass(void)
     }
 }
 
-void native_odd_shapes_do_not_either(void)
+void native_rows_of_odd_shapes_do_not_depend_on_their_pass(void)
 {
     static const uint32_t chunks[] = {3, 11, 70, 0};
     struct tiny_model shape;
     for (uint32_t at = 0, i = 0; next_odd_shape(ODD_NATIVE, &at, &shape); i++) {
         char what[32];
-        snprintf(what, sizeof what, "native, shape %u", i);
+        snprintf(what, sizeof(what), "native, shape %u", i);
         shape.seed = 1200 + i;
         check_shape(&shape, 70, 1, chunks, what);
     }
 }
 
-/* All that the portable test of windows has, of KV in f16 and q8_0; F32 models with KV in f32 stay portable. */
-void native_windows_of_every_head_do_not_either(void)
+/* Every case of the portable test of windows with KV in f16 or q8_0; F32 models with KV in f32 stay
+ * portable. */
+void native_windows_of_every_head_do_not_depend_on_their_pass(void)
 {
     for (uint32_t i = 0; i < HEAD_KINDS; i++) {
         struct subject s;
@@ -87,7 +89,7 @@ void native_windows_of_every_head_do_not_either(void)
     }
 }
 
-void native_long_contexts_do_not_either(void)
+void native_long_contexts_do_not_depend_on_their_pass(void)
 {
     static const uint32_t chunks[] = {16, 265, 0};
     struct tiny_model shape = tiny_model_default(QUANT_F16);
@@ -96,7 +98,7 @@ void native_long_contexts_do_not_either(void)
     check_shape(&shape, 530, 5, chunks, "native, long");
 }
 
-void native_rows_do_not_see_their_neighbours(void)
+void native_rows_do_not_depend_on_their_neighbours(void)
 {
     static const uint32_t types[] = {QUANT_BF16, QUANT_Q4_0};
     for (uint32_t i = 0; i < 2; i++) {
@@ -105,8 +107,8 @@ void native_rows_do_not_see_their_neighbours(void)
     }
 }
 
-/* n tokens and a layer in native numerics, a row alone; HUGE_TOKEN, which is not among them, has values 2^28 times as
- * large as all others. */
+/* n tokens and one layer in native numerics, one row per pass. HUGE_TOKEN, which is not among them,
+ * has V values 2^28 times as large as all others. */
 enum { HUGE_TOKEN = 5 };
 
 static void subject_with_huge(struct subject *s, const char *arch, uint32_t n)
@@ -116,7 +118,7 @@ static void subject_with_huge(struct subject *s, const char *arch, uint32_t n)
     shape.n_layer = 1;
     shape.untied = true;
     subject_init(s, &shape, n);
-    /* Input 0 of the values is its alone. */
+    /* Only HUGE_TOKEN has a nonzero input 0 of V. */
     const struct model_tensor *embedding = &s->model->global[MODEL_TOKEN_EMBD],
                               *values = &s->model->layers[0].tensor[MODEL_ATTN_V];
     subject_scale_input(s, embedding, 0, 0);
@@ -129,9 +131,9 @@ static void subject_with_huge(struct subject *s, const char *arch, uint32_t n)
     subject_go_native(s, 1);
 }
 
-/* Behind each row lie values 2^28 times as large as its own, of drafts that were wrong. Not even times zero do they reach
- * its sums. */
-void native_rows_do_not_see_what_lies_behind_them(void)
+/* After each row lie V values 2^28 times as large as its own, left by rejected drafts. They must
+ * not reach its sums, not even multiplied by zero. */
+void native_rows_do_not_read_later_positions(void)
 {
     enum { WINDOW = 8 };
     struct subject s;
@@ -162,8 +164,8 @@ void native_rows_do_not_see_what_lies_behind_them(void)
     EXPECT(rc == 0 && at == n, "row %zu differs (%d)", row, rc);
 }
 
-/* Nor do those left of a local layer's window: with other tokens there it is the same row. */
-void native_rows_do_not_see_what_lies_left_of_their_window(void)
+/* Other tokens before a local layer's window leave the row's bits unchanged. */
+void native_rows_do_not_read_before_their_window(void)
 {
     enum { HUGE_TOKENS = 30 };
     static const uint32_t chunks[] = {1, 7, 70};
@@ -171,7 +173,7 @@ void native_rows_do_not_see_what_lies_left_of_their_window(void)
     uint32_t pages[SUBJECT_PAGES], tokens[SUBJECT_TOKENS], wrong = 0;
     subject_with_huge(&s, "gemma3", 70);
     float *got = subject_floats(&s, s.n);
-    memcpy(tokens, s.tokens, sizeof tokens);
+    memcpy(tokens, s.tokens, sizeof(tokens));
     for (uint32_t i = 0; i < HUGE_TOKENS; i++)
         tokens[i] = HUGE_TOKEN;
     subject_pages(0, pages);
@@ -186,7 +188,7 @@ void native_rows_do_not_see_what_lies_left_of_their_window(void)
     EXPECT(wrong == 0, "%u of 3 differ", wrong);
 }
 
-/* ---- names and refusals ------------------------------------------------------------------------ */
+/* ---- names and refusals ---------------------------------------------------------------------- */
 
 static void check_id(uint32_t type, bool kv_q8_0, bool own)
 {
@@ -204,12 +206,12 @@ static void check_id(uint32_t type, bool kv_q8_0, bool own)
     const bool told = info.note && strstr(info.note, "--kv-type q8_0");
     const bool right = own ? named && !told : strcmp(info.numerics, portable) == 0 && told;
     char id[32];
-    snprintf(id, sizeof id, "%s", info.numerics);
+    snprintf(id, sizeof(id), "%s", info.numerics);
     subject_fini(&s);
     EXPECT(right, "type %u, q8_0 KV %d: %s", type, kv_q8_0, id);
 }
 
-void native_numerics_have_an_id_of_their_own(void)
+void native_numerics_have_their_own_id(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F16);
     struct subject s;
@@ -222,15 +224,15 @@ void native_numerics_have_an_id_of_their_own(void)
     subject_init(&s, &shape, 2);
     const struct backend_limits limits = {
         .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1, .native = true};
-    const int rc = backend_cpu.open(s.model, &limits, &none, err, sizeof err);
+    const int rc = backend_cpu.open(s.model, &limits, &none, err, sizeof(err));
     subject_fini(&s);
     EXPECT(rc == -ENOTSUP && !none && strstr(err, "--numerics portable"), "the CPU: %d %s", rc,
            err);
 }
 
-/* ---- poison ------------------------------------------------------------------------------------ */
+/* ---- poison ---------------------------------------------------------------------------------- */
 
-/* The rows of a subject that are poisoned in layer `layer`, of four. */
+/* How many of four rows are poisoned in layer `layer`. */
 static uint32_t poisoned_rows(struct subject *s, uint32_t layer)
 {
     uint32_t pages[SUBJECT_PAGES], n = 0;
@@ -247,7 +249,7 @@ static uint32_t poisoned_rows(struct subject *s, uint32_t layer)
     return n;
 }
 
-/* A tensor of layer 1 so large that what it gives is beyond f16. */
+/* Scales a tensor of layer 1 until its outputs overflow f16. */
 static void check_poison(uint32_t type, uint32_t tensor, float factor, uint32_t want)
 {
     struct tiny_model shape = tiny_model_default(type);
@@ -264,7 +266,7 @@ static void check_poison(uint32_t type, uint32_t tensor, float factor, uint32_t 
            tensor, got[0], got[1], want);
 }
 
-/* Portable numerics hold all of it in f32; bf16 holds it as well, queries are f16 always. */
+/* Portable numerics keep all of it in f32, and bf16 has the range too; queries are always f16. */
 void native_rows_are_poisoned_beyond_f16(void)
 {
     check_poison(QUANT_F16, MODEL_FFN_UP, 0x1p16f, 4);

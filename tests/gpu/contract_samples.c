@@ -1,5 +1,6 @@
-/* The pass contract on the CUDA backend: samples. What a pass samples is what sample_token samples of the CPU's logits, bit for
- * bit and error for error: every parameter, alone and together, over logits of all shapes. */
+/* The pass contract on the CUDA backend: samples. A pass samples what sample_token samples from the
+ * CPU's logits, bit for bit and error for error: every parameter, alone and combined, over logits
+ * of all shapes. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -10,9 +11,10 @@
 #include "tests/gpu/contract.h"
 #include "tests/gpu/request.h"
 
-/* ---- a few ------------------------------------------------------------------------------------ */
+/* ---- a few ----------------------------------------------------------------------------------- */
 
-/* Parameters of many kinds; what the device samples is what sample_token samples of the CPU's logits. */
+/* Parameters of many kinds; the device must sample what sample_token samples from the CPU's
+ * logits. */
 static struct sampler_params some_params(uint32_t i)
 {
     struct sampler_params p;
@@ -41,7 +43,7 @@ static bool same_sample(const struct sample *a, const struct sample *b)
     return true;
 }
 
-void a_sample_is_that_of_its_logits(void)
+void a_row_samples_from_its_own_logits(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;
@@ -74,15 +76,15 @@ void a_sample_is_that_of_its_logits(void)
 
 enum { SAMPLE_ROWS = 24, SAMPLES = 10, SAMPLE_SEQUENCES = 3 };
 
-/* Rows of three sequences in one pass, of which some want: samples of all kinds with log-probabilities and the largest
- * ones, logits, or both. */
+/* Rows of three sequences in one pass. Some ask for a sample with log-probabilities and
+ * alternatives, for logits, or for both. */
 static uint32_t wants_of(uint32_t r)
 {
     static const uint32_t wants[] = {ROW_SAMPLE, 0, ROW_SAMPLE | ROW_LOGITS, 0, ROW_LOGITS, 0};
     return r < 2 * SAMPLES ? wants[r % 6] : 0;
 }
 
-/* Results that are not those of the same row alone: its sample is sample_token's of the CPU's logits. */
+/* Counts the results that differ from sample_token's on the CPU's logits of the same row. */
 static uint32_t wrong_results(const struct subject *s, const struct mixed *x,
                               const struct sampler_params *params, struct sampler_scratch *scratch)
 {
@@ -92,7 +94,7 @@ static uint32_t wrong_results(const struct subject *s, const struct mixed *x,
     for (uint32_t r = 0; r < x->n; r++) {
         const uint32_t position = x->rows[r].position, wants = x->rows[r].wants;
         struct sample want;
-        memcpy(logits, s->logits + position * n, n * sizeof *logits);
+        memcpy(logits, s->logits + position * n, n * sizeof(*logits));
         wrong += x->results[r].status != 0;
         if (wants & ROW_LOGITS)
             wrong += subject_differs(logits, x->results[r].logits, n) != n;
@@ -106,7 +108,7 @@ static uint32_t wrong_results(const struct subject *s, const struct mixed *x,
     return wrong;
 }
 
-void a_pass_may_have_several_samples_and_fewer_than_rows(void)
+void a_pass_may_sample_some_of_its_rows(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     struct subject s;
@@ -125,7 +127,7 @@ void a_pass_may_have_several_samples_and_fewer_than_rows(void)
                                           .pages = SUBJECT_PAGES,
                                           .context = s.model->n_context,
                                           .threads = 2};
-    int rc = s.device.open(s.model, &limits, &b, err, sizeof err);
+    int rc = s.device.open(s.model, &limits, &b, err, sizeof(err));
     float *got = subject_floats(&s, SAMPLE_ROWS);
     for (uint32_t i = 0; i < 4 * SAMPLE_SEQUENCES; i++) {
         params[i] = some_params(i);
@@ -153,26 +155,26 @@ void a_pass_may_have_several_samples_and_fewer_than_rows(void)
     EXPECT(wrong == 0, "%u results are wrong", wrong);
 }
 
-/* ---- all kinds ---------------------------------------------------------------------------------- */
+/* ---- all kinds ------------------------------------------------------------------------------- */
 
-enum { WISH_ROWS = 12, WISH_SEQUENCES = 3 };
+enum { REQUEST_ROWS = 12, REQUEST_SEQUENCES = 3 };
 
-/* Passes of rows that want samples of any kind, some logits as well. */
-struct wishes {
+/* Passes of rows that ask for samples of any kind, some for logits as well. */
+struct requests {
     struct subject s;
     struct backend *b;
     struct sampler_scratch *scratch;
     float *got;
     uint64_t seed;
     uint32_t pages[SUBJECT_PAGES], sampled, refused;
-    uint64_t masks[WISH_ROWS][WISH_MASK];
-    struct wish wish[WISH_SEQUENCES];
+    uint64_t masks[REQUEST_ROWS][REQUEST_MASK];
+    struct request request[REQUEST_SEQUENCES];
     struct mixed x;
 };
 
-static struct wishes *wishes_open(uint32_t n_vocab, enum head head)
+static struct requests *requests_open(uint32_t n_vocab, enum head head)
 {
-    struct wishes *w = calloc(1, sizeof *w);
+    struct requests *w = calloc(1, sizeof(*w));
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     shape.n_layer = 1;
     shape.n_embd = shape.n_ff = 32;
@@ -182,18 +184,18 @@ static struct wishes *wishes_open(uint32_t n_vocab, enum head head)
     shape.seed = 50 + head;
     if (!w || sampler_scratch_open(n_vocab, &w->scratch))
         abort();
-    subject_init(&w->s, &shape, WISH_ROWS);
-    for (uint32_t i = 0; i < WISH_ROWS; i++) /* few, so that penalties see some twice */
+    subject_init(&w->s, &shape, REQUEST_ROWS);
+    for (uint32_t i = 0; i < REQUEST_ROWS; i++) /* few distinct: penalties apply */
         w->s.tokens[i] %= 4;
-    wish_shape_head(&w->s, head);
+    request_shape_head(&w->s, head);
     subject_pages(head, w->pages);
-    w->b = subject_open(&w->s, &w->s.device, WISH_ROWS, SUBJECT_PAGES);
-    w->got = subject_floats(&w->s, WISH_ROWS);
+    w->b = subject_open(&w->s, &w->s.device, REQUEST_ROWS, SUBJECT_PAGES);
+    w->got = subject_floats(&w->s, REQUEST_ROWS);
     w->seed = 1000 + head;
     return w;
 }
 
-static void wishes_close(struct wishes *w)
+static void requests_close(struct requests *w)
 {
     sampler_scratch_close(w->scratch);
     w->s.device.close(w->b);
@@ -202,27 +204,27 @@ static void wishes_close(struct wishes *w)
     free(w);
 }
 
-/* Rows 0 .. of each sequence, row by row. */
-static void plan_wishes(struct wishes *w, uint32_t rows)
+/* Rows 0, 1, ... of each sequence in turn. */
+static void plan_requests(struct requests *w, uint32_t rows)
 {
     struct mixed *x = &w->x;
     x->n = 0;
-    for (uint32_t i = 0; i < WISH_SEQUENCES; i++)
-        x->sequences[i] = (struct pass_sequence){w->pages + 8 * i, w->s.tokens,
-                                                 w->wish[i].prompt_length, &w->wish[i].params};
+    for (uint32_t i = 0; i < REQUEST_SEQUENCES; i++)
+        x->sequences[i] = (struct pass_sequence){
+            w->pages + 8 * i, w->s.tokens, w->request[i].prompt_length, &w->request[i].params};
     for (uint32_t r = 0; r < rows; r++) {
-        const bool logits = wish_one_in(&w->seed, 6);
+        const bool logits = request_one_in(&w->seed, 6);
         x->results[r] = (struct row_result){.logits = w->got + (size_t)r * w->s.model->n_vocab};
-        add_rows(x, r % WISH_SEQUENCES, w->s.tokens, r / WISH_SEQUENCES, 1,
-                 wish_one_in(&w->seed, 8) ? 0
-                 : logits                 ? ROW_SAMPLE | ROW_LOGITS
-                                          : ROW_SAMPLE);
-        x->rows[r].allowed = wish_mask(&w->seed, w->s.model->n_vocab, w->masks[r]);
+        add_rows(x, r % REQUEST_SEQUENCES, w->s.tokens, r / REQUEST_SEQUENCES, 1,
+                 request_one_in(&w->seed, 8) ? 0
+                 : logits                    ? ROW_SAMPLE | ROW_LOGITS
+                                             : ROW_SAMPLE);
+        x->rows[r].allowed = request_mask(&w->seed, w->s.model->n_vocab, w->masks[r]);
     }
 }
 
-/* Is row r's result what sample_token says of the CPU's logits? */
-static bool as_wished(struct wishes *w, uint32_t r)
+/* True when row r's result is what sample_token returns for the CPU's logits. */
+static bool as_requested(struct requests *w, uint32_t r)
 {
     const struct row *row = &w->x.rows[r];
     const struct row_result *result = &w->x.results[r];
@@ -243,12 +245,12 @@ static bool as_wished(struct wishes *w, uint32_t r)
     return result->status == rc && (rc != 0 || same_sample(&want, &result->sample));
 }
 
-/* What row r wished, for a message. */
-static const char *wish_text(const struct wishes *w, uint32_t r)
+/* Row r's parameters and result, for a message. */
+static const char *request_text(const struct requests *w, uint32_t r)
 {
     static char text[400];
     const struct sampler_params *p = w->x.sequences[w->x.rows[r].sequence].sampler;
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "row %u, temperature %g, top-k %u, typical-p %g, top-p %g, min-p %g, penalties %g %g "
              "%g of %d, order %u: %u %u %u %u %u %u, %u biases, %s, logprobs %d of %u: status %d, "
              "token %u",
@@ -261,72 +263,74 @@ static const char *wish_text(const struct wishes *w, uint32_t r)
     return text;
 }
 
-static void run_wishes(struct wishes *w, const char *what)
+static void run_requests(struct requests *w, const char *what)
 {
     const int rc = run_mixed(&w->s, w->b, &w->x, PASS_CANONICAL);
     EXPECT(rc == 0, "%s: a pass failed: %d", what, rc);
     for (uint32_t r = 0; r < w->x.n; r++)
-        EXPECT(as_wished(w, r), "%s: %s", what, wish_text(w, r));
+        EXPECT(as_requested(w, r), "%s: %s", what, request_text(w, r));
 }
 
-static void check_wishes(struct wishes *w, uint32_t rows, const char *what)
+static void check_requests(struct requests *w, uint32_t rows, const char *what)
 {
-    plan_wishes(w, rows);
-    run_wishes(w, what);
+    plan_requests(w, rows);
+    run_requests(w, what);
 }
 
-typedef void wish_function(uint64_t *seed, uint32_t n_vocab, struct wish *w);
+typedef void request_function(uint64_t *seed, uint32_t n_vocab, struct request *w);
 
 static void check_head(enum head head, uint32_t n_vocab, uint32_t passes, uint32_t rows,
-                       wish_function *wish)
+                       request_function *make)
 {
-    struct wishes *w = wishes_open(n_vocab, head);
+    struct requests *w = requests_open(n_vocab, head);
     const uint32_t before = failures;
     char what[64];
     for (uint32_t i = 0; i < passes && failures == before; i++) {
-        snprintf(what, sizeof what, "head %u, %u tokens, pass %u", head, n_vocab, i);
-        for (uint32_t k = 0; k < WISH_SEQUENCES; k++)
-            wish(&w->seed, n_vocab, &w->wish[k]);
-        check_wishes(w, rows, what);
+        snprintf(what, sizeof(what), "head %u, %u tokens, pass %u", head, n_vocab, i);
+        for (uint32_t k = 0; k < REQUEST_SEQUENCES; k++)
+            make(&w->seed, n_vocab, &w->request[k]);
+        check_requests(w, rows, what);
     }
     const uint32_t sampled = w->sampled, refused = w->refused;
-    wishes_close(w);
+    requests_close(w);
     EXPECT(failures != before || sampled > refused, "only %u of %u sampled", sampled,
            sampled + refused);
 }
 
-void samples_of_every_kind_are_those_of_the_cpu(void)
+void samples_of_every_kind_equal_the_cpus(void)
 {
-    static const uint32_t vocabularies[] = {1031, 4097, 9001}; /* of one part, two, three */
+    static const uint32_t vocabularies[] = {1031, 4097,
+                                            9001}; /* one, two and three parts on the device */
     for (uint32_t head = 0; head < HEADS; head++)
-        check_head((enum head)head, vocabularies[head % 3], 10, WISH_ROWS, wish_random);
+        check_head((enum head)head, vocabularies[head % 3], 10, REQUEST_ROWS, request_random);
 }
 
-/* Where there are blocks enough to look among the most likely first. */
-void samples_of_a_large_vocabulary_are_those_of_the_cpu(void)
+/* Large enough that the kernel first searches among the most likely tokens. */
+void samples_of_a_large_vocabulary_equal_the_cpus(void)
 {
     static const enum head heads[] = {HEAD_STEEP, HEAD_PLAIN, HEAD_TIES, HEAD_FLAT};
     for (uint32_t i = 0; i < 4; i++)
-        check_head(heads[i], WISH_VOCAB, 5, 4, wish_random);
+        check_head(heads[i], REQUEST_VOCAB, 5, 4, request_random);
 }
 
-/* Of all tokens a block for each part has told what the cut needs; few become candidates. Logits of a few units lie in some
- * bins, those of a steep head in all of them and behind. */
-void samples_that_begin_with_all_tokens_are_those_of_the_cpu(void)
+/* The cut comes first: each block publishes its histogram over all tokens, and few tokens become
+ * candidates. Flat logits fill some bins, those of a steep head all of them and the overflow. */
+void samples_cut_first_by_a_share_equal_the_cpus(void)
 {
     for (uint32_t head = 0; head < HEADS; head++)
-        check_head((enum head)head, 9001, head == HEAD_PLAIN ? 20 : 4, 4, wish_random_of_all);
+        check_head((enum head)head, 9001, head == HEAD_PLAIN ? 20 : 4, 4,
+                   request_random_all_tokens);
 }
 
-/* Two tokens of logits 0 and b, and a share p of their weights S that is the first's weight and less than one more: top-p
- * has to keep both. Returns p, 0 for none. */
+/* Two tokens of logits 0 and b with total weight S, and a p such that p S exceeds the first one's
+ * weight by less than one unit: top-p has to keep both. Returns p, 0 for none. */
 static float share_of_one_and_a_bit(float b)
 {
     const uint64_t one = UINT64_C(1) << 40, sum = one + (uint64_t)(num_exp(b) * 0x1p40f);
     for (uint32_t near = 0; near < 3; near++) {
         const float p = num_float(num_bits((float)one / (float)sum) - 1 + near);
-        const unsigned __int128 matmul = (unsigned __int128)sum * (uint64_t)(p * 0x1p40f);
-        if ((uint64_t)(matmul >> 40) == one && (matmul & (one - 1)) != 0)
+        const unsigned __int128 product = (unsigned __int128)sum * (uint64_t)(p * 0x1p40f);
+        if ((uint64_t)(product >> 40) == one && (product & (one - 1)) != 0)
             return p;
     }
     return 0.0f;
@@ -334,59 +338,60 @@ static float share_of_one_and_a_bit(float b)
 
 void top_p_rounds_its_share_up(void)
 {
-    struct wishes *w = wishes_open(1031, HEAD_ZEROS);
+    struct requests *w = requests_open(1031, HEAD_ZEROS);
     const uint32_t before = failures;
     float b = -0.5f, p = 0.0f;
     for (uint32_t i = 0; i < 1 << 22 && p == 0.0f; i++) {
         b = num_float(num_bits(b) + 1);
         p = share_of_one_and_a_bit(b);
     }
-    for (uint32_t k = 0; k < WISH_SEQUENCES; k++) {
-        wish_random(&w->seed, w->s.model->n_vocab, &w->wish[k]);
-        sampler_params_init(&w->wish[k].params);
-        w->wish[k].params.seed = k;
-        w->wish[k].params.temperature = 1.0f;
-        w->wish[k].params.top_p = p;
-        w->wish[k].params.bias = w->wish[k].bias;
-        w->wish[k].params.n_bias = 1;
-        w->wish[k].bias[0] = (struct sample_bias){2, b};
+    for (uint32_t k = 0; k < REQUEST_SEQUENCES; k++) {
+        request_random(&w->seed, w->s.model->n_vocab, &w->request[k]);
+        sampler_params_init(&w->request[k].params);
+        w->request[k].params.seed = k;
+        w->request[k].params.temperature = 1.0f;
+        w->request[k].params.top_p = p;
+        w->request[k].params.bias = w->request[k].bias;
+        w->request[k].params.n_bias = 1;
+        w->request[k].bias[0] = (struct sample_bias){2, b};
     }
-    plan_wishes(w, WISH_ROWS);
-    memset(w->masks, 0, sizeof w->masks);
-    for (uint32_t r = 0; r < WISH_ROWS; r++) { /* tokens 1 and 2 */
+    plan_requests(w, REQUEST_ROWS);
+    memset(w->masks, 0, sizeof(w->masks));
+    for (uint32_t r = 0; r < REQUEST_ROWS; r++) { /* tokens 1 and 2 */
         w->masks[r][0] = 6;
         w->x.rows[r].allowed = w->masks[r];
     }
-    run_wishes(w, "a share of one and a bit");
+    run_requests(w, "a share of one and a bit");
     uint32_t second = 0;
-    for (uint32_t r = 0; r < WISH_ROWS; r++)
+    for (uint32_t r = 0; r < REQUEST_ROWS; r++)
         second += w->x.results[r].sample.token == 2;
-    wishes_close(w);
+    requests_close(w);
     EXPECT(p > 0.0f && (failures != before || second > 0), "p %g: the second is never drawn",
            (double)p);
 }
 
-/* ---- what the device leaves to the host, or nobody samples ------------------------------------------ */
+/* ---- sampled by the host, or refused
+ * ---------------------------------------------------------- */
 
-/* Infinite rewards for what stands twice, which may be impossible, too. */
+/* Infinite rewards for repeated tokens, which may also be masked. */
 static void penalize_before_top_k(struct sampler_params *p)
 {
     static const uint8_t order[] = {SAMPLE_TEMPERATURE, SAMPLE_PENALTIES, SAMPLE_TOP_K};
-    memcpy(p->order, order, sizeof order);
-    p->n_order = sizeof order;
+    memcpy(p->order, order, sizeof(order));
+    p->n_order = sizeof(order);
     p->temperature = 0.9f;
     p->frequency_penalty = -FLT_MAX;
     p->penalty_last_n = -1;
     p->top_k = 5;
 }
 
-/* A penalty behind a cut that makes an infinite logit of what it should lower: no sample. */
-static void overflow_behind_top_k(struct wish *w)
+/* A penalty after a cut turns a logit infinite that it should lower: no sample. */
+static void overflow_after_top_k(struct request *w)
 {
     static const uint8_t order[] = {SAMPLE_TOP_K, SAMPLE_PENALTIES};
     struct sampler_params *p = &w->params;
-    memcpy(p->order, order, sizeof order);
-    p->n_order = sizeof order;
+    memcpy(p->order, order, sizeof(order));
+    p->n_order = sizeof(order);
     p->temperature = 1.0f;
     p->repeat_penalty = 1e-37f;
     p->frequency_penalty = p->presence_penalty = 0.0f;
@@ -396,55 +401,56 @@ static void overflow_behind_top_k(struct wish *w)
         w->bias[i] = (struct sample_bias){i, 1e6f};
 }
 
-/* Parameters that nobody should send, and more biases than there is room for: answered as by the CPU. */
-void strange_parameters_are_answered_as_by_the_cpu(void)
+/* Invalid parameters, and more biases than fit on the device: the same errors and samples as the
+ * CPU's. */
+void invalid_parameters_are_answered_as_by_the_cpu(void)
 {
-    struct wishes *w = wishes_open(9001, HEAD_STEEP);
+    struct requests *w = requests_open(9001, HEAD_STEEP);
     const uint32_t n = w->s.model->n_vocab, before = failures;
-    uint32_t tokens[WISH_ROWS];
+    uint32_t tokens[REQUEST_ROWS];
     char what[32];
-    memcpy(tokens, w->s.tokens, sizeof tokens);
+    memcpy(tokens, w->s.tokens, sizeof(tokens));
     for (uint32_t i = 0; i < 10; i++) {
-        snprintf(what, sizeof what, "strange %u", i);
-        for (uint32_t k = 0; k < WISH_SEQUENCES; k++) {
-            wish_random(&w->seed, n, &w->wish[k]);
-            wish_biases(&w->seed, n, i == 8 ? MOST_BIASES - 1000 * k : 3, &w->wish[k]);
-            w->wish[k].params.penalty_answer_only = false;
+        snprintf(what, sizeof(what), "strange %u", i);
+        for (uint32_t k = 0; k < REQUEST_SEQUENCES; k++) {
+            request_random(&w->seed, n, &w->request[k]);
+            request_biases(&w->seed, n, i == 8 ? MOST_BIASES - 1000 * k : 3, &w->request[k]);
+            w->request[k].params.penalty_answer_only = false;
         }
-        struct sampler_params *p = &w->wish[1].params;
+        struct sampler_params *p = &w->request[1].params;
         p->repeat_penalty = i == 0 ? NAN : i == 1 ? 0.0f : i == 7 ? 1.5f : p->repeat_penalty;
         p->temperature = i == 3 ? INFINITY : i == 4 ? NAN : p->temperature;
         p->n_order = i == 5 ? 7 : SAMPLE_STAGES;
-        if (i == 2) /* a NaN whose sign is the processor's, before a cut */
+        if (i == 2) /* before a cut: a NaN whose sign depends on the processor */
             penalize_before_top_k(p);
         if (i == 9)
-            overflow_behind_top_k(&w->wish[1]);
+            overflow_after_top_k(&w->request[1]);
         p->penalty_last_n = i == 7 ? -1 : p->penalty_last_n;
-        w->wish[1].bias[2].id = i == 6 ? n : w->wish[1].bias[2].id;
-        if (i == 7) /* of the other sequences, too: they have no penalties */
-            for (uint32_t k = 0; k < WISH_SEQUENCES; k++)
-                w->wish[k].params.repeat_penalty = k == 1 ? 1.5f : 1.0f;
-        check_wishes(w, WISH_ROWS, what);
+        w->request[1].bias[2].id = i == 6 ? n : w->request[1].bias[2].id;
+        if (i == 7) /* only sequence 1 has penalties */
+            for (uint32_t k = 0; k < REQUEST_SEQUENCES; k++)
+                w->request[k].params.repeat_penalty = k == 1 ? 1.5f : 1.0f;
+        check_requests(w, REQUEST_ROWS, what);
     }
     const bool tried = w->refused > 0;
-    wishes_close(w);
+    requests_close(w);
     EXPECT(failures != before || tried, "nothing was refused");
 }
 
-/* One logit that is not finite: no sample, no logits, whatever is asked for; and the next pass is well again. */
-void a_logit_that_is_not_finite_poisons_its_row(void)
+/* With one logit that is not finite, a row that asks for anything is poisoned in the head. */
+void a_nonfinite_logit_poisons_its_row(void)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     for (uint32_t v = 0; v < 3; v++) {
-        struct wishes *w = wishes_open(9001, HEAD_PLAIN);
+        struct requests *w = requests_open(9001, HEAD_PLAIN);
         const uint32_t n_vocab = w->s.model->n_vocab;
         uint32_t wrong = 0;
         subject_head(&w->s)[(size_t)(n_vocab - 1) * w->s.model->n_embd] = values[v];
         w->s.device.close(w->b);
-        w->b = subject_open(&w->s, &w->s.device, WISH_ROWS, SUBJECT_PAGES);
-        for (uint32_t k = 0; k < WISH_SEQUENCES; k++)
-            wish_random(&w->seed, n_vocab, &w->wish[k]);
-        plan_wishes(w, WISH_ROWS);
+        w->b = subject_open(&w->s, &w->s.device, REQUEST_ROWS, SUBJECT_PAGES);
+        for (uint32_t k = 0; k < REQUEST_SEQUENCES; k++)
+            request_random(&w->seed, n_vocab, &w->request[k]);
+        plan_requests(w, REQUEST_ROWS);
         const int rc = run_mixed(&w->s, w->b, &w->x, PASS_CANONICAL);
         for (uint32_t r = 0; r < w->x.n; r++) {
             const struct row_result *result = &w->x.results[r];
@@ -452,7 +458,7 @@ void a_logit_that_is_not_finite_poisons_its_row(void)
             wrong += result->status != (bad ? -EDOM : 0);
             wrong += bad && result->layer != w->s.model->n_layer;
         }
-        wishes_close(w);
+        requests_close(w);
         EXPECT(rc == 0 && wrong == 0, "value %u: %u rows are wrong (%d)", v, wrong, rc);
     }
 }

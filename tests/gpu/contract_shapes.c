@@ -1,5 +1,5 @@
-/* Models of sizes that fill no group, block, segment, unit, chunk or tile, with heads of all kinds. Each numerics takes those
- * that say something of it, in a type that it has. */
+/* Models whose sizes fill no group, block, segment, unit, chunk or tile, with heads of all kinds.
+ * Each numerics runs those that exercise it, in a type it supports. */
 #include "kernels/quant/quant_types.h"
 #include "tests/gpu/contract.h"
 
@@ -26,9 +26,9 @@ static const struct {
 
 bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape)
 {
-    while (*at < sizeof odd / sizeof odd[0] && odd[*at].type[use] == NOT)
+    while (*at < sizeof(odd) / sizeof(odd[0]) && odd[*at].type[use] == NOT)
         ++*at;
-    if (*at == sizeof odd / sizeof odd[0])
+    if (*at == sizeof(odd) / sizeof(odd[0]))
         return false;
     const uint32_t i = (*at)++;
     *ret_shape = (struct tiny_model){

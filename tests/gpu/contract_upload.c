@@ -1,5 +1,5 @@
-/* The pass contract on the CUDA backend, what a pass costs before it begins: one copy of what that pass has, whatever the
- * largest might have. */
+/* The pass contract on the CUDA backend, cost of starting a pass: it uploads its own rows in one
+ * copy, however many rows the limits allow. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,20 +8,20 @@
 
 enum { LIMIT_ROWS = 512, HELD = 40 };
 
-/* How a pass ends where no copy to the device may have more bytes. */
+/* Runs a pass while copies to the device of more than `bytes` fail. Returns its code. */
 static int in_copies_of(struct subject *s, struct backend *b, struct mixed *x, uint32_t bytes)
 {
     char text[16];
-    snprintf(text, sizeof text, "%u", bytes);
+    snprintf(text, sizeof(text), "%u", bytes);
     setenv("HEARTH_CUDASIM_COPY", text, 1);
     const int rc = run_mixed(s, b, x, PASS_CANONICAL);
     unsetenv("HEARTH_CUDASIM_COPY");
     return rc;
 }
 
-/* Of a pass that may have 512 rows: a sequence decodes, with others or alone, and one prefills. 256 bytes are counts and the
- * barrier; then a row is 20, an item of attention 24, a page 4, a sample 112. */
-void a_pass_copies_what_it_has(void)
+/* The limit is 512 rows: a sequence decodes, alone and with others, and one prefills. 256 bytes
+ * hold counts and the barrier; a row adds 20, an item of attention 24, a page 4, a sample 112. */
+void a_pass_uploads_only_its_own_rows(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct subject s;

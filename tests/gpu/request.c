@@ -1,4 +1,4 @@
-/* wish.h. */
+/* request: see request.h. */
 #include "tests/gpu/request.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static uint32_t head_source(enum head head, uint32_t v)
     return head == HEAD_TIES ? v % 7 : head == HEAD_EQUAL || head == HEAD_HUGE ? 0 : v;
 }
 
-void wish_shape_head(struct subject *s, enum head head)
+void request_shape_head(struct subject *s, enum head head)
 {
     const uint32_t n = s->model->n_embd;
     float *rows = subject_head(s);
@@ -46,27 +46,27 @@ static float one_of(uint64_t *seed, const float *values, uint32_t n)
     return values[subject_random(seed) % n];
 }
 
-bool wish_one_in(uint64_t *seed, uint32_t n)
+bool request_one_in(uint64_t *seed, uint32_t n)
 {
     return subject_random(seed) % n == 0;
 }
 
-void wish_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct wish *w)
+void request_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct request *w)
 {
     w->params.n_bias = n;
     w->params.bias = w->bias;
     for (uint32_t i = 0; i < n; i++) { /* some of one token, and at the ends */
         const uint32_t near = (uint32_t)(subject_random(seed) % 40) * (n_vocab / 40);
-        w->bias[i].id = wish_one_in(seed, 3) ? near : (uint32_t)(subject_random(seed) % n_vocab);
+        w->bias[i].id = request_one_in(seed, 3) ? near : (uint32_t)(subject_random(seed) % n_vocab);
         w->bias[i].value = ONE_OF(seed, 0.5f, -0.5f, 3.0f, 1e-3f, -20.0f, -INFINITY, 0.25f);
     }
-    if (n > 3 && wish_one_in(seed, 2)) { /* in another order the logit is not lost */
+    if (n > 3 && request_one_in(seed, 2)) { /* in another order the logit is not lost */
         const uint32_t id = w->bias[3].id;
         w->bias[0] = (struct sample_bias){id, 1e8f};
         w->bias[1] = (struct sample_bias){id, -1e8f};
         w->bias[2] = (struct sample_bias){id, 2.0f};
     }
-    if (n > 0 && wish_one_in(seed, 12))
+    if (n > 0 && request_one_in(seed, 12))
         w->bias[0].value = ONE_OF(seed, INFINITY, NAN);
 }
 
@@ -80,60 +80,61 @@ static void random_order(uint64_t *seed, struct sampler_params *p)
         order[i] = order[j];
         order[j] = stage;
     }
-    const bool first = wish_one_in(seed, 2);
+    const bool first = request_one_in(seed, 2);
     for (uint32_t i = 0; i < SAMPLE_STAGES; i++) {
         if (first && order[i] == SAMPLE_TEMPERATURE) {
             order[i] = order[0];
             order[0] = SAMPLE_TEMPERATURE;
         }
     }
-    p->n_order = (uint8_t)(wish_one_in(seed, 3) ? subject_random(seed) % (SAMPLE_STAGES + 1)
-                                                : SAMPLE_STAGES);
+    p->n_order = (uint8_t)(request_one_in(seed, 3) ? subject_random(seed) % (SAMPLE_STAGES + 1)
+                                                   : SAMPLE_STAGES);
 }
 
-void wish_random(uint64_t *seed, uint32_t n_vocab, struct wish *w)
+void request_random(uint64_t *seed, uint32_t n_vocab, struct request *w)
 {
     struct sampler_params *p = &w->params;
     sampler_params_init(p);
     w->prompt_length = (uint32_t)(subject_random(seed) % 9);
     p->seed = subject_random(seed);
-    p->temperature = wish_one_in(seed, 4)
+    p->temperature = request_one_in(seed, 4)
                          ? 0.0f
                          : ONE_OF(seed, 1.0f, 0.7f, 0.2f, 1.8f, 1e-30f, 1e30f, 1.0f, 0.9f);
     const uint32_t half = n_vocab / 2;
-    if (wish_one_in(seed, 3))
+    if (request_one_in(seed, 3))
         p->top_k = (uint32_t)ONE_OF(seed, 1.0f, 3.0f, 5.0f, 40.0f, 500.0f, (float)half,
                                     (float)n_vocab, (float)(n_vocab + 5));
-    if (wish_one_in(seed, 5))
+    if (request_one_in(seed, 5))
         p->typical_p = ONE_OF(seed, 0.9f, 0.3f, 0.999f, 0.0f, -1.0f);
-    if (wish_one_in(seed, 3))
+    if (request_one_in(seed, 3))
         p->top_p = ONE_OF(seed, 0.95f, 0.5f, 0.999f, 0.1f, 0.0f, 0x1.fffffep-1f);
-    if (wish_one_in(seed, 4))
+    if (request_one_in(seed, 4))
         p->min_p = ONE_OF(seed, 0.05f, 0.5f, 1e-6f, 1.0f, 2.0f);
-    if (wish_one_in(seed, 3)) {
+    if (request_one_in(seed, 3)) {
         p->repeat_penalty = ONE_OF(seed, 1.3f, 0.6f, 1.0f, 100.0f);
         p->frequency_penalty = ONE_OF(seed, 0.0f, 0.4f, -0.3f);
         p->presence_penalty = ONE_OF(seed, 0.0f, 0.7f, -5.0f);
         p->penalty_last_n = (int32_t)ONE_OF(seed, -1.0f, 0.0f, 1.0f, 2.0f, 3.0f, 64.0f);
-        p->penalty_answer_only = wish_one_in(seed, 4);
+        p->penalty_answer_only = request_one_in(seed, 4);
     }
-    if (wish_one_in(seed, 2))
+    if (request_one_in(seed, 2))
         random_order(seed, p);
-    p->logprobs = wish_one_in(seed, 3);
+    p->logprobs = request_one_in(seed, 3);
     p->n_top = (uint8_t)(subject_random(seed) % (SAMPLE_TOP_MAX + 1));
-    wish_biases(seed, n_vocab, wish_one_in(seed, 3) ? (uint32_t)(subject_random(seed) % 60) : 0, w);
+    request_biases(seed, n_vocab,
+                   request_one_in(seed, 3) ? (uint32_t)(subject_random(seed) % 60) : 0, w);
 }
 
-void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w)
+void request_random_all_tokens(uint64_t *seed, uint32_t n_vocab, struct request *w)
 {
     struct sampler_params *p = &w->params;
-    const bool typical = wish_one_in(seed, 2);
-    wish_random(seed, n_vocab, w);
+    const bool typical = request_one_in(seed, 2);
+    request_random(seed, n_vocab, w);
     p->temperature = ONE_OF(seed, 1.0f, 0.5f, 3.0f, 0.1f, 12.0f);
-    p->top_k = wish_one_in(seed, 3) ? 40 : 0;
+    p->top_k = request_one_in(seed, 3) ? 40 : 0;
     p->typical_p = typical ? ONE_OF(seed, 0.9f, 0.2f, 0.3f, 0.4f, 0.999f, 0.02f) : 1.0f;
     p->top_p = ONE_OF(seed, 0.95f, 0.5f, 0.999f, 0.1f, 0x1.fffffep-1f);
-    const bool tempered = wish_one_in(seed, 2);
+    const bool tempered = request_one_in(seed, 2);
     uint8_t *order = p->order;
     p->n_order = 0;
     order[p->n_order++] = SAMPLE_PENALTIES;
@@ -147,18 +148,18 @@ void wish_random_of_all(uint64_t *seed, uint32_t n_vocab, struct wish *w)
         order[p->n_order++] = SAMPLE_TEMPERATURE;
 }
 
-const uint64_t *wish_mask(uint64_t *seed, uint32_t n_vocab, uint64_t *mask)
+const uint64_t *request_mask(uint64_t *seed, uint32_t n_vocab, uint64_t *mask)
 {
     const uint32_t kind = (uint32_t)(subject_random(seed) % 10);
     if (kind > 5)
         return NULL;
-    for (uint32_t i = 0; i < WISH_MASK; i++) {
+    for (uint32_t i = 0; i < REQUEST_MASK; i++) {
         mask[i] = kind == 0 ? subject_random(seed) | subject_random(seed) : 0;
         mask[i] |=
             kind == 1 ? subject_random(seed) & subject_random(seed) & subject_random(seed) : 0;
     }
     const uint32_t id = (uint32_t)(subject_random(seed) % n_vocab);
-    if (kind == 2 || (kind == 3 && wish_one_in(seed, 2)))
+    if (kind == 2 || (kind == 3 && request_one_in(seed, 2)))
         mask[id / 64] |= UINT64_C(1) << id % 64;
     mask[0] |= kind > 3 ? 0x1f : 0;
     return mask;

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Everything about the CUDA backend that needs an NVIDIA GPU: builds for this one, compares with the CPU bit by bit,
 # looks for bad accesses, measures. Fits in eight minutes. Whatever happens, the last thing it prints is the table: what is
-# well, what failed and why, what was skipped and why, rates. Exit 0, 1 where something failed, 69 where nothing can begin.
+# passed, what failed and why, what was skipped and why, rates. Exit 0, 1 where something failed, 69 where nothing can begin.
 #
 # Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for the table and the bench's lines (default:
 #        tests/gpu/results/DATE-TIME-DEVICE); logs are in build/gpu/logs.
 # Needs the tree, a driver, gcc, g++, make and a CUDA toolkit; no network. What is missing or cannot be built is taken from
 # build/portable, where that is (`make portable` elsewhere; tests/gpu/README.md).
 # Environment:
-#   SECONDS_LEFT  default 460: nothing begins or goes on behind it but the table
+#   SECONDS_LEFT  default 460: when it is over nothing runs but the table
 #   STAGES        default "build contract checks bench": those alone, on what an earlier run has built
 #   OUT           a folder that gets, after each stage, the table as summary.txt and results and logs as results.tar.gz
 #   MODELS        a folder with room for 27 GB (default: /dev/shm or /tmp, whichever has it)
@@ -152,10 +152,10 @@ stage_contract() {
             [ $bad -gt $said ] || verdict "$job" "$(code_of "$job")" "$logs/$job.log" ;;
         esac
     done
-    [ $bad -le $said ] || say "FAILED  contract: $((bad - said)) tests more (see $logs)"
+    [ $bad -le $said ] || say "FAILED  contract: $((bad - said)) more tests (see $logs)"
     [ $n -gt 0 ] || { say "FAILED  contract: it lists no tests"; failed=1; }
     [ $unrun -eq 0 ] || say "skip    contract: no time left for $unrun of $n tests"
-    say "$([ $ok -eq $n ] && echo "ok     " || echo "       ") contract: $ok of $n tests are as they should be$([ $skipped -eq 0 ] || echo ", $skipped skip what a GPU cannot")"
+    say "$([ $ok -eq $n ] && echo "ok     " || echo "       ") contract: $ok of $n tests pass$([ $skipped -eq 0 ] || echo ", $skipped skipped: a GPU cannot do them")"
 }
 
 # ---- bad accesses, the daemon ------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ sanitize() { # compute-sanitizer on small tests: bad accesses, races in shared m
     local tool test
     # What hearth's own calls return is hearth's to check.
     for tool in "memcheck --report-api-errors no" racecheck; do
-        for test in a_sample_is_that-1 every_architecture-1 every_architecture-0 native_odd-0; do
+        for test in a_row_samples-1 every_architecture-1 every_architecture-0 native_rows_of_odd-0; do
             # shellcheck disable=SC2086 # words are arguments
             job "${tool%% *}-$test" 55 env HEARTH_CUDA_STEPS="${test#*-}" "$sanitizer" --error-exitcode 9 --tool $tool "$contract" "${test%-*}"
         done
@@ -233,7 +233,7 @@ shapes="llama-3.2-1b:Q4_0 llama-3.1-8b:Q4_0 llama-3.2-1b:BF16 llama-3.1-8b:BF16 
 context=1024 tokens=32 slots=16
 [ -z "${REHEARSAL:-}" ] || { shapes="tiny:Q4_0 tiny:BF16" context=8 tokens=2 slots=4 answer=2; }
 
-# Behind the tests, so that the bench need not wait: random weights, one model after the other.
+# Beside the tests, so that the bench need not wait: random weights, one model after the other.
 write_models() {
     local of code
     for of in $shapes; do

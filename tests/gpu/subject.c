@@ -44,7 +44,7 @@ void subject_pages(uint64_t seed, uint32_t *pages)
 
 float *subject_floats(const struct subject *s, uint32_t rows)
 {
-    float *memory = calloc((size_t)rows * s->model->n_vocab, sizeof *memory);
+    float *memory = calloc((size_t)rows * s->model->n_vocab, sizeof(*memory));
     must(memory != NULL, "no memory");
     return memory;
 }
@@ -62,7 +62,7 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
                                     .drafts = s->drafts && ops != &backend_cpu};
     struct backend *b = NULL;
     char err[256] = "";
-    must(ops->open(s->model, &limits, &b, err, sizeof err) == 0, err);
+    must(ops->open(s->model, &limits, &b, err, sizeof(err)) == 0, err);
     return b;
 }
 
@@ -71,8 +71,8 @@ void subject_logits(const struct subject *s, const struct backend_ops *ops, stru
                     float *logits)
 {
     struct pass_sequence sequence = {.pages = pages};
-    struct row *rows = calloc(n, sizeof *rows);
-    struct row_result *results = calloc(n, sizeof *results);
+    struct row *rows = calloc(n, sizeof(*rows));
+    struct row_result *results = calloc(n, sizeof(*results));
     must(rows && results, "no memory");
     for (uint32_t i = 0; i < n; i++) {
         rows[i] = (struct row){.position = i, .token = tokens[i], .wants = ROW_LOGITS};
@@ -120,8 +120,8 @@ void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
     char err[256] = "";
     *s = (struct subject){.device = *subject_device, .kv_q8_0 = shape->kv_q8_0, .n = n};
     s->file = tiny_model_file(shape, &bytes);
-    must(gguf_open_memory(s->file, bytes, &s->gguf, err, sizeof err) == 0, err);
-    must(model_open(s->gguf, &s->model, err, sizeof err) == 0, err);
+    must(gguf_open_memory(s->file, bytes, &s->gguf, err, sizeof(err)) == 0, err);
+    must(model_open(s->gguf, &s->model, err, sizeof(err)) == 0, err);
     subject_random_tokens(shape->seed, s->model, s->tokens, n);
     s->logits = subject_floats(s, n);
     subject_expect(s);
@@ -152,8 +152,8 @@ static float weight_of(uint32_t type, const uint8_t *at)
 {
     uint16_t half;
     float x;
-    memcpy(&half, at, sizeof half);
-    memcpy(&x, at, type == QUANT_F32 ? sizeof x : sizeof half);
+    memcpy(&half, at, sizeof(half));
+    memcpy(&x, at, type == QUANT_F32 ? sizeof(x) : sizeof(half));
     return type == QUANT_F16    ? num_f32_from_f16(half)
            : type == QUANT_BF16 ? num_f32_from_bf16(half)
                                 : x;
@@ -163,9 +163,9 @@ static void set_weight(uint32_t type, uint8_t *at, float x)
 {
     const uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x) : num_bf16_from_f32(x);
     if (type == QUANT_F32)
-        memcpy(at, &x, sizeof x);
+        memcpy(at, &x, sizeof(x));
     else
-        memcpy(at, &half, sizeof half);
+        memcpy(at, &half, sizeof(half));
 }
 
 void subject_set_embedding(struct subject *s, uint32_t token, float value)

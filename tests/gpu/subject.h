@@ -1,6 +1,6 @@
 /*
- * subject: a tiny model, a sequence of tokens, and its logits as the CPU computes them: what a device is compared with.
- * Without a test library: what should never happen aborts with a line.
+ * subject: a tiny model, a sequence of tokens, and the CPU's logits of it, which a device is
+ * compared with. Uses no test library: an impossible state aborts with a line.
  */
 #ifndef HEARTH_TESTS_GPU_SUBJECT_H
 #define HEARTH_TESTS_GPU_SUBJECT_H
@@ -20,7 +20,7 @@ struct subject {
     struct gguf *gguf;
     struct model *model;
     struct backend_ops device; /* subject_device */
-    bool kv_q8_0;              /* of every instance: the shape's */
+    bool kv_q8_0;              /* of every instance; from the shape */
     bool native, drafts;       /* of every instance of the device */
     uint32_t tokens[SUBJECT_TOKENS], n;
     float *logits;          /* [n][n_vocab] */
@@ -33,14 +33,14 @@ struct backend *subject_backend(struct subject *s);
 void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n);
 void subject_fini(struct subject *s);
 
-/* Computes the logits anew, after a change of tokens. */
+/* Recomputes the logits after a change of tokens. */
 void subject_expect(struct subject *s);
 
-/* From here on the device has native numerics: the logits are its own, `chunk` rows a pass. Returns how far they are from
- * the CPU's at most. */
+/* Switches the device to native numerics; the expected logits become its own in passes of `chunk`
+ * rows. Returns their largest distance from the CPU's. */
 float subject_go_native(struct subject *s, uint32_t chunk);
 
-/* Changes of the model behind a backend's back: before it is opened. Of F32, BF16 and F16. */
+/* Change weights in place, before a backend is opened. F32, BF16 and F16. */
 void subject_set_embedding(struct subject *s, uint32_t token, float value);
 float *subject_head(struct subject *s); /* [n_vocab][n_embd], F32 and untied */
 void subject_scale(struct subject *s, uint32_t layer, uint32_t tensor, float factor);
@@ -50,7 +50,7 @@ void subject_scale_input(struct subject *s, const struct model_tensor *t, uint32
 uint64_t subject_random(uint64_t *state);
 void subject_random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n);
 
-/* pages [SUBJECT_PAGES]: their ids in an order of the seed's; 0: ascending. */
+/* pages [SUBJECT_PAGES]: their ids in an order drawn from the seed; 0: ascending. */
 void subject_pages(uint64_t seed, uint32_t *pages);
 
 /* [rows][n_vocab]; free() it. */
