@@ -37,7 +37,7 @@ static void start_gateway(char *path)
 {
     char port[16];
     snprintf(path, PATH_BYTES, "%.90s.http", served_socket());
-    snprintf(port, sizeof port, "%d", PORT);
+    snprintf(port, sizeof(port), "%d", PORT);
     const char *arguments[] = {served_program("hearth-http"),
                                "--socket",
                                served_socket(),
@@ -64,9 +64,9 @@ static void stop_gateway(void)
 static int connect_unix(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
         served_fail("hearth-http does not listen at its socket");
     return fd;
 }
@@ -77,9 +77,9 @@ static int connect_port(int port)
     int on = 1;
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
         served_fail("nobody listens on the port");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
 }
 
@@ -91,9 +91,9 @@ static void ask_http(int fd)
     if (!bytes) {
         char body[256];
         int n = snprintf(
-            body, sizeof body,
+            body, sizeof(body),
             "{\"prompt\":\"%s\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":true}", prompt);
-        bytes = snprintf(request, sizeof request,
+        bytes = snprintf(request, sizeof(request),
                          "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                          "application/json\r\nContent-Length: %d\r\n\r\n%s",
                          n, body);
@@ -105,7 +105,7 @@ static void ask_http(int fd)
         /* A server that sends headers and body apart, without TCP_NODELAY, waits for our word that the
          * first came: 40 ms, which are not its computing. */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &(int){1}, sizeof(int));
-        ssize_t n = recv(fd, answer + got, sizeof answer - 1 - got, 0);
+        ssize_t n = recv(fd, answer + got, sizeof(answer) - 1 - got, 0);
         if (n <= 0)
             served_fail("the server hung up");
         got += (size_t)n;
@@ -130,9 +130,9 @@ static uint64_t timed_library(struct hearth *h)
 {
     struct hearth_request r;
     uint64_t start = bench_ticks();
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.text = prompt;
-    r.text_bytes = sizeof prompt - 1;
+    r.text_bytes = sizeof(prompt) - 1;
     r.max_tokens = 1;
     (void)served_ask(h, 0, &r);
     return bench_ticks() - start;

@@ -41,7 +41,7 @@ static void read_trace(const char *path)
     double second;
     struct record r;
 
-    while (file && n_records < TRACE_MAX && fgets(line, sizeof line, file)) {
+    while (file && n_records < TRACE_MAX && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "%*d-%*d-%d %d:%d:%lf,%u,%u", &day, &hour, &minute, &second, &r.prompt,
                    &r.output) != 6)
             continue;

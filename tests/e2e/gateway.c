@@ -42,10 +42,10 @@ static pid_t spawn(const char *const *argv, const char *log)
 static int free_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof at;
+    socklen_t bytes = sizeof(at);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
     close(fd);
     return ntohs(at.sin_port);
@@ -54,10 +54,10 @@ static int free_port(void)
 static int try_connect(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snprintf(to.sun_path, sizeof to.sun_path, "%.107s", path);
+    snprintf(to.sun_path, sizeof(to.sun_path), "%.107s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
         return fd;
     close(fd);
     return -1;
@@ -81,10 +81,10 @@ static bool came_up(const struct gateway *g)
 static bool start(struct gateway *g, const struct harness *d, const char *const *more)
 {
     char program[512], port[16];
-    snprintf(program, sizeof program, "%s", harness_program("hearth-http"));
+    snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
     const char *argv[64] = {program, "--socket", d->socket, "--listen", g->socket};
     size_t n = 5;
-    snprintf(port, sizeof port, "%d", g->port);
+    snprintf(port, sizeof(port), "%d", g->port);
     if (g->port) {
         argv[n++] = "--port";
         argv[n++] = port;
@@ -99,7 +99,7 @@ void gateway_start(struct gateway *g, const struct harness *d, bool with_port,
                    const char *const *more)
 {
     bool up = false;
-    snprintf(g->socket, sizeof g->socket, "%s/http.sock", d->directory);
+    snprintf(g->socket, sizeof(g->socket), "%s/http.sock", d->directory);
     for (int i = 0; !up && i < (with_port ? PORT_TRIES : 1); i++) {
         g->port = with_port ? free_port() : 0;
         up = start(g, d, more);
@@ -124,7 +124,7 @@ int gateway_stop(struct gateway *g)
 int gateway_run(const char *const *arguments)
 {
     char program[512];
-    snprintf(program, sizeof program, "%s", harness_program("hearth-http"));
+    snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
     const char *argv[32] = {program};
     for (size_t n = 1; *arguments && n < 31; n++)
         argv[n] = *arguments++;
@@ -144,7 +144,7 @@ int gateway_connect_port(const struct gateway *g)
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
     return fd;
 }
 
@@ -363,7 +363,7 @@ static long metric(const struct gateway *g, const char *name)
     char key[80];
     struct http_answer a = http_ask(g, "/metrics", NULL);
     ck_assert_int_eq(a.status, 200);
-    snprintf(key, sizeof key, "\n%s ", name);
+    snprintf(key, sizeof(key), "\n%s ", name);
     const char *at = strstr(a.body, key);
     ck_assert_msg(at != NULL, "no %s", name);
     long value = strtol(at + strlen(key), NULL, 10);

@@ -32,7 +32,7 @@ const char *harness_program(const char *name)
 {
     static char path[512];
     const char *build = getenv("BUILD");
-    snprintf(path, sizeof path, "%s/bin/%s", build && *build ? build : "build", name);
+    snprintf(path, sizeof(path), "%s/bin/%s", build && *build ? build : "build", name);
     return path;
 }
 
@@ -42,7 +42,7 @@ const char *harness_data(const char *name)
     const char *data = getenv("HEARTH_TESTDATA");
     if (!data || !*data)
         return NULL;
-    snprintf(path, sizeof path, "%s/%s", data, name);
+    snprintf(path, sizeof(path), "%s/%s", data, name);
     return path;
 }
 
@@ -59,7 +59,7 @@ static void show_log(const struct harness *d)
 {
     char line[512];
     FILE *f = fopen(d->log, "r");
-    while (f && fgets(line, sizeof line, f))
+    while (f && fgets(line, sizeof(line), f))
         fprintf(stderr, "    %s", line);
     if (f)
         fclose(f);
@@ -89,10 +89,10 @@ static void wait_until_ready(struct harness *d)
 {
     struct hearth_options o;
     char err[256] = "";
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     for (uint64_t start = now_ms(); now_ms() - start < START_MS; usleep(5000)) {
         struct hearth *h;
-        if (hearth_connect(d->socket, &o, &h, err, sizeof err) == 0) {
+        if (hearth_connect(d->socket, &o, &h, err, sizeof(err)) == 0) {
             hearth_close(h);
             harness_wait_counter(d, "clients", 0);
             return;
@@ -117,9 +117,9 @@ const char *harness_tiny_model_of(const char *arch, uint32_t type)
     struct tiny_model shape = tiny_model_default(type);
 
     shape.arch = arch;
-    snprintf(path, sizeof path, "%s/tests/tiny-%s-%u.gguf", build ? build : "build",
+    snprintf(path, sizeof(path), "%s/tests/tiny-%s-%u.gguf", build ? build : "build",
              arch ? arch : "llama", type);
-    snprintf(mine, sizeof mine, "%s.%ld", path, (long)getpid()); /* tests may run side by side */
+    snprintf(mine, sizeof(mine), "%s.%ld", path, (long)getpid()); /* tests may run side by side */
     ck_assert_int_eq(tiny_model_write(&shape, mine), 0);
     ck_assert_int_eq(rename(mine, path), 0);
     return path;
@@ -129,7 +129,8 @@ bool harness_has_faults(void)
 {
     char command[600];
 
-    snprintf(command, sizeof command, "%s --help | grep -q -- --fault", harness_program("hearthd"));
+    snprintf(command, sizeof(command), "%s --help | grep -q -- --fault",
+             harness_program("hearthd"));
     return system(command) == 0;
 }
 
@@ -138,8 +139,8 @@ void harness_start(struct harness *d, const char *model, const char *const *argu
     if (!d->directory[0]) {
         strcpy(d->directory, "/tmp/hearth-e2e-XXXXXX");
         ck_assert_ptr_nonnull(mkdtemp(d->directory));
-        snprintf(d->socket, sizeof d->socket, "%s/hearth.sock", d->directory);
-        snprintf(d->log, sizeof d->log, "%s/log", d->directory);
+        snprintf(d->socket, sizeof(d->socket), "%s/hearth.sock", d->directory);
+        snprintf(d->log, sizeof(d->log), "%s/log", d->directory);
     }
     harness_restart(d, model, arguments);
     wait_until_ready(d);
@@ -195,14 +196,14 @@ int64_t harness_counter(const struct harness *d, const char *name)
     char key[80], err[256];
     struct hearth_options o;
     struct hearth *h;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 0; /* asks without being a client that counts */
-    int rc = hearth_connect(d->socket, &o, &h, err, sizeof err);
+    int rc = hearth_connect(d->socket, &o, &h, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
-    int64_t n = hearth_status(h, json, sizeof json);
+    int64_t n = hearth_status(h, json, sizeof(json));
     ck_assert_msg(n > 0, "%s", hearth_error(h));
     hearth_close(h);
-    snprintf(key, sizeof key, "\"%s\":", name);
+    snprintf(key, sizeof(key), "\"%s\":", name);
     const char *at = strstr(json, key);
     return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
@@ -240,11 +241,11 @@ struct hearth *harness_connect(const struct harness *d, uint32_t slots, const ch
     struct hearth_options o;
     struct hearth *h;
     char err[256];
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = slots;
     o.slot_name = slot_name;
     o.resume_ms = 0; /* a daemon that a test stops is not to be waited for */
-    int rc = hearth_connect(d->socket, &o, &h, err, sizeof err);
+    int rc = hearth_connect(d->socket, &o, &h, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
     return h;
 }
@@ -358,7 +359,7 @@ void harness_output_fini(struct harness_output *o)
 {
     free(o->out);
     free(o->error);
-    memset(o, 0, sizeof *o);
+    memset(o, 0, sizeof(*o));
 }
 
 pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments)

@@ -16,11 +16,11 @@ static char forever[256]; /* options of a request that ends with the context onl
 
 static void start_daemon(void)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     harness_start(&rig_daemon, model, daemon_options);
     struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
     ck_assert_int_eq(hearth_info(h, &info), 0);
-    snprintf(forever, sizeof forever,
+    snprintf(forever, sizeof(forever),
              "\"prompt\":\"import os\\n\",\"n_predict\":-1,\"seed\":1,\"logit_bias\":[[%d,false]]",
              info.eos);
     hearth_close(h);
@@ -64,7 +64,7 @@ int rig_send_forever(const char *more)
 {
     char body[400];
     int fd = gateway_connect(&rig_gate);
-    snprintf(body, sizeof body, "{%s%s}", forever, more);
+    snprintf(body, sizeof(body), "{%s%s}", forever, more);
     http_send(fd, "POST", "/completion", "", body);
     return fd;
 }
@@ -107,7 +107,7 @@ char *rig_library_text(const char *prompt, float temperature, uint64_t seed, uin
     enum { MOST = 65536 };
     char *text = calloc(1, MOST);
     size_t bytes = 0;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.text = prompt;
     r.text_bytes = strlen(prompt);
     r.temperature = temperature;

@@ -10,7 +10,7 @@
 struct ledger *ledger_open(void)
 {
     struct ledger *ledger =
-        mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (ledger == MAP_FAILED)
         abort(); /* also called outside of tests, where check has no way to fail */
@@ -24,8 +24,8 @@ uint32_t ledger_row(struct ledger *ledger, const char *group, const char *name)
             return i;
     ck_assert_uint_lt(ledger->n_rows, LEDGER_ROWS);
     struct ledger_row *row = &ledger->rows[ledger->n_rows];
-    snprintf(row->group, sizeof row->group, "%s", group);
-    snprintf(row->name, sizeof row->name, "%s", name);
+    snprintf(row->group, sizeof(row->group), "%s", group);
+    snprintf(row->name, sizeof(row->name), "%s", name);
     return ledger->n_rows++;
 }
 

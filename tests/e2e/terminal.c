@@ -15,7 +15,7 @@ void terminal_open(struct terminal *t, const char *socket, const char *const *ar
 {
     const char *argv[24] = {harness_program("hearth")};
     int pipes[2];
-    memset(t, 0, sizeof *t);
+    memset(t, 0, sizeof(*t));
     for (int i = 0; arguments[i]; i++)
         argv[i + 1] = arguments[i];
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
@@ -45,12 +45,12 @@ int terminal_look(struct terminal *t)
     struct pollfd p[2] = {{.fd = t->out, .events = POLLIN}, {.fd = t->keys, .events = POLLIN}};
     (void)poll(p, 2, 100);
     if (p[1].revents & POLLIN) {
-        ssize_t n = read(t->keys, t->shown + t->n_shown, sizeof t->shown - t->n_shown - 1);
+        ssize_t n = read(t->keys, t->shown + t->n_shown, sizeof(t->shown) - t->n_shown - 1);
         t->n_shown += n > 0 ? (size_t)n : 0;
     }
     if (!(p[0].revents & (POLLIN | POLLHUP)))
         return 1;
-    ssize_t n = read(t->out, t->seen + t->n_seen, sizeof t->seen - t->n_seen - 1);
+    ssize_t n = read(t->out, t->seen + t->n_seen, sizeof(t->seen) - t->n_seen - 1);
     t->n_seen += n > 0 ? (size_t)n : 0;
     return n > 0;
 }
@@ -122,7 +122,7 @@ int terminal_wait_shown(struct terminal *t, const char *text)
         int goes_on = terminal_look(t);
         ssize_t n = 1;
         while (!goes_on && n > 0) { /* the last words of a program that has ended */
-            n = read(t->keys, t->shown + t->n_shown, sizeof t->shown - t->n_shown - 1);
+            n = read(t->keys, t->shown + t->n_shown, sizeof(t->shown) - t->n_shown - 1);
             t->n_shown += n > 0 ? (size_t)n : 0;
         }
         t->shown[t->n_shown] = 0;

@@ -25,7 +25,7 @@ static void start(void)
     static const char *const arguments[] = {"--context", "8192", "--threads", "1", NULL};
     harness_start(&d, model, arguments);
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/x.py", folder);
+    snprintf(path, sizeof(path), "%s/x.py", folder);
     FILE *f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
     fprintf(f, "%s%s", before, after);
@@ -42,7 +42,7 @@ static void stop(void)
 static struct hearth_fim fim_of(const char *prefix, size_t bytes)
 {
     struct hearth_fim f;
-    hearth_fim_init(&f, sizeof f);
+    hearth_fim_init(&f, sizeof(f));
     f.prefix = prefix;
     f.prefix_bytes = bytes;
     f.suffix = after;
@@ -65,7 +65,7 @@ static char *said(const char *input, const char *const *arguments)
 START_TEST(command_and_library_give_the_same_answer)
 {
     struct hearth *h = harness_connect(&d, 1, NULL);
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     uint32_t ids[256];
     const struct hearth_fim f = fim_of(before, strlen(before));
     ck_assert_int_eq(hearth_info(h, &info), 0);
@@ -76,8 +76,8 @@ START_TEST(command_and_library_give_the_same_answer)
     char list[2048], place[80];
     size_t at = 0;
     for (int64_t i = 0; i < n; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%u", i ? "," : "", ids[i]);
-    snprintf(place, sizeof place, "%s:5:9", path);
+        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%u", i ? "," : "", ids[i]);
+    snprintf(place, sizeof(place), "%s:5:9", path);
     char *want = SAID(NULL, "run", "--max-tokens", "20", "--tokens", list);
     char *got = SAID(NULL, "fim", "--max-tokens", "20", place);
     ck_assert_uint_gt(strlen(want), 0);
@@ -90,9 +90,9 @@ END_TEST
 START_TEST(a_position_can_be_given_in_four_ways)
 {
     char place[80], text[256], prefix[80];
-    snprintf(place, sizeof place, "%s:5", path);
-    snprintf(text, sizeof text, "%s%s", before, after);
-    snprintf(prefix, sizeof prefix, "%s/prefix", folder);
+    snprintf(place, sizeof(place), "%s:5", path);
+    snprintf(text, sizeof(text), "%s%s", before, after);
+    snprintf(prefix, sizeof(prefix), "%s/prefix", folder);
     FILE *f = fopen(prefix, "w");
     ck_assert_ptr_nonnull(f);
     fputs(before, f);
@@ -130,7 +130,7 @@ static json_t *done_of(const char *const *arguments)
 START_TEST(order_and_other_files_change_the_prompt)
 {
     char place[80];
-    snprintf(place, sizeof place, "%s:5", path);
+    snprintf(place, sizeof(place), "%s:5", path);
     const char *plain[] = {"fim", "--json", "--max-tokens", "1", place, NULL};
     const char *more[] = {"fim", "--json", "--max-tokens", "1", "--extra", path, place, NULL};
     const char *psm[] = {"fim", "--json", "--max-tokens", "1", "--order", "psm", place, NULL};
@@ -163,11 +163,11 @@ static void assert_failed(int code, const char *const *arguments)
 START_TEST(usage_errors_are_one_line)
 {
     char place[80];
-    snprintf(place, sizeof place, "%s:99:1", path);
+    snprintf(place, sizeof(place), "%s:99:1", path);
     FAILS(65, place);
-    snprintf(place, sizeof place, "%s:5:99", path);
+    snprintf(place, sizeof(place), "%s:5:99", path);
     FAILS(65, place);
-    snprintf(place, sizeof place, "%s:0:1", path);
+    snprintf(place, sizeof(place), "%s:0:1", path);
     FAILS(64, place);
     FAILS(64, path);
     FAILS(64, "--line", "0");
@@ -188,7 +188,7 @@ static struct hearth_result answer(struct hearth *h, const uint32_t *ids, int64_
 {
     struct hearth_request r;
     const struct hearth_event *e;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = ids;
     r.n_tokens = (uint32_t)n;
     r.max_tokens = max_tokens;
@@ -219,8 +219,8 @@ START_TEST(a_keystroke_recomputes_from_the_first_changed_token)
     struct hearth_result r = answer(h, ids, n, 0);
     ck_assert_int_eq(r.prompt_tokens, n);
     uint32_t most = 0;
-    for (size_t i = 0; i < sizeof typed - 1; i++) {
-        memcpy(old, ids, (size_t)n * sizeof *ids);
+    for (size_t i = 0; i < sizeof(typed) - 1; i++) {
+        memcpy(old, ids, (size_t)n * sizeof(*ids));
         n_old = n;
         text[bytes++] = typed[i];
         f.prefix_bytes = bytes;

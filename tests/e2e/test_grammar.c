@@ -30,7 +30,7 @@ static char grammar_path[160];
 
 static void write_grammar(void)
 {
-    snprintf(grammar_path, sizeof grammar_path, "%s/json.gbnf", d.directory);
+    snprintf(grammar_path, sizeof(grammar_path), "%s/json.gbnf", d.directory);
     FILE *f = fopen(grammar_path, "w");
     ck_assert_ptr_nonnull(f);
     fputs(json, f);
@@ -69,10 +69,10 @@ START_TEST(answers_are_json_with_every_proposer)
     static const char *const proposers[] = {"lookup", "auto", "draft", "shadow", "client"};
     for (int seed = 0; seed < 8; seed++) {
         char text[16];
-        snprintf(text, sizeof text, "%d", seed);
+        snprintf(text, sizeof(text), "%d", seed);
         struct harness_output first = ASK(text, "--proposer", "none");
         assert_json(&first);
-        for (size_t i = 0; i < sizeof proposers / sizeof proposers[0]; i++) {
+        for (size_t i = 0; i < sizeof(proposers) / sizeof(proposers[0]); i++) {
             struct harness_output o =
                 ASK(text, "--proposer", proposers[i], "--guess", "{\"a\": [1, 2], \"b\": \"x\"}");
             ck_assert_msg(o.out_bytes == first.out_bytes && !memcmp(o.out, first.out, o.out_bytes),
@@ -88,8 +88,8 @@ END_TEST
 START_TEST(a_record_replays_equal_and_a_changed_grammar_is_named)
 {
     char path[200], changed[220], text[16384];
-    snprintf(path, sizeof path, "%s/record", d.directory);
-    snprintf(changed, sizeof changed, "%s/changed", d.directory);
+    snprintf(path, sizeof(path), "%s/record", d.directory);
+    snprintf(changed, sizeof(changed), "%s/changed", d.directory);
     struct harness_output o = ASK("3", "--record", path);
     assert_json(&o);
     harness_output_fini(&o);
@@ -97,7 +97,7 @@ START_TEST(a_record_replays_equal_and_a_changed_grammar_is_named)
     ck_assert_msg(o.code == 0, "%s%s", o.out, o.error);
     harness_output_fini(&o);
     FILE *f = fopen(path, "r");
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    text[fread(text, 1, sizeof(text) - 1, f)] = 0;
     fclose(f);
     char *at = strstr(text, "{0,20}");
     ck_assert_ptr_nonnull(at);
@@ -126,7 +126,7 @@ START_TEST(a_grammar_error_is_one_line)
         {"root ::= [a", "hearth: grammar line 1, column 10: this class is not closed\n"},
         {"root ::= \"a\"{1000000}", "hearth: grammar line 1, column 10: the grammar is too large"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--grammar", rows[i].text, "x");
         ck_assert_int_eq(o.code, 65);
         ck_assert_msg(!strncmp(o.error, rows[i].line, strlen(rows[i].line)), "%s", o.error);
@@ -212,7 +212,7 @@ static uint32_t take_answer(struct harness *h, struct hearth *handle, uint32_t k
         ck_assert_msg(e->result->reason == HEARTH_EOS, "%u: %s", e->result->reason,
                       e->result->error_text);
         ck_assert_uint_le(e->result->n_ids, max);
-        memcpy(ids, e->result->ids, e->result->n_ids * sizeof *ids);
+        memcpy(ids, e->result->ids, e->result->n_ids * sizeof(*ids));
         return e->result->n_ids;
     }
 }
@@ -226,10 +226,10 @@ START_TEST(a_resumed_answer_stays_within_the_grammar)
     harness_start(&h, model, NULL);
     struct hearth_options options;
     struct hearth *handle;
-    hearth_options_init(&options, sizeof options);
+    hearth_options_init(&options, sizeof(options));
     options.resume_ms = 120000;
     ck_assert_int_eq(hearth_connect(h.socket, &options, &handle, NULL, 0), 0);
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.text = "config = ";
     r.text_bytes = strlen(r.text);
     r.temperature = 0.8f;
@@ -243,7 +243,7 @@ START_TEST(a_resumed_answer_stays_within_the_grammar)
         ck_assert_uint_gt(n, 60);
         ck_assert_int_eq(hearth_submit(handle, 0, &r), 0);
         ck_assert_uint_eq(take_answer(&h, handle, 10 + 20 * seed, resumed, MOST), n);
-        ck_assert(!memcmp(whole, resumed, n * sizeof *whole));
+        ck_assert(!memcmp(whole, resumed, n * sizeof(*whole)));
     }
     hearth_close(handle);
     ck_assert_int_eq(harness_stop(&h), 0);

@@ -39,7 +39,7 @@ static void exec_daemon(const char *const *more)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(log, STDERR_FILENO);
     dup2(socket_fd, 3);
-    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
     setenv("LISTEN_FDS", "1", 1);
     setenv("LISTEN_PID", pid, 1);
     execv(argv[0], (char *const *)argv);
@@ -73,10 +73,10 @@ static void open_manager(void)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/s", folder);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    snprintf(path, sizeof(path), "%s/s", folder);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
     socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    ck_assert_int_eq(bind(socket_fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(bind(socket_fd, (struct sockaddr *)&address, sizeof(address)), 0);
     ck_assert_int_eq(listen(socket_fd, 128), 0);
 }
 
@@ -98,7 +98,7 @@ static int ask(char *err, size_t err_bytes)
 
     if (rc)
         return rc;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.max_tokens = 1;
@@ -121,7 +121,7 @@ static void *come_late(void *arg)
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 3; i++) {
             char err[256];
-            int rc = ask(err, sizeof err);
+            int rc = ask(err, sizeof(err));
             if (rc) {
                 fprintf(stderr, "client %u, round %d: %s\n", *(uint32_t *)arg, round, err);
                 atomic_fetch_add(&failures, 1);
@@ -153,7 +153,7 @@ START_TEST(clients_that_connect_during_the_stop_are_served)
     /* Where all came too early, or too late: one who comes for sure while there is none. */
     while (atomic_load(&ends) < atomic_load(&starts))
         usleep(1000);
-    ck_assert_msg(ask(err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(ask(err, sizeof(err)) == 0, "%s", err);
     atomic_store(&stop, 1);
     pthread_join(manager, NULL); /* the last daemon has stopped by itself */
     fprintf(stderr, "%u starts in %d rounds\n", atomic_load(&starts), ROUNDS);
@@ -173,11 +173,11 @@ START_TEST(a_connected_client_keeps_the_daemon_alive)
 
     open_manager();
     ck_assert_int_eq(pthread_create(&manager, NULL, manage, (void *)(uintptr_t)options), 0);
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 0; /* one that only looks, too */
-    ck_assert_msg(hearth_connect(path, &o, &h, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(hearth_connect(path, &o, &h, err, sizeof(err)) == 0, "%s", err);
     usleep(2500000);
-    ck_assert_int_gt((int)hearth_status(h, err, sizeof err), 0);
+    ck_assert_int_gt((int)hearth_status(h, err, sizeof(err)), 0);
     ck_assert_uint_eq(atomic_load(&starts), 1);
     atomic_store(&stop, 1);
     hearth_close(h);
@@ -194,12 +194,12 @@ START_TEST(without_socket_activation_it_does_not_stop)
     char line[256];
     int told = 0;
 
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(), arguments);
     usleep(1500000);
     ck_assert_int_eq((int)harness_counter(&d, "slots_used"), 0);
     FILE *log = fopen(d.log, "r");
-    while (fgets(line, sizeof line, log))
+    while (fgets(line, sizeof(line), log))
         told += strstr(line, "idle-stop") != NULL;
     fclose(log);
     ck_assert_int_eq(told, 1);

@@ -16,7 +16,7 @@ static struct harness d;
 
 static void start(const char *model, const char *kv_type)
 {
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, model, (const char *const[]){"--kv-type", kv_type, "--threads", "1", NULL});
 }
 
@@ -32,10 +32,10 @@ static const char *field_of(const struct harness_output *o, const char *name)
     char key[32];
     const char *last = strstr(o->out, "{\"event\":\"done\"");
 
-    snprintf(key, sizeof key, "\"%s\":\"", name);
+    snprintf(key, sizeof(key), "\"%s\":\"", name);
     ck_assert_msg(o->code == 0 && last && (last = strstr(last, key)), "%s%s", o->out, o->error);
     last += strlen(key);
-    snprintf(value, sizeof value, "%.*s", (int)strcspn(last, "\""), last);
+    snprintf(value, sizeof(value), "%.*s", (int)strcspn(last, "\""), last);
     return value;
 }
 
@@ -71,12 +71,12 @@ START_TEST(q8_0_kv_has_its_own_numerics_id)
         struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--json", "--tokens", prompt,
                                               "--max-tokens", "40", "--logit-bias", "2=-inf");
         ck_assert_str_eq(field_of(&o, "numerics"), want);
-        snprintf(part, sizeof part, ":%s:", want);
+        snprintf(part, sizeof(part), ":%s:", want);
         ck_assert_ptr_nonnull(strstr(field_of(&o, "receipt"), part));
         ck_assert_ptr_nonnull(strstr(o.out, "\"output_tokens\":40,"));
         harness_output_fini(&o);
         o = HARNESS_RUN(&d, NULL, "status", "--json");
-        snprintf(part, sizeof part, "\"numerics\":\"%s\"", want);
+        snprintf(part, sizeof(part), "\"numerics\":\"%s\"", want);
         ck_assert_msg(strstr(o.out, part) != NULL, "%s", o.out);
         harness_output_fini(&o);
         stop();
@@ -92,7 +92,7 @@ START_TEST(a_record_is_replayed_under_its_own_numerics_only)
     char record[2][128], line[160];
 
     for (int made = 0; made < 2; made++) {
-        snprintf(record[made], sizeof record[made], "/tmp/hearth-kv-%d-%d.json", (int)getpid(),
+        snprintf(record[made], sizeof(record[made]), "/tmp/hearth-kv-%d-%d.json", (int)getpid(),
                  made);
         start(harness_tiny_model(), types[made]);
         struct harness_output o =
@@ -108,7 +108,7 @@ START_TEST(a_record_is_replayed_under_its_own_numerics_only)
         ck_assert_msg(o.code == 0 && strstr(o.out, ": equal: "), "%s%s", o.out, o.error);
         harness_output_fini(&o);
         o = HARNESS_RUN(&d, NULL, "replay", record[1 - now]);
-        snprintf(line, sizeof line, "recorded with other numerics: %s, the daemon has %s\n",
+        snprintf(line, sizeof(line), "recorded with other numerics: %s, the daemon has %s\n",
                  ids[1 - now], ids[now]);
         ck_assert_int_eq(o.code, 65);
         ck_assert_str_eq(o.out, "");
@@ -128,7 +128,7 @@ START_TEST(a_request_is_not_resumed_with_another_kv_type)
 {
     struct harness_running r;
 
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(
         &d, harness_tiny_model(),
         (const char *const[]){"--kv-type", "f16", "--threads", "1", "--context", "20000", NULL});
@@ -186,12 +186,12 @@ static void ask(struct hearth *h, uint32_t kind, struct circumstances *c, struct
     struct hearth_request r;
     uint32_t prompt[PROMPT], guess[OUTPUT];
 
-    memset(a, 0, sizeof *a);
+    memset(a, 0, sizeof(*a));
     for (uint32_t i = 0; i < PROMPT; i++) /* repeats, so that lookup finds something */
         prompt[i] = 3 + i % (11 + kind) * 7;
     for (uint32_t i = 0; c->guess && i < OUTPUT; i++)
         guess[i] = i % 10 == 9 ? 3 : c->guess->ids[i];
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = PROMPT;
     r.max_tokens = OUTPUT;
@@ -210,7 +210,7 @@ static void ask(struct hearth *h, uint32_t kind, struct circumstances *c, struct
         take(e, a);
     } while (e->kind != HEARTH_DONE);
     ck_assert_msg(e->result->reason == HEARTH_LENGTH, "%s", e->result->error_text);
-    snprintf(a->receipt, sizeof a->receipt, "%s", e->result->receipt);
+    snprintf(a->receipt, sizeof(a->receipt), "%s", e->result->receipt);
     c->cached = e->result->cached_tokens;
     c->drafted = e->result->drafted;
     c->rollbacks = e->result->rollbacks;
@@ -218,8 +218,8 @@ static void ask(struct hearth *h, uint32_t kind, struct circumstances *c, struct
 
 static void same(const struct answer *got, const struct answer *want, const char *what)
 {
-    ck_assert_msg(memcmp(got, want, sizeof *got) == 0, "%s: another answer: %s, first was %s", what,
-                  got->receipt, want->receipt);
+    ck_assert_msg(memcmp(got, want, sizeof(*got)) == 0, "%s: another answer: %s, first was %s",
+                  what, got->receipt, want->receipt);
 }
 
 enum { KINDS = 4 };
@@ -227,7 +227,7 @@ enum { KINDS = 4 };
 /* Every request first alone on the reference, cold and without drafts. */
 static void answer_alone(struct answer *alone)
 {
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(),
                   (const char *const[]){"--kv-type", "q8_0", "--isa", "ref", "--threads", "1",
                                         "--context", "512", NULL});
@@ -251,11 +251,11 @@ START_TEST(caches_and_drafts_keep_every_bit)
 
     answer_alone(alone);
     ck_assert_str_ne(alone[0].receipt, alone[1].receipt);
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(),
                   (const char *const[]){"--kv-type", "q8_0", "--threads", "2", "--context", "512",
                                         "--shadow", "yes", "--draft", harness_tiny_model(), NULL});
-    for (uint32_t p = 0; p < sizeof proposers / sizeof *proposers; p++) {
+    for (uint32_t p = 0; p < sizeof(proposers) / sizeof(*proposers); p++) {
         uint32_t drafted = 0;
         for (uint32_t kind = 0; kind < KINDS; kind++) {
             struct circumstances c = {.proposer = proposers[p],
@@ -283,7 +283,7 @@ int main(void)
 
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, q8_0_kv_has_its_own_numerics_id, 0,
-                        (int)(sizeof named / sizeof named[0]));
+                        (int)(sizeof(named) / sizeof(named[0])));
     tcase_add_test(t, a_record_is_replayed_under_its_own_numerics_only);
     tcase_add_test(t, a_request_is_not_resumed_with_another_kv_type);
     tcase_add_test(t, caches_and_drafts_keep_every_bit);

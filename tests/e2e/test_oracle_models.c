@@ -12,7 +12,7 @@
 
 static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral",
                                     "qwen2", "qwen3",  "gemma3"};
-enum { N_NAMES = sizeof names / sizeof names[0] };
+enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 static struct harness d;
 

@@ -30,7 +30,7 @@ static void stop(void)
 static const char *path_of(const char *name)
 {
     static char path[200];
-    snprintf(path, sizeof path, "%s/%s", d.directory, name);
+    snprintf(path, sizeof(path), "%s/%s", d.directory, name);
     return path;
 }
 
@@ -43,7 +43,7 @@ static const char *path_of(const char *name)
 
 static void setup(void)
 {
-    snprintf(record_path, sizeof record_path, "%s", path_of("record"));
+    snprintf(record_path, sizeof(record_path), "%s", path_of("record"));
     o = HARNESS_RUN(&d, NULL, "run", SAMPLED, "--max-tokens", "40", "--record", record_path,
                     "Once upon a time");
     ck_assert_msg(o.code == 0, "%s", o.error);
@@ -62,7 +62,7 @@ static char *read_record(const char *path)
     static char text[65536];
     FILE *f = fopen(path, "r");
     ck_assert_ptr_nonnull(f);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    text[fread(text, 1, sizeof(text) - 1, f)] = 0;
     fclose(f);
     return text;
 }
@@ -83,7 +83,7 @@ static const char *part(const char *name, const char *ends)
 {
     static char value[256];
     char *at = strstr(read_record(record_path), name) + strlen(name);
-    snprintf(value, sizeof value, "%.*s", (int)strcspn(at, ends), at);
+    snprintf(value, sizeof(value), "%.*s", (int)strcspn(at, ends), at);
     return value;
 }
 
@@ -91,7 +91,7 @@ static void assert_equal(void)
 {
     char begin[256];
     ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.error);
-    snprintf(begin, sizeof begin, "%s: equal: ", record_path);
+    snprintf(begin, sizeof(begin), "%s: equal: ", record_path);
     ck_assert_msg(strncmp(o.out, begin, strlen(begin)) == 0, "%s", o.out);
     ck_assert_ptr_nonnull(strstr(o.out, " tokens, receipt hearth1:"));
     ck_assert_ptr_eq(strchr(o.out, '\n'), o.out + o.out_bytes - 1);
@@ -169,7 +169,7 @@ START_TEST(every_finish_reason_can_be_replayed)
     harness_output_fini(&o);
 
     char id[16];
-    snprintf(id, sizeof id, "%s", part("\"ids\":[", ","));
+    snprintf(id, sizeof(id), "%s", part("\"ids\":[", ","));
     o = HARNESS_RUN(&d, NULL, "run", "--stop-token", id, "--record", record_path,
                     "Once upon a time");
     harness_output_fini(&o);
@@ -233,10 +233,10 @@ END_TEST
 START_TEST(other_numerics_are_named)
 {
     char receipt[160], numerics[64];
-    snprintf(numerics, sizeof numerics, "%s", part("\"numerics\":\"", "\""));
-    snprintf(receipt, sizeof receipt, "%s", part("\"receipt\":\"", "\""));
+    snprintf(numerics, sizeof(numerics), "%s", part("\"numerics\":\"", "\""));
+    snprintf(receipt, sizeof(receipt), "%s", part("\"receipt\":\"", "\""));
     char *rest = strstr(receipt, numerics) + strlen(numerics), changed[200];
-    snprintf(changed, sizeof changed, "%.*sother-9%s", (int)(strstr(receipt, numerics) - receipt),
+    snprintf(changed, sizeof(changed), "%.*sother-9%s", (int)(strstr(receipt, numerics) - receipt),
              receipt, rest);
     edit("\"numerics\":\"", "\"", "other-9");
     o = REPLAY(record_path);
@@ -252,12 +252,12 @@ END_TEST
 static void make_fast(void)
 {
     char receipt[200], numerics[64], changed[220];
-    snprintf(numerics, sizeof numerics, "%s", part("\"numerics\":\"", "\""));
-    snprintf(receipt, sizeof receipt, "%s", part("\"receipt\":\"", "\""));
+    snprintf(numerics, sizeof(numerics), "%s", part("\"numerics\":\"", "\""));
+    snprintf(receipt, sizeof(receipt), "%s", part("\"receipt\":\"", "\""));
     const char *rest = strstr(receipt, numerics) + strlen(numerics);
-    snprintf(changed, sizeof changed, "%.*s+fast%s", (int)(rest - receipt), receipt, rest);
+    snprintf(changed, sizeof(changed), "%.*s+fast%s", (int)(rest - receipt), receipt, rest);
     edit("\"receipt\":\"", "\"", changed);
-    snprintf(changed, sizeof changed, "%s+fast", numerics);
+    snprintf(changed, sizeof(changed), "%s+fast", numerics);
     edit("\"numerics\":\"", "\"", changed);
 }
 
@@ -273,7 +273,7 @@ START_TEST(an_unverified_answer_may_differ)
                                 "same\n") != NULL,
                   "%s", o.out);
     harness_output_fini(&o);
-    snprintf(id, sizeof id, "%lu", strtoul(part("\"ids\":[", ","), NULL, 10) + 1);
+    snprintf(id, sizeof(id), "%lu", strtoul(part("\"ids\":[", ","), NULL, 10) + 1);
     edit("\"ids\":[", ",", id);
     o = REPLAY(record_path);
     ck_assert_int_eq(o.code, 1);
@@ -335,16 +335,16 @@ END_TEST
 START_TEST(a_changed_id_is_named_with_its_position)
 {
     char ids[256], line[512], *second;
-    snprintf(ids, sizeof ids, "%s", part("\"ids\":[", "]"));
+    snprintf(ids, sizeof(ids), "%s", part("\"ids\":[", "]"));
     unsigned first = (unsigned)strtoul(ids, &second, 10);
     unsigned was = (unsigned)strtoul(second + 1, NULL, 10), position = 1;
     for (const char *c = part("\"prompt\":[", "]"); *c; c++)
         position += *c == ',';
-    snprintf(line, sizeof line, "%u,%u", first, was + 1);
+    snprintf(line, sizeof(line), "%u,%u", first, was + 1);
     edit("\"ids\":[", "]", line); /* two tokens, the second one another */
     o = REPLAY(record_path);
     ck_assert_int_eq(o.code, 1);
-    snprintf(line, sizeof line,
+    snprintf(line, sizeof(line),
              "%s: differs at token 1 (position %u): recorded %u, now %u; the receipt is for the "
              "answer of now: the recorded ids were changed\n",
              record_path, position + 1, was + 1, was);
@@ -352,11 +352,11 @@ START_TEST(a_changed_id_is_named_with_its_position)
     ck_assert_str_eq(o.error, "");
     harness_output_fini(&o);
 
-    snprintf(line, sizeof line, "%u", first);
+    snprintf(line, sizeof(line), "%u", first);
     edit("\"ids\":[", "]", line);
     o = REPLAY(record_path);
     ck_assert_int_eq(o.code, 1);
-    snprintf(line, sizeof line, "token 1 (position %u): recorded none, now %u", position + 1, was);
+    snprintf(line, sizeof(line), "token 1 (position %u): recorded none, now %u", position + 1, was);
     ck_assert_msg(strstr(o.out, line) != NULL, "%s", o.out);
 }
 END_TEST
@@ -364,15 +364,15 @@ END_TEST
 START_TEST(a_changed_reason_or_receipt_is_named)
 {
     char reason[32], receipt[160], line[80];
-    snprintf(reason, sizeof reason, "%s", part("\"reason\":\"", "\""));
+    snprintf(reason, sizeof(reason), "%s", part("\"reason\":\"", "\""));
     edit("\"reason\":\"", "\"", "eos");
     o = REPLAY(record_path);
     ck_assert_int_eq(o.code, 1);
-    snprintf(line, sizeof line, "reason differs: recorded eos, now %s\n", reason);
+    snprintf(line, sizeof(line), "reason differs: recorded eos, now %s\n", reason);
     ck_assert_msg(strstr(o.out, line) != NULL, "%s%s", o.out, o.error);
     harness_output_fini(&o);
     edit("\"reason\":\"", "\"", reason);
-    snprintf(receipt, sizeof receipt, "%s", part("\"receipt\":\"", "\""));
+    snprintf(receipt, sizeof(receipt), "%s", part("\"receipt\":\"", "\""));
     char *last = receipt + strlen(receipt) - 1;
     *last = *last == '0' ? '1' : '0';
     edit("\"receipt\":\"", "\"", receipt);
@@ -405,11 +405,11 @@ END_TEST
 START_TEST(json_has_one_object_per_file)
 {
     char path[200], changed[16];
-    snprintf(path, sizeof path, "%s", path_of("copy"));
+    snprintf(path, sizeof(path), "%s", path_of("copy"));
     ck_assert_int_eq(rename(record_path, path), 0);
     setup();
     unsigned was = (unsigned)strtoul(part("\"ids\":[", ","), NULL, 10);
-    snprintf(changed, sizeof changed, "%u", was + 1);
+    snprintf(changed, sizeof(changed), "%u", was + 1);
     edit("\"ids\":[", ",", changed);
     o = REPLAY("--json", path, record_path, "/dev/null");
     unlink(path);
@@ -481,7 +481,7 @@ int main(void)
     tcase_add_test(t, an_unverified_answer_may_differ);
     tcase_add_test(t, a_verified_answer_replays_equal);
     tcase_add_loop_test(t, a_changed_parameter_or_prompt_is_named, 0,
-                        (int)(sizeof changes / sizeof changes[0]));
+                        (int)(sizeof(changes) / sizeof(changes[0])));
     tcase_add_test(t, a_parameter_out_of_range_gives_the_same_error_as_a_request);
     tcase_add_test(t, a_changed_id_is_named_with_its_position);
     tcase_add_test(t, a_changed_reason_or_receipt_is_named);

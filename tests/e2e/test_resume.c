@@ -39,7 +39,7 @@ static void submit(struct hearth *h, uint32_t kind)
     static const char *const stops[] = {"zzzz"};
     struct hearth_request r;
     uint32_t prompt[40], state = 5 + kind;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 1 + kind * 6;
     for (uint32_t i = 0; i < r.n_tokens; i++)
@@ -58,16 +58,16 @@ static void submit(struct hearth *h, uint32_t kind)
 static void read_answer(struct hearth *h, uint32_t kind, struct answer *a)
 {
     const struct hearth_event *e;
-    memset(a, 0, sizeof *a);
+    memset(a, 0, sizeof(*a));
     do {
         int rc = hearth_next(h, 0, &e, 120000);
         ck_assert_msg(rc == 1, "kind %u: %d %s", kind, rc, hearth_error(h));
         ck_assert(e->kind == HEARTH_PROGRESS || e->position == 1 + kind * 6 + a->n);
         ck_assert_uint_le(a->n + e->n_tokens, OUTPUT_MAX);
         if (e->n_tokens)
-            memcpy(a->ids + a->n, e->tokens, e->n_tokens * sizeof *a->ids);
+            memcpy(a->ids + a->n, e->tokens, e->n_tokens * sizeof(*a->ids));
         a->n += e->n_tokens;
-        ck_assert_uint_le(a->text_bytes + e->text_bytes, sizeof a->text);
+        ck_assert_uint_le(a->text_bytes + e->text_bytes, sizeof(a->text));
         memcpy(a->text + a->text_bytes, e->text, e->text_bytes);
         a->text_bytes += (uint32_t)e->text_bytes;
         ck_assert(kind != 4 || !e->n_tokens || e->logprobs);
@@ -76,7 +76,7 @@ static void read_answer(struct hearth *h, uint32_t kind, struct answer *a)
     ck_assert_msg(a->reason != HEARTH_ERROR, "kind %u: %s", kind, e->result->error_text);
     ck_assert_uint_eq(e->result->output_tokens, a->n);
     ck_assert_uint_eq(e->result->prompt_tokens, 1 + kind * 6);
-    snprintf(a->receipt, sizeof a->receipt, "%s", e->result->receipt);
+    snprintf(a->receipt, sizeof(a->receipt), "%s", e->result->receipt);
 }
 
 static struct hearth *connect_client(void)
@@ -84,9 +84,9 @@ static struct hearth *connect_client(void)
     struct hearth_options o;
     struct hearth *h;
     char err[256];
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.resume_ms = 120000;
-    int rc = hearth_connect(d.socket, &o, &h, err, sizeof err);
+    int rc = hearth_connect(d.socket, &o, &h, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
     return h;
 }
@@ -95,12 +95,12 @@ static void stream(struct hearth *h, uint32_t number)
 {
     static struct answer a;
     for (uint32_t kind = number % KINDS; !atomic_load(&shared->stop); kind = (kind + 1) % KINDS) {
-        struct hearth_info before = {.size = sizeof before}, after = {.size = sizeof after};
+        struct hearth_info before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
         hearth_info(h, &before);
         submit(h, kind);
         read_answer(h, kind, &a);
         hearth_info(h, &after);
-        ck_assert_msg(memcmp(&a, &shared->alone[kind], sizeof a) == 0,
+        ck_assert_msg(memcmp(&a, &shared->alone[kind], sizeof(a)) == 0,
                       "client %u, kind %u: another answer (%u tokens, %u alone; %s, %s alone)",
                       number, kind, a.n, shared->alone[kind].n, a.receipt,
                       shared->alone[kind].receipt);
@@ -115,9 +115,9 @@ START_TEST(repeated_kills_of_the_daemon_keep_every_answer)
     uint32_t kills = env ? (uint32_t)atoi(env) : KILLS, n = env ? CLIENTS_MAX : CLIENTS;
     uint32_t state = 42;
     pid_t pids[CLIENTS_MAX];
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(shared, MAP_FAILED);
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, model, arguments);
     struct hearth *h = connect_client();
     for (uint32_t kind = 0; kind < KINDS; kind++) {
@@ -155,7 +155,7 @@ START_TEST(repeated_kills_of_the_daemon_keep_every_answer)
             atomic_load(&shared->answers), atomic_load(&shared->resumed));
     ck_assert_uint_gt(atomic_load(&shared->resumed), 0);
     ck_assert_int_eq(harness_stop(&d), 0);
-    munmap(shared, sizeof *shared);
+    munmap(shared, sizeof(*shared));
 }
 END_TEST
 
@@ -168,7 +168,7 @@ static const char *const long_arguments[] = {"--slots",   "2",     "--threads", 
 START_TEST(the_command_reports_a_resume_on_stderr_only)
 {
     struct harness_running r;
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(), long_arguments);
     harness_begin(&r, &d, (const char *const[]){LONG_ANSWER, NULL});
     harness_kill(&d);
@@ -192,7 +192,7 @@ END_TEST
 START_TEST(the_command_gives_up_after_its_resume_time)
 {
     struct harness_running r;
-    memset(&d, 0, sizeof d);
+    memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(), long_arguments);
     harness_begin(&r, &d, (const char *const[]){LONG_ANSWER, "--resume-ms", "0", NULL});
     harness_kill(&d);

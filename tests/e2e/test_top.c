@@ -78,7 +78,7 @@ static size_t await(size_t from, const char *text)
         if (at)
             return (size_t)(at - t.text) + strlen(text);
         ck_assert_msg(poll(&more, 1, WAIT_MS) > 0, "no \"%s\" in\n%s", text, t.text + from);
-        ssize_t n = read(t.master, t.text + t.bytes, sizeof t.text - 1 - t.bytes);
+        ssize_t n = read(t.master, t.text + t.bytes, sizeof(t.text) - 1 - t.bytes);
         ck_assert_msg(n > 0, "the terminal ended without \"%s\":\n%s", text, t.text + from);
         t.bytes += (size_t)n;
     }
@@ -98,7 +98,7 @@ static void expect_end(int code)
     ck_assert_int_eq(harness_wait(t.pid), code);
     ck_assert_int_eq(tcgetattr(t.slave, &after), 0);
     ck_assert_uint_eq(after.c_lflag, t.before.c_lflag);
-    ck_assert_mem_eq(after.c_cc, t.before.c_cc, sizeof after.c_cc);
+    ck_assert_mem_eq(after.c_cc, t.before.c_cc, sizeof(after.c_cc));
     close(t.slave);
     struct pollfd more = {.fd = t.master, .events = POLLIN};
     ck_assert_uint_eq(t.bytes, end);
@@ -284,7 +284,7 @@ START_TEST(without_a_daemon_it_fails_and_draws_nothing)
     ck_assert_ptr_nonnull(strstr(o.error, "no daemon"));
     harness_output_fini(&o);
     struct harness away = d;
-    snprintf(d.socket, sizeof d.socket, "/nonexistent/socket");
+    snprintf(d.socket, sizeof(d.socket), "/nonexistent/socket");
     open_top(NULL);
     await(0, "no daemon");
     ck_assert_int_eq(harness_wait(t.pid), 69);

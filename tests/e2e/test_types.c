@@ -31,7 +31,7 @@ static char *ask(const char *prompt, const char *proposer, const char **ret_nume
         if (json_object_get(event, "logprobs"))
             json_array_extend(tokens, json_object_get(event, "logprobs"));
         else
-            snprintf(numerics, sizeof numerics, "%s",
+            snprintf(numerics, sizeof(numerics), "%s",
                      json_string_value(json_object_get(event, "numerics")));
         json_decref(event);
     }
@@ -53,7 +53,7 @@ START_TEST(answers_are_equal_on_every_kernel)
     char path[512], prompt[1024] = "5", *want = NULL;
 
     shape.untied = true; /* a tied random model repeats its token */
-    snprintf(path, sizeof path, "%s/tests/types-%d.gguf.%ld", build ? build : "build", _i,
+    snprintf(path, sizeof(path), "%s/tests/types-%d.gguf.%ld", build ? build : "build", _i,
              (long)getpid());
     ck_assert_int_eq(tiny_model_write(&shape, path), 0);
     const char *const machines[][9] = {
@@ -62,7 +62,7 @@ START_TEST(answers_are_equal_on_every_kernel)
         {"--threads", "3", "--rows", "64", NULL},
     };
     for (int i = 1; i < 100; i++)
-        snprintf(prompt + strlen(prompt), sizeof prompt - strlen(prompt), ",%d", 3 + i * i % 290);
+        snprintf(prompt + strlen(prompt), sizeof(prompt) - strlen(prompt), ",%d", 3 + i * i % 290);
     for (int m = 0; m < 3; m++) {
         harness_start(&d, path, machines[m]);
         char *got = ask(prompt, proposers[m], &numerics);

@@ -25,7 +25,7 @@ static const struct {
     {"ggml-vocab-llama-spm.gguf", "llama", 32000}, {"ggml-vocab-gpt-2.gguf", "llama", 50257},
     {"ggml-vocab-starcoder.gguf", "llama", 49152},
 };
-enum { N_CASES = sizeof cases / sizeof cases[0], EMBD = 2, FF = 2 };
+enum { N_CASES = sizeof(cases) / sizeof(cases[0]), EMBD = 2, FF = 2 };
 
 static struct harness d;
 

@@ -156,7 +156,7 @@ static const char *const pieces[] = {
     "raw %}",
     "{% endraw %}",
 };
-enum { N_PIECES = sizeof pieces / sizeof pieces[0] };
+enum { N_PIECES = sizeof(pieces) / sizeof(pieces[0]) };
 
 static void must(int condition)
 {
@@ -217,7 +217,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     variables[d.n_variables++] = (struct jinja_variable){.name = "x", .text = "<s>", .bytes = 3};
     char *source = make_template(data, size, &d.source_bytes);
     d.source = source;
-    int rc = jinja_render(&d, &o, err, sizeof err);
+    int rc = jinja_render(&d, &o, err, sizeof(err));
     must(rc == 0 || rc == -EINVAL || rc == -E2BIG || rc == -ENOMEM);
     must((rc == 0) == (err[0] == 0) || rc == -EINVAL); /* raise_exception('') is an empty line */
     must(strchr(err, '\n') == NULL);

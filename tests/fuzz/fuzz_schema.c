@@ -26,12 +26,12 @@ static void compile(const char *text, size_t bytes)
     struct grammar *g = NULL;
     char err[400] = "";
     must(v || grammar_vocab_open(&a, 1, 1, &v) == 0);
-    int rc = grammar_open(v, text, bytes, &g, err, sizeof err), is_limit = 0;
+    int rc = grammar_open(v, text, bytes, &g, err, sizeof(err)), is_limit = 0;
     if (rc == 0) {
         grammar_close(g);
         return;
     }
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         is_limit |= strstr(err, limits[i]) != NULL;
     must(rc == -EINVAL && is_limit);
 }
@@ -42,7 +42,7 @@ static void check(const char *json, size_t bytes)
     char err[600] = "", *exact = malloc(bytes + !bytes); /* a stray read is seen */
     must(exact != NULL);
     memcpy(exact, json, bytes);
-    int64_t n = hearth_schema(exact, bytes, grammar, sizeof grammar, err, sizeof err);
+    int64_t n = hearth_schema(exact, bytes, grammar, sizeof(grammar), err, sizeof(err));
     free(exact);
     if (n < 0) {
         must(n == -EINVAL && strncmp(err, "schema", 6) == 0);
@@ -69,7 +69,7 @@ static unsigned take(struct made *m)
 static void put(struct made *m, const char *text)
 {
     size_t n = strlen(text);
-    if (m->bytes + n < sizeof m->text) {
+    if (m->bytes + n < sizeof(m->text)) {
         memcpy(m->text + m->bytes, text, n);
         m->bytes += n;
     }
@@ -83,7 +83,7 @@ static void put_pattern(struct made *m)
     put(m, "\"^");
     for (unsigned n = take(m) % 24; n; n--) {
         unsigned b = take(m);
-        char one[4] = {b >= 200 ? '\\' : signs[b % (sizeof signs - 1)], 0};
+        char one[4] = {b >= 200 ? '\\' : signs[b % (sizeof(signs) - 1)], 0};
         if (b >= 200)
             one[1] = '\\';
         put(m, one);
@@ -136,7 +136,7 @@ static const struct {
     {"properties", MAP, {NULL}},
     {"$defs", MAP, {NULL}},
 };
-enum { N_KEYWORDS = sizeof keywords / sizeof keywords[0] };
+enum { N_KEYWORDS = sizeof(keywords) / sizeof(keywords[0]) };
 
 /* The value of keyword i. */
 static void put_value(struct made *m, unsigned depth, unsigned i)

@@ -41,7 +41,7 @@ static void good_spm(struct tiny *t, unsigned choice)
         ">", "s>", "\xc3\xa9", "\n", "\n\n", "ba",  "abab",
     };
     tiny_init_spm(t, 1);
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
         tiny_add(t, pieces[i], VOCAB_TYPE_NORMAL, -(float)(i * 7 % 11));
     tiny_add(t, "<user>", VOCAB_TYPE_USER_DEFINED, 0);
     t->desc.add_space_prefix = choice % 2 == 0;
@@ -54,7 +54,7 @@ static void good_bpe(struct tiny *t, unsigned choice)
         {" ", " "}, {"1", "2"},  {"12", "3"},  {"'", "s"},       {"!", "\n"},
     };
     tiny_init_bpe(t, pre_name(choice));
-    for (size_t i = 0; i < sizeof merges / sizeof merges[0]; i++)
+    for (size_t i = 0; i < sizeof(merges) / sizeof(merges[0]); i++)
         tiny_merge(t, merges[i][0], merges[i][1]);
     tiny_add(t, "<|im_end|>", VOCAB_TYPE_CONTROL, 0);
     tiny_add(t, "<user>", VOCAB_TYPE_USER_DEFINED, 0);
@@ -124,12 +124,12 @@ static void use_vocab(const struct vocab *v, const struct input *text, unsigned 
     if (good)
         f &= TOKENIZE_PARSE_SPECIAL;
     const char *bytes = (const char *)text->data;
-    int rc = tokenize(v, bytes, text->size, f, &l, err, sizeof err);
+    int rc = tokenize(v, bytes, text->size, f, &l, err, sizeof(err));
     if (good && rc != 0)
         abort();
-    detokenize(v, &l, flags >> 3 & 7u, out, sizeof out);
+    detokenize(v, &l, flags >> 3 & 7u, out, sizeof(out));
     if (good && reversible(v, text)) {
-        size_t n = detokenize(v, &l, DETOKENIZE_RAW, out, sizeof out);
+        size_t n = detokenize(v, &l, DETOKENIZE_RAW, out, sizeof(out));
         if (n != text->size || (n > 0 && memcmp(out, bytes, n) != 0))
             abort();
     }
@@ -147,7 +147,7 @@ static char *choose_block(struct input *in, unsigned what, size_t *ret_bytes)
     void *block = NULL;
     if ((what & 4) != 0) {
         make_vocab(&tiny, in, (what & 1) != 0, what >> 3);
-        return vocab_build(&tiny.desc, &block, ret_bytes, err, sizeof err) == 0 ? block : NULL;
+        return vocab_build(&tiny.desc, &block, ret_bytes, err, sizeof(err)) == 0 ? block : NULL;
     }
     what &= 0xf9u;
     if (good[what] == NULL) {
@@ -155,7 +155,7 @@ static char *choose_block(struct input *in, unsigned what, size_t *ret_bytes)
             good_bpe(&tiny, what >> 3);
         else
             good_spm(&tiny, what >> 3);
-        if (vocab_build(&tiny.desc, &good[what], &n_good[what], err, sizeof err) != 0)
+        if (vocab_build(&tiny.desc, &good[what], &n_good[what], err, sizeof(err)) != 0)
             abort();
     }
     *ret_bytes = n_good[what];
@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (changed)
         change_block(block, bytes, &in);
-    if (vocab_open(block, bytes, &v, err, sizeof err) == 0)
+    if (vocab_open(block, bytes, &v, err, sizeof(err)) == 0)
         use_vocab(&v, &in, flags, !made && !changed);
     else if (!changed)
         abort();

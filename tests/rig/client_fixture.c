@@ -25,12 +25,12 @@ void fixture_teardown(void)
 void connect_with(uint32_t slots, uint32_t flags)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = slots;
     o.flags = flags;
     o.resume_ms = resume_ms;
     fake_start(&fake);
-    int rc = hearth_connect(fake.path, &o, &h, err, sizeof err);
+    int rc = hearth_connect(fake.path, &o, &h, err, sizeof(err));
     fake_join(&fake);
     ck_assert_msg(rc == 0, "%s", err);
     ck_assert_int_eq(hearth_ready(h), 1); /* with HEARTH_NONBLOCK, too: the answer is there */
@@ -41,7 +41,7 @@ struct submit_cell submit_ids(uint32_t slot, const uint32_t *ids, uint32_t n)
 {
     struct hearth_request r;
     struct submit_cell cell;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = ids;
     r.n_tokens = n;
     r.cookie = 99;
@@ -61,7 +61,7 @@ struct submit_cell submit_request(struct hearth_request *r)
 struct hearth_request text_request(const char *text)
 {
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.text = text;
     r.text_bytes = strlen(text);
     return r;

@@ -126,7 +126,7 @@ static void open_model(struct help_model *m, int rc, const char *err)
 {
     char text[256] = "";
     ck_assert_msg(rc == 0, "%s", err);
-    rc = model_open(m->gguf, &m->model, text, sizeof text);
+    rc = model_open(m->gguf, &m->model, text, sizeof(text));
     ck_assert_msg(rc == 0, "%s", text);
 }
 
@@ -136,7 +136,7 @@ void help_model_tiny(struct help_model *m, const struct tiny_model *shape)
     char err[256] = "";
     m->file = tiny_model_file(shape, &bytes);
     m->kv_q8_0 = shape->kv_q8_0;
-    open_model(m, gguf_open_memory(m->file, bytes, &m->gguf, err, sizeof err), err);
+    open_model(m, gguf_open_memory(m->file, bytes, &m->gguf, err, sizeof(err)), err);
 }
 
 void help_model_file(struct help_model *m, const char *path)
@@ -144,7 +144,7 @@ void help_model_file(struct help_model *m, const char *path)
     char err[256] = "";
     m->file = NULL;
     m->kv_q8_0 = false;
-    open_model(m, gguf_open(path, &m->gguf, err, sizeof err), err);
+    open_model(m, gguf_open(path, &m->gguf, err, sizeof(err)), err);
 }
 
 void help_model_close(struct help_model *m)
@@ -166,7 +166,7 @@ struct backend *help_backend(const struct help_model *m, const char *isa, uint32
                                     .isa = isa};
     struct backend *b;
     char err[256] = "";
-    int rc = backend_cpu.open(m->model, &limits, &b, err, sizeof err);
+    int rc = backend_cpu.open(m->model, &limits, &b, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
     return b;
 }
@@ -177,7 +177,7 @@ const char *help_testdata(const char *name)
     const char *folder = getenv("HEARTH_TESTDATA");
     if (!folder || !folder[0])
         return NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
     return path;
 }
 
@@ -192,8 +192,8 @@ void help_logits(struct backend *b, const struct model *m, const uint32_t *token
                  uint32_t chunk, const uint32_t *pages, float *logits)
 {
     struct pass_sequence sequence = {.pages = pages};
-    struct row *rows = calloc(n, sizeof *rows);
-    struct row_result *results = calloc(n, sizeof *results);
+    struct row *rows = calloc(n, sizeof(*rows));
+    struct row_result *results = calloc(n, sizeof(*results));
     ck_assert(rows && results);
     for (uint32_t i = 0; i < n; i++) {
         rows[i] = (struct row){.position = i, .token = tokens[i], .wants = ROW_LOGITS};

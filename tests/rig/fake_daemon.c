@@ -31,7 +31,7 @@ static void make_vocab(struct fake_daemon *f)
                            : i < FAKE_ONCE ? bytes[i - FAKE_BYTE]
                                            : words[i - FAKE_ONCE];
         if (i >= FAKE_BYTE && i < FAKE_ONCE)
-            snprintf(bytes[i - FAKE_BYTE], sizeof bytes[0], "<0x%02X>", i - FAKE_BYTE);
+            snprintf(bytes[i - FAKE_BYTE], sizeof(bytes[0]), "<0x%02X>", i - FAKE_BYTE);
         texts[i] = (struct vocab_string){.data = text, .bytes = (uint32_t)strlen(text)};
         types[i] = i == 0          ? VOCAB_TYPE_UNKNOWN
                    : i < FAKE_BYTE ? VOCAB_TYPE_CONTROL
@@ -55,9 +55,9 @@ static void make_vocab(struct fake_daemon *f)
     void *block;
     size_t size;
     char err[256];
-    ck_assert_msg(vocab_build(&d, &block, &size, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(vocab_build(&d, &block, &size, err, sizeof(err)) == 0, "%s", err);
     f->vocab_bytes = size;
-    f->vocab_fd = segment_seal("vocab", block, size, err, sizeof err);
+    f->vocab_fd = segment_seal("vocab", block, size, err, sizeof(err));
     ck_assert_msg(f->vocab_fd >= 0, "%s", err);
     free(block);
 }
@@ -65,7 +65,7 @@ static void make_vocab(struct fake_daemon *f)
 void fake_open(struct fake_daemon *f)
 {
     char err[256];
-    memset(f, 0, sizeof *f);
+    memset(f, 0, sizeof(*f));
     f->socket_fd = f->notify_fd = f->bell_fd = -1;
     f->fingerprint = 0xab;
     f->numerics = "portable-1";
@@ -76,14 +76,14 @@ void fake_open(struct fake_daemon *f)
                                     .params_bytes = 4096};
     strcpy(f->directory, "/tmp/hearth-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(f->directory));
-    snprintf(f->path, sizeof f->path, "%s/s", f->directory);
+    snprintf(f->path, sizeof(f->path), "%s/s", f->directory);
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     memcpy(a.sun_path, f->path, strlen(f->path));
     f->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(f->listen_fd, 0);
-    ck_assert_int_eq(bind(f->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(bind(f->listen_fd, (struct sockaddr *)&a, sizeof(a)), 0);
     ck_assert_int_eq(listen(f->listen_fd, 4), 0);
-    f->ctl_fd = segment_ctl_open(&f->ctl, err, sizeof err);
+    f->ctl_fd = segment_ctl_open(&f->ctl, err, sizeof(err));
     ck_assert_msg(f->ctl_fd >= 0, "%s", err);
     make_vocab(f);
 }
@@ -102,7 +102,7 @@ void fake_die(struct fake_daemon *f)
     fake_hang_up(f);
     if (f->segment.down)
         segment_close(&f->segment);
-    memset(&f->segment, 0, sizeof f->segment);
+    memset(&f->segment, 0, sizeof(f->segment));
     if (f->bell_fd >= 0)
         close(f->bell_fd);
     f->bell_fd = -1;
@@ -132,7 +132,7 @@ static void welcome_without_slots(struct fake_daemon *f)
                               .model = "fake"};
     w.limits.slots = 0;
     hello_prep_welcome(&w);
-    ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof w, fds, w.n_fds), 0);
+    ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof(w), fds, w.n_fds), 0);
 }
 
 static void welcome(struct fake_daemon *f)
@@ -140,7 +140,7 @@ static void welcome(struct fake_daemon *f)
     char err[256];
     int fds[HELLO_FDS], notify[2] = {-1, -1};
     f->limits.slots = f->hello.slots < f->limits.slots ? f->hello.slots : f->limits.slots;
-    ck_assert_msg(segment_open(&f->segment, &f->limits, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(segment_open(&f->segment, &f->limits, err, sizeof(err)) == 0, "%s", err);
     f->bell_fd = bell_open();
     ck_assert_int_ge(f->bell_fd, 0);
     if (f->hello.flags & HELLO_NOTIFY)
@@ -153,7 +153,7 @@ static void welcome(struct fake_daemon *f)
                               .fingerprint = {f->fingerprint, 0xcd},
                               .model = "fake",
                               .daemon = "hearthd 9.9.9"};
-    snprintf(w.numerics, sizeof w.numerics, "%s", f->numerics);
+    snprintf(w.numerics, sizeof(w.numerics), "%s", f->numerics);
     hello_prep_welcome(&w);
     fds[HELLO_FD_UP] = f->segment.up_fd;
     fds[HELLO_FD_DOWN] = f->segment.down_fd;
@@ -161,7 +161,7 @@ static void welcome(struct fake_daemon *f)
     fds[HELLO_FD_BELL] = f->bell_fd;
     fds[HELLO_FD_VOCAB] = f->vocab_fd;
     fds[HELLO_FD_NOTIFY] = notify[1];
-    ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof w, fds, w.n_fds), 0);
+    ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof(w), fds, w.n_fds), 0);
     segment_close_fds(&f->segment);
     if (notify[1] >= 0)
         close(notify[1]);
@@ -183,9 +183,9 @@ static void *serve(void *arg)
         ck_assert_int_eq(hello_send(f->socket_fd, "not hearth", 10, NULL, 0), 0);
         return NULL;
     }
-    int n = hello_recv(f->socket_fd, buffer, sizeof buffer, NULL, 0, NULL, 0);
+    int n = hello_recv(f->socket_fd, buffer, sizeof(buffer), NULL, 0, NULL, 0);
     ck_assert_int_gt(n, 0);
-    ck_assert_int_eq(hello_check_hello(buffer, (size_t)n, &f->hello, err, sizeof err), 0);
+    ck_assert_int_eq(hello_check_hello(buffer, (size_t)n, &f->hello, err, sizeof(err)), 0);
     if (f->refuse)
         ck_assert_int_eq(hello_send_refuse(f->socket_fd, f->refuse, f->refuse_line), 0);
     else if (f->hello.slots == 0)
@@ -208,7 +208,7 @@ void fake_join(struct fake_daemon *f)
 int fake_answer_status(struct fake_daemon *f, const char *text)
 {
     char buffer[512];
-    int n = hello_recv(f->socket_fd, buffer, sizeof buffer, NULL, 0, NULL, 0);
+    int n = hello_recv(f->socket_fd, buffer, sizeof(buffer), NULL, 0, NULL, 0);
     ck_assert_int_gt(n, 0);
     ck_assert_int_eq(hello_kind(buffer, (size_t)n), HELLO_STATUS_ASK);
     return hello_send_status(f->socket_fd, text, strlen(text));

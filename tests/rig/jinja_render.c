@@ -31,7 +31,7 @@ int jinja_with(const char *source, size_t bytes, const char *data, struct jinja_
     variables[d.n_variables++] =
         (struct jinja_variable){.name = "bos_token", .text = "<s>", .bytes = 3};
     jinja_err[0] = 0;
-    int rc = jinja_render(&d, o, jinja_err, sizeof jinja_err);
+    int rc = jinja_render(&d, o, jinja_err, sizeof(jinja_err));
     json_decref(all);
     return rc;
 }

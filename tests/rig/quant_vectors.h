@@ -211,13 +211,13 @@ static const struct quant_vector {
     const uint8_t *bytes;
     const uint32_t *values; /* [n] */
 } quant_vectors[] = {
-    {QUANT_Q8_0, sizeof Q8_0_values / 4, Q8_0_bytes, Q8_0_values},
-    {QUANT_Q4_0, sizeof Q4_0_values / 4, Q4_0_bytes, Q4_0_values},
-    {QUANT_Q5_0, sizeof Q5_0_values / 4, Q5_0_bytes, Q5_0_values},
-    {QUANT_Q5_1, sizeof Q5_1_values / 4, Q5_1_bytes, Q5_1_values},
-    {QUANT_Q4_K, sizeof Q4_K_values / 4, Q4_K_bytes, Q4_K_values},
-    {QUANT_Q5_K, sizeof Q5_K_values / 4, Q5_K_bytes, Q5_K_values},
-    {QUANT_Q6_K, sizeof Q6_K_values / 4, Q6_K_bytes, Q6_K_values},
+    {QUANT_Q8_0, sizeof(Q8_0_values) / 4, Q8_0_bytes, Q8_0_values},
+    {QUANT_Q4_0, sizeof(Q4_0_values) / 4, Q4_0_bytes, Q4_0_values},
+    {QUANT_Q5_0, sizeof(Q5_0_values) / 4, Q5_0_bytes, Q5_0_values},
+    {QUANT_Q5_1, sizeof(Q5_1_values) / 4, Q5_1_bytes, Q5_1_values},
+    {QUANT_Q4_K, sizeof(Q4_K_values) / 4, Q4_K_bytes, Q4_K_values},
+    {QUANT_Q5_K, sizeof(Q5_K_values) / 4, Q5_K_bytes, Q5_K_values},
+    {QUANT_Q6_K, sizeof(Q6_K_values) / 4, Q6_K_bytes, Q6_K_values},
 };
 /* clang-format on */
 

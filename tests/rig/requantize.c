@@ -8,7 +8,7 @@ static void put_matrix(struct gw_buffer *data, const struct gguf_tensor *t, uint
 {
     const struct quant_info *from = quant_find(t->type), *to = quant_find(type);
     uint64_t n = t->ne[0], row_bytes = n / from->block * from->block_bytes;
-    float *x = malloc(n * sizeof *x);
+    float *x = malloc(n * sizeof(*x));
     uint8_t *row = malloc(n / to->block * to->block_bytes);
     if (!x || !row)
         abort();
@@ -29,7 +29,7 @@ uint8_t *requantize_file(const struct gguf *gguf, uint32_t type, size_t *ret_byt
     gw_init(&w);
     for (uint64_t i = 0; i < gguf_n_keys(gguf); i++) {
         const struct gguf_key *key = gguf_key_at(gguf, i);
-        snprintf(name, sizeof name, "%.*s", (int)key->name.bytes, key->name.data);
+        snprintf(name, sizeof(name), "%.*s", (int)key->name.bytes, key->name.data);
         gw_key(&w, name, key->type, key->raw, key->raw_bytes);
     }
     for (uint64_t i = 0; i < gguf_n_tensors(gguf); i++) {
@@ -37,7 +37,7 @@ uint8_t *requantize_file(const struct gguf *gguf, uint32_t type, size_t *ret_byt
         uint32_t to = t->n_dims < 2                             ? t->type
                       : t->ne[0] % quant_find(type)->block == 0 ? type
                                                                 : QUANT_Q8_0;
-        snprintf(name, sizeof name, "%.*s", (int)t->name.bytes, t->name.data);
+        snprintf(name, sizeof(name), "%.*s", (int)t->name.bytes, t->name.data);
         gw_tensor_info(&w, name, to, t->n_dims, t->ne, w.data.bytes);
         if (t->n_dims < 2)
             gw_put(&w.data, t->data, t->bytes);

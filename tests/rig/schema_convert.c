@@ -11,8 +11,8 @@ char schema_grammar[SCHEMA_GRAMMAR_MAX + 1], schema_err[600];
 
 int64_t schema_convert(const char *json)
 {
-    return hearth_schema(json, strlen(json), schema_grammar, sizeof schema_grammar, schema_err,
-                         sizeof schema_err);
+    return hearth_schema(json, strlen(json), schema_grammar, sizeof(schema_grammar), schema_err,
+                         sizeof(schema_err));
 }
 
 /* A vocabulary of single bytes, and an end. */
@@ -36,7 +36,7 @@ bool schema_takes(const char *name, const char *text)
     struct grammar *g;
     struct grammar_run run;
     int rc =
-        grammar_open(v, schema_grammar, strlen(schema_grammar), &g, schema_err, sizeof schema_err);
+        grammar_open(v, schema_grammar, strlen(schema_grammar), &g, schema_err, sizeof(schema_err));
     ck_assert_msg(rc == 0, "%.200s: %s\n%.2000s", name, schema_err, schema_grammar);
     grammar_begin(g, false, &run);
     for (const char *p = text; !rc && *p; p++)

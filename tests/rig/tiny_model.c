@@ -57,7 +57,7 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
     uint64_t ne[2] = {cols, rows};
     size_t n = (size_t)cols * (rows > 0 ? rows : 1);
     assert(n > 0);
-    float *x = malloc(n * sizeof *x);
+    float *x = malloc(n * sizeof(*x));
     uint8_t *bytes = malloc(n * 4 + 64);
     if (!x || !bytes)
         abort();
@@ -100,16 +100,16 @@ static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
     char name[64];
     const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
     for (int i = 0; i < 3 && is_arch(s, "qwen2"); i++) {
-        snprintf(name, sizeof name, "blk.%u.%s.bias", index, parts[i]);
+        snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, head_dim * (i == 0 ? s->n_head : s->n_head_kv), 0, 0, 1);
     }
     for (int i = 0; i < 2 && (is_arch(s, "qwen3") || is_arch(s, "gemma3")); i++) {
-        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, parts[i]);
+        snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
         tensor(b, name, QUANT_F32, head_dim, 0, 1, 0.3f);
     }
     const char *const added[] = {"post_attention", "post_ffw"};
     for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
-        snprintf(name, sizeof name, "blk.%u.%s_norm.weight", index, added[i]);
+        snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, added[i]);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
     }
 }
@@ -121,7 +121,7 @@ static void layer(struct builder *b, uint32_t index)
     uint32_t q = head_dim * s->n_head, kv = head_dim * s->n_head_kv;
     float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
-#define NAME(part) (snprintf(name, sizeof name, "blk.%u." part ".weight", index), name)
+#define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
     vector(b, NAME("attn_norm"), s->n_embd);
     matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
     matrix(b, NAME("attn_k"), s->n_embd, kv, in * 2);
@@ -146,7 +146,7 @@ static void token_text(uint32_t id, char *text, size_t bytes)
     static const char *const special[] = {"<unk>", "<s>", "</s>"};
     static const char *const pieces[] = {SPACE,     SPACE "the", SPACE "a", "th",  "he", "in",
                                          SPACE "t", "er",        SPACE "s", "the", "an", "re"};
-    const uint32_t n_pieces = sizeof pieces / sizeof pieces[0];
+    const uint32_t n_pieces = sizeof(pieces) / sizeof(pieces[0]);
     if (id < 3)
         snprintf(text, bytes, "%s", special[id]);
     else if (id < TINY_MIN_VOCAB)
@@ -161,15 +161,15 @@ static void token_text(uint32_t id, char *text, size_t bytes)
 
 static void vocabulary(struct gw *w, uint32_t n)
 {
-    float *scores = calloc(n, sizeof *scores);
-    int32_t *types = calloc(n, sizeof *types);
+    float *scores = calloc(n, sizeof(*scores));
+    int32_t *types = calloc(n, sizeof(*types));
     char text[32];
     if (!scores || !types)
         abort();
     gw_key_string(w, "tokenizer.ggml.model", "llama");
     gw_key_array(w, "tokenizer.ggml.tokens", GGUF_STRING, n, NULL, 0);
     for (uint32_t i = 0; i < n; i++) {
-        token_text(i, text, sizeof text);
+        token_text(i, text, sizeof(text));
         gw_put_string(&w->keys, text, strlen(text));
         scores[i] = i < TINY_MIN_VOCAB ? 0.0f : -(float)(i - TINY_MIN_VOCAB);
         types[i] = i == 0 ? 2 : i < 3 ? 3 : i < TINY_MIN_VOCAB ? 6 : 1;
@@ -186,7 +186,7 @@ static void vocabulary(struct gw *w, uint32_t n)
 static void arch_key(struct gw *w, const struct tiny_model *s, const char *name, uint32_t value)
 {
     char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->arch ? s->arch : "llama", name);
+    snprintf(key, sizeof(key), "%s.%s", s->arch ? s->arch : "llama", name);
     gw_key_u32(w, key, value);
 }
 
@@ -194,7 +194,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
 {
     const char *arch = s->arch ? s->arch : "llama";
     char eps[96];
-    snprintf(eps, sizeof eps, "%s.attention.layer_norm_rms_epsilon", arch);
+    snprintf(eps, sizeof(eps), "%s.attention.layer_norm_rms_epsilon", arch);
     gw_key_string(w, "general.architecture", arch);
     gw_key_string(w, "general.name", "tiny");
     arch_key(w, s, "context_length", s->n_context);
@@ -223,7 +223,7 @@ static void freqs(struct builder *b, uint32_t n)
     gw_tensor_info(&b->w, "rope_freqs.weight", QUANT_F32, 1, ne, b->w.data.bytes);
     for (uint32_t i = 0; i < n; i++) {
         float divisor = i == 0 ? 1.0f : 1.0f + 7.0f * ((float)(next(&b->random) >> 40) * 0x1p-24f);
-        gw_put(&b->w.data, &divisor, sizeof divisor);
+        gw_put(&b->w.data, &divisor, sizeof(divisor));
     }
     gw_pad(&b->w.data, b->w.alignment);
 }

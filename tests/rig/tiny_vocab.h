@@ -24,7 +24,7 @@ struct tiny {
 
 static inline struct vocab_string tiny_keep(struct tiny *t, const char *text, size_t bytes)
 {
-    if (t->pool_used + bytes > sizeof t->pool)
+    if (t->pool_used + bytes > sizeof(t->pool))
         abort();
     char *at = t->pool + t->pool_used;
     memcpy(at, text, bytes);
@@ -51,7 +51,7 @@ static inline uint32_t tiny_add(struct tiny *t, const char *text, int type, floa
 
 static inline void tiny_init(struct tiny *t, const char *model, const char *pre)
 {
-    memset(t, 0, sizeof *t);
+    memset(t, 0, sizeof(*t));
     vocab_desc_init(&t->desc);
     t->desc.model = (struct vocab_string){model, strlen(model)};
     t->desc.pre = (struct vocab_string){pre, strlen(pre)};
@@ -121,7 +121,7 @@ static inline void tiny_init_spm(struct tiny *t, int byte_tokens)
     tiny_add(t, "</s>", VOCAB_TYPE_CONTROL, 0);
     for (int b = 0; byte_tokens && b < 256; b++) {
         char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
+        snprintf(name, sizeof(name), "<0x%02X>", (unsigned)b);
         tiny_add(t, name, VOCAB_TYPE_BYTE, 0);
     }
 }
@@ -132,8 +132,8 @@ static inline struct vocab tiny_open(const struct tiny *t, void **ret_block)
     char err[512];
     size_t bytes;
     struct vocab v;
-    if (vocab_build(&t->desc, ret_block, &bytes, err, sizeof err) != 0 ||
-        vocab_open(*ret_block, bytes, &v, err, sizeof err) != 0) {
+    if (vocab_build(&t->desc, ret_block, &bytes, err, sizeof(err)) != 0 ||
+        vocab_open(*ret_block, bytes, &v, err, sizeof(err)) != 0) {
         fprintf(stderr, "tiny_open: %s\n", err);
         abort();
     }

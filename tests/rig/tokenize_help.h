@@ -14,11 +14,11 @@ static inline void assert_ids(const struct vocab *v, const char *text, size_t by
     char err[256] = "", got[512] = "";
     struct token_list l;
     token_list_init(&l);
-    int rc = tokenize(v, text, bytes, flags, &l, err, sizeof err);
+    int rc = tokenize(v, text, bytes, flags, &l, err, sizeof(err));
     ck_assert_msg(rc == 0, "'%s': %d %s", text, rc, err);
-    for (size_t i = 0; i < l.n && strlen(got) + 12 < sizeof got; i++)
+    for (size_t i = 0; i < l.n && strlen(got) + 12 < sizeof(got); i++)
         sprintf(got + strlen(got), " %u", l.ids[i]);
-    bool equal = l.n == n_want && (n_want == 0 || memcmp(l.ids, want, n_want * sizeof *want) == 0);
+    bool equal = l.n == n_want && (n_want == 0 || memcmp(l.ids, want, n_want * sizeof(*want)) == 0);
     ck_assert_msg(equal, "'%s' gave%s", text, got);
     token_list_fini(&l);
 }

@@ -8,7 +8,7 @@
 
 static struct vocab_string *strings(const struct gguf_string *from, uint32_t n)
 {
-    struct vocab_string *to = calloc(n + 1, sizeof *to);
+    struct vocab_string *to = calloc(n + 1, sizeof(*to));
     for (uint32_t i = 0; i < n; i++)
         to[i] = (struct vocab_string){from[i].data, from[i].bytes};
     return to;
@@ -21,8 +21,8 @@ void *vocab_file_build(const char *path, size_t *ret_bytes)
     struct vocab_desc d;
     void *block = NULL;
     char err[512];
-    ck_assert_msg(gguf_open(path, &g, err, sizeof err) == 0, "%s", err);
-    ck_assert_msg(gguf_vocab_open(g, &f, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_open(path, &g, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(gguf_vocab_open(g, &f, err, sizeof(err)) == 0, "%s", err);
     vocab_desc_init(&d);
     d.model = (struct vocab_string){f.model.data, f.model.bytes};
     d.pre = (struct vocab_string){f.pre.data, f.pre.bytes};
@@ -39,7 +39,7 @@ void *vocab_file_build(const char *path, size_t *ret_bytes)
     d.roles[VOCAB_UNK] = f.ids.unk;
     d.add_bos = f.add_bos;
     d.add_space_prefix = f.add_space_prefix;
-    ck_assert_msg(vocab_build(&d, &block, ret_bytes, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(vocab_build(&d, &block, ret_bytes, err, sizeof(err)) == 0, "%s", err);
     free(texts);
     free(merges);
     gguf_vocab_close(&f);

@@ -32,7 +32,7 @@ static void teardown(void)
 
 static const char *logged(void)
 {
-    ssize_t n = read(out[0], text, sizeof text - 1);
+    ssize_t n = read(out[0], text, sizeof(text) - 1);
 
     text[n > 0 ? n : 0] = 0;
     return text;
@@ -45,7 +45,7 @@ static void say_journal(ino_t away)
     char stream[64];
 
     ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
-    snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)st.st_dev,
+    snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
              (unsigned long long)(st.st_ino + away));
     setenv("JOURNAL_STREAM", stream, 1);
 }
@@ -87,7 +87,7 @@ START_TEST(a_redirected_stderr_is_not_the_journal)
     say_journal(1);
     log_all(LOG_LEVEL_ERROR);
     ck_assert_str_eq(logged(), "hearthd: e 1\n");
-    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+    for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++) {
         setenv("JOURNAL_STREAM", streams[i], 1);
         log_all(LOG_LEVEL_ERROR);
         ck_assert_str_eq(logged(), "hearthd: e 1\n");
@@ -99,8 +99,8 @@ START_TEST(an_overlong_line_is_truncated_to_one_line)
 {
     char word[3000];
 
-    memset(word, 'x', sizeof word - 1);
-    word[sizeof word - 1] = 0;
+    memset(word, 'x', sizeof(word) - 1);
+    word[sizeof(word) - 1] = 0;
     log_init(LOG_LEVEL_INFO);
     log_info("%s", word);
     const char *line = logged();

@@ -24,7 +24,7 @@ static struct client *add_client(struct client **list, uid_t uid, uint32_t n_slo
                                 .submit_cells = LIMIT_SUBMIT_CELLS_MIN,
                                 .event_cells = LIMIT_EVENT_CELLS_MIN,
                                 .params_bytes = LIMIT_PARAMS_MIN};
-    struct client *client = calloc(1, sizeof *client);
+    struct client *client = calloc(1, sizeof(*client));
     char err[256];
 
     ck_assert_ptr_nonnull(client);
@@ -33,8 +33,8 @@ static struct client *add_client(struct client **list, uid_t uid, uint32_t n_slo
     client->number = *list ? (*list)->number + 1 : 1;
     client->uid = uid;
     client->n_slots = n_slots;
-    snprintf(client->name, sizeof client->name, "%s", name);
-    ck_assert_msg(segment_open(&client->segment, &limits, err, sizeof err) == 0, "%s", err);
+    snprintf(client->name, sizeof(client->name), "%s", name);
+    ck_assert_msg(segment_open(&client->segment, &limits, err, sizeof(err)) == 0, "%s", err);
     client->next = *list;
     return *list = client;
 }
@@ -81,16 +81,16 @@ static const char *word(const json_t *object, const char *name)
 
 static void setup(void)
 {
-    int fd = segment_ctl_open(&ctl, text, sizeof text);
+    int fd = segment_ctl_open(&ctl, text, sizeof(text));
 
     ck_assert_int_ge(fd, 0);
     loaded.model = &model;
-    snprintf(loaded.name, sizeof loaded.name, "a \"model\"");
+    snprintf(loaded.name, sizeof(loaded.name), "a \"model\"");
 }
 
 START_TEST(an_idle_daemon_has_all_counters_and_no_rows)
 {
-    json_t *status = status_as(NULL, 1000, sizeof text);
+    json_t *status = status_as(NULL, 1000, sizeof(text));
 
     for (int i = 0; i < COUNTERS_N; i++)
         number(status, counters_table[i].name);
@@ -115,7 +115,7 @@ START_TEST(rows_give_the_slot_state_and_active_slots_come_first)
     down->prefill_done = 811;
     down->output = 14;
     down->outputs = 5000000000;
-    json_t *status = status_as(clients, 1000, sizeof text);
+    json_t *status = status_as(clients, 1000, sizeof(text));
     json_t *slots = json_object_get(status, "slots"), *row = json_array_get(slots, 0);
     ck_assert_uint_eq(json_array_size(slots), 3);
     ck_assert_int_eq(number(row, "client"), 1);
@@ -147,8 +147,8 @@ START_TEST(names_and_pids_are_shown_to_their_user_and_root_only)
     struct client *clients = NULL;
 
     add_client(&clients, 1000, 1, "secret");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *status = status_as(clients, cases[i].asker, sizeof text);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        json_t *status = status_as(clients, cases[i].asker, sizeof(text));
         json_t *row = json_array_get(json_object_get(status, "slots"), 0);
         ck_assert_int_eq(number(row, "uid"), 1000);
         ck_assert_int_eq(json_object_get(row, "pid") != NULL, cases[i].told);
@@ -166,7 +166,7 @@ START_TEST(rows_that_do_not_fit_are_counted_and_the_text_stays_valid)
 
     for (int i = 0; i < 3; i++)
         add_client(&clients, 1000, 64, "many");
-    json_t *status = status_as(clients, 0, sizeof text);
+    json_t *status = status_as(clients, 0, sizeof(text));
     size_t most = strlen(text);
     ck_assert_int_eq(number(status, "slots_left_out"), 0);
     ck_assert_uint_eq(json_array_size(json_object_get(status, "slots")), 192);
@@ -179,7 +179,7 @@ START_TEST(rows_that_do_not_fit_are_counted_and_the_text_stays_valid)
         json_decref(status);
     }
     struct status_facts facts = {.loaded = &loaded, .socket = "", .loop = ""};
-    int whole = status_json(ctl, &facts, text, sizeof text);
+    int whole = status_json(ctl, &facts, text, sizeof(text));
     for (size_t bytes = 1; bytes < (size_t)whole; bytes++)
         ck_assert_int_eq(status_json(ctl, &facts, text, bytes), -ENOSPC);
     free_clients(clients);

@@ -328,15 +328,15 @@ START_TEST(pre_tokenizers_are_found_by_name)
         {"deepseek-v3", VOCAB_PRE_DEEPSEEK_V3},
         {"tekken", VOCAB_PRE_TEKKEN},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         enum vocab_pre pre = VOCAB_PRE_NONE;
-        ck_assert_int_eq(vocab_pre_find(string(cases[i].name), &pre, err, sizeof err), 0);
+        ck_assert_int_eq(vocab_pre_find(string(cases[i].name), &pre, err, sizeof(err)), 0);
         ck_assert_msg(pre == cases[i].pre, "%s", cases[i].name);
     }
     for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) { /* each one's own name means it */
         enum vocab_pre pre = VOCAB_PRE_NONE;
         struct vocab_string name = string(vocab_pre_name((enum vocab_pre)p));
-        ck_assert_int_eq(vocab_pre_find(name, &pre, err, sizeof err), 0);
+        ck_assert_int_eq(vocab_pre_find(name, &pre, err, sizeof(err)), 0);
         ck_assert_int_eq(pre, p);
     }
 }
@@ -345,11 +345,11 @@ END_TEST
 /* By a look at it as by building it, in the same words. */
 static void check_refused(const struct vocab_desc *d)
 {
-    char looked[sizeof err];
+    char looked[sizeof(err)];
     void *block = NULL;
     size_t bytes;
-    ck_assert_int_eq(vocab_check(d, looked, sizeof looked), -EINVAL);
-    ck_assert_int_eq(vocab_build(d, &block, &bytes, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(vocab_check(d, looked, sizeof(looked)), -EINVAL);
+    ck_assert_int_eq(vocab_build(d, &block, &bytes, err, sizeof(err)), -EINVAL);
     ck_assert_str_eq(looked, err);
 }
 
@@ -370,7 +370,7 @@ START_TEST(unknown_tokenizers_are_named)
                           "gpt2 (byte-level BPE)");
     tiny_init_spm(&t, 0);
     t.desc.pre = string("xyz"); /* SPM cuts nothing: its name does not matter */
-    ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof(err)), 0);
     free(block);
 }
 END_TEST
@@ -401,13 +401,13 @@ END_TEST
 
 START_TEST(equal_descriptions_give_equal_blocks)
 {
-    struct tiny *t = malloc(sizeof *t);
+    struct tiny *t = malloc(sizeof(*t));
     void *a, *b;
     size_t n_a, n_b;
     tiny_init_bpe(t, "gpt-2");
     tiny_merge(t, "a", "b");
-    ck_assert_int_eq(vocab_build(&t->desc, &a, &n_a, err, sizeof err), 0);
-    ck_assert_int_eq(vocab_build(&t->desc, &b, &n_b, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_build(&t->desc, &a, &n_a, err, sizeof(err)), 0);
+    ck_assert_int_eq(vocab_build(&t->desc, &b, &n_b, err, sizeof(err)), 0);
     ck_assert_uint_eq(n_a, n_b);
     ck_assert_mem_eq(a, b, n_a);
     free(a);

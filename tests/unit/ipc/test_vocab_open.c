@@ -20,7 +20,7 @@ static char *guarded;
 
 static void build_both_kinds(int bpe)
 {
-    struct tiny *t = malloc(sizeof *t);
+    struct tiny *t = malloc(sizeof(*t));
     if (bpe) {
         tiny_init_bpe(t, "qwen2");
         tiny_merge(t, "a", "b");
@@ -32,7 +32,7 @@ static void build_both_kinds(int bpe)
     tiny_add(t, "<|im_end|>", VOCAB_TYPE_CONTROL, 0);
     tiny_add(t, "<|user|>", VOCAB_TYPE_USER_DEFINED, 0);
     t->desc.templates[VOCAB_TEMPLATE_CHAT] = (struct vocab_string){template, strlen(template)};
-    ck_assert_int_eq(vocab_build(&t->desc, &original, &n_original, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_build(&t->desc, &original, &n_original, err, sizeof(err)), 0);
     free(t);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t size = (n_original + 7 + page - 1) / page * page;
@@ -82,7 +82,7 @@ static void exercise(const struct vocab *v)
 static int try_open(void)
 {
     struct vocab v;
-    int rc = vocab_open(guarded, n_original, &v, err, sizeof err);
+    int rc = vocab_open(guarded, n_original, &v, err, sizeof(err));
     if (rc == 0)
         exercise(&v);
     return rc;
@@ -93,8 +93,8 @@ START_TEST(a_block_works_at_any_address)
     build_both_kinds(1);
     struct vocab v, w;
     uint32_t rank, merged;
-    ck_assert_int_eq(vocab_open(original, n_original, &v, err, sizeof err), 0);
-    ck_assert_int_eq(vocab_open(guarded, n_original, &w, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(original, n_original, &v, err, sizeof(err)), 0);
+    ck_assert_int_eq(vocab_open(guarded, n_original, &w, err, sizeof(err)), 0);
     ck_assert_uint_eq(vocab_find_text(&v, "<|user|>", 8), vocab_find_text(&w, "<|user|>", 8));
     ck_assert(vocab_find_merge(&w, 'a', 'b', &rank, &merged));
     ck_assert_uint_eq(merged, 256);
@@ -108,7 +108,7 @@ START_TEST(a_mapping_longer_than_the_block_is_accepted)
     struct vocab v;
     char *longer = calloc(1, n_original + 4096); /* a memfd is mapped in whole pages */
     memcpy(longer, original, n_original);
-    ck_assert_int_eq(vocab_open(longer, n_original + 4096, &v, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(longer, n_original + 4096, &v, err, sizeof(err)), 0);
     free(longer);
 }
 END_TEST
@@ -118,7 +118,7 @@ START_TEST(every_truncation_is_refused)
     build_both_kinds(1);
     struct vocab v;
     for (size_t n = 0; n < n_original; n++) {
-        ck_assert_int_eq(vocab_open(original, n, &v, err, sizeof err), -EBADMSG);
+        ck_assert_int_eq(vocab_open(original, n, &v, err, sizeof(err)), -EBADMSG);
         ck_assert_str_eq(err, "the vocabulary cannot be used: it is truncated");
     }
 }
@@ -129,7 +129,7 @@ START_TEST(an_unaligned_block_is_refused)
     build_both_kinds(1);
     struct vocab v;
     memmove(guarded - 4, guarded, n_original);
-    ck_assert_int_eq(vocab_open(guarded - 4, n_original, &v, err, sizeof err), -EBADMSG);
+    ck_assert_int_eq(vocab_open(guarded - 4, n_original, &v, err, sizeof(err)), -EBADMSG);
 }
 END_TEST
 
@@ -164,7 +164,7 @@ START_TEST(a_wrong_header_is_refused)
     REFUSED(merges_mask, 0xffffff);
     REFUSED(pool_bytes, 1u << 30);
     REFUSED(pool_bytes, UINT32_MAX);
-    REFUSED(template_bytes[0], sizeof template - 2); /* the byte after it is no 0 */
+    REFUSED(template_bytes[0], sizeof(template) - 2); /* the byte after it is no 0 */
     REFUSED(template_bytes[0], VOCAB_MAX_TEMPLATE_BYTES + 1);
     REFUSED(template_bytes[1], n_original);
     REFUSED(template_bytes[1], UINT64_MAX);
@@ -177,7 +177,7 @@ START_TEST(a_chat_template_comes_back_with_its_zero)
 {
     struct vocab v;
     build_both_kinds(_i);
-    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof(err)), 0);
     ck_assert_str_eq(vocab_template(&v, VOCAB_TEMPLATE_CHAT).data, template);
     ck_assert_uint_eq(vocab_template(&v, VOCAB_TEMPLATE_CHAT).bytes, strlen(template));
     ck_assert_str_eq(vocab_template(&v, VOCAB_TEMPLATE_TOOLS).data, "");
@@ -198,8 +198,8 @@ START_TEST(a_section_outside_is_refused)
     };
     const uint64_t values[] = {
         0, 8, n_original, n_original - 8, UINT64_MAX, UINT64_MAX / 8 * 8 - 64, 1233, 1ull << 40};
-    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
-        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
+        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
             memcpy(guarded, original, n_original);
             memcpy(guarded + fields[f], &values[i], 8);
             ck_assert_msg(try_open() == -EBADMSG, "field at %zu = %llu", fields[f],
@@ -214,7 +214,7 @@ START_TEST(entries_pointing_outside_are_not_followed)
     build_both_kinds(1);
     struct vocab v;
     struct vocab_token token;
-    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof(err)), 0);
     struct vocab_entry *e = (struct vocab_entry *)(void *)(guarded + header()->tokens_at);
     e['a'].text_at = v.pool_bytes - 1;
     e['a'].text_bytes = 2;
@@ -239,7 +239,7 @@ START_TEST(full_tables_end_a_search)
     build_both_kinds(1);
     struct vocab v;
     uint32_t rank, merged;
-    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(guarded, n_original, &v, err, sizeof(err)), 0);
     memset(guarded + header()->lookup_at, 0, (v.lookup_mask + 1ull) * sizeof(struct vocab_slot));
     memset(guarded + header()->merges_at, 0, (v.merges_mask + 1ull) * sizeof(struct vocab_merge));
     ck_assert_uint_eq(vocab_find_text(&v, "absent", 6), VOCAB_NONE);

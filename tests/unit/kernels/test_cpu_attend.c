@@ -29,7 +29,7 @@ START_TEST(append_equals_reference)
     const uint32_t dims[] = {2, 6, 8, 12, 16, 20, 64, 128};
     FOR_ISAS(isa)
     {
-        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
             struct cache a, b;
             cache_open(&a, 3, dims[s], _i);
             cache_open(&b, 3, dims[s], _i);
@@ -131,11 +131,11 @@ START_TEST(attention_equals_reference)
     uint64_t seed = 6;
     const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
     const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
-    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+    for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
         cache_open(&c, 2, dims[s], _i);
         fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
-        for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+        for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
             uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
             for (uint32_t i = 0; i < n; i++) {
                 same[i] = bases[p];
@@ -155,7 +155,7 @@ START_TEST(attention_of_any_number_of_queries)
 {
     uint64_t seed = 8;
     const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
-    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+    for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
         cache_open(&c, 1, dims[s], _i);
         fill_cache(&c, &seed, 576, 2.0f);
@@ -177,12 +177,12 @@ START_TEST(attention_in_a_window_equals_reference)
     const uint32_t dims[] = {10, 64, 256}, heads[] = {1, 3, 64};
     const uint32_t bases[] = {0, 31, 255, 256, 300, 511, 570};
     const uint32_t windows[] = {1, 2, 31, 32, 33, 64, 200, 255, 256, 257, 300, 512, 5000};
-    for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+    for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
         cache_open(&c, 1, dims[s], _i);
         fill_cache(&c, &seed, 640, 2.0f);
-        for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
-            for (size_t p = 0; p < sizeof bases / sizeof bases[0]; p++) {
+        for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
+            for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
                 uint32_t n = 1 + (uint32_t)(w * 11 + p * 7 + s) % CPU_QUERIES, up[CPU_QUERIES];
                 for (uint32_t i = 0; i < n; i++)
                     up[i] = bases[p] + i / heads[(w + p) % 3];
@@ -219,7 +219,7 @@ START_TEST(a_window_covers_the_last_positions)
                              .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
     ref_attend(&job);
     job.out[0] = out;
-    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+    for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
         double sum = 0, want[DIM] = {0};
         for (uint32_t t = POSITION + 1 - windows[w]; t <= POSITION; t++) {
             const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes;
@@ -237,7 +237,7 @@ START_TEST(a_window_covers_the_last_positions)
         ref_attend(&job);
         for (uint32_t d = 0; d < DIM; d++)
             ck_assert_double_eq_tol((double)out[d], want[d] / sum, 1e-5);
-        ck_assert_int_eq(memcmp(out, all, sizeof out) == 0, windows[w] > POSITION);
+        ck_assert_int_eq(memcmp(out, all, sizeof(out)) == 0, windows[w] > POSITION);
     }
     free(job.scratch);
     free(c.memory);

@@ -13,12 +13,12 @@
 
 static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
                                  QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_TYPES = sizeof types / sizeof types[0], MOST_ROWS = 64 };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]), MOST_ROWS = 64 };
 
 /* Of those the quantized ones. */
 static const uint32_t quantized[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
                                      QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_QUANTIZED = sizeof quantized / sizeof quantized[0] };
+enum { N_QUANTIZED = sizeof(quantized) / sizeof(quantized[0]) };
 
 struct problem {
     struct cpu_matrix matrix;
@@ -114,7 +114,7 @@ static void problem_close(struct problem *p)
 {
     void *parts[] = {p->file,  p->matrix.packed, p->x.f,  p->x.q, p->x.d,
                      p->x.sum, p->residual,      p->want, p->got};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         free(parts[i]);
 }
 
@@ -149,7 +149,7 @@ static void check_problem(struct problem *p, const struct cpu_isa *isa, bool res
     struct cpu_matmul job = job_of(p, p->want, 0, p->rows, residual);
     ref_matmul(&job);
     const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 31, 64};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         uint32_t row0 = (uint32_t)i % (MOST_ROWS - counts[i] + 1);
         memset(p->got, 0xff, (size_t)p->rows * p->stride * sizeof(float));
         job = job_of(p, p->got, row0, row0 + counts[i], residual);
@@ -175,7 +175,7 @@ START_TEST(matmul_equals_reference)
     uint64_t seed = 10 + (uint64_t)_i;
     const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
-    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         uint32_t cols = shapes[s][0];
         uint32_t block = quant_find(type)->block;
         cols = (cols + block - 1) / block * block;
@@ -198,7 +198,7 @@ START_TEST(matmul_equals_reference_in_blocks_of_rows)
     uint64_t seed = 50 + (uint64_t)_i;
     const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
-    for (uint32_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         uint32_t block = quant_find(type)->block, most = shapes[s][2];
         uint32_t cols = (shapes[s][0] + block - 1) / block * block;
         struct problem p;

@@ -13,7 +13,7 @@
 
 static const uint32_t sizes[] = {1,  2,  7,   8,   9,   15,  16,  17,  31,  32,  33,  63,   64,
                                  65, 96, 100, 127, 128, 129, 172, 255, 256, 288, 576, 1000, 2048};
-enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = 2048 };
+enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]), MOST = 2048 };
 
 #define ASSERT_SAME(a, b, n, isa, kind)                                                            \
     do {                                                                                           \
@@ -114,7 +114,7 @@ START_TEST(rope_equals_reference)
     float x[1024], cs[256], sn[256], table[256 * 260];
     FOR_ISAS(isa)
     {
-        for (size_t s = 0; s < sizeof dims / sizeof dims[0]; s++) {
+        for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
             uint32_t dim = dims[s], n = 4 * dim;
             rope_build(table, dim, 512, 10000, 1, NULL);
             rope_row(table, dim, 300 + (uint32_t)s, rope, cs, sn);
@@ -215,10 +215,10 @@ START_TEST(rope_is_accurate)
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
-    for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+    for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
         rope_build(table, DIM, CONTEXT, bases[b], scaling->scale,
                    scaling->divided ? divisors : NULL);
-        for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
+        for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
             rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
             for (int i = 0; i < DIM; i += 2) {
                 double a = positions[p] * pow((double)bases[b], -(double)i / DIM) /
@@ -337,12 +337,12 @@ START_TEST(every_instruction_set_of_the_processor_is_used)
     static char line[8192];
     FILE *f = fopen("/proc/cpuinfo", "r");
     ck_assert_ptr_nonnull(f);
-    while (fgets(line, sizeof line - 1, f) && strncmp(line, "flags", 5) != 0)
+    while (fgets(line, sizeof(line) - 1, f) && strncmp(line, "flags", 5) != 0)
         ;
     fclose(f);
     ck_assert_int_eq(strncmp(line, "flags", 5), 0);
     line[strcspn(line, "\n")] = ' ';
-    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
         bool said = has_flags(line, sets[i].flags);
         ck_assert_msg(!said || sets[i].isa->usable(), "%s is not used", sets[i].isa->name);
     }

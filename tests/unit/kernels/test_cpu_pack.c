@@ -13,7 +13,7 @@ typedef void packer(const struct cpu_matrix *m, uint32_t group, const uint8_t *f
 
 static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
                                  QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_TYPES = sizeof types / sizeof types[0], GUARD = 64 };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]), GUARD = 64 };
 
 /* Columns, in blocks of the type or sevens of values: last segments and lines that are short. */
 static const uint32_t columns[] = {1, 3, 8, 19};
@@ -70,12 +70,12 @@ static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_
     ck_assert(plain && other);
     pack_all(&m, pack_group_any, plain, got);
     hash128(file, bytes, want);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     for (uint32_t i = 0; i < n; i++) {
         for (size_t off = 0; off <= 32; off += 16) {
             pack_all(&m, packers[i], other + off, got);
             ck_assert_mem_eq(other + off, plain, repack_bytes(&m) + GUARD);
-            ck_assert_mem_eq(got, want, sizeof want);
+            ck_assert_mem_eq(got, want, sizeof(want));
         }
     }
     free(plain);
@@ -86,8 +86,8 @@ static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_
 START_TEST(every_instruction_set_packs_the_same_bytes)
 {
     uint32_t seed = 77 + (uint32_t)_i;
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
-        for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
+        for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++)
             check_shape(types[_i], rows[r], columns[c], &seed);
 }
 END_TEST

@@ -10,7 +10,7 @@
 #include "tests/rig/expected.h"
 
 static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
-enum { N_ISAS = sizeof isas / sizeof isas[0] };
+enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
 
 static void check_engine(const struct expected *e, const char *isa, uint32_t threads,
                          uint32_t chunk, uint64_t page_seed)
@@ -21,7 +21,7 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
     struct backend *b = help_backend(&e->m, isa, threads, e->n, EXPECTED_PAGES);
     expected_page_ids(page_seed, pages);
     help_logits(b, e->m.model, e->tokens, e->n, chunk, pages, got);
-    snprintf(what, sizeof what, "%s, %u threads, chunks of %u", isa, threads, chunk);
+    snprintf(what, sizeof(what), "%s, %u threads, chunks of %u", isa, threads, chunk);
     expected_same(e, got, what);
     backend_cpu.close(b);
     free(got);
@@ -51,7 +51,7 @@ END_TEST
 /* Every architecture, with and without divisors of its frequencies, in a float and two quantized
  * types. */
 static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
-enum { N_ARCHS = sizeof archs / sizeof archs[0] };
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(every_architecture_gives_the_same_bits)
 {

@@ -11,7 +11,7 @@
 #include "tests/rig/expected.h"
 
 static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
-enum { N_ISAS = sizeof isas / sizeof isas[0] };
+enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
 
 /* Replaces the embedding row of a token in an F32 model. */
 static void set_embedding(struct help_model *m, uint32_t token, float value)

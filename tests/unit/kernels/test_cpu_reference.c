@@ -166,8 +166,8 @@ START_TEST(a_quantized_model_keeps_its_predictions)
     char err[256] = "";
     help_model_file(&plain, "daemon/models/hearth-code-5m-f16.gguf");
     m.file = requantize_file(plain.gguf, types[_i], &bytes);
-    ck_assert_int_eq(gguf_open_memory(m.file, bytes, &m.gguf, err, sizeof err), 0);
-    ck_assert_msg(model_open(m.gguf, &m.model, err, sizeof err) == 0, "%s", err);
+    ck_assert_int_eq(gguf_open_memory(m.file, bytes, &m.gguf, err, sizeof(err)), 0);
+    ck_assert_msg(model_open(m.gguf, &m.model, err, sizeof(err)) == 0, "%s", err);
     uint32_t n_vocab = m.model->n_vocab;
     for (uint32_t i = 0; i < PAGES; i++)
         pages[i] = i;
@@ -202,13 +202,13 @@ static const struct reference references[] = {
     {"stories260K.utf8", "stories260K-f32"},  {"stories260K.bos", "stories260K-ff192-f32"},
     {"babyllama105.bos", "babyllama105-f32"}, {"babyllama105.lily", "babyllama105-f32"},
 };
-enum { N_REFERENCES = sizeof references / sizeof references[0] };
+enum { N_REFERENCES = sizeof(references) / sizeof(references[0]) };
 
 static uint32_t load_ids(const char *name, uint32_t *ids, uint32_t *ret_prompt)
 {
     char file[128];
     json_error_t error;
-    snprintf(file, sizeof file, "reference/%s.json", name);
+    snprintf(file, sizeof(file), "reference/%s.json", name);
     json_t *root = json_load_file(help_testdata(file), 0, &error);
     ck_assert_msg(root != NULL, "%s: %s", file, error.text);
     json_t *list = json_object_get(root, "ids");
@@ -224,7 +224,7 @@ static uint32_t load_ids(const char *name, uint32_t *ids, uint32_t *ret_prompt)
 static void open_reference_model(struct help_model *m, const char *name)
 {
     char file[128];
-    snprintf(file, sizeof file, "models/%s.gguf", name);
+    snprintf(file, sizeof(file), "models/%s.gguf", name);
     help_model_file(m, help_testdata(file));
 }
 
@@ -239,7 +239,7 @@ START_TEST(greedy_ids_equal_the_reference)
         if (i == 1)
             continue;
 #endif
-        memcpy(got, ids, n_prompt * sizeof got[0]);
+        memcpy(got, ids, n_prompt * sizeof(got[0]));
         greedy(&m, isas[i], got, n_prompt, n);
         for (uint32_t t = 0; t < n; t++)
             ck_assert_msg(got[t] == ids[t], "%s: id %u is %u, not %u", references[_i].name, t,
@@ -258,7 +258,7 @@ START_TEST(logits_equal_the_reference)
     uint32_t n_vocab = m.model->n_vocab, rows = n - 1;
     size_t size = (size_t)rows * n_vocab;
     float *want = help_memory(size * sizeof(float)), *got = help_memory(size * sizeof(float));
-    snprintf(file, sizeof file, "reference/%s.f32", references[_i].name);
+    snprintf(file, sizeof(file), "reference/%s.f32", references[_i].name);
     FILE *in = fopen(help_testdata(file), "rb");
     ck_assert_ptr_nonnull(in);
     ck_assert_uint_eq(fread(want, sizeof(float), size, in), size);
@@ -348,7 +348,7 @@ static const struct {
     {"babyllama105-bf16", "babyllama105.bos", 1e-3},
     {"babyllama105-q8_0", "babyllama105.bos", 0.05},
 };
-enum { N_ROUNDED = sizeof rounded / sizeof rounded[0] };
+enum { N_ROUNDED = sizeof(rounded) / sizeof(rounded[0]) };
 
 /* The same ids as F32, or the first other one where this file's numbers say so: a run of it in
  * double precision samples it too, or its two best are close. */
@@ -357,7 +357,7 @@ START_TEST(other_types_differ_only_at_near_ties)
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(rounded[_i].reference, ids, &n_prompt);
     struct help_model m;
     open_reference_model(&m, rounded[_i].file);
-    memcpy(got, ids, n_prompt * sizeof got[0]);
+    memcpy(got, ids, n_prompt * sizeof(got[0]));
     greedy(&m, NULL, got, n_prompt, n);
     uint32_t at = 0;
     while (at < n && got[at] == ids[at])

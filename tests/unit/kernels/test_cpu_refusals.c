@@ -24,16 +24,16 @@ START_TEST(a_pass_outside_the_limits_is_refused_and_does_nothing)
     struct row_result results[8] = {{0}};
     struct pass_sequence sequence = {.pages = pages, .tokens = tokens};
     struct pass pass = {PASS_CANONICAL, 2, rows, &sequence, results, 1};
-    memcpy(rows, good, sizeof good);
+    memcpy(rows, good, sizeof(good));
     help_pass(b, &pass);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         rows[1] = bad[i];
         results[0].status = 99;
         ck_assert_int_eq(backend_cpu.start(b, &pass), -EINVAL);
         ck_assert_msg(strncmp(backend_cpu.error(b), "pass refused: ", 14) == 0, "%zu", i);
         ck_assert_int_eq(results[0].status, 99);
     }
-    memcpy(rows, good, sizeof good);
+    memcpy(rows, good, sizeof(good));
     pages[0] = 8;
     ck_assert_int_eq(backend_cpu.start(b, &pass), -EINVAL);
     pages[0] = 0;
@@ -70,10 +70,10 @@ START_TEST(open_refuses_with_one_line)
     l[7].native = true;
     for (int i = 0; i < 8; i++) {
         err[0] = 0;
-        ck_assert_int_lt(backend_cpu.open(m.model, &l[i], &b, err, sizeof err), 0);
+        ck_assert_int_lt(backend_cpu.open(m.model, &l[i], &b, err, sizeof(err)), 0);
         ck_assert(strlen(err) > 10 && !strchr(err, '\n'));
     }
-    ck_assert_int_eq(backend_cpu.open(m.model, &good, &b, err, sizeof err), 0);
+    ck_assert_int_eq(backend_cpu.open(m.model, &good, &b, err, sizeof(err)), 0);
     struct backend_info info;
     backend_cpu.describe(b, &info);
     ck_assert_str_eq(info.name, "cpu");
@@ -84,7 +84,7 @@ START_TEST(open_refuses_with_one_line)
     ck_assert(info.weight_bytes > 0 && info.scratch_bytes > 0);
     backend_cpu.close(b);
     backend_cpu.close(NULL);
-    ck_assert_int_eq(backend_cpu.probe(err, sizeof err), 0);
+    ck_assert_int_eq(backend_cpu.probe(err, sizeof(err)), 0);
     help_model_close(&m);
 }
 END_TEST
@@ -99,10 +99,10 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
     struct backend_limits l = {.rows = 4, .samples = 2, .pages = 4, .context = 65, .threads = 1};
     struct backend *b;
     char err[256] = "";
-    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), -ENOTSUP);
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof(err)), -ENOTSUP);
     ck_assert_msg(strstr(err, "sliding window of 64 positions") != NULL, "%s", err);
     l.context = 64;
-    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), 0);
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof(err)), 0);
     backend_cpu.close(b);
     help_model_close(&m);
 }
@@ -118,7 +118,7 @@ START_TEST(an_instance_that_drafts_refuses_canonical_passes)
         .rows = 4, .samples = 2, .pages = 4, .context = 64, .threads = 1, .drafts = true};
     struct backend *b;
     char err[256] = "";
-    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof err), 0);
+    ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof(err)), 0);
     const uint32_t page = 0, token = 1;
     const struct row row = {0, 0, 1, 0, NULL};
     const struct pass_sequence sequence = {.pages = &page, .tokens = &token};

@@ -15,7 +15,7 @@
 enum { TOKENS = 70, PAGES = 4 };
 
 static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
-enum { N_ISAS = sizeof isas / sizeof isas[0] };
+enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
 
 static int open_shadow(const struct model *m, const char *isa, bool shadow, struct backend **ret,
                        char *err, size_t err_bytes)
@@ -35,7 +35,7 @@ static struct backend *shadowed(const struct model *m, const char *isa, bool sha
 {
     struct backend *b;
     char err[256] = "";
-    int rc = open_shadow(m, isa, shadow, &b, err, sizeof err);
+    int rc = open_shadow(m, isa, shadow, &b, err, sizeof(err));
 
     ck_assert_msg(rc == 0, "%s", err);
     return b;
@@ -90,7 +90,7 @@ static void to_q4(struct model_tensor *t)
     const struct quant_info *q4 = quant_find(QUANT_Q4_0);
     uint64_t row_bytes = (uint64_t)t->cols / q4->block * q4->block_bytes;
     uint8_t *data = malloc(t->rows * row_bytes);
-    float *x = malloc(t->cols * sizeof *x);
+    float *x = malloc(t->cols * sizeof(*x));
 
     for (uint32_t r = 0; r < t->rows; r++) {
         quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
@@ -111,10 +111,10 @@ static struct model q4_model(const struct model *m)
         MODEL_FFN_GATE, MODEL_FFN_UP, MODEL_FFN_DOWN};
     struct model q4 = *m;
 
-    q4.layers = malloc(m->n_layer * sizeof *q4.layers);
-    memcpy(q4.layers, m->layers, m->n_layer * sizeof *q4.layers);
+    q4.layers = malloc(m->n_layer * sizeof(*q4.layers));
+    memcpy(q4.layers, m->layers, m->n_layer * sizeof(*q4.layers));
     for (uint32_t l = 0; l < m->n_layer; l++)
-        for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+        for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
             to_q4(&q4.layers[l].tensor[matrices[i]]);
     to_q4(&q4.global[MODEL_OUTPUT]);
     q4.tied = false; /* the embedding stays what it is */
@@ -225,7 +225,7 @@ START_TEST(a_model_of_few_bits_gets_no_shadow)
     struct backend *b;
     char err[256] = "";
     help_model_tiny(&m, &shape);
-    ck_assert_int_eq(open_shadow(m.model, NULL, true, &b, err, sizeof err), -ENOTSUP);
+    ck_assert_int_eq(open_shadow(m.model, NULL, true, &b, err, sizeof(err)), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(err, "a shadow of this Q4_0 model"));
     help_model_close(&m);
 }
@@ -263,8 +263,8 @@ START_TEST(nonfinite_weights_get_no_shadow)
     char err[256] = "";
     float bad = _i ? 1e30f : (float)strtod("nan", NULL);
     help_model_tiny(&m, &shape);
-    memcpy((void *)(uintptr_t)m.model->layers[1].tensor[MODEL_FFN_UP].data, &bad, sizeof bad);
-    ck_assert_int_eq(open_shadow(m.model, NULL, true, &b, err, sizeof err), -ENOTSUP);
+    memcpy((void *)(uintptr_t)m.model->layers[1].tensor[MODEL_FFN_UP].data, &bad, sizeof(bad));
+    ck_assert_int_eq(open_shadow(m.model, NULL, true, &b, err, sizeof(err)), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(err, "the shadow cannot hold this model"));
     help_model_close(&m);
 }

@@ -92,15 +92,15 @@ static const struct tiny_model odd_k[] = {
 static const uint32_t odd_k_types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, TINY_MIXED_K};
 
 enum {
-    N_ODD = sizeof odd / sizeof odd[0] * (sizeof odd_types / sizeof odd_types[0]),
-    N_ODD_K = sizeof odd_k / sizeof odd_k[0] * (sizeof odd_k_types / sizeof odd_k_types[0]),
+    N_ODD = sizeof(odd) / sizeof(odd[0]) * (sizeof(odd_types) / sizeof(odd_types[0])),
+    N_ODD_K = sizeof(odd_k) / sizeof(odd_k[0]) * (sizeof(odd_k_types) / sizeof(odd_k_types[0])),
     UNIT = 2 << 20 /* UNIT_BYTES of load.c */
 };
 
 static struct tiny_model odd_shape(uint32_t i)
 {
     const bool k = i >= N_ODD;
-    const uint32_t n = k ? sizeof odd_k / sizeof odd_k[0] : sizeof odd / sizeof odd[0],
+    const uint32_t n = k ? sizeof(odd_k) / sizeof(odd_k[0]) : sizeof(odd) / sizeof(odd[0]),
                    at = k ? i - N_ODD : i;
     struct tiny_model shape = k ? odd_k[at % n] : odd[at % n];
     shape.type = k ? odd_k_types[at / n] : odd_types[at / n];
@@ -162,7 +162,7 @@ START_TEST(a_load_packs_and_hashes_every_byte_with_any_number_of_threads)
     size_t bytes;
     uint8_t *memory = tiny_model_file(&shape, &bytes);
     ck_assert_msg(gguf_open_memory(memory, bytes, &file, err, sizeof(err)) == 0, "%s", err);
-    for (uint32_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
+    for (uint32_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++) {
         ck_assert_msg(model_open(file, &random, err, sizeof(err)) == 0, "%s", err);
         struct backend *b = open_backend_of(random, threads[t], NULL);
         struct cpu_matrix *m;

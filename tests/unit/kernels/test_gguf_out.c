@@ -30,20 +30,20 @@ START_TEST(a_written_file_reads_back)
     struct gguf *g;
     uint64_t cols[] = {5, 3};
     const uint8_t numbers[] = {1, 0, 2, 0};
-    ck_assert_msg(gguf_out_open(path, &out, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
     gguf_out_u32(out, "a.u32", 7);
     gguf_out_f32(out, "a.f32", 0.5f);
     gguf_out_bool(out, "a.bool", true);
     gguf_out_string(out, "a.string", "text");
-    gguf_out_array(out, "a.array", GGUF_U16, 2, numbers, sizeof numbers);
+    gguf_out_array(out, "a.array", GGUF_U16, 2, numbers, sizeof(numbers));
     gguf_out_texts(out, "a.texts", 2);
     gguf_out_text(out, "x", 1);
     gguf_out_text(out, "", 0);
     gguf_out_tensor(out, &(struct gguf_out_tensor){"one", QUANT_F32, 1, 5, 1});
     gguf_out_tensor(out, &(struct gguf_out_tensor){"two", QUANT_F32, 2, 3, 900000});
-    ck_assert_msg(gguf_out_write(out, place, cols, 3, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_write(out, place, cols, 3, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(access(path, F_OK), -1); /* not before it is whole */
-    ck_assert_int_eq(gguf_out_commit(out, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
     gguf_out_close(out);
 
     uint32_t u = 0;
@@ -51,7 +51,7 @@ START_TEST(a_written_file_reads_back)
     bool b = false;
     struct gguf_string s;
     struct gguf_array a;
-    ck_assert_msg(gguf_open(path, &g, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_open(path, &g, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(gguf_u32(g, "a.u32", &u), 0);
     ck_assert_int_eq(gguf_f32(g, "a.f32", &f), 0);
     ck_assert_int_eq(gguf_bool(g, "a.bool", &b), 0);
@@ -66,8 +66,8 @@ START_TEST(a_written_file_reads_back)
     for (uint64_t row = 0; row < 900000; row += 1111) {
         float want[3], got[3];
         place(cols, 1, row, want);
-        memcpy(got, two->data + row * 12, sizeof got);
-        ck_assert_mem_eq(got, want, sizeof got);
+        memcpy(got, two->data + row * 12, sizeof(got));
+        ck_assert_mem_eq(got, want, sizeof(got));
     }
     gguf_close(g);
     ck_assert_int_eq(access(part, F_OK), -1);
@@ -93,9 +93,9 @@ START_TEST(a_failed_write_leaves_no_file)
     gguf_out_row *rows[] = {infinite, broken};
     const char *lines[] = {"tensor x holds a value that is not finite",
                            "cannot write tensor x: Input/output error"};
-    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), 0);
     gguf_out_tensor(out, &(struct gguf_out_tensor){"x", QUANT_F32, 2, 1, 90});
-    ck_assert_int_ne(gguf_out_write(out, rows[_i], NULL, 2, err, sizeof err), 0);
+    ck_assert_int_ne(gguf_out_write(out, rows[_i], NULL, 2, err, sizeof(err)), 0);
     ck_assert_msg(strstr(err, lines[_i]) != NULL, "%s", err);
     gguf_out_close(out);
     ck_assert_int_eq(access(path, F_OK), -1);
@@ -106,7 +106,7 @@ END_TEST
 START_TEST(a_missing_folder_is_an_error)
 {
     struct gguf_out *out;
-    ck_assert_int_eq(gguf_out_open("/none/x.gguf", &out, err, sizeof err), -ENOENT);
+    ck_assert_int_eq(gguf_out_open("/none/x.gguf", &out, err, sizeof(err)), -ENOENT);
     ck_assert_str_eq(err, "cannot create /none/x.gguf.part: No such file or directory");
 }
 END_TEST
@@ -117,7 +117,7 @@ START_TEST(only_files_are_replaced)
     struct gguf_out *out;
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(i == 0 ? mkdir(path, 0777) : mkfifo(path, 0666), 0);
-        ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof err), -EEXIST);
+        ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), -EEXIST);
         ck_assert_msg(strstr(err, "no regular file") != NULL, "%s", err);
         ck_assert_int_eq(access(part, F_OK), -1);
         ck_assert_int_eq(i == 0 ? rmdir(path) : unlink(path), 0);
@@ -128,7 +128,7 @@ END_TEST
 START_TEST(overwriting_the_source_is_detected)
 {
     char link_path[80];
-    snprintf(link_path, sizeof link_path, "%s/link", folder);
+    snprintf(link_path, sizeof(link_path), "%s/link", folder);
     ck_assert(!gguf_out_overwrites(path, part)); /* there is none */
     FILE *f = fopen(part, "w");
     ck_assert_ptr_nonnull(f);
@@ -145,8 +145,8 @@ END_TEST
 static void make_folder(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/x.gguf", folder);
-    snprintf(part, sizeof part, "%s.part", path);
+    snprintf(path, sizeof(path), "%s/x.gguf", folder);
+    snprintf(part, sizeof(part), "%s.part", path);
 }
 
 static void remove_folder(void)

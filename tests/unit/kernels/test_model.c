@@ -265,7 +265,7 @@ START_TEST(gemma3_without_its_norms_is_refused)
         if (memcmp(file + at, NORMS[_i], strlen(NORMS[_i])) == 0)
             file[at] = 'P';
     ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
-    snprintf(tensor, sizeof tensor, "malformed: tensor blk.0.%s.weight is missing", NORMS[_i]);
+    snprintf(tensor, sizeof(tensor), "malformed: tensor blk.0.%s.weight is missing", NORMS[_i]);
     ck_assert_str_eq(err, tensor);
     close_opened(&o);
 }

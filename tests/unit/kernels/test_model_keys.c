@@ -340,7 +340,7 @@ static void write_gemma_model(struct gw *w, const struct gemma_keys *k)
     for (uint32_t l = 0; l < k->layers; l++) {
         for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
             uint64_t rows = tensors[i].ne[1] > 0 ? tensors[i].ne[1] : 1;
-            snprintf(name, sizeof name, "blk.%u.%s.weight", l, tensors[i].name);
+            snprintf(name, sizeof(name), "blk.%u.%s.weight", l, tensors[i].name);
             gw_tensor_info(w, name, QUANT_F32, tensors[i].ne[1] > 0 ? 2 : 1, tensors[i].ne,
                            w->data.bytes);
             gw_put(&w->data, zeros, (size_t)(tensors[i].ne[0] * rows) * sizeof(float));
@@ -428,7 +428,7 @@ START_TEST(fingerprints_depend_on_local_layers)
         ck_assert_int_eq(open_file(file, bytes, &o), 0);
         ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
         for (int j = 0; j < i; j++)
-            ck_assert(memcmp(seen[i], seen[j], sizeof seen[i]) != 0);
+            ck_assert(memcmp(seen[i], seen[j], sizeof(seen[i])) != 0);
         close_opened(&o);
     }
 }

@@ -53,7 +53,7 @@ START_TEST(exp_bits_are_pinned)
         {-10.0f, 0x383e6bceu}, {-27.5f, 0x2ba07089u},         {-87.0f, 0x00b33687u},
         {88.0f, 0x7ef882b7u},  {0x1p-30f, 0x3f800000u},       {-0x1p-24f, 0x3f7fffffu},
     };
-    for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
+    for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
         ck_assert_msg(num_bits(num_exp(pinned[i].x)) == pinned[i].bits,
                       "exp(%a) is %08x, pinned %08x", (double)pinned[i].x,
                       num_bits(num_exp(pinned[i].x)), pinned[i].bits);
@@ -148,7 +148,7 @@ START_TEST(log_bits_are_pinned)
         {0.7f, 0xbeb69e1au},
         {1.41f, 0x3eafeafdu},
     };
-    for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
+    for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
         ck_assert_msg(num_bits(num_log(pinned[i].x)) == pinned[i].bits,
                       "log(%a) is %08x, pinned %08x", (double)pinned[i].x,
                       num_bits(num_log(pinned[i].x)), pinned[i].bits);

@@ -15,7 +15,7 @@
 
 static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral",
                                     "qwen2", "qwen3",  "gemma3"};
-enum { N_NAMES = sizeof names / sizeof names[0], PAGES = 4, MOST = 128 };
+enum { N_NAMES = sizeof(names) / sizeof(names[0]), PAGES = 4, MOST = 128 };
 
 /* Logits reach 20 to 30. In F32, with KV in f32, what is left is the rounding of f32 sums: 3e-5 at
  * most is seen. In F16 the KV is f16, which moves a logit by up to 0.03. */
@@ -30,7 +30,7 @@ struct oracle {
 static const char *fixture(const char *name, const char *ending)
 {
     static char path[256];
-    snprintf(path, sizeof path, "tests/fixtures/oracle/%s.%s", name, ending);
+    snprintf(path, sizeof(path), "tests/fixtures/oracle/%s.%s", name, ending);
     return path;
 }
 
@@ -78,29 +78,29 @@ static void widen(const struct gguf *from, struct help_model *to)
     gw_init(&w);
     for (uint64_t i = 0; i < from->n_keys; i++) {
         const struct gguf_key *key = gguf_key_at(from, i);
-        snprintf(name, sizeof name, "%.*s", (int)key->name.bytes, key->name.data);
+        snprintf(name, sizeof(name), "%.*s", (int)key->name.bytes, key->name.data);
         gw_key(&w, name, key->type, key->raw, key->raw_bytes);
     }
     for (uint64_t i = 0; i < gguf_n_tensors(from); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(from, i);
-        snprintf(name, sizeof name, "%.*s", (int)t->name.bytes, t->name.data);
+        snprintf(name, sizeof(name), "%.*s", (int)t->name.bytes, t->name.data);
         gw_tensor_info(&w, name, QUANT_F32, t->n_dims, t->ne, w.data.bytes);
         for (uint64_t at = 0; at < t->ne[0] * t->ne[1]; at++) {
             uint16_t half = 0;
             float x = 0;
             if (t->type == QUANT_F32)
-                memcpy(&x, t->data + 4 * at, sizeof x);
+                memcpy(&x, t->data + 4 * at, sizeof(x));
             else
-                memcpy(&half, t->data + 2 * at, sizeof half);
+                memcpy(&half, t->data + 2 * at, sizeof(half));
             x = t->type == QUANT_F32 ? x : num_f32_from_f16(half);
-            gw_put(&w.data, &x, sizeof x);
+            gw_put(&w.data, &x, sizeof(x));
         }
         gw_pad(&w.data, w.alignment);
     }
     to->file = gw_finish(&w, &bytes, NULL);
-    int rc = gguf_open_memory(to->file, bytes, &to->gguf, err, sizeof err);
+    int rc = gguf_open_memory(to->file, bytes, &to->gguf, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
-    rc = model_open(to->gguf, &to->model, err, sizeof err);
+    rc = model_open(to->gguf, &to->model, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
 }
 

@@ -8,12 +8,12 @@
 #include "tests/run_suite.h"
 #include "tests/rig/quant_vectors.h"
 
-enum { N_VECTORS = sizeof quant_vectors / sizeof quant_vectors[0] };
+enum { N_VECTORS = sizeof(quant_vectors) / sizeof(quant_vectors[0]) };
 
 START_TEST(values_equal_those_of_another_reader)
 {
     const struct quant_vector *v = &quant_vectors[_i];
-    float *x = calloc(v->n, sizeof *x);
+    float *x = calloc(v->n, sizeof(*x));
     ck_assert(x && quant_readable(v->type));
     quant_row_values(v->type, v->bytes, v->n, x);
     for (uint32_t i = 0; i < v->n; i++)
@@ -33,11 +33,11 @@ START_TEST(integers_stay_within_their_range)
                   {QUANT_Q5_1, 0, 31},     {QUANT_Q4_K, 0, 15}, {QUANT_Q5_K, 0, 31},
                   {QUANT_Q6_K, -32, 31}};
     uint8_t bytes[256];
-    for (size_t t = 0; t < sizeof ranges / sizeof ranges[0]; t++) {
+    for (size_t t = 0; t < sizeof(ranges) / sizeof(ranges[0]); t++) {
         const struct quant_info *info = quant_find(ranges[t].type);
         int low = 1000, high = -1000;
         for (unsigned fill = 0; fill < 256; fill++) {
-            memset(bytes, (int)fill, sizeof bytes);
+            memset(bytes, (int)fill, sizeof(bytes));
             for (uint32_t index = 0; index < info->block / QUANT_SUB; index++) {
                 struct quant_sub s;
                 quant_sub_load(info->type, bytes, index, &s);

@@ -16,7 +16,7 @@ enum { N = 4096 };
 
 static const uint32_t blocks[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
                                   QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_BLOCKS = sizeof blocks / sizeof blocks[0] };
+enum { N_BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
 
 static uint64_t row_bytes(uint32_t type, uint64_t n)
 {
@@ -127,7 +127,7 @@ START_TEST(floats_round_to_the_nearest_value)
     for (uint32_t i = 0; i < N; i++)
         x[i] = ldexpf(help_normal(&seed), (int)(help_random(&seed) % 36) - 24);
     there_and_back(QUANT_F32, x, y, N);
-    ck_assert_mem_eq(x, y, sizeof x);
+    ck_assert_mem_eq(x, y, sizeof(x));
     there_and_back(QUANT_BF16, x, y, N);
     for (uint32_t i = 0; i < N; i++)
         ck_assert(fabsf(x[i] - y[i]) <= fabsf(x[i]) * 0x1p-8f);
@@ -287,7 +287,7 @@ START_TEST(unsupported_types_and_values_are_refused)
                                    QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
     float x[256] = {0};
     uint8_t out[1024];
-    for (size_t t = 0; t < sizeof all / sizeof all[0]; t++) {
+    for (size_t t = 0; t < sizeof(all) / sizeof(all[0]); t++) {
         const uint32_t type = all[t];
         const bool quantized = quant_find(type)->quantized;
         ck_assert(quantize_writes(type) && quant_readable(type) == quantized);

@@ -23,7 +23,7 @@ static const char *path_of(const char *name)
     static char path[4][128];
     static int next;
     char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
+    snprintf(p, sizeof(path[0]), "%s/%s", folder, name);
     return p;
 }
 
@@ -32,11 +32,11 @@ static void write_model(const char *path, const char *shape, const char *arch, c
 {
     struct gguf_out *out;
     struct random_model m = {shape_find(shape), arch, type_mix_find(type), seed, peaked};
-    ck_assert_msg(gguf_out_open(path, &out, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(random_model_list(&m, out), 0);
-    ck_assert_msg(gguf_out_write(out, random_model_row, &m, threads, err, sizeof err) == 0, "%s",
+    ck_assert_msg(gguf_out_write(out, random_model_row, &m, threads, err, sizeof(err)) == 0, "%s",
                   err);
-    ck_assert_msg(gguf_out_commit(out, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_commit(out, err, sizeof(err)) == 0, "%s", err);
     struct stat st;
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq((uint64_t)st.st_size, gguf_out_bytes(out));
@@ -146,13 +146,13 @@ static void copy_model(const char *from_path, const char *type, const char *path
 {
     struct gguf *from;
     struct gguf_out *out;
-    ck_assert_int_eq(gguf_open(from_path, &from, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_open(from_path, &from, err, sizeof(err)), 0);
     struct quantized_copy copy = {from, type_mix_find(type)};
-    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof err), 0);
-    ck_assert_msg(quantized_copy_list(&copy, out, err, sizeof err) == 0, "%s", err);
-    ck_assert_msg(gguf_out_write(out, quantized_copy_row, &copy, 2, err, sizeof err) == 0, "%s",
+    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), 0);
+    ck_assert_msg(quantized_copy_list(&copy, out, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(gguf_out_write(out, quantized_copy_row, &copy, 2, err, sizeof(err)) == 0, "%s",
                   err);
-    ck_assert_int_eq(gguf_out_commit(out, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
     gguf_out_close(out);
     gguf_close(from);
 }
@@ -204,7 +204,7 @@ START_TEST(a_copy_in_the_same_type_is_the_same_model)
     uint8_t x[MODEL_FINGERPRINT_BYTES], y[MODEL_FINGERPRINT_BYTES];
     ck_assert_int_eq(model_fingerprint(a.model, 1, x), 0);
     ck_assert_int_eq(model_fingerprint(b.model, 2, y), 0);
-    ck_assert_mem_eq(x, y, sizeof x);
+    ck_assert_mem_eq(x, y, sizeof(x));
     help_model_close(&a);
     help_model_close(&b);
 
@@ -215,10 +215,10 @@ START_TEST(a_copy_in_the_same_type_is_the_same_model)
     hash_file(low, direct);
     ck_assert_str_eq(copied, direct);
 
-    ck_assert_int_eq(gguf_open(low, &g, err, sizeof err), 0);
-    ck_assert_int_eq(gguf_out_open(path_of("no.gguf"), &out, err, sizeof err), 0);
+    ck_assert_int_eq(gguf_open(low, &g, err, sizeof(err)), 0);
+    ck_assert_int_eq(gguf_out_open(path_of("no.gguf"), &out, err, sizeof(err)), 0);
     struct quantized_copy copy = {g, type_mix_find("Q4_0")};
-    ck_assert_int_eq(quantized_copy_list(&copy, out, err, sizeof err), -ENOTSUP);
+    ck_assert_int_eq(quantized_copy_list(&copy, out, err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(err, "tensor token_embd.weight is Q8_0 already: start from an F32, F16 or "
                           "BF16 file");
     gguf_out_close(out);
@@ -234,7 +234,7 @@ static void make_folder(void)
 static void remove_folder(void)
 {
     char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
     ck_assert_int_eq(system(command), 0);
 }
 

@@ -43,7 +43,7 @@ START_TEST(philox_gives_its_published_values)
          {0xa4093822, 0x299f31d0},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         uint32_t out[4];
         philox4x32_10(known[i].counter, known[i].key, out);
         for (int j = 0; j < 4; j++) {
@@ -86,7 +86,7 @@ START_TEST(greedy_ties_go_to_the_lower_id)
     const struct sampler_params p = sampling(0.0f);
     static const uint32_t places[][2] = {{0, 999}, {7, 8},     {511, 512}, {512, 513},
                                          {3, 998}, {992, 999}, {998, 999}};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         fill();
         logits[places[i][0]] = logits[places[i][1]] = 50.0f;
         ck_assert_uint_eq(token_at(&p, 0), places[i][0]);
@@ -319,18 +319,18 @@ START_TEST(logits_without_a_distribution_are_refused_and_restored)
         p.temperature = i % 2 == 0 ? 0.0f : 1.0f;
         p.logprobs = i > 2;
         logits[i * 199] = bad[i % 3];
-        memcpy(before, logits, sizeof before);
+        memcpy(before, logits, sizeof(before));
         ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
-        ck_assert(memcmp(before, logits, sizeof before) == 0);
+        ck_assert(memcmp(before, logits, sizeof(before)) == 0);
     }
     for (uint32_t i = 0; i < N; i++) {
         logits[i] = -INFINITY;
     }
     ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
     fill();
-    memcpy(before, logits, sizeof before);
+    memcpy(before, logits, sizeof(before));
     ck_assert_int_eq(sample_at(&p, 20, &sample), 0); /* and the same scratch goes on */
-    ck_assert(memcmp(before, logits, sizeof before) == 0);
+    ck_assert(memcmp(before, logits, sizeof(before)) == 0);
     p.repeat_penalty =
         0x1p-149f; /* a positive logit overflows: a parameter's fault, refused like a NaN */
     ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
@@ -340,7 +340,7 @@ START_TEST(logits_without_a_distribution_are_refused_and_restored)
     p.top_p = 0.9999f;
     p.temperature = 1.0f;
     ck_assert_int_eq(sample_at(&p, N, &sample), -EDOM);
-    ck_assert(memcmp(before, logits, sizeof before) == 0);
+    ck_assert(memcmp(before, logits, sizeof(before)) == 0);
 }
 END_TEST
 
@@ -350,16 +350,16 @@ START_TEST(invalid_parameters_and_tokens_are_refused)
     struct sampler_params p = sampling(1.0f);
     const struct sample_bias bias[] = {{1, 5.0f}, {N, 1.0f}};
     float before[N];
-    memcpy(before, logits, sizeof before);
+    memcpy(before, logits, sizeof(before));
     p.bias = bias;
     p.n_bias = 2;
     ck_assert_int_eq(sample_at(&p, 0, &sample), -EINVAL);
-    ck_assert(memcmp(before, logits, sizeof before) == 0);
+    ck_assert(memcmp(before, logits, sizeof(before)) == 0);
     p.n_bias = 0;
     p.presence_penalty = 1.0f;
     history[3] = N;
     ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
-    ck_assert(memcmp(before, logits, sizeof before) == 0);
+    ck_assert(memcmp(before, logits, sizeof(before)) == 0);
     history[3] = 3;
     p.order[1] = SAMPLE_PENALTIES;
     ck_assert_int_eq(sample_at(&p, 9, &sample), -EINVAL);
@@ -487,9 +487,9 @@ START_TEST(a_sample_does_not_depend_on_earlier_samples)
         struct sample again;
         ck_assert_int_eq(sampler_scratch_open(N, &fresh), 0);
         ck_assert_int_eq(sample_token(&p, logits, N, history, i, 0, fresh, &again), 0);
-        ck_assert(memcmp(&again, &first[i], sizeof again) == 0);
+        ck_assert(memcmp(&again, &first[i], sizeof(again)) == 0);
         ck_assert_int_eq(sample_at(&p, i, &again), 0);
-        ck_assert(memcmp(&again, &first[i], sizeof again) == 0);
+        ck_assert(memcmp(&again, &first[i], sizeof(again)) == 0);
         sampler_scratch_close(fresh);
     }
 }
@@ -501,12 +501,12 @@ START_TEST(tokens_from_the_position_on_are_not_read)
     p.n_bias = 0;
     p.penalty_last_n = -1;
     struct sample a, b;
-    uint32_t *exact = malloc(20 * sizeof *exact); /* a sanitizer sees a read behind it */
+    uint32_t *exact = malloc(20 * sizeof(*exact)); /* a sanitizer sees a read behind it */
     ck_assert_ptr_nonnull(exact);
-    memcpy(exact, history, 20 * sizeof *exact);
+    memcpy(exact, history, 20 * sizeof(*exact));
     ck_assert_int_eq(sample_at(&p, 20, &a), 0);
     ck_assert_int_eq(sample_token(&p, logits, N, exact, 20, 3, scratch, &b), 0);
-    ck_assert(memcmp(&a, &b, sizeof a) == 0);
+    ck_assert(memcmp(&a, &b, sizeof(a)) == 0);
     free(exact);
 }
 END_TEST
@@ -517,7 +517,7 @@ START_TEST(a_masked_token_is_never_sampled)
     const struct sample_bias bias[] = {{77, 3.0f}};
     static uint64_t allowed[(N + 63) / 64];
     static float saved[N];
-    memcpy(saved, logits, sizeof saved);
+    memcpy(saved, logits, sizeof(saved));
     for (uint32_t i = 0; i < 200; i++) {
         struct sampler_params p = varied(i, bias);
         struct sample masked, changed, plain;
@@ -530,9 +530,9 @@ START_TEST(a_masked_token_is_never_sampled)
         p.allowed = allowed;
         ck_assert_int_eq(sample_at(&p, i, &masked), 0);
         ck_assert((allowed[masked.token >> 6] >> (masked.token & 63) & 1) != 0);
-        ck_assert(memcmp(saved, logits, sizeof saved) == 0);
+        ck_assert(memcmp(saved, logits, sizeof(saved)) == 0);
         ck_assert(masked.n_top == plain.n_top &&
-                  memcmp(masked.top, plain.top, plain.n_top * sizeof plain.top[0]) == 0);
+                  memcmp(masked.top, plain.top, plain.n_top * sizeof(plain.top[0])) == 0);
         p.allowed = NULL;
         for (uint32_t id = 0; id < N; id++) {
             if ((allowed[id >> 6] >> (id & 63) & 1) == 0) {
@@ -541,7 +541,7 @@ START_TEST(a_masked_token_is_never_sampled)
         }
         ck_assert_int_eq(sample_at(&p, i, &changed), 0);
         ck_assert_uint_eq(changed.token, masked.token);
-        memcpy(logits, saved, sizeof saved);
+        memcpy(logits, saved, sizeof(saved));
     }
 }
 END_TEST
@@ -584,7 +584,7 @@ int main(void)
     Suite *suite = suite_create("sample");
     TCase *all = tcase_create("sample");
     tcase_add_checked_fixture(all, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
         tcase_add_test(all, tests[i]);
     }
     tcase_set_timeout(all, 60);

@@ -37,7 +37,7 @@ START_TEST(logprobs_come_from_the_unmodified_logits)
     ck_assert_int_eq(sample_at(&p, 40, &other), 0);
     ck_assert_uint_eq(other.token, 17);
     ck_assert_float_eq_tol(other.logprob, (float)log_softmax(17), 2e-6f);
-    ck_assert(memcmp(sample.top, other.top, sizeof sample.top) == 0);
+    ck_assert(memcmp(sample.top, other.top, sizeof(sample.top)) == 0);
     p.logprobs = false;
     ck_assert_int_eq(sample_at(&p, 40, &other), 0);
     ck_assert(other.token == 17 && other.logprob == 0.0f && other.n_top == 0);

@@ -101,7 +101,7 @@ static int by_id(const void *a, const void *b)
 /* Sorts, takes the weights anew; returns the largest logit. */
 static float sort_and_weigh(struct set *s)
 {
-    qsort(s->c, s->n, sizeof *s->c, by_logit);
+    qsort(s->c, s->n, sizeof(*s->c), by_logit);
     s->total = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         s->c[i].w = (uint64_t)((double)num_exp(s->c[i].l - s->c[0].l) * 0x1p40);
@@ -139,7 +139,7 @@ static void slow_typical(struct set *s, float p)
         s->c[i].score = fabsf((max - s->c[i].l) - expected);
     }
     const uint64_t target = floor_share(s->total, p) + 1;
-    qsort(s->c, s->n, sizeof *s->c, by_score);
+    qsort(s->c, s->n, sizeof(*s->c), by_score);
     cut_to(s, target);
 }
 
@@ -189,7 +189,7 @@ static void slow_distribution(struct set *s, const struct sampler_params *p, con
         slow_stage(s, p, p->order[i]);
     }
     (void)sort_and_weigh(s);
-    qsort(s->c, s->n, sizeof *s->c, by_id);
+    qsort(s->c, s->n, sizeof(*s->c), by_id);
 }
 
 /* ---- comparisons ------------------------------------------------------------------------ */
@@ -229,8 +229,8 @@ static bool equal_sets(const struct sample_kept *kept, const struct set *want)
 static void compare_once(uint64_t seed, uint32_t n, enum shape shape)
 {
     struct stream r = {seed, 0};
-    float *l = malloc(n * sizeof *l);
-    struct set want = {.c = malloc(n * sizeof *want.c)};
+    float *l = malloc(n * sizeof(*l));
+    struct set want = {.c = malloc(n * sizeof(*want.c))};
     struct sampler_scratch *s;
     struct sampler_params p;
     ck_assert(l != NULL && want.c != NULL && sampler_scratch_open(n, &s) == 0);
@@ -275,18 +275,18 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
 {
     const uint32_t n = 150001;
     struct stream r = {7, 0};
-    float *l = malloc(n * sizeof *l);
-    struct set want = {.n = n, .c = malloc(n * sizeof *want.c)};
+    float *l = malloc(n * sizeof(*l));
+    struct set want = {.n = n, .c = malloc(n * sizeof(*want.c))};
     struct sampler_scratch *s;
     ck_assert(l != NULL && want.c != NULL && sampler_scratch_open(n, &s) == 0);
     fill_logits(&r, l, n, TIES); /* about a hundred levels: the border always lies among equals */
     for (uint32_t i = 0; i < n; i++) {
         want.c[i] = (struct candidate){.l = l[i], .id = i};
     }
-    qsort(want.c, n, sizeof *want.c, by_logit);
+    qsort(want.c, n, sizeof(*want.c), by_logit);
     static const uint32_t ks[] = {1,   2,   39,   40,     64,     500,    585,
                                   586, 587, 5000, 149999, 150000, 150001, 200000};
-    for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+    for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++) {
         struct sampler_params p;
         struct sample_kept kept;
         sampler_params_init(&p);
@@ -378,7 +378,7 @@ START_TEST(any_bits_in_the_parameters_are_survived)
         struct sampler_params p;
         struct sample sample = {0};
         fill_logits(&r, l, 300, (enum shape)(seed % SHAPES));
-        memcpy(before, l, sizeof l);
+        memcpy(before, l, sizeof(l));
         for (uint32_t i = 0; i < 20; i++) {
             tokens[i] = below(&r, 300);
         }
@@ -396,7 +396,7 @@ START_TEST(any_bits_in_the_parameters_are_survived)
         const int rc = sample_token(&p, l, 300, tokens, 20, 5, s, &sample);
         sampled += rc == 0 && sample.token < 300 && before[sample.token] > -INFINITY;
         refused += rc == -EDOM;
-        ck_assert_msg(memcmp(before, l, sizeof l) == 0, "seed %llu", (unsigned long long)seed);
+        ck_assert_msg(memcmp(before, l, sizeof(l)) == 0, "seed %llu", (unsigned long long)seed);
     }
     ck_assert_uint_eq(sampled + refused, 4000);
     ck_assert(sampled > 1000 && refused > 100);
@@ -408,7 +408,7 @@ START_TEST(weights_are_accurate)
 {
     const uint32_t n = 20000;
     struct stream r = {11, 0};
-    float *l = malloc(n * sizeof *l);
+    float *l = malloc(n * sizeof(*l));
     struct sampler_scratch *s;
     ck_assert(l != NULL && sampler_scratch_open(n, &s) == 0);
     fill_logits(&r, l, n, SPREAD);
@@ -448,23 +448,23 @@ static void compare_lanes(uint64_t seed, uint32_t n)
     ck_assert(a->scan(l, n, &max_a, &index_a) == 0 && b->scan(l, n, &max_b, &index_b) == 0);
     ck_assert(num_bits(max_a) == num_bits(max_b) && index_a == index_b);
     ck_assert(a->weigh(l, n, max_a, wa) == b->weigh(l, n, max_a, wb));
-    ck_assert(memcmp(wa, wb, n * sizeof wa[0]) == 0);
+    ck_assert(memcmp(wa, wb, n * sizeof(wa[0])) == 0);
     ck_assert(a->weigh(l, n, max_a, NULL) == b->weigh(l, n, max_a, NULL));
-    ck_assert(a->rank(l, n, ua) == b->rank(l, n, ub) && memcmp(ua, ub, n * sizeof ua[0]) == 0);
-    memcpy(la, l, sizeof l);
-    memcpy(lb, l, sizeof l);
+    ck_assert(a->rank(l, n, ua) == b->rank(l, n, ub) && memcmp(ua, ub, n * sizeof(ua[0])) == 0);
+    memcpy(la, l, sizeof(l));
+    memcpy(lb, l, sizeof(l));
     uint64_t bits[LANES_MAX / 64 + 1];
     for (uint32_t i = 0; i <= LANES_MAX / 64; i++) {
         bits[i] = i % 3 == 0 ? UINT64_MAX * (i & 1) : (seed + i) * 0x9e3779b97f4a7c15u;
     }
     a->allow(l, n, bits, la);
     b->allow(l, n, bits, lb);
-    ck_assert(memcmp(la, lb, n * sizeof la[0]) == 0);
-    memcpy(la, l, sizeof l);
-    memcpy(lb, l, sizeof l);
+    ck_assert(memcmp(la, lb, n * sizeof(la[0])) == 0);
+    memcpy(la, l, sizeof(l));
+    memcpy(lb, l, sizeof(l));
     a->temper(la, n, max_a, 0.7f);
     b->temper(lb, n, max_a, 0.7f);
-    ck_assert(memcmp(la, lb, n * sizeof la[0]) == 0);
+    ck_assert(memcmp(la, lb, n * sizeof(la[0])) == 0);
     a->block_max(l, n, la);
     b->block_max(l, n, lb);
     for (uint32_t i = 0; i < n / SAMPLE_BLOCK; i++) {
@@ -472,7 +472,7 @@ static void compare_lanes(uint64_t seed, uint32_t n)
     }
     const uint32_t k = a->above(l, n, 1.0f, la, ua);
     ck_assert_uint_eq(b->above(l, n, 1.0f, lb, ub), k);
-    ck_assert(memcmp(la, lb, k * sizeof la[0]) == 0 && memcmp(ua, ub, k * sizeof ua[0]) == 0);
+    ck_assert(memcmp(la, lb, k * sizeof(la[0])) == 0 && memcmp(ua, ub, k * sizeof(ua[0])) == 0);
 }
 
 START_TEST(avx2_loops_equal_the_portable_ones)

@@ -29,7 +29,7 @@ static const char *function_of(const json_t *c)
 static json_t *load_cases(void)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/vectors/sampling.llama.cpp.json", getenv("HEARTH_TESTDATA"));
+    snprintf(path, sizeof(path), "%s/vectors/sampling.llama.cpp.json", getenv("HEARTH_TESTDATA"));
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     ck_assert_msg(root != NULL, "%s: %s", path, error.text);
@@ -109,7 +109,7 @@ static void check_case(const json_t *c, size_t index)
         got[i] = typical ? json_number_value(json_array_get(probs, kept.ids[i]))
                          : (double)kept.weights[i] / (double)kept.total;
     }
-    qsort(got, kept.n, sizeof got[0], descending);
+    qsort(got, kept.n, sizeof(got[0]), descending);
     ck_assert_uint_le(kept.n, json_array_size(expected));
     for (uint32_t i = 0; i < json_array_size(expected); i++) {
         const double want = json_number_value(json_array_get(expected, i));
@@ -199,7 +199,7 @@ static void check_chain(const json_t *c, size_t index)
 {
     const char *chain = json_string_value(json_object_get(c, "seq"));
     const uint32_t n = (uint32_t)number(c, "n_vocab");
-    float *logits = malloc(n * sizeof *logits);
+    float *logits = malloc(n * sizeof(*logits));
     ck_assert_ptr_nonnull(logits);
     for (uint32_t i = 0; i < n; i++) {
         logits[i] = logf((float)i);
@@ -262,10 +262,10 @@ END_TEST
 static void read_floats(const char *name, float *x, size_t n)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/reference/%s.f32", getenv("HEARTH_TESTDATA"), name);
+    snprintf(path, sizeof(path), "%s/reference/%s.f32", getenv("HEARTH_TESTDATA"), name);
     FILE *f = fopen(path, "rb");
     ck_assert_msg(f != NULL, "%s: cannot open", path);
-    ck_assert_msg(fread(x, sizeof *x, n, f) == n, "%s: shorter than %zu floats", path, n);
+    ck_assert_msg(fread(x, sizeof(*x), n, f) == n, "%s: shorter than %zu floats", path, n);
     fclose(f);
 }
 
@@ -273,14 +273,14 @@ static void read_floats(const char *name, float *x, size_t n)
 static void check_rows(const char *name)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/reference/%s.json", getenv("HEARTH_TESTDATA"), name);
+    snprintf(path, sizeof(path), "%s/reference/%s.json", getenv("HEARTH_TESTDATA"), name);
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     ck_assert_msg(root != NULL, "%s: %s", path, error.text);
     const json_t *rows = json_object_get(root, "top");
     const uint32_t n = (uint32_t)number(root, "n_vocab");
     const size_t n_rows = json_array_size(rows);
-    float *logits = malloc(n_rows * n * sizeof *logits);
+    float *logits = malloc(n_rows * n * sizeof(*logits));
     struct sampler_scratch *s;
     ck_assert(n_rows > 0 && logits != NULL && sampler_scratch_open(n, &s) == 0);
     read_floats(name, logits, n_rows * n);
@@ -309,7 +309,7 @@ START_TEST(greedy_samples_and_logprobs_of_real_models_agree)
 {
     static const char *const names[] = {"stories260K.bos", "stories260K.once", "stories260K.utf8",
                                         "babyllama105.bos", "babyllama105.lily"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         check_rows(names[i]);
     }
 }

@@ -24,7 +24,7 @@ static const struct option_row table[] = {
     O(number, "number", 'n', OPTION_U64, "N", "5", 2, 9, "a number"),
     O(number, "wide", 0, OPTION_U64, "N", NULL, 0, OPTION_U64_MAX, "any number"),
     O(flag, "flag", 'f', OPTION_FLAG, NULL, NULL, 0, 0, "a flag"), TOOL_COMMON_ROWS(struct fields)};
-static const struct tool tool = {"tool", "usage: tool", table, sizeof table / sizeof table[0],
+static const struct tool tool = {"tool", "usage: tool", table, sizeof(table) / sizeof(table[0]),
                                  &value};
 
 static const char *operand;
@@ -35,7 +35,7 @@ static int parse(const char *line)
     static char words[256];
     char *argv[16] = {"tool"};
     int argc = 1;
-    snprintf(words, sizeof words, "%s", line);
+    snprintf(words, sizeof(words), "%s", line);
     for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
         argv[argc++] = w;
     value = (struct fields){0};
@@ -105,7 +105,7 @@ START_TEST(help_names_every_option)
         parse("--help"); /* exits with 0 */
     int status;
     ck_assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
-    ck_assert_int_gt(pread(fd, text, sizeof text - 1, 0), 0);
+    ck_assert_int_gt(pread(fd, text, sizeof(text) - 1, 0), 0);
     for (uint32_t i = 0; i < tool.n_rows; i++)
         ck_assert_msg(strstr(text, table[i].name) && strstr(text, table[i].help), "%s", text);
     unlink(path);

@@ -17,14 +17,14 @@ static const char *of(const char *mix, const char *tensor, bool tied)
 static const char *in_layer(const char *mix, uint32_t layer, const char *part)
 {
     char name[64];
-    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, part);
+    snprintf(name, sizeof(name), "blk.%u.%s.weight", layer, part);
     return of(mix, name, false);
 }
 
 START_TEST(plain_types_apply_to_every_tensor)
 {
     static const char *const mixes[] = {"F32", "F16", "BF16", "Q8_0"};
-    for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
+    for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++) {
         ck_assert_str_eq(of(mixes[i], "token_embd.weight", true), mixes[i]);
         ck_assert_str_eq(of(mixes[i], "output.weight", false), mixes[i]);
         ck_assert_str_eq(in_layer(mixes[i], 0, "ffn_down"), mixes[i]);
@@ -35,7 +35,7 @@ END_TEST
 START_TEST(the_output_matrix_has_more_bits)
 {
     static const char *const mixes[] = {"Q4_0", "Q5_0", "Q5_1", "Q4_K_S", "Q4_K_M", "Q6_K"};
-    for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
+    for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++) {
         ck_assert_str_eq(of(mixes[i], "token_embd.weight", true), "Q6_K");
         ck_assert_str_eq(of(mixes[i], "output.weight", false), "Q6_K");
     }
@@ -86,7 +86,7 @@ START_TEST(rows_that_do_not_fit_take_another_type)
         {"Q4_K_M", "blk.4.attn_q.weight", 100, "F16"},
         {"F32", "blk.4.attn_q.weight", 100, "F32"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         ck_assert_str_eq(quant_name(type_mix_of(type_mix_find(cases[i].mix), cases[i].tensor,
                                                 cases[i].cols, 24, true)),
                          cases[i].type);
@@ -96,7 +96,7 @@ END_TEST
 START_TEST(names_are_exact)
 {
     char names[256];
-    type_mix_names(names, sizeof names);
+    type_mix_names(names, sizeof(names));
     ck_assert(strncmp(names, "F32, F16, BF16, Q8_0, ", 22) == 0);
     ck_assert_ptr_null(type_mix_find("q8_0"));
     ck_assert_ptr_null(type_mix_find("Q8"));

@@ -29,16 +29,16 @@ static int by_text(const void *a, const void *b)
 static void make(struct made *m, const struct shape *s)
 {
     struct gguf_out *out;
-    ck_assert_msg(gguf_out_open(path, &out, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(vocabulary_keys(s, out), 0);
-    ck_assert_msg(gguf_out_write(out, NULL, NULL, 1, err, sizeof err) == 0, "%s", err);
-    ck_assert_int_eq(gguf_out_commit(out, err, sizeof err), 0);
+    ck_assert_msg(gguf_out_write(out, NULL, NULL, 1, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
     gguf_out_close(out);
-    ck_assert_msg(gguf_open(path, &m->gguf, err, sizeof err) == 0, "%s", err);
-    ck_assert_msg(gguf_vocab_open(m->gguf, &m->v, err, sizeof err) == 0, "%s", err);
-    m->sorted = malloc(m->v.n_tokens * sizeof *m->sorted);
-    memcpy(m->sorted, m->v.tokens, m->v.n_tokens * sizeof *m->sorted);
-    qsort(m->sorted, m->v.n_tokens, sizeof *m->sorted, by_text);
+    ck_assert_msg(gguf_open(path, &m->gguf, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(gguf_vocab_open(m->gguf, &m->v, err, sizeof(err)) == 0, "%s", err);
+    m->sorted = malloc(m->v.n_tokens * sizeof(*m->sorted));
+    memcpy(m->sorted, m->v.tokens, m->v.n_tokens * sizeof(*m->sorted));
+    qsort(m->sorted, m->v.n_tokens, sizeof(*m->sorted), by_text);
 }
 
 static void close_made(struct made *m)
@@ -52,7 +52,7 @@ static void close_made(struct made *m)
 static bool known(const struct made *m, const char *data, size_t bytes)
 {
     struct gguf_string text = {data, bytes};
-    return bsearch(&text, m->sorted, m->v.n_tokens, sizeof text, by_text) != NULL;
+    return bsearch(&text, m->sorted, m->v.n_tokens, sizeof(text), by_text) != NULL;
 }
 
 /* Every merge makes the next word of two known ones. */
@@ -122,7 +122,7 @@ START_TEST(bytes_come_first)
     };
     struct made m;
     make(&m, shape_find("tiny"));
-    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++)
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
         ck_assert_msg(gguf_string_equal(m.v.tokens[letters[i].byte], letters[i].letter), "%u",
                       letters[i].byte);
     close_made(&m);
