@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Every file of this repository that a README names exists: the targets of links, and names in backticks that have a
+# source's suffix or begin with a folder of the top level (`ring.h`, `ipc/ring.{c,h}`, `tests/unit/`). A name may be the
+# end of a path. Names with capitals, such as `test_X.c`, stand for others.
+set -u
+cd "$(dirname "$0")/../.." || exit
+files=$(find . \( -path ./build -o -path ./.git \) -prune -o -print | sed 's|^\./||')
+suffix='.+\.(c|h|cu|md|sh|awk|in|mk|lua|py|gguf|service|socket|conf)'
+folder='(daemon|client|kernels|ipc|tests|systemd)/.*'
+bad=0 seen=0
+missing() {
+    echo "$page: there is no $1"
+    bad=1
+}
+
+for page in $(grep '\.md$' <<<"$files"); do
+    here=$(dirname "$page")
+    for target in $(grep -oE '\]\([^)]+' "$page" | cut -c3- | grep -v :// | sed 's|#.*||'); do
+        seen=$((seen + 1))
+        [ -e "$here/$target" ] || missing "$target"
+    done
+    for name in $(grep -oE '`[^`]+`' "$page" | tr -d '`' | tr ' ' '\n' | grep -xE '[a-z0-9_./*{},-]+(README|NUMERICS)?[a-z.]*' |
+                  grep -xE "$suffix|$folder" | grep -vE '^(build|/)' | sort -u); do
+        for one in $(set -f; eval "echo $name"); do # {a,b}: each of them
+            seen=$((seen + 1))
+            pattern=$(sed 's|/$||; s|\.|\\.|g; s|\*|[^/]*|g' <<<"$one")
+            grep -qE "(^|/)$pattern\$" <<<"$files" || missing "$one"
+        done
+    done
+done
+[ $bad -eq 0 ] && echo "ok: $seen files that READMEs name are there"
+exit $bad
