@@ -1,5 +1,5 @@
-/* Options: the command line, the file, which of them wins, and one clear line for everything else.
- */
+/* Options: the command line, the configuration file, which of the two wins, and one clear line for
+ * every error. */
 #include "daemon/config.h"
 #include "tests/run_suite.h"
 
@@ -14,7 +14,7 @@
 static char directory[] = "/tmp/hearth-config-XXXXXX", path[256], err[300];
 static struct config config;
 
-/* A home of our own: no file of this machine is read. */
+/* A private home directory: no configuration of this machine is read. */
 static void setup(void)
 {
     char name[256];
@@ -68,7 +68,7 @@ static int load(const char *line)
     return config_load(&config, argc, argv, err, sizeof(err));
 }
 
-/* A usage error: code, and one line that holds `word`. */
+/* Expects a usage error: this code, and one line that contains `word`. */
 static void refused(const char *line, int code, const char *word)
 {
     ck_assert_int_eq(load(line), code);
@@ -150,7 +150,7 @@ START_TEST(numbers_out_of_range_are_refused_with_the_range)
     }
     ck_assert_int_eq(load("--slots 1"), 0);
     ck_assert_int_eq(load("--slots 1024"), 0);
-    refused("--context 4194305", -EINVAL, "0 to 4194304"); /* what an arena may have */
+    refused("--context 4194305", -EINVAL, "0 to 4194304"); /* an arena's limit */
 }
 END_TEST
 
@@ -211,7 +211,8 @@ START_TEST(a_wrong_line_is_named_by_file_and_number)
 }
 END_TEST
 
-/* UTF-16, or a file that a crash has filled up: nothing behind the byte may count for nothing. */
+/* UTF-16, or a file that a crash has padded: text after a zero byte must not be ignored
+ * silently. */
 START_TEST(a_zero_byte_is_a_wrong_line)
 {
     static const char text[] = "rows = 64\nslots = 7\0 or so\n",
@@ -235,7 +236,7 @@ START_TEST(a_file_with_crlf_and_a_byte_order_mark_is_read)
 }
 END_TEST
 
-/* A line that memory does not hold ends the file for getline. */
+/* To getline, a line that does not fit in memory looks like the end of the file. */
 START_TEST(a_line_too_long_for_memory_is_an_error)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -245,7 +246,7 @@ START_TEST(a_line_too_long_for_memory_is_an_error)
     enum { LINE = 256 << 20 };
 
     write_file("#");
-    ck_assert_int_eq(truncate(path, LINE), 0); /* no block of it is written */
+    ck_assert_int_eq(truncate(path, LINE), 0); /* sparse */
     ck_assert_int_eq(getrlimit(RLIMIT_AS, &all), 0);
     little = all;
     little.rlim_cur = LINE;
@@ -288,12 +289,12 @@ END_TEST
 
 START_TEST(an_unreadable_file_is_an_error)
 {
-    ck_assert_int_eq(symlink("hearthd.conf", path), 0); /* to itself */
+    ck_assert_int_eq(symlink("hearthd.conf", path), 0); /* a link to itself */
     refused("--model m.gguf", -ENOENT, path);
 }
 END_TEST
 
-/* ---- what people read ------------------------------------------------------------------------ */
+/* ---- user-visible text ----------------------------------------------------------------------- */
 
 START_TEST(the_system_file_is_where_make_install_puts_it)
 {

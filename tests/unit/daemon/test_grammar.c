@@ -1,7 +1,7 @@
 /*
- * What a grammar allows: the sentences of grammars that people write, and how an answer goes on,
- * with drafts and to its end. Masks against the definition are in test_grammar_definition.c,
- * grammars made to cost much in test_grammar_limits.c.
+ * What a grammar allows: the sentences of typical grammars, and the state of an answer with
+ * drafts, up to its end. Masks against the definition are in test_grammar_definition.c, costly
+ * grammars in test_grammar_limits.c.
  */
 #include "client/hearth.h"
 #include "tests/run_suite.h"
@@ -78,7 +78,7 @@ START_TEST(llama_cpp_vectors_agree)
 }
 END_TEST
 
-/* ---- grammars that people write -------------------------------------------------------------- */
+/* ---- typical grammars ------------------------------------------------------------------------ */
 
 static const char json_grammar[] =
     "root ::= ws value\n"
@@ -197,7 +197,7 @@ START_TEST(drafts_are_kept_and_dropped)
     ck_assert(has(mask_of(&run, 2, 0).bits, 'z'));
     ck_assert_int_eq(grammar_accept(&run, '{'), 0);
     ck_assert_uint_eq(run.n_drafts, 0);
-    ck_assert_int_eq(grammar_accept(&run, 'x'), -EPERM); /* and stays where it was */
+    ck_assert_int_eq(grammar_accept(&run, 'x'), -EPERM); /* and the state is unchanged */
     ck_assert_int_eq(grammar_accept(&run, END), -EPERM);
     ck_assert_int_eq(grammar_accept(&run, '}'), 0);
     ck_assert(grammar_may_end(&run) && !grammar_must_end(&run)); /* blanks may follow */
@@ -234,7 +234,7 @@ START_TEST(an_answer_ends_when_nothing_may_follow)
 }
 END_TEST
 
-/* The space that a tokenizer puts before a text is no part of it, wherever the grammar wants one. */
+/* The space that a tokenizer puts before a text is not part of it, whatever the grammar expects. */
 START_TEST(a_first_space_can_be_dropped)
 {
     static const char *const texts[] = {" a", "a", " ", "  a", " b"};

@@ -1,6 +1,6 @@
 /*
  * Masks against the definition (grammar_reference.h): random grammars over random vocabularies,
- * masks made at once and in pieces, states swept in between.
+ * masks computed at once and in pieces, with states freed in between.
  */
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
@@ -82,8 +82,8 @@ static void random_grammar(struct text *t, uint32_t *state)
 
 enum { SMALL_VOCAB = 150 };
 
-/* Tokens of pieces of the characters that random grammars speak of; some twice, some long, some
- * that are no text, two ends; ids behind them that no token has. */
+/* Tokens of pieces of the characters that random grammars use; some twice, some long, some that are
+ * not text, two end tokens; then ids without a token. */
 static struct grammar_vocab *random_vocab(uint32_t *state, struct text *texts)
 {
     static const char pieces[] = "aabb\xc3\xa9\xe6\xbc\xa2\"\\";
@@ -103,7 +103,7 @@ static struct grammar_vocab *random_vocab(uint32_t *state, struct text *texts)
     return v;
 }
 
-/* The mask after `answer` must be what the definition says of each token. */
+/* The mask after `answer` must agree with the definition on each token. */
 static void compare_mask(struct reference *r, const struct grammar_mask *mask,
                          const struct text *texts, const struct text *answer, const char *grammar)
 {
@@ -130,9 +130,9 @@ static void compare_mask(struct reference *r, const struct grammar_mask *mask,
     ck_assert_uint_eq(n, mask->n_allowed);
 }
 
-static uint32_t n_wide; /* answers that ended because the grammar was too wide */
+static uint32_t n_wide; /* answers that ended with too many parses */
 
-/* Follows one random answer with every mask compared. Returns how many were. */
+/* Follows one random answer and compares every mask. Returns how many were compared. */
 static uint32_t follow(struct grammar *g, struct reference *r, const struct text *texts,
                        uint32_t *state, const char *grammar)
 {

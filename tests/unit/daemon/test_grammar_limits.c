@@ -1,6 +1,6 @@
 /*
- * Grammars made to cost much: deep, ambiguous, wide. What is too much is an error of that answer,
- * and whether it is does not depend on what was before.
+ * Costly grammars: deep, ambiguous, with many parses. Exceeding a limit fails that answer only,
+ * and does not depend on earlier answers.
  */
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stack deeper than anybody writes: states are swept, and the way back is the way there. */
+/* A stack deeper than any real text: states are freed meanwhile, and the brackets close in
+ * order. */
 START_TEST(deep_nesting_is_accepted)
 {
     struct grammar *g = open_grammar(
@@ -54,7 +55,7 @@ START_TEST(a_stack_too_deep_fails_that_answer_only)
     ck_assert_int_eq(rc, -E2BIG);
     ck_assert_uint_gt(n, 20000);
     grammar_end(&run);
-    grammar_begin(g, false, &run); /* the next answer is served */
+    grammar_begin(g, false, &run); /* the next answer works */
     ck_assert_int_eq(grammar_accept(&run, '('), 0);
     ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed, 2);
     grammar_end(&run);
@@ -62,7 +63,8 @@ START_TEST(a_stack_too_deep_fails_that_answer_only)
 }
 END_TEST
 
-/* Accepts `byte` until it is refused, with a mask now and then. Returns how often it was taken. */
+/* Accepts `byte` until it is refused, with a mask now and then. Returns how often it was
+ * accepted. */
 static uint32_t dig(struct grammar_run *run, uint8_t byte, uint32_t most)
 {
     uint32_t n = 0;
@@ -86,7 +88,7 @@ START_TEST(the_depth_limit_ignores_other_answers)
     grammar_begin(g, false, &run);
     const uint32_t alone = dig(&run, '[', UINT32_MAX);
     grammar_end(&run);
-    grammar_begin(g, false, &other); /* behind one that ended, beside one that goes on */
+    grammar_begin(g, false, &other); /* after an answer that ended, beside one that goes on */
     ck_assert_uint_eq(dig(&other, '{', alone / 3 * 2), alone / 3 * 2);
     grammar_begin(g, false, &run);
     ck_assert_uint_eq(dig(&run, '[', UINT32_MAX), alone);
@@ -99,7 +101,8 @@ END_TEST
 
 enum { WALK_MOST = 300 };
 
-/* A random answer, or `tokens` again: where it ended, how, and what its masks were of. */
+/* A random answer, or `tokens` again: where and how it ended, and how many tokens its masks
+ * allowed. */
 struct path {
     uint8_t tokens[WALK_MOST];
     uint32_t n, n_allowed;
@@ -152,7 +155,7 @@ START_TEST(the_ambiguity_limit_ignores_other_answers)
         walk(g, &state, WALK_MOST, often, cold.tokens, &warm);
         grammar_close(g);
         ck_assert_msg(warm.n == cold.n && warm.end == cold.end && warm.n_allowed == cold.n_allowed,
-                      "seed %d: alone %d at %u, behind others %d at %u", seed, cold.end, cold.n,
+                      "seed %d: alone %d at %u, after others %d at %u", seed, cold.end, cold.n,
                       warm.end, warm.n);
         n_wide += cold.end == -E2BIG;
     }
@@ -160,7 +163,7 @@ START_TEST(the_ambiguity_limit_ignores_other_answers)
 }
 END_TEST
 
-/* Ambiguous in every way: the number of ways doubles with each byte, the state does not. */
+/* Ambiguous grammars: the number of parses doubles with each byte, the state must not. */
 START_TEST(ambiguous_parses_share_states)
 {
     static const char *const grammars[] = {
@@ -210,7 +213,7 @@ START_TEST(too_many_parses_fail_that_answer_only)
 }
 END_TEST
 
-/* Ways through `x` that differ only in what they remember, more than can be followed. */
+/* Parses of `x` that differ only in what must follow, more than the limit. */
 static char *make_wide(const char *root)
 {
     enum { WAYS = 1500 };
@@ -227,7 +230,7 @@ static char *make_wide(const char *root)
     return text;
 }
 
-/* Where a mask is put together from others, none of them may be one that could not be finished. */
+/* A mask that is composed of others must not use one that hit the limit. */
 START_TEST(an_unfinished_inner_mask_gives_no_mask)
 {
     static const char *const roots[] = {"\"(\" x", "\"(\" x \")\"", "\"(\" (x \")\" | x \"]\")"};
@@ -251,8 +254,8 @@ START_TEST(an_unfinished_inner_mask_gives_no_mask)
 }
 END_TEST
 
-/* A mask that takes long: whether it is made must depend neither on the pieces nor on the states
- * that another answer made before. */
+/* A costly mask: whether it is completed must depend neither on the pieces nor on states left by
+ * earlier answers. */
 START_TEST(a_costly_mask_ignores_pieces_and_earlier_states)
 {
     enum { LETTERS = 26, RULES = 210, TOKENS = LETTERS * LETTERS * LETTERS };
@@ -269,7 +272,7 @@ START_TEST(a_costly_mask_ignores_pieces_and_earlier_states)
     }
     ck_assert_int_eq(grammar_vocab_open(tokens, TOKENS, TOKENS, &v), 0);
     FILE *f = open_memstream(&text, &n_text);
-    fprintf(f, "root ::= \"aaa\" (\"a\" p0"); /* two letters are remembered: many states */
+    fprintf(f, "root ::= \"aaa\" (\"a\" p0"); /* two letters are part of the state: many states */
     for (int i = 1; i < LETTERS; i++)
         fprintf(f, " | \"%c\" p%d", 'a' + i, i);
     fprintf(f, ")");

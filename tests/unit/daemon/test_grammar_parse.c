@@ -1,6 +1,6 @@
 /*
- * Grammars that compile and those that do not: each error with its place. What a grammar means is
- * tested in test_grammar.c.
+ * Grammars that compile and grammars that do not, each error with line and column. What a
+ * grammar means is tested in test_grammar.c.
  */
 #include "daemon/grammar/grammar_impl.h"
 #include "tests/run_suite.h"
@@ -32,7 +32,7 @@ static void teardown(void)
 static int try_text(const char *text, size_t bytes, char *err, size_t err_bytes)
 {
     struct grammar *g = NULL;
-    char *exact = malloc(bytes ? bytes : 1); /* a stray read is seen by a sanitizer */
+    char *exact = malloc(bytes ? bytes : 1); /* a sanitizer sees a read past the end */
     ck_assert_ptr_nonnull(exact);
     memcpy(exact, text, bytes);
     int rc = grammar_open(vocab, exact, bytes, &g, err, err_bytes);
@@ -75,9 +75,9 @@ START_TEST(every_construct_of_the_dialect_compiles)
         "root ::= \"a\" root \"b\" | \"c\"",
         "root ::= \"\xc3\xa9\xe6\xbc\xa2\" [\xc3\xa0-\xc3\xbf] \"\xf0\x9f\x98\x80\"",
         "root ::= [\\x00-\\x1f\\U00010000-\\U0010ffff]",
-        "root ::= \"a\" | loop\nloop ::= \"x\" loop", /* one way of two has an end */
+        "root ::= \"a\" | loop\nloop ::= \"x\" loop", /* one of two alternatives ends */
         "root ::= a a a\na ::= \"a\"{0,3000}",
-        "root ::= (((\"a\"{1000}){1000}){1000}){1000}", /* copies of a rule, not of its parts */
+        "root ::= (((\"a\"{1000}){1000}){1000}){1000}", /* copies of a rule, not of its body */
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         compiles(texts[i]);
@@ -157,7 +157,8 @@ START_TEST(a_byte_0_is_refused)
 }
 END_TEST
 
-/* Every prefix of a good grammar, and every byte of it changed: an error or a grammar, never more. */
+/* Every prefix of a good grammar, and every byte of it changed: an error or a grammar, never a
+ * crash. */
 START_TEST(damaged_grammars_compile_or_are_refused)
 {
     static const char text[] = "root ::= (a | [^\"x-z\\u00e9] \"\\n\\x41\xc3\xa9\"{2,3})* . # end\n"
@@ -183,8 +184,8 @@ static void repeat_text(char *to, const char *what, size_t n)
         memcpy(to, what, bytes + 1);
 }
 
-/* As much of one thing as 64 KiB hold. A limit refuses it in one line, or it compiles; either way
- * soon: far within the time limit of a test. */
+/* 64 KiB of one construct. A limit refuses it in one line, or it compiles; either way well within
+ * the time limit of a test. */
 START_TEST(hostile_grammars_cost_little)
 {
     static const char *const pieces[] = {
@@ -220,14 +221,14 @@ START_TEST(hostile_grammars_cost_little)
 }
 END_TEST
 
-/* Chains of rules in the worst order for anything that is not linear. */
+/* Chains of rules in the worst order for a non-linear algorithm. */
 START_TEST(many_rules_in_any_order_are_compiled)
 {
     char *text = malloc(1 << 20), err[300];
     ck_assert_ptr_nonnull(text);
     for (int form = 0; form < 3; form++) {
         size_t n = 0;
-        int last = form == 2 ? 1999 : 7999; /* each of form 2 is a way to begin */
+        int last = form == 2 ? 1999 : 7999; /* form 2: each is an alternative at the start */
         for (int i = 0; i <= last; i++) {
             int k = form == 1 ? last - i : i;
             n += (size_t)sprintf(text + n, "r%d ::= ", k);

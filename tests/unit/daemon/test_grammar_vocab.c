@@ -1,6 +1,7 @@
 /*
- * Tokens in a trie: sorted by their bytes, each beginning once. Masks over the vocabularies of real models: each token
- * by itself, byte by byte, is what the mask says. What the bytes mean is tested in test_grammar.c.
+ * Tokens in a trie: sorted by their bytes, each prefix once. Masks over the vocabularies of real
+ * models agree with each token checked alone, byte by byte. What the bytes mean is tested in
+ * test_grammar.c.
  */
 #include "daemon/model/loaded_model.h"
 #include "tests/run_suite.h"
@@ -14,7 +15,8 @@
 
 enum { TOKENS = 4000, MOST_BYTES = 24 };
 
-/* Texts of few letters, so that many begin with the same eight bytes; zero bytes, the same text twice, none. */
+/* Texts of few letters, so that many share their first eight bytes; zero bytes, duplicates, empty
+ * texts. */
 static void random_tokens(struct grammar_token *tokens, char (*texts)[MOST_BYTES])
 {
     static const char letters[] = {0, 'a', (char)0xff};
@@ -34,8 +36,8 @@ static bool in_order(const struct grammar_token *a, const struct grammar_token *
     return order != 0 ? order < 0 : a->n_bytes != b->n_bytes ? a->n_bytes < b->n_bytes : ids;
 }
 
-/* Every token above so many bytes is in the trie, in order; a node is where its first token says, and no text
- * has fewer nodes. */
+/* Every token longer than this many bytes is in the trie, in order; each node lies on its first
+ * token's path, and the number of nodes is minimal. */
 static void check_trie(const struct grammar_trie *t, const struct grammar_token *tokens,
                        uint32_t above)
 {
@@ -89,7 +91,7 @@ static void compare_all(struct grammar_run *run, const struct grammar_mask *mask
     ck_assert_uint_eq(n, mask->n_allowed);
 }
 
-/* A random answer, its masks made at once and in pieces. */
+/* A random answer, its masks computed at once and in pieces. */
 static void follow(struct grammar *g, uint32_t *state)
 {
     const struct grammar_vocab *v = g->vocab;
@@ -138,7 +140,7 @@ START_TEST(masks_of_real_vocabularies_equal_each_token_alone)
         void *block = vocab_file_build(path, &bytes);
         ck_assert_int_eq(vocab_open(block, bytes, &vocab, err, sizeof(err)), 0);
         ck_assert_int_eq(loaded_vocab_of_grammars(&vocab, vocab.n_tokens + 5, &v), 0);
-        for (uint32_t id = 0; id < vocab.n_tokens; id++) /* a control token is no text */
+        for (uint32_t id = 0; id < vocab.n_tokens; id++) /* a control token is not text */
             ck_assert(!vocab_is_control(&vocab, id) || v->at[id] == v->at[id + 1]);
         for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
             struct grammar *g;

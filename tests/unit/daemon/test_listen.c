@@ -1,4 +1,4 @@
-/* The socket in the file system: made for its owner, a dead one replaced, nothing else ever
+/* The socket in the file system: private to its owner, a dead one is replaced, nothing else is ever
  * touched. */
 #include "daemon/control/listen.h"
 #include "ipc/hello.h"
@@ -61,7 +61,7 @@ START_TEST(a_socket_is_private_to_its_owner)
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert(S_ISSOCK(st.st_mode));
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_int_eq(umask(mask), 0); /* put back as it was */
+    ck_assert_int_eq(umask(mask), 0); /* the umask is restored */
     snprintf(path, sizeof(path), "%s/hearth", directory);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0700);
@@ -90,7 +90,7 @@ START_TEST(a_dead_daemons_socket_is_replaced)
 {
     int first = listen_open(path, err, sizeof(err));
 
-    close(first); /* as after kill -9: the file stays */
+    close(first); /* as after SIGKILL: the file stays */
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), -ECONNREFUSED);
     int second = listen_open(path, err, sizeof(err));
     ck_assert_msg(second >= 0, "%s", err);
@@ -99,7 +99,7 @@ START_TEST(a_dead_daemons_socket_is_replaced)
 }
 END_TEST
 
-/* Waits until nobody holds the other end of this pipe. */
+/* Waits until the other end of this pipe is closed everywhere. */
 static void await_end(const int end[2])
 {
     char byte;
@@ -109,36 +109,37 @@ static void await_end(const int end[2])
         ;
 }
 
-/* One of several daemons, started when `go` ends: says over `told` whether it listens ('y'), another one
- * does ('n'), or what must not be ('?'), and lives until `stop` ends. */
-static void run_one(const int go[2], int told, const int stop[2])
+/* One of several daemons, started when `go` is closed: writes to `report` 'y' when it listens, 'n'
+ * when another one does, '?' for anything else, and runs until `stop` is closed. */
+static void run_one(const int go[2], int report, const int stop[2])
 {
     await_end(go);
     int fd = listen_open(path, err, sizeof(err));
     bool refused = fd == -EADDRINUSE && strstr(err, "(process ") && strstr(err, path);
     char byte = fd >= 0 ? 'y' : refused ? 'n' : '?';
-    if (write(told, &byte, 1) == 1)
+    if (write(report, &byte, 1) == 1)
         await_end(stop);
     _exit(0);
 }
 
-/* All find the same dead socket, and all want to replace it: one does, and the others say who. */
+/* All find the same dead socket and try to replace it: one succeeds, the others report that it
+ * runs. */
 START_TEST(of_several_concurrent_starts_one_listens)
 {
     enum { STARTS = 6, ROUNDS = 12 };
 
     for (int round = 0; round < ROUNDS; round++) {
-        int go[2], told[2], stop[2], listening = 0;
+        int go[2], report[2], stop[2], listening = 0;
         char byte;
 
         close(listen_open(path, err, sizeof(err)));
-        ck_assert(pipe(go) == 0 && pipe(told) == 0 && pipe(stop) == 0);
+        ck_assert(pipe(go) == 0 && pipe(report) == 0 && pipe(stop) == 0);
         for (int i = 0; i < STARTS; i++)
             if (fork() == 0)
-                run_one(go, told[1], stop);
+                run_one(go, report[1], stop);
         close(go[1]);
         for (int i = 0; i < STARTS; i++) {
-            ck_assert_int_eq(read(told[0], &byte, 1), 1);
+            ck_assert_int_eq(read(report[0], &byte, 1), 1);
             ck_assert_int_ne(byte, '?');
             listening += byte == 'y';
         }
@@ -149,15 +150,15 @@ START_TEST(of_several_concurrent_starts_one_listens)
             ;
         close(go[0]);
         close(stop[0]);
-        close(told[0]);
-        close(told[1]);
+        close(report[0]);
+        close(report[1]);
     }
     snprintf(path, sizeof(path), "%s/hearth/h.sock.lock", directory);
-    ck_assert_int_lt(access(path, F_OK), 0); /* nothing is left behind */
+    ck_assert_int_lt(access(path, F_OK), 0); /* the socket is removed */
 }
 END_TEST
 
-/* A daemon that has no room lets us connect, refuses and hangs up: it lives all the same. */
+/* A full daemon accepts, refuses and hangs up: it is alive. */
 START_TEST(a_full_daemons_socket_is_not_replaced)
 {
     int first = listen_open(path, err, sizeof(err));
@@ -167,8 +168,8 @@ START_TEST(a_full_daemons_socket_is_not_replaced)
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         for (;;) {
-            struct pollfd somebody = {.fd = first, .events = POLLIN};
-            poll(&somebody, 1, -1);
+            struct pollfd connection = {.fd = first, .events = POLLIN};
+            poll(&connection, 1, -1);
             int fd = accept(first, NULL, NULL);
             hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
             close(fd);
@@ -187,7 +188,7 @@ START_TEST(a_file_that_is_not_a_socket_is_never_removed)
     struct stat st;
     int fd;
 
-    close(listen_open(path, err, sizeof(err))); /* makes the folder */
+    close(listen_open(path, err, sizeof(err))); /* creates the folder */
     unlink(path);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     ck_assert_int_eq(write(fd, "mine", 4), 4);
@@ -224,7 +225,7 @@ START_TEST(an_impossible_path_is_refused_in_one_line)
     longer[sizeof(longer) - 1] = 0;
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
-    snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* no default path's folder */
+    snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* not a default path */
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, longer));
     ck_assert_ptr_nonnull(strstr(err, "folder is not there"));
@@ -239,7 +240,7 @@ START_TEST(only_the_folder_of_a_default_path_is_created)
 
     snprintf(folder, sizeof(folder), "%s/hearth", directory);
     ck_assert_uint_eq(listen_folder_mode(folder), 0700);
-    ck_assert_uint_eq(listen_folder_mode("/run/hearth"), 0755); /* other users pass */
+    ck_assert_uint_eq(listen_folder_mode("/run/hearth"), 0755); /* other users may enter it */
     ck_assert_uint_eq(listen_folder_mode("/run"), 0);
     ck_assert_uint_eq(listen_folder_mode("/run/hearth2"), 0);
     ck_assert_uint_eq(listen_folder_mode(directory), 0);

@@ -1,5 +1,5 @@
-/* Which draft model goes with a model: one with the same tokens in the same places. Which model is refused
- * before any of its weights is read, and how much room for KV. */
+/* Which draft models fit a model: those with the same tokens in the same order. Which models are
+ * refused before any weight is read, and the limits of --kv-bytes. */
 #include "daemon/model/loaded_model.h"
 #include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
@@ -85,8 +85,9 @@ START_TEST(another_number_of_tokens_is_named)
 }
 END_TEST
 
-/* What loaded_model_open_model says of a sound model of which one place is changed. */
-static int open_changed(const char *key, size_t behind, const char *bytes, char *err,
+/* Opens a valid model after changing the bytes `offset` after a key. Returns
+ * loaded_model_open_model's result. */
+static int open_changed(const char *key, size_t offset, const char *bytes, char *err,
                         size_t err_bytes)
 {
     const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -96,7 +97,7 @@ static int open_changed(const char *key, size_t behind, const char *bytes, char 
     uint8_t *at = memmem(file, n, key, strlen(key));
 
     ck_assert_ptr_nonnull(at);
-    memcpy(at + strlen(key) + behind, bytes, strlen(bytes));
+    memcpy(at + strlen(key) + offset, bytes, strlen(bytes));
     ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, err_bytes) == 0, "%s", err);
     err[0] = 0;
     int rc = loaded_model_open_model(&loaded, "a.gguf", err, err_bytes);
@@ -125,7 +126,7 @@ START_TEST(an_unknown_vocabulary_is_refused_before_the_weights)
 }
 END_TEST
 
-/* What a start says of a tiny model with so much room for its KV. */
+/* Opens a tiny model with this --kv-bytes. Returns the result. */
 static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
 {
     const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);

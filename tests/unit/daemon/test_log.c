@@ -1,4 +1,4 @@
-/* Lines of the log: levels, the journal's priorities, one line whatever happens. */
+/* Log lines: levels, the journal's priorities, always exactly one line. */
 #include "daemon/log.h"
 #include "tests/run_suite.h"
 
@@ -38,7 +38,7 @@ static const char *logged(void)
     return text;
 }
 
-/* Says that stderr, or what stands at another inode, is the journal. */
+/* Sets JOURNAL_STREAM to stderr's inode, or to one `away` from it. */
 static void say_journal(ino_t away)
 {
     struct stat st;

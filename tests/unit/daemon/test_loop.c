@@ -1,6 +1,6 @@
 /*
- * Waiting for descriptors: every test runs on io_uring and on epoll, which must mean the same.
- * Where the system refuses io_uring its half says so and is left out.
+ * Waiting for descriptors: every test runs on io_uring and on epoll, which must behave the same.
+ * Where the system refuses io_uring, its half is skipped with a line.
  */
 #include "daemon/loop/loop.h"
 #include "tests/run_suite.h"
@@ -31,8 +31,8 @@ static void open_loop(int i)
     ck_assert_int_eq(loop_open(&loop, backends[i]), 0);
 }
 
-/* What the next wait of io_uring is to end with instead of waiting; 0: it waits. This definition stands
- * in front of liburing's. */
+/* The result that the next io_uring wait returns instead of waiting; 0: it waits. This definition
+ * replaces liburing's. */
 static int next_wait;
 
 int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
@@ -46,7 +46,7 @@ int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe 
     if (!really)
         *(void **)&really = dlsym(RTLD_NEXT, "io_uring_submit_and_wait_timeout");
     next_wait = 0;
-    if (rc == -EBADR) { /* what the kernel dropped */
+    if (rc == -EBADR) { /* as if the kernel had dropped completions */
         really(ring, cqe, wait_nr, timeout, mask);
         io_uring_cq_advance(ring, io_uring_cq_ready(ring));
     }
@@ -90,7 +90,7 @@ static int make_listener(struct sockaddr_un *address, socklen_t *bytes)
 
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     ck_assert_int_eq(bind(fd, (struct sockaddr *)address, sizeof(sa_family_t)),
-                     0); /* a name of the kernel's */
+                     0); /* the kernel chooses a name */
     ck_assert_int_eq(listen(fd, 64), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)address, &size), 0);
     *bytes = size;
@@ -127,7 +127,7 @@ START_TEST(a_wait_without_events_times_out)
 }
 END_TEST
 
-/* What may pass by itself is no end of the loop: what is due comes with that wait or the next. */
+/* A transient error does not end the loop: pending events come with that wait or the next. */
 START_TEST(a_transient_wait_error_returns_early)
 {
     static const int passing[] = {-EINTR, -EAGAIN, -ETIME, -EBUSY};
@@ -151,7 +151,8 @@ END_TEST
 
 /* ---- polls ----------------------------------------------------------------------------------- */
 
-/* The kernel says that it dropped completions, not whose: who was ready is told again, and nobody is deaf. */
+/* The kernel reports that it dropped completions, not which: ready descriptors are reported again,
+ * and every poll still works. */
 START_TEST(dropped_completions_are_recovered)
 {
     struct sockaddr_un address;
@@ -195,7 +196,7 @@ START_TEST(every_ring_of_an_unread_eventfd_is_an_event)
     open_loop(_i);
     ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 42), 0);
     ck_assert_int_eq(loop_wait(loop, 1000000, events, EVENTS), 0);
-    for (int i = 0; i < 20; i++) { /* the count is never read: edges, not levels */
+    for (int i = 0; i < 20; i++) { /* the count is never read: edge-triggered */
         ring(fd);
         ck_assert_int_eq(collect(events, 1), 1);
         ck_assert_uint_eq(events[0].cookie, 42);
@@ -297,19 +298,18 @@ START_TEST(a_removed_descriptor_gives_no_event)
     open_loop(_i);
     ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 1), 0);
     ring(fd);
-    loop_remove(loop, fd, 1); /* its event may be on the way */
+    loop_remove(loop, fd, 1); /* its event may be pending */
     ck_assert_int_eq(loop_wait(loop, 5000000, events, EVENTS), 0);
     ring(fd);
     ck_assert_int_eq(loop_wait(loop, 5000000, events, EVENTS), 0);
-    loop_remove(loop, fd, 1); /* twice is nothing */
+    loop_remove(loop, fd, 1); /* removing twice is harmless */
     loop_remove(loop, fd, 2);
     loop_close(loop);
     close(fd);
 }
 END_TEST
 
-/* The place of a removed registration is used again at once: a late event of the old one finds
- * nobody. */
+/* The entry of a removed registration is reused at once: a late event of the old one is dropped. */
 START_TEST(a_reused_entry_gets_no_event_of_the_old_one)
 {
     open_loop(_i);
@@ -329,8 +329,7 @@ START_TEST(a_reused_entry_gets_no_event_of_the_old_one)
 }
 END_TEST
 
-/* The loop holds on to no file behind its owner's back: a peer sees its end, within a turn or two.
- */
+/* The loop keeps no reference to a removed file: a peer sees the hang-up within a turn or two. */
 START_TEST(a_removed_and_closed_descriptor_is_released)
 {
     int pair[2];
@@ -350,7 +349,7 @@ START_TEST(a_removed_and_closed_descriptor_is_released)
 }
 END_TEST
 
-/* Nor where something came that nobody has been told of yet. */
+/* The same with an event that has not been reported yet. */
 START_TEST(a_descriptor_with_a_pending_event_is_released)
 {
     int pair[2];
@@ -402,8 +401,8 @@ START_TEST(a_full_table_refuses_and_recovers)
 }
 END_TEST
 
-/* Each removal leaves two completions, far more than the ring has room for when nobody waits meanwhile:
- * whoever is registered then is heard all the same. */
+/* Each removal leaves two completions, far more than fit in the ring when the loop does not wait in
+ * between: descriptors registered then still get their events. */
 START_TEST(completion_overflow_loses_no_event)
 {
     enum { POLLS = 200, ROUNDS = 30 };
@@ -474,7 +473,8 @@ START_TEST(every_connection_is_an_event)
 }
 END_TEST
 
-/* Whoever connects around the end of accepting comes as an event, or waits for the next who accepts. */
+/* A connection made around the end of accepting comes as an event, or stays in the backlog for the
+ * next accept. */
 START_TEST(ending_accept_loses_no_connection)
 {
     enum { DIALS = 12 };
@@ -483,7 +483,7 @@ START_TEST(ending_accept_loses_no_connection)
     int listener = make_listener(&address, &bytes), dialed[DIALS], n = 0, fd;
 
     open_loop(_i);
-    ck_assert_int_eq(loop_end_accept(loop, listener, 9), 0); /* nothing to end */
+    ck_assert_int_eq(loop_end_accept(loop, listener, 9), 0); /* accepting has already ended */
     for (int round = 0; round < 20; round++, n = 0) {
         ck_assert_int_eq(loop_add_accept(loop, listener, 9), 0);
         ck_assert_int_ge(loop_wait(loop, 0, events, EVENTS), 0);

@@ -91,7 +91,7 @@ START_TEST(the_bell_is_readable_once_rung)
     mailbox_ring(&box);
     ck_assert_int_eq(poll(&p, 1, 0), 1);
     for (int i = 0; i < 1000; i++)
-        mailbox_ring(&box); /* nobody reads it, and it never blocks */
+        mailbox_ring(&box); /* never read, and it never blocks */
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* What the service manager is told, and what it hands over. */
+/* Messages to the service manager, and the socket it passes. */
 #include "daemon/control/notify.h"
 #include "tests/run_suite.h"
 
@@ -85,8 +85,8 @@ START_TEST(the_watchdog_is_fed_at_half_its_time_by_the_named_process_only)
 }
 END_TEST
 
-/* As the service manager does it: `fd` (-1: nothing) becomes descriptor 3, one of `count` for process `pid`. What the
- * test's frame has there, and writes to at every assertion, comes back. */
+/* As the service manager does it: `fd` (-1: none) becomes descriptor 3, one of `count` for process
+ * `pid`. Check's own descriptor 3, which every assertion writes to, is restored afterwards. */
 static int pass(int fd, const char *count, pid_t pid)
 {
     int kept = fcntl(3, F_DUPFD_CLOEXEC, 10), rc;
@@ -110,7 +110,7 @@ static int pass(int fd, const char *count, pid_t pid)
     return rc;
 }
 
-/* The same file behind a number that is not in the way. */
+/* Moves a descriptor to a number out of the way. */
 static int put_away(int low)
 {
     int fd = fcntl(low, F_DUPFD_CLOEXEC, 10);
@@ -120,7 +120,7 @@ static int put_away(int low)
     return fd;
 }
 
-/* A socket of this type that listens, at an address of the kernel's choice. */
+/* A socket of this type at an address that the kernel chooses. */
 static int make_socket(int domain, int type, bool listens)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -145,7 +145,7 @@ START_TEST(a_passed_socket_is_taken_over)
 }
 END_TEST
 
-/* Nobody could connect, or not with hearth's messages: better said than listened at. */
+/* Clients could not connect, or not with hearth's messages: such a socket is an error. */
 START_TEST(an_unsuitable_descriptor_is_refused)
 {
     const int wrong[] = {

@@ -1,4 +1,5 @@
-/* The text of `hearth status`: every counter, a row a slot, and whose names are told to whom. */
+/* The text of `hearth status`: every counter, a row for each slot, and which users see which
+ * names. */
 #include "daemon/control/status.h"
 #include "ipc/counters.h"
 #include "tests/run_suite.h"
@@ -142,7 +143,7 @@ START_TEST(names_and_pids_are_shown_to_their_user_and_root_only)
 {
     static const struct {
         uid_t asker;
-        int told;
+        int visible;
     } cases[] = {{1000, 1}, {0, 1}, {1001, 0}};
     struct client *clients = NULL;
 
@@ -151,9 +152,9 @@ START_TEST(names_and_pids_are_shown_to_their_user_and_root_only)
         json_t *status = status_as(clients, cases[i].asker, sizeof(text));
         json_t *row = json_array_get(json_object_get(status, "slots"), 0);
         ck_assert_int_eq(number(row, "uid"), 1000);
-        ck_assert_int_eq(json_object_get(row, "pid") != NULL, cases[i].told);
-        ck_assert_int_eq(json_object_get(row, "name") != NULL, cases[i].told);
-        ck_assert_int_eq(strstr(text, "secret") != NULL, cases[i].told);
+        ck_assert_int_eq(json_object_get(row, "pid") != NULL, cases[i].visible);
+        ck_assert_int_eq(json_object_get(row, "name") != NULL, cases[i].visible);
+        ck_assert_int_eq(strstr(text, "secret") != NULL, cases[i].visible);
         json_decref(status);
     }
     free_clients(clients);

@@ -1,6 +1,6 @@
 /*
- * The stop matcher: every text at every place, however the bytes are cut into tokens, against the
- * definition (a search in the whole answer).
+ * The stop matcher: every text at every place, for any split into tokens, against the definition
+ * (a search in the whole answer).
  */
 #include "daemon/policy/stop.h"
 #include "tests/run_suite.h"
@@ -11,7 +11,7 @@
 
 static struct stop stop;
 
-/* The first length of `bytes` at whose end one of the texts stands; n + 1: nowhere. */
+/* The shortest prefix of `bytes` that ends with one of the texts; n + 1: none does. */
 static size_t first_end(const char *bytes, size_t n, const struct stop_text *texts, size_t n_texts)
 {
     for (size_t end = 1; end <= n; end++)
@@ -22,8 +22,7 @@ static size_t first_end(const char *bytes, size_t n, const struct stop_text *tex
     return n + 1;
 }
 
-/* Feeds `bytes` in pieces of `piece`; returns how many were fed when it stopped; n + 1: it did not.
- */
+/* Feeds `bytes` in pieces of `piece`. Returns how many were fed when it stopped; n + 1: never. */
 static size_t feed(const char *bytes, size_t n, size_t piece)
 {
     for (size_t at = 0; at < n; at += piece) {
@@ -110,7 +109,7 @@ START_TEST(the_longest_text_is_found_whole)
 }
 END_TEST
 
-/* Random bytes of a small alphabet, random texts: the same as the definition. */
+/* Random bytes of a small alphabet, random texts: equal to the definition. */
 START_TEST(matches_equal_a_search_in_the_whole_answer)
 {
     uint64_t state = (uint64_t)_i + 3;

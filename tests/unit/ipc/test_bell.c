@@ -104,7 +104,7 @@ START_TEST(notify_ticket_goes_to_the_socketpair)
     atomic_store(&waiting, 3);
     ck_assert_int_eq(bell_due(&waker), BELL_NOTIFY);
     ck_assert_uint_eq(atomic_load(&wake), 0);
-    waker.notify_fd = -1; /* claims to have one, has not: a futex wake does no harm */
+    waker.notify_fd = -1; /* client claims a fd but has none: a futex wake is harmless */
     atomic_store(&waiting, 5);
     ck_assert_int_eq(bell_due(&waker), BELL_FUTEX);
 }
@@ -188,13 +188,13 @@ START_TEST(a_signal_ends_the_wait)
     struct bell_patience p = {0};
 
     sigaction(SIGALRM, &a, NULL);
-    ualarm(20000, 20000); /* again, should the first one come before the wait begins */
+    ualarm(20000, 20000); /* repeats, in case the first one comes before the wait */
     ck_assert_int_eq(bell_wait(&sleeper, flag_set, &flag, &p), -EINTR);
     ualarm(0, 0);
 }
 END_TEST
 
-/* The other side: sets the flag as soon as somebody waits, then does what a step does. */
+/* The other side: sets the flag as soon as a client waits, then rings as a step does. */
 static void *ring_when_waiting(void *arg)
 {
     (void)arg;
@@ -221,7 +221,7 @@ START_TEST(a_sleeper_is_woken)
     struct bell_patience p = {0};
     pthread_t thread;
 
-    sleeper.look_ns = 3600000000000; /* woken, or it sleeps until the test is given up */
+    sleeper.look_ns = 3600000000000; /* without a wake it sleeps until the test times out */
     pthread_create(&thread, NULL, ring_when_waiting, NULL);
     ck_assert_int_eq(bell_wait(&sleeper, flag_set, &flag, &p), 0);
     pthread_join(thread, NULL);

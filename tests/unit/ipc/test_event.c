@@ -1,5 +1,5 @@
-/* Records over cells: tokens, log-probabilities, the end; room kept for it; hostile runs and cells.
- */
+/* Records over cells: tokens, log-probabilities, the terminal run and the room reserved for it;
+ * hostile runs and cells. */
 #include "ipc/event.h"
 #include "tests/run_suite.h"
 
@@ -89,7 +89,7 @@ START_TEST(done_round_trips_with_every_length_of_text)
         next(EVENT_DONE, 4, 99);
         ck_assert_uint_le(run.cells, EVENT_RUN_CELLS);
         ck_assert_int_eq(event_done(&run, &got), 0);
-        if (n == DONE_TEXT_BYTES) /* the reader's copy is zero-ended whatever was sent */
+        if (n == DONE_TEXT_BYTES) /* the reader's copy always ends with a zero byte */
             done.text[DONE_TEXT_BYTES - 1] = 0;
         ck_assert_mem_eq(&got, &done, sizeof(done));
         ring_release(&r, run.cells);
@@ -267,7 +267,7 @@ START_TEST(sane_cells_pass)
 
     ck_assert_int_eq(verdict(&c), 0);
     c.opcode = SUBMIT_NOP;
-    c.length = 1000000; /* a NOP's other fields mean nothing */
+    c.length = 1000000; /* a NOP's other fields are ignored */
     ck_assert_int_eq(verdict(&c), 0);
 }
 END_TEST

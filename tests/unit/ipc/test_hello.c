@@ -129,7 +129,7 @@ START_TEST(every_bad_field_of_hello_is_refused)
     HELLO_REFUSED(h.head.kind = 0, -EPROTO);
     HELLO_REFUSED(h.head.bytes--, -EPROTO);
     HELLO_REFUSED(h.head.zero = 1, -EPROTO);
-    HELLO_REFUSED(h.slots = 0, -EINVAL); /* a name, but no slot to bear it */
+    HELLO_REFUSED(h.slots = 0, -EINVAL); /* a name, but no slot to carry it */
     HELLO_REFUSED(h.slots = LIMIT_SLOTS_MAX + 1, -EINVAL);
     HELLO_REFUSED(h.slots = UINT32_MAX, -EINVAL);
     HELLO_REFUSED(h.flags = 2, -EINVAL);
@@ -208,7 +208,7 @@ START_TEST(a_malformed_welcome_is_refused)
 {
     WELCOME_REFUSED(w.n_fds = 0);
     WELCOME_REFUSED(w.n_fds = HELLO_FDS + 1);
-    WELCOME_REFUSED(w.limits.slots = 0); /* no slots, but their descriptors */
+    WELCOME_REFUSED(w.limits.slots = 0); /* no slots, yet the segments' descriptors */
     WELCOME_REFUSED(w.n_fds = HELLO_FDS_SHARED);
     WELCOME_REFUSED(w.n_vocab = 0);
     WELCOME_REFUSED(w.vocab_bytes = 0);
@@ -277,7 +277,7 @@ START_TEST(the_path_falls_back_to_the_system_daemon)
     unsetenv("HEARTH_SOCKET");
     setenv("XDG_RUNTIME_DIR", folder, 1);
     ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
-    ck_assert_str_eq(path, own); /* neither is there: the user's own is what to start */
+    ck_assert_str_eq(path, own); /* neither exists: the user's own path is the default */
     close(open(machine, O_CREAT | O_WRONLY, 0600));
     ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
     ck_assert_str_eq(path, machine);
@@ -288,7 +288,7 @@ START_TEST(the_path_falls_back_to_the_system_daemon)
     ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
     ck_assert_str_eq(path, own);
     unlink(own);
-    setenv("HEARTH_SOCKET", own, 1); /* what is named is what is meant */
+    setenv("HEARTH_SOCKET", own, 1); /* an explicit path always wins */
     ck_assert_int_eq(hello_find_socket(machine, path, err, sizeof(err)), 0);
     ck_assert_str_eq(path, own);
     unlink(machine);
@@ -414,7 +414,7 @@ START_TEST(descriptors_from_a_client_are_refused_and_closed)
         ck_assert_int_eq(hello_recv(pair[0], &h, sizeof(h), NULL, 0, NULL, MSG_DONTWAIT), -EPROTO);
         ck_assert_int_eq(open_descriptors(), before);
     }
-    send_fds(3); /* allowed two */
+    send_fds(3); /* two are allowed */
     ck_assert_int_eq(hello_recv(pair[0], &h, sizeof(h), taken, 2, &n, MSG_DONTWAIT), -EPROTO);
     ck_assert_int_eq(open_descriptors(), before);
 }

@@ -1,4 +1,5 @@
-/* Options by table: each kind of value, each way to write one, what is refused and with which words. */
+/* Options by table: each kind of value, each way to write one, what is refused and with which
+ * words. */
 #include "ipc/options.h"
 #include "tests/run_suite.h"
 

@@ -1,4 +1,4 @@
-/* The parameter block: what goes in comes out; whatever is wrong is one line. */
+/* The parameter block: valid blocks round trip; every invalid one is refused in one line. */
 #include "ipc/params.h"
 #include "tests/run_suite.h"
 
@@ -238,8 +238,8 @@ START_TEST(counts_that_keep_the_total_size_are_still_checked)
     memcpy(block + offsetof(struct params_head, n_guess), &one_less, 4);
     memcpy(block + offsetof(struct params_head, n_stop_tokens), &one_more, 4);
     ck_assert_int_eq(params_decode(block, n, N_VOCAB, &got, err, sizeof(err)), 0);
-    ck_assert_uint_eq(got.stop_tokens[3], 1); /* another meaning, but inside the block */
-    one_more = 8; /* stop text bytes: the lengths no longer add up to it */
+    ck_assert_uint_eq(got.stop_tokens[3], 1); /* read as something else, but inside the block */
+    one_more = 8; /* stop text bytes: no longer the sum of the lengths */
     poked(offsetof(struct params_head, stop_text_bytes), &one_more, 4, "add up");
 }
 END_TEST
@@ -330,7 +330,7 @@ START_TEST(flipped_bytes_never_cause_a_read_outside)
 
     full();
     n = encode();
-    tight = aligned_alloc(8, (n + 7) / 8 * 8); /* a reader that strays is seen by ASan */
+    tight = aligned_alloc(8, (n + 7) / 8 * 8); /* ASan sees a read past the end */
     for (uint32_t i = 0; i < n; i++)
         for (int bit = 0; bit < 8; bit++) {
             memcpy(tight, block, n);

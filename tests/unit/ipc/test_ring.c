@@ -1,5 +1,4 @@
-/* The ring by itself: order, flow control, laps, wrap of the 32-bit numbers, hostile other sides.
- */
+/* The ring alone: order, flow control, laps, wrap of the 32-bit sequence numbers, hostile peers. */
 #include "ipc/ring.h"
 #include "tests/run_suite.h"
 
@@ -228,7 +227,7 @@ START_TEST(garbage_sequence_numbers_are_refused)
 
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
         atomic_store(&memory[0].seq, garbage[i]);
-        ck_assert(ring_ready(&r)); /* a spinning reader must come and look */
+        ck_assert(ring_ready(&r)); /* a spinning reader must look at the cell */
         ck_assert_int_eq(ring_peek(&r, &m), -EPROTO);
     }
 }
@@ -243,7 +242,7 @@ START_TEST(zero_is_garbage_after_the_first_lap)
         ring_release(&r, 1);
     }
     ck_assert_int_eq(ring_peek(&r, &m), 0);
-    memset(memory, 0, sizeof(memory)); /* a hole punched under us */
+    memset(memory, 0, sizeof(memory)); /* as after a punched hole */
     ck_assert(ring_ready(&r));
     ck_assert_int_eq(ring_peek(&r, &m), -EPROTO);
 }

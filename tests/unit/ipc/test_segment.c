@@ -1,4 +1,4 @@
-/* Segments: where things lie, what a client can and cannot do to them, and surviving a failed page.
+/* Segments: their layout, what a client can and cannot do to them, and surviving a failed page.
  * Client and daemon are one process here; the mappings are the real ones. */
 #include "ipc/counters.h"
 #include "ipc/event.h"
@@ -296,8 +296,8 @@ END_TEST
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
-/* Two pages whose second is beyond the file's end: reading it is SIGBUS, as a page that cannot be
- * had under a memory limit is. */
+/* Two pages, the second beyond the file's end: reading it raises SIGBUS, like a page that a memory
+ * limit refuses. */
 static uint8_t *failing_pages(void)
 {
     int fd = memfd_create("failing", MFD_CLOEXEC);
@@ -324,7 +324,7 @@ START_TEST(copy_in_survives_a_failed_page)
     ck_assert_mem_eq(copy, "good", 4);
     ck_assert_uint_eq(copy[4096], 0);
     ck_assert(segment_broken(&s));
-    ck_assert_int_eq(segment_copy_in(&s, copy, s.up, 64), -EFAULT); /* stays so */
+    ck_assert_int_eq(segment_copy_in(&s, copy, s.up, 64), -EFAULT); /* and stays failed */
     segment_guard_remove(s.up);
     munmap(s.up, 8192);
 }
@@ -425,7 +425,7 @@ int main(void)
     TCase *plan = tcase_create("plan"), *pair = tcase_create("pair"),
           *guard = tcase_create("guard");
 
-    signal(SIGBUS, SIG_DFL); /* sanitizers put a handler of their own there */
+    signal(SIGBUS, SIG_DFL); /* sanitizers install their own handler */
     tcase_add_test(plan, areas_neither_overlap_nor_leave_the_segment);
     tcase_add_test(plan, limits_out_of_bounds_are_refused);
     tcase_add_test(plan, blobs_are_shared_read_only);

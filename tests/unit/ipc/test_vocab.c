@@ -1,4 +1,4 @@
-/* The vocabulary block: what building puts in, reading gets out; what it refuses. */
+/* The vocabulary block: reading gives back what was built; invalid descriptions are refused. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -71,8 +71,9 @@ START_TEST(bpe_letters_are_bytes)
     uint32_t n;
     tiny_init_bpe(&t, "gpt-2");
     uint32_t word = tiny_merge(&t, " ", "\n");
-    uint32_t raw = tiny_add(&t, "a \xe2\x82\xac", VOCAB_TYPE_NORMAL, 0);  /* outside the alphabet */
-    uint32_t user = tiny_add(&t, "\xc3\xbc", VOCAB_TYPE_USER_DEFINED, 0); /* means the character */
+    uint32_t raw = tiny_add(&t, "a \xe2\x82\xac", VOCAB_TYPE_NORMAL, 0); /* outside the alphabet */
+    uint32_t user =
+        tiny_add(&t, "\xc3\xbc", VOCAB_TYPE_USER_DEFINED, 0); /* stands for the character */
     struct vocab v = tiny_open(&t, &block);
     for (unsigned b = 0; b < 256; b++) {
         const char *s = vocab_bytes(&v, b, &n);
@@ -133,9 +134,9 @@ START_TEST(merges_give_rank_and_result)
     tiny_init_bpe(&t, "gpt-2");
     uint32_t he = tiny_merge(&t, "h", "e");
     uint32_t hel = tiny_merge(&t, "he", "l");
-    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h e", 3);  /* again: the better rank stays */
-    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h x", 3);  /* makes no token */
-    t.merges[t.desc.n_merges++] = tiny_keep(&t, "zz h", 4); /* of no token */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h e", 3);  /* again: the lower rank stays */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "h x", 3);  /* its result is not a token */
+    t.merges[t.desc.n_merges++] = tiny_keep(&t, "zz h", 4); /* its left part is not a token */
     t.merges[t.desc.n_merges++] = tiny_keep(&t, "nospace", 7);
     t.merges[t.desc.n_merges++] = tiny_keep(&t, " h", 2);
     struct vocab v = tiny_open(&t, &block);
@@ -172,7 +173,7 @@ START_TEST(roles_are_taken_from_the_file)
     ck_assert(vocab_is_end(&v, eos));
     ck_assert(!vocab_is_end(&v, stated));
     ck_assert(!vocab_is_end(&v, v.n_tokens));
-    ck_assert(vocab_find_token(&v, named, &token)); /* not needed: stays what the file says */
+    ck_assert(vocab_find_token(&v, named, &token)); /* not needed: the file's type stays */
     ck_assert_int_eq(token.type, VOCAB_TYPE_USER_DEFINED);
     free(block);
 }
@@ -195,7 +196,7 @@ START_TEST(roles_are_found_by_name)
                                VOCAB_TYPE_NORMAL, 0);
     uint32_t file = tiny_add(&t, "<|file_sep|>", VOCAB_TYPE_NORMAL, 0);
     struct vocab v = tiny_open(&t, &block);
-    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOT), im_end); /* the better name of the two */
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOT), im_end); /* the preferred name of the two */
     ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_PREFIX), prefix);
     ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_SUFFIX), suffix);
     ck_assert_uint_eq(vocab_special(&v, VOCAB_FIM_MIDDLE), middle);
@@ -258,7 +259,7 @@ START_TEST(types_are_guessed_where_none_are_given)
     tiny_init_spm(&t, 1);
     t.desc.types = NULL;
     t.desc.scores = NULL;
-    for (int turn = 0; turn < 2; turn++) { /* no list, then a list that says nothing */
+    for (int turn = 0; turn < 2; turn++) { /* no types, then all normal */
         struct vocab v = tiny_open(&t, &block);
         const int want[] = {VOCAB_TYPE_UNKNOWN, VOCAB_TYPE_CONTROL, VOCAB_TYPE_CONTROL,
                             VOCAB_TYPE_BYTE};
@@ -333,7 +334,7 @@ START_TEST(pre_tokenizers_are_found_by_name)
         ck_assert_int_eq(vocab_pre_find(string(cases[i].name), &pre, err, sizeof(err)), 0);
         ck_assert_msg(pre == cases[i].pre, "%s", cases[i].name);
     }
-    for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) { /* each one's own name means it */
+    for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) { /* each is found by its own name */
         enum vocab_pre pre = VOCAB_PRE_NONE;
         struct vocab_string name = string(vocab_pre_name((enum vocab_pre)p));
         ck_assert_int_eq(vocab_pre_find(name, &pre, err, sizeof(err)), 0);
@@ -342,7 +343,7 @@ START_TEST(pre_tokenizers_are_found_by_name)
 }
 END_TEST
 
-/* By a look at it as by building it, in the same words. */
+/* Refused by the check and by building it, with the same message. */
 static void check_refused(const struct vocab_desc *d)
 {
     char looked[sizeof(err)];
@@ -369,7 +370,7 @@ START_TEST(unknown_tokenizers_are_named)
     ck_assert_str_eq(err, "tokenizer 'bert' is not known to hearth; known: llama (SentencePiece), "
                           "gpt2 (byte-level BPE)");
     tiny_init_spm(&t, 0);
-    t.desc.pre = string("xyz"); /* SPM cuts nothing: its name does not matter */
+    t.desc.pre = string("xyz"); /* SPM has no pre-tokenizer: the name does not matter */
     ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof(err)), 0);
     free(block);
 }

@@ -1,5 +1,5 @@
-/* Opening a vocabulary block: at any address, cut short, damaged, hostile. Blocks are read right
- * before an inaccessible page, so that reading beyond one is a crash. */
+/* Opening a vocabulary block: at any address, truncated, damaged, hostile. Blocks end right before
+ * an inaccessible page, so a read past the end crashes. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static struct vocab_header *header(void)
     return (struct vocab_header *)(void *)guarded;
 }
 
-/* Asks for everything, with good and bad arguments. Only that it returns is expected. */
+/* Calls every reader with good and bad arguments. It must only return. */
 static void exercise(const struct vocab *v)
 {
     struct vocab_token token;
@@ -150,7 +150,7 @@ START_TEST(a_wrong_header_is_refused)
     REFUSED(block_bytes, n_original + 1);
     REFUSED(block_bytes, 16);
     REFUSED(model, 0);
-    REFUSED(model, VOCAB_MODEL_SPM); /* but with a pre-tokenizer */
+    REFUSED(model, VOCAB_MODEL_SPM); /* SPM, but with a pre-tokenizer */
     REFUSED(pre, VOCAB_PRE_NONE);
     REFUSED(pre, VOCAB_PRE_COUNT);
     REFUSED(n_tokens, 0);
@@ -164,7 +164,7 @@ START_TEST(a_wrong_header_is_refused)
     REFUSED(merges_mask, 0xffffff);
     REFUSED(pool_bytes, 1u << 30);
     REFUSED(pool_bytes, UINT32_MAX);
-    REFUSED(template_bytes[0], sizeof(template) - 2); /* the byte after it is no 0 */
+    REFUSED(template_bytes[0], sizeof(template) - 2); /* the byte after it is not 0 */
     REFUSED(template_bytes[0], VOCAB_MAX_TEMPLATE_BYTES + 1);
     REFUSED(template_bytes[1], n_original);
     REFUSED(template_bytes[1], UINT64_MAX);
@@ -255,7 +255,8 @@ START_TEST(no_damage_crashes_a_reader)
         memcpy(guarded, original, n_original);
         for (int k = 0; k < 1 + turn % 8; k++) {
             state = state * 6364136223846793005ull + 1442695040888963407ull;
-            /* Half of the hits in the header and the smaller tables behind the pool's texts. */
+            /* Half of the changes go to the header and to the smaller tables after the pool's
+             * texts. */
             size_t at =
                 (size_t)(state >> 33) % (turn % 2 == 0 ? sizeof(struct vocab_header) : n_original);
             guarded[at] = (char)(state >> 24);

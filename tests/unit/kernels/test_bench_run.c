@@ -1,5 +1,5 @@
-/* bench_run times passes of a real backend: the same tokens whatever the chunks, slots and windows
- * beside them, bytes counted as the files have them. */
+/* bench_run times passes of a real backend: any number of slots, rows and windows runs, and bytes
+ * are counted as in the file. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ START_TEST(times_are_positive)
     ck_assert(bench_run_decode(r, slots[_i]) > 0);
     for (uint32_t n = 1; n <= BENCH_MAX_WINDOW; n++)
         ck_assert(bench_run_window(r, n) > 0);
-    ck_assert(bench_run_decode(r, 1) > 0); /* the first alone, where there are more */
+    ck_assert(bench_run_decode(r, 1) > 0); /* only the first of several slots */
     ck_assert_str_eq(bench_run_error(r), "");
     bench_run_close(r);
     help_model_close(&m);
@@ -47,7 +47,7 @@ START_TEST(byte_counts_equal_the_file)
     shape.untied = _i;
     help_model_tiny(&m, &shape);
     struct bench_run *r = open_run(&m, 1, 8);
-    uint64_t embedding = 320 * (64 / 32 * 34); /* read by the row where it is not the head too */
+    uint64_t embedding = 320 * (64 / 32 * 34); /* untied: read by the row, so not counted */
     ck_assert_uint_eq(bench_run_weight_bytes(r), m.model->tensor_bytes - (_i ? embedding : 0));
     /* K and V, 2 layers, 2 heads of 16, f16, at the middle of positions 20..25. */
     ck_assert_uint_eq(bench_run_kv_bytes(r), 2 * 2 * 2 * 16 * 2 * 23);
@@ -73,7 +73,7 @@ START_TEST(a_bad_isa_is_an_error)
 }
 END_TEST
 
-/* Values that are not finite. */
+/* Weights that are not finite. */
 START_TEST(a_poisoned_pass_is_an_error)
 {
     struct help_model m;

@@ -1,5 +1,5 @@
-/* KV and attention: AVX2 (with it AVX-VNNI) and AVX-512 equal the reference bit for bit, whole and in
- * pieces. */
+/* KV and attention: AVX2 (and AVX-VNNI) and AVX-512 equal the reference bit for bit, whole and
+ * split. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, floa
     }
 }
 
-/* Each split by itself, the last one first, then joined. */
+/* Each split by itself, the last one first, then combined. */
 static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend *job)
 {
     uint32_t first = cpu_attend_from(job, job->position[0]) / CPU_SPLIT;
@@ -89,7 +89,7 @@ static void attend(const struct cpu_isa *isa, struct cpu_attend *job, bool in_pi
         isa->attend(job);
 }
 
-/* Every instruction set and the reference in pieces, beside the reference. */
+/* Every instruction set, and the reference in splits, against the whole reference. */
 static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_t n,
                        const uint32_t *positions)
 {
@@ -125,7 +125,7 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
     free(q), free(want), free(job.scratch);
 }
 
-/* Positions around page and split borders, queries at one position or at several. */
+/* Positions around page and split boundaries, queries at one position or at several. */
 START_TEST(attention_equals_reference)
 {
     uint64_t seed = 6;
@@ -149,8 +149,8 @@ START_TEST(attention_equals_reference)
 }
 END_TEST
 
-/* Every number of queries: groups of every size, also where the first rows end before a split and the
- * others do not, and where each query has a position of its own. */
+/* Every number of queries: groups of every size, also where only some rows reach a split, and where
+ * each query has its own position. */
 START_TEST(attention_of_any_number_of_queries)
 {
     uint64_t seed = 8;
@@ -170,7 +170,8 @@ START_TEST(attention_of_any_number_of_queries)
 }
 END_TEST
 
-/* Windows smaller than a page, than the queries' positions, about a split, longer than the text. */
+/* Windows smaller than a page, smaller than the queries' positions, around a split, longer than the
+ * text. */
 START_TEST(attention_in_a_window_equals_reference)
 {
     uint64_t seed = 9;
@@ -189,14 +190,15 @@ START_TEST(attention_in_a_window_equals_reference)
                 attend_all(&c, &seed, windows[w], n, up);
             }
         }
-        const uint32_t apart[] = {3, 5, 600}; /* a split that nobody sees */
+        const uint32_t apart[] = {3, 5, 600}; /* a split outside every window */
         attend_all(&c, &seed, 7, 3, apart);
         free(c.memory);
     }
 }
 END_TEST
 
-/* The reference against attention in double precision; a window that is long enough changes no bit. */
+/* The reference against attention in double precision; a window longer than the text keeps every
+ * bit. */
 START_TEST(a_window_covers_the_last_positions)
 {
     enum { DIM = 16, POSITION = 300 };
@@ -244,7 +246,7 @@ START_TEST(a_window_covers_the_last_positions)
 }
 END_TEST
 
-/* One position holds nearly all weight: exp of the others is 0 or tiny. */
+/* One position has nearly all the weight: exp of the others is 0 or tiny. */
 START_TEST(attention_equals_reference_when_peaked)
 {
     uint64_t seed = 7;

@@ -15,7 +15,7 @@ static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0,
                                  QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_TYPES = sizeof(types) / sizeof(types[0]), MOST_ROWS = 64 };
 
-/* Of those the quantized ones. */
+/* The quantized types among them. */
 static const uint32_t quantized[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
                                      QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_QUANTIZED = sizeof(quantized) / sizeof(quantized[0]) };
@@ -34,8 +34,8 @@ static void put_scale(uint64_t *seed, uint8_t *to, uint32_t n)
     memcpy(to, &half, 2);
 }
 
-/* Any bytes, then finite f16 numbers where the type has them, of every size, denormals and negative
- * ones too. */
+/* Random bytes; where the type has f16 numbers they are finite, of every magnitude, denormal and
+ * negative ones included. */
 static void fill_block(const struct quant_info *info, uint64_t *seed, uint8_t *block, uint32_t n)
 {
     for (uint32_t i = 0; i < info->block_bytes; i++)
@@ -49,7 +49,7 @@ static void fill_block(const struct quant_info *info, uint64_t *seed, uint8_t *b
         put_scale(seed, block + 2, n + 3);
 }
 
-/* Weights of the kind asked for as bytes of the type; blocks hold every integer. */
+/* Weights of the requested kind as bytes of the type; blocks contain every integer. */
 static void fill_weights(struct problem *p, uint64_t *seed, enum help_kind kind)
 {
     const struct model_tensor *t = &p->matrix.file;
@@ -156,7 +156,7 @@ static void check_problem(struct problem *p, const struct cpu_isa *isa, bool res
         isa->matmul(&job);
         check_rows(p, isa, row0, row0 + counts[i]);
     }
-    /* Cut by groups, as threads do. */
+    /* Split by groups, as threads do. */
     memset(p->got, 0xff, (size_t)p->rows * p->stride * sizeof(float));
     for (uint32_t g = 0; g < p->matrix.groups; g += 3) {
         job = job_of(p, p->got, 0, 10, residual);
@@ -189,8 +189,8 @@ START_TEST(matmul_equals_reference)
 }
 END_TEST
 
-/* More rows than go together through a segment, so many inputs that fewer do, and rests of every
- * size behind a full block. */
+/* More rows than the tile loop takes at once, so many inputs that it takes fewer, and remainders of
+ * every size after a full block. */
 START_TEST(matmul_equals_reference_in_blocks_of_rows)
 {
     const uint32_t shapes[][3] = {{288, 50, 215}, {3072, 33, 100}, {12288, 17, 67}};
@@ -218,7 +218,8 @@ START_TEST(matmul_equals_reference_in_blocks_of_rows)
 }
 END_TEST
 
-/* The largest or smallest integers and small scales that a block can hold; its f16 numbers stay. */
+/* Sets the largest or smallest integers and sub-block scales that a block can hold; keeps its f16
+ * numbers. */
 static void fill_extreme(const struct quant_info *info, uint8_t *block, bool smallest)
 {
     const int q8 = smallest ? 0x80 : 0x7f, other = smallest ? 0x00 : 0xff;
@@ -234,7 +235,7 @@ static void fill_extreme(const struct quant_info *info, uint8_t *block, bool sma
         memset(block + 4, 0xff, 12);
 }
 
-/* Largest integers of a block: 32 * 128 * 127, where a saturating kernel would show. */
+/* The largest integers of a block: 32 * 128 * 127, where a saturating kernel would be wrong. */
 START_TEST(matmul_does_not_saturate)
 {
     uint64_t seed = 20;
@@ -262,7 +263,7 @@ START_TEST(matmul_does_not_saturate)
 }
 END_TEST
 
-/* What the page says, computed here by hand: segments of 256, then the residual. */
+/* NUMERICS.md computed by hand: segments of 256, then the residual. */
 START_TEST(reference_sums_in_segments)
 {
     uint64_t seed = 30;
@@ -285,7 +286,7 @@ START_TEST(reference_sums_in_segments)
 }
 END_TEST
 
-/* The page's formulas, from a sub-block's numbers, computed here. */
+/* The formulas of NUMERICS.md, computed here from a sub-block's numbers. */
 START_TEST(reference_multiplies_blocks)
 {
     uint64_t seed = 31;
@@ -315,7 +316,7 @@ START_TEST(reference_multiplies_blocks)
 }
 END_TEST
 
-/* And near what they stand for: the row's values times the rounded activations, in double. */
+/* The result is near the dot product of the row's values and the rounded activations in double. */
 START_TEST(reference_is_near_the_exact_matmul)
 {
     uint64_t seed = 32;

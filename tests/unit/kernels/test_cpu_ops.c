@@ -1,4 +1,4 @@
-/* Operations on rows: AVX2 (with it AVX-VNNI) and AVX-512 equal the reference bit for bit. */
+/* Operations on rows: AVX2 (and AVX-VNNI) and AVX-512 equal the reference bit for bit. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ START_TEST(quantize_equals_reference)
 }
 END_TEST
 
-/* Halves round to even, and the ends of the range are reached, not passed. */
+/* Ties round to even, and the ends of the range are reached but not exceeded. */
 START_TEST(quantize_rounds_to_even_and_clamps)
 {
     const struct cpu_isa *isas[1 + HELP_ISAS] = {&cpu_isa_ref};
@@ -131,7 +131,7 @@ START_TEST(rope_equals_reference)
 }
 END_TEST
 
-/* A head in halves is a head in pairs with its values in another order. */
+/* A head laid out in halves is one in pairs with its values permuted. */
 START_TEST(rope_in_halves_is_rope_in_pairs_permuted)
 {
     enum { DIM = 48 };
@@ -178,7 +178,7 @@ START_TEST(add_equals_reference)
 }
 END_TEST
 
-/* Heads are normalized where they lie. */
+/* Heads are normalized in place. */
 START_TEST(norm_in_place_equals_norm)
 {
     uint64_t seed = 10;
@@ -199,7 +199,7 @@ END_TEST
 
 struct scaling {
     float scale;  /* of all pairs */
-    bool divided; /* and each by its own, 1 to 8 */
+    bool divided; /* and each pair by its own, 1 to 8 */
 };
 
 /* The tables are right to the last bits of f32, at any position. */
@@ -323,7 +323,7 @@ static bool has_flags(const char *line, const char *const *flags)
     return true;
 }
 
-/* Else the tests above would pass over kernels that users run. */
+/* Otherwise the tests above would skip kernels that users run. */
 START_TEST(every_instruction_set_of_the_processor_is_used)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Packing: whichever instructions pack a group, it is the same bytes, wherever they go, and its hash that of the file's. */
+/* Packing: every instruction set packs a group into the same bytes at any destination, and the hash
+ * is that of the file's bytes. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0,
                                  QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
 enum { N_TYPES = sizeof(types) / sizeof(types[0]), GUARD = 64 };
 
-/* Columns, in blocks of the type or sevens of values: last segments and lines that are short. */
+/* Columns, in blocks of the type or in sevens: partial last segments and cache lines. */
 static const uint32_t columns[] = {1, 3, 8, 19};
 static const uint32_t rows[] = {1, 15, 16, 37};
 

@@ -1,6 +1,6 @@
-/* The pass contract on the CPU: a row's bits depend on its token, its position and the KV before
- * it, and on nothing else: not on the instruction set, chunks, threads and pages. Passes of several
- * sequences are in test_cpu_sequences.c, bad numbers in test_cpu_poison.c, bad passes in
+/* The pass contract on the CPU: a row's bits depend only on its token, its position and the KV
+ * before it: not on the instruction set, chunks, threads or pages. Passes of several sequences are
+ * in test_cpu_sequences.c, nonfinite numbers in test_cpu_poison.c, invalid passes in
  * test_cpu_refusals.c. */
 #include <check.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
     free(got);
 }
 
-/* The reference computes all rows at once; everything else must agree with it. */
+/* The reference computes all rows at once; all other ways must equal it. */
 START_TEST(every_backend_and_chunking_gives_the_same_bits)
 {
     struct tiny_model shape = tiny_model_default(expected_type(_i));
@@ -76,7 +76,7 @@ START_TEST(every_architecture_gives_the_same_bits)
 }
 END_TEST
 
-/* Sizes that fill no register, no group and no block; head sizes of all kinds; several splits. */
+/* Sizes that fill no register, group or block; head sizes of all kinds; several splits. */
 enum { N_SHAPES = 12 };
 
 START_TEST(odd_shapes_give_the_same_bits)
@@ -139,7 +139,7 @@ START_TEST(odd_shapes_give_the_same_bits)
          .n_head_kv = 5,
          .freqs = true,
          .n_vocab = 301},
-        {.n_layer = 40, /* matrices of one row, many times what a group is larger than that */
+        {.n_layer = 40, /* many matrices of one row, each padded to a group */
          .n_embd = 512,
          .n_ff = 1,
          .n_head = 2,
@@ -155,7 +155,7 @@ START_TEST(odd_shapes_give_the_same_bits)
          .head_dim = 26,
          .window = 100,
          .n_vocab = 265},
-        {.arch = "gemma3", /* one that begins behind the first split */
+        {.arch = "gemma3", /* one that begins after the first split */
          .n_layer = 2,
          .n_embd = 32,
          .n_ff = 36,
@@ -180,7 +180,7 @@ START_TEST(odd_shapes_give_the_same_bits)
             check_engine(&e, isas[i], 1, 1, 4);
         }
     }
-    /* two rows by one or two KV heads: each split goes to a thread of its own */
+    /* two rows and one or two KV heads: each split runs on its own thread */
     for (int i = 0; i < N_ISAS && e.n > CPU_SPLIT; i++) {
         if (help_has_isa(isas[i]))
             check_engine(&e, isas[i], 3, 2, 5);
@@ -189,7 +189,7 @@ START_TEST(odd_shapes_give_the_same_bits)
 }
 END_TEST
 
-/* Other numbers, named by another id, in 36 bytes for every 64. */
+/* Different logits, another numerics id, and 36 bytes instead of 64. */
 START_TEST(kv_in_q8_0_has_another_numerics_id)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -213,7 +213,8 @@ START_TEST(kv_in_q8_0_has_another_numerics_id)
 }
 END_TEST
 
-/* Big enough that matmuls, by groups and by rows, and attention are really shared out. */
+/* Large enough that matmuls (by groups and by rows) and attention are really divided among
+ * threads. */
 START_TEST(threads_never_change_a_bit)
 {
     struct tiny_model shape = {.n_layer = 2,

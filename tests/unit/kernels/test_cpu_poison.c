@@ -1,5 +1,5 @@
-/* Poison on the CPU: a row whose numbers are not finite says so, with the layer, and spoils what
- * comes behind it in its sequence, and nothing else. */
+/* Poison on the CPU: a row whose numbers are not finite reports the layer and poisons the later
+ * rows of its sequence, and nothing else. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -77,7 +77,7 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
         else
             ck_assert_uint_eq(x.results[r].layer, 0);
     }
-    /* The next pass over the same pages knows nothing of it. */
+    /* The next pass over the same pages is not affected. */
     help_logits(b, m->model, tokens[1], 40, 0, pages, got);
     ck_assert_uint_eq(help_differs(clean, got, (size_t)40 * n_vocab), (size_t)40 * n_vocab);
     backend_cpu.close(b);
@@ -94,7 +94,7 @@ START_TEST(a_nonfinite_residual_poisons_its_row_only)
         for (int j = 0; j < 3; j++) {
             struct tiny_model shape = tiny_model_default(QUANT_F32);
             struct help_model m;
-            shape.untied = true; /* the head shall not see the bad embedding */
+            shape.untied = true; /* the output matrix must not contain the bad embedding */
             help_model_tiny(&m, &shape);
             check_poison(&m, isas[i], 1 + (uint32_t)j, bad[j]);
             help_model_close(&m);
@@ -103,7 +103,7 @@ START_TEST(a_nonfinite_residual_poisons_its_row_only)
 }
 END_TEST
 
-/* A few rows, all of which are poisoned in that layer. */
+/* Runs a few rows; all must be poisoned in that layer. */
 static void expect_all_poisoned(const struct help_model *m, const char *isa, uint32_t layer)
 {
     static const uint32_t tokens[] = {7, 8, 9};
@@ -121,7 +121,7 @@ static void expect_all_poisoned(const struct help_model *m, const char *isa, uin
     backend_cpu.close(b);
 }
 
-/* F16 KV ends at 65504; F32 KV of an F32 model where f32 does. */
+/* The f16 KV of other models overflows above 65504, the f32 KV of an F32 model where f32 does. */
 START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence)
 {
     for (int i = 0; i < N_ISAS; i++) {
@@ -137,7 +137,7 @@ START_TEST(a_key_beyond_the_kv_type_poisons_its_sequence)
 }
 END_TEST
 
-/* Weights of every type with infinite scales: all rows are poisoned, nothing crashes. */
+/* Weights of every type with infinite scales poison all rows without a crash. */
 START_TEST(nonfinite_weights_poison_every_row)
 {
     for (int i = 0; i < N_ISAS; i++) {
@@ -158,8 +158,9 @@ START_TEST(nonfinite_weights_poison_every_row)
 }
 END_TEST
 
-/* A value in a bias or in the norm of a head makes its layer's queries, keys or values not finite;
- * infinite queries stay so through a norm of heads; one in the norm behind a part, its residual. */
+/* A value in a bias or in a head norm makes its layer's queries, keys or values nonfinite; a head
+ * norm keeps infinite queries infinite; a value in the norm after a sub-layer makes the residual
+ * nonfinite. */
 START_TEST(nonfinite_biases_and_norms_poison_their_layer)
 {
     const struct {

@@ -1,4 +1,5 @@
-/* The thread pool: every chunk once, results seen by the caller, idle without CPU, clean end. */
+/* The thread pool: every chunk runs once, the caller sees the results, idle takes no CPU, clean
+ * shutdown. */
 #include <check.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,7 +15,7 @@
 enum { MOST = 500 };
 
 struct job {
-    uint32_t runs[MOST]; /* plain on purpose: one writer each, seen by the caller afterwards */
+    uint32_t runs[MOST]; /* not atomic on purpose: one writer each, read by the caller afterwards */
     uint32_t threads;
     _Atomic uint32_t strange;
 };
@@ -53,7 +54,7 @@ static void slow(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
     if (chunk % 2)
-        usleep(3000); /* longer than the caller spins: it sleeps, and is woken */
+        usleep(3000); /* longer than the caller spins, so it sleeps and is woken */
     count(arg, chunk, 0);
 }
 
@@ -85,7 +86,8 @@ START_TEST(an_idle_pool_uses_no_cpu)
     ck_assert_int_eq(pool_open(4, &pool), 0);
     struct job job = {.threads = 4};
     pool_run(pool, count, &job, 8);
-    /* Its bounded spin takes as long as it takes to be let run; then it sleeps, for good. */
+    /* How long the bounded spin takes depends on the scheduler; after it the pool sleeps for
+     * good. */
     double used = 1;
     for (int i = 0; i < 100 && used >= 0.02; i++) {
         double before = cpu_seconds();

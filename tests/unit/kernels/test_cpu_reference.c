@@ -136,7 +136,7 @@ static double divergence(const double *a, const float *b, uint32_t n)
     return kl;
 }
 
-/* Tokens of a text that the bundled model knows: a prompt and its answer. */
+/* Tokens of a prompt and the bundled model's answer to it. */
 static uint32_t load_text(uint32_t *tokens, uint32_t most)
 {
     static const char *const parts[] = {"prompt", "ids"};
@@ -154,8 +154,8 @@ static uint32_t load_text(uint32_t *tokens, uint32_t most)
     return n;
 }
 
-/* A trained model in every quantized type: what the page rounds (activations to int8, KV to f16)
- * moves its predictions little, against the same numbers in double precision. */
+/* A trained model in every quantized type: the roundings of NUMERICS.md (activations to int8, KV to
+ * f16) change its predictions little against the same weights in double precision. */
 START_TEST(a_quantized_model_keeps_its_predictions)
 {
     const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
@@ -289,7 +289,7 @@ static uint32_t best_of(const float *logits, uint32_t n_vocab)
     return best;
 }
 
-/* Along a text of the model's own: the next token hardly ever changes. */
+/* Along a text that the model wrote: the next token hardly ever changes. */
 START_TEST(kv_in_q8_0_samples_the_tokens_of_f32)
 {
     uint32_t ids[MOST], pages[PAGES], n_prompt, n = load_ids(references[_i].name, ids, &n_prompt);
@@ -350,8 +350,8 @@ static const struct {
 };
 enum { N_ROUNDED = sizeof(rounded) / sizeof(rounded[0]) };
 
-/* The same ids as F32, or the first other one where this file's numbers say so: a run of it in
- * double precision samples it too, or its two best are close. */
+/* The ids of F32 up to the first difference, which this file's weights must explain: a
+ * double-precision run samples that token too, or its two best logits are close. */
 START_TEST(other_types_differ_only_at_near_ties)
 {
     uint32_t ids[MOST], got[MOST], n_prompt, n = load_ids(rounded[_i].reference, ids, &n_prompt);
@@ -377,7 +377,7 @@ START_TEST(other_types_differ_only_at_near_ties)
 }
 END_TEST
 
-/* Too coarse for a model this small, but it runs. */
+/* Too coarse for so small a model, but it runs. */
 START_TEST(q4_0_runs)
 {
     const char *const files[] = {"stories260K-ff192-q4_0", "babyllama105-q4_0"};

@@ -1,5 +1,5 @@
-/* What the CPU backend refuses: passes outside its limits, limits that make no sense, a context
- * beyond a model's window. A refused pass does nothing. */
+/* What the CPU backend refuses: passes outside its limits, invalid limits, a context beyond a
+ * model's window. A refused pass has no effect. */
 #include <check.h>
 #include <errno.h>
 #include <string.h>
@@ -89,7 +89,7 @@ START_TEST(open_refuses_with_one_line)
 }
 END_TEST
 
-/* Below its window a model attends to all; beyond it, it is not served. */
+/* Within the window a model attends to all positions; a longer context is refused. */
 START_TEST(a_context_beyond_the_sliding_window_is_refused)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);
@@ -108,7 +108,7 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
 }
 END_TEST
 
-/* Who computes drafts alone has nothing to verify them with. */
+/* A draft model's instance only runs fast passes. */
 START_TEST(an_instance_that_drafts_refuses_canonical_passes)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);

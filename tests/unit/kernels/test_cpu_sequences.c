@@ -1,5 +1,5 @@
-/* A CPU pass takes rows of several sequences: none of them changes a bit of another, nor do
- * positions that are written again, pages that are used again, or other instances. */
+/* A CPU pass takes rows of several sequences: none changes a bit of another, nor do rewritten
+ * positions, reused pages or other instances. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 enum { OTHERS = EXPECTED_SEQUENCES - 1 };
 
-/* The sequence is watched while others decode and prefill around it in the same passes, before,
- * after and between its rows. */
+/* A sequence is checked while others decode and prefill in the same passes, before, after and
+ * between its rows. */
 START_TEST(other_sequences_never_change_a_bit)
 {
     struct tiny_model shape = tiny_model_default(expected_type(_i));
@@ -34,7 +34,7 @@ START_TEST(other_sequences_never_change_a_bit)
         for (uint32_t turn = 0; turn <= OTHERS; turn++) {
             uint32_t s = (first + turn) % (OTHERS + 1);
             if (s == 0) {
-                /* Cut in two by a row of another sequence, when there are two. */
+                /* Two rows or more are split by a row of another sequence. */
                 expected_add(&x, 0, e.tokens, position, mine, ROW_LOGITS);
                 continue;
             }
@@ -81,7 +81,7 @@ START_TEST(interleaved_rows_give_the_same_bits)
 }
 END_TEST
 
-/* Verification writes positions again, with other tokens before: only the last writing counts. */
+/* Verification rewrites positions that rejected drafts wrote: only the last write counts. */
 START_TEST(rewritten_positions_leave_no_trace)
 {
     struct tiny_model shape = tiny_model_default(QUANT_F32);

@@ -1,6 +1,6 @@
-/* The shadow of a model: a fast pass computes with the model's weights in Q4_0, bit for bit on every
- * instruction set; a canonical pass does not know of it; KV that a fast pass left is written over.
- */
+/* The shadow of a model: a fast pass computes with the model's weights in Q4_0, bit for bit on
+ * every instruction set; canonical passes ignore it; they overwrite the KV that a fast pass
+ * left. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -103,7 +103,8 @@ static void to_q4(struct model_tensor *t)
     t->bytes = t->rows * row_bytes;
 }
 
-/* The model with its layers' matrices and its head in Q4_0, as one that was loaded like that. */
+/* The model with its layers' matrices and its output matrix in Q4_0, as if loaded from such a
+ * file. */
 static struct model q4_model(const struct model *m)
 {
     static const enum model_layer_tensor matrices[] = {
@@ -117,7 +118,7 @@ static struct model q4_model(const struct model *m)
         for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
             to_q4(&q4.layers[l].tensor[matrices[i]]);
     to_q4(&q4.global[MODEL_OUTPUT]);
-    q4.tied = false; /* the embedding stays what it is */
+    q4.tied = false; /* the embedding keeps its type */
     return q4;
 }
 
@@ -161,8 +162,8 @@ START_TEST(a_fast_pass_equals_the_model_in_q4_0)
 }
 END_TEST
 
-/* Fast passes before, between and over: what a canonical pass computes behind canonical KV has the
- * bits it has without a shadow. */
+/* With fast passes before and between, a canonical pass over canonical KV gives the bits of an
+ * instance without a shadow. */
 START_TEST(canonical_passes_ignore_the_shadow)
 {
     static const uint32_t types[] = {QUANT_F32, QUANT_F16, QUANT_Q8_0, TINY_MIXED};
@@ -176,7 +177,7 @@ START_TEST(canonical_passes_ignore_the_shadow)
     b = shadowed(m.model, NULL, true);
     run(b, PASS_FAST, m.model, 0, 20, fast);
     run(b, PASS_CANONICAL, m.model, 0, 30, got);
-    for (uint32_t p = 30; p < TOKENS; p += 5) { /* windows of 5 drafts over page ends */
+    for (uint32_t p = 30; p < TOKENS; p += 5) { /* windows of 5 drafts across page boundaries */
         uint32_t end = p + 5 < TOKENS ? p + 5 : TOKENS;
         for (uint32_t q = p; q < end; q++)
             run(b, PASS_FAST, m.model, q, q + 1, fast);
@@ -184,7 +185,7 @@ START_TEST(canonical_passes_ignore_the_shadow)
     }
     expect_same(want, got, m.model, "after fast passes");
     ck_assert_uint_lt(help_differs(want, fast, (size_t)TOKENS * m.model->n_vocab),
-                      (size_t)TOKENS * m.model->n_vocab); /* and the shadow is another model */
+                      (size_t)TOKENS * m.model->n_vocab); /* and the shadow's logits differ */
     backend_cpu.close(b);
     free(want);
     free(got);
@@ -231,7 +232,7 @@ START_TEST(a_model_of_few_bits_gets_no_shadow)
 }
 END_TEST
 
-/* Rows that are no whole blocks of 32 stay as they are. */
+/* Rows that are not whole blocks of 32 keep their type. */
 START_TEST(odd_shapes_keep_their_matrices)
 {
     struct tiny_model shape = shape_of(QUANT_F16, 3);
@@ -254,7 +255,7 @@ START_TEST(odd_shapes_keep_their_matrices)
 }
 END_TEST
 
-/* A weight without a place in Q4_0: one line, not a shadow of zeros. */
+/* A weight that Q4_0 cannot represent gives an error line, not a shadow of zeros. */
 START_TEST(nonfinite_weights_get_no_shadow)
 {
     struct tiny_model shape = shape_of(QUANT_F32, 4);

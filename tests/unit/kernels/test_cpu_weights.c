@@ -1,5 +1,5 @@
-/* Loading: every row is where a pass looks for it, every tensor is hashed, weights are in memory once and the
- * file's pages not at all. */
+/* Loading: every row is where a pass reads it, every tensor is hashed, weights are in memory once,
+ * and the file's pages are not mapped in. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,8 +77,8 @@ START_TEST(every_row_is_packed_by_any_thread)
 }
 END_TEST
 
-/* Quantized models several huge pages long, whose pieces of a load end inside of matrices, with last groups and
- * last segments that are short. */
+/* Quantized models several huge pages long: units of the load end inside matrices, and last groups
+ * and segments are partial. */
 static const struct tiny_model odd[] = {
     {.n_embd = 1056, .n_ff = 1312, .n_head = 16, .n_head_kv = 1, .head_dim = 34, .n_vocab = 2081},
     {.n_embd = 2080, .n_ff = 480, .n_head = 16, .n_head_kv = 1, .head_dim = 26, .n_vocab = 263},
@@ -112,8 +112,8 @@ static struct tiny_model odd_shape(uint32_t i)
     return shape;
 }
 
-/* The matrix as one thread packs it, group by group from the first, and as all do from memory, the first group lying
- * on both sides of a unit's end. */
+/* The loaded matrix equals one packed group by group on one thread, and one that all threads pack
+ * from memory with its first group across a unit boundary. */
 static void check_packed(const struct cpu_matrix *m, struct pool *pool)
 {
     const size_t bytes = repack_bytes(m), before = UNIT - m->group_bytes / 128 * 64;
@@ -142,7 +142,7 @@ static void check_fingerprint(const struct model *loaded, const struct gguf *fil
     model_close(untouched);
 }
 
-/* All but rope's divisors, of which there is no copy, and an embedding that stays in the file. */
+/* All but rope's divisors, which are not copied, and an embedding that stays in the file. */
 static void check_hashes_noted(const struct model *loaded)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(loaded->gguf); i++) {
@@ -239,19 +239,19 @@ static uint32_t touch(void)
 
 START_TEST(a_load_maps_no_page_of_the_file)
 {
-    gguf_drop_pages(gguf); /* what finding the tensors has touched */
+    gguf_drop_pages(gguf); /* pages that parsing has touched */
     struct backend *b = open_backend(1, NULL);
     ck_assert_uint_eq(mapped_pages(), 0);
     uint32_t sum = touch();
     ck_assert_uint_ge(mapped_pages() * 4096, model->tensor_bytes * 9 / 10);
     gguf_drop_pages(gguf);
     ck_assert_uint_eq(mapped_pages(), 0);
-    ck_assert_uint_eq(touch(), sum); /* and are there again when somebody reads them */
+    ck_assert_uint_eq(touch(), sum); /* and are mapped again when they are read */
     backend_cpu.close(b);
 }
 END_TEST
 
-/* Shorter by `less` bytes than it was when it was opened. */
+/* The file loses its last `less` bytes after it was opened. */
 START_TEST(a_truncated_file_is_reported_as_unreadable)
 {
     static const long less[] = {1, 5000000, 11000000};
@@ -292,8 +292,8 @@ START_TEST(only_whole_pages_within_a_range_are_dropped)
     ck_assert_uint_eq(mapped_pages(), all - 1);
     gguf_drop_range(gguf, page + 8 * 4096, 2 * 4096);
     ck_assert_uint_eq(mapped_pages(), all - 3);
-    gguf_drop_range(gguf, page + 1, 4094); /* holds none */
-    gguf_drop_range(gguf, &all, 1 << 20);  /* not the file's */
+    gguf_drop_range(gguf, page + 1, 4094); /* contains no whole page */
+    gguf_drop_range(gguf, &all, 1 << 20);  /* not in the file */
     gguf_drop_range(gguf, gguf->data + gguf->bytes - 4096, 1 << 20);
     ck_assert_uint_eq(mapped_pages(), all - 3);
 }

@@ -1,5 +1,5 @@
-/* The GGUF reader: what is valid opens and reads back, what is not gives one line, and nothing
- * crashes. Values of keys are in test_gguf_values.c, tensors in test_gguf_tensors.c. */
+/* The GGUF reader: valid files open and read back, invalid ones give one line, nothing crashes.
+ * Values of keys are in test_gguf_values.c, tensors in test_gguf_tensors.c. */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -93,7 +93,7 @@ START_TEST(every_truncation_of_the_head_is_refused)
     size_t data_at;
     struct gw_llama spec = gw_llama_small(QUANT_Q4_0);
     uint8_t *file = gw_llama_file(&spec, &bytes, &data_at);
-    size_t head = data_at - 31; /* the padding may be cut: then only the data is missing */
+    size_t head = data_at - 31; /* cutting the padding only loses data */
     for (size_t n = 0; n < head; n++) {
         uint8_t *part = malloc(n + 1);
         struct gguf *g = NULL;
@@ -161,7 +161,7 @@ START_TEST(paths_that_are_not_files_are_refused)
     check_line();
     snprintf(path, sizeof(path), "/tmp/hearth-test-fifo-%d", (int)getpid());
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    int rc = gguf_open(path, &g, err, sizeof(err)); /* must not wait for a writer */
+    int rc = gguf_open(path, &g, err, sizeof(err)); /* a FIFO: must not wait for a writer */
     unlink(path);
     ck_assert_int_eq(rc, -EINVAL);
     ck_assert_ptr_null(g);

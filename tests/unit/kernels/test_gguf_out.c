@@ -1,4 +1,4 @@
-/* What gguf_out writes is what the reader finds; a failure leaves no file. */
+/* gguf_out writes what the reader reads back; a failure leaves no file. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 static char folder[] = "/tmp/hearth-test-XXXXXX";
 static char path[64], part[80], err[512];
 
-/* Values that name their place. */
+/* Values that encode tensor, row and column. */
 static int place(void *arg, uint32_t tensor, uint64_t row, float *x)
 {
     const uint64_t *cols = arg;
@@ -42,7 +42,7 @@ START_TEST(a_written_file_reads_back)
     gguf_out_tensor(out, &(struct gguf_out_tensor){"one", QUANT_F32, 1, 5, 1});
     gguf_out_tensor(out, &(struct gguf_out_tensor){"two", QUANT_F32, 2, 3, 900000});
     ck_assert_msg(gguf_out_write(out, place, cols, 3, err, sizeof(err)) == 0, "%s", err);
-    ck_assert_int_eq(access(path, F_OK), -1); /* not before it is whole */
+    ck_assert_int_eq(access(path, F_OK), -1); /* not before the commit */
     ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
     gguf_out_close(out);
 
@@ -111,7 +111,7 @@ START_TEST(a_missing_folder_is_an_error)
 }
 END_TEST
 
-/* The name would be taken from what is there, or after all the work not be given. */
+/* A folder or device of that name must not be replaced, and is refused before the work begins. */
 START_TEST(only_files_are_replaced)
 {
     struct gguf_out *out;
@@ -129,7 +129,7 @@ START_TEST(overwriting_the_source_is_detected)
 {
     char link_path[80];
     snprintf(link_path, sizeof(link_path), "%s/link", folder);
-    ck_assert(!gguf_out_overwrites(path, part)); /* there is none */
+    ck_assert(!gguf_out_overwrites(path, part)); /* no such file yet */
     FILE *f = fopen(part, "w");
     ck_assert_ptr_nonnull(f);
     fclose(f);

@@ -42,7 +42,7 @@ START_TEST(tensors_read_back)
 }
 END_TEST
 
-/* A tensor alone, as described, with `data` bytes behind it. */
+/* One tensor with this description and `data` bytes after it. */
 static void one_tensor(struct gw *w, uint32_t type, uint32_t n_dims, const uint64_t *ne,
                        uint64_t offset, size_t data)
 {
@@ -96,7 +96,7 @@ START_TEST(unknown_types_are_refused)
 }
 END_TEST
 
-/* So that such a file is told what of it is not supported, not that it is malformed. */
+/* So that such a file is refused as unsupported, not as malformed. */
 START_TEST(types_without_kernels_have_their_size)
 {
     static const struct {
@@ -144,7 +144,7 @@ START_TEST(offsets_are_checked)
     struct gw w;
     static const uint64_t NE[] = {8}; /* 32 bytes */
     one_tensor(&w, QUANT_F32, 1, NE, 32, 64);
-    check_opens(&w); /* a gap before it does no harm */
+    check_opens(&w); /* a gap before it is allowed */
     one_tensor(&w, QUANT_F32, 1, NE, 4, 64);
     check_refused(&w, -EBADMSG, "no multiple of the alignment");
     one_tensor(&w, QUANT_F32, 1, NE, 64, 64);
@@ -176,7 +176,7 @@ START_TEST(data_must_be_whole_or_absent)
     static const uint64_t NE[] = {9}; /* 36 bytes, 64 with padding */
     one_tensor(&w, QUANT_F32, 1, NE, 0, 64);
     check_opens(&w);
-    one_tensor(&w, QUANT_F32, 1, NE, 0, 100); /* more behind it */
+    one_tensor(&w, QUANT_F32, 1, NE, 0, 100); /* more data after it */
     check_opens(&w);
     for (size_t data = 1; data < 64; data++) {
         one_tensor(&w, QUANT_F32, 1, NE, 0, data);
@@ -220,7 +220,7 @@ END_TEST
 
 /* ---- test data ------------------------------------------------------------------------------- */
 
-/* With an alignment of 1 each tensor begins where the one before ends: this checks the table of
+/* With an alignment of 1 each tensor begins where the previous one ends, which checks the table of
  * types. */
 START_TEST(sizes_of_types_match_a_packed_file)
 {

@@ -1,5 +1,5 @@
-/* The keys of a GGUF file: values of every type read back, convert or say why not; malformed ones are
- * refused. */
+/* The keys of a GGUF file: values of every type read back, convert or say why not; malformed ones
+ * are refused. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>

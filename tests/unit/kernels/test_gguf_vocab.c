@@ -1,5 +1,5 @@
-/* The vocabulary keys: read in a neutral form, inconsistent ones refused with a line that names the
- * key. */
+/* The vocabulary keys: valid ones read back, inconsistent ones are refused with a line that names
+ * the key. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@ struct opened {
     struct gguf_vocab vocab;
 };
 
-/* Finishes the writer; the container must be valid. Returns what gguf_vocab_open says. */
+/* Finishes the writer; the container must be valid. Returns gguf_vocab_open's result. */
 static int open_writer(struct gw *w, struct opened *ret)
 {
     size_t bytes;
@@ -242,7 +242,7 @@ START_TEST(ids_are_below_the_number_of_tokens)
     } CASES[] = {
         {GGUF_U32, 4, 4, 4},           {GGUF_U64, 4, 8, 4},
         {GGUF_I32, 4, 4, 4},           {GGUF_U32, N, 4, -2},
-        {GGUF_U32, UINT32_MAX, 4, -1}, /* how some writers say none */
+        {GGUF_U32, UINT32_MAX, 4, -1}, /* how some writers encode none */
         {GGUF_I32, UINT32_MAX, 4, -1}, {GGUF_I64, UINT64_MAX, 8, -1},
         {GGUF_U32, 1u << 31, 4, -2},   {GGUF_U64, (uint64_t)1 << 32, 8, -2},
         {GGUF_U64, UINT64_MAX, 8, -2}, {GGUF_BOOL, 1, 1, -2},

@@ -1,4 +1,4 @@
-/* The model: what hearth can run opens with the right sizes, everything else is refused by name.
+/* The model: supported files open with the right sizes, all others are refused by name.
  * Hyperparameters are in test_model_keys.c, wrong tensors in test_model_tensors.c. */
 #include <check.h>
 #include <errno.h>
@@ -9,7 +9,8 @@
 #include "tests/rig/model_opened.h"
 #include "tests/rig/tiny_model.h"
 
-/* ---- what opens ------------------------------------------------------------------------------ */
+/* ---- files that open
+ * -------------------------------------------------------------------------- */
 
 START_TEST(a_small_llama_opens_in_every_type)
 {
@@ -226,7 +227,7 @@ START_TEST(an_architecture_has_its_own_tensors)
 }
 END_TEST
 
-/* The tensors of one architecture under the name of another: one lacks what the other has. */
+/* The tensors of one architecture under another's name: one of them is missing. */
 START_TEST(another_architectures_tensors_are_refused)
 {
     static const char *const NAMES[] = {"llama", "qwen2", "qwen3"};
@@ -251,7 +252,7 @@ START_TEST(another_architectures_tensors_are_refused)
 }
 END_TEST
 
-/* The same for gemma3, whose name is longer: it lacks what it alone has. */
+/* The same for gemma3, whose name is longer: its own norms are missing. */
 START_TEST(gemma3_without_its_norms_is_refused)
 {
     static const char *const NORMS[] = {"post_attention_norm", "post_ffw_norm"};

@@ -1,5 +1,4 @@
-/* Damaged files: whatever byte is flipped and wherever the file is cut, an error line or a working
- * model comes out. */
+/* Damaged files: any flipped byte and any truncation gives an error line or a working model. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +78,8 @@ START_TEST(every_byte_flip_and_truncation_is_survived)
 }
 END_TEST
 
-/* Byte flips over the heads of models with biases, with norms of heads, with divisors of rope's
- * frequencies, and over the divisors themselves. */
+/* Byte flips over the metadata of models with biases, head norms and rope divisors, and over the
+ * divisors themselves. */
 START_TEST(damaged_models_of_other_architectures_are_survived)
 {
     static const char *const NAMES[] = {"qwen2", "qwen3", "llama3", "gemma3"};
@@ -108,7 +107,7 @@ END_TEST
 
 /* ---- test data ---- */
 
-/* Byte flips over the head of a real model and the start of its weights. */
+/* Byte flips over the metadata of a real model and the start of its weights. */
 START_TEST(a_damaged_trained_model_is_survived)
 {
     struct opened o;

@@ -1,5 +1,5 @@
-/* The fingerprint and its hash: equal to their definitions, blind to what changes no number, and to
- * nothing else. */
+/* The fingerprint and its hash: equal to their definitions, independent of keys that change no
+ * result, and of nothing else. */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +101,7 @@ START_TEST(hash128_sees_every_bit_and_every_length)
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < i; j++) /* each half alone tells them apart */
+        for (size_t j = 0; j < i; j++) /* each half alone differs */
             ck_assert(memcmp(seen[i], seen[j], 8) != 0 && memcmp(seen[i] + 8, seen[j] + 8, 8) != 0);
 }
 END_TEST
@@ -113,7 +113,7 @@ static void fingerprint(const struct model *m, char text[MODEL_FINGERPRINT_TEXT]
     model_fingerprint_text(bytes, text);
 }
 
-/* From the second implementation as well: F32, Q4_0 and BF16 of the small model. */
+/* Also computed by the second implementation: F32, Q4_0 and BF16 of the small model. */
 START_TEST(fingerprints_follow_their_definition)
 {
     static const struct {
@@ -201,7 +201,7 @@ END_TEST
 
 /* ---- test data ---- */
 
-/* From the second implementation. */
+/* Computed by the second implementation. */
 START_TEST(trained_models_have_their_fingerprints)
 {
     static const char *const WANT[][2] = {

@@ -1,5 +1,5 @@
-/* The hyperparameters of a model: bad ones are refused by name, harmless ones change nothing, rope's
- * scaling and the window are read. */
+/* The hyperparameters of a model: bad ones are refused by name, irrelevant ones change nothing,
+ * rope scaling and the window are read. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -165,7 +165,7 @@ START_TEST(irrelevant_keys_change_nothing)
 }
 END_TEST
 
-/* Without head_count_kv there are as many as heads. */
+/* Without head_count_kv there are as many KV heads as heads. */
 START_TEST(key_value_heads_default_to_all)
 {
     struct gw w;
@@ -253,8 +253,7 @@ START_TEST(divisors_of_frequencies_are_checked)
 }
 END_TEST
 
-/* The context ends where the window begins to matter, also one that is asked for beyond the model's
- * own. */
+/* The context is limited to the window, also when a longer one is requested. */
 START_TEST(a_sliding_window_bounds_the_context)
 {
     static const uint32_t WINDOWS[][3] = {
@@ -288,7 +287,7 @@ struct gemma_keys {
     float base, local_base, factor, cap;
 };
 
-/* Keys alone: they are read before any tensor is looked for. */
+/* Keys only: they are read before any tensor. */
 static void write_gemma(struct gw *w, const struct gemma_keys *k)
 {
     const struct {
@@ -409,7 +408,7 @@ START_TEST(local_layers_are_refused_by_name)
 }
 END_TEST
 
-/* Each of the three is part of what a model is. */
+/* Window, pattern and local rope base are all part of the fingerprint. */
 START_TEST(fingerprints_depend_on_local_layers)
 {
     static const struct gemma_keys cases[] = {

@@ -6,7 +6,7 @@
 #include "tests/run_suite.h"
 #include "tests/rig/model_opened.h"
 
-/* What stands in the file in the place of one tensor of a model with one layer. */
+/* What replaces one tensor of a model with one layer. */
 struct tensor_case {
     const char *name;
     uint32_t type; /* UINT32_MAX: leave it out */

@@ -1,6 +1,6 @@
-/* kernels/base/num.h: accuracy against libm in double, exact bits of some results, special values, the
- * 16-bit floats against an independent definition (and F16C where there is one), and the AVX2 lanes
- * against the scalar functions. */
+/* kernels/base/num.h: accuracy against libm in double, exact bits of some results, special values,
+ * the 16-bit floats against an independent definition (and F16C where there is one), and the AVX2
+ * lanes against the scalar functions. */
 #include <check.h>
 #include <math.h>
 #include <stdbool.h>
@@ -196,8 +196,8 @@ START_TEST(silu_is_close_and_defined_everywhere)
 }
 END_TEST
 
-/* Where the result is larger than 1e-3 it is within a few ulp; below, exp magnifies v's rounding, and
- * what counts is the distance, since a gate is added up with others. */
+/* Results above 1e-3 are within a few ulp; below, exp magnifies the rounding of its argument, and
+ * the absolute error counts, since gates are summed. */
 START_TEST(gelu_is_close_and_defined_everywhere)
 {
     double worst = 0.0, farthest = 0.0;
@@ -258,8 +258,7 @@ END_TEST
 START_TEST(f16_rounds_to_nearest_even)
 {
     uint32_t wrong = 0, first = 0;
-    for (uint32_t h = 0x7c00;
-         h-- > 0;) { /* each value, its upper neighbour, and what lies between */
+    for (uint32_t h = 0x7c00; h-- > 0;) { /* each value, its upper neighbour, and the middle */
         const double low = f16_value((uint16_t)h);
         const double high = h == 0x7bff ? 65536.0 : f16_value((uint16_t)(h + 1));
         const float middle = (float)((low + high) / 2.0); /* exact: one bit more than binary16 */

@@ -1,6 +1,6 @@
-/* Every architecture against another implementation of it: the models of tests/fixtures/oracle, whose
- * logits and ids were computed elsewhere in double precision (tests/tools/make_oracle_models.py).
- * What is measured is printed with CK_VERBOSITY=verbose. */
+/* Every architecture against another implementation: the models of tests/fixtures/oracle, whose
+ * logits and ids were computed in double precision by tests/tools/make_oracle_models.py. Errors are
+ * printed with CK_VERBOSITY=verbose. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -17,8 +17,8 @@ static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral"
                                     "qwen2", "qwen3",  "gemma3"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), PAGES = 4, MOST = 128 };
 
-/* Logits reach 20 to 30. In F32, with KV in f32, what is left is the rounding of f32 sums: 3e-5 at
- * most is seen. In F16 the KV is f16, which moves a logit by up to 0.03. */
+/* Logits reach 20 to 30. In F32 with KV in f32 only the rounding of f32 sums remains, at most 3e-5
+ * as measured. In F16 the KV is f16, which moves a logit by up to 0.03. */
 static const double BOUND_F32 = 1e-4, BOUND_F16 = 0.1;
 
 struct oracle {
@@ -104,7 +104,8 @@ static void widen(const struct gguf *from, struct help_model *to)
     ck_assert_msg(rc == 0, "%s", err);
 }
 
-/* All logits of the prompt from `m` are within `bound` of the oracle's, and the largest is its. */
+/* All logits of the prompt from `m` must be within `bound` of the oracle's and have the same
+ * argmax. */
 static void compare(const struct oracle *o, const struct help_model *m, const char *name,
                     const char *isa, double bound)
 {

@@ -1,4 +1,4 @@
-/* kernels/quant/quant_block.h: blocks mean what the rest of the world reads in them. */
+/* kernels/quant/quant_block.h: blocks decode to the values that other readers give. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ START_TEST(values_equal_those_of_another_reader)
 }
 END_TEST
 
-/* The sums of a matmul stay exact in f32: what a sub-block's integers can reach. */
+/* The integers of a sub-block stay small enough that the sums of a matmul are exact in f32. */
 START_TEST(integers_stay_within_their_range)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* kernels/quant/quantize.h: exact on what a type can hold, within the stated errors on anything else,
- * the same bytes everywhere, and clear refusals. */
+/* kernels/quant/quantize.h: exact on representable rows, within the stated errors otherwise, the
+ * same bytes on every machine, and clear refusals. */
 #include <check.h>
 #include <errno.h>
 #include <math.h>
@@ -39,8 +39,8 @@ static uint16_t f16_between(uint64_t *seed, uint16_t low, uint16_t high)
 
 /* ---- exact ----------------------------------------------------------------------------------- */
 
-/* Makes a block of random bytes one that quantize.h promises to hit: normal scales, and the integers
- * and small scales at the end of their range that everything is derived from. */
+/* Turns random bytes into a block that quantize.h reproduces exactly: normal scales, and the
+ * extreme integers and sub-block scales from which all others are derived. */
 static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
 {
     const uint16_t d = f16_between(seed, 0x2000, 0x2bff), m = f16_between(seed, 0x2000, 0x2bff);
@@ -96,7 +96,7 @@ static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
     }
 }
 
-/* Rows whose every block is one of those come back bit by bit. */
+/* Rows of such blocks round trip bit for bit. */
 START_TEST(representable_rows_round_trip)
 {
     const struct quant_info *info = quant_find(blocks[_i]);
@@ -134,7 +134,7 @@ START_TEST(floats_round_to_the_nearest_value)
     there_and_back(QUANT_F16, x, y, N);
     for (uint32_t i = 0; i < N; i++)
         ck_assert(fabsf(x[i] - y[i]) <= fmaxf(fabsf(x[i]) * 0x1p-11f, 0x1p-25f));
-    for (uint32_t h = 0; h < 0x7f80; h++) { /* every finite bf16, and half way to the next one */
+    for (uint32_t h = 0; h < 0x7f80; h++) { /* every finite bf16, and the middle to the next one */
         float at = num_f32_from_bf16((uint16_t)h);
         ck_assert_uint_eq(num_bf16_from_f32(at), h);
         ck_assert_uint_eq(num_bf16_from_f32(-at), h | 0x8000u);
@@ -238,9 +238,9 @@ START_TEST(normal_weights_lose_little)
 }
 END_TEST
 
-/* ---- everywhere the same --------------------------------------------------------------------- */
+/* ---- the same on every machine --------------------------------------------------------------- */
 
-/* Hashes of the bytes, pinned: another compiler, machine or set of flags must write them too. */
+/* Pinned hashes of the bytes: every compiler, machine and set of flags must write the same. */
 START_TEST(bytes_are_pinned)
 {
     static const uint64_t want[N_BLOCKS] = {
@@ -302,7 +302,7 @@ START_TEST(unsupported_types_and_values_are_refused)
         x[7] = 3e38f;
         ck_assert_int_eq(quantize_row(type, x, 256, out),
                          type == QUANT_F32 || type == QUANT_BF16 ? 0 : -ERANGE);
-        x[7] = num_float(0x7f7fffffu); /* the largest: rounds up in bf16 */
+        x[7] = num_float(0x7f7fffffu); /* FLT_MAX: rounds up in bf16 */
         ck_assert_int_eq(quantize_row(type, x, 256, out), type == QUANT_F32 ? 0 : -ERANGE);
         x[7] = 0;
         if (quantized)

@@ -1,5 +1,5 @@
-/* Random models: the same bytes whatever the threads, files that the reader accepts, and a peaked
- * model whose greedy text is the promised walk, in F16 and in a low-bit copy. */
+/* Random models: the same bytes with any number of threads, files that the reader accepts, and a
+ * peaked model whose greedy text is the promised walk, in F16 and in a low-bit copy. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static void hash_file(const char *path, char text[33])
         sprintf(text + 2 * i, "%02x", hash[i]);
 }
 
-/* What a seed means is a promise: a file made today is the file made by the next version. */
+/* The bytes of a seed are stable: the next version must write the same file. */
 START_TEST(bytes_of_a_seed_are_pinned)
 {
     static const struct {
@@ -99,7 +99,7 @@ START_TEST(the_seed_decides_the_bytes_not_the_threads)
 }
 END_TEST
 
-/* Every shape lists every tensor its architecture has, without writing it. */
+/* Every shape lists every tensor of its architecture; nothing is written. */
 START_TEST(real_shapes_have_the_published_sizes)
 {
     static const struct {

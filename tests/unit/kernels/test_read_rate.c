@@ -18,7 +18,7 @@ START_TEST(rates_are_positive)
 }
 END_TEST
 
-/* Under the sanitizer this is a test that nothing outside is read. */
+/* Under a sanitizer this checks that no read leaves the buffer. */
 START_TEST(passes_read_inside_their_buffer)
 {
     struct read_rate *r;

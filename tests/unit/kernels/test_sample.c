@@ -1,5 +1,5 @@
-/* kernels/sample/sample.h: greedy, bias, penalties, edges, refusals, the draw, and that a sample is a pure
- * function. What the stages keep is in test_sample_stages.c, vectors of another engine in
+/* kernels/sample/sample.h: greedy, bias, penalties, edges, refusals, the draw, and that a sample is
+ * a pure function. The stages' sets are in test_sample_stages.c, vectors of another engine in
  * test_sample_vectors.c, log-probabilities in test_sample_logprob.c. */
 #include <check.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ START_TEST(greedy_takes_the_largest_at_any_index)
     p.temperature = -1.0f;
     p.seed = 99;
     p.top_k = 5;
-    p.typical_p = 0.01f; /* would drop the most likely one; greedy does not look */
+    p.typical_p = 0.01f; /* would drop the most likely one; greedy ignores it */
     ck_assert_uint_eq(token_at(&p, 3), largest());
 }
 END_TEST
@@ -241,10 +241,10 @@ START_TEST(every_edge_of_a_parameter_is_defined)
     ck_assert(kept.n == 1 && kept.ids[0] == largest());
     logits[3] = logits[largest()];
     ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
-    ck_assert_uint_eq(kept.n, 2); /* equals of the largest stay */
+    ck_assert_uint_eq(kept.n, 2); /* ties with the largest stay */
     p = sampling(FLT_MAX);
     ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
-    ck_assert(kept.n == N && kept.total == (uint64_t)N << 40); /* all alike */
+    ck_assert(kept.n == N && kept.total == (uint64_t)N << 40); /* all equal */
     p = sampling(0x1p-149f);                                   /* nearly greedy; ties share */
     ck_assert_int_eq(sample_distribution(&p, logits, N, history, 0, 0, scratch, &kept), 0);
     ck_assert(kept.n == N && kept.total == (uint64_t)2 << 40);
@@ -329,12 +329,12 @@ START_TEST(logits_without_a_distribution_are_refused_and_restored)
     ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
     fill();
     memcpy(before, logits, sizeof(before));
-    ck_assert_int_eq(sample_at(&p, 20, &sample), 0); /* and the same scratch goes on */
+    ck_assert_int_eq(sample_at(&p, 20, &sample), 0); /* and the same scratch still works */
     ck_assert(memcmp(before, logits, sizeof(before)) == 0);
     p.repeat_penalty =
         0x1p-149f; /* a positive logit overflows: a parameter's fault, refused like a NaN */
     ck_assert_int_eq(sample_at(&p, 20, &sample), -EDOM);
-    p.order[0] = SAMPLE_TOP_P; /* the same, behind a stage */
+    p.order[0] = SAMPLE_TOP_P; /* the same, after a stage */
     p.order[1] = SAMPLE_PENALTIES;
     p.n_order = 2;
     p.top_p = 0.9999f;
@@ -481,7 +481,7 @@ START_TEST(a_sample_does_not_depend_on_earlier_samples)
         ck_assert_int_eq(sample_at(&p, i, &first[i]), 0);
     }
     for (uint32_t i = 200;
-         i-- > 0;) { /* backwards, each in a fresh scratch, then once more in the used one */
+         i-- > 0;) { /* backwards, each in a fresh scratch, then in the used one */
         const struct sampler_params p = varied(i, bias);
         struct sampler_scratch *fresh;
         struct sample again;
@@ -501,7 +501,7 @@ START_TEST(tokens_from_the_position_on_are_not_read)
     p.n_bias = 0;
     p.penalty_last_n = -1;
     struct sample a, b;
-    uint32_t *exact = malloc(20 * sizeof(*exact)); /* a sanitizer sees a read behind it */
+    uint32_t *exact = malloc(20 * sizeof(*exact)); /* a sanitizer sees a read past it */
     ck_assert_ptr_nonnull(exact);
     memcpy(exact, history, 20 * sizeof(*exact));
     ck_assert_int_eq(sample_at(&p, 20, &a), 0);
@@ -511,7 +511,7 @@ START_TEST(tokens_from_the_position_on_are_not_read)
 }
 END_TEST
 
-/* A mask is logits of -inf, whatever the other parameters do; but log-probabilities do not see it. */
+/* A mask sets logits to -inf for any other parameters, but log-probabilities ignore it. */
 START_TEST(a_masked_token_is_never_sampled)
 {
     const struct sample_bias bias[] = {{77, 3.0f}};

@@ -1,5 +1,5 @@
-/* Log-probabilities of kernels/sample/sample.h: the log-softmax of the model's own logits, whatever is done
- * to the draw, and the alternatives in order. */
+/* Log-probabilities of kernels/sample/sample.h: the log-softmax of the unmodified logits for any
+ * sampler parameters, and the alternatives in order. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ START_TEST(logprobs_come_from_the_unmodified_logits)
     ck_assert_float_eq_tol(sample.logprob, (float)log_softmax(sample.token), 2e-6f);
     ck_assert(sample.n_top == 3 && sample.top[0].id == sample.token &&
               sample.top[0].logprob == sample.logprob);
-    struct sample other; /* whatever is done to the draw, what is said of a token stays */
+    struct sample other; /* sampler parameters do not change log-probabilities */
     p.bias = bias;
     p.n_bias = 1;
     p.repeat_penalty = 1.5f;

@@ -279,7 +279,7 @@ START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
     struct set want = {.n = n, .c = malloc(n * sizeof(*want.c))};
     struct sampler_scratch *s;
     ck_assert(l != NULL && want.c != NULL && sampler_scratch_open(n, &s) == 0);
-    fill_logits(&r, l, n, TIES); /* about a hundred levels: the border always lies among equals */
+    fill_logits(&r, l, n, TIES); /* about a hundred levels: the cut always falls among ties */
     for (uint32_t i = 0; i < n; i++) {
         want.c[i] = (struct candidate){.l = l[i], .id = i};
     }
@@ -331,7 +331,7 @@ START_TEST(top_p_is_exact_to_one_unit_of_weight)
     p.top_p = 0x1.fffffep-1f;
     ck_assert_int_eq(sample_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
     ck_assert_uint_eq(kept.n, 2);
-    while ((uint64_t)(num_exp(l[1]) * SAMPLE_ONE) > 65536) { /* one unit less: it does reach */
+    while ((uint64_t)(num_exp(l[1]) * SAMPLE_ONE) > 65536) { /* one unit less, and p is reached */
         l[1] = nextafterf(l[1], -INFINITY);
     }
     ck_assert_int_eq(sample_distribution(&p, l, 2, NULL, 0, 0, s, &kept), 0);
@@ -353,7 +353,7 @@ START_TEST(defaults_keep_the_distribution)
     ck_assert_int_eq(sampler_scratch_open(1000, &s), 0);
     sampler_params_init(&p);
     ck_assert(p.temperature == 0.0f && p.seed == 0 && !p.logprobs && p.n_order == SAMPLE_STAGES);
-    p.temperature = 1.0f; /* the only default that does something */
+    p.temperature = 1.0f; /* the only default that is not neutral */
     ck_assert_int_eq(sample_distribution(&p, logits, 1000, tokens, 3, 3, s, &kept), 0);
     ck_assert_uint_eq(kept.n, 1000);
     for (uint32_t i = 0; i < 1000; i++) {
@@ -364,7 +364,7 @@ START_TEST(defaults_keep_the_distribution)
 }
 END_TEST
 
-/* Any bits at all in the parameters: refused or sampled, never a crash, and the logits come back. */
+/* Any bits in the parameters: refused or sampled, never a crash, and the logits are restored. */
 START_TEST(any_bits_in_the_parameters_are_survived)
 {
     static const uint32_t special[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x80000000u, 1};

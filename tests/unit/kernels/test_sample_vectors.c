@@ -79,8 +79,8 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Expected probabilities stand most likely first. The typical cases keep the probabilities from
- * before the cut; all others are normalised after it. What was cut by greedy is listed there as
+/* Expected probabilities are sorted, most likely first. The typical cases keep the probabilities
+ * from before the cut; all others are normalised after it. Tokens that greedy cuts are listed with
  * probability 0. */
 static void check_case(const json_t *c, size_t index)
 {
@@ -269,7 +269,7 @@ static void read_floats(const char *name, float *x, size_t n)
     fclose(f);
 }
 
-/* Row by row: the greedy token, its log-probability, the second best and how far it is behind. */
+/* For each row: the greedy token, its log-probability, the second best and the gap to it. */
 static void check_rows(const char *name)
 {
     char path[4096];

@@ -1,4 +1,4 @@
-/* The option table of the tools: every way to write an option, every way to get it wrong. */
+/* The option table of the tools: every way to write an option, every usage error. */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>

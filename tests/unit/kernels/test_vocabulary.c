@@ -1,5 +1,5 @@
-/* Made vocabularies: as many distinct tokens as the shape says, every merge of two earlier tokens into
- * the next one, bytes first, special tokens last. */
+/* Generated vocabularies: as many distinct tokens as the shape says, every merge joins two earlier
+ * tokens into the next, bytes first, special tokens last. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static void check_merges(const struct made *m, const struct shape *s)
     }
 }
 
-/* SentencePiece: earlier words have higher scores, and a word is its last letter behind a known one. */
+/* SentencePiece: earlier words have higher scores, and a word is an earlier word and one more
+ * letter. */
 static void check_scores(const struct made *m, const struct shape *s)
 {
     ck_assert_uint_eq(m->v.n_merges, 0);
