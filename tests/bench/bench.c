@@ -31,7 +31,7 @@ double bench_tick_ns(void)
 
 int bench_pin(int index)
 {
-    static cpu_set_t allowed; /* as it was before anyone was pinned */
+    static cpu_set_t allowed; /* the affinity before the first pin */
     static int known;
     cpu_set_t one;
     int n, seen = 0;
@@ -85,14 +85,14 @@ static void print_number(const char *name, double value)
         printf(",\"%s\":%.4g", name, value);
 }
 
-/* Is p50 within its target, in microseconds or as a multiple of the floor? */
+/* True when p50 is within its target, in microseconds or as a multiple of the floor. */
 static int p50_met(const struct bench_row *r)
 {
     return (r->target_p50_us != 0 && r->p50_us <= r->target_p50_us) ||
            (r->target_x_floor != 0 && r->p50_us <= r->target_x_floor * r->floor_us);
 }
 
-/* Is every target that the row has met? -1 when it has none. */
+/* True when every target of the row is met; -1 when it has none. */
 static int row_met(const struct bench_row *r)
 {
     int met = -1;

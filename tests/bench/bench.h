@@ -1,5 +1,4 @@
-/* bench.h: what every bench of hearth shares: a fine clock, pinning, percentiles, one JSON line a
- * row.
+/* bench.h: what all benches share: a fine clock, pinning, percentiles, one JSON line for each row.
  *
  * A row states its result beside a floor that was measured in the same run on the same cores, and
  * its target where TARGETS has one: absolute times of a shared machine mean little, multiples of
@@ -54,7 +53,7 @@ struct bench_samples {
 int bench_samples_open(struct bench_samples *s, size_t capacity);
 void bench_samples_close(struct bench_samples *s);
 
-/* What does not fit any more is dropped. */
+/* Samples beyond the capacity are dropped. */
 static inline void bench_add(struct bench_samples *s, uint64_t ticks)
 {
     if (s->n < s->capacity)

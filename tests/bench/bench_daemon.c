@@ -1,5 +1,5 @@
-/* bench_daemon: what a client sees of a real hearthd: echoes through the rings, tokens a second,
- * and a whole `hearth run` from process start to exit. Floors are measured beside, in the same run.
+/* bench_daemon: what a client measures of a real hearthd: echoes through the rings, tokens per
+ * second, and a whole `hearth run` from process start to exit. Floors are measured in the same run.
  *
  *   bench_daemon BIN_FOLDER NOOP_PROGRAM MODEL...
  */
@@ -88,7 +88,7 @@ static double floor_us(uint32_t rounds, int sleeps)
         served_fail("no memory");
     for (uint32_t i = 0; i < rounds; i++) {
         if (sleeps)
-            usleep(IDLE_US); /* as long as the echo below idles: a core that rests wakes slower */
+            usleep(IDLE_US); /* as long as the echo below idles: an idle core wakes slower */
         uint64_t start = bench_ticks();
         pair_set(&pair, &pair.there, i + 1);
         pair_wait(&pair, &pair.back, i);
@@ -205,7 +205,7 @@ static void bench_echo(const char *model, int sleeps)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* One request to its end; the daemon's own times of it. */
+/* One request to its end; returns the daemon's own times. */
 static struct hearth_result ask(struct hearth *h, const uint32_t *tokens, uint32_t n,
                                 uint32_t max_tokens)
 {
@@ -230,7 +230,7 @@ static void bench_tokens(const char *model, const char *threads)
     uint32_t n = info.context / 2, answer = info.context / 2 - 1, rows = 0, tokens = 0;
     uint32_t *prompt = calloc(n, sizeof(*prompt));
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        for (uint32_t i = 0; i < n; i++) /* another prompt each time: nothing of it is warm */
+        for (uint32_t i = 0; i < n; i++) /* another prompt each time: nothing is cached */
             prompt[i] = (i * 7919u + (uint32_t)repeat * 104729u + 11) % (info.n_vocab - 8) + 4;
         struct hearth_result r = ask(h, prompt, n, 1);
         prefill[repeat] =

@@ -1,11 +1,11 @@
-/* bench_grammar: what a grammar costs a token, on the vocabularies of real models.
+/* bench_grammar: the cost of a grammar per token, on the vocabularies of real models.
  *
  *   bench_grammar VOCABULARY.gguf...
  *
  * Documents of a JSON schema are cut into the longest tokens of the vocabulary and followed as an
- * answer would be: a mask, then the token. "usual" is many answers with one grammar, the first one's
- * masks included; "first" is each answer with a grammar just compiled. The floor is a copy of one
- * mask. Then the vocabulary's trie: once a model.
+ * answer would be: a mask, then the token. "usual" is many answers with one grammar, including
+ * the first one's masks; "first" is each answer with a freshly compiled grammar. The floor is a
+ * copy of one mask. Then the vocabulary's trie, once per model.
  */
 #include "client/hearth.h"
 #include "daemon/model/loaded_model.h"
@@ -123,7 +123,7 @@ static size_t make_document(char *text, uint32_t *state)
     return n + (size_t)sprintf(text + n, "]}");
 }
 
-/* The longest token that is allowed and that the text goes on with, or the vocabulary's size. */
+/* The longest allowed token that continues the text, or the vocabulary's size. */
 static uint32_t next_token(const struct vocab *vocab, const struct grammar_mask *mask,
                            const char *text, size_t bytes)
 {
@@ -142,7 +142,7 @@ static uint32_t next_token(const struct vocab *vocab, const struct grammar_mask 
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Follows one document, a sample a token. Returns the tokens. */
+/* Follows one document and adds a sample for each token. Returns the number of tokens. */
 static uint32_t follow(struct grammar *g, const struct vocab *vocab, const char *text, size_t bytes)
 {
     struct grammar_run run;
@@ -167,7 +167,7 @@ static uint32_t follow(struct grammar *g, const struct vocab *vocab, const char 
         vocab_bytes(vocab, id, &n);
     }
     if (!grammar_may_end(&run))
-        fail("a document is no whole one");
+        fail("a document is not a complete sentence");
     grammar_end(&run);
     return tokens;
 }

@@ -7,7 +7,7 @@
  *
  *   bench_http --peer PORT MODEL_NAME
  *
- * times the same request at somebody else's server on that port, alone.
+ * times the same request at another server on that port, alone.
  */
 #include "tests/bench/bench.h"
 #include "tests/bench/served.h"
@@ -78,7 +78,7 @@ static int connect_port(int port)
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
-        served_fail("nobody listens on the port");
+        served_fail("no server listens on the port");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
 }
@@ -102,8 +102,8 @@ static void ask_http(int fd)
         served_fail("the server hung up");
     size_t got = 0, all = 0;
     while (!all || got < all) {
-        /* A server that sends headers and body apart, without TCP_NODELAY, waits for our word that the
-         * first came: 40 ms, which are not its computing. */
+        /* A server that sends headers and body separately without TCP_NODELAY waits for a delayed
+         * ACK of up to 40 ms, which is not its computing time. */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &(int){1}, sizeof(int));
         ssize_t n = recv(fd, answer + got, sizeof(answer) - 1 - got, 0);
         if (n <= 0)
@@ -189,7 +189,7 @@ static void bench_peer(int port, const char *model)
         served_fail("out of memory");
     int fd = -1;
     for (int i = -WARM; i < ROUNDS; i++) {
-        if (i % PEER_KEPT == 0) { /* some servers close a connection after so many requests */
+        if (i % PEER_KEPT == 0) { /* some servers close a connection after a number of requests */
             if (fd >= 0)
                 close(fd);
             fd = connect_port(port);

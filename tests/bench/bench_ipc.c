@@ -62,7 +62,7 @@ static int client_ready(const void *arg)
     return ring_ready(&((const struct client *)arg)->events_in);
 }
 
-/* Without a period the client spins; with one it waits as the library does, by prediction. */
+/* Without a period the client spins; with one it predicts the event and sleeps like the library. */
 struct event_job {
     struct job job;
     uint64_t guard_us;
@@ -128,7 +128,7 @@ static void noop_answer(int i)
         return;
     if (event_put_nop(&rig_events_out[i], cell.generation, cell.cookie) != 0)
         abort();
-    ring_release(&rig_submit_in[i], 1); /* behind the answer: its line may be with the client */
+    ring_release(&rig_submit_in[i], 1); /* after the answer: the client may hold its cache line */
     bell_fence();
     if (bell_due(&rig_wakers[i]) == BELL_FUTEX)
         bell_wake(rig_wakers[i].wake);
@@ -247,7 +247,8 @@ static void stream_daemon(void *arg)
     bench_add(&j->samples, bench_ticks() - start);
 }
 
-/* The floor: the same bytes as plain cells, no records, no checks of room but the ring's own. */
+/* The floor: the same bytes as plain cells, without records, with only the ring's own space
+ * check. */
 static void *cells_client(void *arg)
 {
     struct ring_reader *r = &rig_clients[0].events_in;
@@ -284,8 +285,8 @@ static void cells_daemon(void *arg)
 
 /* ---- publishing a step ----------------------------------------------------------------------- */
 
-/* Consumes what every client gets, one ring after the other right behind the daemon, then says that
- * the step is over. */
+/* Consumes every client's events, following the daemon from ring to ring, then reports the end of
+ * the step. */
 static void *publish_clients(void *arg)
 {
     struct job *j = arg;

@@ -1,11 +1,11 @@
-/* bench_load: how long a start takes, and what stays in memory.
+/* bench_load: the time of a start, and the memory that stays in use.
  *
  *   bench_load BIN_FOLDER MODEL...
  *
- * From the start of hearthd to the first token a client has, the file in the page cache, over the two
- * ways to pass over the file once with as many threads: to copy it from its mapping to fresh memory,
- * and to read(2) it into a buffer that is used again. Then what the daemon has loaded, over the
- * file's tensors once and the KV in use.
+ * The time from the start of hearthd to a client's first token, with the file in the page cache,
+ * over two ways to read the file once with as many threads: copying it from its mapping to fresh
+ * memory, and read(2) into a reused buffer. Then the daemon's memory over the size of the file's
+ * tensors plus the KV in use.
  */
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
@@ -73,7 +73,7 @@ static void *sweep_thread(void *arg)
     return NULL;
 }
 
-/* Fresh memory from a multiple of a huge page on, for which huge pages are asked. */
+/* Fresh memory aligned to a huge page, with huge pages requested. */
 static uint8_t *fresh(size_t bytes, void **ret_mapping)
 {
     *ret_mapping = mmap(NULL, bytes + PIECE, PROT_READ | PROT_WRITE,
@@ -115,8 +115,9 @@ static double sweep_ms(const char *path, bool copy)
     return ms;
 }
 
-/* A virtual machine's memory costs its first touch more than all that is measured here, and again when
- * it has been free for some seconds: so each side begins with memory that was in use a moment ago. */
+/* In a virtual machine the first touch of memory costs more than everything measured here, and
+ * again after it has been free for some seconds. So each side begins with memory that was in use a
+ * moment ago. */
 static void warm_memory(void)
 {
     size_t bytes = gguf_file_bytes(gguf) + (gguf_file_bytes(gguf) >> 2);
@@ -128,7 +129,7 @@ static void warm_memory(void)
     munmap(mapping, bytes + PIECE);
 }
 
-/* ---- the daemon ------------------------------------------------------------------------------- */
+/* ---- the daemon ------------------------------------------------------------------------------ */
 
 static const char *const arguments[] = {"--context", "4096", "--slots", "4", NULL};
 

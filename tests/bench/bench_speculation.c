@@ -1,5 +1,6 @@
-/* bench_speculation: what drafting brings, what determinism costs, and who waits for whom. Both
- * sides of every ratio come from one daemon, in turns; the answers of both sides must be the same.
+/* bench_speculation: the gain from drafting, the cost of determinism, and delays caused by
+ * verification. Both sides of every ratio come from one daemon, in turns; the answers of both sides
+ * must be equal.
  *
  *   bench_speculation BIN_FOLDER PYTHON_FILE MODEL...
  *
@@ -18,11 +19,11 @@ enum {
     REPEATS = 7,
     ANSWER = 240,
     PROMPT_MAX = 400,
-    EDITED = 640, /* tokens of the file that is written anew */
-    AGAIN = 60,   /* of its new version, when the model takes over */
+    EDITED = 640, /* tokens of the file that is rewritten */
+    AGAIN = 60,   /* of its new version, before the model continues */
     TRAFFIC_SLOTS = 4,
     TRAFFIC_REQUESTS = 24,
-    TRAFFIC_PAIRS = 25, /* short ones: what else the machine does changes by the second */
+    TRAFFIC_PAIRS = 25, /* short: the machine's other load changes by the second */
 };
 
 static struct hearth *h;
@@ -30,7 +31,7 @@ static const char *model;
 static uint32_t n_vocab, context;
 static uint32_t python[8192]; /* the Python file's tokens */
 static uint32_t n_python;
-static struct hearth_bias no_end; /* answers of full length; value 0: the model has no such token */
+static struct hearth_bias no_end; /* forbids the end token; value 0: the model has none */
 
 static void open_daemon(const char *file, const char *threads, const char *shadow)
 {
@@ -83,7 +84,8 @@ static struct hearth_request new_request(const uint32_t *tokens, uint32_t n)
 
 /* ---- drafting: tokens a second of the same request with and without ------------------------- */
 
-/* One request with two proposers in turns; r gets with / without. Returns the last account with. */
+/* One request with and without the proposer in turns; r gets the ratio with / without. Returns the
+ * last result with it. */
 static struct hearth_result compare(const struct hearth_request *base, const char *proposer,
                                     struct bench_ratio *r)
 {
@@ -93,7 +95,7 @@ static struct hearth_result compare(const struct hearth_request *base, const cha
     static uint32_t ids[ANSWER];
 
     drafted.proposer = proposer;
-    served_ask(h, 0, base); /* the prompt is warm for both from here on */
+    served_ask(h, 0, base); /* from here on the prompt is cached for both */
     served_ask(h, 0, &drafted);
     for (int i = 0; i < REPEATS; i++) {
         struct hearth_result plain = served_ask(h, 0, base);
@@ -123,7 +125,7 @@ static void print_compared(const struct bench_ratio *r, const struct hearth_resu
     bench_print_ratio(&row);
 }
 
-/* The model goes on with a real file of 200 lines: it repeats the file's names and its own. */
+/* The model continues a real file of 200 lines: it repeats the file's names and its own. */
 static void bench_python(const char *proposer, const char *what)
 {
     struct bench_ratio r = {.what = what};
@@ -131,11 +133,11 @@ static void bench_python(const char *proposer, const char *what)
         new_request(python, n_python < PROMPT_MAX ? n_python : PROMPT_MAX);
     struct hearth_result last = compare(&request, proposer, &r);
 
-    print_compared(&r, &last, "the model's own greedy text behind real Python");
+    print_compared(&r, &last, "the model's own greedy text after real Python");
 }
 
-/* An edit: a file of 200 lines, or what of it fits the context, and the beginning of its new version,
- * with which the model goes on. */
+/* An edit: a file of 200 lines, or as much as fits the context, and the beginning of its new
+ * version, which the model continues. */
 static void bench_edit(const char *proposer, const char *what)
 {
     static uint32_t prompt[EDITED + AGAIN];
@@ -163,7 +165,7 @@ static void bench_constant(void)
     print_compared(&r, &last, "synthetic: every draft holds");
 }
 
-/* Sampled so hot that hardly an n-gram comes twice. */
+/* Sampled at so high a temperature that hardly any n-gram repeats. */
 static void bench_random(const char *proposer, const char *what)
 {
     struct bench_ratio r = {.what = what, .target = strcmp(proposer, "auto") ? 0 : 0.98};
@@ -207,10 +209,10 @@ static void bench_guess(uint32_t odds)
     bench_print_ratio(&n);
 }
 
-/* ---- traffic: everything deterministic against nothing checked ------------------------------- */
+/* ---- traffic: all answers deterministic against none verified -------------------------------- */
 
-/* Both sides ask for the same texts, and no cache knows a prompt: two tokens that are its round's
- * alone come first. */
+/* Both sides ask for the same texts, and no prompt is cached: two tokens unique to the round come
+ * first. */
 static uint32_t traffic_prompt(uint32_t text, uint32_t round, uint32_t *prompt)
 {
     uint32_t state = text * 2654435761u + 11, n = 20 + (state >> 8) % 180;
@@ -223,7 +225,7 @@ static uint32_t traffic_prompt(uint32_t text, uint32_t round, uint32_t *prompt)
     return n;
 }
 
-/* Even rounds ask for all answers deterministic, odd ones for the same unchecked. */
+/* Even rounds ask for deterministic answers, odd ones for the same answers unverified. */
 static void traffic_submit(uint32_t slot, uint32_t number, uint32_t round)
 {
     static uint32_t prompt[256];
@@ -239,7 +241,7 @@ static void traffic_submit(uint32_t slot, uint32_t number, uint32_t round)
         served_fail(hearth_error(h));
 }
 
-/* Four slots that are never idle. */
+/* Keeps four slots busy. */
 static double run_traffic(uint32_t round, struct bench_samples *first)
 {
     uint64_t asked[TRAFFIC_SLOTS] = {0}, start = bench_ticks(), tokens = 0;
@@ -273,7 +275,7 @@ static double run_traffic(uint32_t round, struct bench_samples *first)
 
 static void bench_determinism(void)
 {
-    double tok_s[2][TRAFFIC_PAIRS]; /* deterministic, unchecked */
+    double tok_s[2][TRAFFIC_PAIRS]; /* deterministic, unverified */
     struct bench_samples first[2];
     struct bench_ratio r = {
         .bench = "speculation",
@@ -287,7 +289,7 @@ static void bench_determinism(void)
         if (bench_samples_open(&first[i], TRAFFIC_PAIRS * TRAFFIC_REQUESTS) < 0)
             served_fail("no memory");
     for (uint32_t i = 0; i < 2 * TRAFFIC_PAIRS; i++) {
-        uint32_t side = (i + i / 2) % 2; /* who comes first changes */
+        uint32_t side = (i + i / 2) % 2; /* the order of the sides alternates */
         tok_s[side][i / 2] = run_traffic(i / 2 * 2 + side, &first[side]);
     }
     bench_ratio_of(&r, tok_s[0], tok_s[1], TRAFFIC_PAIRS);
@@ -307,10 +309,11 @@ static void bench_determinism(void)
     bench_samples_close(&first[1]);
 }
 
-/* ---- who waits for a verification ------------------------------------------------------------ */
+/* ---- delays by verification ------------------------------------------------------------------ */
 
-/* Slot 1 decodes plainly while slot 0 verifies windows all the time. Passes from its request to its
- * end, by the daemon's count, less those in which it had a row; two are its way in and out. */
+/* Slot 1 decodes without drafts while slot 0 verifies windows all the time. Counts the daemon's
+ * passes from slot 1's request to its end in which it had no row; two of them are its start and
+ * end. */
 static void bench_standing(void)
 {
     struct bench_ratio r = {
@@ -331,7 +334,7 @@ static void bench_standing(void)
     windows.bias = &bias;
     windows.n_bias = 1;
     windows.proposer = "lookup";
-    windows.max_tokens = n_vocab; /* as far as the context goes */
+    windows.max_tokens = n_vocab; /* up to the end of the context */
     plain.max_tokens = 60;
     for (int i = 0; i < REPEATS; i++) {
         if (hearth_submit(h, 0, &windows) < 0)

@@ -1,11 +1,11 @@
-/* bench_warm: what is not computed again, and who is served first: a prompt that another process
- * has just asked, a keystroke on a long context, and an editor beside an agent's long prefill. Both
- * sides of every ratio come from one daemon, in turns.
+/* bench_warm: reuse of computed prefixes and scheduling: a prompt that another process has just
+ * sent, a keystroke on a long context, and an editor beside an agent's long prefill. Both sides of
+ * every ratio come from one daemon, in turns.
  *
  *   bench_warm BIN_FOLDER MODEL...
  *
- * The context is set to CONTEXT, for models made for less too: what they say then is nonsense, what
- * it costs is not.
+ * The context is set to CONTEXT even for models trained for less: their output is meaningless then,
+ * its cost is not.
  */
 #include "ipc/counters.h"
 #include "tests/bench/bench.h"
@@ -19,8 +19,8 @@ enum {
     CONTEXT = 8192,
     PAGE = 32,
     REPEATS = 7,
-    SHARED = 1000, /* tokens of the prompt that two processes ask */
-    WARM = 8000,   /* tokens behind which a keystroke comes */
+    SHARED = 1000, /* tokens of the prompt that two processes send */
+    WARM = 8000,   /* cached tokens before a keystroke */
     TYPED = 32,    /* its new tokens */
     OUTPUT = 16,   /* tokens back */
     EDITED = 1000, /* warm context of the editor beside an agent */
@@ -32,7 +32,7 @@ enum {
 static const char *model;
 static uint32_t n_vocab;
 
-/* Tokens that no other `seed` has in front. */
+/* Tokens whose beginning is unique to `seed`. */
 static void fill(uint32_t *tokens, uint32_t n, uint32_t seed)
 {
     uint32_t state = seed * 2654435761u + 1;
@@ -60,7 +60,7 @@ static double ask_timed(struct hearth *h, const struct hearth_request *r, struct
     return (double)(bench_ticks() - start) * bench_tick_ns() * 1e-6;
 }
 
-/* The prompt of one connection, then the same of another that has just come. */
+/* A prompt on one connection, then the same on a new connection. */
 static void bench_prefix(void)
 {
     double cold[REPEATS], warm[REPEATS], rows[REPEATS], one[REPEATS];
@@ -96,7 +96,7 @@ static void bench_prefix(void)
     bench_print_ratio(&r);
 }
 
-/* Rows of the whole daemon for one keystroke, by its own count. */
+/* Rows that the daemon computes for one keystroke, by its own count. */
 static void bench_keystroke(void)
 {
     static uint32_t tokens[WARM + TYPED];
@@ -128,7 +128,7 @@ static void bench_keystroke(void)
     }
     bench_ratio_of(&r, rows, one, REPEATS);
     snprintf(note, sizeof(note),
-             "32 tokens typed behind 8000 warm ones, 16 back: %.1f ms; cold %.0f ms",
+             "32 tokens typed after 8000 cached ones, 16 back: %.1f ms; cold %.0f ms",
              served_median(ms, REPEATS), cold_ms);
     bench_print_ratio(&r);
     hearth_close(h);
@@ -194,7 +194,7 @@ static void print_editor(struct editor *e, const char *what, int whole, const ch
     bench_print_ratio(&r);
 }
 
-/* The editor types by itself, then while the agent prefills one prompt, and so on. */
+/* The editor types alone, then while the agent prefills a prompt, and so on in turns. */
 static void bench_editor(enum hearth_priority priority)
 {
     static struct editor e;
@@ -210,7 +210,7 @@ static void bench_editor(enum hearth_priority priority)
             served_fail("no memory");
     fill(e.tokens, EDITED, 3);
     editor_type(&e, &e.first_alone, &e.whole_alone);
-    e.first_alone.n = e.whole_alone.n = 0; /* that one was cold */
+    e.first_alone.n = e.whole_alone.n = 0; /* the first one was cold */
     for (uint32_t prefilled = 0; prefilled < AGENT_ALL; prefilled += AGENT) {
         size_t before = e.whole.n;
         agent_ask(agent, prompts++, priority);

@@ -14,7 +14,7 @@ static const struct ipc_limits limits = {.slots = 2,
                                          .event_cells = RIG_EVENT_CELLS,
                                          .params_bytes = 256};
 
-/* Clients as the daemon keeps them: what a scan touches lies side by side. */
+/* Clients as the daemon keeps them: the words that a scan touches are adjacent. */
 static struct segment daemon_segments[CLIENTS_MAX];
 struct ring_reader rig_submit_in[CLIENTS_MAX];
 struct ring_writer rig_events_out[CLIENTS_MAX];
@@ -68,7 +68,7 @@ void rig_idle(const struct job *j, uint64_t i)
 
 /* ---- floors --------------------------------------------------------------------------------- */
 
-/* One line, one way: the time it was written goes over in it. */
+/* One cache line, one way, containing its write time. */
 void *rig_line_writer(void *arg)
 {
     struct job *j = arg;
@@ -97,7 +97,7 @@ void rig_line_reader(void *arg)
     }
 }
 
-/* Two lines there and back, both sides spinning. */
+/* A round trip over two cache lines, both sides spinning. */
 void *rig_echo_lines(void *arg)
 {
     struct job *j = arg;
@@ -125,7 +125,7 @@ void rig_call_lines(void *arg)
     }
 }
 
-/* A futex there and back, both sides asleep. */
+/* A round trip over futexes, both sides asleep. */
 static _Atomic uint32_t futex_there, futex_back;
 
 static void futex_await(_Atomic uint32_t *word, uint32_t value)
@@ -170,7 +170,7 @@ void rig_call_futex(void *arg)
     }
 }
 
-/* The floor: one store to a line of each client that the other core has, and one fence. */
+/* The floor: one store to a cache line of each client, held by the other core, and one fence. */
 void *rig_lines_clients(void *arg)
 {
     struct job *j = arg;

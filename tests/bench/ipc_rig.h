@@ -1,8 +1,8 @@
-/* ipc_rig.h: what bench_ipc measures on: many clients, each seen from both ends, a thread beside
- * the calling one, and the floors.
+/* ipc_rig.h: the setup of bench_ipc: many clients with both ends in reach, a second thread, and the
+ * floors.
  *
- * The calling thread is in the daemon's place, the other in the clients'. A floor is the plainest
- * thing that could do the same as a row: one cache line, one futex, one stream of stores.
+ * The calling thread plays the daemon, the other the clients. A floor is the plainest thing that
+ * could do the same as a row: one cache line, one futex, one stream of stores.
  */
 #ifndef HEARTH_TESTS_BENCH_IPC_RIG_H
 #define HEARTH_TESTS_BENCH_IPC_RIG_H
@@ -56,7 +56,7 @@ struct job {
     struct bench_samples samples;
     int clients;
     uint64_t rounds;
-    uint64_t period_us; /* 0: as fast as it goes */
+    uint64_t period_us; /* 0: as fast as possible */
 };
 
 /* Runs `other` in a thread beside daemon(arg). */
@@ -65,12 +65,11 @@ void rig_beside(void *(*other)(void *), void *arg, void (*daemon)(void *));
 /* A pause of 0.2 to 1 us, so that the other side is back at its first look. */
 void rig_breathe(uint64_t i);
 
-/* Between two events: a breath, or the period +-1 %, at work meanwhile, as a daemon in a pass is.
- */
+/* Between two events: rig_breathe(), or the period +-1 %, busy like a daemon in a pass. */
 void rig_idle(const struct job *j, uint64_t i);
 
 /* The floors; each pair is for beside() with a struct job. */
-void *rig_line_writer(void *arg); /* one line, one way: the time it was written goes over in it */
+void *rig_line_writer(void *arg); /* one cache line, one way, containing its write time */
 void rig_line_reader(void *arg);
 void *rig_echo_lines(void *arg); /* two lines there and back, both sides spinning */
 void rig_call_lines(void *arg);

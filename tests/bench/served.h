@@ -1,7 +1,7 @@
-/* served.h: a hearthd of the bench's own, and requests to it through the library.
+/* served.h: a private hearthd for a bench, and requests to it through the library.
  *
- * One daemon at a time, in a folder of its own. Whatever goes wrong ends the process with one line,
- * and the daemon with it. One thread.
+ * One daemon at a time, in its own folder. Any failure ends the process with one line, and the
+ * daemon with it. One thread.
  */
 #ifndef HEARTH_TESTS_BENCH_SERVED_H
 #define HEARTH_TESTS_BENCH_SERVED_H
@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* Where build/bin is; makes the folder. */
+/* Takes the path of build/bin; creates the folder. */
 void served_init(const char *bin_folder);
 void served_fini(void);
 
@@ -33,21 +33,21 @@ const char *served_name(const char *model);
 
 struct hearth *served_connect(uint32_t slots);
 
-/* Reads a slot's answer to its end. Returns its account; ids are valid until the next call. */
+/* Reads a slot's answer to its end. Returns its result; ids are valid until the next call. */
 struct hearth_result served_answer(struct hearth *h, uint32_t slot);
 
 /* One request to its end. */
 struct hearth_result served_ask(struct hearth *h, uint32_t slot,
                                 const struct hearth_request *request);
 
-/* Tokens a second after the first one, by the daemon's own clock. */
+/* Tokens per second after the first one, by the daemon's own clock. */
 double served_decode_rate(const struct hearth_result *r);
 
 /* The daemon's counters, to be read at any moment without asking it (ipc/counters.h). Valid until
  * served_stop(). */
 const struct ctl *served_ctl(void);
 
-/* Sorts. */
+/* The median; sorts the values. */
 double served_median(double *values, int n);
 
 #endif

@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Keys that a model need not have, with values that change nothing. */
+/* Optional keys, with values that change nothing. */
 static void put_optional_keys(struct gw *w)
 {
     static const char *const MERGES[] = {"a b", "ab c"};
@@ -71,7 +71,7 @@ static uint8_t *valid_model(uint8_t selector, size_t *ret_bytes, size_t *ret_dat
     return gw_finish(&w, ret_bytes, ret_data_at);
 }
 
-/* Returns the file to read, exactly *ret_bytes long, so that a read beyond its end is seen. */
+/* Returns the file to read, exactly *ret_bytes long, so that a read past its end is seen. */
 static uint8_t *make_file(const uint8_t *data, size_t size, size_t *ret_bytes)
 {
     uint8_t *file;
@@ -85,7 +85,7 @@ static uint8_t *make_file(const uint8_t *data, size_t size, size_t *ret_bytes)
     size_t bytes;
     size_t data_at;
     uint8_t *model = valid_model(data[0], &bytes, &data_at);
-    size_t reach = data_at + 64; /* the weights' values decide nothing here */
+    size_t reach = data_at + 64; /* the weights' values do not matter here */
     for (size_t i = 1; i + 3 <= size; i += 3) {
         size_t position = data[i] | (size_t)data[i + 1] << 8;
         if (position == 0xffff)
@@ -101,7 +101,7 @@ static uint8_t *make_file(const uint8_t *data, size_t size, size_t *ret_bytes)
     return file;
 }
 
-/* What a backend would touch: the ends of every view. */
+/* Reads what a backend would: both ends of every tensor. */
 static unsigned touch(const struct model *model)
 {
     unsigned sum = 0;
@@ -160,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *file = make_file(data, size, &bytes);
     int rc = gguf_open_memory(file, bytes, &gguf, err, sizeof(err));
     if (rc && err[0] == 0)
-        abort(); /* a refusal without its line */
+        abort(); /* refused without an error line */
     if (rc == 0) {
         read_vocab(gguf, err, sizeof(err));
         read_model(gguf, err, sizeof(err));

@@ -1,7 +1,8 @@
-/* Fuzzes grammars: the input is a grammar, or, after a byte 0, a grammar and what to do with it. What
- * compiles is followed: at each place the mask must be what token by token is found, however it is cut
- * into pieces and whatever was swept meanwhile, and an allowed token must be accepted. The vocabulary
- * is small: bytes, pieces of characters, words of JSON, and whole lines of the input. */
+/* Fuzzes grammars: the input is a grammar, or, after a byte 0, a grammar and operations on it. A
+ * grammar that compiles is followed: at each place the mask must equal the check of every token
+ * alone, for any cut into pieces and after states were freed, and an allowed token must be
+ * accepted. The vocabulary is small: bytes, pieces of characters, words of JSON, and whole lines of
+ * the input. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ static int has(const struct grammar_mask *m, uint32_t id)
     return (m->bits[id >> 6] >> (id & 63) & 1) != 0;
 }
 
-/* 1 with the mask, 0 where the grammar is too wide or takes too long for a fuzzer. */
+/* Returns 1 with the mask, 0 when the grammar has too many parses or takes too long for a
+ * fuzzer. */
 static int get_mask(struct grammar_run *run, uint32_t draft, int64_t piece,
                     struct grammar_mask *mask)
 {
@@ -78,7 +80,7 @@ static int get_mask(struct grammar_run *run, uint32_t draft, int64_t piece,
     return 0;
 }
 
-/* Token by token: 0 where one cannot be told. */
+/* Checks every token alone. Returns 0 when one cannot be decided. */
 static int check_mask(struct grammar_run *run, const struct grammar_mask *mask)
 {
     uint32_t n = 0;
@@ -133,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size > 0 ? memchr(data, 0, size) : NULL;
     size_t bytes = zero ? (size_t)(zero - data) : size;
-    char *text = malloc(bytes + (bytes == 0)); /* exact: a stray read is seen */
+    char *text = malloc(bytes + (bytes == 0)); /* exact: a read past the end is seen */
     char err[200] = "";
     struct grammar *g;
 

@@ -1,6 +1,6 @@
 /* Fuzzes the handshake: the first byte chooses the message and whether its head is made valid, so
- * that the fields behind it are reached; the rest is the message. What passes must be in range, and
- * every verdict but 0 must leave one printable line. */
+ * that the fields after it are reached; the rest is the message. Accepted messages must be in
+ * range, and every refusal must leave one printable line. */
 #include "ipc/hello.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void check_refuse(const uint8_t *message, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t bytes = size > 0 ? size - 1 : 0;
-    uint8_t *message = malloc(bytes + (bytes == 0)); /* exact: a stray read is seen */
+    uint8_t *message = malloc(bytes + (bytes == 0)); /* exact: a read past the end is seen */
 
     if (size == 0 || message == NULL) {
         free(message);

@@ -1,7 +1,7 @@
 /* Fuzzes the Jinja engine: a template that a stranger wrote, over a small conversation. With the
  * first byte below 128 the rest is the template; else each byte is a piece of Jinja out of a table,
- * so that whole statements come together. A rendering ends within its limits, an error is one line,
- * and the parts from input lie in the output, in order. */
+ * so that whole statements are likely. A rendering ends within its limits, an error is one line,
+ * and the parts from input appear in the output in order. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +164,7 @@ static void must(int condition)
         abort();
 }
 
-/* The template of an input, exactly as long as it says, so that a read beyond it is seen. */
+/* The template of an input, exactly as long as it says, so that a read past its end is seen. */
 static char *make_template(const uint8_t *data, size_t size, size_t *ret_bytes)
 {
     size_t bytes = 0;

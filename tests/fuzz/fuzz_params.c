@@ -1,5 +1,5 @@
 /* Fuzzes the parameter block: the input is a block, or, with bit 0 of its first byte set, changes
- * to a valid one, three bytes each: {u16 position, u8 value}. What decodes must lie inside the
+ * to a valid one, three bytes each: {u16 position, u8 value}. A decoded block must point inside the
  * block, be in range, and encode to the same bytes again. */
 #include "ipc/params.h"
 
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bytes = n;
         from = made;
     }
-    block = malloc(bytes + (bytes == 0)); /* exact: a stray read is seen; malloc aligns to 16 */
+    block = malloc(bytes + (bytes == 0)); /* exact: a read past the end is seen; aligned to 16 */
     must(block != NULL);
     memcpy(block, from, bytes);
     check(block, bytes);

@@ -1,7 +1,7 @@
 /* Fuzzes the converter of JSON schemas. The first byte chooses how the others are read: as JSON; as
- * a pattern; or as the choices of a generator that always makes JSON with keywords that are known.
- * What is refused has one line that says why; what is taken is a grammar that the daemon compiles, or
- * refuses for its size, or because no answer ever ends it (an object that requires itself). */
+ * a pattern; or as the choices of a generator that always makes JSON of known keywords. A refusal
+ * has one line that says why; an accepted schema gives a grammar that the daemon compiles, or
+ * refuses for its size, or because no answer can satisfy it (an object that requires itself). */
 #include "client/hearth.h"
 #include "client/schema/schema.h"
 #include "daemon/grammar/grammar.h"
@@ -39,7 +39,7 @@ static void compile(const char *text, size_t bytes)
 static void check(const char *json, size_t bytes)
 {
     static char grammar[SCHEMA_GRAMMAR_MAX + 1];
-    char err[600] = "", *exact = malloc(bytes + !bytes); /* a stray read is seen */
+    char err[600] = "", *exact = malloc(bytes + !bytes); /* a read past the end is seen */
     must(exact != NULL);
     memcpy(exact, json, bytes);
     int64_t n = hearth_schema(exact, bytes, grammar, sizeof(grammar), err, sizeof(err));
@@ -106,7 +106,7 @@ enum kind { PLAIN, PATTERN, SCHEMA, LIST, MAP };
 static const struct {
     const char *key;
     enum kind kind;
-    const char *values[8]; /* of a plain one, ended by NULL */
+    const char *values[8]; /* of a plain keyword, ends with NULL */
 } keywords[] = {
     {"type",
      PLAIN,
@@ -168,7 +168,7 @@ static void put_value(struct made *m, unsigned depth, unsigned i)
 
 static void put_schema(struct made *m, unsigned depth)
 {
-    uint32_t used = 0; /* no keyword twice: that is refused before anything else is looked at */
+    uint32_t used = 0; /* no keyword twice: that would be refused first */
     put(m, "{");
     for (unsigned n = depth > 6 ? 0 : take(m) % 5; n; n--) {
         unsigned i = take(m) % N_KEYWORDS;

@@ -1,12 +1,12 @@
 /*
  * Fuzzes the daemon's reading of a client's segment: an engine stepped by hand, a hostile client
- * that writes what the input says wherever it likes in its `up`, and a good client whose answers
- * must stay those it gets alone. Slots, pages and rings are small, so that pressure and full rings
- * are common.
+ * that writes anything anywhere in its `up`, and a good client whose answers must equal those it
+ * gets alone. Slots, pages and rings are small, so that pressure and full rings are common.
  *
- * The input is a list of operations, a byte each and what it takes from the bytes behind: words and
- * ranges anywhere, cells with plausible fields, parameter blocks with one spoilt byte, generations,
- * progress, tickets, new attaches; the good client asks, reads, cancels and stops reading; steps.
+ * The input is a list of operations, a byte each, its arguments in the bytes after it: words and
+ * ranges anywhere, cells with plausible fields, parameter blocks with one damaged byte,
+ * generations, progress, tickets, new attaches; the good client asks, reads, cancels and stops
+ * reading; steps.
  *
  * It aborts on: a broken promise to the good client, a pass that breaks the backend's contract, a
  * page lost or owned twice, a good client closed, a second close, an answer that never ends.
@@ -64,7 +64,7 @@ static void good_read(uint32_t most)
                       rig_same(&f.rig, &f.request, last),
                   "a cancelled answer ended with %d", last->reason);
     else
-        RIG_CHECK(rig_same(&f.rig, &f.request, last), "somebody disturbed the answer");
+        RIG_CHECK(rig_same(&f.rig, &f.request, last), "another client changed the answer");
     f.generation = 0;
 }
 
@@ -76,7 +76,7 @@ static void good_ask(void)
 
     if (f.generation)
         return;
-    /* The first part mostly as before, so that prefixes are kept. */
+    /* The first part is mostly the previous one, so that prefixes are kept. */
     rig_tokens(f.tokens + from, RIG_TOKENS - from, take(1) % 4);
     f.request = (struct rig_request){.tokens = f.tokens,
                                      .n = 1 + take(1) % 100,
@@ -101,7 +101,7 @@ static void step(uint32_t n)
 
 /* ---- the hostile client ---------------------------------------------------------------------- */
 
-/* A place in `up`: any part is as likely as the largest. 4-aligned. */
+/* A 4-aligned place in `up`: every part is equally likely, whatever its size. */
 static uint32_t *place(void)
 {
     const struct segment_plan *plan = &f.bad.segment.plan;
@@ -137,7 +137,7 @@ static void bad_push(struct submit_cell *cell)
     memcpy(&cells[(f.n_cells - 1) % SUBMIT_CELLS], cell, sizeof(*cell));
 }
 
-/* A cell as a client writes it, with up to one field of the input's choice. */
+/* A cell as a client writes it, with at most one field set by the input. */
 static void bad_cell(void)
 {
     uint32_t slot = take(1) % BAD_SLOTS;
@@ -178,7 +178,7 @@ static void bad_tokens(void)
     rig_tokens(segment_arena(&f.bad.segment, slot) + from, f.rig.desc.context - from, take(1));
 }
 
-/* Honest progress, as far as it goes: the ring stays whole, and answers go on. */
+/* Honest progress: the ring stays valid, and answers go on. */
 static void bad_read(void)
 {
     uint32_t slot = take(1) % BAD_SLOTS;
@@ -241,7 +241,7 @@ static void operate(void)
         if (take(1) % 8 == 0)
             atomic_store(&f.bad.client->segment.broken, 1);
         break;
-    case 15: /* dear: most of the time of an input */
+    case 15: /* costly: most of the time of an input */
         if (take(1) % 8)
             break;
         rig_detach(&f.rig, &f.bad);

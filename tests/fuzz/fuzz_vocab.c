@@ -141,7 +141,7 @@ static struct tiny tiny;
 /* The block that `what` chooses, in memory of its own; NULL where none can be built. */
 static char *choose_block(struct input *in, unsigned what, size_t *ret_bytes)
 {
-    static void *good[256]; /* built once: each is asked for a million times */
+    static void *good[256]; /* built once: each is needed a million times */
     static size_t n_good[256];
     char err[512];
     void *block = NULL;
@@ -159,7 +159,7 @@ static char *choose_block(struct input *in, unsigned what, size_t *ret_bytes)
             abort();
     }
     *ret_bytes = n_good[what];
-    char *copy = malloc(n_good[what]); /* exactly as long: what reads beyond it is seen */
+    char *copy = malloc(n_good[what]); /* exact: a read past the end is seen */
     memcpy(copy, good[what], n_good[what]);
     return copy;
 }

@@ -33,7 +33,7 @@ void connect_with(uint32_t slots, uint32_t flags)
     int rc = hearth_connect(fake.path, &o, &h, err, sizeof(err));
     fake_join(&fake);
     ck_assert_msg(rc == 0, "%s", err);
-    ck_assert_int_eq(hearth_ready(h), 1); /* with HEARTH_NONBLOCK, too: the answer is there */
+    ck_assert_int_eq(hearth_ready(h), 1); /* with HEARTH_NONBLOCK too: the reply has arrived */
 }
 
 /* Submits a prompt of ids on a slot and takes the cell. */

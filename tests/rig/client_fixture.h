@@ -28,7 +28,7 @@ struct submit_cell submit_request(struct hearth_request *r);
 /* A request for a text, otherwise the defaults. */
 struct hearth_request text_request(const char *text);
 
-/* The next event that is there already, or NULL. */
+/* The next event that has already arrived, or NULL. */
 const struct hearth_event *next(uint32_t slot);
 
 #endif

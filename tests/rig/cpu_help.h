@@ -34,11 +34,11 @@ void help_fill(uint64_t *state, enum help_kind kind, float *x, size_t n);
 /* Zeroed memory aligned to 64; free() it. */
 void *help_memory(size_t bytes);
 
-/* A copy of x [n], or of nothing (NULL), that ends where its memory ends, so that a sanitizer sees what
- * runs over; free() it. */
+/* A copy of x [n] (NULL: unset) that ends where its allocation ends, so that a sanitizer sees an
+ * overrun; free() it. */
 float *help_exact(const float *x, size_t n);
 
-/* The instruction sets but "ref" that this machine has; returns how many. */
+/* This machine's instruction sets except "ref"; returns how many. */
 enum { HELP_ISAS = 3 };
 int help_isas(const struct cpu_isa *isas[HELP_ISAS]);
 
@@ -48,11 +48,11 @@ int help_isas(const struct cpu_isa *isas[HELP_ISAS]);
     for (int n_ = help_isas(isas_), i_ = 0; i_ < n_; i_++)                                         \
         for (const struct cpu_isa *isa = isas_[i_]; isa; isa = NULL)
 
-/* Names on stderr the instruction sets that hearth has and this machine lacks: nothing of them will
- * be tried. */
+/* Names on stderr the instruction sets that hearth supports and this machine lacks: they are not
+ * tested. */
 void help_say_missing_isas(void);
 
-/* Is it "ref", or one of those? */
+/* True for "ref" and for those. */
 bool help_has_isa(const char *name);
 
 /* Index of the first float whose bits differ, or n. */
@@ -75,7 +75,7 @@ void help_model_close(struct help_model *m);
 struct backend *help_backend(const struct help_model *m, const char *isa, uint32_t threads,
                              uint32_t rows, uint32_t pages);
 
-/* The whole path of a test-data file, static; NULL without HEARTH_TESTDATA. */
+/* The path of a test-data file, static; NULL without HEARTH_TESTDATA. */
 const char *help_testdata(const char *name);
 
 /* Runs one pass and checks that it was accepted. */

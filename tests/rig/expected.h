@@ -1,6 +1,6 @@
 /*
- * expected: what the tests of the CPU's passes compare with: a tiny model, a sequence, and the
- * sequence's logits, all rows computed in one pass. And passes of rows of several sequences.
+ * expected: what the tests of CPU passes compare with: a tiny model, a sequence, and its logits
+ * with all rows computed in one pass. Also passes of rows of several sequences.
  */
 #ifndef HEARTH_TESTS_RIG_EXPECTED_H
 #define HEARTH_TESTS_RIG_EXPECTED_H
@@ -16,22 +16,21 @@ struct expected {
     uint32_t n;
 };
 
-/* By the instruction set `isa`; NULL: the best of this machine. */
+/* Computed with the instruction set `isa`; NULL: the best of this machine. */
 void expected_open(struct expected *e, const struct tiny_model *shape, const char *isa, uint32_t n);
 void expected_close(struct expected *e);
 
-/* Are logits [n][n_vocab] those, bit by bit? `what` stands in the failure's line. */
+/* Asserts that logits [n][n_vocab] equal those bit for bit; a failure names `what`. */
 void expected_same(const struct expected *e, const float *got, const char *what);
 
-/* ---- what tests are made of -------------------------------------------------------------------
- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 void expected_random_tokens(uint64_t seed, const struct model *m, uint32_t *tokens, uint32_t n);
 
-/* All pages in order (seed 0), or in an order that the seed chooses. */
+/* All pages in order (seed 0), or shuffled by the seed. */
 void expected_page_ids(uint64_t seed, uint32_t pages[EXPECTED_PAGES]);
 
-/* Rows of several sequences in one pass, which a test fills. */
+/* Rows of several sequences in one pass, filled by a test. */
 struct expected_rows {
     struct row rows[256];
     struct row_result results[256];

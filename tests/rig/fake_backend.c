@@ -97,8 +97,8 @@ uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
 
 /* ---- the contract ---------------------------------------------------------------------------- */
 
-/* Pages that a sequence writes in this pass are its own: nobody else has them. Those before may be
- * read by others, too. */
+/* A page that a sequence writes in this pass belongs to no other sequence. Earlier pages may be
+ * shared. */
 static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t last)
 {
     const uint32_t *pages = fake->pass->sequences[sequence].pages;
@@ -180,7 +180,8 @@ static int fake_start(struct backend *backend, const struct pass *pass)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* The KV of [0, position), as the pages have it. What a fast pass wrote is for fast rows alone. */
+/* Folds the KV of [0, position) as the pages hold it. Only fast rows may read what a fast pass
+ * wrote. */
 static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint32_t position)
 {
     uint32_t ignored = fake->pass->kind == PASS_FAST ? FAKE_MARK : 0;

@@ -2,15 +2,15 @@
  * fake_backend: a device whose answers are a pure function of the tokens, and a judge of its
  * caller.
  *
- * With `fast` it has a fast pass, too: its samples are wrong now and then, and the KV that it writes
- * is marked. A canonical row that reads marked KV aborts the process: a draft's KV was taken for
- * that of an accepted token.
+ * With `fast` it has a fast pass, too: its samples are wrong now and then, and the KV that it
+ * writes is marked. A canonical row that reads marked KV aborts the process: a draft's KV was taken
+ * for that of an accepted token.
  *
- * Its KV is one word a position: the token that was written there. A sample folds the KV of positions
- * [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly shared or
- * reused too early gives another token than fake_next() of the same sequence. A pass that breaks
- * the contract of kernels/backend.h aborts the process with one line. Where a row has a mask, the
- * sample is the next allowed id from there on. For tests only; one thread.
+ * Its KV is one word a position: the token that was written there. A sample folds the KV of
+ * positions [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly
+ * shared or reused too early gives another token than fake_next() of the same sequence. A pass that
+ * breaks the contract of kernels/backend.h aborts the process with one line. Where a row has a
+ * mask, the sample is the next allowed id from there on. For tests only; one thread.
  */
 #ifndef HEARTH_TESTS_RIG_FAKE_BACKEND_H
 #define HEARTH_TESTS_RIG_FAKE_BACKEND_H
@@ -21,7 +21,7 @@
 
 enum {
     FAKE_ROWS_MAX = 4096,
-    FAKE_CONTROL = 1, /* a token that is no text */
+    FAKE_CONTROL = 1, /* a token that is not text */
     FAKE_END = 2,     /* the end-of-sequence token */
     FAKE_BYTES = 3,   /* the token of byte b is FAKE_BYTES + b */
     FAKE_VOCAB = 259,
@@ -36,15 +36,15 @@ enum {
 
 struct fake {
     struct backend_limits limits;
-    enum backend_fast fast; /* what describe says; without one there may be no fast pass */
+    enum backend_fast fast; /* what describe reports; NONE: a fast pass aborts */
 
     /* set by a test, at any time between passes */
-    uint32_t end_at;  /* the sample of this position is FAKE_END; FAKE_NEVER */
-    uint32_t poison;  /* a row with this token is poisoned, and those behind it; FAKE_NEVER */
-    uint32_t wrong;   /* one in so many fast samples is FAKE_WRONG; 0: none */
-    bool poison_fast; /* every row of a fast pass is poisoned */
-    int start_error;  /* start returns it; 0 */
-    int finish_error; /* finish returns it; 0 */
+    uint32_t end_at;           /* the sample of this position is FAKE_END; FAKE_NEVER */
+    uint32_t poison;           /* rows from this token on are poisoned; FAKE_NEVER */
+    uint32_t wrong;            /* one in `wrong` fast samples is FAKE_WRONG; 0: none */
+    bool poison_fast;          /* every row of a fast pass is poisoned */
+    int start_error;           /* start returns it; 0 */
+    int finish_error;          /* finish returns it; 0 */
     void (*during)(void *arg); /* called while a pass runs, or NULL */
     void *arg;
 
@@ -60,7 +60,7 @@ struct fake {
     uint64_t n_fast_rows;
 
     uint32_t *kv;     /* [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
-    uint64_t *owner;  /* [pages] stamp << 32 | sequence: who used the page last */
+    uint64_t *owner;  /* [pages] stamp << 32 | sequence of the last use */
     uint32_t stamp;   /* passes of both kinds */
     uint32_t samples; /* of the pass being checked */
     uint32_t first;   /* position of the first row of the sequence being checked */

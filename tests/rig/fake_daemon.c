@@ -120,7 +120,7 @@ void fake_close(struct fake_daemon *f)
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
-/* A client without slots: the vocabulary and ctl, no segment. */
+/* To a client without slots: the vocabulary and ctl, no segment. */
 static void welcome_without_slots(struct fake_daemon *f)
 {
     int fds[HELLO_FDS_SHARED] = {[HELLO_FD_CTL] = f->ctl_fd, [HELLO_FD_VOCAB] = f->vocab_fd};

@@ -1,8 +1,7 @@
 /* fake_daemon.h - the daemon's side of one connection, played by a test.
  *
- * fake_start() listens and shakes hands in a thread; after fake_join() the test drives every step
- * by itself through ipc's daemon-side calls, so that the order of things is the test's choice. It
- * computes nothing.
+ * fake_start() listens and shakes hands in a thread; after fake_join() the test makes every step
+ * itself through ipc's daemon-side calls, so that it controls their order. It computes nothing.
  */
 #ifndef HEARTH_TESTS_RIG_FAKE_DAEMON_H
 #define HEARTH_TESTS_RIG_FAKE_DAEMON_H
@@ -49,7 +48,7 @@ struct fake_daemon {
     const char *refuse_line;
     uint8_t fingerprint;  /* first byte of it */
     const char *numerics; /* id */
-    int garbage;          /* answer with bytes that are no message */
+    int garbage;          /* answer with bytes that are not a message */
 };
 
 extern int fake_without_template; /* for fake_open(): the vocabulary brings no chat template */
@@ -62,10 +61,11 @@ void fake_close(struct fake_daemon *f);
 void fake_start(struct fake_daemon *f);
 void fake_join(struct fake_daemon *f);
 
-/* Closes the socket, as a daemon does that dies. */
+/* Closes the socket, like a dying daemon. */
 void fake_hang_up(struct fake_daemon *f);
 
-/* Dies: hangs up and lets go of its memory. fake_start() makes another one on the same path. */
+/* Hangs up and unmaps its memory, like a dead daemon. fake_start() starts another one on the same
+ * path. */
 void fake_die(struct fake_daemon *f);
 
 /* Answers STATUS_ASK with this text; blocks. Returns 0. */
@@ -82,8 +82,8 @@ void fake_bytes(struct fake_daemon *f, uint32_t slot, uint32_t generation, uint3
 void fake_done(struct fake_daemon *f, uint32_t slot, uint32_t generation, uint32_t reason,
                uint32_t output);
 
-/* The end of a daemon's step: wakes the client if it sleeps. Returns the way, BELL_NONE when it
- * does not. */
+/* The end of a daemon's step: wakes the client if it sleeps. Returns how, BELL_NONE when it does
+ * not sleep. */
 int fake_wake(struct fake_daemon *f);
 
 #endif

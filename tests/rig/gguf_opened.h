@@ -1,6 +1,6 @@
 /*
- * gguf_opened: opens what a gguf_writer wrote, and says what must come of it. A header of static
- * functions, as gguf_writer.h is.
+ * gguf_opened: opens what a gguf_writer wrote, and checks the result. A header of static
+ * functions like gguf_writer.h.
  */
 #ifndef HEARTH_TESTS_RIG_GGUF_OPENED_H
 #define HEARTH_TESTS_RIG_GGUF_OPENED_H
@@ -14,7 +14,7 @@
 
 static char err[256];
 
-/* One line of printable ASCII that is not empty. */
+/* The error must be one non-empty line of printable ASCII. */
 static inline void check_line(void)
 {
     ck_assert_uint_gt(strlen(err), 0);

@@ -1,5 +1,5 @@
 /*
- * gguf_writer: makes GGUF files in memory, for tests: any key and tensor, right or wrong, and whole
+ * gguf_writer: makes GGUF files in memory, for tests: any key and tensor, valid or not, and whole
  * small llama models with random weights. A header of static functions, so that unit tests, fuzz
  * targets and end-to-end tests all use it.
  *
@@ -25,7 +25,7 @@ struct gw_buffer {
 
 struct gw {
     uint32_t version;   /* 3 */
-    uint32_t alignment; /* 32; gw_finish pads with it, the key general.alignment is the caller's */
+    uint32_t alignment; /* 32; what gw_finish pads to; the caller writes the key */
     uint64_t n_keys, n_tensors;
     struct gw_buffer keys, infos, data;
     uint64_t random; /* state of the weights' generator */
@@ -76,7 +76,7 @@ static inline void gw_init(struct gw *w)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Any key: `value` as it stands in the file behind the type. */
+/* Any key: `value` is written as is after the type. */
 static inline void gw_key(struct gw *w, const char *name, uint32_t type, const void *value,
                           size_t bytes)
 {
@@ -133,7 +133,7 @@ static inline uint32_t gw_random(struct gw *w)
     return (uint32_t)(w->random >> 33);
 }
 
-/* The description alone, with any numbers; no data is added. */
+/* The description only, with any numbers; no data is added. */
 static inline void gw_tensor_info(struct gw *w, const char *name, uint32_t type, uint32_t n_dims,
                                   const uint64_t *ne, uint64_t offset)
 {

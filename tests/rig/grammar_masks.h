@@ -1,6 +1,6 @@
 /*
- * grammar_masks: a vocabulary with a token a byte, and the masks of an answer, for tests. A header
- * of static functions, as gguf_writer.h is.
+ * grammar_masks: a vocabulary with a token for each byte, and the masks of an answer, for tests.
+ * A header of static functions like gguf_writer.h.
  */
 #ifndef HEARTH_TESTS_RIG_GRAMMAR_MASKS_H
 #define HEARTH_TESTS_RIG_GRAMMAR_MASKS_H
@@ -12,7 +12,7 @@
 #include "daemon/grammar/grammar_impl.h"
 #include "tests/random.h"
 
-enum { END = 256, BYTES_VOCAB = 257 }; /* a token a byte, and an end */
+enum { END = 256, BYTES_VOCAB = 257 }; /* a token for each byte, and an end token */
 
 static struct grammar_vocab *bytes_vocab;
 
@@ -45,8 +45,8 @@ static inline bool has(const uint64_t *bits, uint32_t id)
     return (bits[id >> 6] >> (id & 63) & 1) != 0;
 }
 
-/* The mask behind `draft` drafts, made in pieces of `piece` (0: at once). Its bits are NULL where
- * the grammar is too wide. */
+/* The mask after `draft` drafts, computed in pieces of `piece` (0: at once). Its bits are NULL
+ * where the grammar has too many parses. */
 static inline struct grammar_mask mask_of(struct grammar_run *run, uint32_t draft, int64_t piece)
 {
     struct grammar_mask mask;

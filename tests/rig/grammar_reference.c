@@ -1,4 +1,4 @@
-/* The definition, slowly. */
+/* grammar_reference: see grammar_reference.h. */
 #include "tests/rig/grammar_reference.h"
 
 #include <assert.h>
@@ -83,8 +83,8 @@ static bool in_class(const struct reference *r, const struct ast *node, uint32_t
     return false;
 }
 
-/* The code points whose encoding, of `length` bytes, begins with the text's bytes [i, n), or is
- * those at i: [*from, *to]. False: none, or there is another byte that does not fit. */
+/* The code points whose encoding of `length` bytes begins with the text's bytes [i, n), or is the
+ * bytes at i: [*from, *to]. False when there is none. */
 static bool points_of(const struct reference *r, uint32_t i, uint32_t length, uint32_t *from,
                       uint32_t *to)
 {
@@ -133,7 +133,7 @@ static uint64_t match_class(const struct reference *r, const struct ast *node, u
 
 static uint64_t match(struct reference *r, uint32_t index, uint32_t i, bool *ret_partial);
 
-/* A match of `index` from any place in `from`. */
+/* The ends of matches of `index` from any place in `from`. */
 static uint64_t match_all(struct reference *r, uint32_t index, uint64_t from, bool *ret_partial)
 {
     uint64_t ends = 0;
@@ -174,7 +174,7 @@ static uint64_t match_repeat(struct reference *r, const struct ast *node, uint32
         *ret_partial |= partial && r->productive[node->a];
         if (k >= node->b) {
             if (at == before || (node->c == GRAMMAR_NONE && (ends | at) == ends))
-                return ends | at; /* nothing new comes of going on */
+                return ends | at; /* further repeats add nothing */
             ends |= at;
         } else if (at == before && at != 0 && k > PLACES) {
             return ends | at; /* only the empty text repeats */

@@ -1,8 +1,7 @@
 /*
- * grammar_reference: what a grammar means, by code that shares the parser with daemon/grammar/grammar.h and
- * nothing else: no ops, no states, no stacks. It walks the tree and says for every node at which
- * places of the text a match of it may end, and whether the text may end in the middle of one. For
- * short texts.
+ * grammar_reference: the meaning of a grammar by code that shares only the parser with
+ * daemon/grammar: no ops, states or stacks. It walks the tree and computes for every node where
+ * in the text a match of it may end, and whether the text may end inside one. For short texts.
  */
 #ifndef HEARTH_TESTS_RIG_GRAMMAR_REFERENCE_H
 #define HEARTH_TESTS_RIG_GRAMMAR_REFERENCE_H
@@ -14,7 +13,7 @@ enum { REFERENCE_BYTES_MAX = 62 };
 struct reference {
     struct ast_tree tree;
     char *text;
-    uint8_t *productive; /* [n_nodes] a sentence of it is finite */
+    uint8_t *productive; /* [n_nodes] it has a finite sentence */
     uint8_t *known;      /* [n_nodes * 64] */
     uint64_t *ends;      /* [n_nodes * 64] bit j: a match from i may end at j */
     uint8_t *partial;    /* [n_nodes * 64] the text ends in the middle of a match from i */
@@ -22,7 +21,7 @@ struct reference {
     uint32_t n;
 };
 
-/* Returns 0, or what grammar_parse said. */
+/* Returns 0 or grammar_parse's error. */
 int reference_open(struct reference *r, const char *grammar, size_t bytes);
 void reference_close(struct reference *r);
 

@@ -4,10 +4,11 @@
 
 #include "client/jinja/jinja.h"
 
-/* Of the last template that failed. */
+/* The error of the last template that failed. */
 extern char jinja_err[400];
 
-/* data: a JSON object of variables, or NULL. A member `role` that is "user" is the template's own. */
+/* data: a JSON object of variables, or NULL. A value "user" of a key `role` counts as the
+ * template's own text, not as input. */
 int jinja_with(const char *source, size_t bytes, const char *data, struct jinja_output *o);
 
 void jinja_prints(const char *source, const char *data, const char *want);

@@ -1,6 +1,6 @@
 /*
- * model_opened: opens a model from memory or from the test data, for tests, and says what must come
- * of it. A header of static functions, as gguf_writer.h is.
+ * model_opened: opens a model from memory or from the test data, for tests, and checks the
+ * result. A header of static functions like gguf_writer.h.
  */
 #ifndef HEARTH_TESTS_RIG_MODEL_OPENED_H
 #define HEARTH_TESTS_RIG_MODEL_OPENED_H
@@ -15,7 +15,7 @@
 
 static char err[256];
 
-/* An open model and what it stands on. */
+/* An open model and the file it points into. */
 struct opened {
     uint8_t *file;
     struct gguf *gguf;

@@ -1,5 +1,5 @@
-/* Bytes of random blocks and the values that the Python package `gguf` (version 0.19.0) reads from them,
- * as bits of f32. Made by tests/tools/quant_vectors.py. */
+/* Bytes of random blocks and the values that the Python package `gguf` (version 0.19.0) reads from
+ * them, as bits of f32. Made by tests/tools/quant_vectors.py. */
 #ifndef HEARTH_TESTS_RIG_QUANT_VECTORS_H
 #define HEARTH_TESTS_RIG_QUANT_VECTORS_H
 

@@ -10,8 +10,9 @@
 
 #include "kernels/gguf/gguf.h"
 
-/* Returns the file, aligned to 64, *ret_bytes long; free() it. Every tensor of two dimensions is of
- * `type` then, or Q8_0 where its rows are no multiple of the type's block; the rest is as it was. */
+/* Returns the file, aligned to 64, *ret_bytes long; free() it. Every two-dimensional tensor gets
+ * `type`, or Q8_0 where its rows are not a multiple of the type's block; the others are
+ * unchanged. */
 uint8_t *requantize_file(const struct gguf *gguf, uint32_t type, size_t *ret_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * sample_fixture: logits, a history and scratch that the tests of kernels/sample/sample.h share. A header of
- * static functions, as gguf_writer.h is.
+ * sample_fixture: logits, a history and scratch that the tests of kernels/sample/sample.h share.
+ * A header of static functions like gguf_writer.h.
  */
 #ifndef HEARTH_TESTS_RIG_SAMPLE_FIXTURE_H
 #define HEARTH_TESTS_RIG_SAMPLE_FIXTURE_H

@@ -15,7 +15,7 @@ int64_t schema_convert(const char *json)
                          sizeof(schema_err));
 }
 
-/* A vocabulary of single bytes, and an end. */
+/* A vocabulary of single bytes and an end token. */
 static struct grammar_vocab *open_bytes(void)
 {
     static struct grammar_token tokens[257];

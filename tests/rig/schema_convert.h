@@ -1,4 +1,4 @@
-/* schema_convert: a schema's grammar, and whether it takes a text. */
+/* schema_convert: a schema's grammar, and whether it accepts a text. */
 #ifndef HEARTH_TESTS_RIG_SCHEMA_CONVERT_H
 #define HEARTH_TESTS_RIG_SCHEMA_CONVERT_H
 
@@ -6,13 +6,13 @@
 
 #include <stdbool.h>
 
-/* Of the last conversion. */
+/* The results of the last conversion. */
 extern char schema_grammar[SCHEMA_GRAMMAR_MAX + 1], schema_err[600];
 
-/* As hearth_schema. */
+/* Converts like hearth_schema. */
 int64_t schema_convert(const char *json);
 
-/* Does the last grammar that was made take the whole text? name: for messages. */
+/* True when the last grammar accepts the whole text. name: for messages. */
 bool schema_takes(const char *name, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* text_diff: asserting that two texts are the same, showing only where they differ: Check's messages
- * have an end. */
+/* text_diff: asserts that two texts are equal and shows only where they differ, since Check
+ * truncates messages. */
 #ifndef HEARTH_TESTS_RIG_TEXT_DIFF_H
 #define HEARTH_TESTS_RIG_TEXT_DIFF_H
 

@@ -32,7 +32,7 @@ size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
 {
     const struct quant_info *info = quant_find(type);
     for (size_t i = 0; i < n && (type == QUANT_F16 || type == QUANT_BF16); i++) {
-        /* f16 may become infinite here: some tests want that. */
+        /* f16 may overflow to infinity here: some tests need that. */
         uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : num_bf16_from_f32(x[i]);
         memcpy(out + 2 * i, &half, 2);
     }
@@ -93,7 +93,7 @@ static bool is_arch(const struct tiny_model *s, const char *arch)
     return strcmp(s->arch ? s->arch : "llama", arch) == 0;
 }
 
-/* What an architecture has beyond llama. */
+/* The tensors that an architecture has beyond llama's. */
 static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
 {
     const struct tiny_model *s = b->shape;

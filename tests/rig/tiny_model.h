@@ -1,8 +1,8 @@
 /*
  * tiny_model: small random models of any architecture as GGUF files in memory or on disk, of any
  * type and shape, with a vocabulary that tokenizes anything: <unk>, <s>, </s>, 256 byte tokens,
- * then letters and pieces (SPM). The same seed and shape give the same real numbers whatever the
- * type, rounded to it, so types can be compared. For tests only; memory that runs out aborts.
+ * then letters and pieces (SPM). The same seed and shape give the same real numbers for every
+ * type, rounded to it, so types can be compared. For tests only; aborts when memory runs out.
  */
 #ifndef HEARTH_TESTS_RIG_TINY_MODEL_H
 #define HEARTH_TESTS_RIG_TINY_MODEL_H
@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As a type: every matrix another one, of 32 values a block at most; or the K types, with Q5_0 where
- * rows are no multiple of 256, as files of mixed types have it. */
+/* In place of a type: a different one for each matrix, with blocks of at most 32 values; or the K
+ * types, with Q5_0 where rows are not a multiple of 256, as in real files of mixed types. */
 enum { TINY_MIXED = 1000, TINY_MIXED_K };
 
 enum { TINY_MIN_VOCAB = 259 };
@@ -29,9 +29,9 @@ struct tiny_model {
     bool untied;     /* with output.weight */
     bool freqs;      /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
-    float scale; /* factor of all weights but norms; 1 is tame */
+    float scale; /* factor of all weights but norms; 1: logits stay small */
 
-    bool kv_q8_0; /* not of the file: how cpu_help's instances keep KV */
+    bool kv_q8_0; /* not in the file: the KV type of cpu_help's instances */
 };
 
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks

@@ -1,6 +1,6 @@
-/* tiny_vocab: vocabularies small enough to reason about by hand, for tests and fuzz targets.
- * BPE: ids 0..255 are the bytes, then whatever tiny_merge and tiny_add append. SPM: <unk> <s> </s>
- * are 0 1 2, then, if asked for, the byte tokens 3..258, then tiny_add. Aborts on a mistake. */
+/* tiny_vocab: vocabularies small enough to reason about by hand, for tests and fuzz targets. BPE:
+ * ids 0..255 are the bytes, then whatever tiny_merge and tiny_add append. SPM: <unk> <s> </s> are 0
+ * 1 2, then, if asked for, the byte tokens 3..258, then tiny_add. Aborts on misuse. */
 #ifndef HEARTH_TESTS_RIG_TINY_VOCAB_H
 #define HEARTH_TESTS_RIG_TINY_VOCAB_H
 

@@ -1,4 +1,4 @@
-/* tokenize_help: asserting on the ids of a text. For Check tests. */
+/* tokenize_help: assertions on the ids of a text, for Check tests. */
 #ifndef HEARTH_TESTS_RIG_TOKENIZE_HELP_H
 #define HEARTH_TESTS_RIG_TOKENIZE_HELP_H
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Builds the block of the file at `path`; a failure ends the test. To be freed by the caller. */
+/* Builds the block of the file at `path`; a failure fails the test. The caller frees it. */
 void *vocab_file_build(const char *path, size_t *ret_bytes);
 
 #endif

@@ -1,11 +1,11 @@
 /* Rings, bells and generations under load: two threads, then two processes, exchange cells and
- * sleep whenever they can. Every cell must arrive once and in order, no sleeper may be forgotten,
- * and no torn prompt may be believed.
+ * sleep whenever they can. Every cell must arrive once and in order, no sleeper may be missed,
+ * and no torn prompt may be accepted.
  *
- * Nobody looks by the clock here: a client's sleep and the daemon's have no end, so one lost wake
- * stops everything and the alarm kills the test.
+ * There are no timeouts here: client and daemon sleep without end, so one lost wake-up stops
+ * everything and the alarm kills the test.
  *
- *   stress_ring [CELLS] [SECONDS]     per part; what comes first ends it
+ *   stress_ring [CELLS] [SECONDS]     per part; whichever is reached first ends it
  */
 #include "ipc/bell.h"
 #include "ipc/event.h"
@@ -40,7 +40,7 @@ static const struct ipc_limits limits = {.slots = 2,
                                          .event_cells = 32,
                                          .params_bytes = 256};
 
-/* What both sides share beside the segments; the tallies have one writer each. */
+/* What both sides share besides the segments; each tally has one writer. */
 struct both {
     struct ctl *ctl;
     int up_fd, down_fd, bell_fd, notify[2];
@@ -294,7 +294,7 @@ static void daemon_main(struct both *b, struct segment *s)
 
 /* Both sides start together, again and again, at distances of a few instructions. One publishes and
  * looks for a sleeper, the other announces its sleep and looks for a cell. Both may see each other;
- * that neither does is the lost wake that the full fences exclude. */
+ * that neither does is the lost wake-up that the full fences exclude. */
 struct race { /* NOLINT(clang-analyzer-optin.performance.Padding): a line each */
     struct ctl ctl;
     _Alignas(128) _Atomic uint64_t started;
@@ -309,7 +309,7 @@ struct race { /* NOLINT(clang-analyzer-optin.performance.Padding): a line each *
     struct bell_waker waker;
     _Atomic uint64_t rounds;
     int bell_fd, to_daemon;
-    _Atomic int seen; /* by the publisher: somebody sleeps */
+    _Atomic int seen; /* set by the publisher: it saw a sleeper */
 };
 
 static void await(const _Atomic uint64_t *word, uint64_t value)
@@ -384,11 +384,11 @@ static void race(const char *name, int to_daemon, uint64_t rounds)
         atomic_store(&r.started, i);
         stagger(delay + next_random(&random) % 16);
         asleep = race_sleeper(&r);
-        /* Keeps both sides neck and neck: who came first waits longer next time. */
+        /* Keeps the race close: the side that came first waits longer next time. */
         delay = asleep ? delay + 1 : delay > 0 ? delay - 1 : 0;
         await(&r.finished, i);
         both += (uint64_t)(asleep && r.seen);
-        MUST(!asleep || r.seen); /* else: asleep, and nobody will ring */
+        MUST(!asleep || r.seen); /* otherwise a lost wake-up */
         MUST(ring_ready(&r.reader));
         ring_release(&r.reader, 1);
         MUST(ring_space(&r.writer) == 4);
