@@ -1,7 +1,7 @@
 /* Every load and store of device code, checked: the compiler instruments kernels for a thread
  * sanitizer (-fsanitize=thread), and instead of that sanitizer's runtime its calls come here (the
- * Makefile renames __tsan_* in the objects, cudasim.syms). So each access is known with its address,
- * its size and the thread that makes it.
+ * Makefile renames __tsan_* in the objects, cudasim.syms). So each access is known with its
+ * address, size and thread.
  *
  * Device code may touch: its own stack, device memory that is allocated and (to read) written, its
  * block's shared memory, pinned host memory, constants of its object. The launchers in the same
@@ -43,9 +43,8 @@ __attribute__((noinline, cold)) static void report_device(uintptr_t address, siz
         if ((shadow[i] & SIM_ALLOCATED) == 0)
             describe_device(&found, address, bytes, verb, caller);
     }
-    sim_report(NULL, 0, caller,
-               "%s %zu bytes at %zu of allocation %u (%zu bytes) that nobody has written", verb,
-               bytes, address - found.base, found.number, found.bytes);
+    sim_report(NULL, 0, caller, "%s %zu bytes at %zu of allocation %u (%zu bytes), never written",
+               verb, bytes, address - found.base, found.number, found.bytes);
 }
 
 __attribute__((noinline, cold)) static void report_host(uintptr_t address, size_t bytes,
@@ -62,7 +61,7 @@ __attribute__((noinline, cold)) static void report_host(uintptr_t address, size_
                address < 65536 ? "a null pointer" : "host memory or another thread's stack");
 }
 
-/* The shadow of `bytes` bytes, and the same bits in each of them. */
+/* True when the shadow of each of `bytes` bytes has these bits. */
 static bool all_have(const uint8_t *shadow, size_t bytes, uint64_t bits)
 {
     uint64_t word = bits;
@@ -94,8 +93,8 @@ static void host_access(uintptr_t address, size_t bytes, bool write, bool relaxe
         report_host(address, bytes, verb, caller);
 }
 
-/* A kernel that was launched while the one before it may run: until it has waited, it writes no device
- * memory and reads none that kernels write. */
+/* A kernel launched while the previous one may still run: until its wait it must not write device
+ * memory, nor read any that kernels write. */
 static void check_followed(uintptr_t offset, size_t bytes, bool write, const void *caller)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -112,7 +111,7 @@ static inline bool followed(const struct sim_thread *thread)
     return thread->followed || thread->block->followed;
 }
 
-/* relaxed: atomic, or volatile: other blocks may touch it at the same time. */
+/* relaxed: atomic or volatile, so other blocks may access it at the same time. */
 static inline void read_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
@@ -186,7 +185,7 @@ void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void 
         read_as(address, bytes, true, caller);
 }
 
-/* ---- what the compiler calls ---- */
+/* ---- called by the compiler's instrumentation ---- */
 
 void cudasim_hook_init(void) HOOK;
 void cudasim_hook_init(void)
@@ -208,7 +207,7 @@ static void volatile_write(uintptr_t address, size_t bytes, const void *caller)
     write_as(address, bytes, true, caller);
 }
 
-/* A volatile read is how code polls: others get their turn first, then it sees what they wrote. */
+/* Code polls by volatile reads: other threads run first, then the read sees what they wrote. */
 #define HOOK_AS(name, function, bytes)                                                             \
     void cudasim_hook_##name##bytes(void *) HOOK;                                                  \
     void cudasim_hook_##name##bytes(void *address)                                                 \
@@ -244,7 +243,7 @@ void cudasim_hook_write_range(void *address, size_t bytes)
     write_at((uintptr_t)address, bytes, CALLER);
 }
 
-/* What the compiler makes of copies and of loops that fill or copy. */
+/* Calls that the compiler makes of copies and of loops that fill or copy. */
 void *cudasim_hook_memcpy(void *, const void *, size_t) HOOK;
 void *cudasim_hook_memmove(void *, const void *, size_t) HOOK;
 void *cudasim_hook_memset(void *, int, size_t) HOOK;
@@ -274,7 +273,7 @@ void *cudasim_hook_memset(void *to, int value, size_t bytes)
     return memset(to, value, bytes);
 }
 
-/* -fsanitize=alignment: what gcc hands over of the place and the type. */
+/* -fsanitize=alignment: gcc's description of the place and the type. */
 struct type_mismatch {
     const char *file;
     uint32_t line, column;

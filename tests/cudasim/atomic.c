@@ -50,7 +50,7 @@ static void check(enum cudasim_atomic kind, uintptr_t address, unsigned bytes, c
     if (address % bytes != 0)
         cudasim_misaligned((const void *)address, bytes, file, line);
     if (address - sim_shared.base < sim_shared.bytes) {
-        if (kind == CUDASIM_ATOMIC_STORE) /* may be the first to write it */
+        if (kind == CUDASIM_ATOMIC_STORE) /* may be the first write */
             sim_shared_access(address, bytes, true, false, caller);
         else
             sim_shared_access(address, bytes, kind != CUDASIM_ATOMIC_LOAD, true, caller);
@@ -65,8 +65,8 @@ static void check(enum cudasim_atomic kind, uintptr_t address, unsigned bytes, c
         sim_mapped_atomic();
 }
 
-/* The host may look at the same word in mapped memory: so real atomics, though no other simulated
- * thread runs meanwhile. */
+/* The host may look at the same word in mapped memory: so these are real atomics, though no other
+ * simulated thread runs meanwhile. */
 static uint64_t load(const void *address, unsigned bytes)
 {
     return bytes == 4 ? __atomic_load_n((const uint32_t *)address, __ATOMIC_ACQUIRE)
@@ -81,8 +81,8 @@ static void store(void *address, unsigned bytes, uint64_t value)
         __atomic_store_n((uint64_t *)address, value, __ATOMIC_RELEASE);
 }
 
-/* A load that is about to see what the thread saw last is a loop that polls: the others get their turn first. The first one
- * of a loop does not wait, or who does not loop at all would be let off with it. */
+/* A load that would see the same value as the thread's previous load is a polling loop: the other
+ * threads run first. The first load does not wait, so that code which does not loop is caught. */
 static void poll(const void *address, unsigned bytes, const char *file, int line)
 {
     struct sim_thread *thread = sim_current;
@@ -93,7 +93,7 @@ static void poll(const void *address, unsigned bytes, const char *file, int line
     thread->polled_value = load(address, bytes);
 }
 
-/* One that changed nothing may be a loop that polls, too. */
+/* An operation that changed nothing may be a polling loop too. */
 uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes, uint64_t value,
                         uint64_t compare, const char *file, int line)
 {
@@ -123,8 +123,7 @@ void cudasim_fence_system(void)
 
 /* ---- asynchronous copies ---- */
 
-/* A copy under way: its bytes arrive at the wait and no sooner, and its source must not change until
- * then. */
+/* A pending copy: its bytes arrive only at the wait, and its source must not change until then. */
 struct sim_copy {
     struct sim_copy *next; /* younger */
     void *shared;
@@ -183,7 +182,7 @@ static void arrive(struct sim_copy *copy, const char *file, int line)
     memset(copy->shared, 0, copy->bytes);
     memcpy(copy->shared, copy->seen, copy->source_bytes);
     sim_shared_copying((uintptr_t)copy->shared, copy->bytes, false);
-    /* for the others it is written now, not when it was issued */
+    /* for other threads it is written now, not when it was issued */
     sim_shared_access((uintptr_t)copy->shared, copy->bytes, true, false, caller);
     free(copy);
 }
@@ -213,7 +212,7 @@ void cudasim_copy_wait_all(const char *file, int line)
     wait_below(UINT32_MAX, file, line);
 }
 
-/* Bytes that nobody waited for never arrive. */
+/* Bytes without a wait never arrive. */
 void sim_copies_ended(struct sim_thread *thread)
 {
     while (thread->copies != NULL) {

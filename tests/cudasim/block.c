@@ -1,21 +1,21 @@
 /* One grid at a time: its blocks and their threads as fibres.
  *
  * A stack ("carrier") takes a thread that has not begun, runs the kernel for it, and takes the next
- * one: a kernel that never waits costs a call a thread and no switch. A thread that waits leaves its
- * stack as it is; the carrier that goes on is another one. Who is next: threads that may go on, then
- * threads that have not begun, then those that spin. Blocks of a cooperative grid live all at once,
- * others one after another, so that one that waits for another is noticed.
+ * one: a kernel that never waits costs a call a thread and no switch. A waiting thread keeps its
+ * stack, and another carrier continues. The order of scheduling: threads that can run, then
+ * threads that have not begun, then those that spin. Blocks of a cooperative grid are alive all
+ * at once, others one after another, so that a block waiting for another is noticed.
  *
- * HEARTH_CUDASIM_ORDER turns the order of blocks and threads round or shuffles both: results that
- * change with it depend on an order that no GPU promises. */
+ * HEARTH_CUDASIM_ORDER reverses the order of blocks and threads or shuffles both: results that
+ * change with it depend on an order that no GPU guarantees. */
 #include "tests/cudasim/sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounds of polling in which no memory changes before it is called a deadlock: more than any loop
- * polls before it gives up. */
+/* Rounds of polling without a change of memory that count as a deadlock: more than any bounded
+ * polling loop makes. */
 enum { IDLE_ROUNDS = 20000 };
 
 enum next { NEXT_READY, NEXT_NEWBORN, NEXT_NONE };
@@ -61,7 +61,7 @@ void *cudasim_shared(void)
     return sim_shared_memory(sim_current->block);
 }
 
-/* ---- who is next ---- */
+/* ---- scheduling ---- */
 
 static void queue_clear(struct queue *queue)
 {
@@ -114,14 +114,14 @@ static bool newborn_waits(void)
     return false;
 }
 
-/* Everybody who lives polls, and nothing has changed for long. */
+/* All live threads poll, and no memory has changed for long. */
 static void report_spinning(void)
 {
     const struct sim_kernel *kernel = grid.kernel;
 
     sim_current = grid.spinning.head;
     sim_report(sim_current->file, sim_current->line, NULL,
-               "waits for memory that nobody changes any more%s",
+               "polls memory that no thread changes any more%s",
                kernel->cooperative ? " (a grid barrier that not all blocks reach?)"
                                    : " (the launch is not cooperative: other blocks need not run)");
 }
@@ -154,7 +154,7 @@ static enum next choose(void)
 
 static void carry(void);
 
-/* Goes on elsewhere; returns when somebody switches back to `from`. */
+/* Continues with another fibre; returns when one switches back to `from`. */
 static void leave(struct sim_fibre *from, enum next next)
 {
     struct sim_fibre *to = &main_fibre;
@@ -188,7 +188,7 @@ void cudasim_yield(const char *file, int line)
     sim_wait(SIM_SPINNING, file, line);
 }
 
-/* ---- the life of a thread ---- */
+/* ---- threads ---- */
 
 static uint3 index_of(unsigned flat, dim3 dim)
 {
@@ -402,7 +402,7 @@ static const char *state_text(enum sim_state state)
     }
 }
 
-/* Nobody can go on, and not all have ended. */
+/* No thread can run, and not all have ended. */
 static void report_stuck(void)
 {
     for (unsigned i = 0; i < grid.n_blocks; i++)
@@ -473,8 +473,9 @@ void sim_grid_run(const struct sim_kernel *kernel)
 
 /* ---- dependent launches ---- */
 
-/* Grids run one after another, so what came before is done. But on a GPU it need not be until the wait:
- * access.c checks that a dependent kernel leaves alone before it what a kernel may still be using. */
+/* Grids run one after another, so the previous one is done. On a GPU it may still run until the
+ * wait: access.c checks that a dependent kernel does not touch memory that a kernel may still
+ * use. */
 void cudasim_grid_wait(void)
 {
     sim_current->followed = true;

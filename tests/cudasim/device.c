@@ -1,10 +1,11 @@
-/* The simulated device: what it says of itself, its errors and the ones that a test asks for.
+/* The simulated device: its properties, its errors and injected ones.
  *
- * HEARTH_CUDASIM_FAIL=EVENT@N=CODE[,...]: the Nth event (malloc, copy, launch, graph, sync; from 1,
- * since the variable is what it is) fails with cudaError CODE. A code that ends a context on a real device (an illegal address, a launch
- * failure ...) loses the device: it comes with the next call that could report it and with every
- * call after that, until cudaDeviceReset. N = 0: every one. bit@N=B: the Nth copy to the host
- * arrives with bit B inverted. */
+ * HEARTH_CUDASIM_FAIL=EVENT@N=CODE[,...]: the Nth event (malloc, copy, launch, graph, sync;
+ * counted from 1 since the variable has this value) fails with cudaError CODE. A code that ends
+ * a context on a real device (an illegal address, a launch failure ...) loses the device: it
+ * comes with the next call that could report it and with every call after that, until
+ * cudaDeviceReset. N = 0: every one. bit@N=B: the Nth copy to the host arrives with bit B
+ * inverted. */
 #include "tests/cudasim/sim.h"
 
 #include <pthread.h>
@@ -110,8 +111,8 @@ static bool event_named(const char *text, size_t length, enum sim_event event)
     return strlen(names[event]) == length && strncmp(names[event], text, length) == 0;
 }
 
-/* Which one of its kind it is, of those since the environment asked for these failures: a test that asks for others
- * counts from there. */
+/* The event's number among its kind since the variable has this value: a test that sets another
+ * value counts from there. */
 static unsigned count_event(enum sim_event event, const char *failures)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,6 +1,6 @@
 /* Fibres: stacks from a pool with a guard page below each, and the switch between two of them. On
- * x86-64 the switch saves what a call must keep and nothing else (no signal mask: a system call
- * each way is what makes swapcontext slow); elsewhere it is swapcontext. */
+ * x86-64 the switch saves only the callee-saved registers (no signal mask: a system call each way
+ * is what makes swapcontext slow); elsewhere it is swapcontext. */
 #include "tests/cudasim/sim.h"
 
 #include <pthread.h>
@@ -53,7 +53,7 @@ __asm__(".text\n"
         "    ret\n"
         ".size sim_switch_stack, . - sim_switch_stack\n");
 
-/* What the first switch pops: six registers, the entry, and a return address that nobody uses. */
+/* What the first switch pops: six registers, the entry, and an unused return address. */
 static void prepare(struct sim_fibre *fibre, void (*enter)(void))
 {
     void **top = (void **)(fibre->stack + SIM_STACK_BYTES);

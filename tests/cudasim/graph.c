@@ -1,5 +1,5 @@
-/* Graphs: what a stream captures, made into something that can be launched again and again with the
- * arguments that the kernels had at the capture. */
+/* Graphs: the operations that a stream captured, launched any number of times with the arguments
+ * that the kernels had at the capture. */
 #include "tests/cudasim/operation.h"
 
 #include <stdlib.h>
@@ -109,8 +109,8 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *ret_exec, cudaGraph_t
     return cudaGraphInstantiate(ret_exec, graph, flags);
 }
 
-/* May an instantiated node become the other? Kernels may change everything but being cooperative,
- * copies all but their direction. */
+/* Whether an instantiated node may be updated to the other. Kernels may change everything but being
+ * cooperative, copies everything but their direction. */
 static enum cudaGraphExecUpdateResult compare(const struct operation *a, const struct operation *b)
 {
     if (a->kind != b->kind)

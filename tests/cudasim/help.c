@@ -51,7 +51,7 @@ void help_reported(void (*function)(void), const char *texts)
     wanted[sizeof(wanted) - 1] = '\0';
     for (char *text = strsep(&rest, "|"); text != NULL; text = strsep(&rest, "|"))
         ck_assert_msg(strstr(output, text) != NULL, "no \"%s\" in: %s", text, output);
-    /* one line; a sanitizer may have said before it that it does not know the stack */
+    /* one line; a sanitizer may have printed a warning about the stack before it */
     const char *line = strstr(output, "cudasim: ");
     ck_assert_msg(line != NULL && strchr(line, '\n') == line + strlen(line) - 1, "not one line: %s",
                   output);

@@ -11,11 +11,11 @@
 
 /* Device memory of n ints, from `from`, or unwritten when that is NULL. */
 int *help_device(const int *from, size_t n);
-/* n ints back to the host. Waits. */
+/* Copies n ints back to the host. Waits. */
 void help_read(int *to, const int *device, size_t n);
 
-/* Runs `function` in a process of its own, which must abort and say a line that holds all of the
- * texts, separated by "|". */
+/* Runs `function` in its own process, which must abort with a line that contains all of the texts,
+ * separated by "|". */
 void help_reported(void (*function)(void), const char *texts);
 
 #endif

@@ -1,8 +1,9 @@
-/* Host memory that kernels write: the host looks there while they run, and a GPU's stores arrive in any order. A store that
- * tells the host of others, a volatile or atomic one, must have a system fence of its own thread before it, which orders what
- * that thread wrote, and what others of its block wrote before a barrier that it has passed. What other blocks wrote must lie
- * behind such a fence of theirs, and that before the last atomic by which they told of it. So a volatile store with anything
- * else of its grid still on the way is a mistake, whatever the host happens to see here. */
+/* Host memory that kernels write: the host reads it while they run, and a GPU's stores arrive in
+ * any order. A store that signals others to the host, a volatile or atomic one, needs a system
+ * fence of its own thread before it. The fence orders what that thread wrote, and what other
+ * threads of its block wrote before a barrier that it has passed. Other blocks need such a fence
+ * after their stores, followed by the atomic that signals them. So a volatile store while any other
+ * store of its grid is unordered is an error, whatever the host happens to see here. */
 #include "tests/cudasim/sim.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 struct stored {
     uint64_t block, epoch; /* number of the block, its barriers so far */
     unsigned thread, fencer;
-    bool fenced, told; /* told: by an atomic behind the fence */
+    bool fenced, signalled; /* signalled: by an atomic after the fence */
 };
 
 static struct stored *all; /* [n] of the grid that runs */
@@ -40,27 +41,27 @@ static struct stored *find(const struct sim_thread *thread)
     return &all[n++];
 }
 
-/* A store that tells of others: are they on the way? */
+/* A signalling store: reports other stores that are not ordered before it. */
 static void check(const struct sim_thread *thread, const void *caller)
 {
     for (unsigned i = 0; i < n; i++) {
         const struct stored *s = &all[i];
         const bool here = s->block == thread->block->number;
 
-        if (here ? s->fenced && s->fencer == thread->index : s->told)
+        if (here ? s->fenced && s->fencer == thread->index : s->signalled)
             continue;
         sim_report(NULL, 0, caller,
-                   "tells the host of what thread %u of %s wrote to its memory, with no system "
+                   "signals to the host what thread %u of %s wrote to its memory, with no system "
                    "fence of %s in between",
                    s->thread, here ? "its block" : "another block", here ? "its own" : "that one");
     }
 }
 
-void sim_mapped_write(bool tells, const void *caller)
+void sim_mapped_write(bool signals, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
 
-    if (tells)
+    if (signals)
         check(thread, caller);
     else
         *find(thread) = (struct stored){
@@ -89,6 +90,6 @@ void sim_mapped_atomic(void)
     for (unsigned i = 0; i < n; i++) {
         if (all[i].block == thread->block->number &&
             (!all[i].fenced || all[i].fencer == thread->index))
-            all[i].told = all[i].fenced;
+            all[i].signalled = all[i].fenced;
     }
 }

@@ -1,4 +1,4 @@
-/* A matmul of matrices as an operation of a stream: what cuBLAS does on a GPU, as far as others can see it. */
+/* A matmul as an operation of a stream: the visible behaviour of cuBLAS on a GPU. */
 #include "tests/cudasim/operation.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static float value(const struct cudasim_matmul *matmul, uint16_t half)
     return matmul->bf16 ? num_f32_from_bf16(half) : num_f32_from_f16(half);
 }
 
-/* From the last input to the first, as nobody else does it. */
+/* Sums from the last input to the first, unlike any kernel. */
 static float sum(const struct cudasim_matmul *matmul, const uint16_t *w, const uint16_t *x)
 {
     float y = 0;
@@ -49,7 +49,7 @@ static float sum(const struct cudasim_matmul *matmul, const uint16_t *w, const u
     return y;
 }
 
-/* One row of y. What it writes is a kernel's: who is launched behind it has to wait for it. */
+/* One row of y. It counts as written by a kernel: a dependent launch after it must wait. */
 static void run_row(const struct cudasim_matmul *matmul, uint32_t j)
 {
     const uint16_t *x = matmul->x + (size_t)j * matmul->x_stride;

@@ -1,9 +1,9 @@
 /* The device's memory: one reserved range of addresses, of which allocations take pieces that are
  * never handed out twice, so that a stale pointer stays one. Beside it a shadow, one byte a byte:
- * allocated, written. Pages of neither that are not allocated cannot be touched or cost nothing.
+ * allocated, written. Pages that are not allocated are inaccessible in both, and cost nothing.
  *
- * Between two allocations lie at least 256 bytes that belong to nobody, and an address is aligned to
- * 256 and to no more, as cudaMalloc promises. */
+ * Between two allocations lie at least 256 unused bytes, and addresses are aligned to 256 and no
+ * more, as cudaMalloc guarantees. */
 #include "tests/cudasim/sim.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ static void reserve(void)
 {
     void *device =
         mmap(NULL, SIM_DEVICE_SPAN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    /* readable: addresses that nobody has are looked up as well */
+    /* readable: unallocated addresses are looked up as well */
     void *shadow =
         mmap(NULL, SIM_DEVICE_SPAN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -78,8 +78,8 @@ static size_t whole_pages(size_t bytes)
     return (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
-/* Opens or shuts the pages of an allocation, in the memory and in the shadow. The shadow of a page of
- * memory is a page. */
+/* Opens or shuts the pages of an allocation, in the memory and in the shadow. The shadow of a page
+ * of memory is a page. */
 static void protect(uintptr_t base, size_t bytes, bool open)
 {
     const size_t offset = (base - sim_memory.device) & ~(size_t)(PAGE - 1);
@@ -273,7 +273,7 @@ void sim_memory_find(uintptr_t address, struct sim_block_found *ret_found)
     pthread_mutex_unlock(&lock);
 }
 
-/* The shadow of bytes that lie in allocations, gaps or not; NULL when they do not. */
+/* The shadow of bytes inside an allocation, gaps included; NULL for others. */
 static uint8_t *shadow_of(const void *address, size_t bytes)
 {
     if (!sim_is_device((uintptr_t)address))

@@ -1,4 +1,4 @@
-/* Kernels, copies and fills: checks at the call, then the work when a stream comes to it. */
+/* Kernels, copies and fills: checks at the call, the work when a stream reaches it. */
 #include "tests/cudasim/operation.h"
 
 #include <stdio.h>
@@ -99,7 +99,7 @@ void operation_check(const char *call, const void *pointer, size_t bytes, bool w
         sim_memory_find(address, &found);
         if ((shadow[i] & SIM_ALLOCATED) != 0)
             sim_report(NULL, 0, NULL,
-                       "%s: %zu bytes at %zu of allocation %u: nobody has written byte %zu", call,
+                       "%s: %zu bytes at %zu of allocation %u: byte %zu was never written", call,
                        bytes, address - found.base, found.number, address - found.base + i);
         sim_report(NULL, 0, NULL, "%s: %zu bytes at %zu of allocation %u, which %s", call, bytes,
                    address - found.base, found.number,
@@ -117,7 +117,7 @@ static void mark_written(const void *pointer, size_t bytes)
 
 /* ---- running ---- */
 
-/* A device that computes wrong, as seen from the host. */
+/* A device that computes a wrong result, as seen from the host. */
 static void invert_bit(uint8_t *to, size_t bytes)
 {
     const size_t bit = (size_t)sim_inject(SIM_BIT);
@@ -139,7 +139,7 @@ static void run_copy(const struct operation *operation)
     if (from_device)
         operation_check("cudaMemcpy", from, bytes, !to_device);
     memmove(operation->copy.to, from, bytes);
-    if (to_device && from_device) /* what nobody wrote stays that */
+    if (to_device && from_device) /* unwritten bytes stay unwritten */
         memmove(sim_memory.shadow + ((uintptr_t)operation->copy.to - sim_memory.device),
                 sim_memory.shadow + ((uintptr_t)from - sim_memory.device), bytes);
     else if (to_device)
@@ -190,7 +190,7 @@ void operation_run(const struct operation *operation)
 
 /* ---- the calls ---- */
 
-/* An error that ends the context happens when the device comes to the operation, others at the
+/* An error that ends the context happens when the device reaches the operation, others at the
  * call. */
 cudaError_t operation_add(cudaStream_t stream, struct operation *operation, enum sim_event event)
 {
@@ -274,7 +274,7 @@ cudaError_t cudasim_launch(const cudaLaunchConfig_t *config, const struct cudasi
     return operation_add(config->stream, operation, SIM_LAUNCH);
 }
 
-/* Where a copy of this kind may go: cudaMemcpyDefault anywhere. */
+/* Whether this kind of copy fits its addresses; cudaMemcpyDefault always does. */
 static bool direction_valid(const void *to, const void *from, enum cudaMemcpyKind kind)
 {
     const bool to_device = sim_is_device((uintptr_t)to);

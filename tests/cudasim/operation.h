@@ -47,13 +47,14 @@ struct operations {
 struct operation *operation_new(enum operation_kind kind);
 struct operation *operation_copy(const struct operation *operation);
 void operation_free(struct operation *operation);
-/* Does it, on the calling thread; events are stream.c's. Nothing when the device is lost. */
+/* Runs it on the calling thread; events are stream.c's. Does nothing when the device is lost. */
 void operation_run(const struct operation *operation);
 
-/* Is [pointer, + bytes) allocated device memory, gaps left aside, and where asked written, all of it? Reports what is
- * not, as of `call`. */
+/* Checks that [pointer, + bytes) is allocated device memory, apart from gaps, and, where asked, all
+ * written. Reports a violation in the name of `call`. */
 void operation_check(const char *call, const void *pointer, size_t bytes, bool written);
-/* What the calls end with: the operation is the stream's, unless an error was asked for at this event. */
+/* The last step of the calls: the stream takes the operation, unless an error is injected at this
+ * event. */
 cudaError_t operation_add(cudaStream_t stream, struct operation *operation, enum sim_event event);
 
 /* matmul.c */
@@ -63,7 +64,8 @@ struct operations *operations_copy(const struct operation *first);
 struct operations *operations_hold(struct operations *operations);
 void operations_drop(struct operations *operations);
 
-/* stream.c: gives the operation to the stream (or to the graph that it captures) and takes it over. */
+/* stream.c: gives the operation to the stream (or to the graph that it captures) and takes it
+ * over. */
 cudaError_t stream_add(cudaStream_t stream, struct operation *operation);
 /* The graph that the stream captures into; NULL: none. */
 cudaGraph_t stream_capture(cudaStream_t stream);

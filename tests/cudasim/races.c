@@ -1,10 +1,12 @@
-/* Device memory between the blocks of a cooperative grid: two blocks that touch the same word, one of them writing, without
- * a release of the first and an acquire of the second in between, are a race, whatever order they happened to run in.
+/* Device memory between the blocks of a cooperative grid: two blocks that touch the same word, one
+ * of them writing, without a release of the first and an acquire of the second in between, are a
+ * race, whatever order they happened to run in.
  *
- * A block has a clock, which each of its releases advances, and knows of every other block up to which of its clocks it has
- * seen what that one did. A word that is released keeps what its releasers knew; an acquire takes that over. Each word of
- * memory has the block and clock of its last write, and of its last read: those before, and others of the same word, are
- * forgotten, so that some races are missed. Atomics and volatile accesses race with nobody and order nothing by themselves. */
+ * These are vector clocks: a block has a clock, advanced by each of its releases, and for every
+ * other block the clock up to which it has seen that block's work. A released word keeps what its
+ * releasers had seen; an acquire takes it over. Each word of memory has the block and clock of its
+ * last write and of its last read; earlier ones are forgotten, so some races are missed. Atomics
+ * and volatile accesses never race and order nothing by themselves. */
 #include "tests/cudasim/sim.h"
 
 #include <stdio.h>
@@ -33,7 +35,7 @@ bool sim_races_on;
 static struct word *words; /* [SIM_DEVICE_SPAN / WORD] */
 static struct order orders[MOST_ORDERS];
 static unsigned n_orders, n_blocks;
-static uint16_t known[MOST_BLOCKS][MOST_BLOCKS]; /* [who knows][of whom]; of itself: its clock */
+static uint16_t known[MOST_BLOCKS][MOST_BLOCKS]; /* [block][other]: last clock seen */
 static uint32_t grid_number;
 
 static void words_open(void)
@@ -132,14 +134,14 @@ __attribute__((noinline, cold, noreturn)) static void report(uintptr_t offset, s
                other);
 }
 
-/* Bytes of word i that [offset, offset + bytes) has. */
+/* The bytes of word i inside [offset, offset + bytes). */
 static uint8_t mask_of(uintptr_t offset, size_t bytes, uintptr_t i)
 {
     const uintptr_t begin = i * WORD, end = begin + WORD;
     const unsigned before = offset > begin ? (unsigned)(offset - begin) : 0,
-                   behind = end > offset + bytes ? (unsigned)(end - offset - bytes) : 0;
+                   after = end > offset + bytes ? (unsigned)(end - offset - bytes) : 0;
 
-    return (uint8_t)(15u >> (before + behind) << before);
+    return (uint8_t)(15u >> (before + after) << before);
 }
 
 void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *caller)

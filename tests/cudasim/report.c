@@ -1,4 +1,4 @@
-/* The one line that a finding gives, then the end of the process: nothing after it would mean much. */
+/* Prints a finding as one line and ends the process, since nothing after it would be reliable. */
 #include "tests/cudasim/sim.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What the environment asks of the simulator (README.md has the list), and its random numbers. */
+/* Settings from the environment (listed in README.md), and random numbers. */
 #include "tests/cudasim/sim.h"
 
 #include <pthread.h>

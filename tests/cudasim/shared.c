@@ -1,7 +1,7 @@
-/* Shared memory: a slot for every block that lives. Each byte knows whether somebody has written it;
- * each word knows who wrote and who read it last, and after which barrier: two threads that touch
- * the same bytes, one of them writing, without a barrier between them, are a race, whatever order
- * they happened to run in. __syncwarp orders the lanes of a warp; atomics do not race with atomics. */
+/* Shared memory: a slot for every live block. Each byte has a flag whether it was written; each
+ * word has its last writer and reader and the barrier before each: two threads that touch the same
+ * bytes, one of them writing, without a barrier between them, are a race, whatever order they
+ * happened to run in. __syncwarp orders the lanes of a warp; atomics do not race with atomics. */
 #include "tests/cudasim/sim.h"
 
 #include <stdio.h>
@@ -188,8 +188,8 @@ report_state(const struct slot *slot, size_t offset, size_t bytes, bool write, c
                    "%s %zu bytes at %zu of shared memory that an asynchronous copy without its "
                    "wait may still be writing",
                    write ? "writes" : "reads", bytes, offset);
-    sim_report(NULL, 0, caller, "reads %zu bytes at %zu of shared memory that nobody has written",
-               bytes, offset);
+    sim_report(NULL, 0, caller, "reads %zu bytes at %zu of shared memory, never written", bytes,
+               offset);
 }
 
 static inline void check_state(const struct slot *slot, size_t offset, size_t bytes, bool write,

@@ -1,14 +1,22 @@
 /* The simulator's inside: what its files share.
  *
- *   settings.c  environment, injected errors        device.c   properties, error codes
- *   memory.c    device and pinned memory, shadow    stream.c   queues, events, the one worker thread
- *   access.c    a check of every load and store     graph.c    capture, graphs
- *   shared.c    shared memory, races                operation.c  what a stream runs
- *   fibre.c     stacks and the switch               report.c   the one line, and the end
- *   block.c     one grid: threads, barriers         symbol.c   names of kernels, lines of source
- *   warp.c      shuffles, votes, matrices           atomic.c   atomics, asynchronous copies
- *   races.c     device memory between blocks      matmul.c  what a library does on the device
- *   mapped.c    host memory that kernels write
+ *   settings.c   environment, injected errors
+ *   device.c     properties, error codes
+ *   memory.c     device and pinned memory, shadow
+ *   access.c     a check of every load and store
+ *   shared.c     shared memory, races
+ *   races.c      races in device memory between blocks
+ *   mapped.c     host memory that kernels write
+ *   block.c      one grid: threads, barriers
+ *   fibre.c      stacks and the switch between them
+ *   warp.c       shuffles, votes, matrices
+ *   atomic.c     atomics, asynchronous copies
+ *   stream.c     queues, events, the worker thread
+ *   graph.c      capture, graphs
+ *   operation.c  the operations of a stream
+ *   matmul.c     library operations on the device
+ *   symbol.c     names of kernels, source lines
+ *   report.c     prints a finding and ends the process
  *
  * Threads: everything about a running grid is touched by the one thread that runs it (the worker of
  * stream.c, under its lock); memory.c has a lock of its own. */
@@ -48,16 +56,17 @@ void sim_random_reset(void);
 
 enum sim_event { SIM_MALLOC, SIM_COPY, SIM_LAUNCH, SIM_GRAPH, SIM_SYNC, SIM_BIT, SIM_EVENTS };
 
-/* Counts one event of the kind; returns the error that was asked for at this count, else success. */
+/* Counts one event of the kind; returns the error that was asked for at this count, else
+ * success. */
 cudaError_t sim_inject(enum sim_event event);
 
 /* Keeps the error for cudaGetLastError; returns it. */
 cudaError_t sim_failed(cudaError_t error);
-/* The device's own error, success while it is well. An error that ends a context makes it lost. */
+/* The device's own error, success while it works. An error that ends a context makes it lost. */
 cudaError_t sim_device_error(void);
 void sim_device_lose(cudaError_t error);
 bool sim_is_sticky(cudaError_t error);
-/* What every call begins with: is there a device, and is it well? */
+/* The first step of every call: fails unless there is a working device. */
 cudaError_t sim_enter(void);
 
 /* Bytes of shared memory: of one processor, of one block at most, and without asking. */
@@ -73,17 +82,19 @@ unsigned sim_threads_per_processor(void);
 /* The most dynamic shared memory that this function may have. */
 size_t sim_function_shared(const void *function);
 void sim_functions_reset(void);
-/* Whether the device has cooperative launches: HEARTH_CUDASIM_COOPERATIVE, read each time, for tests. */
+/* Whether the device has cooperative launches: HEARTH_CUDASIM_COOPERATIVE, read each time, for
+ * tests. */
 bool sim_cooperative(void);
-/* The most bytes that a copy to the device may have: HEARTH_CUDASIM_COPY, read each time, for tests. */
+/* The most bytes that a copy to the device may have: HEARTH_CUDASIM_COPY, read each time, for
+ * tests. */
 size_t sim_most_copied(void);
 /* Blocks of this shape that fit one processor at once. */
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 
 /* ---- memory.c ---- */
 
-/* Bits of a shadow byte. READY: both that a read needs. BY_KERNEL: the last writer was a kernel. GAP, alone: in an
- * allocation, but of no piece of it (cudasim_gap); a copy may pass over it. */
+/* Bits of a shadow byte. READY: both that a read needs. BY_KERNEL: the last writer was a kernel.
+ * GAP, alone: in an allocation but in no piece of it (cudasim_gap); a copy may span it. */
 enum {
     SIM_ALLOCATED = 1,
     SIM_WRITTEN = 2,
@@ -104,7 +115,7 @@ extern struct sim_memory sim_memory SIM_HIDDEN;
 void sim_memory_open(void);
 void sim_memory_reset(void); /* frees everything; for cudaDeviceReset */
 
-/* What lies at an address, for reports. */
+/* The allocation at an address, for reports. */
 struct sim_block_found {
     uintptr_t base; /* of the allocation at or nearest below, 0: none */
     size_t bytes;
@@ -125,7 +136,8 @@ sim_report(const char *file, int line, const void *caller, const char *format, .
 
 /* ---- symbol.c ---- */
 
-/* Name of the function that begins at the address, demangled without parameters; "?" when unknown. */
+/* Name of the function that begins at the address, demangled without parameters; "?" when
+ * unknown. */
 void sim_symbol_name(const void *function, char *ret_name, size_t bytes);
 /* "file:line" of the code at an address, by addr2line where it is installed; false: unknown. */
 bool sim_symbol_line(const void *code, char *ret_line, size_t bytes);
@@ -142,10 +154,10 @@ struct sim_fibre {
     struct sim_fibre *next;
 };
 
-/* A fibre from the pool that will begin in `enter` when first switched to. */
+/* A fibre from the pool that starts in `enter` when first switched to. */
 struct sim_fibre *sim_fibre_take(void (*enter)(void));
 void sim_fibre_give(struct sim_fibre *fibre);
-/* Saves the running context in *from and goes on in *to. */
+/* Saves the running context in *from and continues in *to. */
 void sim_fibre_switch(struct sim_fibre *from, struct sim_fibre *to);
 
 /* ---- block.c ---- */
@@ -233,7 +245,7 @@ extern uint64_t sim_progress SIM_HIDDEN;
 
 const struct sim_kernel *sim_running(void); /* NULL outside a grid */
 
-/* The running thread waits in `state` until somebody makes it ready. */
+/* The running thread waits in `state` until another one makes it ready. */
 void sim_wait(enum sim_state state, const char *file, int line);
 void sim_make_ready(struct sim_thread *thread);
 uint64_t sim_next_epoch(void);
@@ -241,19 +253,21 @@ uint64_t sim_next_epoch(void);
 /* ---- warp.c ---- */
 
 void sim_warp_ended(struct sim_thread *thread);
-/* Reports a collective of the block that waits for a lane that cannot come, if there is one. */
+/* Reports a collective that waits for a lane which can no longer arrive, if there is one. */
 void sim_warp_stuck(const struct sim_block *block);
 
 /* ---- access.c, shared.c, atomic.c ---- */
 
-/* Checks (and for a write marks) an access of the running thread. caller: the code. relaxed: atomic, or volatile. */
+/* Checks (and for a write marks) an access of the running thread. caller: the code. relaxed:
+ * atomic, or volatile. */
 void sim_access_read(uintptr_t address, size_t bytes, const void *caller);
 void sim_access_write(uintptr_t address, size_t bytes, const void *caller);
 void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void *caller);
 
 /* ---- races.c ---- */
 
-/* Of a cooperative grid; on: while it runs, if races are looked for. offset: in the device's memory. */
+/* Of a cooperative grid; on: while it runs, if races are looked for. offset: in the device's
+ * memory. */
 extern bool sim_races_on SIM_HIDDEN;
 void sim_races_begin(unsigned blocks);
 void sim_races_end(void);
@@ -262,9 +276,9 @@ void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *ca
 /* ---- mapped.c ---- */
 
 void sim_mapped_begin(void); /* of a grid */
-/* A store to host memory; tells: a volatile or atomic one, by which the host knows of others. A system fence. An atomic
- * that changes device memory. */
-void sim_mapped_write(bool tells, const void *caller);
+/* A store to host memory (signals: a volatile or atomic one, which signals other stores to the
+ * host); a system fence; an atomic that changes device memory. */
+void sim_mapped_write(bool signals, const void *caller);
 void sim_mapped_fence(void);
 void sim_mapped_atomic(void);
 
@@ -278,7 +292,7 @@ void sim_shared_begin(struct sim_block *block); /* takes slot block->slot: nothi
 void *sim_shared_memory(const struct sim_block *block);
 void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic,
                        const void *caller);
-/* Bytes that an asynchronous copy will write: nobody may touch them. */
+/* Bytes that an asynchronous copy will write: they must not be accessed. */
 void sim_shared_copying(uintptr_t address, size_t bytes, bool on);
 
 void sim_copies_ended(struct sim_thread *thread);

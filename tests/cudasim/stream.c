@@ -1,8 +1,9 @@
-/* Streams: queues of operations that one worker thread runs, so that calls return before the work is
- * done and a host that forgets to wait is noticed. Of several streams whose head may run, the oldest
- * call goes first, or a random one where the order is shuffled.
+/* Streams: queues of operations that one worker thread runs, so that calls return before the work
+ * is done and a host that does not wait is noticed. Of several streams with a runnable head, the
+ * oldest call goes first, or a random one in shuffled order.
  *
- * CUDA_LAUNCH_BLOCKING=1: the calling thread does the work before the call returns (for debuggers). */
+ * CUDA_LAUNCH_BLOCKING=1: the calling thread does the work before the call returns (for
+ * debuggers). */
 #include "tests/cudasim/operation.h"
 
 #include <pthread.h>
@@ -134,7 +135,7 @@ static void complete(struct cudasim_stream *stream)
     (void)pthread_cond_broadcast(&changed);
 }
 
-/* Called with the lock; runs one operation without it. False: there is none that may run. */
+/* Called with the lock; runs one operation without it. Returns false when none may run. */
 static bool run_one(void)
 {
     struct cudasim_stream *stream = choose();
@@ -217,7 +218,7 @@ static void enqueue(struct cudasim_stream *stream, struct operation *operation)
     (void)pthread_cond_broadcast(&changed);
 }
 
-/* Is a stream capturing that the default stream would have to wait for? */
+/* Whether a stream that the default stream would wait for is capturing. */
 static bool captures_blocking(void)
 {
     const struct cudasim_stream *s = streams;
@@ -267,7 +268,7 @@ cudaError_t stream_wait(cudaStream_t handle)
     return after_wait();
 }
 
-/* What waiting calls begin with. */
+/* The first step of waiting calls. */
 static cudaError_t enter_wait(void)
 {
     cudaError_t error = sim_enter();
@@ -359,7 +360,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret_stream, unsigned flag
     return cudaStreamCreateWithFlags(ret_stream, flags);
 }
 
-/* As the real one, but it waits: what is queued is still done. */
+/* Unlike the real one it waits until queued work is done. */
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     if (stream == NULL || !stream_valid(stream))
@@ -495,8 +496,8 @@ cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t start, cudaEvent_t e
 
 /* ---- the whole device ---- */
 
-/* The context goes: memory, streams' work, attributes, and the error. Handles stay valid enough to
- * be destroyed. */
+/* Destroys the context: memory, queued work, attributes and the error. Handles stay valid only for
+ * their destruction. */
 cudaError_t cudaDeviceReset(void)
 {
     if (sim_settings()->devices == 0)

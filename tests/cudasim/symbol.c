@@ -1,5 +1,6 @@
-/* Names for reports, from the symbol table of the object that the code lies in: kernels are hidden or
- * static, so the dynamic linker does not know them. And which addresses are constants of that object. */
+/* Names for reports, from the symbol table of the code's object: kernels are hidden or static, so
+ * the dynamic linker does not know them. Also tells which addresses are constants of that
+ * object. */
 #include "tests/cudasim/sim.h"
 
 #include <elf.h>
@@ -131,7 +132,7 @@ void sim_symbol_name(const void *function, char *ret_name, size_t bytes)
 
 /* ---- lines ---- */
 
-/* Of the frames that were inlined there, the innermost that is not in the simulator's headers. */
+/* The innermost inlined frame outside the simulator's headers. */
 static bool first_line(FILE *lines, char *ret_line, size_t bytes)
 {
     char text[512];

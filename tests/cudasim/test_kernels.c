@@ -1,4 +1,4 @@
-/* Right kernels give what a plain model gives, whatever the order of threads: each intrinsic, warps,
+/* Correct kernels give the results of a plain model in any order of threads: each intrinsic, warps,
  * barriers of blocks and grids, matrix instructions, asynchronous copies. Loop tests run in several
  * orders: _i is the order. */
 #include <math.h>
@@ -97,14 +97,14 @@ START_TEST(every_thread_of_every_block_runs_once)
     use_order(_i);
     struct toy toy = {.blocks = BLOCKS, .threads = THREADS};
     toy.out = help_device(NULL, BLOCKS * THREADS);
-    OK(toy_who(&toy));
+    OK(toy_identity(&toy));
     help_read(got, toy.out, BLOCKS * THREADS);
     for (int i = 0; i < BLOCKS * THREADS; i++)
         ck_assert_int_eq(got[i], i / THREADS * 1000 + i % THREADS);
 }
 END_TEST
 
-/* What lane `lane` gets of operation `op` of toy_warp, by CUDA's description. */
+/* What lane `lane` gets from operation `op` of toy_warp according to CUDA's manual. */
 static int warp_model(int op, int lane, const int *v)
 {
     int sum = 0, least = v[0];
@@ -212,7 +212,7 @@ START_TEST(mma_of_bytes_equals_the_plain_product)
 }
 END_TEST
 
-/* Operands of a matmul of 16-bit floats as the toys read them, and what comes of it. */
+/* Operands of a matmul of 16-bit floats as the toy kernels read them. */
 struct halves {
     uint16_t a[16][16], b[16][8];
     float c[16][8];
@@ -241,7 +241,7 @@ static double double_of(uint16_t half, bool bf16)
     return (double)(bf16 ? num_f32_from_bf16(half) : num_f32_from_f16(half));
 }
 
-/* Near what double precision gives; the same whichever way rows, columns and k are put. */
+/* Near the double-precision result, and equal under any permutation of rows, columns and k. */
 START_TEST(mma_of_halves_is_near_the_double_product)
 {
     const bool bf16 = _i == 1;
@@ -278,7 +278,8 @@ START_TEST(mma_of_halves_is_near_the_double_product)
 }
 END_TEST
 
-/* Terms are cut 25 bits below the largest exponent, and a factor of 0 has one: 2^-14 times 2^15. */
+/* Terms are truncated 25 bits below the largest exponent, and a product with 0 counts too: 2^-14
+ * times 2^15. */
 START_TEST(mma_aligns_terms_to_the_largest_exponent)
 {
     struct halves in;
@@ -292,7 +293,7 @@ START_TEST(mma_aligns_terms_to_the_largest_exponent)
     in.b[0][5] = num_f16_from_f32(0x1.8p-13f);
     run_halves(&in, false, got);
     ck_assert(got[2][1] == 0x1.004p-20f);
-    ck_assert(got[4][5] == 1); /* 1.5 * 2^-26 is below what is kept */
+    ck_assert(got[4][5] == 1); /* 1.5 * 2^-26 is truncated */
     in.b[9][1] = num_f16_from_f32(0x1p15f);
     run_halves(&in, false, got);
     ck_assert(got[2][1] == 0x1p-20f);
@@ -453,7 +454,7 @@ START_TEST(arithmetic_equals_the_reference)
             in[k] = next_random(&state);
         if (i % 2 == 0)
             in[2] = edges[i / 2 % EDGES];
-        else if (i % 4 == 1) /* where f16 is */
+        else if (i % 4 == 1) /* in the range of f16 */
             in[2] = (in[2] & 0x8fffffff) | 0x30000000;
         OK(cudaMemcpy(device, in, sizeof(in), cudaMemcpyHostToDevice));
         OK(toy_byte(&toy));

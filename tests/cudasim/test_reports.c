@@ -1,5 +1,5 @@
-/* Each mistake that the simulator is there to find, made on purpose: it must end the process with one
- * line that names the kernel, the block, the thread, the place and what is wrong. */
+/* Every error that the simulator detects, made on purpose: it must end the process with one line
+ * that names the kernel, the block, the thread, the place and the error. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ static struct toy toy_of(unsigned threads, unsigned n)
     return (struct toy){.blocks = 1, .threads = threads, .n = n, .shared_bytes = 4096};
 }
 
-/* A launch with 64 ints that are written and 64 that are not. */
+/* A launch with 64 written ints and 64 unwritten ones. */
 #define MISTAKE(name, threads_n, n_value)                                                          \
     static void do_##name(void)                                                                    \
     {                                                                                              \
@@ -101,9 +101,8 @@ static void read_unwritten(void)
 
 START_TEST(a_read_of_unwritten_memory)
 {
-    help_reported(read_unwritten,
-                  "read_at|reads 4 bytes at 12 of allocation 1 (256 bytes) that nobody "
-                  "has written|toys.cu:");
+    help_reported(read_unwritten, "read_at|reads 4 bytes at 12 of allocation 1 (256 bytes), never "
+                                  "written|toys.cu:");
 }
 END_TEST
 
@@ -163,8 +162,8 @@ END_TEST
 
 START_TEST(a_read_of_unwritten_shared_memory)
 {
-    help_reported(do_shared_unwritten, "shared_unwritten|reads 4 bytes at 36 of shared memory that "
-                                       "nobody has written|toys.cu:");
+    help_reported(do_shared_unwritten, "shared_unwritten|reads 4 bytes at 36 of shared memory, "
+                                       "never written|toys.cu:");
 }
 END_TEST
 
@@ -228,7 +227,7 @@ static void grid_missing(void)
 START_TEST(a_grid_barrier_that_a_block_misses)
 {
     help_reported(grid_missing,
-                  "grid_missing|nobody changes any more (a grid barrier|grid_device.h:");
+                  "grid_missing|no thread changes any more (a grid barrier|grid_device.h:");
 }
 END_TEST
 
@@ -337,11 +336,11 @@ START_TEST(copies_beyond_an_allocation_and_of_unwritten_bytes)
     help_reported(copy_outside,
                   "cudaMemcpy: 260 bytes at 0 of allocation 1, which do not lie in it");
     help_reported(copy_unwritten,
-                  "cudaMemcpy: 16 bytes at 0 of allocation 1: nobody has written byte 0");
+                  "cudaMemcpy: 16 bytes at 0 of allocation 1: byte 0 was never written");
 }
 END_TEST
 
-/* Memory shared out: two pieces of 60 ints, the first one all written, the second one but its last. */
+/* An arena cut into two pieces of 60 ints, all written. */
 static void shared_out(int *pieces[2])
 {
     static const int zeros[60];
@@ -353,7 +352,7 @@ static void shared_out(int *pieces[2])
         if (!real)
             OK(cuda_arena_open(&arena));
     }
-    OK(cudaMemset(arena.base, 7, arena.used)); /* passes over gaps */
+    OK(cudaMemset(arena.base, 7, arena.used)); /* spans the gaps */
     OK(cudaMemcpy(pieces[0], zeros, sizeof(zeros), cudaMemcpyHostToDevice));
 }
 
@@ -369,7 +368,7 @@ static void write_next(void)
 
 static void read_next(void)
 {
-    struct toy toy = toy_of(1, (512 + 240 + 240) / 4); /* of the piece: behind the other one */
+    struct toy toy = toy_of(1, (512 + 240 + 240) / 4); /* past the second piece */
     int *pieces[2];
 
     shared_out(pieces);
@@ -378,7 +377,7 @@ static void read_next(void)
     OK(toy_read_at(&toy));
 }
 
-/* Rows of eight by a matmul of as many inputs; the second piece holds them and the weights. */
+/* A matmul of rows of eight with eight inputs; inputs and weights are in the second piece. */
 static void multiply_beyond(void)
 {
     int *pieces[2];
@@ -419,14 +418,14 @@ static void read_left(void)
     OK(toy_read_at(&toy));
     help_read(&seen, toy.out, 1);
     if (seen != 0)
-        _exit(0); /* no report: it fails */
+        _exit(0); /* no report: the test fails */
     cuda_forget(pieces[0], 60 * sizeof(int));
     OK(toy_read_at(&toy));
 }
 
 START_TEST(a_read_of_bytes_forgotten_between_uses)
 {
-    help_reported(read_left, "read_at|reads 4 bytes at 20 of allocation 1|that nobody has written");
+    help_reported(read_left, "read_at|reads 4 bytes at 20 of allocation 1|never written");
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* The runtime's own behaviour: streams run in order and after the call, graphs keep their arguments,
- * errors come when and where CUDA brings them, limits are CUDA's. */
+/* The runtime's behaviour: streams run in order and after the call, graphs keep their arguments,
+ * errors come when and where CUDA reports them, limits are CUDA's. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,7 @@ START_TEST(a_graph_replays_in_order_with_its_own_arguments)
             OK(cudaGraphDestroy(graph));
             help_read(got, out, 2);
             ck_assert_int_eq(got[0], 0); /* nothing has run */
-        } else {                         /* a launch that is under way keeps its arguments */
+        } else {                         /* a queued launch keeps its arguments */
             OK(cudaMemsetAsync(out, 0, 8, stream));
             OK(cudaGraphLaunch(exec, stream));
             OK(cudaGraphExecUpdate(exec, graph, &info));
@@ -194,7 +194,7 @@ static void read_unwritten(void)
     (void)cudaMemcpy(&got, unwritten, sizeof(got), cudaMemcpyDeviceToHost);
 }
 
-/* y = w x of bf16 in a stream and captured; a row of x that nobody wrote has none of y. */
+/* y = w x of bf16 in a stream and captured; an unwritten row of x leaves its row of y unwritten. */
 START_TEST(a_library_matmul_is_ordered_by_its_stream)
 {
     enum { ONE = 0x3f80, TWO = 0x4000, MINUS_ONE = 0xbf80 };
@@ -220,14 +220,14 @@ START_TEST(a_library_matmul_is_ordered_by_its_stream)
     OK(cudasim_matmul(stream, &matmul));
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaMemcpy(inputs + 8, x, sizeof(x), cudaMemcpyHostToDevice)); /* its second row alone */
+    OK(cudaMemcpy(inputs + 8, x, sizeof(x), cudaMemcpyHostToDevice)); /* only its second row */
     OK(cudaGraphLaunch(exec, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaMemcpy(got, matmul.y + 2, sizeof(got), cudaMemcpyDeviceToHost));
     ck_assert_float_eq(got[0], 4);
     ck_assert_float_eq(got[1], -1);
     unwritten = matmul.y;
-    help_reported(read_unwritten, "nobody has written byte 0");
+    help_reported(read_unwritten, "byte 0 was never written");
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
 }
@@ -239,16 +239,16 @@ START_TEST(launches_outside_of_the_limits_are_refused)
     struct toy toy = writes_at(out, 0, NULL);
 
     toy.threads = 1025;
-    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    ck_assert_int_eq(toy_identity(&toy), cudaErrorInvalidConfiguration);
     toy.threads = 32;
     toy.shared_bytes = 48 * 1024 + 1;
-    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    ck_assert_int_eq(toy_identity(&toy), cudaErrorInvalidConfiguration);
     toy.shared_bytes = 0;
     toy.blocks = 0;
-    ck_assert_int_eq(toy_who(&toy), cudaErrorInvalidConfiguration);
+    ck_assert_int_eq(toy_identity(&toy), cudaErrorInvalidConfiguration);
     toy.blocks = 1000;
     toy.cooperative = 1;
-    ck_assert_int_eq(toy_who(&toy), cudaErrorCooperativeLaunchTooLarge);
+    ck_assert_int_eq(toy_identity(&toy), cudaErrorCooperativeLaunchTooLarge);
     ck_assert_int_eq(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
     OK(cudaGetLastError());
 }
@@ -268,7 +268,7 @@ START_TEST(allocations_fail_when_memory_is_full)
     ck_assert_ptr_null(more);
     OK(cudaFree(most));
     OK(cudaMalloc(&more, 1));
-    ck_assert_ptr_ne(more, most); /* an address never comes back */
+    ck_assert_ptr_ne(more, most); /* addresses are never reused */
     ck_assert_int_eq(cudaFree(most), cudaErrorInvalidValue);
 }
 END_TEST
@@ -321,8 +321,8 @@ START_TEST(a_copy_larger_than_the_set_limit_fails)
 }
 END_TEST
 
-/* As with a real device: the launch itself returns well, the next wait says it, and every call after
- * that, until the context is thrown away. */
+/* As with a real device: the launch itself succeeds, the next wait fails, and so does every later
+ * call until the context is reset. */
 START_TEST(a_lost_device_stays_lost_until_it_is_reset)
 {
     int *memory, got;

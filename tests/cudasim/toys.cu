@@ -31,7 +31,7 @@ static int launch(const struct toy *toy, void (*kernel)(toy_job))
     }                                                                                              \
     static __global__ void name(toy_job job)
 
-/* ---- right ones ---- */
+/* ---- correct kernels ---- */
 
 static __device__ int warp_sum(int value)
 {
@@ -91,7 +91,7 @@ TOY(rounds)
     }
 }
 
-TOY(who)
+TOY(identity)
 {
     job.out[blockIdx.x * blockDim.x + threadIdx.x] = (int)(blockIdx.x * 1000 + threadIdx.x);
 }
@@ -224,7 +224,7 @@ TOY(copy_async)
     for (unsigned i = t; i < job.n; i += blockDim.x)
         job.out[i] = words[i];
     if (t == 0)
-        job.out[job.n] = words[job.n]; /* a zero behind the end */
+        job.out[job.n] = words[job.n]; /* a zero past the end */
 }
 
 TOY(poll)
@@ -241,7 +241,7 @@ TOY(poll)
     }
 }
 
-/* out: mapped; the last number is written behind the others. */
+/* out: mapped; the last number is written after the others. */
 TOY(publish)
 {
     for (unsigned i = threadIdx.x; i < job.n; i += blockDim.x)
@@ -253,8 +253,8 @@ TOY(publish)
     }
 }
 
-/* out: mapped; in: a word of the device, 0. Mistake 0: no fence; 1: one of each thread, none that orders all of them; 2: none
- * in a block whose store another one tells of. */
+/* out: mapped; in: a word of the device, 0. Mistake 0: no fence; 1: a fence in each thread, none
+ * that orders all of them; 2: none in a block whose store another block signals. */
 TOY(publish_early)
 {
     unsigned *counter = (unsigned *)job.in;
@@ -456,13 +456,13 @@ TOY(grid_race)
             job.out[2] = job.out[1];
         else
             job.out[1] = 1;
-    } else if (job.n == 1) { /* all have come, but nothing of what they did need have */
+    } else if (job.n == 1) { /* all blocks have arrived, but their stores need not be visible */
         job.out[blockIdx.x] = 1;
         atomicAdd(counter, 1);
         while (*arrived < gridDim.x)
             ;
         job.out[blockIdx.x] = job.out[(blockIdx.x + 1) % gridDim.x];
-    } else if (blockIdx.x == 0) { /* too late for who has seen the release */
+    } else if (blockIdx.x == 0) { /* too late for a block that has seen the release */
         add_release(counter, 1);
         job.out[0] = 1;
     } else {

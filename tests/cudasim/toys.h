@@ -1,5 +1,5 @@
-/* Toy kernels for the tests of the simulator itself: right ones, and one for each mistake that it must
- * find. Each launcher returns a cudaError_t. Pointers are device pointers. */
+/* Toy kernels for the tests of the simulator itself: correct ones, and one for each error that it
+ * must detect. Each launcher returns a cudaError_t. Pointers are device pointers. */
 #ifndef HEARTH_TESTS_CUDASIM_TOYS_H
 #define HEARTH_TESTS_CUDASIM_TOYS_H
 
@@ -15,7 +15,7 @@ struct toy {
     cudaStream_t stream;
     unsigned blocks, threads, shared_bytes;
     int cooperative, dependent;
-    /* what the kernel gets */
+    /* the kernel's arguments */
     int *out;
     const int *in;
     unsigned n;
@@ -23,9 +23,9 @@ struct toy {
 
 #define TOYS(X)                                                                                    \
     X(sum)           /* out[block] = sum of in[block * n .. + n) */                                \
-    X(dot)           /* out[0] = dot product of n bytes at in and n more behind them */            \
+    X(dot)           /* out[0] = dot product of n bytes at in and the n after them */              \
     X(rounds)        /* n rounds: out[block] = out[block] + out[next block], grid barriers */      \
-    X(who)           /* out[i] = block * 1000 + thread */                                          \
+    X(identity)      /* out[i] = block * 1000 + thread */                                          \
     X(warp)          /* out[op * 32 + lane], in[32] operands */                                    \
     X(atomics)       /* out[0 .. 6] */                                                             \
     X(mma_i8)        /* out[16][8] = a[16][32] * b[32][8] + c, in: a bytes, b bytes, c */          \
@@ -38,9 +38,9 @@ struct toy {
     X(byte)          /* out[i] = byte i of each kind of arithmetic: see test_intrinsics.c */       \
     X(barrier_left)  /* thread n returns before the barrier */                                     \
     X(barrier_other) /* thread n waits at another barrier */                                       \
-    X(publish)       /* numbers to mapped memory, then n behind them */                            \
+    X(publish)       /* numbers to mapped memory, then n after them */                             \
     X(publish_early) /* the same too early, mistake n */                                           \
-    X(shuffle_left)  /* lane n never comes */                                                      \
+    X(shuffle_left)  /* lane n never arrives */                                                    \
     X(shuffle_masks) /* halves of a warp with masks that overlap */                                \
     X(shuffle_out)   /* reads a lane that is not in the mask */                                    \
     X(shuffle_barrier)  /* lane n is at a barrier instead */                                       \
@@ -51,10 +51,10 @@ struct toy {
     X(lane_race)        /* the same in one warp without __syncwarp */                              \
     X(write_race)       /* two threads write one word */                                           \
     X(no_race)          /* bytes of one word, and words after barriers: nothing to report */       \
-    X(copy_no_wait)     /* reads what cp.async has not brought */                                  \
-    X(grid_missing)     /* block n never comes to the grid barrier */                              \
-    X(grid_race)        /* blocks that touch each other's words, mistake n */                      \
-    X(early)            /* reads in[0] before it waits for the kernel before */                    \
+    X(copy_no_wait)     /* reads what cp.async has not copied yet */                               \
+    X(grid_missing)     /* block n never reaches the grid barrier */                               \
+    X(grid_race)        /* a race between blocks, mistake n */                                     \
+    X(early)            /* reads in[0] before it waits for the previous kernel */                  \
     X(misaligned)       /* an int4 at in + 1 */                                                    \
     X(stack)            /* reads another thread's stack */
 

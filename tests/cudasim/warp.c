@@ -1,4 +1,4 @@
-/* Operations of a warp: each lane leaves its operand and waits; the last one computes all results.
+/* Operations of a warp: each lane stores its operand and waits; the last one computes all results.
  * Several may be under way in one warp as long as their masks have no lane in common. */
 #include "tests/cudasim/sim.h"
 
@@ -157,10 +157,10 @@ static int byte_of(uint32_t word, unsigned at, int is_unsigned)
     return is_unsigned ? (int)byte : (int8_t)byte;
 }
 
-/* PTX ISA, fragments of mma.m16n8k32. A lane is (group = lane / 4, member = lane % 4). Element (row,
- * k) of A: lane (row % 8, k % 16 / 4), register row / 8 + 2 * (k / 16), byte k % 4. Element (k, column)
- * of B: lane (column, k % 16 / 4), register k / 16, byte k % 4. Element (row, column) of C and D: lane
- * (row % 8, column / 2), register column % 2 + 2 * (row / 8). */
+/* PTX ISA, fragments of mma.m16n8k32. A lane is (group = lane / 4, member = lane % 4). Element
+ * (row, k) of A: lane (row % 8, k % 16 / 4), register row / 8 + 2 * (k / 16), byte k % 4. Element
+ * (k, column) of B: lane (column, k % 16 / 4), register k / 16, byte k % 4. Element (row, column)
+ * of C and D: lane (row % 8, column / 2), register column % 2 + 2 * (row / 8). */
 static void mma_i8(struct sim_pending *pending)
 {
     int a[16][32], b[32][8];
@@ -221,8 +221,9 @@ static int half_exponent(enum cudasim_collective kind, uint32_t half)
 
 enum { MMA_TERMS = 17, MMA_BITS = 25 };
 
-/* As tensor cores do it, one of the ways: every term is cut, towards zero, at the same place, MMA_BITS below the largest
- * exponent, and what is left is added exactly. A product of zero has the exponents of its operands: it cuts the others. */
+/* One of the ways of tensor cores: every term is truncated towards zero MMA_BITS below the largest
+ * exponent, and the rest is added exactly. A zero product has the exponents of its operands, so it
+ * truncates the others. */
 static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS])
 {
     int largest = -1000;
@@ -362,7 +363,7 @@ static void check_mask(const struct sim_thread *thread, const struct sim_warp *w
                    names[kind], __builtin_ctz(mask & warp->ended), mask);
 }
 
-/* lane: the bit of the one that comes; an operation that waits for it must be this one. */
+/* lane: the bit of the arriving lane; an operation that waits for it must be this one. */
 static struct sim_pending *find_pending(struct sim_warp *warp, enum cudasim_collective kind,
                                         uint32_t mask, uint32_t lane, const char *file, int line)
 {
@@ -376,7 +377,7 @@ static struct sim_pending *find_pending(struct sim_warp *warp, enum cudasim_coll
         if (pending->mask == 0 && unused == NULL)
             unused = pending;
         if ((pending->mask & lane) == 0)
-            continue; /* of other lanes, and its own business */
+            continue; /* an operation of other lanes only */
         const struct sim_thread *other = pending->threads[__builtin_ctz(pending->arrived)];
         sim_report(file, line, NULL, "%s (mask 0x%08x) meets %s (mask 0x%08x, lane %u at %s:%d)",
                    names[kind], mask, names[pending->kind], pending->mask, other->self.lane,
@@ -394,7 +395,7 @@ static void check_width(const struct sim_pending *pending, const char *file, int
     const unsigned width = pending->width;
 
     if (width == 0 || width > 32 || (width & (width - 1)) != 0)
-        sim_report(file, line, NULL, "%s: width %u is no power of two up to 32",
+        sim_report(file, line, NULL, "%s: width %u is not a power of two up to 32",
                    names[pending->kind], width);
 }
 

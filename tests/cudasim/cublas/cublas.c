@@ -1,6 +1,6 @@
-/* libcublas.so.13 of the simulated machine: lies beside the simulated plugin, which opens it as it opens NVIDIA's, and
- * whose device it uses. Refuses what hearth has no business to ask: matmuls in another form than its own, operands that
- * are not aligned as tensor cores like them, and a matmul without a workspace of its caller's.
+/* libcublas.so.13 of the simulated machine: it lies beside the simulated plugin, which opens it
+ * like NVIDIA's and whose device it uses. It refuses matmuls in forms that hearth does not use,
+ * operands that are not aligned for tensor cores, and a matmul without a workspace from its caller.
  *
  * HEARTH_CUDASIM_CUBLAS=0, read each time: it opens no handle. */
 #include <cudasim.h>

@@ -1,5 +1,5 @@
-/* cudasim: __half as bits, with the conversions that hearth uses: one IEEE rounding each. Arithmetic
- * on __half is not there on purpose: canonical sums are f32 (kernels/NUMERICS.md). */
+/* cudasim: __half as bits, with the conversions that hearth uses: one IEEE rounding each.
+ * Arithmetic on __half is missing on purpose: canonical sums are f32 (kernels/NUMERICS.md). */
 #ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_FP16_H
 #define HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_FP16_H
 

@@ -1,6 +1,6 @@
 /* cudasim: CUDA's C++ side for device code compiled by the host compiler: keywords, built-in
- * variables, intrinsics, typed launches. Own text. Threads are fibres, so everything here is plain
- * C++ on one thread; what waits or crosses threads goes to the runtime (cudasim.h).
+ * variables, intrinsics, typed launches. Own text. Threads are fibres, so everything here is
+ * plain C++ on one thread; operations that wait or cross threads call the runtime (cudasim.h).
  *
  * Numerics: every *_rn function is one IEEE operation; -ffp-contract=off keeps the rest apart. */
 #ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_H
@@ -344,7 +344,8 @@ static inline unsigned __brev(unsigned a)
         reversed |= ((a >> i) & 1u) << (31 - i);
     return reversed;
 }
-/* Bytes of the eight in {b, a}, by the four nibbles of the selector; bit 3 of a nibble: its sign. */
+/* Bytes of the eight in {b, a}, by the four nibbles of the selector; bit 3 of a nibble: its
+ * sign. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     const uint64_t bytes = (uint64_t)b << 32 | a;

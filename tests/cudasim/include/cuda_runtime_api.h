@@ -1,6 +1,6 @@
 /* cudasim: the part of the CUDA runtime API that hearth uses, for C and C++, on a machine without a
- * GPU. Names, values and meaning are CUDA's; the text is our own. What is not here does not compile:
- * add it with its simulation and its test (tests/cudasim/README.md).
+ * GPU. Names, values and meaning are CUDA's; the text is our own. Calls missing here do not
+ * compile: add them with simulation and test (tests/cudasim/README.md).
  *
  * Threads: any. Streams run on one thread of the simulator. */
 #ifndef HEARTH_TESTS_CUDASIM_INCLUDE_CUDA_RUNTIME_API_H

@@ -1,5 +1,5 @@
-/* cudasim: what device code compiled for the host calls. cuda_runtime.h makes CUDA's names of it;
- * device.h of the CUDA backend uses the cudasim_* functions for what is PTX on a GPU.
+/* cudasim: the functions that device code compiled for the host calls. cuda_runtime.h builds CUDA's
+ * names on them; device.h of the CUDA backend uses the cudasim_* functions in place of PTX.
  *
  * Every call that can fail takes the place in the source that a report will name: CUDASIM_HERE in a
  * C++ wrapper is its caller's file and line.
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Who a simulated thread is. */
+/* The identity of a simulated thread. */
 struct cudasim_self {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
@@ -91,27 +91,28 @@ enum cudasim_atomic {
 uint64_t cudasim_atomic(enum cudasim_atomic kind, void *address, unsigned bytes, uint64_t value,
                         uint64_t compare, const char *file, int line);
 
-/* What this thread wrote is seen by the host before what it writes behind this. */
+/* The host sees what this thread wrote before this fence before what it writes after it. */
 void cudasim_fence_system(void);
 
-/* What makes the next atomic operation on the address a release, and the last one an acquire: who acquires sees what was
- * done before each release of the address so far. For races.c: the order itself is that of the calls. */
+/* Make the next atomic operation on the address a release, and the last one an acquire: an acquire
+ * sees what was done before each earlier release of the address. For races.c: the order itself is
+ * that of the calls. */
 void cudasim_release(const void *address);
 void cudasim_acquire(const void *address);
 
-/* Lets other threads go on: __nanosleep, and what else a loop does while it waits. */
+/* Lets other threads run: __nanosleep and other ways to wait in a loop. */
 void cudasim_yield(const char *file, int line);
 
-/* Reports a wrong alignment; inline so that the good case costs nothing. */
+/* Reports a misaligned access; inline so that the usual case costs nothing. */
 void cudasim_misaligned(const void *address, unsigned alignment, const char *file, int line);
 
-/* Kills the launch with a report that says what the code itself found wrong. */
+/* Ends the launch with a report of an error that the code itself found. */
 __attribute__((noreturn)) void cudasim_trap(const char *text, const char *file, int line);
 
 /* ---- asynchronous copies: cp.async ---- */
 
-/* bytes: 4, 8 or 16; the first source_bytes are copied, zeros behind them. What is copied is there
- * for this thread after its wait, for others after a barrier behind that. */
+/* bytes: 4, 8 or 16; the first source_bytes are copied, the rest is zero-filled. This thread sees
+ * the bytes after its wait, other threads after a barrier that follows it. */
 void cudasim_copy_async(void *shared, const void *global, unsigned bytes, unsigned source_bytes,
                         const char *file, int line);
 void cudasim_copy_commit(void);
@@ -128,10 +129,10 @@ void cudasim_grid_launch_dependents(void);
 /* ---- matrix instructions ---- */
 
 /* mma.sync m16n8k32 of 8-bit integers (a, b of either sign, as flagged; int32 sums wrap) and
- * m16n8k16 of f16 or bf16 with f32 sums. Registers as PTX lays them out. Of a float sum, one way of
- * the several that hardware takes: c and the 16 products, each cut 25 bits below the largest exponent,
- * added exactly; to f32 once. A product's exponent is the sum of its operands', also where one is 0:
- * so who leaves a term out by a factor of 0 changes the bits of the others. */
+ * m16n8k16 of f16 or bf16 with f32 sums. Registers as PTX lays them out. A float sum follows one of
+ * the ways that hardware uses: c and the 16 products, each truncated 25 bits below the largest
+ * exponent, are added exactly and rounded to f32 once. A product's exponent is the sum of its
+ * operands', even when one is 0, so a term multiplied by 0 still changes the bits of the others. */
 struct cudasim_mma {
     uint32_t a[4], b[2], c[4];
     uint32_t d[4];
@@ -139,8 +140,8 @@ struct cudasim_mma {
 };
 void cudasim_mma(enum cudasim_collective kind, struct cudasim_mma *mma, const char *file, int line);
 
-/* ldmatrix: `count` (1, 2, 4) 8x8 matrices of 16-bit values; lane i gives the address of row i % 8 of
- * matrix i / 8. */
+/* ldmatrix: `count` (1, 2, 4) 8x8 matrices of 16-bit values; lane i gives the address of row i % 8
+ * of matrix i / 8. */
 struct cudasim_load_matrix {
     const void *row;
     unsigned count;
@@ -149,7 +150,7 @@ struct cudasim_load_matrix {
 };
 void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int line);
 
-/* ---- what a library does on the device ---- */
+/* ---- library operations on the device ---- */
 
 /* y[j][i] = sum over p of w[i][p] x[j][p], for i < m, j < n, p < k: f16, or bf16, with f32 sums. */
 struct cudasim_matmul {
@@ -159,15 +160,17 @@ struct cudasim_matmul {
     int bf16;
 };
 
-/* An operation of the stream. Not in the order of sums that any kernel has. A row of x of which something was not written
- * leaves its row of y unwritten. The one call of the simulator that other libraries find: cublas/cublas.c. */
+/* An operation of the stream, summed in an order that no kernel uses. A row of x with unwritten
+ * bytes leaves its row of y unwritten. The only call of the simulator that other libraries see
+ * (cublas/cublas.c). */
 __attribute__((visibility("default"))) cudaError_t
 cudasim_matmul(cudaStream_t stream, const struct cudasim_matmul *matmul);
 
-/* ---- for a host that shares out memory by itself ---- */
+/* ---- for a host with its own allocator ---- */
 
-/* These bytes of device memory belong to no piece; and: what was written there is not there for those who come now.
- * Elsewhere, host memory and NULL: nothing. Not while the device works on them. */
+/* cudasim_gap: these bytes of device memory belong to no piece. cudasim_forget: what was written
+ * there counts as unwritten again. No effect on host memory and NULL. Not while the device uses the
+ * bytes. */
 void cudasim_gap(const void *address, size_t bytes);
 void cudasim_forget(const void *address, size_t bytes);
 
