@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every built test: unit, stress, end to end, then the scripts. Prints each suite's own closing
 # line, and last `N passed, N failed, N skipped` over suites. Exit 1 when one failed.
-# Suites run side by side, one a core and at most four, the longest first; each tells all at once when it ends.
+# Suites run side by side, one a core and at most four, the longest first; the output of each comes when it ends.
 # Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors), LANES (suites at a time).
 set -u
 cd "$(dirname "$0")/.." || exit

@@ -1,4 +1,4 @@
-/* arrivals.c - see arrivals.h. */
+/* arrivals: see arrivals.h. */
 #include "tests/e2e/arrivals.h"
 
 #include "tests/e2e/harness.h"
@@ -32,7 +32,7 @@ const char *arrivals_source(void)
                         : "a seeded process of bursts (HEARTH_TESTDATA has no trace)";
 }
 
-/* Lines "2023-11-16 18:17:03.9799600,4808,10" behind a header. */
+/* A header, then lines such as "2023-11-16 18:17:03.9799600,4808,10". */
 static void read_trace(const char *path)
 {
     FILE *file = fopen(path, "re");

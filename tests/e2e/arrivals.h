@@ -1,8 +1,7 @@
-/* arrivals.h - when requests come and how long they are, as a real service saw it.
+/* arrivals: arrival times and lengths of requests as a real service saw them.
  *
  * Stretches of the Azure code trace (8,819 requests of an hour) where the test data has it; without
- * it a seeded process of bursts. Times are compressed to what a test can wait for, lengths to the
- * context that it has.
+ * it a seeded process of bursts. Times are scaled to a test's duration, lengths to its context.
  */
 #ifndef HEARTH_TESTS_E2E_ARRIVALS_H
 #define HEARTH_TESTS_E2E_ARRIVALS_H
@@ -10,12 +9,12 @@
 #include <stdint.h>
 
 struct arrival {
-    uint64_t at_ns;  /* from the first one on */
+    uint64_t at_ns;  /* since the first one */
     uint32_t prompt; /* tokens */
     uint32_t output; /* tokens */
 };
 
-/* What arrivals_fill() will use: one line for the reader of a test. */
+/* The source that arrivals_fill() will use, as one line for a test's output. */
 const char *arrivals_source(void);
 
 /* Fills arrivals [n] with a stretch chosen by `seed`: the last comes at span_ns, and the longest

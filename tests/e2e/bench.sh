@@ -19,10 +19,10 @@ done
 bench --model=tiny.gguf -p 16 -n 3 -t1 -r1 --rows 5 --isa ref --json >>lines
 bench --model tiny.gguf -p 16 -n 3 -t 1 -r 1 --kv-type q8_0 --json >>lines
 [ "$(wc -l <lines)" -eq 26 ]
-odd=$'a"\\\001\303\251\377.gguf' # a name that is no JSON is shown without its odd bytes
+odd=$'a"\\\001\303\251\377.gguf' # a name that is not valid JSON is shown without its odd bytes
 ln -s tiny.gguf "$odd"
 bench --model "$odd" -p 2 -n 1 -r 1 --json | grep '"model":"a??????.gguf"' >odd
-[ "$(wc -l <odd)" -eq 3 ] || { echo "a name that is no JSON"; cat odd; exit 1; }
+[ "$(wc -l <odd)" -eq 3 ] || { echo "a name that is not valid JSON"; cat odd; exit 1; }
 for what in load prefill decode; do
     [ "$(grep -c "\"what\":\"$what\"" lines)" -eq 4 ] || { echo "lines of $what"; exit 1; }
 done

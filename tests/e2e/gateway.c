@@ -1,4 +1,4 @@
-/* gateway.c - see gateway.h. */
+/* gateway: see gateway.h. */
 #include "tests/e2e/gateway.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ static pid_t spawn(const char *const *argv, const char *log)
     _exit(127);
 }
 
-/* Nobody's at this moment: whoever starts next may be given it, too. */
+/* Free at this moment: another process may still take it first. */
 static int free_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -63,7 +63,7 @@ static int try_connect(const char *path)
     return -1;
 }
 
-/* Does it listen? Returns false when it ended instead. */
+/* Waits until it listens. Returns false when it ended instead. */
 static bool came_up(const struct gateway *g)
 {
     for (int i = 0; i < START_TRIES; i++, usleep(5000)) {
@@ -105,7 +105,7 @@ void gateway_start(struct gateway *g, const struct harness *d, bool with_port,
         up = start(g, d, more);
     }
     ck_assert_msg(up, "hearth-http ended, see %s", d->log);
-    /* Its socket listens before its port does, and before it says so: an answer comes after all that. */
+    /* Its socket listens before its port and before it reports so: a reply proves all of that. */
     struct http_answer a = http_ask(g, "/health", NULL);
     ck_assert_int_ne(a.status, 0);
     http_answer_fini(&a);
@@ -163,7 +163,7 @@ void http_send(int fd, const char *method, const char *path, const char *headers
     for (ssize_t at = 0, k; at < n; at += k) {
         k = send(fd, all + at, (size_t)(n - at), MSG_NOSIGNAL);
         if (k <= 0)
-            break; /* the answer says why, or that there is none */
+            break; /* the reply, or its absence, says why */
     }
     free(all);
 }
@@ -197,7 +197,7 @@ static const char *header(const struct http_answer *a, const char *name)
     return at ? at + strlen(name) : NULL;
 }
 
-/* Chunks of s from `at` on, put together. */
+/* Joins the chunks of s from `at` on. */
 static void dechunk(struct stream *s, size_t at, struct http_answer *a)
 {
     for (;;) {
@@ -212,7 +212,7 @@ static void dechunk(struct stream *s, size_t at, struct http_answer *a)
             fill(s);
         if (s->n < at + bytes + 2)
             return;
-        memcpy(a->body + a->bytes, s->bytes + at, bytes); /* never longer than what came */
+        memcpy(a->body + a->bytes, s->bytes + at, bytes); /* never longer than the input */
         a->bytes += bytes;
         a->body[a->bytes] = 0;
         at += bytes + 2;

@@ -1,6 +1,5 @@
-/* gateway.h - spawns a private hearth-http in front of a daemon of harness.h, and talks HTTP to it
- * as byte for byte as a test wants to. A failure in here fails the test.
- */
+/* gateway: spawns a private hearth-http in front of a daemon of harness.h, and talks HTTP to it
+ * with full control of the bytes. A failure in here fails the test. */
 #ifndef HEARTH_TESTS_E2E_GATEWAY_H
 #define HEARTH_TESTS_E2E_GATEWAY_H
 
@@ -25,7 +24,7 @@ void gateway_start(struct gateway *g, const struct harness *d, bool with_port,
 /* SIGTERM, and waits. Returns the exit code. */
 int gateway_stop(struct gateway *g);
 
-/* Runs hearth-http to its end: for starts that fail. Returns its exit code. */
+/* Runs hearth-http to its end, for starts that fail. Returns its exit code. */
 int gateway_run(const char *const *arguments);
 
 /* A connection: to the Unix socket, or to the port. */
@@ -33,11 +32,11 @@ int gateway_connect(const struct gateway *g);
 int gateway_connect_port(const struct gateway *g);
 
 struct http_answer {
-    int status;    /* 0: the connection ended before there was one */
+    int status;    /* 0: the connection ended before a status */
     char *headers; /* with the status line, and a 0 */
     char *body;    /* [bytes] and a 0, chunks put together */
     size_t bytes;
-    bool is_whole; /* the body ended as it should, not with the connection */
+    bool is_whole; /* the body ended properly, not with the connection */
 };
 
 /* Sends a request: body NULL for none, headers "" or lines that end in \r\n. */
@@ -54,16 +53,16 @@ json_t *http_json(const struct gateway *g, const char *path, const char *body, i
 /* The server-sent events of a body, as an array of their JSON; "[DONE]" as a string. */
 json_t *http_events(const struct http_answer *a);
 
-/* Those of the stream that a request is answered with, which must be whole. */
+/* The events of a request's streamed response, which must be complete. */
 json_t *http_stream(const struct gateway *g, const char *path, const char *body);
-/* The last one of an array, or the one so many before it. Borrowed. */
+/* The last element of an array, or the one `back` before it. Borrowed. */
 json_t *json_last(json_t *events, size_t back);
-/* What all of them say at this path, joined. The caller frees. */
+/* The texts of all events at this path, joined. The caller frees. */
 char *json_joined(json_t *events, const char *path);
 
-/* o.a.b[0] by the path "a/b/0"; NULL where it is not there. Borrowed. */
+/* o.a.b[0] by the path "a/b/0"; NULL when missing. Borrowed. */
 json_t *json_at(json_t *o, const char *path);
-const char *json_text(json_t *o, const char *path); /* fails the test where there is no string */
+const char *json_text(json_t *o, const char *path); /* fails the test unless it is a string */
 json_int_t json_number(json_t *o, const char *path);
 
 /* Waits until a number of /metrics has this value. */

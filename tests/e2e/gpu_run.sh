@@ -75,7 +75,7 @@ ends() { # EXIT
 }
 said() { local line; for line in "$@"; do grep -qE -- "^$line" "$work/results/table.txt" || die "not in the table: $line"; done; }
 unsaid() { ! grep -qE -- "$1" "$work/results/table.txt" || die "in the table: $1"; }
-# The table is the last that is printed, kept in both folders, and no models are left behind.
+# The table is printed last and kept in both folders, and no models remain.
 ends_well() { # EXIT
     ends "$1"
     tail -n "$(wc -l <"$work/results/table.txt")" "$work/out" | cmp -s - "$work/results/table.txt" || die "the table is not last"

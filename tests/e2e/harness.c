@@ -1,4 +1,4 @@
-/* harness.c - see harness.h. */
+/* harness: see harness.h. */
 #include "tests/e2e/harness.h"
 
 #include "kernels/quant/quant_types.h"
@@ -70,7 +70,7 @@ static void exec_daemon(const struct harness *d, const char *model, const char *
     const char *argv[64] = {harness_program("hearthd"), "--model", model, "--socket", d->socket};
     const char *device = getenv("HEARTH_TEST_DEVICE");
     size_t n = 5;
-    if (device) { /* the suites that can, on another device */
+    if (device) { /* suites that support it, on another device */
         argv[n++] = "--device";
         argv[n++] = device;
     }
@@ -79,7 +79,7 @@ static void exec_daemon(const struct harness *d, const char *model, const char *
     int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
-    setenv("XDG_CONFIG_HOME", d->directory, 1); /* nobody's own configuration */
+    setenv("XDG_CONFIG_HOME", d->directory, 1); /* no user's configuration */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execv(argv[0], (char **)(uintptr_t)argv);
     _exit(127);
@@ -197,7 +197,7 @@ int64_t harness_counter(const struct harness *d, const char *name)
     struct hearth_options o;
     struct hearth *h;
     hearth_options_init(&o, sizeof(o));
-    o.slots = 0; /* asks without being a client that counts */
+    o.slots = 0; /* asks without counting as a client */
     int rc = hearth_connect(d->socket, &o, &h, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
     int64_t n = hearth_status(h, json, sizeof(json));
@@ -244,7 +244,7 @@ struct hearth *harness_connect(const struct harness *d, uint32_t slots, const ch
     hearth_options_init(&o, sizeof(o));
     o.slots = slots;
     o.slot_name = slot_name;
-    o.resume_ms = 0; /* a daemon that a test stops is not to be waited for */
+    o.resume_ms = 0; /* do not wait for a daemon that the test stopped */
     int rc = hearth_connect(d->socket, &o, &h, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s", err);
     return h;
@@ -330,7 +330,7 @@ static struct harness_output run_program(const char *name, const struct harness 
     ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
     ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
     ck_assert_int_eq(pipe2(error, O_CLOEXEC), 0);
-    signal(SIGPIPE, SIG_IGN); /* a program that does not read its stdin is no failure of ours */
+    signal(SIGPIPE, SIG_IGN); /* a program may ignore its stdin */
     fcntl(in[1], F_SETFL, O_NONBLOCK);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
@@ -380,7 +380,7 @@ pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arg
     return pid;
 }
 
-/* ---- a command in the middle of its answer --------------------------------------------------- */
+/* ---- a command during its answer ------------------------------------------------------------- */
 
 void harness_begin(struct harness_running *r, const struct harness *d, const char *const *arguments)
 {
@@ -422,4 +422,14 @@ struct harness_output harness_finish(struct harness_running *r)
     harness_await(r, NULL);
     r->output.code = harness_wait(r->pid);
     return r->output;
+}
+
+void harness_join_ids(const json_t *ids, char *ret_text, size_t text_bytes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        n += (size_t)snprintf(ret_text + n, text_bytes - n, "%s%lld", i ? "," : "",
+                              (long long)json_integer_value(json_array_get(ids, i)));
+    ck_assert_uint_lt(n, text_bytes);
 }

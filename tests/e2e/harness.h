@@ -1,4 +1,4 @@
-/* harness.h - spawns a private hearthd and runs hearth, for the end-to-end tests.
+/* harness: spawns a private hearthd and runs hearth, for the end-to-end tests.
  *
  * Each daemon has a directory of its own under /tmp with its socket and log, and dies with the
  * process that started it. Start it in an unchecked fixture to share it among the tests of a case,
@@ -9,6 +9,7 @@
 
 #include "client/hearth.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,16 +22,14 @@ struct harness {
     char log[128];
 };
 
-/* Where things are: $BUILD/bin/NAME; $HEARTH_TESTDATA/NAME, NULL where that is not set. Static
- * memory. */
+/* Paths: $BUILD/bin/NAME; $HEARTH_TESTDATA/NAME, NULL when that is not set. Static memory. */
 const char *harness_program(const char *name);
 const char *harness_data(const char *name);
 
-/* A model to talk to: stories260K of the test data, else the bundled one, else NULL. */
+/* A trained model: stories260K of the test data, else the bundled one, else NULL. */
 const char *harness_model(void);
 
-/* A small random model (Q8_0), made once into the build folder: for tests that care about load, not
- * text. */
+/* A small random model (Q8_0), made once into the build folder: for tests about load, not text. */
 const char *harness_tiny_model(void);
 /* The same with matrices of another type (tests/rig/tiny_model.h). Valid until the next call. */
 const char *harness_tiny_model_of(const char *arch, uint32_t type); /* arch NULL: llama */
@@ -42,33 +41,34 @@ bool harness_has_faults(void);
  * until it answers. */
 void harness_start(struct harness *d, const char *model, const char *const *arguments);
 
-/* The same again at the same socket after harness_kill(); does not wait for anything. By the main
- * thread, as harness_start(): a daemon dies with the thread that started it. */
+/* Starts it again on the same socket after harness_kill(), without waiting. Only from the main
+ * thread, like harness_start(): a daemon dies with the thread that started it. */
 void harness_restart(struct harness *d, const char *model, const char *const *arguments);
 
 /* SIGTERM, and waits. Returns the exit code, -1 when it had to be killed. Removes the directory. */
 int harness_stop(struct harness *d);
 
-/* SIGKILL, and waits. The directory stays, so that it can be started again there. */
+/* SIGKILL, and waits. Keeps the directory, so that it can be restarted there. */
 void harness_kill(struct harness *d);
 
-/* A counter of hearth_status(), -1 when there is none of that name. */
+/* A counter of hearth_status(), -1 when there is no counter of that name. */
 int64_t harness_counter(const struct harness *d, const char *name);
 
-/* Waits up to a minute (sanitizers are slow) until the counter has this value. Returns its last value. */
+/* Waits up to a minute (sanitizers are slow) until the counter has this value. Returns its last
+ * value. */
 int64_t harness_wait_counter(const struct harness *d, const char *name, int64_t value);
 
-/* Of a daemon at rest: every draft was accepted, rejected or left unused, and every token that went
- * out was a draft or the verifier's own. */
+/* For an idle daemon: every draft was accepted, rejected or unused, and every published token was
+ * an accepted draft or the verifier's own sample. */
 void harness_check_drafts(const struct harness *d);
 
-/* Of a daemon without slots in use: all pages are free, within a minute. */
+/* For a daemon without used slots: all pages become free within a minute. */
 void harness_check_pages(const struct harness *d);
 
 /* Connects with `slots` slots. */
 struct hearth *harness_connect(const struct harness *d, uint32_t slots, const char *slot_name);
 
-/* What a program printed. */
+/* A program's exit code and output. */
 struct harness_output {
     int code;  /* exit code; 128 + N when signal N ended it */
     char *out; /* [out_bytes] and a 0 */
@@ -78,11 +78,11 @@ struct harness_output {
 };
 
 /* Runs build/bin/hearth with these arguments (without the program's name, NULL-ended) and
- * $HEARTH_SOCKET of the daemon (d may be NULL: a socket that is not there). input: its stdin, NULL
- * for none. */
+ * $HEARTH_SOCKET of the daemon (d NULL: a socket that does not exist). input: its stdin, NULL for
+ * none. */
 struct harness_output harness_run(const struct harness *d, const char *input,
                                   const char *const *arguments);
-/* The same of build/bin/hearthd: for starts that end by themselves. */
+/* The same with build/bin/hearthd, for starts that end by themselves. */
 struct harness_output harness_run_hearthd(const char *const *arguments);
 void harness_output_fini(struct harness_output *o);
 
@@ -95,20 +95,23 @@ pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arg
 /* Waits for a process. Returns as harness_output.code; kills it after two minutes. */
 int harness_wait(pid_t pid);
 
-/* The same program in the middle of its answer. It has a place for 4096 bytes of it, so that a longer
- * answer (than that, and than the 1024 cells of an event ring) is not whole before it is read on. */
+/* The same program during its answer. Its stdout is a pipe of 4096 bytes, so an answer that exceeds
+ * this and the 1024 cells of an event ring cannot finish before the test reads on. */
 struct harness_running {
     pid_t pid;
     int out, error; /* -1: it ended */
     struct harness_output output;
 };
 
-/* Starts it, and returns when the answer has begun. */
+/* Starts it and returns when the answer has begun. */
 void harness_begin(struct harness_running *r, const struct harness *d,
                    const char *const *arguments);
-/* Reads on until this was said on stderr. */
+/* Reads on until stderr contains this. */
 void harness_await(struct harness_running *r, const char *said);
 /* Reads to the end, and waits. */
 struct harness_output harness_finish(struct harness_running *r);
+
+/* Writes the ids of a JSON array as "1,2,3". */
+void harness_join_ids(const json_t *ids, char *ret_text, size_t text_bytes);
 
 #endif

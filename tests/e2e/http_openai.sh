@@ -26,7 +26,7 @@ for _ in $(seq 600); do "$bin/hearth" status >/dev/null 2>&1 && break; sleep 0.1
 "$bin/hearth-http" --listen "$folder/http.sock" --port "$port" --api-key secret --chat-template chatml 2>"$folder/http.log" & pids+=($!)
 for _ in $(seq 600); do grep -q "listening at http:" "$folder/http.log" && break; sleep 0.1; done
 
-# The same seed is the same text, whoever asks.
+# The same seed gives the same text to every client.
 prompt='def read_lines(path):'
 want=$("$bin/hearth" run --max-tokens 40 --temperature 1 --seed 7 "$prompt"; echo x)
 if command -v curl >/dev/null; then
@@ -39,4 +39,4 @@ else
 fi
 
 PORT=$port SOCKET=$folder/http.sock PROMPT=$prompt WANT=${want%x} "$python" tests/e2e/http_openai.py
-echo "ok: the openai package streams, counts, stops and is told what is wrong"
+echo "ok: the openai package streams, counts, stops and reports errors"

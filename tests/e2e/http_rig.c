@@ -1,4 +1,4 @@
-/* See http_rig.h. */
+/* http_rig: see http_rig.h. */
 #include "tests/e2e/http_rig.h"
 
 #include <check.h>

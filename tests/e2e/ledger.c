@@ -1,4 +1,4 @@
-/* ledger.c - see ledger.h. */
+/* ledger: see ledger.h. */
 #include "tests/e2e/ledger.h"
 
 #include <check.h>
@@ -13,7 +13,7 @@ struct ledger *ledger_open(void)
         mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (ledger == MAP_FAILED)
-        abort(); /* also called outside of tests, where check has no way to fail */
+        abort(); /* also called outside of tests, where Check cannot fail */
     return ledger;
 }
 
@@ -127,7 +127,7 @@ static uint32_t requests_of(const struct ledger_row *row)
     return n;
 }
 
-/* Least answers of the requests that have any: half of them are greedy, half are not. */
+/* The fewest answers among requests that have any: half of them are greedy, half are not. */
 static uint32_t least_of_answered(const struct ledger_row *row)
 {
     uint32_t n = UINT32_MAX;

@@ -1,8 +1,8 @@
-/* ledger.h - which request gave which outputs, under which circumstances.
+/* ledger: which request gave which outputs under which circumstances.
  *
- * Rows are circumstances ("kernel avx2", "cache cold"); in each row every request has a count of its
- * answers and the set of different outputs it gave. It lies in memory that processes share: clients
- * add answers side by side, the process that started them names the rows and reads.
+ * Rows are circumstances ("kernel avx2", "cache cold"); in each row every request has a count of
+ * its answers and the set of different outputs it gave. It lies in memory that processes share:
+ * clients add answers side by side, the process that started them names the rows and reads.
  */
 #ifndef HEARTH_TESTS_E2E_LEDGER_H
 #define HEARTH_TESTS_E2E_LEDGER_H
@@ -12,7 +12,7 @@
 
 enum { LEDGER_REQUESTS = 64, LEDGER_ROWS = 40, LEDGER_DISTINCT = 4, LEDGER_NAME = 24 };
 
-/* Outputs as hashes, never 0. A fifth one is not told from the fourth. */
+/* Outputs as hashes, never 0. Only four are kept apart. */
 struct ledger_set {
     _Atomic uint64_t hash[LEDGER_DISTINCT];
 };
@@ -30,26 +30,27 @@ struct ledger_answer {
 };
 
 struct ledger {
-    struct ledger_answer alone[LEDGER_REQUESTS]; /* the right ones, counted in every row */
+    struct ledger_answer alone[LEDGER_REQUESTS]; /* the expected ones, counted in every row */
     uint32_t n_rows;
     struct ledger_row rows[LEDGER_ROWS];
 };
 
-/* Zeroed memory that later children share. */
+/* Zeroed memory shared with later children. */
 struct ledger *ledger_open(void);
 
-/* The row of that name, made when there is none. Not while clients run. */
+/* The row of that name, created if missing. Not while clients run. */
 uint32_t ledger_row(struct ledger *ledger, const char *group, const char *name);
 
-/* An answer to `request`, in each of rows [n]. By anybody. */
+/* An answer to `request`, in each of rows [n]. From any process. */
 void ledger_add(struct ledger *ledger, const uint32_t *rows, uint32_t n, uint32_t request,
                 const struct ledger_answer *answer);
 
-/* Most different outputs, or sets of log-probabilities, of one request in a row. */
+/* The largest number of different outputs, or sets of log-probabilities, of one request in a
+ * row. */
 uint32_t ledger_distinct(const struct ledger_row *row);
-/* Requests of a row with more than one output. */
+/* The number of requests of a row with more than one output. */
 uint32_t ledger_differing(const struct ledger_row *row);
-/* Requests of a row that were answered, and how often the one that was least often. */
+/* The number of answered requests of a row; the fewest answers that one of them got. */
 uint32_t ledger_asked(const struct ledger_row *row);
 uint32_t ledger_least(const struct ledger_row *row);
 uint64_t ledger_answers(const struct ledger_row *row);

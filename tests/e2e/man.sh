@@ -14,13 +14,13 @@ functions=$(nm -D --defined-only "$build/lib/libhearth.so.0" | awk '$2 == "T" { 
 [ "$(echo "$functions" | wc -l)" -ge 15 ] || fail "the library has no functions: $functions"
 for function in $functions; do
     grep -q "^\\\\fB.*$function(" "$build/man/libhearth.3" || fail "libhearth.3 does not describe $function"
-    sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -qw "$function" || fail "$function is no name of libhearth.3"
+    sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -qw "$function" || fail "$function is not a name of libhearth.3"
 done
 for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|version|help'); do
     grep -q "^\.BI ${key//-/\\\\-} \" = " "$build/man/hearthd.conf.5" || fail "hearthd.conf.5 has no $key"
     # What the page calls a key is one: the daemon complains of the model then, and not of the name.
     printf '%s =\n' "$key" >"$work/conf"
-    "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep -q "no option is called" && fail "$key is no key"
+    "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep -q "no option is called" && fail "$key is not an option"
 done
 
 # Installed, each function is a page of its own.
@@ -42,6 +42,6 @@ for page in "${pages[@]}"; do
         [ -z "$complaints" ] || fail "$complaints"
     fi
 done
-command -v man >/dev/null || echo "skip: what man complains of: there is no man here"
-command -v mandoc >/dev/null || echo "skip: what mandoc complains of: there is no mandoc here"
+command -v man >/dev/null || echo "skip: warnings of man: man is not installed"
+command -v mandoc >/dev/null || echo "skip: warnings of mandoc: mandoc is not installed"
 echo "ok: ${#pages[@]} manual pages, $(echo "$functions" | wc -l) functions"

@@ -21,7 +21,7 @@ done
 make --from F16.gguf --type=Q8_0 copy.gguf
 "$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
 
-# Any text has ids, and its ids give it back: words, code, other scripts, bytes that are no text.
+# Any text has ids, and its ids give it back: words, code, other scripts, bytes that are not text.
 {
     printf 'The quick brown fox, 12345 + 6.7e8!\n\tif (x != 0) { return "\\n"; }\r\n'
     printf 'h\303\251llo w\303\266rld \346\227\245\346\234\254\350\252\236 \360\237\231\202 <|im_end|> \377\376\000end'

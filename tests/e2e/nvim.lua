@@ -23,7 +23,7 @@ test('a ghost is what hearth fim says', function()
     'the ghost after typing')
 end)
 
-test('it is drawn behind the cursor and below', function()
+test('it is drawn after the cursor and below', function()
   editor.start({ max_tokens = 40 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -94,7 +94,7 @@ test('what is typed as the ghost says leaves it there', function()
   local c = editor.status().counts
   print(('  guesses: %d tokens drafted, %d held'):format(c.drafted, c.held))
   if c.drafted == 0 then
-    fail('what was shown is no guess')
+    fail('what was shown is not a guess')
   end
   if editor.status().counts.kept < 3 then
     fail('only %d keys were tried', editor.status().counts.kept)
@@ -118,7 +118,7 @@ local function check_draws(list, after, max_tokens)
       end
       local says = answers[d.before]
       if not kept and says:sub(1, #d.text) ~= d.text then
-        fail('behind %q stood %q, but the model says %q', d.before, d.text, says)
+        fail('after %q stood %q, but the model says %q', d.before, d.text, says)
       end
       seen[#seen + 1] = { before = d.before, whole = whole }
       n = n + 1
@@ -355,7 +355,7 @@ test('a model that wants the prefix first computes what was typed in a line', fu
   vim.list_extend(lines, large(20))
   editor.start({ max_tokens = 4, ring = { chunks = 0 } }, write('large.py', lines))
   editor.ready()
-  editor.input('182GA') -- in the first half: much stands behind it
+  editor.input('182GA') -- in the first half: much text follows it
   local first = editor.answered()
   if first.prompt < 500 then
     fail('only %d tokens', first.prompt)
@@ -391,8 +391,8 @@ test('a model without such tokens completes what stands before', function()
   local want = vim.fn.system({ build .. '/bin/hearth', 'run', '--socket', daemon.socket,
     '--max-tokens', '12', 'Once upon a time, there was' })
   expect(editor.ghost(), as_shown(want, 8, 'x'), 'the ghost')
-  editor.input(' ') -- the blank is typed: the ghost goes on behind it
-  expect(editor.ghost(), as_shown(want:sub(2), 8, 'x'), 'the ghost behind a blank')
+  editor.input(' ') -- the blank is typed: the ghost continues after it
+  expect(editor.ghost(), as_shown(want:sub(2), 8, 'x'), 'the ghost after a blank')
   editor.lua('vim.cmd("checkhealth hearth")')
   local text = table.concat(editor.lines(), '\n')
   if not text:find('no fill-in-the-middle tokens', 1, true) then
@@ -564,7 +564,7 @@ test('help has its tags', function()
   vim.fn.mkdir(doc, 'p')
   vim.fn.writefile(vim.fn.readfile(root .. '/doc/hearth.txt'), doc .. '/hearth.txt')
   vim.cmd('helptags ' .. vim.fn.fnameescape(doc))
-  -- A package of a distribution is not given tags by anybody: they are kept beside the text.
+  -- A distribution's package has no generated tags: they are kept beside the text.
   expect(vim.fn.readfile(root .. '/doc/tags'), vim.fn.readfile(doc .. '/tags'), 'client/nvim/doc/tags')
 end)
 

@@ -1,4 +1,4 @@
-/* raw_client.c - see raw_client.h. */
+/* raw_client: see raw_client.h. */
 #include "tests/e2e/raw_client.h"
 
 #include <unistd.h>
@@ -42,5 +42,5 @@ void raw_ring(const struct raw_client *raw)
     uint64_t one = 1;
 
     if (write(raw->fds[HELLO_FD_BELL], &one, sizeof(one)) < 0)
-        return; /* full is rung as well */
+        return; /* a full counter counts as rung */
 }

@@ -1,4 +1,4 @@
-/* raw_client.h - a client without the library: the handshake, and then the bare memory. */
+/* raw_client: a client without the library: the handshake, then the raw shared memory. */
 #ifndef HEARTH_TESTS_E2E_RAW_CLIENT_H
 #define HEARTH_TESTS_E2E_RAW_CLIENT_H
 
@@ -11,7 +11,7 @@ struct raw_client {
     struct segment segment;
 };
 
-/* Returns 0, or -1 when it was not let in (nothing is kept then). */
+/* Returns 0, or -1 when it was refused (nothing is kept then). */
 int raw_open(struct raw_client *raw, const char *socket_path, uint32_t slots);
 void raw_close(struct raw_client *raw);
 

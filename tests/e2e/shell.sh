@@ -20,7 +20,7 @@ unset HEARTH_SOCKET
 fail() { echo "$*" >&2; exit 1; }
 
 has() { # PROGRAM: is it there? Else says so.
-    command -v "$1" >/dev/null || { echo "skip: $2: there is no $1 here"; return 1; }
+    command -v "$1" >/dev/null || { echo "skip: $2: $1 is not installed"; return 1; }
 }
 
 # ---- completions --------------------------------------------------------------------------------

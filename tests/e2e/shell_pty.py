@@ -1,7 +1,7 @@
 """Interactive shells on a pseudo-terminal, for tests/e2e/shell.sh.
 
     shell_pty.py widget bash|zsh WIDGET-FILE     against whatever `hearth` PATH holds first
-    shell_pty.py complete bash|zsh DIR LINE...   what Tab offers behind each LINE, a line each
+    shell_pty.py complete bash|zsh DIR LINE...   what Tab offers after each LINE, one per line
 
 A line that the widget made is not run, so it cannot be seen in what the shell prints: a key is bound
 to a function that writes the buffer into a file."""
@@ -70,7 +70,7 @@ class Terminal:
 
 
 def start(shell, setup, env=None):
-    """The shell without anybody's configuration, behind `setup`."""
+    """The shell without any user's configuration, after `setup`."""
     environment = dict(os.environ, TERM="xterm", PS1="", HISTFILE="/dev/null", **(env or {}))
     argv = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
     terminal = Terminal(argv, environment)
@@ -209,7 +209,7 @@ ZSH_NOTES = r"""compadd() { [[ "${(j: :)@[1,(i)(-|--)]}" == (*' '|)-[OAD]' '* ]]
 
 
 def complete(shell, folder, lines):
-    """Prints what Tab offers behind each line."""
+    """Prints what Tab offers after each line."""
     notes = os.path.join(tempfile.mkdtemp(), "offered")
     if shell == "bash":
         setup = "source '%s/hearth.bash'; bind 'set completion-query-items 0'; bind 'set page-completions off'" \

@@ -57,7 +57,7 @@ options=(--model "$model" --threads 1 --context 4096)
 # SEED: a long answer, of its own end never.
 stream() {
     "$bin/hearth" run --max-tokens 4000 "${ends[@]}" --temperature 1 --proposer none --seed "$1" \
-        --tokens 5,6,7 --json 2>"$folder/told.$1" | tail -n 1 >"$folder/answer.$1"
+        --tokens 5,6,7 --json 2>"$folder/log.$1" | tail -n 1 >"$folder/answer.$1"
 }
 activate "${options[@]}"
 for seed in 1 2 3; do stream $seed && mv "$folder/answer.$seed" "$folder/alone.$seed"; done
@@ -72,13 +72,13 @@ replace() {
     kill -"$1" "$activator"
     { wait "$activator" || [ "$1" = KILL ] || fail "the daemon did not stop cleanly"; } 2>/dev/null
     activate "${options[@]}"
-    for client in "${clients[@]}"; do wait "$client" || fail "a client failed: $(cat "$folder"/told.*)"; done
+    for client in "${clients[@]}"; do wait "$client" || fail "a client failed: $(cat "$folder"/log.*)"; done
     for seed in 1 2 3; do
         grep -q '"output_tokens":4000' "$folder/answer.$seed" || fail "no whole answer: $(cut -c -200 "$folder/answer.$seed")"
         [ "$(ids "$(cat "$folder/answer.$seed")")" = "$(ids "$(cat "$folder/alone.$seed")")" ] ||
             fail "SIG$1 changed an answer"
     done
-    grep -q 'the daemon is back' "$folder"/told.*
+    grep -q 'the daemon is back' "$folder"/log.*
 }
 for signal in TERM KILL; do
     for try in 1 2 3 4 5 6 7 8 9 10; do # on a busy machine the answers may be there before the signal

@@ -1,4 +1,4 @@
-/* terminal.c - see terminal.h. */
+/* terminal: see terminal.h. */
 #include "tests/e2e/terminal.h"
 
 #include "tests/e2e/harness.h"
@@ -19,7 +19,7 @@ void terminal_open(struct terminal *t, const char *socket, const char *const *ar
     for (int i = 0; arguments[i]; i++)
         argv[i + 1] = arguments[i];
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
-    /* Little room: a long answer is not whole before it is read. */
+    /* A small pipe: a long answer cannot finish before it is read. */
     ck_assert_int_ge(fcntl(pipes[0], F_SETPIPE_SZ, 4096), 0);
     t->pid = forkpty(&t->keys, NULL, NULL, NULL);
     ck_assert_int_ge(t->pid, 0);
@@ -105,7 +105,7 @@ int terminal_close(struct terminal *t)
     return code;
 }
 
-/* Forgets whole lines of stdout. Returns whether one of them ended an answer. */
+/* Discards whole lines of stdout. Returns whether one of them ended an answer. */
 static int drop_lines(struct terminal *t)
 {
     char *end = t->n_seen ? memrchr(t->seen, '\n', t->n_seen) : NULL;
@@ -121,7 +121,7 @@ int terminal_wait_shown(struct terminal *t, const char *text)
     for (int turn = 0; turn < 1200; turn++) {
         int goes_on = terminal_look(t);
         ssize_t n = 1;
-        while (!goes_on && n > 0) { /* the last words of a program that has ended */
+        while (!goes_on && n > 0) { /* the last output of a program that has ended */
             n = read(t->keys, t->shown + t->n_shown, sizeof(t->shown) - t->n_shown - 1);
             t->n_shown += n > 0 ? (size_t)n : 0;
         }

@@ -1,5 +1,5 @@
-/* A client that hangs up and comes back at once for its named slot gets it, also when the daemon
- * reads its new HELLO before it notices the old hang-up. */
+/* A client that hangs up and comes back at once for its named slot gets it, even when the daemon
+ * reads the new HELLO before it notices the old hang-up. */
 #include "daemon/loop/loop.h"
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
@@ -16,14 +16,14 @@ enum { TIMES = 20 };
 
 static const char *const loops[] = {"epoll", "io_uring"};
 
-/* A connection that the daemon has accepted, and nothing said on it yet. */
+/* A connection that the daemon has accepted, with nothing sent yet. */
 static int connect_silently(const struct harness *d)
 {
     char err[256];
     int fd = hello_connect(d->socket, err, sizeof(err));
 
     ck_assert_msg(fd >= 0, "%s", err);
-    harness_counter(d, "clients"); /* answered after our connection was accepted */
+    harness_counter(d, "clients"); /* replied to after our connection was accepted */
     return fd;
 }
 
@@ -57,8 +57,8 @@ static void stop_and_wait(pid_t pid)
     ck_assert(WIFSTOPPED(status));
 }
 
-/* While the daemon stands still the HELLO comes first, then the hang-up: that is the order in which
- * it finds them. */
+/* The daemon is stopped meanwhile: the HELLO arrives first, then the hang-up, and it finds them in
+ * that order. */
 START_TEST(a_hello_read_before_the_old_hang_up_gets_its_slot)
 {
     struct harness d = {0};
@@ -77,7 +77,7 @@ START_TEST(a_hello_read_before_the_old_hang_up_gets_its_slot)
         expect_welcome(next);
         held = next;
     }
-    /* Who does hold it keeps it. */
+    /* While the slot is held, another client is refused. */
     struct hello_welcome welcome;
     int other = connect_silently(&d), fds[HELLO_FDS];
     char err[256];

@@ -1,5 +1,5 @@
-/* 256 clients on a pool of KV pages for three requests, eight of them hungry: everybody is served, with the tokens got
- * alone, and who finds no place is told so at once. */
+/* 256 clients on a pool of KV pages for three requests, eight of them with large requests: all get
+ * the tokens they get alone, and a client without a free slot is refused at once. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { CLIENTS = 256, HUNGRY = 8, MEALS = 3, HUNGRY_PROMPT = 400, OUTPUT_MAX = 100 };
+enum { CLIENTS = 256, LARGE = 8, ROUNDS = 3, LARGE_PROMPT = 400, OUTPUT_MAX = 100 };
 
 struct answer {
     uint32_t n, ids[OUTPUT_MAX];
@@ -18,17 +18,17 @@ struct answer {
 static struct harness daemon_;
 static struct hearth *clients[CLIENTS];
 
-static void submit(struct hearth *h, bool hungry)
+static void submit(struct hearth *h, bool large)
 {
     struct hearth_request request;
-    uint32_t prompt[HUNGRY_PROMPT];
+    uint32_t prompt[LARGE_PROMPT];
 
-    for (uint32_t i = 0; i < HUNGRY_PROMPT; i++)
+    for (uint32_t i = 0; i < LARGE_PROMPT; i++)
         prompt[i] = 3 + i * 7 % 250;
     hearth_request_init(&request, sizeof(request));
     request.tokens = prompt;
-    request.n_tokens = hungry ? HUNGRY_PROMPT : 3;
-    request.max_tokens = hungry ? OUTPUT_MAX : 20;
+    request.n_tokens = large ? LARGE_PROMPT : 3;
+    request.max_tokens = large ? OUTPUT_MAX : 20;
     request.temperature = 0.9f;
     request.seed = 8;
     ck_assert_msg(hearth_submit(h, 0, &request) == 0, "%s", hearth_error(h));
@@ -59,7 +59,7 @@ static void check_busy(void)
     ck_assert_ptr_nonnull(strstr(err, "try again"));
 }
 
-START_TEST(a_crowd_beside_hungry_clients_is_served)
+START_TEST(many_clients_beside_large_requests_are_served)
 {
     static const char *const arguments[] = {"--slots",    "256",  "--clients", "260",
                                             "--threads",  "1",    "--context", "512",
@@ -71,7 +71,7 @@ START_TEST(a_crowd_beside_hungry_clients_is_served)
     files.rlim_cur = files.rlim_max;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
     harness_start(&daemon_, harness_tiny_model(), arguments);
-    ck_assert_int_lt(harness_counter(&daemon_, "pages_total"), HUNGRY * 16);
+    ck_assert_int_lt(harness_counter(&daemon_, "pages_total"), LARGE * 16);
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = harness_connect(&daemon_, 1, NULL);
     for (int i = 0; i < 2; i++) {
@@ -79,13 +79,13 @@ START_TEST(a_crowd_beside_hungry_clients_is_served)
         alone[i] = take(clients[i]);
     }
     check_busy();
-    for (int meal = 0; meal < MEALS; meal++) {
+    for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < CLIENTS; i++)
-            submit(clients[i], i < HUNGRY);
+            submit(clients[i], i < LARGE);
         check_busy();
         for (int i = CLIENTS - 1; i >= 0; i--) {
             got = take(clients[i]);
-            ck_assert_msg(!memcmp(&got, &alone[i >= HUNGRY], sizeof(got)), "client %d", i);
+            ck_assert_msg(!memcmp(&got, &alone[i >= LARGE], sizeof(got)), "client %d", i);
         }
     }
     ck_assert_int_gt(harness_counter(&daemon_, "evictions"), 0);
@@ -103,7 +103,7 @@ int main(void)
     Suite *suite = suite_create("crowd");
     TCase *tcase = tcase_create("crowd");
     tcase_set_timeout(tcase, 600);
-    tcase_add_test(tcase, a_crowd_beside_hungry_clients_is_served);
+    tcase_add_test(tcase, many_clients_beside_large_requests_are_served);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

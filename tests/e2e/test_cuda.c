@@ -1,5 +1,6 @@
-/* The daemon with --device cuda, on the simulator (tests/cudasim): real models, the same ids as on the CPU, with and
- * without drafts and other clients; a device that is lost ends requests with a code; one that is not there is a line. */
+/* The daemon with --device cuda, on the simulator (tests/cudasim): real models, the same ids as on
+ * the CPU, with and without drafts and other clients; a lost device ends requests with a code; a
+ * missing one is an error line. */
 #include "tests/e2e/harness.h"
 #include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
@@ -84,7 +85,7 @@ START_TEST(q8_0_kv_gives_the_ids_of_the_cpu)
 }
 END_TEST
 
-/* Behind the windows of its local layers, in F16 and Q8_0. */
+/* Beyond the windows of its local layers, in F16 and Q8_0. */
 START_TEST(gemma3_gives_the_ids_of_the_cpu)
 {
     same_answer(_i == 0 ? "tests/fixtures/oracle/gemma3.gguf"
@@ -93,7 +94,7 @@ START_TEST(gemma3_gives_the_ids_of_the_cpu)
 }
 END_TEST
 
-/* Its text repeats, so that it drafts. */
+/* Its text repeats, so there are drafts. */
 START_TEST(the_bundled_model_gives_the_ids_of_the_cpu)
 {
     same_answer(bundled, "f16", "1,2,3,40,50,60,7,8,90,100", "20");
@@ -113,7 +114,7 @@ static long number_of(const struct harness_output *o, const char *name)
     return strtol(last + strlen(key), NULL, 10);
 }
 
-/* Drafts that are wrong leave KV behind that is written over. */
+/* Rejected drafts leave KV that is overwritten. */
 START_TEST(rolled_back_drafts_keep_the_ids)
 {
     static const char prompt[] = "1,2,3,2,3,4,2,3,5,2,3";
@@ -152,7 +153,8 @@ static void start_native(struct harness *d, const char *numerics)
                                         "128", "--slots", "3", NULL});
 }
 
-/* The same ids with drafts and without, under an id of their own; a record is replayed under it and no other. */
+/* The same ids with drafts and without, under an id of their own; a record is replayed under it and
+ * no other. */
 START_TEST(native_numerics_are_reproducible_under_their_own_id)
 {
     static const char prompt[] = "1,2,3,40,50,2,3,40,50,2,3,40";
@@ -192,7 +194,8 @@ END_TEST
 
 enum { SEEDS = 2 };
 
-/* The ids of SEEDS answers, nearly any of whose tokens could be another one. Returns how many drafts were rolled back. */
+/* The ids of SEEDS answers sampled so that nearly every token could differ. Returns how many drafts
+ * were rolled back. */
 static long sampled(const char *arch, const char *device, const char *proposer,
                     char ids[SEEDS][2000])
 {
@@ -214,7 +217,8 @@ static long sampled(const char *arch, const char *device, const char *proposer,
     return rollbacks;
 }
 
-/* Fast passes draft, canonical ones verify: some drafts are wrong, and the ids are the CPU's without any. */
+/* Fast passes draft, canonical ones verify: some drafts are wrong, and the ids are the CPU's
+ * without any. */
 START_TEST(fast_drafts_are_rolled_back_and_keep_the_ids)
 {
     static char want[SEEDS][2000], got[SEEDS][2000];
@@ -229,7 +233,7 @@ END_TEST
 
 enum { MIXED = 4 }; /* runs at the same time: the seeds of sampled(), verified and not */
 
-/* Runs them, and keeps the last lines. */
+/* Runs them and keeps the last lines. */
 static void run_mixed(const struct harness *d, char ret_last[MIXED][4000])
 {
     static const char *const seeds[] = {"7", "8"}, *const flags[] = {"yes", "no"};
@@ -256,8 +260,8 @@ static void run_mixed(const struct harness *d, char ret_last[MIXED][4000])
     }
 }
 
-/* Answers that need not be deterministic come from fast passes, and say so; the verified ones between them, which those
- * passes draft for, are the CPU's. */
+/* Non-deterministic answers come from fast passes and say so; the verified answers beside them, for
+ * which those passes draft, equal the CPU's. */
 START_TEST(unverified_answers_say_so_and_leave_verified_ones_alone)
 {
     static char want[SEEDS][2000], last[MIXED][4000];
@@ -288,8 +292,8 @@ START_TEST(unverified_answers_say_so_and_leave_verified_ones_alone)
 }
 END_TEST
 
-/* With log-probabilities, penalties, a grammar and a stop text; its record is asked for again as such, and told from one of
- * a daemon that has no fast passes. */
+/* With log-probabilities, penalties, a grammar and a stop text. Replay names its record as
+ * non-deterministic, also on a daemon without fast passes. */
 START_TEST(unverified_answers_take_every_request_option)
 {
     char record[128];
@@ -323,8 +327,9 @@ START_TEST(unverified_answers_take_every_request_option)
 }
 END_TEST
 
-/* A draft model in F16 reads a prompt of more rows than own kernels take, by the simulator's cuBLAS: the start says so, the
- * drafts are verified, and the ids are the CPU's without any. */
+/* A draft model in F16 reads a prompt of more rows than hearth's own kernels take, by the
+ * simulator's cuBLAS: the log says so, the drafts are verified, and the ids equal the CPU's without
+ * drafts. */
 START_TEST(a_draft_model_reads_by_cublas_and_keeps_the_ids)
 {
     enum { PROMPT = 60 };
@@ -367,7 +372,7 @@ START_TEST(the_cpu_has_no_native_numerics)
 }
 END_TEST
 
-/* An F32 model has portable ones, which is said, with what has native ones. */
+/* An F32 model has portable numerics; the log says so, and what would have native ones. */
 START_TEST(kv_in_f32_has_no_native_numerics)
 {
     static const char line[] =
@@ -387,7 +392,7 @@ END_TEST
 
 enum { CROWD = 5 };
 
-/* The last lines of CROWD answers that are made at the same time. */
+/* The last lines of CROWD concurrent answers. */
 static void crowd(const char *device, char ids[CROWD][2000])
 {
     struct harness d = {0};
@@ -414,13 +419,13 @@ static void crowd(const char *device, char ids[CROWD][2000])
         ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
         ids_of(&(struct harness_output){.out = text, .error = ""}, ids[i], sizeof(ids[i]));
     }
-    if (!strcmp(device, "cuda")) /* the CPU may be done with one before the next one comes */
+    if (!strcmp(device, "cuda")) /* the CPU may finish one before the next one comes */
         ck_assert_int_gt(harness_counter(&d, "evictions"), 0);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 
-/* Fewer pages than the answers need at once: some are set aside and computed again. */
-START_TEST(a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu)
+/* Fewer pages than the answers need at once: some are evicted and computed again. */
+START_TEST(many_clients_short_of_pages_get_the_ids_of_the_cpu)
 {
     static char want[CROWD][2000], got[CROWD][2000];
 
@@ -431,7 +436,7 @@ START_TEST(a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu)
 }
 END_TEST
 
-/* Has the daemon ended by itself with this exit code, and said the line? */
+/* The daemon must have exited by itself with this code, and logged the line. */
 static void check_ended(struct harness *d, int code, const char *line)
 {
     char log[4000] = "";
@@ -448,7 +453,8 @@ static void check_ended(struct harness *d, int code, const char *line)
     (void)rmdir(d->directory);
 }
 
-/* Every answer that runs ends with a code and the line; the daemon ends, so that its supervisor starts it again. */
+/* Every running answer ends with a code and the line; the daemon exits, so that its supervisor
+ * restarts it. */
 START_TEST(a_lost_device_ends_every_request_with_a_code)
 {
     enum { RUNNING = 4 };
@@ -520,7 +526,7 @@ int main(void)
     return EXIT_SUCCESS;
 #endif
     if (!simulator()) {
-        printf("skip: there is no C++ compiler, so no simulator of a GPU\n");
+        printf("skip: no C++ compiler, so no simulated GPU\n");
         return EXIT_SUCCESS;
     }
     tcase_set_timeout(tests, 300);
@@ -529,7 +535,7 @@ int main(void)
     tcase_add_loop_test(tests, gemma3_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
     tcase_add_test(tests, rolled_back_drafts_keep_the_ids);
-    tcase_add_test(tests, a_crowd_that_lacks_pages_gets_the_ids_of_the_cpu);
+    tcase_add_test(tests, many_clients_short_of_pages_get_the_ids_of_the_cpu);
     tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 4);
     tcase_add_test(tests, a_missing_device_is_one_line_without_fallback);
     tcase_add_test(tests, too_little_memory_is_one_line);

@@ -1,16 +1,16 @@
-/* One request, one answer: whoever else is connected, whatever is warm, whoever drafts, on any
- * kernels and threads, after any restart. Answers are compared with log-probabilities, bit by bit.
+/* One request, one answer: with any other clients, any cache contents, any proposer, on any kernels
+ * and threads, after any restart. Answers are compared with log-probabilities, bit by bit.
  *
  * A daemon answers every request alone, without drafts; every later answer of every client of every
  * daemon must be the same. In a round each request is asked once more, in an order, by a number of
  * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
  * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only, HEARTH_DETERMINISM_TYPE=NAME takes a
- * model of another type than Q8_0, _ARCH=NAME one of another architecture than llama, _KV=q8_0 other
- * KV, and _DEVICE=cuda runs the configurations without kernels of their own on a GPU, whose answers
- * are the CPU's; the short form is part of `make check`. On a build with fault injection drafts are
- * spoilt, pages taken back and passes delayed, and a control shows that an answer which drafts did
- * change would be noticed. */
+ * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only,
+ * HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _ARCH=NAME one of another
+ * architecture than llama, _KV=q8_0 other KV, and _DEVICE=cuda runs the configurations without
+ * kernels of their own on a GPU, whose answers are the CPU's; the short form is part of `make
+ * check`. On a build with fault injection drafts are corrupted, pages evicted and passes delayed,
+ * and a control shows that an answer changed by drafts would be noticed. */
 #include "ipc/bell.h"
 #include "kernels/kv.h"
 #include "kernels/quant/quant_types.h"
@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a daemon is run. */
+/* How a daemon is started. */
 struct configuration {
     const char *isa; /* NULL: the fastest there is */
     const char *threads;
@@ -73,7 +73,7 @@ enum { CLIENTS_MAX = 32 };
 
 static struct harness daemon_;
 static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
-static uint64_t evictions; /* pages taken back, over all daemons that ended by themselves */
+static uint64_t evictions; /* evicted pages of all daemons that were stopped, not killed */
 static char best_isa[16];
 static const char *model;
 
@@ -111,7 +111,7 @@ static void run_round(uint32_t round, uint32_t seed, const char *const *restart)
     }
 }
 
-/* What a daemon must look like when its clients are gone. */
+/* The state of a daemon after its clients have gone. */
 static void check_rest(void)
 {
     ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
@@ -128,7 +128,7 @@ static uint32_t wanted_rounds(void)
     return rounds ? (uint32_t)strtoul(rounds, NULL, 10) : 1;
 }
 
-/* 0 and nonsense are all of them. */
+/* 0 and invalid values mean all of them. */
 static uint32_t wanted_every(void)
 {
     const char *of = getenv("HEARTH_DETERMINISM_EVERY");
@@ -151,7 +151,7 @@ static const char *device(void)
     return name ? name : "cpu";
 }
 
-/* Kernels that a configuration does not name are those of the GPU, where one was asked for. */
+/* With --device cuda requested, a configuration that names no kernels runs on the GPU. */
 static bool on_device(const struct configuration *c)
 {
     return !c->isa && !strcmp(device(), "cuda");
@@ -189,7 +189,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-/* Would a daemon start with this option? */
+/* True when a daemon starts with this option. */
 static bool accepts(const char *option, const char *value)
 {
     struct harness_output o = harness_run_hearthd(
@@ -211,7 +211,7 @@ static void run_configurations(const struct configuration *c, size_t n)
     }
 }
 
-/* Every request once, by itself and without drafts: what all later answers are compared with. */
+/* Every request once, alone and without drafts: the reference for all later answers. */
 static void get_alone(void)
 {
     struct hearth_info info = {.size = sizeof(info)};
@@ -239,7 +239,7 @@ static void get_alone(void)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-/* The type that was asked for, Q8_0 else. */
+/* The requested type, by default Q8_0. */
 static uint32_t wanted_type(void)
 {
     static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
@@ -253,7 +253,7 @@ static uint32_t wanted_type(void)
     return QUANT_Q8_0;
 }
 
-/* The architecture that was asked for, NULL (llama) else. */
+/* The requested architecture, by default NULL (llama). */
 static const char *wanted_arch(void)
 {
     return getenv("HEARTH_DETERMINISM_ARCH");
@@ -324,7 +324,8 @@ static void say(const char *what)
                (unsigned long long)traffic.shared->accepted[i]);
 }
 
-/* What the suite means to try did happen: else one answer each would say little. */
+/* Checks that rollbacks, evictions, warm prompts and kills did occur: without them equal answers
+ * prove little. */
 static void check_tried(void)
 {
     for (uint32_t i = 0; i < traffic.n_proposers; i++) {
@@ -337,7 +338,7 @@ static void check_tried(void)
     }
     ck_assert_uint_gt(traffic.shared->rollbacks, 0);
     if (wanted_rounds() < 8)
-        return; /* a round may be that of one client, whose kill hits no answer */
+        return; /* one round may have one client, and a kill that hits no answer */
     ck_assert_uint_gt(evictions, 0);
     ck_assert_uint_gt(traffic.shared->resumed, 0);
 }
@@ -370,7 +371,7 @@ START_TEST(every_request_has_one_answer)
 }
 END_TEST
 
-/* Drafts spoilt, pages taken back, passes delayed: rollbacks and evictions in numbers. */
+/* Corrupted drafts, evicted pages and delayed passes cause many rollbacks and evictions. */
 START_TEST(injected_faults_keep_every_answer)
 {
     prepare();
@@ -382,10 +383,10 @@ START_TEST(injected_faults_keep_every_answer)
 }
 END_TEST
 
-/* The control: unverified drafts must be noticed, or this suite sees nothing. */
+/* The control: accepted unverified drafts must be noticed, or this suite proves nothing. */
 START_TEST(the_control_that_accepts_unverified_drafts_is_noticed)
 {
-    traffic.ledger = ledger_open(); /* what it finds is not for the table */
+    traffic.ledger = ledger_open(); /* its findings do not belong in the table */
     prepare();
     traffic.every = 1;
     run_configuration(&control, 1);

@@ -1,5 +1,5 @@
 /* `hearth fim` and hearth_fim() against a real daemon and the bundled model, which was trained
- * suffix first: what is filled in, and what a keystroke computes. */
+ * suffix first: what is filled in, and how many tokens a keystroke computes. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -200,7 +200,8 @@ static struct hearth_result answer(struct hearth *h, const uint32_t *ids, int64_
     return *e->result;
 }
 
-/* A buffer of 7,000 tokens and more, warm; then a line is typed, a request for each character. */
+/* A cached buffer of more than 7,000 tokens; then a line is typed, with a request for each
+ * character. */
 START_TEST(a_keystroke_recomputes_from_the_first_changed_token)
 {
     static char text[1 << 16];

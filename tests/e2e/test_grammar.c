@@ -1,5 +1,5 @@
 /* Grammars against real daemons and a real model: at any temperature the answer is JSON, the same
- * whoever drafts, found equal by replay, and whole after the daemon was killed in the middle. */
+ * with every proposer, equal on replay, and valid after the daemon was killed during it. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -14,7 +14,7 @@
 static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
 static struct harness d; /* shared by the tests of the first case */
 
-/* Any JSON object, its blanks few, so that a small model comes to an end. */
+/* Any JSON object with few blanks, so that a small model reaches the end. */
 static const char json[] =
     "root ::= object\n"
     "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
@@ -140,7 +140,7 @@ START_TEST(a_grammar_error_is_one_line)
 }
 END_TEST
 
-/* The grammar, the limit and a stop text: whichever is first. */
+/* The grammar, the limit and a stop text: the first one gives the reason. */
 START_TEST(grammar_limit_and_stop_text_give_different_reasons)
 {
     static const char digits[] = "root ::= [0-9]{20} \"!\"";
@@ -173,7 +173,7 @@ START_TEST(logprobs_ignore_the_grammar)
 }
 END_TEST
 
-/* A vocabulary of words has no way to say what this grammar wants. */
+/* A vocabulary of words cannot produce what this grammar requires. */
 START_TEST(a_vocabulary_unable_to_continue_is_an_error)
 {
     const char *path = harness_data("models/babyllama105-f16.gguf");
@@ -192,7 +192,7 @@ START_TEST(a_vocabulary_unable_to_continue_is_an_error)
 }
 END_TEST
 
-/* Reads an answer to its end; the daemon is killed and started anew when `kill_at` tokens came. */
+/* Reads an answer to its end; the daemon is killed and restarted after `kill_at` tokens. */
 static uint32_t take_answer(struct harness *h, struct hearth *handle, uint32_t kill_at,
                             uint32_t *ids, uint32_t max)
 {

@@ -1,4 +1,4 @@
-/* Clients that write garbage, punch holes or ring for nothing harm themselves alone; idle ones cost
+/* Clients that write garbage, punch holes or ring for nothing only harm themselves; idle ones cost
  * nothing. */
 #include "tests/e2e/harness.h"
 #include "tests/e2e/raw_client.h"
@@ -60,7 +60,7 @@ static void raw_garbage(struct raw_client *raw, uint32_t *state)
     sleep_us(300);
 }
 
-/* Garbage, holes, and death in the middle, one connection after another. */
+/* Garbage, holes and sudden death, one connection after another. */
 static void hostile_process(uint32_t seed)
 {
     uint32_t state = seed;
@@ -76,7 +76,7 @@ static void hostile_process(uint32_t seed)
             fallocate(raw.fds[HELLO_FD_UP], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                       (off_t)raw.segment.plan.up_bytes);
         if (round % 3 == 1 && ftruncate(raw.fds[HELLO_FD_UP], 0) == 0)
-            _exit(3); /* sealed: this must not work */
+            _exit(3); /* sealed: this must fail */
         raw_ring(&raw);
         raw_close(&raw);
     }
@@ -164,7 +164,7 @@ START_TEST(garbage_handshakes_are_refused_and_leak_nothing)
             message[k] = (uint8_t)next_random(&state);
         struct hello hello;
         ck_assert_int_eq(hello_prep_hello(&hello, 1, 0, NULL), 0);
-        if (i % 3 == 0) { /* a real one, with one byte wrong */
+        if (i % 3 == 0) { /* a valid one with one wrong byte */
             n = sizeof(hello);
             memcpy(message, &hello, n);
             message[next_random(&state) % n] ^= (uint8_t)(1 + next_random(&state) % 255);
@@ -181,7 +181,7 @@ START_TEST(garbage_handshakes_are_refused_and_leak_nothing)
 }
 END_TEST
 
-/* Another user: takes all the room there is for those who have not greeted, says nothing, and stays. */
+/* Another user: takes every place for connections without a HELLO, sends nothing, and stays. */
 static void silent_process(uint32_t room, int ready)
 {
     char err[256], byte;
@@ -192,7 +192,7 @@ static void silent_process(uint32_t room, int ready)
     for (uint32_t i = 0; i < room + 1; i++)
         fd = hello_connect(daemon_.socket, err, sizeof(err));
     if (recv(fd, &byte, 1, 0) == 1 &&
-        write(ready, &byte, 1) == 1) /* the last was refused: it is full */
+        write(ready, &byte, 1) == 1) /* the last one was refused: all places are taken */
         pause();
     _exit(1);
 }
@@ -204,7 +204,7 @@ START_TEST(silent_connections_of_one_user_do_not_lock_out_others)
     char byte;
 
     if (getuid() != 0) {
-        printf("skip: who is not root has no second user\n");
+        printf("skip: only root can run as a second user\n");
         return;
     }
     harness_start(&daemon_, harness_tiny_model(), arguments);
@@ -226,11 +226,11 @@ START_TEST(silent_connections_of_one_user_do_not_lock_out_others)
 }
 END_TEST
 
-/* A HELLO and questions behind it, all there before the daemon looks: all are answered, also more of them than it
- * answers in one turn. */
+/* A HELLO and status requests after it, all sent before the daemon reads: all are answered, even
+ * more than it answers in one turn. */
 START_TEST(messages_sent_right_after_a_hello_are_answered)
 {
-    const int asks = _i ? 9 : 1; /* 9: what the kernel queues behind a HELLO, nearly */
+    const int asks = _i ? 9 : 1; /* 9: nearly all that the kernel queues after a HELLO */
     struct hello_welcome welcome;
     struct hello hello;
     char text[HELLO_STATUS_MAX], err[256];
@@ -262,7 +262,7 @@ START_TEST(messages_sent_right_after_a_hello_are_answered)
 }
 END_TEST
 
-/* A reader that stops reading: its slot pauses, others run, and later it finds every token. */
+/* A client that stops reading: its slot pauses, others run, and later it reads every token. */
 START_TEST(a_reader_that_stops_reading_loses_nothing)
 {
     struct hearth_request request;
@@ -304,7 +304,7 @@ static int64_t seconds(void)
     return t.tv_sec;
 }
 
-/* Wake-ups are counted, not timed: at most two a second with everybody idle. */
+/* Wake-ups are counted, not timed: at most two per second while all clients are idle. */
 START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
 {
     struct hearth *clients[IDLE_CLIENTS];
@@ -322,7 +322,7 @@ START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
     sleep_us(IDLE_SECONDS * 1000000L);
     int64_t after =
         harness_counter(&daemon_, "engine_wakeups") + harness_counter(&daemon_, "control_wakeups");
-    /* Each look at the counters is a connection, so the looking itself wakes the control thread. */
+    /* Each reading of the counters is a connection, which itself wakes the control thread. */
     int64_t looks = 4 * 3;
     ck_assert_int_le(after - before, 2 * (seconds() - since + 1) + looks);
     for (int i = 0; i < IDLE_CLIENTS; i++)
@@ -331,7 +331,7 @@ START_TEST(an_idle_daemon_with_64_idle_clients_sleeps)
 }
 END_TEST
 
-/* SIGTERM in the middle of answers: every reader gets its end. */
+/* SIGTERM during answers: every reader gets a terminal event. */
 START_TEST(a_stopping_daemon_ends_every_answer)
 {
     const struct hearth_event *event;

@@ -1,5 +1,5 @@
-/* --idle-stop under a service manager that holds the socket, played here as systemd does it: whoever
- * connects while the daemon is about to stop, or while there is none, gets an answer. */
+/* --idle-stop under a service manager that holds the socket, played by the test as systemd does it:
+ * a client that connects while the daemon stops, or while none runs, gets an answer. */
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -46,12 +46,12 @@ static void exec_daemon(const char *const *more)
     _exit(127);
 }
 
-/* Starts a daemon whenever somebody waits at the socket and none runs. */
+/* Starts a daemon whenever a client waits at the socket and none runs. */
 static void *manage(void *arg)
 {
     struct pollfd waiting = {.fd = socket_fd, .events = POLLIN};
 
-    (void)harness_tiny_model(); /* made here, not in every child */
+    (void)harness_tiny_model(); /* created here, not in every child */
     while (!atomic_load(&stop)) {
         if (poll(&waiting, 1, 100) <= 0)
             continue;
@@ -87,7 +87,7 @@ static void close_manager(void)
     rmdir(folder);
 }
 
-/* Connects and asks for one token. Returns 0 or what went wrong. */
+/* Connects and requests one token. Returns 0 or an error. */
 static int ask(char *err, size_t err_bytes)
 {
     static const uint32_t prompt[] = {1, 70, 80};
@@ -113,7 +113,7 @@ static int ask(char *err, size_t err_bytes)
     return rc;
 }
 
-/* All come together about when the second of being idle is over, from a little before to 19 ms after. */
+/* All clients connect around the end of the idle second, from 1 ms before to 19 ms after. */
 static void *come_late(void *arg)
 {
     uint32_t state = *(uint32_t *)arg;
@@ -150,7 +150,7 @@ START_TEST(clients_that_connect_during_the_stop_are_served)
     }
     for (int i = 0; i < CLIENTS; i++)
         pthread_join(clients[i], NULL);
-    /* Where all came too early, or too late: one who comes for sure while there is none. */
+    /* In case all came too early or too late: one client that surely comes while no daemon runs. */
     while (atomic_load(&ends) < atomic_load(&starts))
         usleep(1000);
     ck_assert_msg(ask(err, sizeof(err)) == 0, "%s", err);
@@ -174,7 +174,7 @@ START_TEST(a_connected_client_keeps_the_daemon_alive)
     open_manager();
     ck_assert_int_eq(pthread_create(&manager, NULL, manage, (void *)(uintptr_t)options), 0);
     hearth_options_init(&o, sizeof(o));
-    o.slots = 0; /* one that only looks, too */
+    o.slots = 0; /* even a client without slots */
     ck_assert_msg(hearth_connect(path, &o, &h, err, sizeof(err)) == 0, "%s", err);
     usleep(2500000);
     ck_assert_int_gt((int)hearth_status(h, err, sizeof(err)), 0);
@@ -192,7 +192,7 @@ START_TEST(without_socket_activation_it_does_not_stop)
     static const char *const arguments[] = {"--idle-stop", "1", NULL};
     struct harness d;
     char line[256];
-    int told = 0;
+    int logged = 0;
 
     memset(&d, 0, sizeof(d));
     harness_start(&d, harness_tiny_model(), arguments);
@@ -200,9 +200,9 @@ START_TEST(without_socket_activation_it_does_not_stop)
     ck_assert_int_eq((int)harness_counter(&d, "slots_used"), 0);
     FILE *log = fopen(d.log, "r");
     while (fgets(line, sizeof(line), log))
-        told += strstr(line, "idle-stop") != NULL;
+        logged += strstr(line, "idle-stop") != NULL;
     fclose(log);
-    ck_assert_int_eq(told, 1);
+    ck_assert_int_eq(logged, 1);
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* Clients that are killed in the middle of their answers leave nothing behind: no slot, page, descriptor or memory, and
- * nothing that the kernel keeps for the daemon. HEARTH_KILLS=N: N of them instead of 100. */
+/* Clients killed during their answers leak nothing: no slot, page, descriptor or memory, and
+ * nothing that the kernel keeps for the daemon. HEARTH_KILLS=N: N kills instead of 100. */
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -17,14 +17,13 @@
 enum {
     KILLS = 100,
     TOKENS = 60,
-    ROOM_BYTES =
-        1 << 20, /* what a daemon's memory may move by itself; 1,000 leaks of a page are more */
+    ROOM_BYTES = 1 << 20, /* how much a daemon's memory may vary; 1,000 leaked pages are more */
 };
 
 static struct harness daemon_;
 
-/* Submits what takes four cells a token, so that it cannot be whole before it is read, says so with a byte, and reads
- * on until it is killed. */
+/* Submits a request of four cells per token, which cannot finish unread, writes a byte to `began`,
+ * and reads on until it is killed. */
 static void reader_process(int began, uint32_t number)
 {
     const struct hearth_event *event;
@@ -60,7 +59,7 @@ static void reader_process(int began, uint32_t number)
     }
 }
 
-/* One that reads an answer, and that is killed `after_us` later. */
+/* Starts a reader and kills it `after_us` after its answer began. */
 static void kill_one(uint32_t number, useconds_t after_us)
 {
     int began[2], status;
@@ -102,7 +101,8 @@ static void get_answer(struct hearth *h, uint32_t *ids)
     ck_assert_uint_eq(event->result->output_tokens, n);
 }
 
-/* Polls of the daemon's rings, as the kernel lists them; each holds a file that need not be among the descriptors. */
+/* Polls of the daemon's rings, as the kernel lists them; each holds a file that need not be among
+ * the descriptors. */
 static int count_polls(void)
 {
     char path[300], line[256];
@@ -126,7 +126,8 @@ static int count_polls(void)
     return polls;
 }
 
-/* The least of many looks, until they are as few as `few`: who looked last may still be on its way out. */
+/* The least of many counts, until it is `few`: the connection that last read the counters may still
+ * be closing. */
 static int rest_polls(int few)
 {
     int least = count_polls();
@@ -154,13 +155,13 @@ static void run_kills(const char *const *arguments)
         get_answer(good, ids);
         ck_assert_msg(!memcmp(ids, alone, sizeof(ids)), "another answer after kill %u", i);
         if (i != kills / 4)
-            continue; /* by now all that it takes once is taken */
+            continue; /* by now all one-time allocations are done */
         ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 1), 1);
         rss = harness_counter(&daemon_, "rss_bytes");
         polls = rest_polls(0);
     }
     ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 1), 1);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep what is freed */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep freed memory */
     ck_assert_int_le(harness_counter(&daemon_, "rss_bytes"), rss + ROOM_BYTES);
 #endif
     (void)rss;
@@ -176,7 +177,7 @@ static void run_kills(const char *const *arguments)
 
 START_TEST(clients_killed_mid_answer_leak_nothing)
 {
-    /* Little memory for KV: all of it is in use soon. */
+    /* Little memory for KV: all of it is soon in use. */
     run_kills((const char *const[]){"--threads", "1", "--slots", "8", "--context", "512",
                                     "--kv-bytes", "1M", "--event-loop", _i ? "epoll" : "auto",
                                     NULL});

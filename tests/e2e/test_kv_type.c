@@ -1,6 +1,6 @@
-/* --kv-type q8_0 from outside: its numerics have a name of their own, which answers, receipts, records and
- * resumed requests go by; and under that name an answer is one answer, whatever is cached, whoever drafts, on any
- * kernels. (At length: make determinism.) */
+/* --kv-type q8_0 from outside: its numerics have their own id, which answers, receipts, records and
+ * resumed requests carry; and under that id a request has one answer with any cache contents, any
+ * proposer and any kernels. (At length: make determinism.) */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -25,7 +25,7 @@ static void stop(void)
     ck_assert_int_eq(harness_stop(&d), 0);
 }
 
-/* The text behind "name":" in the last line of `hearth run --json`; static memory. */
+/* The text after "name":" in the last line of `hearth run --json`; static memory. */
 static const char *field_of(const struct harness_output *o, const char *name)
 {
     static char value[256];
@@ -39,7 +39,7 @@ static const char *field_of(const struct harness_output *o, const char *name)
     return value;
 }
 
-/* ---- the name -------------------------------------------------------------------------------- */
+/* ---- the id ---------------------------------------------------------------------------------- */
 
 static const char bundled[] = "daemon/models/hearth-code-5m-f16.gguf";
 static const struct {
@@ -123,7 +123,7 @@ END_TEST
 
 /* ---- resume ---------------------------------------------------------------------------------- */
 
-/* Once the answer has begun, the daemon makes place for one with q8_0 KV. */
+/* Once the answer has begun, the daemon is replaced by one with q8_0 KV. */
 START_TEST(a_request_is_not_resumed_with_another_kv_type)
 {
     struct harness_running r;
@@ -146,7 +146,7 @@ START_TEST(a_request_is_not_resumed_with_another_kv_type)
                   "%s", o.error);
     ck_assert_ptr_nonnull(strstr(o.out, "\"reason\":\"error\""));
     harness_output_fini(&o);
-    ck_assert_int_eq(harness_counter(&d, "output_tokens"), 0); /* the new one was not asked */
+    ck_assert_int_eq(harness_counter(&d, "output_tokens"), 0); /* the new one got no request */
     stop();
 }
 END_TEST
@@ -160,10 +160,10 @@ struct answer {
     char receipt[192];
 };
 
-/* What may not matter, and what it was seen to do. */
+/* What must not matter, and the counts it led to. */
 struct circumstances {
     const char *proposer;
-    const struct answer *guess; /* its ids, every tenth one spoilt; NULL: none */
+    const struct answer *guess; /* its ids, every tenth one wrong; NULL: none */
     uint32_t cached, drafted, rollbacks;
 };
 
@@ -224,7 +224,7 @@ static void same(const struct answer *got, const struct answer *want, const char
 
 enum { KINDS = 4 };
 
-/* Every request first alone on the reference, cold and without drafts. */
+/* Every request first alone on the reference kernels, without cache and drafts. */
 static void answer_alone(struct answer *alone)
 {
     memset(&d, 0, sizeof(d));
@@ -260,7 +260,7 @@ START_TEST(caches_and_drafts_keep_every_bit)
         for (uint32_t kind = 0; kind < KINDS; kind++) {
             struct circumstances c = {.proposer = proposers[p],
                                       .guess = p == 2 ? &alone[kind] : NULL};
-            struct hearth *h = harness_connect(&d, 1, NULL); /* a new one: pages of others */
+            struct hearth *h = harness_connect(&d, 1, NULL); /* a new client: pages of others */
             ask(h, kind, &c, &got);
             same(&got, &alone[kind], proposers[p]);
             cached += c.cached;

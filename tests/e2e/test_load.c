@@ -1,5 +1,4 @@
-/* Many clients at once: whatever the company, the answer is the one got alone, and nothing is left
- * over. */
+/* Many clients at once: every answer equals the one got alone, and nothing leaks. */
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -16,7 +15,7 @@
 
 enum { CLIENTS = 32, KINDS = 12, ROUNDS = 12, OUTPUT_MAX = 96, PROMPT_MAX = 180 };
 
-/* A request of one of KINDS kinds, the same every time. */
+/* A request of one of KINDS kinds, identical every time. */
 struct kind {
     uint32_t prompt[PROMPT_MAX];
     struct hearth_request request;
@@ -146,8 +145,8 @@ static void sleep_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Descriptors of a daemon at rest: the least of some looks, as the last look may still be on its
- * way out. */
+/* Descriptors of an idle daemon: the least of several counts, as the last connection may still be
+ * closing. */
 static int64_t count_fds(void)
 {
     int64_t least = harness_counter(&daemon_, "fds_open");
@@ -173,7 +172,7 @@ static void check_nothing_left(int64_t fds)
     ck_assert_int_eq(harness_counter(&daemon_, "rescans_found"), 0);
 }
 
-/* 32 processes; every fourth is killed in the middle of what it does. */
+/* 32 processes; every fourth is killed at some point. */
 static void run_load(int rounds, const char *const *arguments)
 {
     struct answer alone[KINDS];
@@ -197,7 +196,7 @@ static void run_load(int rounds, const char *const *arguments)
         int status;
         ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
         if (i % 4 == 0)
-            continue; /* killed, or done before the signal came */
+            continue; /* killed, or finished before the signal came */
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "client %u: status %x", i,
                       status);
     }
@@ -211,7 +210,7 @@ START_TEST(answers_under_load_equal_those_got_alone)
 }
 END_TEST
 
-/* Few pages: slots lose theirs all the time. */
+/* Few pages: slots are evicted all the time. */
 START_TEST(page_pressure_keeps_every_answer)
 {
     run_load(ROUNDS,

@@ -1,4 +1,5 @@
-/* A client never sees a token that is later taken back: not through the library, and not by looking.
+/* A client never sees a token that is later taken back: not through the library, and not by
+ * watching the ring.
  *
  * A thread with a second mapping of a client's `down` reads the cells of the event ring as fast as
  * it can, published or not, while windows are verified of which many roll back. What it sees must
@@ -34,7 +35,7 @@ enum {
     CONTEXT = 512,
     CELL_WORDS = IPC_LINE / 4,
     CELLS = 1024,
-    NEAR = 16, /* cells behind the last one seen that are looked at most often */
+    NEAR = 16, /* cells after the last one seen, which are looked at most often */
 };
 
 struct answer {
@@ -42,7 +43,7 @@ struct answer {
     uint32_t tokens[OUTPUT];
 };
 
-/* What the thread needs, and what it found out; read by others when it has ended. */
+/* The thread's inputs and findings; read by others after it has ended. */
 struct observer {
     const _Atomic uint32_t *words; /* [CELLS * CELL_WORDS] the second mapping */
     uint32_t first;                /* cells published before the request */
@@ -99,7 +100,7 @@ static void look_at_tokens(struct observer *o, uint32_t cell)
     }
 }
 
-/* Round and round: the cells that are being written, and one of all the others. */
+/* In a loop: the cells being written, and one of the others in turn. */
 static void *observe(void *arg)
 {
     struct observer *o = arg;
@@ -126,7 +127,7 @@ static void *observe(void *arg)
     return NULL;
 }
 
-/* ---- a client with bare hands ---------------------------------------------------------------- */
+/* ---- a client without the library ------------------------------------------------------------ */
 
 struct request {
     uint32_t tokens[PROMPT];
@@ -172,7 +173,7 @@ static void send_request(const struct request *r)
     raw_ring(&client);
 }
 
-/* Reads up to the end, giving no cell back. Returns how many cells there are to give back. */
+/* Reads to the end without releasing cells. Returns how many there are to release. */
 static uint32_t read_answer(struct answer *answer)
 {
     struct event_cell cell;
@@ -209,8 +210,8 @@ static void ask(const struct request *r, struct answer *answer)
 
 /* ---- the two together ------------------------------------------------------------------------ */
 
-/* Asks while the thread looks on. Returns the positions where it saw a token that is not the right
- * answer's, or a word change twice. */
+/* Sends a request while the thread watches. Returns at how many positions it saw a wrong token, or
+ * a word changing twice. */
 static uint32_t ask_observed(const struct request *r, const struct answer *right)
 {
     pthread_t thread;
@@ -230,7 +231,7 @@ static uint32_t ask_observed(const struct request *r, const struct answer *right
     atomic_store(&observer.stop, true);
     pthread_join(thread, NULL);
     for (uint32_t i = 0; i < CELLS * CELL_WORDS; i++)
-        look_at_word(&observer, i); /* what it saw first must also be what stays */
+        look_at_word(&observer, i); /* the first value seen must also be the last */
     for (uint32_t i = 0; i < CONTEXT; i++)
         if (observer.known[i])
             wrong += i < PROMPT || i - PROMPT >= right->n ||
@@ -283,7 +284,7 @@ static void close_all(void)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-/* Returns what was seen that should not have been. */
+/* Returns the number of violations. */
 static uint32_t observe_everything(void)
 {
     static const enum submit_proposer proposers[] = {
@@ -335,7 +336,7 @@ START_TEST(no_published_token_is_taken_back_with_half_the_drafts_wrong)
 }
 END_TEST
 
-/* The control: drafts that are published unverified must be seen. */
+/* The control: published unverified drafts must be noticed. */
 START_TEST(the_control_that_publishes_drafts_is_noticed)
 {
     open_all("draft-mismatch=0.5,accept-drafts=0.2");

@@ -1,6 +1,6 @@
-/* A model of every architecture through the daemon: the greedy ids that follow the prompt are those of
- * another implementation (tests/fixtures/oracle, made by tests/tools/make_oracle_models.py). No sample
- * there is closer than 0.15 to its runner-up, five times what f16 KV moves a logit by. */
+/* A model of every architecture through the daemon: the greedy ids that follow the prompt are those
+ * of another implementation (tests/fixtures/oracle, made by tests/tools/make_oracle_models.py). No
+ * sample there is closer than 0.15 to its runner-up, five times the effect of f16 KV on a logit. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -27,17 +27,6 @@ static json_t *load(const char *name)
     return root;
 }
 
-/* The ids of a JSON array as "1,2,3". */
-static void join(const json_t *ids, char *text, size_t text_bytes)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < json_array_size(ids); i++)
-        n += (size_t)snprintf(text + n, text_bytes - n, "%s%lld", i ? "," : "",
-                              (long long)json_integer_value(json_array_get(ids, i)));
-    ck_assert_uint_lt(n, text_bytes);
-}
-
 START_TEST(greedy_ids_equal_the_oracles)
 {
     char model[256], prompt[1024], many[16];
@@ -46,7 +35,7 @@ START_TEST(greedy_ids_equal_the_oracles)
 
     snprintf(model, sizeof(model), "tests/fixtures/oracle/%s.gguf", names[_i]);
     snprintf(many, sizeof(many), "%zu", json_array_size(want));
-    join(json_object_get(oracle, "prompt"), prompt, sizeof(prompt));
+    harness_join_ids(json_object_get(oracle, "prompt"), prompt, sizeof(prompt));
     harness_start(&d, model, NULL);
     struct harness_output o =
         HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", many, "--json");
@@ -64,7 +53,8 @@ START_TEST(greedy_ids_equal_the_oracles)
 }
 END_TEST
 
-/* The texts' ids by the vocabulary that the daemon shares: llama-bpe and qwen2 cut them differently. */
+/* Tokenized with the daemon's shared vocabulary: llama-bpe and qwen2 split the texts
+ * differently. */
 START_TEST(texts_tokenize_to_the_oracles_ids)
 {
     char model[256];
@@ -92,8 +82,8 @@ START_TEST(texts_tokenize_to_the_oracles_ids)
 }
 END_TEST
 
-/* The window of this model is 64 positions: its context by default, and no more. A check says so as
- * well: what it accepts starts. */
+/* This model's window is 64 positions: its default and largest context. --check refuses more as
+ * well. */
 START_TEST(a_context_beyond_the_window_is_refused_in_one_line)
 {
     struct harness_output o =

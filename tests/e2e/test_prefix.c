@@ -1,5 +1,5 @@
-/* Processes that come and go, one daemon, real kernels: what one process of a user computed, the
- * next does not compute again, and gets the same answer. */
+/* Short-lived processes, one daemon, real kernels: a user's process reuses the prefix that an
+ * earlier one computed, and gets the same answer. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -14,7 +14,7 @@ enum { PROCESSES = 8, PROMPT = 410, SHARED = 384, OUTPUT = 24 };
 
 static struct harness daemon_;
 
-/* What a process says of its answer. */
+/* What a process reports of its answer. */
 struct report {
     uint32_t cached;
     uint32_t passes;
@@ -34,7 +34,8 @@ static void teardown(void)
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
-/* Asks with a connection of its own. Returns 0, or a line on stderr and another code. */
+/* Sends a request on its own connection. Returns 0, or prints a line on stderr and returns an exit
+ * code. */
 static int ask(uint32_t n_tokens, uint32_t seed, struct report *ret)
 {
     uint32_t tokens[PROMPT];
@@ -89,7 +90,7 @@ START_TEST(a_second_process_computes_only_the_tail)
 }
 END_TEST
 
-/* Whether they come at once or one after the other: the common part is computed once. */
+/* Whether they run concurrently or in turn, the common part is computed once. */
 START_TEST(concurrent_processes_compute_the_trunk_once)
 {
     struct report reports[PROCESSES] = {{0}};

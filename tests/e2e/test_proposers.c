@@ -1,5 +1,5 @@
-/* Models that draft, through the daemon: a draft model and a shadow, on the bundled model. Whoever
- * drafts, the answer has the same tokens and log-probabilities, and the counters add up. */
+/* Drafting models through the daemon: a draft model and a shadow of the bundled model. With any
+ * proposer the answer has the same tokens and log-probabilities, and the counters add up. */
 #include "tests/e2e/harness.h"
 
 #include "kernels/quant/quant_types.h"
@@ -79,8 +79,8 @@ static void same(const struct answer *a, const struct answer *b)
     ck_assert_uint_eq(a->result.reason, b->result.reason);
 }
 
-/* The account: every token is an accepted draft, or one of the model's own samples, of which a pass
- * has at most one; a verification with a mismatch rejected at least one draft. */
+/* The counters: every token is an accepted draft or the model's own sample, at most one per pass; a
+ * verification with a mismatch rejected at least one draft. */
 static void check_counts(const struct hearth_result *r)
 {
     ck_assert_uint_le(r->accepted_drafts, r->drafted);
@@ -115,7 +115,7 @@ static struct sums compare(const char *proposer)
     return sums;
 }
 
-/* Requests given up at any moment, drafts made and not: the next answers are as ever. */
+/* Requests cancelled at any moment, with and without drafts: later answers are unaffected. */
 static void give_up(const char *proposer)
 {
     static struct answer want, got;
@@ -129,7 +129,7 @@ static void give_up(const char *proposer)
         for (int i = 0; i < round % 5; i++)
             hearth_next(h, 0, &event, 60000);
         if (round % 2)
-            hearth_cancel(h, 0); /* else the next one supersedes it */
+            hearth_cancel(h, 0); /* otherwise the next one supersedes it */
         if (round % 3)
             continue;
         ask(h, 1, "none", round, &want);
@@ -142,7 +142,7 @@ static void give_up(const char *proposer)
 
 /* ---- the draft model ------------------------------------------------------------------------- */
 
-/* The model as its own draft model: every draft holds, so n of them give n + 1 tokens. */
+/* The model as its own draft model: every draft is accepted, so n of them give n + 1 tokens. */
 START_TEST(a_draft_model_keeps_every_answer)
 {
     harness_start(&d, model, ARGUMENTS("--draft", model, "--threads", "2"));
@@ -187,7 +187,7 @@ START_TEST(a_shadow_keeps_every_answer)
     harness_start(&d, model, ARGUMENTS("--shadow", "yes", "--threads", "2"));
     struct sums sums = compare("shadow");
     ck_assert_uint_gt(sums.accepted, 50);
-    ck_assert_uint_gt(sums.rollbacks, 0); /* 4 bits are another model now and then */
+    ck_assert_uint_gt(sums.rollbacks, 0); /* the 4-bit copy differs now and then */
     give_up("shadow");
     compare("auto");
     harness_check_drafts(&d);
@@ -195,7 +195,7 @@ START_TEST(a_shadow_keeps_every_answer)
 }
 END_TEST
 
-/* Both at once, clients of all kinds beside each other: every answer is still its own. */
+/* Both at once, with clients of all kinds: every answer is still the same. */
 START_TEST(draft_model_and_shadow_work_together)
 {
     static const char *const proposers[] = {"none", "draft", "shadow", "auto", "lookup", "draft"};
@@ -249,7 +249,7 @@ START_TEST(a_shadow_that_saves_nothing_is_refused)
 }
 END_TEST
 
-/* ---- what is not there ----------------------------------------------------------------------- */
+/* ---- missing proposers ----------------------------------------------------------------------- */
 
 START_TEST(a_proposer_the_daemon_lacks_is_refused)
 {

@@ -1,5 +1,5 @@
 /* hearth run --record and hearth replay against real daemons: an answer is the same on other
- * kernels, threads and contexts, and whatever makes a record another one is named. */
+ * kernels, threads and contexts, and replay names whatever differs from the record. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -34,7 +34,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* Everything that an answer may depend on: sampling, penalties, bias, stops of each kind. */
+/* Everything that an answer depends on: sampling, penalties, bias, every kind of stop. */
 #define SAMPLED                                                                                    \
     "--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--min-p", "0.01",                 \
         "--repeat-penalty", "1.1", "--penalty-last-n", "-1", "--seed", "18446744073709551615",     \
@@ -67,7 +67,7 @@ static char *read_record(const char *path)
     return text;
 }
 
-/* Overwrites what stands behind "name": in the record, up to the first of `ends`. */
+/* Overwrites the text after "name": in the record, up to the first of `ends`. */
 static void edit(const char *name, const char *ends, const char *value)
 {
     char *text = read_record(record_path), *at = strstr(text, name);
@@ -137,7 +137,7 @@ START_TEST(recording_leaves_the_output_unchanged)
                         formats[i], "Once upon a time");
         if (i)
             ck_assert_str_eq(o.out, plain.out);
-        else /* but for the times */
+        else /* except the times */
             ck_assert_str_eq(strstr(o.out, "\"numerics\""), strstr(plain.out, "\"numerics\""));
         harness_output_fini(&plain);
         harness_output_fini(&o);
@@ -189,7 +189,7 @@ START_TEST(every_finish_reason_can_be_replayed)
 }
 END_TEST
 
-/* The context ended the answer, and it is part of the request's hash. */
+/* The answer ended with the context, which is part of the request's hash. */
 START_TEST(an_answer_that_filled_the_context_is_equal_in_a_larger_one_and_too_long_for_a_smaller)
 {
     static const char *const larger[] = {"--context", "640", "--threads", "1", NULL};
@@ -248,7 +248,7 @@ START_TEST(other_numerics_are_named)
 }
 END_TEST
 
-/* Puts +fast behind the numerics id, as a device says it whose fast passes gave the answer. */
+/* Appends +fast to the numerics id, as for an answer from a device's fast passes. */
 static void make_fast(void)
 {
     char receipt[200], numerics[64], changed[220];
@@ -261,7 +261,7 @@ static void make_fast(void)
     edit("\"numerics\":\"", "\"", changed);
 }
 
-/* This daemon has no fast passes and verifies what it is asked. */
+/* This daemon has no fast passes and verifies everything. */
 START_TEST(an_unverified_answer_may_differ)
 {
     char id[16];
@@ -287,7 +287,7 @@ START_TEST(an_unverified_answer_may_differ)
 }
 END_TEST
 
-/* It need not have been, and was: the receipt says so, not the flag. */
+/* Verification was not required but happened: the receipt counts, not the flag. */
 START_TEST(a_verified_answer_replays_equal)
 {
     o = HARNESS_RUN(&d, NULL, "run", SAMPLED, "--max-tokens", "40", "--deterministic", "no",
@@ -397,7 +397,7 @@ START_TEST(bad_files_are_reported_and_the_others_compared)
     assert_named(69, "hearthd");
     harness_output_fini(&o);
     o = REPLAY("/dev/null", record_path, "/nonexistent/record");
-    ck_assert_int_eq(o.code, 65); /* the first one's */
+    ck_assert_int_eq(o.code, 65); /* that of the first bad file */
     ck_assert_ptr_nonnull(strstr(o.out, ": equal: "));
 }
 END_TEST

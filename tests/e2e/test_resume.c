@@ -1,5 +1,5 @@
-/* The daemon is killed, again and again, under clients that stream: every answer is the undisturbed
- * one. HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. */
+/* The daemon is killed repeatedly while clients stream: every answer equals the undisturbed one.
+ * HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. */
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -27,7 +27,7 @@ struct answer {
 struct shared {
     struct answer alone[KINDS];
     _Atomic uint32_t connected, stop, answers;
-    _Atomic uint32_t resumed; /* answers in the middle of which it died */
+    _Atomic uint32_t resumed; /* answers during which it died */
 };
 
 static const char *const arguments[] = {"--slots", "20", "--threads", "1", NULL};
@@ -54,7 +54,7 @@ static void submit(struct hearth *h, uint32_t kind)
     ck_assert_msg(hearth_submit(h, 0, &r) == 0, "%s", hearth_error(h));
 }
 
-/* Reads one answer as a caller does who adds up what it is told. */
+/* Reads one answer like a caller that appends every event. */
 static void read_answer(struct hearth *h, uint32_t kind, struct answer *a)
 {
     const struct hearth_event *e;
@@ -141,7 +141,7 @@ START_TEST(repeated_kills_of_the_daemon_keep_every_answer)
             ck_assert_int_eq(waitpid(pids[i], NULL, WNOHANG), 0);
         usleep(1000);
     }
-    /* Some of the kills must hit an answer: on a machine that lets the clients wait, more are needed. */
+    /* Some of the kills must hit an answer: on a loaded machine more kills are needed. */
     for (uint32_t i = 0; i < kills || (!atomic_load(&shared->resumed) && i < 10 * kills); i++) {
         usleep(20000 + next_random(&state) % 150000);
         harness_kill(&d);
@@ -162,7 +162,7 @@ END_TEST
 static const char *const long_arguments[] = {"--slots",   "2",     "--threads", "1",
                                              "--context", "20000", NULL};
 
-/* Longer than what there is room for on its way, one token a cell. */
+/* Longer than the buffers on its way hold at one token per cell. */
 #define LONG_ANSWER "run", "--max-tokens", "8000", "--tokens", "1,70,80", "--proposer", "none"
 
 START_TEST(the_command_reports_a_resume_on_stderr_only)

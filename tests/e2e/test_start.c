@@ -1,4 +1,4 @@
-/* What hearthd makes of what it is started with: signals, closed descriptors, limits. */
+/* The environment hearthd is started in: signals, closed descriptors, limits. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -34,7 +34,7 @@ START_TEST(a_terminating_signal_removes_the_socket)
 }
 END_TEST
 
-/* nohup, and what a shell starts with & in a script. */
+/* As under nohup, or started with & in a script. */
 START_TEST(ignored_signals_stay_ignored)
 {
     signal(SIGINT, SIG_IGN);
@@ -42,14 +42,14 @@ START_TEST(ignored_signals_stay_ignored)
     harness_start(&daemon_, harness_tiny_model(), NULL);
     ck_assert_int_eq(kill(daemon_.pid, SIGINT), 0);
     ck_assert_int_eq(kill(daemon_.pid, SIGHUP), 0);
-    for (int i = 0; i < 3; i++) /* it turns, and goes on */
+    for (int i = 0; i < 3; i++) /* it keeps running */
         hearth_close(harness_connect(&daemon_, 1, NULL));
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 END_TEST
 
-/* Starts it traced, stops it where the load starts its first thread, and lets it go on behind the signal. Returns
- * false where nobody may be traced. */
+/* Starts it traced, stops it when the load starts its first thread, and continues it with the
+ * signal. Returns false where tracing is not allowed. */
 static bool signal_while_loading(int signal_number)
 {
     unsigned long thread;
@@ -87,7 +87,8 @@ START_TEST(a_signal_during_the_load_ends_it_at_once)
 }
 END_TEST
 
-/* Becomes hearthd with these arguments, its stdout `out` (a path; NULL: stdin, stdout and stderr are closed). */
+/* Starts hearthd with these arguments and stdout `out` (a path; NULL: stdin, stdout and stderr are
+ * closed). */
 static pid_t spawn(const char *out, const char *const *arguments)
 {
     pid_t pid = fork();
@@ -110,12 +111,12 @@ static pid_t spawn(const char *out, const char *const *arguments)
 
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Or lines of the log would go to the client whose socket has the number of stderr. */
+/* Otherwise log lines would go to the client whose socket got the number of stderr. */
 START_TEST(closed_standard_descriptors_are_not_reused)
 {
     char link[64], target[64];
 
-    harness_start(&daemon_, harness_tiny_model(), NULL); /* its folder */
+    harness_start(&daemon_, harness_tiny_model(), NULL); /* creates its folder */
     harness_kill(&daemon_);
     daemon_.pid =
         spawn(NULL, ARGUMENTS("--model", harness_tiny_model(), "--socket", daemon_.socket));
@@ -146,7 +147,7 @@ START_TEST(a_failed_write_to_stdout_is_an_error)
 }
 END_TEST
 
-/* Shared memory counts as a file. */
+/* Shared memory takes a descriptor. */
 START_TEST(too_low_a_file_limit_is_one_line)
 {
     char command[1400], line[300], more[300];
@@ -164,7 +165,7 @@ START_TEST(too_low_a_file_limit_is_one_line)
 }
 END_TEST
 
-/* Memory for slots is part of a start. */
+/* Memory for the slots is allocated at the start. */
 START_TEST(check_refuses_options_that_cannot_start)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,5 +1,5 @@
-/* `hearth top` against a real daemon: on a pseudo-terminal, which it must leave as it was however it
- * ends, and into a pipe. */
+/* `hearth top` against a real daemon: on a pseudo-terminal, which it must restore however it ends,
+ * and into a pipe. */
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -25,7 +25,7 @@ static const char *const arguments[] = {"--slots",   "4",      "--threads", "1",
 
 static struct harness d;
 
-/* A process on a terminal of its own, and all that it wrote there. */
+/* A process on its own terminal, and everything it wrote there. */
 struct shown {
     pid_t pid;
     int master, slave; /* the slave is kept open: its settings are looked at after the process */
@@ -67,7 +67,7 @@ static void open_top(const char *const *words)
     }
 }
 
-/* Reads what comes until `text` does, behind byte `from`. Returns where it ends. */
+/* Reads until `text` appears after byte `from`. Returns where it ends. */
 static size_t await(size_t from, const char *text)
 {
     struct pollfd more = {.fd = t.master, .events = POLLIN};
@@ -89,7 +89,7 @@ static void type(const char *keys)
     ck_assert_int_eq(write(t.master, keys, strlen(keys)), (ssize_t)strlen(keys));
 }
 
-/* The last thing on the terminal is that it is given back, and its settings are those of before. */
+/* The last output restores the terminal, and its settings are those from before. */
 static void expect_end(int code)
 {
     size_t end = await(0, leave);
@@ -106,7 +106,7 @@ static void expect_end(int code)
     close(t.master);
 }
 
-/* An answer that takes minutes: it is to run for as long as anybody looks. */
+/* An answer that takes minutes: it must run for as long as the test watches. */
 static pid_t stream(void)
 {
     const char *const words[] = {"run",    "--slot",   "watched", "--max-tokens",
@@ -129,11 +129,11 @@ START_TEST(slots_are_shown_and_q_restores_the_terminal)
     await(0, enter);
     size_t at = await(0, "watched");
     at = await(at, "decode");
-    await(at, "hearth"); /* the program behind the slot */
+    await(at, "hearth"); /* the program that uses the slot */
     struct termios now;
     ck_assert_int_eq(tcgetattr(t.slave, &now), 0);
     ck_assert_uint_eq(now.c_lflag & (ICANON | ECHO), 0);
-    type("xyz"); /* other keys do nothing, and are not echoed */
+    type("xyz"); /* other keys are ignored and not echoed */
     at = await(at, "tokens/s");
     type("q");
     expect_end(0);
@@ -201,9 +201,9 @@ START_TEST(a_resize_redraws_at_once)
 
     open_top((const char *const[]){"--interval", "3600", NULL});
     size_t at = await(await(0, "passes/s"), "\033[J"); /* the end of a frame */
-    await(at, "\033[J"); /* the second look is over: the next frame is the new size's */
+    await(at, "\033[J"); /* the second frame is complete: the next one has the new size */
     ck_assert_int_eq(ioctl(t.master, TIOCSWINSZ, &size), 0);
-    at = await(t.bytes, "slots active"); /* what is left in so small a place */
+    at = await(t.bytes, "slots active"); /* what is still shown in so small a window */
     type("q");
     expect_end(0);
     ck_assert_ptr_null(strstr(t.text + at, "passes/s"));
@@ -215,7 +215,7 @@ START_TEST(a_stopped_daemon_is_waited_for)
     open_top((const char *const[]){"--interval", "0.1", NULL});
     size_t at = await(0, "tokens/s");
     harness_kill(&d);
-    at = await(at, "no daemon"); /* the first moment has other words */
+    at = await(at, "no daemon"); /* the first message is a different one */
     harness_restart(&d, harness_tiny_model(), arguments);
     at = await(at, "requests ");
     type("q");
@@ -239,8 +239,8 @@ START_TEST(no_color_removes_all_colors)
 }
 END_TEST
 
-/* The rate in the row of the slot; 0 where its reader, or the daemon, was not let run. */
-static double rate_told(const char *text)
+/* The rate in the row of the slot; 0 when its reader or the daemon was not scheduled. */
+static double rate_of(const char *text)
 {
     const char *row = strstr(text, "watched");
     char state[16] = "";
@@ -257,19 +257,19 @@ START_TEST(a_pipe_gets_one_frame_of_text)
     static const char row[] = " name watched state decode priority interactive prompt 3 kv ";
     struct harness_output o;
     pid_t pid = stream();
-    bool told = false;
+    bool listed = false;
 
     ck_assert_int_eq((int)harness_wait_counter(&d, "slots_active", 1), 1);
     for (double rate = 0; rate <= 0; harness_output_fini(&o)) {
         o = HARNESS_RUN(&d, NULL, "top", "--interval", "0.2");
         ck_assert_msg(o.code == 0, "%s", o.error);
         ck_assert_ptr_null(strchr(o.out, '\033'));
-        rate = rate_told(o.out);
+        rate = rate_of(o.out);
     }
-    for (; !told; harness_output_fini(&o)) {
+    for (; !listed; harness_output_fini(&o)) {
         o = HARNESS_RUN(&d, NULL, "status");
-        told = strstr(o.out, row) != NULL;
-        ck_assert_msg(told || strstr(o.out, " name watched state paused "), "%s", o.out);
+        listed = strstr(o.out, row) != NULL;
+        ck_assert_msg(listed || strstr(o.out, " name watched state paused "), "%s", o.out);
     }
     end_stream(pid);
 }

@@ -1,5 +1,5 @@
-/* A model of any quantized type says the same on every kernel, with any threads and passes, drafts
- * or none: token by token and in every bit of its log-probabilities. */
+/* A model of any quantized type gives the same answer on every kernel, with any threads and passes,
+ * with and without drafts: every token and every bit of its log-probabilities. */
 #include "tests/e2e/harness.h"
 
 #include <check.h>
@@ -15,7 +15,7 @@
 
 static struct harness d;
 
-/* Token events of an answer as text; free() it. What `done` says of time may differ. */
+/* Token events of an answer as text; free() it. The times in `done` may differ. */
 static char *ask(const char *prompt, const char *proposer, const char **ret_numerics)
 {
     static char numerics[64];

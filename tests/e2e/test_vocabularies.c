@@ -1,7 +1,7 @@
 /* Real vocabularies in models of the architectures that carry them, through the daemon: its shared
- * vocabulary gives the published ids (tokenizers/NAME.gguf of the test data, .inp and .out beside it),
- * also when the embedding has rows that no token of the tokenizer needs, as Qwen's files have. And a small one whose
- * texts have more tokens than bytes. */
+ * vocabulary gives the published ids (tokenizers/NAME.gguf of the test data, .inp and .out beside
+ * it), also when the embedding has more rows than the tokenizer has tokens, as in Qwen's files. And
+ * a small one whose texts have more tokens than bytes. */
 #include "tests/e2e/harness.h"
 
 #include <check.h>
@@ -201,7 +201,7 @@ START_TEST(the_daemons_vocabulary_gives_the_published_ids)
 }
 END_TEST
 
-/* Without a piece for a lone blank it is the three bytes of the sign that SPM writes for it. */
+/* Without a token for a lone space, it becomes the three bytes of SPM's character for it. */
 START_TEST(a_text_may_have_more_tokens_than_bytes)
 {
     static const char blank[] = "\3\0\0\0\0\0\0\0\xe2\x96\x81"; /* as a string of GGUF */

@@ -1,4 +1,4 @@
-/* The requests, clients and times of traffic.h. */
+/* traffic: see traffic.h. */
 #include "tests/e2e/traffic.h"
 
 #include "ipc/bell.h"
@@ -30,8 +30,8 @@ static uint64_t mix(uint64_t hash, uint32_t value)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Prompts that repeat themselves, so that lookup has something to find; lengths from 1 to the
- * context's last but one position. */
+/* Prompts that repeat themselves, so that prompt lookup finds n-grams; lengths from 1 to the last
+ * but one position of the context. */
 static uint32_t make_prompt(const struct traffic *t, uint32_t kind, uint32_t *tokens)
 {
     static const uint32_t lengths[] = {
@@ -45,7 +45,7 @@ static uint32_t make_prompt(const struct traffic *t, uint32_t kind, uint32_t *to
     return n;
 }
 
-/* What makes the answer. Every seventh one runs to the end of the context. */
+/* The fields that determine the answer. Every seventh one runs to the end of the context. */
 void traffic_request(const struct traffic *t, uint32_t kind, uint32_t *tokens,
                      struct hearth_request *r)
 {
@@ -61,8 +61,8 @@ void traffic_request(const struct traffic *t, uint32_t kind, uint32_t *tokens,
     r->logprobs = (int32_t)(kind % 4);
 }
 
-/* What may not matter to it: who drafts, from which guess, in which class, and whether
- * log-probabilities come along. */
+/* The fields that must not change it: the proposer, the guess, the class, and whether
+ * log-probabilities are requested. */
 static void make_circumstances(const struct traffic *t, const struct traffic_job *job,
                                uint32_t *state, struct hearth_request *r)
 {
@@ -105,12 +105,12 @@ static void take_tokens(const struct hearth_event *event, struct traffic_answer 
     }
 }
 
-/* The account of one answer, as far as a client can see it. After a resume it is the last daemon's
- * alone. */
+/* Checks the counters of one answer as far as a client sees them. After a resume they are the last
+ * daemon's only. */
 static bool is_balanced(const struct hearth_result *r, bool resumed)
 {
     uint32_t own = r->output_tokens - r->accepted_drafts;
-    bool eos = r->reason == HEARTH_EOS; /* the verifier's sample, and no token */
+    bool eos = r->reason == HEARTH_EOS; /* the verifier's sample, but not a token */
 
     return r->accepted_drafts <= r->output_tokens && r->drafted >= r->accepted_drafts &&
            r->rollbacks <= r->drafted - r->accepted_drafts && r->rollbacks <= own + eos &&
@@ -159,8 +159,8 @@ int traffic_ask(struct traffic *t, struct hearth *h, const struct hearth_request
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-/* Connects anew now and then: to a slot of its own name, which its last request left warm, or to
- * any. A daemon that is being restarted is waited for. */
+/* Reconnects now and then: to its own named slot, still warm from its last request, or to any slot.
+ * Waits for a daemon that is being restarted. */
 static struct hearth *reconnect(const struct traffic *t, struct hearth *h, uint32_t number,
                                 uint32_t *state)
 {
@@ -186,8 +186,8 @@ static struct hearth *reconnect(const struct traffic *t, struct hearth *h, uint3
     return h;
 }
 
-/* A request whose answer nobody compares: of a length that the service saw, often with the
- * beginning of one that is compared; read to its end, cancelled, or given up for the next one. */
+/* A request whose answer is not compared: its length is from the trace, its beginning often that of
+ * a compared one; it is read to its end, cancelled, or superseded. */
 static void be_company(struct traffic *t, struct hearth *h, const struct arrival *arrival,
                        uint32_t *state)
 {
@@ -256,10 +256,10 @@ _Noreturn void traffic_client(struct traffic *t, uint32_t number, uint32_t seed)
     _exit(0);
 }
 
-/* ---- when -------------------------------------------------------------------------------------- */
+/* ---- when ------------------------------------------------------------------------------------ */
 
-/* Every request once in random order, company in between, times as a service saw them: fast enough
- * that requests pile up, slow enough that now and then none is there. */
+/* Every request once in random order with others in between, at times from the trace: fast enough
+ * that requests queue up, slow enough that now and then the daemon is idle. */
 void traffic_round(struct traffic *t, uint32_t round, uint32_t seed)
 {
     struct arrival arrivals[TRAFFIC_JOBS];

@@ -1,5 +1,5 @@
-/* traffic.h - what clients of the determinism suite ask: the same TRAFFIC_KINDS requests over and
- * over, in any order, at a real service's times, with other requests in between.
+/* traffic: the requests of the determinism suite's clients: the same TRAFFIC_KINDS requests over
+ * and over, in any order, at a real service's times, with other requests in between.
  *
  * Rounds are drawn by one process and taken, job by job, by clients that it forks; `shared` and
  * `ledger` lie in memory of them all.
@@ -16,13 +16,13 @@
 
 enum {
     TRAFFIC_KINDS = LEDGER_REQUESTS,
-    TRAFFIC_JOBS = TRAFFIC_KINDS + TRAFFIC_KINDS / 2, /* of a round; the half is only company */
+    TRAFFIC_JOBS = TRAFFIC_KINDS + TRAFFIC_KINDS / 2, /* of a round; a third is not compared */
     TRAFFIC_CONTEXT = 512,
     TRAFFIC_GUESSES = 40,
 };
 
-/* Who drafts: one word a proposer, and it takes part everywhere. The last one only where the type
- * leaves a shadow room to be smaller. */
+/* The proposers: a name here adds one to every configuration. The last one needs a type of which a
+ * shadow is smaller. */
 enum { TRAFFIC_NO_PROPOSER = 0, TRAFFIC_PROPOSERS = 6 };
 extern const char *const traffic_proposers[TRAFFIC_PROPOSERS];
 
@@ -51,7 +51,7 @@ struct traffic {
     const char *socket;
     uint32_t n_vocab;
     uint32_t n_proposers; /* that this model has */
-    uint32_t every;       /* which requests are asked: every N-th, the same in all rounds */
+    uint32_t every;       /* every N-th request is sent, the same ones in all rounds */
     uint32_t turn;        /* rounds so far */
     struct {              /* rows of the ledger */
         uint32_t all, proposer[TRAFFIC_PROPOSERS], cache[3], kernel, threads, state, clients;
@@ -65,19 +65,20 @@ struct traffic_answer {
     uint32_t guess[TRAFFIC_GUESSES];
 };
 
-/* What makes the answer of a kind; tokens [TRAFFIC_CONTEXT] are its prompt's. */
+/* The fields that determine the answer of a kind; tokens [TRAFFIC_CONTEXT] get its prompt. */
 void traffic_request(const struct traffic *t, uint32_t kind, uint32_t *tokens,
                      struct hearth_request *r);
 
-/* Asks in slot 0 and checks the account of the answer. Returns its cache row: 0 cold, 1 a part of
- * the prompt was warm, 2 all but a page; -1 when there was no answer, or a wrong account. */
+/* Sends a request on slot 0 and checks the counters of the answer. Returns its cache row: 0 cold, 1
+ * a part of the prompt was cached, 2 all but a page; -1 without an answer or with wrong
+ * counters. */
 int traffic_ask(struct traffic *t, struct hearth *h, const struct hearth_request *request,
                 uint32_t proposer, struct traffic_answer *got);
 
 /* Draws a round's jobs; its clients may begin. */
 void traffic_round(struct traffic *t, uint32_t round, uint32_t seed);
 
-/* A client process: takes jobs until there is none, and exits; with 2 where something is wrong. */
+/* A client process: takes jobs until none is left, and exits, with 2 after an error. */
 _Noreturn void traffic_client(struct traffic *t, uint32_t number, uint32_t seed);
 
 #endif

@@ -203,8 +203,8 @@ static void check_id(uint32_t type, bool kv_q8_0, bool own)
     const bool named = strncmp(info.numerics, "native-1-sm", 11) == 0 &&
                        (strstr(info.numerics, "-kvq8") != NULL) == kv_q8_0 &&
                        strlen(info.numerics) < 24;
-    const bool told = info.note && strstr(info.note, "--kv-type q8_0");
-    const bool right = own ? named && !told : strcmp(info.numerics, portable) == 0 && told;
+    const bool noted = info.note && strstr(info.note, "--kv-type q8_0");
+    const bool right = own ? named && !noted : strcmp(info.numerics, portable) == 0 && noted;
     char id[32];
     snprintf(id, sizeof(id), "%s", info.numerics);
     subject_fini(&s);

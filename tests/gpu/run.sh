@@ -99,7 +99,7 @@ stage_build() {
     local begin=$SECONDS tool code missing=
     for tool in gcc g++ make; do command -v $tool >/dev/null || missing="$missing $tool"; done
     [ -n "$nvcc" ] || missing="$missing nvcc"
-    [ -z "$missing" ] || { say "skip    build: there is no$missing"; return; }
+    [ -z "$missing" ] || { say "skip    build: missing:$missing"; return; }
     # Another compiler than the one that the code was written with may warn of something else. -k: what can be built.
     local make_=(make -k -j"$cores" BUILD=$build CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" HTTP=)
     limited "$logs/build.log" 240 "${make_[@]}" $build/lib/hearth/hearth-cuda.so $build/tests/gpu/contract \
@@ -199,7 +199,7 @@ stage_checks() {
     names=()
     choose_programs
     if [ -n "$programs" ]; then
-        # One answer a request, whoever else asks, whatever is cached, after a kill; some of the daemons are the CPU's.
+        # One answer per request with any other clients, any cache contents, after a kill; some daemons run on the CPU.
         for type in Q8_0 BF16; do
             job "determinism-$type" 110 env BUILD=$programs HEARTH_DETERMINISM_DEVICE=cuda HEARTH_DETERMINISM_TYPE=$type \
                 $programs/tests/e2e/test_determinism

@@ -1,5 +1,5 @@
-# stages.sh: how run.sh runs things; sourced by it. Nothing here waits for ever: a command has its limit, a stage may have a
-# deadline of its own (`local deadline`), and what not even SIGKILL ends (a process inside a driver) is left behind.
+# stages.sh: how run.sh runs things; sourced by it. Nothing here waits forever: a command has its limit, a stage may have a
+# deadline of its own (`local deadline`), and what not even SIGKILL ends (a process inside a driver) is abandoned.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # run.sh sets logs, table, results, deadline and lanes
 
