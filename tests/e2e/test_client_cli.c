@@ -518,8 +518,8 @@ START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
     const struct {
         const char *socket, *part;
         int code;
-    } cases[] = {{"Makefile", "Makefile is there and is no socket", 73},
-                 {"/nonexistent/h.sock", "its folder is not there", 73},
+    } cases[] = {{"Makefile", "Makefile exists and is not a socket", 73},
+                 {"/nonexistent/h.sock", "its folder does not exist", 73},
                  {longer, "a socket's path takes at most", 64},
                  {d.socket, " already listens at ", 75}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -228,7 +228,7 @@ START_TEST(an_impossible_path_is_refused_in_one_line)
     snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* not a default path */
     ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, longer));
-    ck_assert_ptr_nonnull(strstr(err, "folder is not there"));
+    ck_assert_ptr_nonnull(strstr(err, "folder does not exist"));
     snprintf(longer, sizeof(longer), "%s/other", directory);
     ck_assert_int_lt(access(longer, F_OK), 0);
 }
