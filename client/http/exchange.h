@@ -9,7 +9,7 @@
 #ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 
-#include "client/http/ask.h"
+#include "client/http/gen_params.h"
 #include "client/http/characters.h"
 #include "client/http/indent.h"
 #include "client/http/pool.h"

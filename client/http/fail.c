@@ -2,7 +2,7 @@
 #include "client/http/fail.h"
 
 #include "client/hearth.h"
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 
 #include <errno.h>
 #include <stdarg.h>

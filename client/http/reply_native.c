@@ -1,5 +1,5 @@
 /* reply_native.c - answers as llama-server tells them. */
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/server.h"
 

@@ -1,5 +1,5 @@
 /* reply_openai.c - answers as OpenAI's completions and chat completions tell them. */
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/server.h"
 

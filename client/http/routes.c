@@ -1,12 +1,12 @@
 /* routes.c - see routes.h. What describes the gateway is in here, answers of the model in
- * routes_ask.c. */
+ * routes_model.c. */
 #include "client/http/routes.h"
 
 #include "client/http/fields.h"
 #include "client/http/metrics.h"
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 #include "client/http/reply.h"
-#include "client/http/routes_ask.h"
+#include "client/http/routes_model.h"
 #include "client/http/server.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* routes_chat.c - conversations: the model's template makes prompts of them. */
 #include "client/http/fields.h"
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 #include "client/http/reply.h"
-#include "client/http/routes_ask.h"
+#include "client/http/routes_model.h"
 #include "client/http/server.h"
 
 #include <stdlib.h>

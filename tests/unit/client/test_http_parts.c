@@ -4,7 +4,7 @@
 #include "client/http/exchange.h"
 #include "client/http/guard.h"
 #include "client/http/indent.h"
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 #include "tests/run_suite.h"
 
 #include <check.h>

@@ -1,5 +1,5 @@
-/* routes_ask.c - requests that run the model. See routes_ask.h. */
-#include "client/http/routes_ask.h"
+/* routes_model.c - requests that run the model. See routes_ask.h. */
+#include "client/http/routes_model.h"
 
 #include "client/http/fields.h"
 #include "client/http/reply.h"

@@ -1,5 +1,5 @@
-/* ask_prompt.c - a request's prompt as tokens: text, ids, both, or several of these. */
-#include "client/http/ask.h"
+/* gen_params_prompt.c - a request's prompt as tokens: text, ids, both, or several of these. */
+#include "client/http/gen_params.h"
 
 #include "client/http/fields.h"
 

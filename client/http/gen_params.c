@@ -1,5 +1,5 @@
-/* ask.c - options of a request; the prompt is in ask_prompt.c. */
-#include "client/http/ask.h"
+/* ask.c - options of a request; the prompt is in gen_params_prompt.c. */
+#include "client/http/gen_params.h"
 
 #include "client/http/fields.h"
 

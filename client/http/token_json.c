@@ -1,5 +1,5 @@
 /* piece.c - see piece.h. */
-#include "client/http/piece.h"
+#include "client/http/token_json.h"
 
 #include "client/http/text.h"
 

@@ -1,5 +1,5 @@
 /* client/http/ask: JSON of a request becomes what the daemon is asked. */
-#include "client/http/ask.h"
+#include "client/http/gen_params.h"
 #include "tests/run_suite.h"
 
 #include <check.h>

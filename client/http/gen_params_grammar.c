@@ -1,5 +1,5 @@
-/* ask_grammar.c - what an answer must look like: a grammar, or a JSON schema that becomes one. */
-#include "client/http/ask.h"
+/* gen_params_grammar.c - what an answer must look like: a grammar, or a JSON schema that becomes one. */
+#include "client/http/gen_params.h"
 
 #include "client/http/fields.h"
 
