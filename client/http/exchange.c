@@ -1,12 +1,28 @@
 /* exchange.c - choices at the daemon become an answer. See exchange.h. */
 #include "client/http/exchange.h"
 
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void exchange_wake(struct exchange *x)
+{
+    if (!x->is_suspended)
+        return;
+    x->is_suspended = false;
+    x->server->wants_run = true;
+    MHD_resume_connection(x->mhd);
+}
+
+void exchange_drop_body(struct exchange *x)
+{
+    x->server->body_bytes -= x->body_counted;
+    x->body_counted = 0;
+    text_fini(&x->body);
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -27,10 +43,10 @@ static void put_json(struct text *t, json_t *json)
 
 void exchange_put(struct exchange *x, json_t *json)
 {
-    if (x->ask.stream)
+    if (x->params.stream)
         text_puts(&x->out, "data: ");
     put_json(&x->out, json);
-    if (x->ask.stream)
+    if (x->params.stream)
         text_puts(&x->out, "\n\n");
 }
 
@@ -48,14 +64,14 @@ void exchange_answer(struct exchange *x, json_t *json)
         put_json(&x->out, fail_json(&f));
     }
     x->is_ready = true;
-    server_wake(x);
+    exchange_wake(x);
 }
 
 /* The last first: those that wait would get the slots of those that run. */
 static void cancel_all(struct exchange *x)
 {
     for (uint32_t i = x->n_choices; i; i--)
-        gate_cancel(&x->server->gate, &x->choices[i - 1].job);
+        pool_cancel(&x->server->pool, &x->choices[i - 1].job);
 }
 
 void exchange_fail(struct exchange *x, const struct fail *f)
@@ -66,7 +82,7 @@ void exchange_fail(struct exchange *x, const struct fail *f)
         put_json(&x->out, fail_json(f));
         text_puts(&x->out, "\n\n");
         x->is_finished = true;
-        server_wake(x);
+        exchange_wake(x);
         return;
     }
     x->out.n = 0;
@@ -82,7 +98,7 @@ void exchange_hang_up(struct exchange *x)
     cancel_all(x);
     if (x->is_started && !x->is_finished && !x->is_ready)
         x->server->count.dropped++;
-    server_wake(x);
+    exchange_wake(x);
 }
 
 /* ---- a choice -------------------------------------------------------------------------------- */
@@ -98,7 +114,7 @@ static void out_of_memory(struct exchange *x)
  * have ended it before. */
 static void find_stopping_word(struct choice *c, const struct hearth_result *r)
 {
-    struct hearth *h = gate_handle(&c->x->server->gate);
+    struct hearth *h = pool_any(&c->x->server->pool);
     const struct hearth_request *q = &c->job.request;
     int64_t n = h ? hearth_detokenize(h, r->ids, r->n_ids, 0, NULL, 0) : 0;
     char *all = n > 0 ? malloc((size_t)n) : NULL;
@@ -112,14 +128,14 @@ static void find_stopping_word(struct choice *c, const struct hearth_result *r)
         if (!at || (first && at >= first))
             continue;
         first = at;
-        memcpy(c->end.stopping_word, q->stops[i], bytes + 1);
+        memcpy(c->finish.stopping_word, q->stops[i], bytes + 1);
     }
     free(all);
 }
 
 static void take_result(struct choice *c, const struct hearth_result *r)
 {
-    struct ending *end = &c->end;
+    struct finish *end = &c->finish;
     end->reason = c->is_cut ? HEARTH_LENGTH : r->reason;
     end->prompt = r->prompt_tokens;
     end->cached = r->cached_tokens;
@@ -166,7 +182,7 @@ static void add_probs(struct choice *c, const struct hearth_event *e)
 /* After the first line, a limit of time ends the answer: t_max_predict_ms. */
 static bool is_late(const struct choice *c)
 {
-    int64_t ms = c->x->ask.t_max_predict_ms;
+    int64_t ms = c->x->params.t_max_predict_ms;
     return ms > 0 && c->has_newline && reactor_now_ns() - c->first_ns > (uint64_t)ms * 1000000u;
 }
 
@@ -185,7 +201,7 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
     c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
     c->is_cut = c->is_cut || is_late(c);
     if (c->is_cut)
-        gate_stop(&x->server->gate, &c->job);
+        pool_stop(&x->server->pool, &c->job);
 }
 
 /* What a chunk told is not told again. */
@@ -222,7 +238,7 @@ static void on_done(struct choice *c, const struct hearth_result *r)
     take_result(c, r);
     c->is_done = true;
     x->n_done++;
-    if (x->ask.stream) {
+    if (x->params.stream) {
         start_stream(x);
         x->reply->end(x, c);
         clear_pending(c);
@@ -240,7 +256,7 @@ static void on_done(struct choice *c, const struct hearth_result *r)
 static void pause_all(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->n_choices; i++)
-        gate_pause(&x->server->gate, &x->choices[i].job);
+        pool_pause(&x->server->pool, &x->choices[i].job);
 }
 
 void exchange_taken(struct exchange *x)
@@ -249,7 +265,7 @@ void exchange_taken(struct exchange *x)
         return;
     for (uint32_t i = 0; i < x->n_choices; i++)
         if (x->choices[i].job.paused)
-            gate_unpause(&x->server->gate, &x->choices[i].job);
+            pool_unpause(&x->server->pool, &x->choices[i].job);
 }
 
 static void on_event(struct job *job, const struct hearth_event *e)
@@ -260,12 +276,12 @@ static void on_event(struct job *job, const struct hearth_event *e)
         on_done(c, e->result);
     } else if (e->kind == HEARTH_TOKENS) {
         on_tokens(c, e);
-        if (x->ask.stream && (c->text.n || c->n_ids)) {
+        if (x->params.stream && (c->text.n || c->n_ids)) {
             start_stream(x);
             x->reply->chunk(x, c);
             clear_pending(c);
         }
-    } else if (x->ask.stream && x->ask.return_progress && x->reply->progress) {
+    } else if (x->params.stream && x->params.return_progress && x->reply->progress) {
         start_stream(x);
         x->reply->progress(x, c, e);
     }
@@ -276,7 +292,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
         pause_all(x);
     }
     if (x->is_streaming || x->is_ready)
-        server_wake(x);
+        exchange_wake(x);
 }
 
 static void on_lost(struct job *job, const struct fail *why)
@@ -290,7 +306,7 @@ static void on_lost(struct job *job, const struct fail *why)
 void exchange_run(struct exchange *x, const struct reply *reply)
 {
     struct fail f = {0};
-    uint32_t n = x->ask.n_prompts * x->ask.n;
+    uint32_t n = x->params.n_prompts * x->params.n;
     x->reply = reply;
     x->choices = calloc(n, sizeof *x->choices);
     if (!x->choices) {
@@ -302,16 +318,16 @@ void exchange_run(struct exchange *x, const struct reply *reply)
         struct choice *c = &x->choices[i];
         c->x = x;
         c->index = i;
-        c->indent.least = (size_t)x->ask.n_indent;
-        c->job.id_slot = x->ask.id_slot < 0 ? -1 : x->ask.id_slot;
+        c->indent.least = (size_t)x->params.n_indent;
+        c->job.id_slot = x->params.id_slot < 0 ? -1 : x->params.id_slot;
         c->job.on_event = on_event;
         c->job.on_lost = on_lost;
-        c->job.slot = JOB_NOWHERE;
+        c->job.at = JOB_NOWHERE;
         c->submit_ns = reactor_now_ns();
-        ask_request(&x->ask, i, &c->job.request);
+        gen_params_request(&x->params, i, &c->job.request);
     }
     for (uint32_t i = 0; i < n && !f.status && !x->is_ready && !x->is_finished; i++)
-        if (gate_submit(&x->server->gate, &x->choices[i].job, &f) < 0)
+        if (pool_submit(&x->server->pool, &x->choices[i].job, &f) < 0)
             exchange_fail(x, &f);
 }
 
@@ -330,8 +346,8 @@ void exchange_close(struct exchange *x)
         json_decref(c->probs);
     }
     free(x->choices);
-    if (x->ask.root)
-        ask_fini(&x->ask);
+    if (x->params.root)
+        gen_params_fini(&x->params);
     json_decref(x->root);
     json_decref(x->made);
     text_fini(&x->body);

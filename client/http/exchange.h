@@ -12,20 +12,17 @@
 #include "client/http/gen_params.h"
 #include "client/http/characters.h"
 #include "client/http/indent.h"
-#include "client/http/pool.h"
+#include "client/http/state.h"
 #include "client/http/text.h"
-#include "client/http/worker.h"
 
 #include <microhttpd.h>
 
-struct server;
-struct exchange;
 struct route;
 
 enum { STREAM_HIGH_BYTES = 65536, STREAM_LOW_BYTES = 16384 };
 
 /* How an answer ended. */
-struct ending {
+struct finish {
     uint32_t reason; /* enum hearth_reason; HEARTH_LENGTH where a limit of the request ended it */
     uint32_t prompt, cached, output, drafted, accepted;
     uint64_t prefill_ns, decode_ns;
@@ -34,19 +31,19 @@ struct ending {
 
 /* One answer of a request. */
 struct choice {
-    struct job job; /* first: the gate knows it by this */
+    struct job job; /* first: the pool knows it by this */
     struct exchange *x;
     uint32_t index;
     struct text text; /* all of it, or in a stream what the next chunk takes */
     uint32_t *ids;    /* [n_ids] of these */
     size_t n_ids, ids_room;
     json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
-    struct characters told; /* of the tokens in probs and before: text_offset */
+    struct characters emitted; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
     uint32_t n_tokens; /* handed on in all */
     uint64_t submit_ns, first_ns;
-    struct ending end;
+    struct finish finish;
 };
 
 /* What makes text out of choices. Each appends to x->out. */
@@ -76,13 +73,13 @@ struct exchange {
     const char *content_type;
     struct text out;
 
-    json_t *root; /* the request's object, until x->ask takes it */
+    json_t *root; /* the request's object, until x->params takes it */
     json_t *made; /* an answer that reading the request made */
     struct task task;
     struct worker *worker; /* who reads the request, or NULL */
     bool is_orphan;        /* nobody waits any more: free it when that is done */
     const struct reply *reply;
-    struct ask ask;
+    struct gen_params params;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_done;
     char id[40];
@@ -94,11 +91,17 @@ struct exchange {
 void exchange_answer(struct exchange *x, json_t *json);
 void exchange_fail(struct exchange *x, const struct fail *f);
 
-/* Runs x->ask, whose prompts are there. */
+/* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x, const struct reply *reply);
 
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);
+
+/* Its connection goes on: there is something new to send. */
+void exchange_wake(struct exchange *x);
+
+/* Frees the request's body. */
+void exchange_drop_body(struct exchange *x);
 
 /* Frees it, or lets the worker that has it do so. */
 void exchange_close(struct exchange *x);

@@ -50,7 +50,7 @@ json_t *fail_json(const struct fail *f)
 {
     json_t *code = f->code ? json_string(f->code) : json_integer(f->status);
     json_t *e = json_pack("{s:o, s:o, s:s}", "code", code, "message",
-                          piece_text(f->message, strlen(f->message)), "type",
+                          json_of_text(f->message, strlen(f->message)), "type",
                           f->type ? f->type : FAIL_SERVER);
     if (e && f->n_context) {
         if (f->n_prompt)

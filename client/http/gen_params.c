@@ -1,4 +1,4 @@
-/* ask.c - options of a request; the prompt is in gen_params_prompt.c. */
+/* gen_params.c - parameters of a request; the prompt is in gen_params_prompt.c. */
 #include "client/http/gen_params.h"
 
 #include "client/http/fields.h"
@@ -12,10 +12,10 @@ enum { BIAS_MAX = 1024 };
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-static void set_defaults(struct ask *a)
+static void set_defaults(struct gen_params *a)
 {
     struct hearth_request *r = &a->base;
-    bool native = a->dialect == ASK_NATIVE || a->dialect == ASK_INFILL;
+    bool native = a->dialect == GEN_NATIVE || a->dialect == GEN_INFILL;
     hearth_request_init(r, sizeof *r);
     r->temperature = native ? 0.8f : 1.0f;
     r->top_k = native ? 40 : 0;
@@ -24,10 +24,10 @@ static void set_defaults(struct ask *a)
     a->n = 1;
     a->id_slot = -1;
     a->n_logprobs = -1;
-    a->max_tokens = a->dialect == ASK_TEXT ? 16 : -1;
+    a->max_tokens = a->dialect == GEN_TEXT ? 16 : -1;
 }
 
-static int read_numbers(struct ask *a, struct fail *f)
+static int read_numbers(struct gen_params *a, struct fail *f)
 {
     struct hearth_request *r = &a->base;
     const json_t *o = a->root;
@@ -48,7 +48,7 @@ static int read_numbers(struct ask *a, struct fail *f)
     return 0;
 }
 
-static bool is_named(const struct ask *a, const char *name, const char *other)
+static bool is_named(const struct gen_params *a, const char *name, const char *other)
 {
     for (uint32_t i = 0; i < a->n_samplers; i++)
         if (strcmp(a->samplers[i], name) == 0 || strcmp(a->samplers[i], other) == 0)
@@ -58,7 +58,7 @@ static bool is_named(const struct ask *a, const char *name, const char *other)
 
 /* A sampler that the list leaves out is off. "infill" keeps the few likeliest tokens that a text
  * may go on with: the most likely one stands for them, and further choices are sampled. */
-static int read_samplers(struct ask *a, struct fail *f)
+static int read_samplers(struct gen_params *a, struct fail *f)
 {
     json_t *list = NULL;
     int rc = field_array(a->root, "samplers", &list, f);
@@ -92,7 +92,7 @@ static int read_samplers(struct ask *a, struct fail *f)
 }
 
 /* What would change the answer and cannot be done is refused, not forgotten. */
-static int refuse_unsupported(const struct ask *a, struct fail *f)
+static int refuse_unsupported(const struct gen_params *a, struct fail *f)
 {
     static const struct {
         const char *name;
@@ -119,7 +119,7 @@ static int refuse_unsupported(const struct ask *a, struct fail *f)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static int add_stop(struct ask *a, const json_t *v, struct fail *f)
+static int add_stop(struct gen_params *a, const json_t *v, struct fail *f)
 {
     if (!json_is_string(v))
         return fail_set(f, 400, FAIL_INVALID, "'stop' must be a string or an array of strings");
@@ -128,13 +128,13 @@ static int add_stop(struct ask *a, const json_t *v, struct fail *f)
         return 0;
     if (bytes > 256 || strlen(json_string_value(v)) != bytes)
         return fail_set(f, 400, FAIL_INVALID, "a text of 'stop' must have at most 256 bytes, no 0");
-    if (a->base.n_stops == ASK_STOPS_MAX)
-        return fail_set(f, 400, FAIL_INVALID, "'stop' must have at most %d texts", ASK_STOPS_MAX);
+    if (a->base.n_stops == GEN_STOPS_MAX)
+        return fail_set(f, 400, FAIL_INVALID, "'stop' must have at most %d texts", GEN_STOPS_MAX);
     a->stops[a->base.n_stops++] = json_string_value(v);
     return 0;
 }
 
-static int read_stops(struct ask *a, struct fail *f)
+static int read_stops(struct gen_params *a, struct fail *f)
 {
     const json_t *v = json_object_get(a->root, "stop");
     a->base.stops = a->stops;
@@ -148,7 +148,7 @@ static int read_stops(struct ask *a, struct fail *f)
     return 0;
 }
 
-static int add_bias(struct ask *a, int64_t token, const json_t *value, struct fail *f)
+static int add_bias(struct gen_params *a, int64_t token, const json_t *value, struct fail *f)
 {
     float bias = json_is_false(value) ? -INFINITY : (float)json_number_value(value);
     if (!json_is_false(value) && (!json_is_number(value) || fabsf(bias) > 10000))
@@ -164,7 +164,7 @@ static int add_bias(struct ask *a, int64_t token, const json_t *value, struct fa
 }
 
 /* Tokens are named by id, in an object or in pairs. */
-static int read_bias(struct ask *a, struct fail *f)
+static int read_bias(struct gen_params *a, struct fail *f)
 {
     json_t *v = json_object_get(a->root, "logit_bias"), *value;
     const char *key;
@@ -179,7 +179,7 @@ static int read_bias(struct ask *a, struct fail *f)
         long long id = strtoll(key, &end, 10);
         if (end == key || *end)
             return fail_set(f, 400, FAIL_INVALID,
-                            "'logit_bias': '%.40s' is no token id: ask /tokenize for it", key);
+                            "'logit_bias': '%.40s' is not a token id: /tokenize gives ids", key);
         if (add_bias(a, id, value, f) < 0)
             return -1;
     }
@@ -198,7 +198,7 @@ static int read_bias(struct ask *a, struct fail *f)
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* How long: `n_predict` is llama-server's name, the others are OpenAI's. */
-static int read_length(struct ask *a, struct fail *f)
+static int read_length(struct gen_params *a, struct fail *f)
 {
     static const char *const names[] = {"max_tokens", "max_completion_tokens", "n_predict"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -213,7 +213,7 @@ static int read_length(struct ask *a, struct fail *f)
     return 0;
 }
 
-static int read_seed(struct ask *a, struct fail *f)
+static int read_seed(struct gen_params *a, struct fail *f)
 {
     int64_t seed = -1;
     if (field_int(a->root, "seed", INT64_MIN, INT64_MAX, &seed, f) < 0)
@@ -225,12 +225,12 @@ static int read_seed(struct ask *a, struct fail *f)
     return 0;
 }
 
-static int read_choices(struct ask *a, struct fail *f)
+static int read_choices(struct gen_params *a, struct fail *f)
 {
     int64_t n = 1, best_of = 0;
-    bool native = a->dialect == ASK_NATIVE || a->dialect == ASK_INFILL;
-    if (field_int(a->root, native ? "n_cmpl" : "n", 1, ASK_CHOICES_MAX, &n, f) < 0 ||
-        field_int(a->root, "best_of", 0, ASK_CHOICES_MAX, &best_of, f) < 0)
+    bool native = a->dialect == GEN_NATIVE || a->dialect == GEN_INFILL;
+    if (field_int(a->root, native ? "n_cmpl" : "n", 1, GEN_CHOICES_MAX, &n, f) < 0 ||
+        field_int(a->root, "best_of", 0, GEN_CHOICES_MAX, &best_of, f) < 0)
         return -1;
     if (best_of > n)
         return fail_set(f, 400, FAIL_NOT_SUPPORTED,
@@ -242,22 +242,22 @@ static int read_choices(struct ask *a, struct fail *f)
 
 /* n_probs (0: none) of llama-server, logprobs of /v1/completions (0: of the token itself), logprobs
  * and top_logprobs of a chat. */
-static int read_logprobs(struct ask *a, struct fail *f)
+static int read_logprobs(struct gen_params *a, struct fail *f)
 {
     int64_t n = -1;
     bool on = false;
-    if (a->dialect == ASK_CHAT) {
+    if (a->dialect == GEN_CHAT) {
         if (field_bool(a->root, "logprobs", &on, f) < 0 ||
-            field_int(a->root, "top_logprobs", 0, ASK_LOGPROBS_MAX, &n, f) < 0)
+            field_int(a->root, "top_logprobs", 0, GEN_LOGPROBS_MAX, &n, f) < 0)
             return -1;
         if (n > 0 && !on)
             return fail_set(f, 400, FAIL_INVALID, "'top_logprobs' needs 'logprobs': true");
         n = on ? (n > 0 ? n : 0) : -1;
-    } else if (a->dialect == ASK_TEXT) {
-        if (field_int(a->root, "logprobs", 0, ASK_LOGPROBS_MAX, &n, f) < 0)
+    } else if (a->dialect == GEN_TEXT) {
+        if (field_int(a->root, "logprobs", 0, GEN_LOGPROBS_MAX, &n, f) < 0)
             return -1;
     } else {
-        if (field_int(a->root, "n_probs", 0, ASK_LOGPROBS_MAX, &n, f) < 0)
+        if (field_int(a->root, "n_probs", 0, GEN_LOGPROBS_MAX, &n, f) < 0)
             return -1;
         n = n > 0 ? n : -1;
     }
@@ -266,7 +266,7 @@ static int read_logprobs(struct ask *a, struct fail *f)
     return 0;
 }
 
-static int read_form(struct ask *a, struct fail *f)
+static int read_form(struct gen_params *a, struct fail *f)
 {
     json_t *options = NULL;
     if (field_bool(a->root, "stream", &a->stream, f) < 0 ||
@@ -284,9 +284,9 @@ static int read_form(struct ask *a, struct fail *f)
     return 0;
 }
 
-int ask_read(struct ask *a, enum ask_dialect dialect, json_t *root, struct fail *f)
+int gen_params_read(struct gen_params *a, enum gen_dialect dialect, json_t *root, struct fail *f)
 {
-    *a = (struct ask){.dialect = dialect, .root = root};
+    *a = (struct gen_params){.dialect = dialect, .root = root};
     a->bias = malloc(BIAS_MAX * sizeof *a->bias);
     if (!a->bias)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
@@ -295,12 +295,12 @@ int ask_read(struct ask *a, enum ask_dialect dialect, json_t *root, struct fail 
     if (read_numbers(a, f) < 0 || read_samplers(a, f) < 0 || refuse_unsupported(a, f) < 0 ||
         read_stops(a, f) < 0 || read_bias(a, f) < 0 || read_length(a, f) < 0 ||
         read_seed(a, f) < 0 || read_choices(a, f) < 0 || read_logprobs(a, f) < 0 ||
-        ask_read_grammar(a, f) < 0)
+        gen_params_read_grammar(a, f) < 0)
         return -1;
     return read_form(a, f);
 }
 
-int ask_check_model(const json_t *root, const char *model, struct fail *f)
+int gen_params_check_model(const json_t *root, const char *model, struct fail *f)
 {
     const char *name = NULL;
     if (field_text(root, "model", &name, NULL, f) < 0)
@@ -315,9 +315,9 @@ int ask_check_model(const json_t *root, const char *model, struct fail *f)
     return -1;
 }
 
-void ask_request(const struct ask *a, uint32_t index, struct hearth_request *ret)
+void gen_params_request(const struct gen_params *a, uint32_t index, struct hearth_request *ret)
 {
-    const struct ask_prompt *p = &a->prompts[index / a->n];
+    const struct gen_prompt *p = &a->prompts[index / a->n];
     uint32_t choice = index % a->n;
     *ret = a->base;
     ret->tokens = p->ids;
@@ -328,7 +328,7 @@ void ask_request(const struct ask *a, uint32_t index, struct hearth_request *ret
         ret->temperature = 0;
 }
 
-void ask_fini(struct ask *a)
+void gen_params_fini(struct gen_params *a)
 {
     for (uint32_t i = 0; i < a->n_prompts; i++)
         free(a->prompts[i].ids);
@@ -336,5 +336,5 @@ void ask_fini(struct ask *a)
     free(a->bias);
     free(a->grammar);
     json_decref(a->root);
-    *a = (struct ask){0};
+    *a = (struct gen_params){0};
 }

@@ -1,13 +1,13 @@
-/* ask.h - what a client asks for, read from the JSON of its request.
+/* gen_params.h - the parameters of a generation, read from the JSON of its request.
  *
  * The endpoints of llama-server and those of OpenAI share most fields; what differs are defaults
  * and some names (struct ask_dialect). A field that is there must have its type; what hearth
- * cannot do (mirostat, ...) is refused by name; unknown fields are nobody's business.
+ * cannot do (mirostat, ...) is refused by name; unknown fields are ignored.
  *
- * An ask points into the JSON that it was read from, and keeps that until ask_fini.
+ * It points into the JSON that it was read from, and keeps that until gen_params_fini.
  */
-#ifndef HEARTH_CLIENT_HTTP_ASK_H
-#define HEARTH_CLIENT_HTTP_ASK_H
+#ifndef HEARTH_CLIENT_HTTP_GEN_PARAMS_H
+#define HEARTH_CLIENT_HTTP_GEN_PARAMS_H
 
 #include "client/hearth.h"
 #include "client/http/fail.h"
@@ -16,31 +16,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum ask_dialect {
-    ASK_NATIVE, /* /completion: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no end */
-    ASK_INFILL, /* /infill: the same */
-    ASK_TEXT,   /* /v1/completions: temperature 1, nothing else, 16 tokens */
-    ASK_CHAT    /* /v1/chat/completions: temperature 1, nothing else, no end */
+enum gen_dialect {
+    GEN_NATIVE, /* /completion: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no end */
+    GEN_INFILL, /* /infill: the same */
+    GEN_TEXT,   /* /v1/completions: temperature 1, nothing else, 16 tokens */
+    GEN_CHAT    /* /v1/chat/completions: temperature 1, nothing else, no end */
 };
 
-enum { ASK_STOPS_MAX = 64, ASK_CHOICES_MAX = 64, ASK_LOGPROBS_MAX = 20 };
+enum { GEN_STOPS_MAX = 64, GEN_CHOICES_MAX = 64, GEN_LOGPROBS_MAX = 20 };
 
-struct ask_prompt {
+struct gen_prompt {
     uint32_t *ids; /* [n] */
     uint32_t n;
     const json_t
         *text; /* what /v1/completions echoes, in root; no string where it came as tokens */
 };
 
-struct ask {
-    enum ask_dialect dialect;
+struct gen_params {
+    enum gen_dialect dialect;
     json_t *root;               /* the request, owned */
     struct hearth_request base; /* but for tokens, seed and max_tokens */
-    const char *stops[ASK_STOPS_MAX];
+    const char *stops[GEN_STOPS_MAX];
     struct hearth_bias *bias; /* [base.n_bias] */
     char *grammar;            /* made from a schema, else NULL; base points to it */
 
-    struct ask_prompt *prompts; /* [n_prompts] */
+    struct gen_prompt *prompts; /* [n_prompts] */
     uint32_t n_prompts, n;      /* n: choices of each prompt */
     bool is_list;               /* answers are wanted as a list */
     int64_t max_tokens;         /* -1: until the context is full */
@@ -58,29 +58,29 @@ struct ask {
 };
 
 /* Reads everything but the prompt out of `root`, which it takes. Returns 0, or -1 with *f. Call
- * ask_fini in either case. */
-int ask_read(struct ask *a, enum ask_dialect dialect, json_t *root, struct fail *f);
+ * gen_params_fini in either case. */
+int gen_params_read(struct gen_params *a, enum gen_dialect dialect, json_t *root, struct fail *f);
 
-/* The part of ask_read that is about grammars and schemas. */
-int ask_read_grammar(struct ask *a, struct fail *f);
+/* The part of gen_params_read that is about grammars and schemas. */
+int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 
-/* Reads the prompt into a->prompts, with the vocabulary of h. As ask_read. */
-int ask_read_prompt(struct ask *a, struct hearth *h, struct fail *f);
+/* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
+int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
 /* Refuses prompts for which a context has no room. */
-int ask_check_prompts(const struct ask *a, uint32_t context, struct fail *f);
+int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f);
 
 /* Does the request name this model, or none? */
-int ask_check_model(const json_t *root, const char *model, struct fail *f);
+int gen_params_check_model(const json_t *root, const char *model, struct fail *f);
 
 /* The request of choice `index` in [0, n_prompts * n). */
-void ask_request(const struct ask *a, uint32_t index, struct hearth_request *ret);
+void gen_params_request(const struct gen_params *a, uint32_t index, struct hearth_request *ret);
 
-void ask_fini(struct ask *a);
+void gen_params_fini(struct gen_params *a);
 
 /* Text, ids, or both mixed in an array, as tokens: the first text gets the begin-of-sequence token
  * that the vocabulary wants when add_bos. *ret_ids is the caller's to free. */
-int ask_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos, bool special,
-               uint32_t **ret_ids, uint32_t *ret_n, struct fail *f);
+int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos,
+                      bool special, uint32_t **ret_ids, uint32_t *ret_n, struct fail *f);
 
 #endif

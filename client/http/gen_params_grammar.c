@@ -9,7 +9,7 @@
 enum { GRAMMAR_ROOM = 16384 };
 
 /* a->grammar of a schema; true is any JSON. */
-static int from_schema(struct ask *a, const json_t *schema, const char *name, struct fail *f)
+static int from_schema(struct gen_params *a, const json_t *schema, const char *name, struct fail *f)
 {
     char err[300] = "", *json = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
     size_t room = GRAMMAR_ROOM;
@@ -36,7 +36,7 @@ static int from_schema(struct ask *a, const json_t *schema, const char *name, st
 
 /* {"type": "json_schema", "json_schema": {"schema": ...}} of OpenAI, and llama-server's shorter
  * forms of it: "schema" beside the type, of json_object, too. */
-static int read_format(struct ask *a, const json_t *format, struct fail *f)
+static int read_format(struct gen_params *a, const json_t *format, struct fail *f)
 {
     const char *type = NULL;
     json_t *named = NULL, *schema = json_object_get(format, "schema");
@@ -62,7 +62,7 @@ static int read_format(struct ask *a, const json_t *format, struct fail *f)
     return from_schema(a, schema, "response_format", f);
 }
 
-int ask_read_grammar(struct ask *a, struct fail *f)
+int gen_params_read_grammar(struct gen_params *a, struct fail *f)
 {
     const json_t *schema = json_object_get(a->root, "json_schema");
     json_t *format = NULL;

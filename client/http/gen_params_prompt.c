@@ -59,8 +59,8 @@ static int add_id(struct ids *l, const json_t *v, uint32_t n_vocab, const char *
     return 0;
 }
 
-int ask_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos, bool special,
-               uint32_t **ret_ids, uint32_t *ret_n, struct fail *f)
+int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos,
+                      bool special, uint32_t **ret_ids, uint32_t *ret_n, struct fail *f)
 {
     struct hearth_info info = {.size = sizeof info};
     struct ids l = {0};
@@ -128,9 +128,9 @@ static int check_length(struct hearth *h, const json_t *v, struct fail *f)
     return too_long(f, 0, info.context);
 }
 
-static int add_prompt(struct ask *a, struct hearth *h, const json_t *v, struct fail *f)
+static int add_prompt(struct gen_params *a, struct hearth *h, const json_t *v, struct fail *f)
 {
-    struct ask_prompt *p = &a->prompts[a->n_prompts];
+    struct gen_prompt *p = &a->prompts[a->n_prompts];
     if (json_is_object(v)) { /* {"prompt_string": text}, where others put pictures, too */
         if (json_array_size(json_object_get(v, "multimodal_data")))
             return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'multimodal_data' is not supported");
@@ -140,13 +140,14 @@ static int add_prompt(struct ask *a, struct hearth *h, const json_t *v, struct f
         return fail_set(f, 400, FAIL_INVALID,
                         "'prompt' must be a string, an array of token ids, or a list of these");
     p->text = v;
-    if (check_length(h, v, f) < 0 || ask_tokens(h, v, "prompt", true, true, &p->ids, &p->n, f) < 0)
+    if (check_length(h, v, f) < 0 ||
+        gen_params_tokens(h, v, "prompt", true, true, &p->ids, &p->n, f) < 0)
         return -1;
     a->n_prompts++;
     return 0;
 }
 
-int ask_read_prompt(struct ask *a, struct hearth *h, struct fail *f)
+int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f)
 {
     const json_t *v = json_object_get(a->root, "prompt");
     bool several = is_several(v);
@@ -166,7 +167,7 @@ int ask_read_prompt(struct ask *a, struct hearth *h, struct fail *f)
     return rc;
 }
 
-int ask_check_prompts(const struct ask *a, uint32_t context, struct fail *f)
+int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f)
 {
     for (uint32_t i = 0; i < a->n_prompts; i++) {
         uint32_t n = a->prompts[i].n;

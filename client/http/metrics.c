@@ -1,7 +1,7 @@
 /* metrics.c - see metrics.h. */
 #include "client/http/metrics.h"
 
-#include "client/http/server.h"
+#include "client/http/state.h"
 #include "ipc/counters.h"
 
 #include <stdio.h>
@@ -29,9 +29,9 @@ static void llama_names(const struct server *s, struct text *out)
          "Average generation throughput in tokens/s.",
          decode_s > 0 ? (double)c->output_tokens / decode_s : 0);
     line(out, "llamacpp:requests_processing", "gauge", "Number of requests processing.",
-         s->gate.n_running);
+         pool_running(&s->pool));
     line(out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.",
-         s->gate.n_queued);
+         s->pool.n_queued);
 }
 
 void metrics_own(const struct server *s, struct text *out)
@@ -47,10 +47,10 @@ void metrics_own(const struct server *s, struct text *out)
          (double)c->dropped);
     line(out, "hearth_http_connections_total", "counter", "Connections.", (double)c->connections);
     line(out, "hearth_http_connections", "gauge", "Connections that are open.", s->n_connections);
-    line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", s->gate.n_queued);
-    line(out, "hearth_http_running", "gauge", "Requests that run.", s->gate.n_running);
+    line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", s->pool.n_queued);
+    line(out, "hearth_http_running", "gauge", "Requests that run.", pool_running(&s->pool));
     line(out, "hearth_http_slots", "gauge", "Slots at the daemon that are open.",
-         s->gate.n_connected);
+         pool_connected(&s->pool));
     line(out, "hearth_http_cached_tokens_total", "counter", "Prompt tokens found computed.",
          (double)c->cached_tokens);
     text_printf(out,

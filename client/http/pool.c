@@ -1,37 +1,36 @@
-/* gate.c - see gate.h. Slots are in gate_slot.c. */
+/* pool.c - see pool.h. */
 #include "client/http/pool.h"
-
-#include "client/http/pool_handle.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     FULL_AGAIN_NS = 1000000000,
     CONNECT_MS = 300000 /* the service manager may load a model meanwhile */
 };
 
-static void join(struct gate *g);
+static void join(struct pool *p);
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-/* The free slot for a request: see gate.h. Among equals the one that rested for longest. */
-static struct slot *choose(struct gate *g, const struct job *job)
+/* The free handle for a request: see pool.h. Among equals the least recently used. */
+static struct pool_handle *choose(struct pool *p, const struct job *job)
 {
-    struct slot *best = NULL;
+    struct pool_handle *best = NULL;
     uint32_t best_common = 0;
     if (job->id_slot >= 0) {
-        struct slot *s = &g->slots[(uint32_t)job->id_slot % g->n_slots];
+        struct pool_handle *s = &p->handles[(uint32_t)job->id_slot % p->n_handles];
         if (s->h && !s->job)
             return s;
     }
-    for (uint32_t i = 0; i < g->n_slots; i++) {
-        struct slot *s = &g->slots[i];
+    for (uint32_t i = 0; i < p->n_handles; i++) {
+        struct pool_handle *s = &p->handles[i];
         if (!s->h || s->job)
             continue;
-        uint32_t n = gate_slot_common(s, &job->request);
+        uint32_t n = pool_handle_common(s, &job->request);
         if (!best || n > best_common || (n == best_common && s->used_ns < best->used_ns)) {
             best = s;
             best_common = n;
@@ -40,280 +39,343 @@ static struct slot *choose(struct gate *g, const struct job *job)
     return best;
 }
 
-/* The library's refusal of a job. What is too much of one that the context holds is no prompt: a
- * shorter one would not help. Returns -1. */
-static int refusal(const struct gate *g, const struct job *job, int rc, const char *what,
+/* The library's refusal of a job. Where the prompt fits the context, -E2BIG is about something else,
+ * and a shorter prompt would not help. Returns -1. */
+static int refusal(const struct pool *p, const struct job *job, int rc, const char *what,
                    struct fail *f)
 {
     fail_library(f, rc, what);
-    if (rc == -E2BIG && job->request.n_tokens <= g->model.context)
+    if (rc == -E2BIG && job->request.n_tokens <= p->model.context)
         f->type = FAIL_INVALID;
     return -1;
 }
 
-static void dispatch(struct slot *s, struct job *job)
+static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
 {
-    struct gate *g = s->gate;
     struct fail f;
     job->request.cookie = job->id;
-    gate_slot_set_tokens(s, &job->request);
+    pool_handle_set_tokens(s, &job->request);
     int rc = hearth_submit(s->h, 0, &job->request);
     if (rc) {
-        job->slot = JOB_NOWHERE;
-        (void)refusal(g, job, rc, hearth_error(s->h), &f);
+        job->at = JOB_NOWHERE;
+        (void)refusal(p, job, rc, hearth_error(s->h), &f);
         if (rc == -ECONNRESET)
-            gate_slot_close(s);
+            pool_handle_close(s);
         job->on_lost(job, &f);
         return;
     }
-    job->slot = job->ran_at = (int)(s - g->slots);
+    job->at = job->ran_at = (int)(s - p->handles);
     s->job = job;
     s->n_requests++;
-    g->n_running++;
-    gate_slot_drain(s);
+    pool_handle_drain(s);
 }
 
-static struct job *pop(struct gate *g)
+static struct job *pop(struct pool *p)
 {
-    struct job *job = g->first;
-    g->first = job->next;
-    if (!g->first)
-        g->last = &g->first;
+    struct job *job = p->first;
+    p->first = job->next;
+    if (!p->first)
+        p->last = &p->first;
     job->next = NULL;
-    g->n_queued--;
+    p->n_queued--;
     return job;
 }
 
-void gate_kick(struct gate *g)
+/* Gives free handles to queued jobs, and connects one more where none is free. */
+static void kick(struct pool *p)
 {
-    if (g->kicking)
+    if (p->kicking)
         return;
-    g->kicking = true;
-    while (g->first) {
-        struct slot *s = choose(g, g->first);
-        if (s && gate_slot_is_away(s)) {
-            gate_slot_close(s);
+    p->kicking = true;
+    while (p->first) {
+        struct pool_handle *s = choose(p, p->first);
+        if (s && pool_handle_is_away(s)) {
+            pool_handle_close(s);
             continue;
         }
         if (!s)
             break;
-        dispatch(s, pop(g));
+        dispatch(p, s, pop(p));
     }
-    g->kicking = false;
-    if (g->first && g->n_connected < g->n_slots &&
-        (!g->n_connected || reactor_now_ns() - g->full_ns > FULL_AGAIN_NS))
-        join(g);
+    p->kicking = false;
+    if (p->first && pool_connected(p) < p->n_handles &&
+        (!pool_connected(p) || reactor_now_ns() - p->full_ns > FULL_AGAIN_NS))
+        join(p);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* Is it for now that there are no more slots, because the daemon's are taken, or this process may open
- * no more descriptors? */
+/* Is the failure temporary: all slots of the daemon are taken, or this process is out of descriptors? */
 static bool is_scarce(int rc)
 {
     return rc == -EBUSY || rc == -EAGAIN || rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
 }
 
+static void on_readable(struct watch *w, uint32_t events)
+{
+    struct pool_handle *s = (struct pool_handle *)w; /* its first member */
+    (void)events;
+    pool_handle_drain(s);
+    kick(s->pool);
+}
+
+static void learn_model(struct pool *p, struct hearth *h)
+{
+    struct hearth_info info = {.size = sizeof info};
+    if (hearth_info(h, &info) < 0)
+        return;
+    struct pool_model *m = &p->model;
+    snprintf(m->name, sizeof m->name, "%s", info.model);
+    snprintf(m->numerics, sizeof m->numerics, "%s", info.numerics);
+    snprintf(m->fingerprint, sizeof m->fingerprint, "%s", info.fingerprint);
+    snprintf(m->version, sizeof m->version, "%s", info.server_version);
+    snprintf(m->socket, sizeof m->socket, "%s", info.socket_path);
+    m->context = info.context;
+    m->n_vocab = info.n_vocab;
+    m->bos = info.bos;
+    m->eos = info.eos;
+    if (!m->since)
+        m->since = (uint64_t)time(NULL);
+}
+
+/* A connection becomes the first handle that has none. */
+static void add_handle(struct pool *p, struct hearth *h)
+{
+    uint32_t i = 0;
+    while (i < p->n_handles && p->handles[i].h)
+        i++;
+    if (i == p->n_handles) {
+        hearth_close(h);
+        return;
+    }
+    if (pool_handle_open(&p->handles[i], h, on_readable) < 0)
+        return;
+    learn_model(p, h);
+    pool_handle_drain(&p->handles[i]);
+}
+
 /* An attempt to connect ended: with a handle, or -errno and a line. */
-static void joined(struct gate *g, struct hearth *h, int rc, const char *err)
+static void joined(struct pool *p, struct hearth *h, int rc, const char *err)
 {
     struct fail f;
     if (h) {
-        gate_slot_open(g, h);
-        gate_kick(g);
-        g->on_connect(g->owner, NULL);
+        add_handle(p, h);
+        kick(p);
+        p->on_connect(p->owner, NULL);
         return;
     }
     bool scarce = is_scarce(rc);
     if (scarce)
-        g->full_ns = reactor_now_ns();
+        p->full_ns = reactor_now_ns();
     fail_library(&f, rc, err);
     f.status = 503;
     f.type = FAIL_UNAVAILABLE;
-    /* Those that we have serve them when one is free. */
-    while (g->first && (!scarce || !g->n_connected)) {
-        struct job *job = pop(g);
-        job->slot = JOB_NOWHERE;
+    /* Where a resource is short, queued jobs wait for the handles that there are. */
+    while (p->first && (!scarce || !pool_connected(p))) {
+        struct job *job = pop(p);
+        job->at = JOB_NOWHERE;
         job->on_lost(job, &f);
     }
-    g->on_connect(g->owner, &f);
+    p->on_connect(p->owner, &f);
 }
 
 static void on_answer(struct watch *w, uint32_t events)
 {
-    struct gate *g = (struct gate *)((char *)w - offsetof(struct gate, joining_watch));
-    struct hearth *h = g->joining;
+    struct pool *p = (struct pool *)((char *)w - offsetof(struct pool, joining_watch));
+    struct hearth *h = p->joining;
     char err[256];
     (void)events;
     int rc = hearth_ready(h);
     if (!rc)
         return;
-    reactor_unwatch(g->loop, w);
-    g->joining = NULL;
+    reactor_unwatch(p->loop, w);
+    p->joining = NULL;
     if (rc < 0) {
         snprintf(err, sizeof err, "%s", hearth_error(h));
         hearth_close(h);
         h = NULL;
     }
-    joined(g, h, rc, err);
+    joined(p, h, rc, err);
 }
 
-/* Connects one more slot, unless that is going on. A daemon that is only being started (a socket of
- * the service manager) answers when it can. */
-static void join(struct gate *g)
+/* Connects one more handle, unless that is going on. A daemon that is being started by its socket
+ * answers when it has loaded its model. */
+static void join(struct pool *p)
 {
     struct hearth_options o;
     char err[256] = "";
-    if (g->joining)
+    if (p->joining)
         return;
     hearth_options_init(&o, sizeof o);
     o.flags = HEARTH_POLLABLE | HEARTH_NONBLOCK;
     o.connect_timeout_ms = CONNECT_MS;
-    o.resume_ms = g->resume_ms;
-    int rc = hearth_connect(g->path, &o, &g->joining, err, sizeof err);
+    o.resume_ms = p->resume_ms;
+    int rc = hearth_connect(p->path, &o, &p->joining, err, sizeof err);
     if (!rc) {
-        g->joining_watch = (struct watch){.fd = hearth_fd(g->joining), .on = on_answer};
-        rc = reactor_watch(g->loop, &g->joining_watch, EPOLLIN);
+        p->joining_watch = (struct watch){.fd = hearth_fd(p->joining), .on = on_answer};
+        rc = reactor_watch(p->loop, &p->joining_watch, EPOLLIN);
     }
     if (!rc)
         return;
-    hearth_close(g->joining);
-    g->joining = NULL;
-    joined(g, NULL, rc, *err ? err : strerror(-rc));
+    hearth_close(p->joining);
+    p->joining = NULL;
+    joined(p, NULL, rc, *err ? err : strerror(-rc));
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* A request that would be refused in its turn is refused now: waiting makes it no better. Without a
- * daemon nobody knows yet. */
-static int check(struct gate *g, const struct job *job, struct fail *f)
+/* Refuses at once what would be refused in its turn. Without a daemon that is not known yet. */
+static int check(struct pool *p, const struct job *job, struct fail *f)
 {
-    struct hearth *h = gate_handle(g);
+    struct hearth *h = pool_any(p);
     int rc = h ? hearth_check(h, &job->request) : 0;
-    return rc && rc != -ECONNRESET ? refusal(g, job, rc, hearth_error(h), f) : 0;
+    return rc && rc != -ECONNRESET ? refusal(p, job, rc, hearth_error(h), f) : 0;
 }
 
-int gate_submit(struct gate *g, struct job *job, struct fail *f)
+int pool_submit(struct pool *p, struct job *job, struct fail *f)
 {
-    job->id = ++g->last_id;
-    job->slot = job->ran_at = JOB_NOWHERE;
-    if (check(g, job, f) < 0)
+    job->id = ++p->last_id;
+    job->at = job->ran_at = JOB_NOWHERE;
+    if (check(p, job, f) < 0)
         return -1;
-    if (g->n_queued >= g->queue_max)
+    if (p->n_queued >= p->queue_max)
         return fail_set(f, 503, FAIL_UNAVAILABLE,
                         "all %u slots are busy and %u requests wait already: try again in a moment",
-                        g->n_slots, g->n_queued);
-    job->slot = JOB_QUEUED;
+                        p->n_handles, p->n_queued);
+    job->at = JOB_QUEUED;
     job->next = NULL;
-    *g->last = job;
-    g->last = &job->next;
-    g->n_queued++;
-    gate_kick(g);
+    *p->last = job;
+    p->last = &job->next;
+    p->n_queued++;
+    kick(p);
     return 0;
 }
 
-static void unqueue(struct gate *g, struct job *job)
+static void unqueue(struct pool *p, struct job *job)
 {
-    struct job **at = &g->first;
+    struct job **at = &p->first;
     while (*at && *at != job)
         at = &(*at)->next;
     if (!*at)
         return;
     *at = job->next;
     if (!*at)
-        g->last = at;
-    g->n_queued--;
+        p->last = at;
+    p->n_queued--;
 }
 
-void gate_cancel(struct gate *g, struct job *job)
+void pool_cancel(struct pool *p, struct job *job)
 {
-    int at = job->slot;
-    job->slot = JOB_NOWHERE; /* before anything calls back, and finds it here once more */
+    int at = job->at;
+    job->at = JOB_NOWHERE; /* first: what follows may call back */
     if (at == JOB_QUEUED) {
-        unqueue(g, job);
+        unqueue(p, job);
     } else if (at >= 0) {
-        struct slot *s = &g->slots[at];
+        struct pool_handle *s = &p->handles[at];
         if (job->paused)
-            reactor_change(g->loop, &s->watch, EPOLLIN);
+            reactor_change(p->loop, &s->watch, EPOLLIN);
         s->job = NULL;
         s->used_ns = reactor_now_ns();
-        g->n_running--;
         (void)hearth_cancel(s->h, 0);
-        gate_slot_drain(s);
-        gate_kick(g);
+        pool_handle_drain(s);
+        kick(p);
     }
 }
 
-void gate_stop(struct gate *g, struct job *job)
+void pool_stop(struct pool *p, struct job *job)
 {
-    if (job->slot < 0)
+    if (job->at < 0)
         return;
-    struct slot *s = &g->slots[job->slot];
+    struct pool_handle *s = &p->handles[job->at];
     (void)hearth_cancel(s->h, 0);
-    gate_slot_drain(s);
+    pool_handle_drain(s);
 }
 
-void gate_pause(struct gate *g, struct job *job)
+void pool_pause(struct pool *p, struct job *job)
 {
-    if (job->slot < 0 || job->paused)
+    if (job->at < 0 || job->paused)
         return;
     job->paused = true;
-    reactor_change(g->loop, &g->slots[job->slot].watch, 0);
+    reactor_change(p->loop, &p->handles[job->at].watch, 0);
 }
 
-void gate_unpause(struct gate *g, struct job *job)
+void pool_unpause(struct pool *p, struct job *job)
 {
     if (!job->paused)
         return;
     job->paused = false;
-    if (job->slot < 0)
+    if (job->at < 0)
         return;
-    struct slot *s = &g->slots[job->slot];
-    reactor_change(g->loop, &s->watch, EPOLLIN);
-    gate_slot_drain(s);
-    gate_kick(g);
+    struct pool_handle *s = &p->handles[job->at];
+    reactor_change(p->loop, &s->watch, EPOLLIN);
+    pool_handle_drain(s);
+    kick(p);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-void gate_open(struct gate *g)
+void pool_open(struct pool *p)
 {
-    g->last = &g->first;
-    for (uint32_t i = 0; i < g->n_slots; i++)
-        g->slots[i].gate = g;
-    join(g);
+    p->last = &p->first;
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        p->handles[i].loop = p->loop, p->handles[i].pool = p;
+    join(p);
 }
 
-void gate_close(struct gate *g)
+void pool_close(struct pool *p)
 {
-    hearth_close(g->joining);
-    g->joining = NULL;
-    for (uint32_t i = 0; i < g->n_slots; i++) {
-        struct slot *s = &g->slots[i];
+    hearth_close(p->joining);
+    p->joining = NULL;
+    for (uint32_t i = 0; i < p->n_handles; i++) {
+        struct pool_handle *s = &p->handles[i];
         s->job = NULL;
-        gate_slot_close(s);
+        pool_handle_close(s);
         free(s->tokens);
     }
 }
 
-struct hearth *gate_handle(struct gate *g)
+uint32_t pool_running(const struct pool *p)
 {
-    for (uint32_t i = 0; i < g->n_slots; i++)
-        if (g->slots[i].h)
-            return g->slots[i].h;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        n += p->handles[i].job != NULL;
+    return n;
+}
+
+uint32_t pool_connected(const struct pool *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        n += p->handles[i].h != NULL;
+    return n;
+}
+
+uint64_t pool_lost(const struct pool *p)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        n += p->handles[i].n_lost;
+    return n;
+}
+
+struct hearth *pool_any(struct pool *p)
+{
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        if (p->handles[i].h)
+            return p->handles[i].h;
     return NULL;
 }
 
-bool gate_is_up(struct gate *g)
+bool pool_is_up(struct pool *p)
 {
-    for (uint32_t i = 0; i < g->n_slots; i++)
-        if (g->slots[i].h && !gate_slot_is_away(&g->slots[i]))
+    for (uint32_t i = 0; i < p->n_handles; i++)
+        if (p->handles[i].h && !pool_handle_is_away(&p->handles[i]))
             return true;
     return false;
 }
 
-void gate_connect(struct gate *g)
+void pool_connect(struct pool *p)
 {
-    if (!gate_is_up(g))
-        join(g);
+    if (!pool_is_up(p))
+        join(p);
 }

@@ -1,108 +1,83 @@
-/* gate.h - the gateway's slots at the daemon, and the requests that wait for one.
+/* pool.h - the gateway's handles at the daemon, and the requests that wait for one.
  *
- * A slot is a connection of its own (a handle with one slot): so one whose reader is slow is left
- * unread alone, and the daemon pauses it alone. Slots are opened when there is something for them
- * to do, up to a number, and stay. A request takes the slot it names, when that is free, else the
- * free one whose last sequence begins like its prompt for longest; where none is free it waits in
- * a bounded queue, first come, first served.
+ * A handle is a connection of its own with one slot: so one whose reader is slow is left unread
+ * alone, and the daemon pauses it alone. Handles are opened on demand, up to a number, and stay. A
+ * request takes the handle it names, when that is free, else the free one with the longest common
+ * prefix of its last sequence and the request's prompt; where none is free it waits in a bounded
+ * queue, first come, first served.
  *
- * The daemon may go away: requests that run are resumed by the library; slots at rest are closed.
- * The next request connects again, and those that wait meanwhile are told when that fails.
+ * The daemon may go away: requests that run are resumed by the library; idle handles are closed.
+ * The next request connects again, and queued requests fail when that fails.
  *
- * One thread, that of the loop. Handlers of a job may call anything in here, and free the job in
+ * One thread, that of the loop. Functions of a job may call anything in here, and free the job in
  * on_end; on_event must not look at its event after it stopped or cancelled the job.
  */
 #ifndef HEARTH_CLIENT_HTTP_POOL_H
 #define HEARTH_CLIENT_HTTP_POOL_H
 
-#include "client/hearth.h"
-#include "client/http/fail.h"
-#include "client/http/reactor.h"
+#include "client/http/pool_handle.h"
 
-#include <stdbool.h>
-
-enum { GATE_SLOTS_MAX = 64, JOB_NOWHERE = -2, JOB_QUEUED = -1 };
-
-/* One request to the daemon. */
-struct job {
-    struct hearth_request request; /* its tokens, lists and texts live as long as the job */
-    int id_slot;                   /* wanted; -1: any */
-    void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
-    void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
-
-    /* The gate's own. */
-    int slot;   /* where it runs, JOB_QUEUED or JOB_NOWHERE */
-    int ran_at; /* the slot that it was given, also when it ended there */
-    bool paused;
-    uint64_t id;
-    struct job *next;
-};
-
-struct slot {
-    struct watch watch; /* of hearth_fd() */
-    struct gate *gate;
-    struct hearth *h; /* NULL: not connected */
-    struct job *job;
-    bool draining;
-    uint64_t used_ns;
-    uint32_t *tokens; /* [n_tokens] prompt and answer of the last request */
-    uint32_t n_tokens, room;
-    uint64_t n_requests;
-};
+enum { POOL_HANDLES_MAX = 64 };
 
 /* What is known of the model, from the last daemon; "" and 0 before the first. */
-struct gate_model {
+struct pool_model {
     char name[256], numerics[64], fingerprint[40], version[64], socket[128];
     uint32_t context, n_vocab;
     int32_t bos, eos;
     uint64_t since; /* seconds since 1970 */
 };
 
-struct gate {
-    /* Set by the caller before gate_open. */
+struct pool {
+    /* Set by the caller before pool_open. */
     struct reactor *loop;
     const char *path; /* of the daemon's socket; NULL: the library's default */
-    uint32_t n_slots, queue_max;
+    uint32_t n_handles, queue_max;
     int resume_ms;
-    void (*on_connect)(void *owner, const struct fail *why); /* an attempt ended; why NULL: well */
+    void (*on_connect)(void *owner,
+                       const struct fail *why); /* an attempt ended; why NULL: with success */
     void *owner;
 
     struct watch joining_watch;
-    struct hearth *joining; /* a connection that the daemon did not answer yet, or NULL */
-    struct slot slots[GATE_SLOTS_MAX];
-    struct gate_model model;
+    struct hearth *joining; /* a connection that the daemon has not answered yet, or NULL */
+    struct pool_handle handles[POOL_HANDLES_MAX];
+    struct pool_model model;
     struct job *first, **last; /* the queue */
-    uint32_t n_queued, n_running, n_connected;
-    uint64_t last_id, n_connects, n_lost;
-    uint64_t full_ns; /* there was no further slot to be had then */
+    uint32_t n_queued;
+    uint64_t last_id;
+    uint64_t full_ns; /* when the daemon last refused a further slot */
     bool kicking;
 };
 
 /* Starts connecting. */
-void gate_open(struct gate *g);
-void gate_close(struct gate *g);
+void pool_open(struct pool *p);
+void pool_close(struct pool *p);
 
 /* Runs the job, or queues it. Returns 0, or -1 with *f: the request is not one that the daemon takes,
  * or the queue is full. Its handlers may be called before this returns. */
-int gate_submit(struct gate *g, struct job *job, struct fail *f);
+int pool_submit(struct pool *p, struct job *job, struct fail *f);
 
-/* Nothing is heard of the job after this. The daemon stops within one pass. */
-void gate_cancel(struct gate *g, struct job *job);
+/* None of the job's functions is called after this. The daemon stops within one pass. */
+void pool_cancel(struct pool *p, struct job *job);
 
 /* The daemon ends the answer here; HEARTH_DONE with HEARTH_CANCELLED comes. */
-void gate_stop(struct gate *g, struct job *job);
+void pool_stop(struct pool *p, struct job *job);
 
 /* Leaves its events where they are: the daemon pauses the slot when its ring is full. */
-void gate_pause(struct gate *g, struct job *job);
-void gate_unpause(struct gate *g, struct job *job);
+void pool_pause(struct pool *p, struct job *job);
+void pool_unpause(struct pool *p, struct job *job);
 
-/* A handle for the vocabulary and the status; NULL while there is no daemon. */
-struct hearth *gate_handle(struct gate *g);
+/* A connection for the vocabulary and the status; NULL while there is no daemon. */
+struct hearth *pool_any(struct pool *p);
+
+/* How many jobs run, how many handles are connected, how many connections ended so far. */
+uint32_t pool_running(const struct pool *p);
+uint32_t pool_connected(const struct pool *p);
+uint64_t pool_lost(const struct pool *p);
 
 /* Is a daemon there, as far as is known? */
-bool gate_is_up(struct gate *g);
+bool pool_is_up(struct pool *p);
 
-/* Looks for a daemon, where none is there: on_connect tells. */
-void gate_connect(struct gate *g);
+/* Connects, unless a daemon is there: calls on_connect. */
+void pool_connect(struct pool *p);
 
 #endif

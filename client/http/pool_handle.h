@@ -1,29 +1,64 @@
-/* gate_slot.h - of gate.c alone: a slot of the gateway, from its connection to its end, and the events
- * that come by it. */
+/* pool_handle.h - one handle of the gateway's pool: a connection with one slot at the daemon, the
+ * request that runs on it, and the tokens of its last sequence.
+ *
+ * On the loop's thread. A handle calls its job's functions, and nothing of the pool.
+ */
 #ifndef HEARTH_CLIENT_HTTP_POOL_HANDLE_H
 #define HEARTH_CLIENT_HTTP_POOL_HANDLE_H
 
-#include "client/http/pool.h"
+#include "client/hearth.h"
+#include "client/http/fail.h"
+#include "client/http/reactor.h"
 
-/* A connected handle becomes the first slot that has none. */
-void gate_slot_open(struct gate *g, struct hearth *h);
+#include <stdbool.h>
+
+enum { JOB_NOWHERE = -2, JOB_QUEUED = -1 };
+
+/* One request to the daemon. */
+struct job {
+    struct hearth_request request; /* its tokens, lists and texts live as long as the job */
+    int id_slot;                   /* the handle that it wants; -1: any */
+    void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
+    void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
+
+    /* The pool's own. */
+    int at;     /* the handle where it runs, JOB_QUEUED or JOB_NOWHERE */
+    int ran_at; /* the handle that it was given, also after its end */
+    bool paused;
+    uint64_t id;
+    struct job *next;
+};
+
+struct pool_handle {
+    struct watch watch; /* of hearth_fd() */
+    struct reactor *loop;
+    struct pool *pool; /* for the pool's own callback */
+    struct hearth *h;  /* NULL: not connected */
+    struct job *job;
+    bool draining;
+    uint64_t used_ns;
+    uint32_t *tokens; /* [n_tokens] prompt and answer of the last request */
+    uint32_t n_tokens, room;
+    uint64_t n_requests, n_lost; /* n_lost: connections that ended */
+};
+
+/* Takes a connection, and watches it. Returns 0, or -1 and closes it. */
+int pool_handle_open(struct pool_handle *s, struct hearth *h,
+                     void (*on)(struct watch *w, uint32_t events));
 
 /* Its job, if it has one, is lost. */
-void gate_slot_close(struct slot *s);
+void pool_handle_close(struct pool_handle *s);
 
 /* Is its daemon gone, as far as is known? */
-bool gate_slot_is_away(struct slot *s);
+bool pool_handle_is_away(struct pool_handle *s);
 
-/* Takes what is there, until hearth_fd() says when there is more. May close the slot. */
-void gate_slot_drain(struct slot *s);
+/* Takes what is there, until hearth_fd() says when there is more. May close the handle. */
+void pool_handle_drain(struct pool_handle *s);
 
-/* Remembers a request's tokens, which its answer's will follow. */
-void gate_slot_set_tokens(struct slot *s, const struct hearth_request *r);
+/* Remembers a request's tokens; those of its answer will follow. */
+void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *r);
 
-/* How many tokens a request and what is remembered have in common from the beginning. */
-uint32_t gate_slot_common(const struct slot *s, const struct hearth_request *r);
-
-/* Of gate.c: gives free slots to who waits, and has one more made where none is free. */
-void gate_kick(struct gate *g);
+/* The length of the common prefix of a request and what is remembered. */
+uint32_t pool_handle_common(const struct pool_handle *s, const struct hearth_request *r);
 
 #endif

@@ -10,10 +10,10 @@ extern const struct reply reply_chat;   /* /v1/chat/completions */
 
 /* The options that an answer was made with, as llama-server names them; of `a` NULL: its defaults.
  */
-json_t *reply_settings(const struct exchange *x, const struct ask *a);
+json_t *reply_settings(const struct exchange *x, const struct gen_params *a);
 
 /* How long it took, in llama-server's words. */
-json_t *reply_timings(const struct ending *e);
+json_t *reply_timings(const struct finish *e);
 
 /* What is hearth's own: seed, numerics, receipt. */
 json_t *reply_hearth(const struct exchange *x, const struct choice *c);

@@ -1,14 +1,14 @@
 /* reply_native.c - answers as llama-server tells them. */
 #include "client/http/token_json.h"
 #include "client/http/reply.h"
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* What becomes of a pack whose parts could not be made is told once, by put_json. */
 
-json_t *reply_timings(const struct ending *e)
+json_t *reply_timings(const struct finish *e)
 {
     uint32_t n = e->prompt - e->cached;
     double prompt_ms = (double)e->prefill_ns / 1e6, predicted_ms = (double)e->decode_ns / 1e6;
@@ -28,12 +28,12 @@ json_t *reply_timings(const struct ending *e)
 
 json_t *reply_hearth(const struct exchange *x, const struct choice *c)
 {
-    const struct gate_model *m = &x->server->gate.model;
+    const struct pool_model *m = &x->server->pool.model;
     return json_pack("{s:I, s:s, s:s}", "seed", (json_int_t)c->job.request.seed, "numerics",
-                     m->numerics, "receipt", c->end.receipt);
+                     m->numerics, "receipt", c->finish.receipt);
 }
 
-static json_t *samplers(const struct ask *a)
+static json_t *samplers(const struct gen_params *a)
 {
     static const char *const all[] = {"penalties", "top_k", "typ_p",
                                       "top_p",     "min_p", "temperature"};
@@ -44,10 +44,10 @@ static json_t *samplers(const struct ask *a)
     return list;
 }
 
-json_t *reply_settings(const struct exchange *x, const struct ask *a)
+json_t *reply_settings(const struct exchange *x, const struct gen_params *a)
 {
     const struct hearth_request *r = &a->base;
-    const struct gate_model *m = &x->server->gate.model;
+    const struct pool_model *m = &x->server->pool.model;
     json_t *stops = json_array();
     for (uint32_t i = 0; i < r->n_stops; i++)
         json_array_append_new(stops, json_string(r->stops[i]));
@@ -74,16 +74,16 @@ json_t *reply_settings(const struct exchange *x, const struct ask *a)
 
 static json_t *prob(struct hearth *h, const struct hearth_logprob *l)
 {
-    char bytes[PIECE_BYTES];
-    size_t n = h ? piece_get(h, l->token, bytes) : 0;
+    char bytes[TOKEN_TEXT_BYTES];
+    size_t n = h ? token_text(h, l->token, bytes) : 0;
     return json_pack("{s:I, s:o, s:o, s:f}", "id", (json_int_t)l->token, "token",
-                     piece_text(bytes, n), "bytes", piece_bytes(bytes, n), "logprob",
+                     json_of_text(bytes, n), "bytes", json_of_bytes(bytes, n), "logprob",
                      (double)l->logprob);
 }
 
 static json_t *native_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&c->x->server->gate);
+    struct hearth *h = pool_any(&c->x->server->pool);
     json_t *o = prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, prob(h, &l->top[i]));
@@ -93,7 +93,7 @@ static json_t *native_probs(struct choice *c, const struct hearth_token_logprobs
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static const char *stop_type(const struct ending *e)
+static const char *stop_type(const struct finish *e)
 {
     switch (e->reason) {
     case HEARTH_EOS:
@@ -108,7 +108,7 @@ static const char *stop_type(const struct ending *e)
 }
 
 /* The first step of a path "timings/prompt_n" that the client's list names, or no list at all. */
-static bool is_wanted(const struct ask *a, const char *name)
+static bool is_wanted(const struct gen_params *a, const char *name)
 {
     size_t n = strlen(name);
     if (!a->response_fields)
@@ -124,19 +124,19 @@ static bool is_wanted(const struct ask *a, const char *name)
 static json_t *prompt_text(struct exchange *x, const struct choice *c)
 {
     const struct hearth_request *r = &c->job.request;
-    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth *h = pool_any(&x->server->pool);
     int64_t n = h ? hearth_detokenize(h, r->tokens, r->n_tokens, HEARTH_SPECIAL, NULL, 0) : 0;
     char *bytes = n > 0 ? malloc((size_t)n) : NULL;
     if (!bytes)
         return json_string("");
     (void)hearth_detokenize(h, r->tokens, r->n_tokens, HEARTH_SPECIAL, bytes, (size_t)n);
-    json_t *s = piece_text(bytes, (size_t)n);
+    json_t *s = json_of_text(bytes, (size_t)n);
     free(bytes);
     return s;
 }
 
 /* "a/b" in the list moves b of a to the top, under the name "a/b". */
-static json_t *select_fields(const struct ask *a, json_t *all)
+static json_t *select_fields(const struct gen_params *a, json_t *all)
 {
     if (!a->response_fields)
         return all;
@@ -158,12 +158,12 @@ static json_t *select_fields(const struct ask *a, json_t *all)
 
 static void add_end(struct exchange *x, struct choice *c, json_t *o)
 {
-    const struct ending *e = &c->end;
-    const struct ask *a = &x->ask;
-    uint32_t full = e->prompt + e->output >= x->server->gate.model.context;
+    const struct finish *e = &c->finish;
+    const struct gen_params *a = &x->params;
+    uint32_t full = e->prompt + e->output >= x->server->pool.model.context;
     json_t *more = json_pack(
         "{s:I, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:I}", "id_slot", (json_int_t)c->job.ran_at,
-        "model", x->server->gate.model.name, "tokens_predicted", (json_int_t)e->output,
+        "model", x->server->pool.model.name, "tokens_predicted", (json_int_t)e->output,
         "tokens_evaluated", (json_int_t)e->prompt, "has_new_line", (int)c->has_newline, "truncated",
         (int)(full && e->reason == HEARTH_LENGTH && a->max_tokens != 0), "stop_type", stop_type(e),
         "stopping_word", e->stopping_word, "tokens_cached", (json_int_t)e->prompt + e->output);
@@ -180,7 +180,7 @@ static json_t *body(struct exchange *x, struct choice *c, bool is_end, bool with
 {
     json_t *o = json_pack("{s:I, s:o, s:o, s:b}", "index", (json_int_t)c->index, "content",
                           json_stringn(c->text.bytes ? c->text.bytes : "", c->text.n), "tokens",
-                          piece_ids(c->ids, with_tokens ? c->n_ids : 0), "stop", (int)is_end);
+                          json_of_ids(c->ids, with_tokens ? c->n_ids : 0), "stop", (int)is_end);
     if (c->probs)
         json_object_set(o, "completion_probabilities", c->probs);
     if (is_end)
@@ -194,9 +194,9 @@ static void native_chunk(struct exchange *x, struct choice *c)
     json_object_set_new(o, "id_slot", json_integer(c->job.ran_at));
     json_object_set_new(o, "tokens_predicted", json_integer(c->n_tokens));
     json_object_set_new(o, "tokens_evaluated", json_integer(c->job.request.n_tokens));
-    if (x->ask.timings_per_token) {
+    if (x->params.timings_per_token) {
         uint64_t now = reactor_now_ns();
-        struct ending e = {.prompt = c->job.request.n_tokens,
+        struct finish e = {.prompt = c->job.request.n_tokens,
                            .output = c->n_tokens,
                            .prefill_ns = c->first_ns - c->submit_ns,
                            .decode_ns = now - c->first_ns};
@@ -217,15 +217,15 @@ static void native_progress(struct exchange *x, struct choice *c, const struct h
 
 static void native_end(struct exchange *x, struct choice *c)
 {
-    exchange_put(x, select_fields(&x->ask, body(x, c, true, true)));
+    exchange_put(x, select_fields(&x->params, body(x, c, true, true)));
 }
 
 static void native_whole(struct exchange *x)
 {
-    json_t *list = x->ask.is_list ? json_array() : NULL;
+    json_t *list = x->params.is_list ? json_array() : NULL;
     for (uint32_t i = 0; i < x->n_choices; i++) {
-        json_t *o = body(x, &x->choices[i], true, x->ask.return_tokens);
-        o = select_fields(&x->ask, o);
+        json_t *o = body(x, &x->choices[i], true, x->params.return_tokens);
+        o = select_fields(&x->params, o);
         if (!list) {
             exchange_put(x, o);
             return;

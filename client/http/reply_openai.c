@@ -1,11 +1,11 @@
 /* reply_openai.c - answers as OpenAI's completions and chat completions tell them. */
 #include "client/http/token_json.h"
 #include "client/http/reply.h"
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <string.h>
 
-static const char *finish_reason(const struct ending *e)
+static const char *finish_reason(const struct finish *e)
 {
     return e->reason == HEARTH_LENGTH ? "length" : "stop";
 }
@@ -14,8 +14,8 @@ static json_t *usage(const struct exchange *x)
 {
     json_int_t prompt = 0, output = 0, cached = 0;
     for (uint32_t i = 0; i < x->n_choices; i++) {
-        const struct ending *e = &x->choices[i].end;
-        if (i % x->ask.n == 0) { /* choices share their prompt */
+        const struct finish *e = &x->choices[i].finish;
+        if (i % x->params.n == 0) { /* choices share their prompt */
             prompt += e->prompt;
             cached += e->cached;
         }
@@ -29,7 +29,7 @@ static json_t *usage(const struct exchange *x)
 /* What all objects of an answer begin with. Takes choices. */
 static json_t *head(const struct exchange *x, const char *object, json_t *choices)
 {
-    const struct gate_model *m = &x->server->gate.model;
+    const struct pool_model *m = &x->server->pool.model;
     char fingerprint[80];
     snprintf(fingerprint, sizeof fingerprint, "fp_%.12s_%.40s", m->fingerprint, m->numerics);
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
@@ -40,17 +40,17 @@ static json_t *head(const struct exchange *x, const char *object, json_t *choice
 static void put_stream(struct exchange *x, const char *object, json_t *choice)
 {
     json_t *o = head(x, object, json_pack("[o]", choice));
-    if (x->ask.include_usage)
+    if (x->params.include_usage)
         json_object_set_new(o, "usage", json_null());
     exchange_put(x, o);
 }
 
 static void close_stream(struct exchange *x, const char *object)
 {
-    if (x->ask.include_usage) {
+    if (x->params.include_usage) {
         json_t *o = head(x, object, json_array());
         json_object_set_new(o, "usage", usage(x));
-        json_object_set_new(o, "timings", reply_timings(&x->choices[0].end));
+        json_object_set_new(o, "timings", reply_timings(&x->choices[0].finish));
         exchange_put(x, o);
     }
     text_puts(&x->out, "data: [DONE]\n\n");
@@ -60,7 +60,7 @@ static void put_whole(struct exchange *x, const char *object, json_t *choices)
 {
     json_t *o = head(x, object, choices);
     json_object_set_new(o, "usage", usage(x));
-    json_object_set_new(o, "timings", reply_timings(&x->choices[0].end));
+    json_object_set_new(o, "timings", reply_timings(&x->choices[0].finish));
     json_object_set_new(o, "hearth", reply_hearth(x, &x->choices[0]));
     exchange_put(x, o);
 }
@@ -75,19 +75,19 @@ static json_t *string_of(const struct text *t)
 /* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...}, offset]. */
 static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&c->x->server->gate);
-    char bytes[PIECE_BYTES];
+    struct hearth *h = pool_any(&c->x->server->pool);
+    char bytes[TOKEN_TEXT_BYTES];
     json_t *top = json_object();
     for (uint32_t i = 0; i < l->n_top; i++) {
-        json_t *key = piece_text(bytes, h ? piece_get(h, l->top[i].token, bytes) : 0);
+        json_t *key = json_of_text(bytes, h ? token_text(h, l->top[i].token, bytes) : 0);
         json_object_setn_new(top, json_string_value(key), json_string_length(key),
                              json_real((double)l->top[i].logprob));
         json_decref(key);
     }
-    size_t n = h ? piece_get(h, l->picked.token, bytes) : 0;
-    json_int_t offset = (json_int_t)c->told.n;
-    json_t *picked = piece_text(bytes, n);
-    characters_add(&c->told, bytes, n);
+    size_t n = h ? token_text(h, l->picked.token, bytes) : 0;
+    json_int_t offset = (json_int_t)c->emitted.n;
+    json_t *picked = json_of_text(bytes, n);
+    characters_add(&c->emitted, bytes, n);
     json_object_setn_new(
         top, json_string_value(picked), json_string_length(picked),
         json_real((double)l->picked.logprob)); /* also where it is none of the best */
@@ -96,7 +96,7 @@ static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *
 
 static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
 {
-    if (x->ask.n_logprobs < 0)
+    if (x->params.n_logprobs < 0)
         return json_null();
     json_t *tokens = json_array(), *values = json_array(), *tops = json_array();
     json_t *offsets = json_array();
@@ -121,9 +121,9 @@ static json_t *text_choice(const struct exchange *x, const struct choice *c, con
 /* The prompt in front of its answer: once, with the first of the text. */
 static void echo(const struct exchange *x, struct choice *c)
 {
-    const json_t *prompt = x->ask.prompts[c->index / x->ask.n].text;
+    const json_t *prompt = x->params.prompts[c->index / x->params.n].text;
     struct text all = {0};
-    if (!x->ask.echo || c->is_started || !json_is_string(prompt))
+    if (!x->params.echo || c->is_started || !json_is_string(prompt))
         return;
     c->is_started = true;
     text_add(&all, json_string_value(prompt), json_string_length(prompt));
@@ -142,7 +142,7 @@ static void text_chunk(struct exchange *x, struct choice *c)
 static void text_end(struct exchange *x, struct choice *c)
 {
     echo(x, c);
-    put_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->end)));
+    put_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->finish)));
 }
 
 static void text_close(struct exchange *x)
@@ -156,7 +156,7 @@ static void text_whole(struct exchange *x)
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
         echo(x, c);
-        json_array_append_new(choices, text_choice(x, c, finish_reason(&c->end)));
+        json_array_append_new(choices, text_choice(x, c, finish_reason(&c->finish)));
     }
     put_whole(x, "text_completion", choices);
 }
@@ -171,15 +171,15 @@ const struct reply reply_text = {.chunk = text_chunk,
 
 static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
 {
-    char bytes[PIECE_BYTES];
-    size_t n = h ? piece_get(h, l->token, bytes) : 0;
-    return json_pack("{s:o, s:f, s:o}", "token", piece_text(bytes, n), "logprob",
-                     (double)l->logprob, "bytes", piece_bytes(bytes, n));
+    char bytes[TOKEN_TEXT_BYTES];
+    size_t n = h ? token_text(h, l->token, bytes) : 0;
+    return json_pack("{s:o, s:f, s:o}", "token", json_of_text(bytes, n), "logprob",
+                     (double)l->logprob, "bytes", json_of_bytes(bytes, n));
 }
 
 static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = gate_handle(&c->x->server->gate);
+    struct hearth *h = pool_any(&c->x->server->pool);
     json_t *o = chat_prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, chat_prob(h, &l->top[i]));
@@ -189,7 +189,7 @@ static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *
 
 static json_t *chat_logprobs(const struct exchange *x, const struct choice *c)
 {
-    if (x->ask.n_logprobs < 0)
+    if (x->params.n_logprobs < 0)
         return json_null();
     return json_pack("{s:o, s:n}", "content", c->probs ? json_incref(c->probs) : json_array(),
                      "refusal");
@@ -226,7 +226,7 @@ static void chat_end(struct exchange *x, struct choice *c)
     if (c->text.n || c->probs)
         chat_chunk(x, c);
     chat_role(x, c);
-    put_delta(x, c, json_object(), finish_reason(&c->end));
+    put_delta(x, c, json_object(), finish_reason(&c->finish));
 }
 
 static void chat_close(struct exchange *x)
@@ -243,7 +243,7 @@ static void chat_whole(struct exchange *x)
                                                  (json_int_t)i, "message", "role", "assistant",
                                                  "content", string_of(&c->text), "refusal",
                                                  "logprobs", chat_logprobs(x, c), "finish_reason",
-                                                 finish_reason(&c->end)));
+                                                 finish_reason(&c->finish)));
     }
     put_whole(x, "chat.completion", choices);
 }

@@ -4,7 +4,9 @@
 #ifndef HEARTH_CLIENT_HTTP_REQUEST_H
 #define HEARTH_CLIENT_HTTP_REQUEST_H
 
-#include "client/http/server.h"
+#include "client/http/state.h"
+
+#include <microhttpd.h>
 
 /* A connection. libmicrohttpd keeps the pointer. */
 struct conn {

@@ -7,7 +7,7 @@
 #include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void health(struct exchange *x)
 
 static json_t *model_object(const struct server *s)
 {
-    const struct gate_model *m = &s->gate.model;
+    const struct pool_model *m = &s->pool.model;
     return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", m->name, "object",
                      "model", "created", (json_int_t)m->since, "owned_by", "hearth", "meta",
                      "n_vocab", (json_int_t)m->n_vocab, "n_ctx", (json_int_t)m->context,
@@ -62,12 +62,12 @@ static void models(struct exchange *x)
 static void one_model(struct exchange *x)
 {
     struct fail f;
-    if (strcmp(x->path_rest, x->server->gate.model.name) == 0) {
+    if (strcmp(x->path_rest, x->server->pool.model.name) == 0) {
         exchange_answer(x, model_object(x->server));
         return;
     }
     fail_set(&f, 404, FAIL_NOT_FOUND, "the model '%.120s' does not exist here: this is '%.200s'",
-             x->path_rest, x->server->gate.model.name);
+             x->path_rest, x->server->pool.model.name);
     f.code = "model_not_found";
     exchange_fail(x, &f);
 }
@@ -75,42 +75,42 @@ static void one_model(struct exchange *x)
 static void props(struct exchange *x)
 {
     const struct server *s = x->server;
-    const struct gate_model *m = &s->gate.model;
-    struct ask defaults;
+    const struct pool_model *m = &s->pool.model;
+    struct gen_params defaults;
     struct fail f;
-    if (ask_read(&defaults, ASK_NATIVE, json_object(), &f) < 0) {
-        ask_fini(&defaults);
+    if (gen_params_read(&defaults, GEN_NATIVE, json_object(), &f) < 0) {
+        gen_params_fini(&defaults);
         exchange_fail(x, &f);
         return;
     }
     json_t *params = reply_settings(x, &defaults);
     const char *text = routes_chat_template(x);            /* of a file: perhaps no UTF-8 */
     json_object_set_new(params, "seed", json_integer(-1)); /* by chance, unless one is given */
-    ask_fini(&defaults);
+    gen_params_fini(&defaults);
     exchange_answer(x, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:o, s:s, s:{s:b, s:b}, s:b}",
                                  "default_generation_settings", "n_ctx", (json_int_t)m->context,
                                  "params", params, "total_slots", (json_int_t)s->config->slots,
                                  "model_alias", m->name, "model_path", m->name, "chat_template",
-                                 piece_text(text, strlen(text)), "build_info",
+                                 json_of_text(text, strlen(text)), "build_info",
                                  "hearth " HEARTH_VERSION, "modalities", "vision", 0, "audio", 0,
                                  "is_sleeping", 0));
 }
 
 static void slots(struct exchange *x)
 {
-    struct gate *p = &x->server->gate;
+    struct pool *p = &x->server->pool;
     const char *fail =
         MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "fail_on_no_slot");
     json_t *list = json_array();
-    if (fail && strcmp(fail, "0") != 0 && p->n_running >= p->n_slots) {
+    if (fail && strcmp(fail, "0") != 0 && pool_running(p) >= p->n_handles) {
         struct fail f;
         json_decref(list);
-        fail_set(&f, 503, FAIL_UNAVAILABLE, "no slot available: all %u run", p->n_slots);
+        fail_set(&f, 503, FAIL_UNAVAILABLE, "no slot available: all %u run", p->n_handles);
         exchange_fail(x, &f);
         return;
     }
-    for (uint32_t i = 0; i < p->n_slots; i++) {
-        const struct slot *s = &p->slots[i];
+    for (uint32_t i = 0; i < p->n_handles; i++) {
+        const struct pool_handle *s = &p->handles[i];
         const struct choice *c = (const struct choice *)s->job;
         json_t *o = json_pack(
             "{s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:I, s:{s:I}}", "id", (json_int_t)i, "id_task",
@@ -166,7 +166,7 @@ static void tell_metrics(struct exchange *x)
     x->content_type = "text/plain; version=0.0.4";
 }
 
-static void ask_status(struct task *t, struct hearth *h, int rc, const char *err)
+static void read_status(struct task *t, struct hearth *h, int rc, const char *err)
 {
     struct exchange *x = of_task(t);
     (void)rc, (void)err; /* hearth_up says it */
@@ -183,13 +183,13 @@ static void status_asked(struct task *t)
 /* A daemon that stands still is waited for elsewhere, and not for long. */
 static void metrics(struct exchange *x)
 {
-    if (!gate_is_up(&x->server->gate)) {
+    if (!pool_is_up(&x->server->pool)) {
         tell_metrics(x);
         return;
     }
-    x->task.work = ask_status;
+    x->task.work = read_status;
     x->task.done = status_asked;
-    x->task.epoch = x->server->gate.n_lost;
+    x->task.epoch = pool_lost(&x->server->pool);
     x->task.connect_ms = STATUS_CONNECT_MS;
     x->worker = &x->server->workers[WORKER_STATUS];
     worker_give(x->worker, &x->task);
@@ -208,14 +208,14 @@ static int read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
     if (field_bool(x->root, "add_special", &add_special, f) < 0 ||
         field_bool(x->root, "parse_special", &parse_special, f) < 0 ||
         field_bool(x->root, "with_pieces", &with_pieces, f) < 0 ||
-        ask_tokens(h, content, "content", add_special, parse_special, &ids, &n, f) < 0)
+        gen_params_tokens(h, content, "content", add_special, parse_special, &ids, &n, f) < 0)
         return -1;
-    json_t *list = with_pieces ? json_array() : piece_ids(ids, n);
+    json_t *list = with_pieces ? json_array() : json_of_ids(ids, n);
     for (uint32_t i = 0; with_pieces && i < n; i++) {
-        char bytes[PIECE_BYTES];
-        size_t piece = piece_get(h, ids[i], bytes);
+        char bytes[TOKEN_TEXT_BYTES];
+        size_t n_bytes = token_text(h, ids[i], bytes);
         json_array_append_new(list, json_pack("{s:I, s:o}", "id", (json_int_t)ids[i], "piece",
-                                              piece_exact(bytes, piece)));
+                                              json_of_exact(bytes, n_bytes)));
     }
     free(ids);
     x->made = json_pack("{s:o}", "tokens", list);
@@ -231,14 +231,14 @@ static int read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
         only_ids = only_ids && json_is_integer(json_array_get(list, i));
     if (!only_ids)
         return fail_set(f, 400, FAIL_INVALID, "'tokens' must be an array of token ids");
-    if (ask_tokens(h, list, "tokens", false, false, &ids, &n, f) < 0)
+    if (gen_params_tokens(h, list, "tokens", false, false, &ids, &n, f) < 0)
         return -1;
     int64_t bytes = hearth_detokenize(h, ids, n, HEARTH_SPECIAL, NULL, 0);
     char *text = malloc(bytes > 0 ? (size_t)bytes : 1);
     if (text && bytes > 0)
         (void)hearth_detokenize(h, ids, n, HEARTH_SPECIAL, text, (size_t)bytes);
     x->made = json_pack("{s:o}", "content",
-                        text ? piece_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL);
+                        text ? json_of_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL);
     free(ids);
     free(text);
     return 0;
@@ -320,7 +320,7 @@ static int read_body(struct exchange *x, struct hearth *h, struct fail *f)
 
 static void answer_read(struct exchange *x)
 {
-    server_drop_body(x);
+    exchange_drop_body(x);
     if (x->fail.status)
         exchange_fail(x, &x->fail);
     else
@@ -341,7 +341,7 @@ static void work_done(struct task *t)
     struct exchange *x = of_task(t);
     if (!is_back(x))
         return;
-    if (!x->fail.status && t->epoch != x->server->gate.n_lost)
+    if (!x->fail.status && t->epoch != pool_lost(&x->server->pool))
         fail_set(&x->fail, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
     answer_read(x);
 }
@@ -353,12 +353,12 @@ static void answer(struct exchange *x)
     if (!(x->route->flags & ROUTE_POST)) {
         x->route->answer(x);
     } else if (x->body.n < WORK_BYTES) {
-        (void)read_body(x, gate_handle(&s->gate), &x->fail);
+        (void)read_body(x, pool_any(&s->pool), &x->fail);
         answer_read(x);
     } else {
         x->task.work = work;
         x->task.done = work_done;
-        x->task.epoch = s->gate.n_lost;
+        x->task.epoch = pool_lost(&s->pool);
         x->worker = &s->workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
         worker_give(x->worker, &x->task);
     }
@@ -366,9 +366,9 @@ static void answer(struct exchange *x)
 
 void route_answer(struct exchange *x)
 {
-    if (x->route->flags & ROUTE_DAEMON && !gate_is_up(&x->server->gate)) {
+    if (x->route->flags & ROUTE_DAEMON && !pool_is_up(&x->server->pool)) {
         x->waits_for_connect = true;
-        gate_connect(&x->server->gate);
+        pool_connect(&x->server->pool);
     } else {
         answer(x);
     }
@@ -379,7 +379,7 @@ void route_connected(struct exchange *x, const struct fail *why)
     x->waits_for_connect = false;
     if (x->is_gone)
         return;
-    if (gate_is_up(&x->server->gate)) {
+    if (pool_is_up(&x->server->pool)) {
         answer(x);
         return;
     }

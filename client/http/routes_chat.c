@@ -3,7 +3,7 @@
 #include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,12 +109,12 @@ static int read_talk(const json_t *o, const char *chat_template, struct talk *t,
 }
 
 /* The one prompt of a: what does not fit the context is counted only. */
-static int make_prompt(struct ask *a, struct hearth *h, const struct hearth_chat *chat,
+static int make_prompt(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
                        struct fail *f)
 {
     struct hearth_info info = {.size = sizeof info};
     int rc = hearth_info(h, &info);
-    struct ask_prompt *p = calloc(1, sizeof *p);
+    struct gen_prompt *p = calloc(1, sizeof *p);
     a->prompts = p;
     if (p)
         p->ids = malloc(((size_t)info.context + 1) * sizeof *p->ids);
@@ -126,17 +126,17 @@ static int make_prompt(struct ask *a, struct hearth *h, const struct hearth_chat
         return fail_library(f, (int)n, hearth_error(h));
     p->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
     /* Here, where `ids` holds no more, and not later, by when another daemon may have another context. */
-    return p->n > info.context ? ask_check_prompts(a, info.context, f) : 0;
+    return p->n > info.context ? gen_params_check_prompts(a, info.context, f) : 0;
 }
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
 {
     struct talk t = {0};
-    int rc = routes_read_options(x, h, ASK_CHAT, f);
+    int rc = routes_read_options(x, h, GEN_CHAT, f);
     if (!rc)
-        rc = read_talk(x->ask.root, x->server->config->chat_template, &t, f);
+        rc = read_talk(x->params.root, x->server->config->chat_template, &t, f);
     if (!rc)
-        rc = make_prompt(&x->ask, h, &t.chat, f);
+        rc = make_prompt(&x->params, h, &t.chat, f);
     talk_fini(&t);
     return rc;
 }
@@ -158,7 +158,7 @@ int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)
             rc = fail_library(f, (int)n, hearth_error(h));
     }
     if (!rc)
-        x->made = json_pack("{s:o}", "prompt", piece_text(text, (size_t)n));
+        x->made = json_pack("{s:o}", "prompt", json_of_text(text, (size_t)n));
     free(text);
     talk_fini(&t);
     return rc;

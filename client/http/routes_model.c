@@ -3,7 +3,7 @@
 
 #include "client/http/fields.h"
 #include "client/http/reply.h"
-#include "client/http/server.h"
+#include "client/http/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-int routes_read_options(struct exchange *x, struct hearth *h, enum ask_dialect dialect,
+int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f)
 {
     struct hearth_info info = {.size = sizeof info};
@@ -20,16 +20,18 @@ int routes_read_options(struct exchange *x, struct hearth *h, enum ask_dialect d
     int rc = hearth_info(h, &info);
     if (rc < 0)
         return fail_library(f, rc, hearth_error(h));
-    if (ask_check_model(root, info.model, f) < 0)
+    if (gen_params_check_model(root, info.model, f) < 0)
         return -1;
     x->root = NULL;
-    return ask_read(&x->ask, dialect, root, f);
+    return gen_params_read(&x->params, dialect, root, f);
 }
 
 int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
 {
-    return routes_read_options(x, h, ASK_NATIVE, f) < 0 || ask_read_prompt(&x->ask, h, f) < 0 ? -1
-                                                                                              : 0;
+    return routes_read_options(x, h, GEN_NATIVE, f) < 0 ||
+                   gen_params_read_prompt(&x->params, h, f) < 0
+               ? -1
+               : 0;
 }
 
 static void run(struct exchange *x, const struct reply *reply, const char *prefix)
@@ -37,7 +39,7 @@ static void run(struct exchange *x, const struct reply *reply, const char *prefi
     struct server *s = x->server;
     uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
     struct fail f;
-    if (ask_check_prompts(&x->ask, s->gate.model.context, &f) < 0) {
+    if (gen_params_check_prompts(&x->params, s->pool.model.context, &f) < 0) {
         exchange_fail(x, &f);
         return;
     }
@@ -78,11 +80,12 @@ static int read_extra(const json_t *list, struct hearth_chunk *chunks, struct fa
     return 0;
 }
 
-/* Makes the one prompt of x->ask. */
-static int make_fim(struct ask *a, struct hearth *h, const struct hearth_fim *fim, struct fail *f)
+/* Makes the one prompt of x->params. */
+static int make_fim(struct gen_params *a, struct hearth *h, const struct hearth_fim *fim,
+                    struct fail *f)
 {
     struct hearth_info info = {.size = sizeof info};
-    struct ask_prompt *p = calloc(1, sizeof *p);
+    struct gen_prompt *p = calloc(1, sizeof *p);
     a->prompts = p;
     if (!p || hearth_info(h, &info) < 0)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
@@ -120,8 +123,8 @@ int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f)
     struct hearth_fim fim;
     json_t *extra = NULL;
     hearth_fim_init(&fim, sizeof fim);
-    if (routes_read_options(x, h, ASK_INFILL, f) < 0 || read_sides(x->ask.root, &fim, f) < 0 ||
-        field_array(x->ask.root, "input_extra", &extra, f) < 0)
+    if (routes_read_options(x, h, GEN_INFILL, f) < 0 || read_sides(x->params.root, &fim, f) < 0 ||
+        field_array(x->params.root, "input_extra", &extra, f) < 0)
         return -1;
     struct hearth_chunk *chunks = calloc(json_array_size(extra) + 1, sizeof *chunks);
     if (!chunks)
@@ -130,14 +133,14 @@ int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f)
     fim.n_extra = (uint32_t)json_array_size(extra);
     int rc = read_extra(extra, chunks, f);
     if (!rc)
-        rc = make_fim(&x->ask, h, &fim, f);
+        rc = make_fim(&x->params, h, &fim, f);
     free(chunks);
     return rc;
 }
 
 /* ---- OpenAI ---------------------------------------------------------------------------------- */
 
-static int read_suffixed(struct ask *a, struct hearth *h, struct fail *f)
+static int read_suffixed(struct gen_params *a, struct hearth *h, struct fail *f)
 {
     struct hearth_fim fim;
     hearth_fim_init(&fim, sizeof fim);
@@ -153,15 +156,15 @@ int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)
 {
     const char *suffix = NULL;
     size_t bytes = 0;
-    if (routes_read_options(x, h, ASK_TEXT, f) < 0 ||
-        field_text(x->ask.root, "suffix", &suffix, &bytes, f) < 0)
+    if (routes_read_options(x, h, GEN_TEXT, f) < 0 ||
+        field_text(x->params.root, "suffix", &suffix, &bytes, f) < 0)
         return -1;
-    return bytes ? read_suffixed(&x->ask, h, f) : ask_read_prompt(&x->ask, h, f);
+    return bytes ? read_suffixed(&x->params, h, f) : gen_params_read_prompt(&x->params, h, f);
 }
 
 const char *routes_chat_template(struct exchange *x)
 {
-    struct hearth *h = gate_handle(&x->server->gate);
+    struct hearth *h = pool_any(&x->server->pool);
     struct hearth_info info = {.size = sizeof info};
     return h && hearth_info(h, &info) == 0 && info.chat_template ? info.chat_template : "";
 }

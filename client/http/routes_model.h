@@ -1,6 +1,6 @@
 /* routes_ask.h - the endpoints that run the model, or its template. */
-#ifndef HEARTH_CLIENT_HTTP_ROUTES_ASK_H
-#define HEARTH_CLIENT_HTTP_ROUTES_ASK_H
+#ifndef HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
+#define HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
 
 #include "client/http/exchange.h"
 
@@ -12,8 +12,8 @@ int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f); /* into x->made */
 
-/* Of these: everything but the prompt goes into x->ask, which takes the request's object. */
-int routes_read_options(struct exchange *x, struct hearth *h, enum ask_dialect dialect,
+/* Of these: everything but the prompt goes into x->params, which takes the request's object. */
+int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f);
 
 /* Run what was read. */

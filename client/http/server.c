@@ -21,22 +21,6 @@ enum {
     HUNG_UP_S = 1          /* how long half a request is kept whose sender left */
 };
 
-void server_wake(struct exchange *x)
-{
-    if (!x->is_suspended)
-        return;
-    x->is_suspended = false;
-    x->server->wants_run = true;
-    MHD_resume_connection(x->mhd);
-}
-
-void server_drop_body(struct exchange *x)
-{
-    x->server->body_bytes -= x->body_counted;
-    x->body_counted = 0;
-    text_fini(&x->body);
-}
-
 /* ---- connections ----------------------------------------------------------------------------- */
 
 static void on_hang_up(struct watch *w, uint32_t events)
@@ -131,7 +115,7 @@ static void on_mhd(struct watch *w, uint32_t events)
     s->wants_run = true;
 }
 
-static void on_gate_connect(void *owner, const struct fail *why)
+static void on_pool_connect(void *owner, const struct fail *why)
 {
     struct server *s = owner;
     for (struct exchange *x = s->exchanges, *next; x; x = next) {
@@ -166,16 +150,16 @@ static int start_mhd(struct server *s, char *err, size_t err_bytes)
     return reactor_watch(&s->loop, &s->mhd_watch, EPOLLIN);
 }
 
-static void start_gate(struct server *s)
+static void start_pool(struct server *s)
 {
-    s->gate.loop = &s->loop;
-    s->gate.path = s->config->daemon;
-    s->gate.n_slots = s->config->slots;
-    s->gate.queue_max = s->config->queue;
-    s->gate.resume_ms = (int)s->config->resume_ms;
-    s->gate.on_connect = on_gate_connect;
-    s->gate.owner = s;
-    gate_open(&s->gate);
+    s->pool.loop = &s->loop;
+    s->pool.path = s->config->daemon;
+    s->pool.n_handles = s->config->slots;
+    s->pool.queue_max = s->config->queue;
+    s->pool.resume_ms = (int)s->config->resume_ms;
+    s->pool.on_connect = on_pool_connect;
+    s->pool.owner = s;
+    pool_open(&s->pool);
 }
 
 int server_open(struct server *s, const struct http_config *config, const int *fds, uint32_t n,
@@ -195,7 +179,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     for (int i = 0; i < SERVER_WORKERS && !rc; i++)
         rc = worker_open(&s->workers[i], &s->loop, config->daemon);
     if (!rc)
-        start_gate(s);
+        start_pool(s);
     for (uint32_t i = 0; i < n && !rc; i++) {
         struct listener *l = &s->listeners[s->n_listeners++];
         *l = (struct listener){.watch = {.fd = fds[i], .on = on_connect}, .server = s};
@@ -254,7 +238,7 @@ void server_close(struct server *s)
     }
     for (int i = 0; i < SERVER_WORKERS; i++)
         worker_close(&s->workers[i]);
-    if (s->gate.n_slots)
-        gate_close(&s->gate);
+    if (s->pool.n_handles)
+        pool_close(&s->pool);
     reactor_close(&s->loop);
 }

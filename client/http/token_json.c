@@ -1,13 +1,13 @@
-/* piece.c - see piece.h. */
+/* token_json.c - see token_json.h. */
 #include "client/http/token_json.h"
 
 #include "client/http/text.h"
 
-size_t piece_get(struct hearth *h, uint32_t id, char *bytes)
+size_t token_text(struct hearth *h, uint32_t id, char *bytes)
 {
     /* A detokenizer drops the first space of a text: so the token stands behind another one. */
     uint32_t ids[2] = {0, id};
-    char both[2 * PIECE_BYTES];
+    char both[2 * TOKEN_TEXT_BYTES];
     if (hearth_tokenize(h, "a", 1, 0, ids, 1) < 1)
         return 0;
     ids[1] = id;
@@ -17,7 +17,7 @@ size_t piece_get(struct hearth *h, uint32_t id, char *bytes)
         return 0;
     if (n > (int64_t)sizeof both)
         n = sizeof both;
-    size_t mine = (size_t)(n - first) < PIECE_BYTES ? (size_t)(n - first) : PIECE_BYTES;
+    size_t mine = (size_t)(n - first) < TOKEN_TEXT_BYTES ? (size_t)(n - first) : TOKEN_TEXT_BYTES;
     for (size_t i = 0; i < mine; i++)
         bytes[i] = both[(size_t)first + i];
     return mine;
@@ -35,7 +35,7 @@ static size_t character(const char *bytes, size_t n)
     return 0;
 }
 
-json_t *piece_text(const char *bytes, size_t n)
+json_t *json_of_text(const char *bytes, size_t n)
 {
     json_t *s = json_stringn(bytes, n);
     struct text valid = {0};
@@ -51,7 +51,7 @@ json_t *piece_text(const char *bytes, size_t n)
     return s;
 }
 
-json_t *piece_bytes(const char *bytes, size_t n)
+json_t *json_of_bytes(const char *bytes, size_t n)
 {
     json_t *a = json_array();
     for (size_t i = 0; i < n; i++)
@@ -59,13 +59,13 @@ json_t *piece_bytes(const char *bytes, size_t n)
     return a;
 }
 
-json_t *piece_exact(const char *bytes, size_t n)
+json_t *json_of_exact(const char *bytes, size_t n)
 {
     json_t *s = json_stringn(bytes, n);
-    return s ? s : piece_bytes(bytes, n);
+    return s ? s : json_of_bytes(bytes, n);
 }
 
-json_t *piece_ids(const uint32_t *ids, size_t n)
+json_t *json_of_ids(const uint32_t *ids, size_t n)
 {
     json_t *a = json_array();
     for (size_t i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* client/http/ask: JSON of a request becomes what the daemon is asked. */
+/* client/http/gen_params: the JSON of a request becomes the parameters of a generation. */
 #include "client/http/gen_params.h"
 #include "tests/run_suite.h"
 
@@ -6,43 +6,43 @@
 #include <math.h>
 #include <string.h>
 
-static struct ask ask;
+static struct gen_params params;
 static struct fail fail;
 
-static int read_as(enum ask_dialect dialect, const char *json)
+static int read_as(enum gen_dialect dialect, const char *json)
 {
     json_t *root = json_loads(json, JSON_ALLOW_NUL, NULL);
     ck_assert_msg(root != NULL, "%s", json);
     fail = (struct fail){0};
-    return ask_read(&ask, dialect, root, &fail);
+    return gen_params_read(&params, dialect, root, &fail);
 }
 
 static void setup(void)
 {
-    ask = (struct ask){0};
+    params = (struct gen_params){0};
 }
 
 static void teardown(void)
 {
-    ask_fini(&ask);
+    gen_params_fini(&params);
 }
 
 /* The request of the only choice, for a prompt of one token. */
 static struct hearth_request request(void)
 {
     static uint32_t token = 5;
-    static struct ask_prompt prompt;
+    static struct gen_prompt prompt;
     struct hearth_request r;
-    prompt = (struct ask_prompt){.ids = &token, .n = 1};
-    ask.prompts = &prompt;
-    ask_request(&ask, 0, &r);
-    ask.prompts = NULL;
+    prompt = (struct gen_prompt){.ids = &token, .n = 1};
+    params.prompts = &prompt;
+    gen_params_request(&params, 0, &r);
+    params.prompts = NULL;
     return r;
 }
 
 START_TEST(each_dialect_has_its_defaults)
 {
-    ck_assert_int_eq(read_as(ASK_NATIVE, "{}"), 0);
+    ck_assert_int_eq(read_as(GEN_NATIVE, "{}"), 0);
     struct hearth_request r = request();
     ck_assert_float_eq(r.temperature, 0.8f);
     ck_assert_uint_eq(r.top_k, 40);
@@ -51,16 +51,16 @@ START_TEST(each_dialect_has_its_defaults)
     ck_assert_float_eq(r.repeat_penalty, 1);
     ck_assert_int_eq(r.logprobs, -1);
     ck_assert_uint_eq(r.max_tokens, INT32_MAX);
-    ask_fini(&ask);
-    ck_assert_int_eq(read_as(ASK_TEXT, "{}"), 0);
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_TEXT, "{}"), 0);
     r = request();
     ck_assert_float_eq(r.temperature, 1);
     ck_assert_uint_eq(r.top_k, 0);
     ck_assert_float_eq(r.top_p, 1);
     ck_assert_float_eq(r.min_p, 0);
     ck_assert_uint_eq(r.max_tokens, 16);
-    ask_fini(&ask);
-    ck_assert_int_eq(read_as(ASK_CHAT, "{}"), 0);
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_CHAT, "{}"), 0);
     ck_assert_uint_eq(request().max_tokens, INT32_MAX);
 }
 END_TEST
@@ -69,7 +69,7 @@ START_TEST(every_field_arrives)
 {
     ck_assert_int_eq(
         read_as(
-            ASK_NATIVE,
+            GEN_NATIVE,
             "{\"temperature\":0.5,\"top_k\":3,\"top_p\":0.25,\"min_p\":0.125,\"typical_p\":0.75,"
             "\"repeat_penalty\":1.5,\"frequency_penalty\":0.5,\"presence_penalty\":-1,"
             "\"repeat_last_n\":-1,\"seed\":12345678901,\"n_predict\":7,\"n_probs\":3,\"id_slot\":2,"
@@ -94,16 +94,16 @@ START_TEST(every_field_arrives)
     ck_assert_uint_eq(r.n_bias, 2);
     ck_assert_float_eq(r.bias[0].value, 1.5f);
     ck_assert(isinf(r.bias[1].value) && r.bias[1].value < 0);
-    ck_assert_int_eq(ask.id_slot, 2);
-    ck_assert_int_eq(ask.t_max_predict_ms, 250);
-    ck_assert_int_eq(ask.n_indent, 4);
-    ck_assert(ask.stream && ask.return_tokens);
+    ck_assert_int_eq(params.id_slot, 2);
+    ck_assert_int_eq(params.t_max_predict_ms, 250);
+    ck_assert_int_eq(params.n_indent, 4);
+    ck_assert(params.stream && params.return_tokens);
 }
 END_TEST
 
 START_TEST(null_is_absent_and_whole_numbers_may_have_a_point)
 {
-    ck_assert_int_eq(read_as(ASK_CHAT,
+    ck_assert_int_eq(read_as(GEN_CHAT,
                              "{\"temperature\":null,\"stop\":null,\"seed\":3.0,\"logprobs\":"
                              "null,\"max_completion_tokens\":5,\"logit_bias\":null}"),
                      0);
@@ -115,20 +115,20 @@ END_TEST
 
 START_TEST(without_a_seed_there_is_one_by_chance)
 {
-    ck_assert_int_eq(read_as(ASK_NATIVE, "{}"), 0);
-    uint64_t first = ask.seed;
-    ask_fini(&ask);
-    ck_assert_int_eq(read_as(ASK_NATIVE, "{\"seed\":-1}"), 0);
-    ck_assert(ask.seed != first || ask.seed == 0); /* one in 2^32 */
-    ask_fini(&ask);
-    ck_assert_int_eq(read_as(ASK_NATIVE, "{\"seed\":0}"), 0);
-    ck_assert_uint_eq(ask.seed, 0);
+    ck_assert_int_eq(read_as(GEN_NATIVE, "{}"), 0);
+    uint64_t first = params.seed;
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_NATIVE, "{\"seed\":-1}"), 0);
+    ck_assert(params.seed != first || params.seed == 0); /* one in 2^32 */
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_NATIVE, "{\"seed\":0}"), 0);
+    ck_assert_uint_eq(params.seed, 0);
 }
 END_TEST
 
 START_TEST(samplers_that_are_not_named_are_off)
 {
-    ck_assert_int_eq(read_as(ASK_INFILL, "{\"top_k\":40,\"top_p\":0.9,\"repeat_penalty\":1.1,"
+    ck_assert_int_eq(read_as(GEN_INFILL, "{\"top_k\":40,\"top_p\":0.9,\"repeat_penalty\":1.1,"
                                          "\"samplers\":[\"top_k\",\"top_p\",\"infill\"]}"),
                      0);
     struct hearth_request r = request();
@@ -137,8 +137,8 @@ START_TEST(samplers_that_are_not_named_are_off)
     ck_assert_float_eq(r.min_p, 0);
     ck_assert_float_eq(r.repeat_penalty, 1);
     ck_assert_float_eq(r.temperature, 0); /* infill: the likeliest */
-    ask_fini(&ask);
-    ck_assert_int_eq(read_as(ASK_CHAT, "{\"min_p\":0.1,\"temperature\":0.1,"
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_CHAT, "{\"min_p\":0.1,\"temperature\":0.1,"
                                        "\"samplers\":[\"min_p\",\"temperature\"]}"),
                      0);
     ck_assert_float_eq(request().min_p, 0.1f);
@@ -149,45 +149,45 @@ END_TEST
 START_TEST(choices_differ_by_their_seed)
 {
     static uint32_t tokens[2] = {5, 6};
-    struct ask_prompt prompts[2] = {{.ids = tokens, .n = 1}, {.ids = tokens + 1, .n = 1}};
+    struct gen_prompt prompts[2] = {{.ids = tokens, .n = 1}, {.ids = tokens + 1, .n = 1}};
     struct hearth_request r;
-    ck_assert_int_eq(read_as(ASK_TEXT, "{\"n\":3,\"seed\":10}"), 0);
-    ask.prompts = prompts;
-    ask_request(&ask, 4, &r);
-    ask.prompts = NULL;
+    ck_assert_int_eq(read_as(GEN_TEXT, "{\"n\":3,\"seed\":10}"), 0);
+    params.prompts = prompts;
+    gen_params_request(&params, 4, &r);
+    params.prompts = NULL;
     ck_assert_uint_eq(r.seed, 11);
     ck_assert_uint_eq(r.tokens[0], 6);
 }
 END_TEST
 
 static const struct {
-    enum ask_dialect dialect;
+    enum gen_dialect dialect;
     const char *json, *says;
 } refused[] = {
-    {ASK_NATIVE, "{\"temperature\":\"1\"}", "'temperature' must be a number, not a string"},
-    {ASK_NATIVE, "{\"temperature\":[]}", "not an array"},
-    {ASK_NATIVE, "{\"top_k\":1.5}", "whole number"},
-    {ASK_NATIVE, "{\"min_p\":-0.1}", "min_p"},
-    {ASK_NATIVE, "{\"repeat_penalty\":0}", "repeat_penalty"},
-    {ASK_NATIVE, "{\"n_cmpl\":65}", "Field 'n_cmpl': Value must be between 1 <= value <= 64"},
-    {ASK_NATIVE, "{\"stop\":{}}", "'stop'"},
-    {ASK_NATIVE, "{\"stop\":\"a\\u0000b\"}", "'stop'"},
-    {ASK_NATIVE, "{\"samplers\":[1]}", "'samplers'"},
-    {ASK_NATIVE, "{\"mirostat\":1}", "mirostat"},
-    {ASK_NATIVE, "{\"lora\":[{\"id\":0,\"scale\":1}]}", "lora"},
-    {ASK_NATIVE, "{\"logit_bias\":5}", "logit_bias"},
-    {ASK_NATIVE, "{\"logit_bias\":[[1]]}", "pairs"},
-    {ASK_NATIVE, "{\"logit_bias\":[[1,1e9]]}", "10000"},
-    {ASK_NATIVE, "{\"logit_bias\":{\"5\":\"x\"}}", "logit_bias"},
-    {ASK_NATIVE, "{\"response_fields\":\"content\"}", "response_fields"},
-    {ASK_TEXT, "{\"best_of\":4,\"n\":2}", "best_of"},
-    {ASK_TEXT, "{\"echo\":true,\"logprobs\":1}", "echo"},
-    {ASK_TEXT, "{\"logprobs\":true}", "logprobs"},
-    {ASK_CHAT, "{\"logprobs\":1}", "'logprobs' must be true or false"},
-    {ASK_CHAT, "{\"top_logprobs\":2}", "top_logprobs"},
-    {ASK_CHAT, "{\"stream_options\":1}", "stream_options"},
-    {ASK_CHAT, "{\"stream_options\":{\"include_usage\":1}}", "include_usage"},
-    {ASK_CHAT, "{\"seed\":\"x\"}", "seed"},
+    {GEN_NATIVE, "{\"temperature\":\"1\"}", "'temperature' must be a number, not a string"},
+    {GEN_NATIVE, "{\"temperature\":[]}", "not an array"},
+    {GEN_NATIVE, "{\"top_k\":1.5}", "whole number"},
+    {GEN_NATIVE, "{\"min_p\":-0.1}", "min_p"},
+    {GEN_NATIVE, "{\"repeat_penalty\":0}", "repeat_penalty"},
+    {GEN_NATIVE, "{\"n_cmpl\":65}", "Field 'n_cmpl': Value must be between 1 <= value <= 64"},
+    {GEN_NATIVE, "{\"stop\":{}}", "'stop'"},
+    {GEN_NATIVE, "{\"stop\":\"a\\u0000b\"}", "'stop'"},
+    {GEN_NATIVE, "{\"samplers\":[1]}", "'samplers'"},
+    {GEN_NATIVE, "{\"mirostat\":1}", "mirostat"},
+    {GEN_NATIVE, "{\"lora\":[{\"id\":0,\"scale\":1}]}", "lora"},
+    {GEN_NATIVE, "{\"logit_bias\":5}", "logit_bias"},
+    {GEN_NATIVE, "{\"logit_bias\":[[1]]}", "pairs"},
+    {GEN_NATIVE, "{\"logit_bias\":[[1,1e9]]}", "10000"},
+    {GEN_NATIVE, "{\"logit_bias\":{\"5\":\"x\"}}", "logit_bias"},
+    {GEN_NATIVE, "{\"response_fields\":\"content\"}", "response_fields"},
+    {GEN_TEXT, "{\"best_of\":4,\"n\":2}", "best_of"},
+    {GEN_TEXT, "{\"echo\":true,\"logprobs\":1}", "echo"},
+    {GEN_TEXT, "{\"logprobs\":true}", "logprobs"},
+    {GEN_CHAT, "{\"logprobs\":1}", "'logprobs' must be true or false"},
+    {GEN_CHAT, "{\"top_logprobs\":2}", "top_logprobs"},
+    {GEN_CHAT, "{\"stream_options\":1}", "stream_options"},
+    {GEN_CHAT, "{\"stream_options\":{\"include_usage\":1}}", "include_usage"},
+    {GEN_CHAT, "{\"seed\":\"x\"}", "seed"},
 };
 
 START_TEST(what_has_another_type_is_refused_by_name)
@@ -201,9 +201,9 @@ END_TEST
 START_TEST(a_model_is_ours_or_none)
 {
     json_t *o = json_pack("{s:s}", "model", "a"), *empty = json_pack("{s:s}", "model", "");
-    ck_assert_int_eq(ask_check_model(o, "a", &fail), 0);
-    ck_assert_int_eq(ask_check_model(empty, "a", &fail), 0);
-    ck_assert_int_eq(ask_check_model(o, "b", &fail), -1);
+    ck_assert_int_eq(gen_params_check_model(o, "a", &fail), 0);
+    ck_assert_int_eq(gen_params_check_model(empty, "a", &fail), 0);
+    ck_assert_int_eq(gen_params_check_model(o, "b", &fail), -1);
     ck_assert_uint_eq(fail.status, 404);
     ck_assert_str_eq(fail.code, "model_not_found");
     json_t *e = fail_json(&fail);
@@ -218,7 +218,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("http_ask");
-    TCase *tcase = tcase_create("ask");
+    TCase *tcase = tcase_create("params");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, each_dialect_has_its_defaults);
     tcase_add_test(tcase, every_field_arrives);

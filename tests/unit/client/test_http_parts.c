@@ -109,12 +109,12 @@ END_TEST
 
 START_TEST(an_event_is_a_line_of_json)
 {
-    struct exchange x = {.ask = {.stream = true}};
+    struct exchange x = {.params = {.stream = true}};
     exchange_put(&x, json_pack("{s:s, s:f}", "a", "1\n2", "b", 0.1f));
     text_add(&x.out, "", 1);
     ck_assert_str_eq(x.out.bytes, "data: {\"a\":\"1\\n2\",\"b\":0.100000001}\n\n");
     text_fini(&x.out);
-    x.ask.stream = false;
+    x.params.stream = false;
     exchange_put(&x, json_pack("{}"));
     text_add(&x.out, "", 1);
     ck_assert_str_eq(x.out.bytes, "{}");
@@ -127,8 +127,8 @@ END_TEST
 
 START_TEST(bytes_that_are_no_text_are_replaced_or_listed)
 {
-    json_t *s = piece_text("a\xc3\xa9\xc3z\xff", 6), *whole = piece_exact("\xc3\xa9", 2);
-    json_t *half = piece_exact("\xc3", 1);
+    json_t *s = json_of_text("a\xc3\xa9\xc3z\xff", 6), *whole = json_of_exact("\xc3\xa9", 2);
+    json_t *half = json_of_exact("\xc3", 1);
     ck_assert_str_eq(json_string_value(s), "a\xc3\xa9\xef\xbf\xbdz\xef\xbf\xbd");
     ck_assert_str_eq(json_string_value(whole), "\xc3\xa9");
     ck_assert_uint_eq(json_array_size(half), 1);

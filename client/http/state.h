@@ -1,0 +1,55 @@
+/* state.h - what the requests of one gateway share: configuration, the pool of handles, workers,
+ * counters. On the loop's thread.
+ */
+#ifndef HEARTH_CLIENT_HTTP_STATE_H
+#define HEARTH_CLIENT_HTTP_STATE_H
+
+#include "client/http/config.h"
+#include "client/http/guard.h"
+#include "client/http/pool.h"
+#include "client/http/reactor.h"
+#include "client/http/worker.h"
+
+struct exchange;
+
+enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
+
+/* The workers, one for each kind of work that would block the loop. */
+enum {
+    WORKER_INFILL, /* tokenizes for /infill: its handle caches tokens */
+    WORKER_TEXT,   /* tokenizes other large bodies */
+    WORKER_STATUS, /* asks the daemon for its status */
+    SERVER_WORKERS
+};
+
+struct listener {
+    struct watch watch;
+    struct server *server;
+};
+
+struct counters {
+    uint64_t requests, connections, responses[SERVER_CODES]; /* [status / 100] */
+    uint64_t dropped;                                        /* clients that hung up on an answer */
+    uint64_t prompt_tokens, cached_tokens, output_tokens, prefill_ns, decode_ns;
+    uint64_t seconds_ns; /* from a request's last byte to the end of its answer, summed */
+    uint64_t n_seconds;
+};
+
+struct server {
+    const struct http_config *config;
+    struct guard guard;
+    struct reactor loop;
+    struct pool pool;
+    struct worker workers[SERVER_WORKERS];
+    struct MHD_Daemon *mhd;
+    struct watch mhd_watch;
+    struct listener listeners[SERVER_LISTENERS_MAX];
+    uint32_t n_listeners, n_connections;
+    struct exchange *exchanges;
+    size_t body_bytes; /* of all requests that are being read */
+    struct counters count;
+    uint64_t start_ns, last_id, id_base;
+    bool wants_run, is_full, is_draining;
+};
+
+#endif
