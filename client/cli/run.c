@@ -34,7 +34,7 @@ static int read_prompt_ids(struct cli_ids *ids)
     if (rc == -ENOMEM)
         code = cli_fail(CLI_SYSTEM, "stdin: out of memory: free some and try again");
     else if (rc)
-        code = cli_fail(CLI_BAD_INPUT, "stdin: byte %zu is no token id: give ids as [1,2,3]",
+        code = cli_fail(CLI_BAD_INPUT, "stdin: byte %zu is not a token id: give ids as [1,2,3]",
                         (size_t)(bad - text.data));
     cli_buffer_fini(&text);
     return code;
@@ -50,7 +50,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
     if (o->tokens.given) {
         int code = ids->n ? 0 : read_prompt_ids(ids);
         return code || ids->n ? code
-                              : cli_fail(CLI_BAD_INPUT, "--tokens: no token id: give at least one");
+                              : cli_fail(CLI_BAD_INPUT, "--tokens is empty: give at least one");
     }
     for (uint32_t i = 0; i < o->n_words; i++) {
         cli_buffer_text(text, i ? " " : "");

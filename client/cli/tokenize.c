@@ -164,11 +164,12 @@ int cli_detokenize(const struct cli_options *o)
     const char *bad = text.data;
     int rc = code ? 0 : cli_ids_parse(&ids, text.data, text.bytes, &bad);
     if (rc)
-        code = rc == -ENOMEM
-                   ? out_of_memory()
-                   : cli_fail(CLI_BAD_INPUT,
-                              "stdin: byte %zu is no token id: give a JSON array such as [1,2,3]",
-                              (size_t)(bad - text.data));
+        code =
+            rc == -ENOMEM
+                ? out_of_memory()
+                : cli_fail(CLI_BAD_INPUT,
+                           "stdin: byte %zu is not a token id: give a JSON array such as [1,2,3]",
+                           (size_t)(bad - text.data));
     if (!code)
         code = o->model ? detokenize_file(o, &ids, &out) : detokenize_daemon(o, &ids, &out);
     if (!code)

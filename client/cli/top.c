@@ -1,7 +1,7 @@
 /* cli_top.c - `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
  * was, however it ends. See cli_top.h.
  */
-#include "client/cli/top.h"
+#include "client/cli/top_frame.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
-/* cli_top_frame.c - draws a frame, see cli_top.h. Lines are cut at the screen's edges; a style is
+/* cli_top_frame.c - draws a frame, see top_frame.h. Lines are cut at the screen's edges; a style is
  * taken back at the end of what it colours, so a cut never leaves one on. */
-#include "client/cli/top.h"
+#include "client/cli/top_frame.h"
 
 #include <stdarg.h>
 #include <stdio.h>

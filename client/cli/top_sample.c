@@ -1,5 +1,5 @@
-/* cli_top_sample.c - a status as numbers, see cli_top.h. */
-#include "client/cli/top.h"
+/* cli_top_sample.c - a status as numbers, see top_sample.h. */
+#include "client/cli/top_sample.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -155,7 +155,7 @@ static int add_bias(struct gen_params *a, int64_t token, const json_t *value, st
         return fail_set(f, 400, FAIL_INVALID,
                         "'logit_bias' of a token must be a number from -10000 to 10000, or false");
     if (token < 0 || token > UINT32_MAX)
-        return fail_set(f, 400, FAIL_INVALID, "'logit_bias': %lld is no token id",
+        return fail_set(f, 400, FAIL_INVALID, "'logit_bias': %lld is not a token id",
                         (long long)token);
     if (a->base.n_bias == BIAS_MAX)
         return fail_set(f, 400, FAIL_INVALID, "'logit_bias' must have at most %d tokens", BIAS_MAX);

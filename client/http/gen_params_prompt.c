@@ -51,7 +51,7 @@ static int add_id(struct ids *l, const json_t *v, uint32_t n_vocab, const char *
 {
     json_int_t id = json_integer_value(v);
     if (id < 0 || id >= (json_int_t)n_vocab)
-        return fail_set(f, 400, FAIL_INVALID, "'%s': %lld is no token id: they go from 0 to %u",
+        return fail_set(f, 400, FAIL_INVALID, "'%s': %lld is not a token id: they go from 0 to %u",
                         name, (long long)id, n_vocab - 1);
     if (ids_room(l, 1, f) < 0 || !l->at)
         return -1;

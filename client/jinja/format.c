@@ -104,7 +104,16 @@ static struct value next_value(struct eval *e, struct source *s)
     return several ? s->all.list->items[s->next - 1] : s->all;
 }
 
-/* The conversion behind a % at f[at]; returns where it ends. */
+/* What "%(key)s" names. */
+static struct value member(struct eval *e, struct value all, const char *key, size_t bytes)
+{
+    value_need(e->heap, all);
+    struct value *found =
+        all.kind == VALUE_DICT ? dict_find(e->heap, all.dict, value_text(key, bytes)) : NULL;
+    return found ? *found : value_undefined(key, bytes);
+}
+
+/* The conversion after a % at f[at]; returns where it ends. */
 static size_t percent_one(struct eval *e, struct buf *b, struct value f, size_t at,
                           struct source *s)
 {
@@ -116,7 +125,7 @@ static size_t percent_one(struct eval *e, struct buf *b, struct value f, size_t 
         if (!end)
             heap_fault(e->heap, -EINVAL, "incomplete format key");
         size_t bytes = (size_t)(end - f.text) - at - 1;
-        v = get_item(e, s->all, value_text(f.text + at + 1, bytes));
+        v = member(e, s->all, f.text + at + 1, bytes);
         at += bytes + 2;
     }
     while (at < f.bytes && strchr("-+ #.0123456789", f.text[at]) && f.text[at]) {

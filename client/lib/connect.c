@@ -1,5 +1,4 @@
 /* connect.c - a handle's beginning and end: the handshake, what it maps, and letting go of it. */
-#include "client/prompt/fim.h"
 #include "client/lib/handle.h"
 
 #include <errno.h>
@@ -260,7 +259,8 @@ void hearth_close(struct hearth *h)
         slot_fini(&h->slots[i]);
     free(h->slots);
     token_list_fini(&h->scratch);
-    fim_text_close(h->fim_text);
+    if (h->prompt_cache)
+        h->prompt_cache_close(h->prompt_cache);
     munmap(h->not_forked, IPC_PAGE);
     free(h);
 }

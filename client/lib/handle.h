@@ -101,7 +101,8 @@ struct hearth {
     uint32_t next_slot;        /* round robin of HEARTH_ANY_SLOT */
     uint64_t socket_look_ns;   /* when the socket was looked at last */
     struct token_list scratch; /* tokens of a text prompt */
-    struct fim_text *fim_text; /* what hearth_fim() remembers; NULL before the first */
+    void *prompt_cache;        /* what hearth_fim() remembers; NULL before the first */
+    void (*prompt_cache_close)(void *cache);
     struct chat_traits traits; /* of the chat template used last */
     struct hearth_event event; /* what hearth_next() gave out */
     char fingerprint[33];

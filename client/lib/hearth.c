@@ -1,5 +1,5 @@
 /* hearth.c - what every call begins with, and what a handle tells about itself. */
-#include "client/prompt/fim.h"
+#include "client/lib/fim_form.h"
 #include "client/lib/handle.h"
 
 #include <errno.h>

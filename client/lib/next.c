@@ -87,6 +87,8 @@ static int take_event(struct hearth *h, uint32_t slot)
     if (s->state == CLIENT_IDLE)
         return 0;
     int rc = h->dead == -EPROTO ? 0 : events_take(h, s);
+    for (; rc == -ESHUTDOWN; rc = events_take(h, s))
+        resume_daemon_gone(h, -EPIPE);
     if (!rc && (h->dead || s->lost) && s->told == s->ids.n && s->state != CLIENT_ENDED)
         rc = events_end_without_daemon(h, s);
     if (rc)

@@ -259,7 +259,7 @@ int events_take(struct hearth *h, struct client_slot *s)
         if (events_is_void(s, run.generation, run.kind))
             continue;
         if (events_is_shutdown(h, s, &run))
-            resume_daemon_gone(h, -EPIPE);
+            rc = -ESHUTDOWN;
         else if (run.kind == EVENT_TOKENS)
             rc = take_tokens(h, s, &run);
         else if (run.kind == EVENT_LOGPROBS)

@@ -1,13 +1,11 @@
 /* chat.c - hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
-#include "client/prompt/chat.h"
-
+#include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_families.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 void hearth_chat_init(struct hearth_chat *chat, size_t size)
 {
@@ -131,82 +129,6 @@ static int chat_open(struct hearth *h, const struct hearth_chat *given, struct c
 }
 
 /* ---- rendering ------------------------------------------------------------------------------- */
-
-/* Templates write roles into control tokens ("<|user|>"): the words that people agreed on may go
- * there, any other role is text of the message. */
-static bool is_role(const char *key, const char *text, size_t bytes)
-{
-    static const char *const roles[] = {
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "developer",
-        "function",
-        "model",
-        "ipython",
-        "tool_response",
-        "tool_results",
-        "context",
-        "documents",
-        "environment",
-        "available_tools",
-        "assistant_tool_call",
-        "observation",
-        "latest_reminder",
-    };
-    if (strcmp(key, "role") != 0)
-        return false;
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
-        if (strlen(roles[i]) == bytes && memcmp(roles[i], text, bytes) == 0)
-            return true;
-    return false;
-}
-
-static struct jinja_variable token_text(const struct chat *c, const char *name,
-                                        enum vocab_role role)
-{
-    struct vocab_token t;
-    struct jinja_variable v = {.name = name, .text = ""};
-    if (vocab_find_token(&c->h->vocab, vocab_special(&c->h->vocab, role), &t)) {
-        v.text = t.text;
-        v.bytes = t.text_bytes;
-    }
-    return v;
-}
-
-enum { MOST_EXTRA = 64 };
-
-int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
-                size_t err_bytes)
-{
-    struct jinja_variable variables[MOST_EXTRA + 8] = {
-        token_text(c, "bos_token", VOCAB_BOS),
-        token_text(c, "eos_token", VOCAB_EOS),
-        {.name = "documents", .value = json_null()},
-        {.name = "tools", .value = c->tools ? c->tools : json_null()},
-        {.name = "add_generation_prompt", .value = json_boolean(c->prompt)},
-    };
-    uint32_t n = 5;
-    const char *name;
-    json_t *value;
-    json_object_foreach(c->extra, name, value)
-    {
-        if (n == MOST_EXTRA + 5) {
-            snprintf(err, err_bytes, "extra: give at most %d variables", MOST_EXTRA);
-            return -EINVAL;
-        }
-        variables[n++] = (struct jinja_variable){.name = name, .value = value};
-    }
-    variables[n++] = (struct jinja_variable){.name = "messages", .value = messages};
-    const struct jinja_desc desc = {.source = c->source,
-                                    .source_bytes = c->source_bytes,
-                                    .variables = variables,
-                                    .n_variables = n,
-                                    .now = time(NULL),
-                                    .is_word = is_role};
-    return jinja_render(&desc, ret, err, err_bytes);
-}
 
 static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja_output *ret)
 {

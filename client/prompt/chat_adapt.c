@@ -4,7 +4,7 @@
  * content in parts and most in one text, some want a call's arguments as an object though the
  * protocol has them as text. What a template does is tried on a made-up message that holds a word
  * to look for, once a template and only when a conversation needs to know. */
-#include "client/prompt/chat.h"
+#include "client/prompt/chat_adapt.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * same for a while, and what is left out of the prefix ends at a line's end.
  */
 #include "client/prompt/fim.h"
+
+#include "client/lib/fim_form.h"
 #include "client/lib/handle.h"
 
 #include <errno.h>
@@ -16,68 +18,6 @@ enum {
     STEPS = 8,           /* of the room: how coarse lengths are taken */
     BYTES_PER_TOKEN = 8, /* rarely more: text beyond is left out before it is tokenized */
 };
-
-/* ---- which form ------------------------------------------------------------------------------ */
-
-/* A family whose suffix-first form is documented, known by a token's text. Others are asked prefix
- * first, as all were trained: Qwen2.5-Coder, DeepSeek-Coder, CodeGemma, GLM. */
-static const struct family {
-    const char *prefix; /* text of the token with role VOCAB_FIM_PREFIX */
-    const char *also;   /* another token that the vocabulary has, or NULL */
-    enum vocab_pre pre; /* VOCAB_PRE_NONE: any */
-    enum fim_form form;
-} families[] = {
-    /* hearth-code, see daemon/models/README.md */
-    {"<|fim_prefix|>", "<|begin|>", VOCAB_PRE_GPT2, FIM_SPM},
-    /* Codestral: mistral-common's encode_fim */
-    {"[PREFIX]", NULL, VOCAB_PRE_NONE, FIM_SPM_WITHOUT_MID},
-    /* Seed-Coder's technical report */
-    {"<[fim-prefix]>", NULL, VOCAB_PRE_NONE, FIM_SPM},
-    /* Code Llama's paper and reference code: half of its samples are so */
-    {"\xe2\x96\x81<PRE>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
-    {"<PRE>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
-    /* SantaCoder, StarCoder 1 and 2, Granite code: half of their samples are so */
-    {"<fim-prefix>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
-    {"<fim_prefix>", NULL, VOCAB_PRE_STARCODER, FIM_SPM_MID_BEFORE},
-    /* Mellum has StarCoder's names, cut as GPT-2 does */
-    {"<fim_prefix>", "<filename>", VOCAB_PRE_GPT2, FIM_SPM},
-};
-
-static int is_family(const struct vocab *v, const struct family *f, const struct vocab_token *t)
-{
-    if (f->pre != VOCAB_PRE_NONE && f->pre != v->pre)
-        return 0;
-    if (f->also && vocab_find_text(v, f->also, strlen(f->also)) == VOCAB_NONE)
-        return 0;
-    return strlen(f->prefix) == t->text_bytes && memcmp(f->prefix, t->text, t->text_bytes) == 0;
-}
-
-static const struct family *find_family(const struct vocab *v)
-{
-    struct vocab_token t;
-    if (!vocab_find_token(v, vocab_special(v, VOCAB_FIM_PREFIX), &t))
-        return NULL;
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (is_family(v, &families[i], &t))
-            return &families[i];
-    return NULL;
-}
-
-enum fim_form fim_find(const struct vocab *v, enum hearth_fim_order order)
-{
-    if (order == HEARTH_FIM_PLAIN)
-        return FIM_PLAIN;
-    const struct family *f = find_family(v);
-    enum fim_form form = f ? f->form : FIM_SPM;
-    if (order == HEARTH_FIM_PSM || (order == HEARTH_FIM_AUTO && !f))
-        form = FIM_PSM;
-    if (vocab_special(v, VOCAB_FIM_PREFIX) == VOCAB_NONE ||
-        vocab_special(v, VOCAB_FIM_SUFFIX) == VOCAB_NONE)
-        return FIM_NONE;
-    if (form != FIM_SPM_WITHOUT_MID && vocab_special(v, VOCAB_FIM_MIDDLE) == VOCAB_NONE)
-        return FIM_NONE;
-    return form;
-}
 
 /* ---- the parts, in tokens -------------------------------------------------------------------- */
 
@@ -366,17 +306,24 @@ int fim_prompt(const struct vocab *v, struct fim_text *text, const struct hearth
     return rc;
 }
 
+static void close_cache(void *cache)
+{
+    fim_text_close(cache);
+}
+
 int64_t hearth_fim(struct hearth *h, const struct hearth_fim *fim, uint32_t *ids, size_t max)
 {
     int rc = handle_check(h);
     if (rc)
         return rc;
-    if (!h->fim_text)
-        h->fim_text = fim_text_open();
-    if (!h->fim_text)
+    if (!h->prompt_cache) {
+        h->prompt_cache = fim_text_open();
+        h->prompt_cache_close = close_cache;
+    }
+    if (!h->prompt_cache)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
     char err[sizeof h->error];
-    rc = fim_prompt(&h->vocab, h->fim_text, fim, h->welcome.limits.context, &h->scratch, err,
+    rc = fim_prompt(&h->vocab, h->prompt_cache, fim, h->welcome.limits.context, &h->scratch, err,
                     sizeof err);
     if (rc)
         return handle_fail(h, rc, "%s", err);

@@ -71,6 +71,11 @@ void schema_one_line(char *err);
  * may make long is counted, since one place may be visited as often as others refer to it. */
 void schema_work(struct schema *c, size_t n);
 
+/* Goes to a place below, and back to what it returned. */
+size_t schema_enter(struct schema *c, const char *part);
+size_t schema_enter_index(struct schema *c, const char *part, size_t index);
+void schema_leave(struct schema *c, size_t mark);
+
 void schema_add(struct schema *c, struct schema_text *t, const char *text);
 void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
 __attribute__((format(printf, 3, 4))) void schema_format(struct schema *c, struct schema_text *t,
@@ -78,6 +83,9 @@ __attribute__((format(printf, 3, 4))) void schema_format(struct schema *c, struc
 void schema_text_fini(struct schema_text *t);
 /* Its text, "" when there is none. */
 const char *schema_get(const struct schema_text *t);
+
+/* The next code point of valid UTF-8. */
+uint32_t schema_point(const char **at);
 
 /* Adds text for the inside of a GBNF literal. */
 void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
@@ -115,15 +123,6 @@ void schema_write(struct schema *c, struct schema_text *t);
  * schema_rule. Returns the rule's name. */
 const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own);
 
-/* Goes to a place below, and back to what it returned. */
-size_t schema_enter(struct schema *c, const char *part);
-size_t schema_enter_index(struct schema *c, const char *part, size_t index);
-void schema_leave(struct schema *c, size_t mark);
-
-/* What kind of value a schema without "type" is about: "object", "array", "string", "number"; NULL:
- * any. With a type that is a text, that. */
-const char *schema_kind(const json_t *schema);
-
 /* ---- schema_check.c -------------------------------------------------------------------------- */
 
 /* Refuses keywords that restrict and are not supported, and values of a wrong type. */
@@ -136,8 +135,14 @@ size_t schema_restrictions(const json_t *schema, const char *const *but);
 
 /* The schema that a local $ref means, NULL and a failure otherwise. */
 json_t *schema_target(struct schema *c, const char *ref);
-/* The rule of a $ref. */
-const char *schema_ref(struct schema *c, const char *ref);
+
+/* What kind of value a schema without "type" is about: "object", "array", "string", "number"; NULL:
+ * any. With a type that is a text, that. */
+const char *schema_kind(const json_t *schema);
+
+/* Does the schema have one of these keywords? */
+int schema_has_one(const json_t *schema, const char *const *keys);
+extern const char *const schema_array_keys[], *const schema_number_keys[];
 
 /* ---- schema_merge.c -------------------------------------------------------------------------- */
 
@@ -165,8 +170,5 @@ void schema_integer(struct schema *c, struct schema_text *t, const json_t *schem
  * lengths that are allowed besides. */
 void schema_pattern(struct schema *c, struct schema_text *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most);
-
-/* The next code point of valid UTF-8. */
-uint32_t schema_point(const char **at);
 
 #endif

@@ -262,42 +262,32 @@ json_t *schema_target(struct schema *c, const char *ref)
     return NULL;
 }
 
-const char *schema_ref(struct schema *c, const char *ref)
+/* ---- the kind of a value --------------------------------------------------------------------- */
+
+int schema_has_one(const json_t *schema, const char *const *keys)
 {
-    if (strcmp(ref, "#") == 0) { /* the root's rule */
-        if (!c->level)
-            schema_fail(c, "$ref '#' refers to itself with nothing in between");
-        c->refers_to_root = 1;
-        return "root";
-    }
-    const char *known = json_string_value(json_object_get(c->refs, ref));
-    const json_t *began = json_object_get(c->levels, ref);
-    if (began && json_integer_value(began) == (json_int_t)c->level)
-        schema_fail(c, "$ref '%.100s' refers to itself with nothing in between", ref);
-    json_t *target = c->rc ? NULL : schema_target(c, ref);
-    if (known || !target)
-        return known && !c->rc ? known : "";
-    struct schema_text name = {0}, back = c->path;
-    schema_name(c, &name, "", strrchr(ref, '/') + 1);
-    if (!name.bytes)
-        schema_add(c, &name, "ref");
-    const char *own = schema_take(c, schema_get(&name));
-    c->path = (struct schema_text){0};
-    schema_add(c, &c->path, ref + 1);
-    json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(own));
-    json_object_set_new_nocheck(c->levels, ref, json_integer((json_int_t)c->level));
-    const char *got = schema_visit(c, target, schema_get(&name), own);
-    json_object_del(c->levels, ref);
-    schema_text_fini(&name);
-    if (c->rc) { /* the message has the path */
-        schema_text_fini(&back);
-        return "";
-    }
-    if (strcmp(got, own) != 0) {
-        schema_untake(c, own);
-        json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(got));
-    }
-    schema_text_fini(&c->path);
-    c->path = back;
-    return got;
+    for (; *keys; keys++)
+        if (json_object_get(schema, *keys))
+            return 1;
+    return 0;
+}
+
+static const char *const object_keys[] = {"properties", "required", "additionalProperties", NULL};
+const char *const schema_array_keys[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
+static const char *const string_keys[] = {"pattern", "format", "minLength", "maxLength", NULL};
+const char *const schema_number_keys[] = {"minimum", "maximum", "exclusiveMinimum",
+                                          "exclusiveMaximum", NULL};
+
+const char *schema_kind(const json_t *schema)
+{
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    if (type)
+        return type;
+    if (schema_has_one(schema, object_keys))
+        return "object";
+    if (schema_has_one(schema, schema_array_keys))
+        return "array";
+    if (schema_has_one(schema, string_keys))
+        return "string";
+    return schema_has_one(schema, schema_number_keys) ? "number" : NULL;
 }

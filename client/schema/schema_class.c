@@ -1,9 +1,15 @@
 /* schema_class.c - the characters of a pattern: classes in brackets, escapes, and how each stands in
  * a JSON string. */
-#include "client/schema/schema_pattern.h"
+#include "client/schema/schema_class.h"
 #include "client/tokenizer/utf8.h"
 
 #include <string.h>
+
+void pattern_fail(struct pattern *p, const char *what)
+{
+    schema_fail(p->c, "the pattern '%.100s' at byte %zu: %s", p->begin, (size_t)(p->at - p->begin),
+                what);
+}
 
 enum { RANGES_MAX = 256, RANGES_SHORT = 24, LAST_POINT = 0x10ffff };
 

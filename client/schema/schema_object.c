@@ -59,17 +59,6 @@ static const char *visit_property(struct schema *c, const char *key, json_t *sch
 
 /* ---- keys that are none of the properties ---------------------------------------------------- */
 
-uint32_t schema_point(const char **at)
-{
-    const unsigned char *p = (const unsigned char *)*at;
-    uint32_t more = *p >= 0xf0 ? 3 : *p >= 0xe0 ? 2 : *p >= 0xc0 ? 1 : 0;
-    uint32_t point = more ? *p & (0x3fu >> more) : *p;
-    for (uint32_t i = 1; i <= more; i++)
-        point = point << 6 | (p[i] & 0x3f);
-    *at += more + 1;
-    return point;
-}
-
 static size_t point_bytes(const char *at)
 {
     const char *end = at;

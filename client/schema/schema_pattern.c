@@ -9,7 +9,7 @@
  * control characters, and take their escapes instead. Only a bare dot and a quote in a text are
  * llama.cpp's (client/README.md, "Schemas").
  */
-#include "client/schema/schema_pattern.h"
+#include "client/schema/schema_class.h"
 
 #include <string.h>
 
@@ -22,12 +22,6 @@ struct atom {
     struct span span;
     int is_character, is_dot;
 };
-
-void pattern_fail(struct pattern *p, const char *what)
-{
-    schema_fail(p->c, "the pattern '%.100s' at byte %zu: %s", p->begin, (size_t)(p->at - p->begin),
-                what);
-}
 
 static uint32_t plus(uint32_t a, uint32_t b)
 {

@@ -98,6 +98,38 @@ void schema_work(struct schema *c, size_t n)
         schema_fail(c, "too much to compare: make the schema smaller");
 }
 
+/* ---- places ---------------------------------------------------------------------------------- */
+
+size_t schema_enter(struct schema *c, const char *part)
+{
+    size_t mark = c->path.bytes;
+    schema_add(c, &c->path, "/");
+    for (const char *p = part; *p && !c->rc; p++)
+        schema_add_bytes(c, &c->path,
+                         *p == '/'   ? "~1"
+                         : *p == '~' ? "~0"
+                                     : p,
+                         *p == '/' || *p == '~' ? 2 : 1);
+    return mark;
+}
+
+size_t schema_enter_index(struct schema *c, const char *part, size_t index)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", index);
+    size_t mark = schema_enter(c, part);
+    schema_enter(c, text);
+    return mark;
+}
+
+void schema_leave(struct schema *c, size_t mark)
+{
+    if (c->rc || !c->path.data)
+        return;
+    c->path.bytes = mark;
+    c->path.data[mark] = 0;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text, size_t bytes)
@@ -151,6 +183,17 @@ void schema_text_fini(struct schema_text *t)
 const char *schema_get(const struct schema_text *t)
 {
     return t->data ? t->data : "";
+}
+
+uint32_t schema_point(const char **at)
+{
+    const unsigned char *p = (const unsigned char *)*at;
+    uint32_t more = *p >= 0xf0 ? 3 : *p >= 0xe0 ? 2 : *p >= 0xc0 ? 1 : 0;
+    uint32_t point = more ? *p & (0x3fu >> more) : *p;
+    for (uint32_t i = 1; i <= more; i++)
+        point = point << 6 | (p[i] & 0x3f);
+    *at += more + 1;
+    return point;
 }
 
 void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes)

@@ -5,38 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- places ---------------------------------------------------------------------------------- */
-
-size_t schema_enter(struct schema *c, const char *part)
-{
-    size_t mark = c->path.bytes;
-    schema_add(c, &c->path, "/");
-    for (const char *p = part; *p && !c->rc; p++)
-        schema_add_bytes(c, &c->path,
-                         *p == '/'   ? "~1"
-                         : *p == '~' ? "~0"
-                                     : p,
-                         *p == '/' || *p == '~' ? 2 : 1);
-    return mark;
-}
-
-size_t schema_enter_index(struct schema *c, const char *part, size_t index)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%zu", index);
-    size_t mark = schema_enter(c, part);
-    schema_enter(c, text);
-    return mark;
-}
-
-void schema_leave(struct schema *c, size_t mark)
-{
-    if (c->rc || !c->path.data)
-        return;
-    c->path.bytes = mark;
-    c->path.data[mark] = 0;
-}
-
 /* ---- keywords -------------------------------------------------------------------------------- */
 
 /* The number of a keyword such as minItems. */
@@ -60,34 +28,6 @@ static void read_counts(struct schema *c, const json_t *schema, const char *leas
     *ret_most = read_count(c, schema, most_key, SCHEMA_NO_MAX);
     if (*ret_least > *ret_most)
         schema_fail(c, "\"%s\" is above \"%s\": nothing can match", least_key, most_key);
-}
-
-static int has_one(const json_t *schema, const char *const *keys)
-{
-    for (; *keys; keys++)
-        if (json_object_get(schema, *keys))
-            return 1;
-    return 0;
-}
-
-static const char *const object_keys[] = {"properties", "required", "additionalProperties", NULL};
-static const char *const array_keys[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
-static const char *const string_keys[] = {"pattern", "format", "minLength", "maxLength", NULL};
-static const char *const number_keys[] = {"minimum", "maximum", "exclusiveMinimum",
-                                          "exclusiveMaximum", NULL};
-
-const char *schema_kind(const json_t *schema)
-{
-    const char *type = json_string_value(json_object_get(schema, "type"));
-    if (type)
-        return type;
-    if (has_one(schema, object_keys))
-        return "object";
-    if (has_one(schema, array_keys))
-        return "array";
-    if (has_one(schema, string_keys))
-        return "string";
-    return has_one(schema, number_keys) ? "number" : NULL;
 }
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
@@ -273,7 +213,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
            *first = json_object_get(schema, "prefixItems");
     const char *key = "items", *first_key = "prefixItems";
     struct schema_text t = {0};
-    if (!has_one(schema, array_keys))
+    if (!schema_has_one(schema, schema_array_keys))
         return schema_builtin(c, "array", strcmp(rule, "root") ? NULL : rule);
     if (json_is_array(items)) { /* as older drafts have it */
         first = items;
@@ -303,6 +243,49 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
     return got;
 }
 
+/* ---- references ------------------------------------------------------------------------------ */
+
+/* The rule of a $ref. */
+static const char *visit_ref(struct schema *c, const char *ref)
+{
+    if (strcmp(ref, "#") == 0) { /* the root's rule */
+        if (!c->level)
+            schema_fail(c, "$ref '#' refers to itself with nothing in between");
+        c->refers_to_root = 1;
+        return "root";
+    }
+    const char *known = json_string_value(json_object_get(c->refs, ref));
+    const json_t *began = json_object_get(c->levels, ref);
+    if (began && json_integer_value(began) == (json_int_t)c->level)
+        schema_fail(c, "$ref '%.100s' refers to itself with nothing in between", ref);
+    json_t *target = c->rc ? NULL : schema_target(c, ref);
+    if (known || !target)
+        return known && !c->rc ? known : "";
+    struct schema_text name = {0}, back = c->path;
+    schema_name(c, &name, "", strrchr(ref, '/') + 1);
+    if (!name.bytes)
+        schema_add(c, &name, "ref");
+    const char *own = schema_take(c, schema_get(&name));
+    c->path = (struct schema_text){0};
+    schema_add(c, &c->path, ref + 1);
+    json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(own));
+    json_object_set_new_nocheck(c->levels, ref, json_integer((json_int_t)c->level));
+    const char *got = schema_visit(c, target, schema_get(&name), own);
+    json_object_del(c->levels, ref);
+    schema_text_fini(&name);
+    if (c->rc) { /* the message has the path */
+        schema_text_fini(&back);
+        return "";
+    }
+    if (strcmp(got, own) != 0) {
+        schema_untake(c, own);
+        json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(got));
+    }
+    schema_text_fini(&c->path);
+    c->path = back;
+    return got;
+}
+
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 /* A schema of one kind of value, without references and alternatives. */
@@ -327,7 +310,7 @@ static const char *visit_plain(struct schema *c, json_t *schema, const char *rul
         else
             schema_add(c, &t, schema_builtin(c, "object", NULL));
         got = schema_rule(c, own, rule, schema_get(&t));
-    } else if (strcmp(kind, "integer") == 0 && has_one(schema, number_keys)) {
+    } else if (strcmp(kind, "integer") == 0 && schema_has_one(schema, schema_number_keys)) {
         schema_add(c, &t, "(");
         schema_integer(c, &t, schema);
         schema_add(c, &t, ") space");
@@ -369,7 +352,7 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
     const json_t *all = json_object_get(schema, "allOf"), *type = json_object_get(schema, "type");
     struct schema_text t = {0};
     if (ref && !schema_restrictions(schema, only_ref)) {
-        schema_add(c, &t, schema_ref(c, ref));
+        schema_add(c, &t, visit_ref(c, ref));
     } else if (json_array_size(all) == 1 && !schema_restrictions(schema, only_all_of) &&
                json_object_get(json_array_get(all, 0), "$ref")) {
         size_t mark = schema_enter_index(c, "allOf", 0);

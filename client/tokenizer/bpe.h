@@ -3,7 +3,7 @@
 #define HEARTH_CLIENT_TOKENIZER_BPE_H
 
 #include "client/tokenizer/merge.h"
-#include "client/tokenizer/tokenizer.h"
+#include "client/tokenizer/token_list.h"
 
 /* Appends the ids of text[0, bytes) to *out. m is a zeroed or used merge of the same vocabulary.
  * Returns 0, -ENOMEM, or -EILSEQ for a byte that has no token and cannot be replaced; then

@@ -2,35 +2,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/tokenizer/bpe.h"
 #include "client/tokenizer/spm.h"
-
-void token_list_init(struct token_list *l)
-{
-    *l = (struct token_list){0};
-}
-
-void token_list_fini(struct token_list *l)
-{
-    free(l->ids);
-    *l = (struct token_list){0};
-}
-
-int token_list_push(struct token_list *l, uint32_t id)
-{
-    if (l->n == l->capacity) {
-        size_t capacity = l->capacity < 32 ? 64 : 2 * l->capacity;
-        uint32_t *ids = realloc(l->ids, capacity * sizeof *ids);
-        if (ids == NULL)
-            return -ENOMEM;
-        l->ids = ids;
-        l->capacity = capacity;
-    }
-    l->ids[l->n++] = id;
-    return 0;
-}
 
 /* Where special tokens are looked for. */
 struct search {

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/tokenizer/token_list.h"
 #include "ipc/vocab.h"
 
 enum tokenize_flag {
@@ -23,18 +24,6 @@ enum tokenize_flag {
     TOKENIZE_CONTINUE =
         4, /* the text goes on after other text: no space prefix at its beginning (SPM) */
 };
-
-/* A growing list of ids, owned by the caller. */
-struct token_list {
-    uint32_t *ids; /* [n] */
-    size_t n;
-    size_t capacity;
-};
-
-void token_list_init(struct token_list *l);
-void token_list_fini(struct token_list *l);
-/* Appends one id. 0 or -ENOMEM. */
-int token_list_push(struct token_list *l, uint32_t id);
 
 #define TOKENIZE_MAX_BYTES (64u << 20)
 

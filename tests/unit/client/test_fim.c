@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/fim_form.h"
 #include "client/prompt/fim.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"

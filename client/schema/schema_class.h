@@ -1,7 +1,6 @@
-/* schema_pattern.h - what the two files of the pattern converter share. Private; see
- * schema_pattern.c. */
-#ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_PATTERN_H
-#define HEARTH_CLIENT_SCHEMA_SCHEMA_PATTERN_H
+/* schema_class.h - the characters of a pattern: escapes and classes. For schema_pattern.c. */
+#ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_CLASS_H
+#define HEARTH_CLIENT_SCHEMA_SCHEMA_CLASS_H
 
 #include "client/schema/schema.h"
 

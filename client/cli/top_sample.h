@@ -1,14 +1,9 @@
-/* cli_top.h - `hearth top`: what the daemon does now, drawn again and again.
- *
- * Two steps, so that each can be tried without a terminal: the daemon's status becomes a sample
- * (cli_top_sample.c), and two samples become a frame (cli_top_frame.c); both are pure. cli_top.c
- * owns the terminal and the clock.
- */
-#ifndef HEARTH_CLIENT_CLI_TOP_H
-#define HEARTH_CLIENT_CLI_TOP_H
+/* top_sample.h - the daemon's status as a sample: numbers, words and slots. Pure, but for looking up
+ * users and processes. */
+#ifndef HEARTH_CLIENT_CLI_TOP_SAMPLE_H
+#define HEARTH_CLIENT_CLI_TOP_SAMPLE_H
 
-#include "client/cli/cli.h"
-
+#include <stddef.h>
 #include <stdint.h>
 
 /* The numbers of a status that a frame shows, by the names they have there. */
@@ -87,17 +82,5 @@ void top_sample_fini(struct top_sample *sample);
 /* Gives every slot its rate, from the sample before of the same daemon (NULL: there is none), and
  * sorts them: those at work, then the fastest, first. */
 void top_sample_compare(struct top_sample *now, const struct top_sample *before);
-
-/* A frame's size in characters and its looks. */
-struct top_screen {
-    uint32_t rows, columns; /* 0: without end */
-    int colours;
-    int live; /* on a terminal: every line clears what was there before, and none ends beyond it */
-};
-
-/* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a line for people
- * that takes the place of the totals of requests, or NULL. */
-void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
-               const struct top_screen *screen, struct cli_buffer *out);
 
 #endif

@@ -1,0 +1,20 @@
+/* top_frame.h - two samples become a frame of `hearth top`. Pure. */
+#ifndef HEARTH_CLIENT_CLI_TOP_FRAME_H
+#define HEARTH_CLIENT_CLI_TOP_FRAME_H
+
+#include "client/cli/cli.h"
+#include "client/cli/top_sample.h"
+
+/* A frame's size in characters and its looks. */
+struct top_screen {
+    uint32_t rows, columns; /* 0: without end */
+    int colours;
+    int live; /* on a terminal: every line clears what was there before, and none ends beyond it */
+};
+
+/* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a line for people
+ * that takes the place of the totals of requests, or NULL. */
+void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
+               const struct top_screen *screen, struct cli_buffer *out);
+
+#endif

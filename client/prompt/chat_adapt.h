@@ -1,0 +1,12 @@
+/* chat_adapt: messages in the form that a template accepts. On the handle's thread. */
+#ifndef HEARTH_CLIENT_PROMPT_CHAT_ADAPT_H
+#define HEARTH_CLIENT_PROMPT_CHAT_ADAPT_H
+
+#include "client/prompt/chat_render.h"
+
+/* Adapts c->messages to the template: moves a system message that it does not know, makes contents
+ * parts or one text, arguments of calls objects. What it accepts is found by rendering short probes.
+ * Returns 0 or -ENOMEM. */
+int chat_adapt(struct chat *c);
+
+#endif

@@ -1,0 +1,24 @@
+/* chat_render: a conversation through a template: the model's, a known family's, or the caller's.
+ * Private to hearth_chat_text() and hearth_chat_tokens(); on the handle's thread. */
+#ifndef HEARTH_CLIENT_PROMPT_CHAT_RENDER_H
+#define HEARTH_CLIENT_PROMPT_CHAT_RENDER_H
+
+#include "client/jinja/jinja.h"
+#include "client/lib/handle.h"
+
+struct chat {
+    struct hearth *h;
+    const char *source; /* [source_bytes] the template, Jinja */
+    size_t source_bytes;
+    bool is_family;   /* one of hearth's own texts */
+    json_t *messages; /* array; ours to change */
+    json_t *tools;    /* array, or NULL */
+    json_t *extra;    /* object, or NULL */
+    bool prompt;      /* end with the beginning of the answer */
+};
+
+/* Renders these messages (and no others) as c says. Returns as jinja_render. */
+int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
+                size_t err_bytes);
+
+#endif
