@@ -520,7 +520,7 @@ START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
         int code;
     } cases[] = {{"Makefile", "Makefile exists and is not a socket", 73},
                  {"/nonexistent/h.sock", "its folder does not exist", 73},
-                 {longer, "a socket's path takes at most", 64},
+                 {longer, "a socket path has at most", 64},
                  {d.socket, " already listens at ", 75}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         o = harness_run_hearthd((const char *const[]){"--model", harness_model(), "--log-level",
