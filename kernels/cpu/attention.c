@@ -6,116 +6,125 @@
 /* Tiles: enough for all threads. */
 enum { TILES_PER_THREAD = 4 };
 
-static uint32_t window_of(const struct model *m, uint32_t layer)
+/* Heads of a KV head. */
+static uint32_t share_of(const struct layer_geometry *g)
 {
-    return m->layers[layer].local ? m->local_window : CPU_NO_WINDOW;
+    return g->n_head / g->n_head_kv;
 }
 
 /* Queries [first, first + CPU_QUERIES) of an item: a tile, which is a run of rows of one sequence, with
  * the heads of one KV head. False: there are none. */
-static bool find_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker,
+static bool find_item(struct backend *b, const struct layer_op *op, uint32_t item, uint32_t worker,
                       uint32_t first, struct cpu_attend *a)
 {
     struct cpu_buffers *u = &b->buffers;
-    const struct model *m = b->model;
-    uint32_t tile = item / m->n_head_kv, head_kv = item % m->n_head_kv;
-    uint32_t share = m->n_head / m->n_head_kv;
+    const struct cpu_input *q = &u->of[op->from[0]], *out = &u->of[op->to[0]];
+    const struct layer_geometry *g = op->geometry;
+    uint32_t tile = item / g->n_head_kv, head_kv = item % g->n_head_kv, share = share_of(g);
     uint32_t row = u->tile[tile], n = (u->tile[tile + 1] - row) * share;
     *a = (struct cpu_attend){
         .kv = &b->kv,
         .memory = b->kv_memory,
         .pages = b->pass->sequences[b->pass->rows[row].sequence].pages,
-        .layer = layer,
+        .layer = op->read.index,
         .head_kv = head_kv,
-        .scale = b->scale,
-        .window = window_of(m, layer),
+        .scale = b->model->score_scale,
+        .sliding_window = g->sliding_window,
         .scratch = u->attend_scratch + (size_t)worker * CPU_ATTEND_SCRATCH,
     };
     for (uint32_t i = first; i < n && a->n < CPU_QUERIES; i++) {
-        uint32_t r = row + i / share, h = head_kv * share + i % share;
-        size_t at = (size_t)r * u->heads + (size_t)h * m->head_dim;
+        size_t r = row + i / share, h = head_kv * share + i % share;
         a->position[a->n] = b->pass->rows[r].position;
-        a->q[a->n] = u->q + at;
-        a->out[a->n++] = u->attention.f + at;
+        a->q[a->n] = q->f + r * q->stride + h * g->k_dim;
+        a->out[a->n++] = out->f + r * out->stride + h * g->v_dim;
     }
     return a->n > 0;
 }
 
-static void attend_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker)
+static void attend_item(struct backend *b, const struct layer_op *op, uint32_t item,
+                        uint32_t worker)
 {
     struct cpu_attend a;
-    for (uint32_t i = 0; find_item(b, layer, item, worker, i, &a); i += CPU_QUERIES)
+    for (uint32_t i = 0; find_item(b, op, item, worker, i, &a); i += CPU_QUERIES)
         b->isa->attend(&a);
 }
 
 /* ---- few rows, many positions ----------------------------------------------------------------
  *
  * Few rows with few KV heads are fewer items than threads, or not evenly as many, while each reads a
- * long context. Then each split of an item is a task of its own, and its parts are joined afterwards. */
+ * long context. Then each split of an item is a task of its own, and their partial results are combined afterwards. */
 
-/* Floats of the parts of an item. */
-static size_t item_parts(const struct backend *b)
+/* Floats of the partial results of an item. */
+static size_t item_floats(const struct backend *b, const struct layer_op *op)
 {
-    return b->n_splits * (b->model->n_head / b->model->n_head_kv) * cpu_part_floats(&b->kv);
+    return b->n_splits * share_of(op->geometry) * cpu_part_floats(&b->kv);
 }
 
-static void split_task(struct backend *b, uint32_t layer, uint32_t task, uint32_t worker)
+static void split_task(struct backend *b, const struct layer_op *op, uint32_t task, uint32_t worker)
 {
     struct cpu_attend a;
     uint32_t item = task / b->n_splits, i = task % b->n_splits;
-    find_item(b, layer, item, worker, 0, &a);
+    find_item(b, op, item, worker, 0, &a);
     uint32_t number = cpu_attend_from(&a, a.position[0]) / CPU_SPLIT + i;
-    float *parts = b->buffers.parts + item * item_parts(b) + i * a.n * cpu_part_floats(&b->kv);
+    float *partials = b->buffers.partials + item * item_floats(b, op);
     if (number <= a.position[a.n - 1] / CPU_SPLIT)
-        b->isa->attend_split(&a, number, parts);
+        b->isa->attend_split(&a, number, partials + i * a.n * cpu_part_floats(&b->kv));
 }
 
-static void join_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker)
+static void combine_item(struct backend *b, const struct layer_op *op, uint32_t item,
+                         uint32_t worker)
 {
     struct cpu_attend a;
-    find_item(b, layer, item, worker, 0, &a);
-    b->isa->attend_join(&a, b->buffers.parts + item * item_parts(b));
+    find_item(b, op, item, worker, 0, &a);
+    b->isa->attend_combine(&a, b->buffers.partials + item * item_floats(b, op));
 }
 
 /* Rows below which a pass may be cut in splits; a tile is then one row (tile_rows). */
-static uint32_t few_rows(const struct backend *b)
+static uint32_t few_rows(const struct backend *b, const struct layer_geometry *g)
 {
     uint32_t tasks = pool_threads(b->pool) * TILES_PER_THREAD;
-    return (tasks + b->model->n_head_kv - 1) / b->model->n_head_kv;
+    return (tasks + g->n_head_kv - 1) / g->n_head_kv;
 }
 
-size_t attention_parts_floats(const struct backend *b)
+size_t attention_partial_floats(const struct backend *b)
 {
-    if (b->model->n_head_kv % pool_threads(b->pool) == 0)
-        return 0; /* items are even */
-    size_t splits = (b->limits.context + CPU_SPLIT - 1) / CPU_SPLIT;
-    size_t rows = few_rows(b) < b->limits.rows ? few_rows(b) : b->limits.rows;
-    return rows * b->model->n_head * splits * cpu_part_floats(&b->kv);
+    const struct layer_ops *ops = &b->model->ops;
+    size_t splits = (b->limits.context + CPU_SPLIT - 1) / CPU_SPLIT, most = 0;
+    for (uint32_t i = 0; i < ops->n; i++) {
+        const struct layer_geometry *g = ops->op[i].geometry;
+        if (ops->op[i].kind != OP_ATTEND || g->n_head_kv % pool_threads(b->pool) == 0)
+            continue; /* no attention, or its items are even */
+        size_t rows = few_rows(b, g) < b->limits.rows ? few_rows(b, g) : b->limits.rows;
+        size_t floats = rows * g->n_head * splits * cpu_part_floats(&b->kv);
+        most = floats > most ? floats : most;
+    }
+    return most;
 }
 
 /* Where whole items would leave threads idle for more than an eighth of their time. */
-static bool cut_in_splits(const struct backend *b, uint32_t items)
+static bool cut_in_splits(const struct backend *b, const struct layer_geometry *g, uint32_t items)
 {
     uint32_t threads = pool_threads(b->pool), idle = (threads - items % threads) % threads;
-    return b->n_splits > 1 && b->pass->n_rows < few_rows(b) && idle * 8 > items + idle &&
-           b->model->n_head / b->model->n_head_kv <= CPU_QUERIES;
+    return b->n_splits > 1 && b->pass->n_rows < few_rows(b, g) && idle * 8 > items + idle &&
+           share_of(g) <= CPU_QUERIES;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* Rows of a tile: as many as attention takes together, but enough tiles for all threads. */
-static uint32_t tile_rows(const struct backend *b)
+static uint32_t tile_rows(const struct backend *b, const struct layer_geometry *g)
 {
-    uint32_t share = b->model->n_head / b->model->n_head_kv, threads = pool_threads(b->pool);
+    uint32_t share = share_of(g), threads = pool_threads(b->pool);
     uint32_t most = share < CPU_QUERIES ? CPU_QUERIES / share : 1;
-    uint32_t even = b->pass->n_rows * b->model->n_head_kv / (threads * TILES_PER_THREAD);
+    uint32_t even = b->pass->n_rows * g->n_head_kv / (threads * TILES_PER_THREAD);
     return even == 0 ? 1 : even < most ? even : most;
 }
 
-void attention_begin(struct backend *b)
+/* Tiles are runs of rows of one sequence. */
+static void cut_tiles(struct backend *b, const struct layer_geometry *g)
 {
     const struct pass *pass = b->pass;
-    uint32_t *tile = b->buffers.tile, n = 0, most = tile_rows(b);
+    uint32_t *tile = b->buffers.tile, n = 0, most = tile_rows(b, g);
     for (uint32_t r = 0; r < pass->n_rows; r++) {
         if (n == 0 || pass->rows[r].sequence != pass->rows[r - 1].sequence ||
             r - tile[n - 1] == most)
@@ -126,9 +135,9 @@ void attention_begin(struct backend *b)
 }
 
 /* Positions that all rows see; b->n_splits: those of the row that sees parts of the most. */
-static uint64_t count_positions(struct backend *b, uint32_t layer)
+static uint64_t count_positions(struct backend *b, const struct layer_geometry *g)
 {
-    struct cpu_attend a = {.window = window_of(b->model, layer)};
+    struct cpu_attend a = {.sliding_window = g->sliding_window};
     uint64_t positions = 0;
     b->n_splits = 0;
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
@@ -140,15 +149,16 @@ static uint64_t count_positions(struct backend *b, uint32_t layer)
     return positions;
 }
 
-void attention(struct backend *b, uint32_t layer)
+void attention(struct backend *b, const struct layer_op *op)
 {
-    const struct model *m = b->model;
-    uint64_t values = count_positions(b, layer) * m->n_head * m->head_dim / 4;
-    uint32_t n = b->n_tiles * m->n_head_kv;
-    if (!cut_in_splits(b, n)) {
-        share_items(b, attend_item, layer, n, values / n + 1);
+    const struct layer_geometry *g = op->geometry;
+    uint64_t values = count_positions(b, g) * g->n_head * g->k_dim / 4;
+    cut_tiles(b, g);
+    uint32_t n = b->n_tiles * g->n_head_kv;
+    if (!cut_in_splits(b, g, n)) {
+        share_items(b, attend_item, op, n, values / n + 1);
         return;
     }
-    share_items(b, split_task, layer, n * b->n_splits, values / n / b->n_splits + 1);
-    share_items(b, join_item, layer, n, item_parts(b));
+    share_items(b, split_task, op, n * b->n_splits, values / n / b->n_splits + 1);
+    share_items(b, combine_item, op, n, item_floats(b, op));
 }

@@ -7,13 +7,10 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* What buffers.parts has to hold, by the instance's limits. */
-size_t attention_parts_floats(const struct backend *b);
+/* What buffers.partials has to hold, by the instance's limits. */
+size_t attention_partial_floats(const struct backend *b);
 
-/* Once a pass, before its first layer: cuts b->pass's rows in tiles. */
-void attention_begin(struct backend *b);
-
-/* buffers.q and the pages -> buffers.attention.f, all rows of the pass. */
-void attention(struct backend *b, uint32_t layer);
+/* An OP_ATTEND: queries and pages -> its output, all rows of the pass. */
+void attention(struct backend *b, const struct layer_op *op);
 
 #endif

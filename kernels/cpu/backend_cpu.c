@@ -1,7 +1,6 @@
 /* The CPU backend's table: opens an instance (choice of instruction set, repacking, memory) and
  * forwards passes to pass.c. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,28 +46,17 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
                 name);
 }
 
-static float *rope_memory(struct backend *b)
-{
-    size_t floats = rope_table_floats(b->model->rope_dim, b->limits.context);
-    b->weight_bytes += floats * sizeof(float);
-    return arena_alloc(b->arena, floats * sizeof(float));
-}
-
 static int load_rope(struct backend *b)
 {
     const struct model *m = b->model;
-    const float *divisors = (const float *)(const void *)m->global[MODEL_ROPE_FREQS].data;
-    uint32_t n = m->rope_dim, context = b->limits.context;
-    b->rope[false] = rope_memory(b);
-    if (!b->rope[false])
-        return -ENOMEM;
-    rope_build(b->rope[false], n, context, m->rope_base, m->rope_scale, divisors);
-    if (m->local_period == 0)
-        return 0;
-    b->rope[true] = rope_memory(b);
-    if (!b->rope[true])
-        return -ENOMEM;
-    rope_build(b->rope[true], n, context, m->local_rope_base, 1.0f, NULL);
+    const size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
+    for (uint32_t i = 0; i < m->n_ropes; i++) {
+        b->rope[i] = arena_alloc(b->arena, floats * sizeof(float));
+        if (!b->rope[i])
+            return -ENOMEM;
+        b->weight_bytes += floats * sizeof(float);
+        rope_build(b->rope[i], m->rope_dim, b->limits.context, &m->ropes[i]);
+    }
     return 0;
 }
 
@@ -84,49 +72,33 @@ static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed
     return memory;
 }
 
-static void input_scratch(struct backend *b, struct cpu_input *x, size_t rows, uint32_t stride,
-                          bool *failed)
+/* [rows][width], and where a matmul reads it the same as blocks. Strides are whole blocks of 32, so
+ * whole groups of a matrix, too. */
+static void buffer_scratch(struct backend *b, struct cpu_input *x, size_t rows, uint32_t width,
+                           bool input, bool *failed)
 {
-    /* Blocks of 32 may not divide a stride padded to 16. */
-    stride = (stride + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
-    x->stride = stride;
-    x->f = scratch(b, rows * stride, sizeof(float), failed);
-    x->q = scratch(b, rows * stride, 1, failed);
-    x->d = scratch(b, rows * stride / CPU_BLOCK, sizeof(float), failed);
-    x->sum = scratch(b, rows * stride / CPU_BLOCK, sizeof(int32_t), failed);
-}
-
-static uint32_t padded(uint32_t n)
-{
-    return (n + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
+    x->stride = (width + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
+    x->f = scratch(b, rows * x->stride, sizeof(float), failed);
+    if (!input)
+        return;
+    x->q = scratch(b, rows * x->stride, 1, failed);
+    x->d = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(float), failed);
+    x->sum = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(int32_t), failed);
 }
 
 static void row_scratch(struct backend *b, bool *failed)
 {
     struct cpu_buffers *u = &b->buffers;
-    const struct model *m = b->model;
-    size_t rows = b->limits.rows, samples = b->limits.samples;
-    u->embd = padded(m->n_embd);
-    u->heads = padded(m->n_head * m->head_dim);
-    u->heads_kv = padded(m->n_head_kv * m->head_dim);
-    u->ff = padded(m->n_ff);
-    u->vocab = padded(m->n_vocab);
-    u->x = scratch(b, rows * u->embd, sizeof(float), failed);
-    u->h = scratch(b, rows * u->embd, sizeof(float), failed);
-    u->q = scratch(b, rows * u->heads, sizeof(float), failed);
-    u->k = scratch(b, rows * u->heads_kv, sizeof(float), failed);
-    u->v = scratch(b, rows * u->heads_kv, sizeof(float), failed);
-    u->up = scratch(b, rows * u->ff, sizeof(float), failed);
-    u->logits = scratch(b, samples * u->vocab, sizeof(float), failed);
-    for (int local = 0; local < 2 && b->rope[local]; local++) {
-        u->cs[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
-        u->sn[local] = scratch(b, rows * m->rope_dim, sizeof(float), failed);
+    const struct layer_ops *ops = &b->model->ops;
+    const size_t rows = b->limits.rows;
+    for (int i = 0; i < N_BUFFERS; i++)
+        if (ops->width[i] > 0)
+            buffer_scratch(b, &u->of[i], i == BUFFER_LOGITS ? b->limits.samples : rows,
+                           ops->width[i], ops->input[i], failed);
+    for (uint32_t i = 0; i < b->model->n_ropes; i++) {
+        u->cs[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
+        u->sn[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
     }
-    input_scratch(b, &u->norm, rows, u->embd, failed);
-    input_scratch(b, &u->attention, rows, u->heads, failed);
-    input_scratch(b, &u->ffn, rows, u->ff, failed);
-    u->gate = u->ffn.f; /* silu(gate) * up goes where gate was */
-    input_scratch(b, &u->head, samples, u->embd, failed);
 }
 
 static int open_scratch(struct backend *b)
@@ -142,7 +114,7 @@ static int open_scratch(struct backend *b)
     u->wanted = scratch(b, b->limits.samples, sizeof(uint32_t), &failed);
     u->tile = scratch(b, rows + 1, sizeof(uint32_t), &failed);
     u->attend_scratch = scratch(b, threads * CPU_ATTEND_SCRATCH, sizeof(float), &failed);
-    u->parts = scratch(b, attention_parts_floats(b), sizeof(float), &failed);
+    u->partials = scratch(b, attention_partial_floats(b), sizeof(float), &failed);
     u->sample = scratch(b, threads, sizeof(struct sampler_scratch *), &failed);
     if (failed)
         return -ENOMEM;
@@ -231,7 +203,6 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
     b->limits = *limits;
     b->limits.isa = NULL; /* the caller's text */
     b->isa = isa;
-    b->scale = 1.0f / sqrtf((float)model->score_divisor);
     rc = open_parts(b, err, err_bytes);
     if (rc) {
         cpu_close(b);

@@ -66,7 +66,7 @@ struct cpu_attend {
     const uint32_t *pages; /* of the sequence */
     uint32_t layer, head_kv;
     float scale;
-    uint32_t window; /* positions that a query sees, its own the last; CPU_NO_WINDOW: all */
+    uint32_t sliding_window; /* layer_geometry's */
     uint32_t n;
     uint32_t position[CPU_QUERIES]; /* ascending */
     const float *q[CPU_QUERIES];    /* [head_dim] */
@@ -74,12 +74,10 @@ struct cpu_attend {
     float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
 };
 
-#define CPU_NO_WINDOW UINT32_MAX
-
 /* The first position that a query at `position` sees. */
 static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t position)
 {
-    return position < a->window ? 0 : position - a->window + 1;
+    return position < a->sliding_window ? 0 : position - a->sliding_window + 1;
 }
 
 /* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In floats. */
@@ -109,8 +107,8 @@ struct cpu_isa {
 
     /* Rotates heads of x [heads][head_dim] in place, by model_rope: pairs (2i, 2i + 1), pairs
      * (i, i + head_dim / 2). cs and sn [head_dim] are rope_row's. */
-    void (*rotate[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                                 const float *sn);
+    void (*rope[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                               const float *sn);
 
     /* True when all of x [n] is finite / finite and not infinite in f16. */
     bool (*finite)(const float *x, uint32_t n);
@@ -127,7 +125,7 @@ struct cpu_isa {
      * parts [splits][n][cpu_part_floats] -> out. Of a query that sees nothing of a split, no part is
      * written or read. */
     void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *parts);
-    void (*attend_join)(const struct cpu_attend *attend, const float *parts);
+    void (*attend_combine)(const struct cpu_attend *attend, const float *parts);
 
     /* m = silu(g) * u or gelu(g) * u, by model_gate, [n]; m may be g */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
@@ -143,44 +141,34 @@ extern const struct cpu_isa cpu_isa_avxvnni;
 extern const struct cpu_isa cpu_isa_avx512;
 #endif
 
+/* The tensors of a layer, by enum model_layer_tensor; those of none, by enum model_global. What the
+ * model lacks is NULL: in a matrix file.data, or packed. */
 struct cpu_layer {
-    const float *attn_norm, *ffn_norm;     /* [n_embd] */
-    const float *q_bias, *k_bias, *v_bias; /* [rows of the matrix], NULL where there is none */
-    const float *q_norm, *k_norm;          /* [head_dim], NULL where there is none */
-    const float *attn_post_norm, *ffn_post_norm; /* [n_embd], NULL where there is none */
-    struct cpu_matrix q, k, v, o, gate, up, down;
+    struct cpu_matrix matrix[MODEL_N_LAYER_TENSORS];
+    const float *vector[MODEL_N_LAYER_TENSORS];
 };
 
 /* What the two kinds of pass read: the model's matrices, or their shadow (shadow.h). */
 struct cpu_weights {
-    struct cpu_layer *layers;
-    struct cpu_matrix head;
+    struct cpu_layer *layers; /* [n_layer + 1] the last: of no layer */
 };
 
-/* Buffers of one pass, rows = limits.rows, every stride padded to 16. */
+/* Scratch of one pass, rows = limits.rows, every stride padded to 32. */
 struct cpu_buffers {
-    float *x, *h;                    /* [rows][embd] residual: before and inside a layer */
-    struct cpu_input norm;           /* [rows][embd] norm output */
-    float *q, *k, *v;                /* [rows][heads * head_dim], [rows][kv heads * head_dim] */
-    struct cpu_input attention;      /* [rows][heads * head_dim] */
-    float *gate, *up;                /* [rows][ff]; gate is ffn.f */
-    struct cpu_input ffn;            /* [rows][ff] silu or gelu of gate, * up */
-    struct cpu_input head;           /* [samples][embd] norm of the rows with wants */
-    float *logits;                   /* [samples][vocab] */
-    float *cs[2], *sn[2];            /* by model_layer.local: [rows][rope_dim] rotation of a row */
+    struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it */
+    float *cs[MODEL_MAX_ROPES], *sn[MODEL_MAX_ROPES]; /* [rows][rope_dim] rotation of a row */
     uint8_t *bad;                    /* [rows] an operation found the row not finite */
-    uint32_t *poisoned;              /* [rows] layer, or CPU_SOUND */
-    uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_SOUND */
+    uint32_t *poisoned;              /* [rows] layer, or CPU_OK */
+    uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_OK */
     uint32_t *next_position;         /* [rows] by sequence index, check of a pass */
     uint32_t *wanted;                /* [samples] row of a sample */
     uint32_t *tile;                  /* [rows + 1] first row of an attention tile */
     float *attend_scratch;           /* [threads][CPU_ATTEND_SCRATCH] */
-    float *parts;                    /* of attention in pieces, attention.c */
+    float *partials;                 /* of attention in splits, attention.c */
     struct sampler_scratch **sample; /* [threads] */
-    uint32_t embd, heads, heads_kv, ff, vocab; /* the strides */
 };
 
-#define CPU_SOUND UINT32_MAX
+#define CPU_OK UINT32_MAX
 
 struct backend {
     const struct model *model;
@@ -192,13 +180,10 @@ struct backend {
     size_t kv_reserved;
     struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
     const struct cpu_weights *use; /* of this pass */
-    const float *output_norm;      /* [n_embd] */
-    struct cpu_matrix embedding;   /* packed only when tied: shares the canonical head's */
-    float *rope[2];                /* tables, rope.h, by model_layer.local; NULL: no such layer */
+    float *rope[MODEL_MAX_ROPES];  /* tables of model.ropes, rope.h */
     struct cpu_buffers buffers;
     struct arena *arena; /* owns every buffer and every repacked weight */
     size_t weight_bytes, shadow_bytes, scratch_bytes;
-    float scale; /* 1 / sqrt(model.score_divisor) */
     uint32_t n_wanted, n_tiles;
     uint32_t n_splits; /* of the layer's longest tile */
     const struct pass *pass;

@@ -43,14 +43,14 @@ static bool has_avx512(void)
         .quantize = simd_quantize_##rest,                                                          \
         .matmul = simd_matmul_##isa,                                                               \
         .add = simd_add_##rest,                                                                    \
-        .rotate = {[MODEL_ROPE_ADJACENT] = simd_rotate_##rest,                                     \
-                   [MODEL_ROPE_HALVES] = simd_rotate_halves_##rest},                               \
+        .rope = {[MODEL_ROPE_ADJACENT] = simd_rope_interleaved_##rest,                             \
+                 [MODEL_ROPE_HALVES] = simd_rope_neox_##rest},                                     \
         .finite = simd_finite_##rest,                                                              \
         .fits_f16 = simd_fits_f16_##rest,                                                          \
         .append = simd_append_##rest,                                                              \
         .attend = simd_attend_##rest,                                                              \
         .attend_split = simd_attend_split_##rest,                                                  \
-        .attend_join = simd_attend_join_##rest,                                                    \
+        .attend_combine = simd_attend_combine_##rest,                                              \
         .gate_mul =                                                                                \
             {[MODEL_GATE_SILU] = simd_silu_mul_##rest, [MODEL_GATE_GELU] = simd_gelu_mul_##rest},  \
         .canonical_logits = simd_canonical_logits_##rest,                                          \

@@ -98,7 +98,7 @@ static void merge(const struct cpu_attend *a, float *all, const float *part)
     all[m] = max;
 }
 
-/* parts as attend_join has them, or NULL: computed here. */
+/* parts as attend_combine has them, or NULL: computed here. */
 static void query(const struct cpu_attend *a, uint32_t i, const float *parts)
 {
     size_t floats = cpu_part_floats(a->kv), l = floats - 15;
@@ -121,7 +121,7 @@ static void query(const struct cpu_attend *a, uint32_t i, const float *parts)
 
 void ref_attend(const struct cpu_attend *a)
 {
-    ref_attend_join(a, NULL);
+    ref_attend_combine(a, NULL);
 }
 
 void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts)
@@ -130,7 +130,7 @@ void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts)
         part_of(a, i, number, parts + i * cpu_part_floats(a->kv));
 }
 
-void ref_attend_join(const struct cpu_attend *a, const float *parts)
+void ref_attend_combine(const struct cpu_attend *a, const float *parts)
 {
     for (uint32_t i = 0; i < a->n; i++)
         query(a, i, parts);

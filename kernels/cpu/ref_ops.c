@@ -67,7 +67,8 @@ void ref_add(float *x, const float *bias, uint32_t n)
         x[i] = x[i] + bias[i];
 }
 
-void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn)
+void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+                          const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         for (uint32_t i = 0; i < head_dim; i += 2) {
@@ -78,8 +79,7 @@ void ref_rotate(float *x, uint32_t heads, uint32_t head_dim, const float *cs, co
     }
 }
 
-void ref_rotate_halves(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                       const float *sn)
+void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn)
 {
     uint32_t half = head_dim / 2;
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
@@ -189,13 +189,13 @@ const struct cpu_isa cpu_isa_ref = {
     .quantize = ref_quantize,
     .matmul = ref_matmul,
     .add = ref_add,
-    .rotate = {[MODEL_ROPE_ADJACENT] = ref_rotate, [MODEL_ROPE_HALVES] = ref_rotate_halves},
+    .rope = {[MODEL_ROPE_ADJACENT] = ref_rope_interleaved, [MODEL_ROPE_HALVES] = ref_rope_neox},
     .finite = ref_finite,
     .fits_f16 = ref_fits_f16,
     .append = ref_append,
     .attend = ref_attend,
     .attend_split = ref_attend_split,
-    .attend_join = ref_attend_join,
+    .attend_combine = ref_attend_combine,
     .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul, [MODEL_GATE_GELU] = ref_gelu_mul},
     .canonical_logits = ref_canonical_logits,
 };

@@ -89,12 +89,12 @@ size_t rope_table_floats(uint32_t rope_dim, uint32_t context)
 
 /* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. The
  * product of the divisors is exact, and a division by 1 changes nothing. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base, float scale,
-                const float *divisors)
+void rope_build(float *table, uint32_t rope_dim, uint32_t context,
+                const struct model_rope_table *rope)
 {
-    double ln_base = ln(base);
+    double ln_base = ln(rope->base);
     for (uint32_t i = 0; i < rope_dim / 2; i++) {
-        double divisor = (double)scale * (divisors ? (double)divisors[i] : 1.0);
+        double divisor = (double)rope->scale * (rope->divisors ? (double)rope->divisors[i] : 1.0);
         double theta = exponential(-(double)(2 * i) / (double)rope_dim * ln_base) / divisor;
         float *low = table + 2 * (size_t)i, *high = low + (size_t)ROPE_LOW * rope_dim;
         for (uint32_t p = 0; p < ROPE_LOW; p++, low += rope_dim)

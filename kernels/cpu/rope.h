@@ -16,12 +16,11 @@ enum { ROPE_LOW = 256 };
 /* Floats of the tables for positions below context: cos and sin, 256 low and the high entries. */
 size_t rope_table_floats(uint32_t rope_dim, uint32_t context);
 
-/* Fills table [rope_table_floats]. rope_dim even, base > 0. Frequencies are divided by scale and,
- * where divisors [rope_dim / 2] is not NULL, each by its own. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context, float base, float scale,
-                const float *divisors);
+/* Fills table [rope_table_floats]. rope_dim even. */
+void rope_build(float *table, uint32_t rope_dim, uint32_t context,
+                const struct model_rope_table *rope);
 
-/* The rotation of one position for cpu_isa.rotate: at both places of a pair cs [rope_dim] holds its
+/* The rotation of one position for cpu_isa.rope: at both places of a pair cs [rope_dim] holds its
  * c, at the first sn [rope_dim] holds -s, at the second s. */
 void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum model_rope kind,
               float *cs, float *sn);

@@ -131,10 +131,11 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
 
     if (rc)
         return rc;
-    shadow->layers = arena_alloc(b->arena, n_layer * sizeof(shadow->layers[0]));
+    const size_t bytes = (n_layer + 1) * sizeof(shadow->layers[0]);
+    shadow->layers = arena_alloc(b->arena, bytes);
     if (!shadow->layers)
         return fail(err, err_bytes, -ENOMEM, "no memory for the shadow");
-    memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, n_layer * sizeof(shadow->layers[0]));
+    memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, bytes);
     for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, n_layer, i)) != NULL; i++) {
         struct model_tensor from = m->file;
         if (worth_it(&from))

@@ -23,7 +23,8 @@ enum {
 struct items {
     struct backend *b;
     share_item *run;
-    uint32_t layer, n, per_chunk;
+    const struct layer_op *op;
+    uint32_t n, per_chunk;
 };
 
 static void run_items(void *arg, uint32_t chunk, uint32_t worker)
@@ -32,12 +33,13 @@ static void run_items(void *arg, uint32_t chunk, uint32_t worker)
     uint32_t begin = chunk * items->per_chunk;
     uint32_t end = items->n - begin < items->per_chunk ? items->n : begin + items->per_chunk;
     for (uint32_t i = begin; i < end; i++)
-        items->run(items->b, items->layer, i, worker);
+        items->run(items->b, items->op, i, worker);
 }
 
-void share_items(struct backend *b, share_item *run, uint32_t layer, uint32_t n, uint64_t values)
+void share_items(struct backend *b, share_item *run, const struct layer_op *op, uint32_t n,
+                 uint64_t values)
 {
-    struct items items = {b, run, layer, n, n};
+    struct items items = {b, run, op, n, n};
     uint32_t threads = pool_threads(b->pool);
     if (n == 0)
         return;

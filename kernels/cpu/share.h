@@ -8,10 +8,12 @@
 
 #include "kernels/cpu/cpu.h"
 
-typedef void share_item(struct backend *b, uint32_t layer, uint32_t item, uint32_t worker);
+typedef void share_item(struct backend *b, const struct layer_op *op, uint32_t item,
+                        uint32_t worker);
 
-/* Runs items (rows, tiles) 0 .. n - 1; `values` is the work of one: numbers that it reads. */
-void share_items(struct backend *b, share_item *run, uint32_t layer, uint32_t n, uint64_t values);
+/* Runs items (rows, tiles) 0 .. n - 1; `values`: floats that one reads, an estimate of its cost. */
+void share_items(struct backend *b, share_item *run, const struct layer_op *op, uint32_t n,
+                 uint64_t values);
 
 /* Runs n matmuls that read the same input, at most SHARE_MATMULS, all groups of each. */
 enum { SHARE_MATMULS = 3 };

@@ -9,44 +9,23 @@
 #include "kernels/cpu/load.h"
 #include "kernels/cpu/repack.h"
 
-/* A layer's matrices, in the order of a pass. */
-static const struct {
-    enum model_layer_tensor tensor;
-    size_t at; /* of the cpu_matrix in struct cpu_layer */
-} MATRICES[] = {
-    {MODEL_ATTN_Q, offsetof(struct cpu_layer, q)},
-    {MODEL_ATTN_K, offsetof(struct cpu_layer, k)},
-    {MODEL_ATTN_V, offsetof(struct cpu_layer, v)},
-    {MODEL_ATTN_OUTPUT, offsetof(struct cpu_layer, o)},
-    {MODEL_FFN_GATE, offsetof(struct cpu_layer, gate)},
-    {MODEL_FFN_UP, offsetof(struct cpu_layer, up)},
-    {MODEL_FFN_DOWN, offsetof(struct cpu_layer, down)},
-};
-enum { LAYER_MATRICES = sizeof MATRICES / sizeof MATRICES[0] };
+_Static_assert((int)MODEL_N_GLOBAL <= (int)MODEL_N_LAYER_TENSORS, "a cpu_layer for them");
 
-/* Its vectors. */
-static const struct {
-    enum model_layer_tensor tensor;
-    size_t at; /* of the pointer */
-} VECTORS[] = {
-    {MODEL_ATTN_NORM, offsetof(struct cpu_layer, attn_norm)},
-    {MODEL_FFN_NORM, offsetof(struct cpu_layer, ffn_norm)},
-    {MODEL_ATTN_Q_BIAS, offsetof(struct cpu_layer, q_bias)},
-    {MODEL_ATTN_K_BIAS, offsetof(struct cpu_layer, k_bias)},
-    {MODEL_ATTN_V_BIAS, offsetof(struct cpu_layer, v_bias)},
-    {MODEL_ATTN_Q_NORM, offsetof(struct cpu_layer, q_norm)},
-    {MODEL_ATTN_K_NORM, offsetof(struct cpu_layer, k_norm)},
-    {MODEL_ATTN_POST_NORM, offsetof(struct cpu_layer, attn_post_norm)},
-    {MODEL_FFN_POST_NORM, offsetof(struct cpu_layer, ffn_post_norm)},
-};
-enum { LAYER_VECTORS = sizeof VECTORS / sizeof VECTORS[0] };
+/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the head's. */
+static bool is_matrix(uint32_t n_layer, uint32_t i, uint32_t t, const struct model_tensor *file)
+{
+    return file->rows > 0 && (i < n_layer ? !model_layer_vector(t) : t == MODEL_OUTPUT);
+}
 
 struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint32_t index)
 {
-    if (index >= n_layer * LAYER_MATRICES)
-        return index == n_layer * LAYER_MATRICES ? &w->head : NULL;
-    uint8_t *layer = (uint8_t *)&w->layers[index / LAYER_MATRICES];
-    return (struct cpu_matrix *)(void *)(layer + MATRICES[index % LAYER_MATRICES].at);
+    for (uint32_t i = 0; i <= n_layer; i++)
+        for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++) {
+            struct cpu_matrix *m = &w->layers[i].matrix[t];
+            if (is_matrix(n_layer, i, t, &m->file) && index-- == 0)
+                return m;
+        }
+    return NULL;
 }
 
 /* ---- memory ----------------------------------------------------------------------------------- */
@@ -92,33 +71,41 @@ static size_t vector_bytes(const struct model_tensor *file)
     return file->data ? (file->bytes + 63) / 64 * 64 : 0;
 }
 
+/* The tensors of layer i; n_layer: those of none. Returns how many there are. */
+static uint32_t tensors_of(const struct model *m, uint32_t i, const struct model_tensor **ret)
+{
+    *ret = i < m->n_layer ? m->layers[i].tensor : m->global;
+    return i < m->n_layer ? MODEL_N_LAYER_TENSORS : MODEL_N_GLOBAL;
+}
+
+static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
+{
+    return i < m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
+}
+
 /* All weights lie in one mapping, each where a pass comes to it. */
 static int reserve(struct backend *b)
 {
     const struct model *m = b->model;
-    size_t bytes = m->n_layer * sizeof(struct cpu_layer) + 64;
-    for (uint32_t i = 0; i < m->n_layer; i++) {
-        const struct model_tensor *tensor = m->layers[i].tensor;
-        for (size_t t = 0; t < LAYER_MATRICES; t++)
-            bytes += matrix_bytes(b, &tensor[MATRICES[t].tensor]);
-        for (size_t t = 0; t < LAYER_VECTORS; t++)
-            bytes += vector_bytes(&tensor[VECTORS[t].tensor]);
-    }
-    bytes += vector_bytes(&m->global[MODEL_OUTPUT_NORM]);
-    bytes += matrix_bytes(b, &m->global[MODEL_OUTPUT]);
+    const struct model_tensor *file;
+    size_t bytes = (m->n_layer + 1) * sizeof(struct cpu_layer) + 64;
+    for (uint32_t i = 0; i <= m->n_layer; i++)
+        for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
+            bytes += is_vector(m, i, t)                      ? vector_bytes(&file[t])
+                     : is_matrix(m->n_layer, i, t, &file[t]) ? matrix_bytes(b, &file[t])
+                                                             : 0;
     return arena_reserve(b->arena, bytes);
 }
 
-static int place_layer(struct backend *b, struct cpu_layer *l, const struct model_tensor *tensor)
+static int place_layer(struct backend *b, uint32_t i, struct cpu_layer *l)
 {
-    uint8_t *layer = (uint8_t *)l;
+    const struct model_tensor *file;
     int rc = 0;
-    for (size_t i = 0; i < LAYER_MATRICES && !rc; i++)
-        rc = place_matrix(b, &tensor[MATRICES[i].tensor],
-                          (struct cpu_matrix *)(void *)(layer + MATRICES[i].at));
-    for (size_t i = 0; i < LAYER_VECTORS && !rc; i++)
-        rc = load_vector(b, &tensor[VECTORS[i].tensor],
-                         (const float **)(void *)(layer + VECTORS[i].at));
+    for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
+        if (is_vector(b->model, i, t))
+            rc = load_vector(b, &file[t], &l->vector[t]);
+        else if (is_matrix(b->model->n_layer, i, t, &file[t]))
+            rc = place_matrix(b, &file[t], &l->matrix[t]);
     return rc;
 }
 
@@ -127,16 +114,35 @@ static int place_all(struct backend *b, struct cpu_weights *w)
     const struct model *m = b->model;
     if (reserve(b))
         return -ENOMEM;
-    w->layers = arena_alloc(b->arena, m->n_layer * sizeof w->layers[0]);
-    if (!w->layers)
+    w->layers = arena_alloc(b->arena, (m->n_layer + 1) * sizeof w->layers[0]);
+    int rc = w->layers ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i <= m->n_layer && !rc; i++)
+        rc = place_layer(b, i, &w->layers[i]);
+    if (rc)
+        return rc;
+    /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
+    struct cpu_matrix *of_none = w->layers[m->n_layer].matrix;
+    repack_init(&of_none[MODEL_TOKEN_EMBD], &m->global[MODEL_TOKEN_EMBD]);
+    if (m->tied)
+        of_none[MODEL_TOKEN_EMBD].packed = of_none[MODEL_OUTPUT].packed;
+    return 0;
+}
+
+/* Reads the file into all matrices that have a place. */
+static int fill_matrices(struct backend *b, struct cpu_weights *w)
+{
+    const uint32_t n_layer = b->model->n_layer;
+    const struct cpu_matrix **matrix;
+    uint32_t n = 0;
+    while (weights_matrix(w, n_layer, n))
+        n++;
+    matrix = malloc(n * sizeof matrix[0]);
+    if (!matrix)
         return -ENOMEM;
-    int rc = 0;
-    for (uint32_t i = 0; i < m->n_layer && !rc; i++)
-        rc = place_layer(b, &w->layers[i], m->layers[i].tensor);
-    if (!rc)
-        rc = load_vector(b, &m->global[MODEL_OUTPUT_NORM], &b->output_norm);
-    if (!rc)
-        rc = place_matrix(b, &m->global[MODEL_OUTPUT], &w->head);
+    for (uint32_t i = 0; i < n; i++)
+        matrix[i] = weights_matrix(w, n_layer, i);
+    int rc = load_from_file(b->pool, b->model, matrix, n);
+    free(matrix);
     return rc;
 }
 
@@ -152,27 +158,10 @@ int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, st
 
 int weights_load(struct backend *b)
 {
-    const struct model *m = b->model;
     struct cpu_weights *w = &b->weights[PASS_CANONICAL];
     int rc = place_all(b, w);
-    if (rc)
-        return rc;
-    if (b->isa->packed) {
-        uint32_t n = m->n_layer * LAYER_MATRICES + 1;
-        const struct cpu_matrix **matrix = malloc(n * sizeof matrix[0]);
-        if (!matrix)
-            return -ENOMEM;
-        for (uint32_t i = 0; i < n; i++)
-            matrix[i] = weights_matrix(w, m->n_layer, i);
-        rc = load_from_file(b->pool, m, matrix, n);
-        free(matrix);
-        if (rc)
-            return rc;
-    }
-    /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
-    repack_init(&b->embedding, &m->global[MODEL_TOKEN_EMBD]);
-    if (m->tied)
-        b->embedding.packed = w->head.packed;
+    if (!rc && b->isa->packed)
+        rc = fill_matrices(b, w);
     b->weights[PASS_FAST] = *w;
-    return 0;
+    return rc;
 }

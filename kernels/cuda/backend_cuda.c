@@ -2,7 +2,6 @@
 #include "kernels/cuda/backend_cuda.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -303,7 +302,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
     b->limits = *limits;
-    b->scale = 1.0f / sqrtf((float)model->score_divisor);
     kv_geometry_init(&b->geometry, model, limits->kv_q8_0);
     rc = open_parts(b, err, err_bytes);
     if (rc)

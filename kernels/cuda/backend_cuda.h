@@ -64,7 +64,7 @@ struct cuda_weights {
     struct cuda_layer *layers;          /* [n_layer], host memory */
     struct cuda_matrix embedding, head; /* the same where tied */
     const float *output_norm;
-    const float *rope[2]; /* of local layers: the second, where there are such */
+    const float *rope[MODEL_MAX_ROPES]; /* tables of model.ropes */
 };
 
 /* Scratch of a pass: [limits.rows], but head and logits [limits.samples]. Strides are multiples of 32. */
@@ -125,7 +125,6 @@ struct backend {
     struct cuda_steps steps; /* of portable passes */
     uint32_t least_bucket;   /* 0; other ones are for the self-test */
     struct cuda_grid grid;   /* of the jobs that are launched */
-    float scale;             /* of scores */
     bool native;             /* numerics of canonical passes, and their id */
     char numerics[32];
     struct cuda_blas *blas; /* NULL: own kernels compute every matmul */

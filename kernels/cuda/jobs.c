@@ -98,7 +98,7 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
     const struct cuda_layer *l = &b->weights.layers[layer];
     const struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
-    const bool local = m->layers[layer].local;
+    const struct layer_geometry *g = &m->layers[layer].geometry;
     const struct cuda_matrix *const readers[] = {&l->o};
     jobs->heads = (struct heads_job){
         .pass = b->upload.to,
@@ -106,7 +106,7 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
         .values = {u->q, u->k, u->v},
         .bias = {l->q_bias, l->k_bias, l->v_bias},
         .norm = {l->q_norm, l->k_norm},
-        .rope = b->weights.rope[local],
+        .rope = b->weights.rope[g->rope],
         .stride = {u->heads, u->heads_kv, u->heads_kv},
         .n_head = m->n_head,
         .halves = m->rope == MODEL_ROPE_HALVES,
@@ -120,12 +120,12 @@ static void attention_jobs(const struct backend *b, uint32_t layer, struct layer
         .q = u->q,
         .part_ml = u->part_ml,
         .part_o = u->part_o,
-        .window = local ? m->local_window : CUDA_NO_WINDOW,
-        .local = local,
+        .window = g->sliding_window,
+        .local = g->sliding_window != MODEL_NO_WINDOW,
         .stride = u->heads,
         .n_head = m->n_head,
         .layer = layer,
-        .scale = b->scale,
+        .scale = m->score_scale,
         .native = b->tensors,
     };
     jobs->merge = (struct merge_job){

@@ -67,8 +67,8 @@ void cuda_place_weights(struct backend *b)
         w->embedding = w->head;
     else
         place_matrix(b, &m->global[MODEL_TOKEN_EMBD], &w->embedding);
-    for (int local = 0; local < (m->local_period > 0 ? 2 : 1); local++)
-        w->rope[local] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
+    for (uint32_t i = 0; i < m->n_ropes; i++)
+        w->rope[i] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -172,12 +172,9 @@ static int load_rope(struct loader *l)
     float *table = calloc(floats, sizeof *table);
     if (!table)
         return -ENOMEM;
-    rope_build(table, m->rope_dim, b->limits.context, m->rope_base, m->rope_scale,
-               (const float *)(const void *)m->global[MODEL_ROPE_FREQS].data);
-    load_bytes(l, table, b->weights.rope[0], floats * sizeof *table);
-    if (m->local_period > 0) {
-        rope_build(table, m->rope_dim, b->limits.context, m->local_rope_base, 1.0f, NULL);
-        load_bytes(l, table, b->weights.rope[1], floats * sizeof *table);
+    for (uint32_t i = 0; i < m->n_ropes; i++) {
+        rope_build(table, m->rope_dim, b->limits.context, &m->ropes[i]);
+        load_bytes(l, table, b->weights.rope[i], floats * sizeof *table);
     }
     free(table);
     return 0;

@@ -134,6 +134,21 @@ static int read_vocab_size(struct model_loader *l)
     return 0;
 }
 
+/* Layers of a model differ in which rope and which sliding window they have. */
+static struct layer_geometry geometry_of(const struct model *m, uint32_t layer)
+{
+    const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
+    return (struct layer_geometry){
+        .n_head = m->n_head,
+        .n_head_kv = m->n_head_kv,
+        .k_dim = m->head_dim,
+        .v_dim = m->head_dim,
+        .n_ff = m->n_ff,
+        .rope = local,
+        .sliding_window = local ? m->local_window : MODEL_NO_WINDOW,
+    };
+}
+
 static int view_layers(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -142,7 +157,7 @@ static int view_layers(struct model_loader *l)
     if (!m->layers)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
     for (uint32_t layer = 0; layer < m->n_layer; layer++) {
-        m->layers[layer].local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
+        m->layers[layer].geometry = geometry_of(m, layer);
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             if (!(l->arch->tensors & (1u << i)))
                 continue;
@@ -166,10 +181,11 @@ static int refuse_unused(struct model_loader *l)
     return 0;
 }
 
-static int check_rope_freqs(struct model_loader *l)
+static int take_rope_freqs(struct model_loader *l)
 {
     const struct model_tensor *t = &l->model->global[MODEL_ROPE_FREQS];
     const float *divisor = (const float *)(const void *)t->data;
+    l->model->ropes[0].divisors = divisor;
     for (uint32_t i = 0; t->data && i < t->cols; i++)
         if (!(divisor[i] >= (float)MODEL_MIN_ROPE_DIVISOR &&
               divisor[i] <= (float)MODEL_MAX_ROPE_DIVISOR))
@@ -185,7 +201,7 @@ static int view_tensors(struct model_loader *l)
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
         rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i], &m->global[i]);
     if (!rc)
-        rc = check_rope_freqs(l);
+        rc = take_rope_freqs(l);
     if (!rc)
         rc = view_layers(l);
     if (!rc)
@@ -222,6 +238,8 @@ int model_open(const struct gguf *gguf, struct model **ret_model, char *err, siz
         rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the tensors' hashes");
     if (!rc)
         rc = view_tensors(&l);
+    if (!rc && layer_ops_make(model, &model->ops))
+        rc = fail(err, err_bytes, -ENOMEM, "not enough memory for the list of operations");
     free(l.used);
     if (rc) {
         model_close(model);
@@ -235,9 +253,20 @@ void model_close(struct model *model)
 {
     if (!model)
         return;
+    layer_ops_free(&model->ops);
     free(model->layers);
     free(model->hashes);
     free(model);
+}
+
+bool model_layer_vector(enum model_layer_tensor tensor)
+{
+    return LAYER_SHAPES[tensor].rows == ONE;
+}
+
+bool model_global_vector(enum model_global tensor)
+{
+    return GLOBAL_SHAPES[tensor].rows == ONE;
 }
 
 bool model_portable(const struct model *model)
@@ -245,7 +274,7 @@ bool model_portable(const struct model *model)
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             const struct model_tensor *t = &model->layers[layer].tensor[i];
-            if (t->data && LAYER_SHAPES[i].rows != ONE && !quant_find(t->type)->quantized)
+            if (t->data && !model_layer_vector(i) && !quant_find(t->type)->quantized)
                 return false;
         }
     return true;
@@ -277,7 +306,7 @@ const char *model_type_name(const struct model *model)
     uint32_t most = QUANT_F32;
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++)
-            if (LAYER_SHAPES[i].rows != ONE)
+            if (!model_layer_vector(i))
                 bytes[model->layers[layer].tensor[i].type] += model->layers[layer].tensor[i].bytes;
     for (uint32_t type = 0; type <= QUANT_BF16; type++)
         if (bytes[type] > bytes[most])

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "kernels/gguf/gguf.h"
+#include "kernels/model/layer_ops.h"
 #include "kernels/quant/quant_types.h"
 
 enum {
@@ -26,6 +27,7 @@ enum {
     MODEL_MAX_FF = 1 << 18,
     MODEL_MAX_HEADS = 1024,
     MODEL_MAX_HEAD_DIM = 256,
+    MODEL_MAX_ROPES = 2,
     MODEL_MAX_CONTEXT = 1 << 24,
     MODEL_MAX_VOCAB = 1 << 20,
     MODEL_FINGERPRINT_BYTES = 16,
@@ -95,9 +97,28 @@ struct model_hash {
     bool known;
 };
 
+/* A table of rope: pair i of n turns by position * base^(-2i / n) / (scale * divisors[i]). */
+struct model_rope_table {
+    float base;            /* 1 to MODEL_MAX_ROPE_BASE */
+    float scale;           /* divisor of all frequencies (linear scaling), 1 without */
+    const float *divisors; /* [n / 2], or NULL: 1 (MODEL_ROPE_FREQS) */
+};
+
+#define MODEL_NO_ROPE UINT32_MAX
+#define MODEL_NO_WINDOW UINT32_MAX
+
+/* The sizes of a layer. */
+struct layer_geometry {
+    uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
+    uint32_t k_dim, v_dim;      /* values of a head of Q and K, of V */
+    uint32_t n_ff;
+    uint32_t rope;           /* its table in model.ropes, or MODEL_NO_ROPE */
+    uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
+};
+
 struct model_layer {
     struct model_tensor tensor[MODEL_N_LAYER_TENSORS];
-    bool local; /* attends in local_window, with local_rope_base and without rope's divisors */
+    struct layer_geometry geometry;
 };
 
 struct model {
@@ -115,21 +136,24 @@ struct model {
     uint32_t n_vocab;   /* rows of the embedding, and logits */
     uint32_t n_context; /* positions the model was trained for, at most n_window if that is set */
     uint32_t n_window;  /* 0, or: below it attention sees all; a context beyond it is not served */
-    float rope_base;    /* 1 to MODEL_MAX_ROPE_BASE; 10000 when the file does not say */
-    float rope_scale;   /* divisor of all of rope's frequencies (linear scaling), 1 without */
     float rms_eps;      /* 0 to 1 */
     enum model_rope rope;
     enum model_gate gate;
 
-    uint32_t local_period;  /* 0: no layer is local; else all are but every n-th */
-    uint32_t local_window;  /* positions that a row of a local layer sees, its own the last */
-    float local_rope_base;  /* like rope_base */
-    float embd_scale;       /* factor of the embedding, not of the head; 1 without */
-    uint32_t score_divisor; /* attention scores are divided by its square root: head_dim, but for
-                               the largest gemma3 */
+    struct model_rope_table ropes[MODEL_MAX_ROPES]; /* [n_ropes]; the second: of local layers */
+    uint32_t n_ropes;
+
+    uint32_t local_period; /* 0: no layer is local; else all are but every n-th */
+    uint32_t local_window; /* the sliding window of local layers */
+    float embd_scale;      /* factor of the embedding, not of the head; 1 without */
+    float residual_scale;  /* factor of what a part of a layer adds to the residual; 1 without */
+    float logit_scale;     /* divisor of the logits; 1 without */
+    float score_scale;     /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
+                              the architecture, has another */
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */
+    struct layer_ops ops;                       /* what a pass computes */
     bool tied;                                  /* no output.weight: the head is the embedding */
 
     uint64_t n_params;     /* elements of all tensors, a tied head counted once */
@@ -146,6 +170,10 @@ struct model {
 int model_open(const struct gguf *gguf, struct model **ret_model, char *err, size_t err_bytes);
 
 void model_close(struct model *model); /* NULL is fine */
+
+/* Is that tensor of a layer, or of none, a vector? Else it is a matrix, which may have one row. */
+bool model_layer_vector(enum model_layer_tensor tensor);
+bool model_global_vector(enum model_global tensor);
 
 /*
  * True when every matrix of every layer is quantized, so that canonical results are the same bits

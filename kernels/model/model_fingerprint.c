@@ -37,13 +37,13 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     fprintf(out, "heads %u\nheads_kv %u\nhead_dim %u\nrope_dim %u\n", m->n_head, m->n_head_kv,
             m->head_dim, m->rope_dim);
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
-    write_float(out, "rope_base", m->rope_base);
+    write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);
-    if (m->rope_scale != 1.0f)
-        write_float(out, "rope_scale", m->rope_scale);
+    if (m->ropes[0].scale != 1.0f)
+        write_float(out, "rope_scale", m->ropes[0].scale);
     if (m->local_period > 0) {
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period, m->local_window);
-        write_float(out, "local_rope_base", m->local_rope_base);
+        write_float(out, "local_rope_base", m->ropes[1].base);
     }
 }
 

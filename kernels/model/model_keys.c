@@ -152,8 +152,8 @@ static int read_rope_scaling(struct model_loader *l)
         return FAIL(l, -ENOTSUP,
                     "rope scaling of type llama3 without the tensor rope_freqs.weight: convert "
                     "the model again with a newer converter");
-    float factor = 1.0f, attention = 1.0f;
-    m->rope_scale = 1.0f;
+    float factor = 1.0f, attention = 1.0f, *scale = &m->ropes[0].scale;
+    *scale = 1.0f;
     rc = linear ? read_float(l, "rope.scale_linear", &factor) : 0;
     if (!rc && linear)
         rc = read_float(l, "rope.scaling.factor", &factor);
@@ -165,11 +165,10 @@ static int read_rope_scaling(struct model_loader *l)
         return FAIL(l, -ENOTSUP, "attention scaled by %g (%s) is not supported", (double)attention,
                     key_of(l, "rope.scaling.attn_factor").name);
     if (linear && factor != 0.0f) /* 0: converters write it for none */
-        m->rope_scale = factor;
-    if (!(m->rope_scale >= (float)MODEL_MIN_ROPE_DIVISOR &&
-          m->rope_scale <= (float)MODEL_MAX_ROPE_DIVISOR))
-        return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g",
-                    (double)m->rope_scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+        *scale = factor;
+    if (!(*scale >= (float)MODEL_MIN_ROPE_DIVISOR && *scale <= (float)MODEL_MAX_ROPE_DIVISOR))
+        return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g", (double)*scale,
+                    MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
     return 0;
 }
 
@@ -189,16 +188,17 @@ static int read_local_layers(struct model_loader *l)
 {
     struct model *m = l->model;
     m->local_period = l->arch->local_period;
-    m->local_rope_base = 10000.0f;
+    m->ropes[1] = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f};
+    m->n_ropes = 2;
     int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_window);
     if (!rc)
         rc = read_count(l, "attention.sliding_window_pattern", MODEL_MAX_LAYERS, &m->local_period);
     if (!rc)
-        rc = read_rope_base(l, "rope.freq_base_swa", &m->local_rope_base);
+        rc = read_rope_base(l, "rope.freq_base_swa", &m->ropes[1].base);
     return rc;
 }
 
-/* What gemma does to its embedding; and its scores' divisor, which no key holds: the head's size, but in
+/* What gemma does to its embedding; and the root that divides scores, which no key holds: of the head's size, but in
  * the model of 62 layers the width over the heads. */
 static int set_scales(struct model_loader *l)
 {
@@ -207,7 +207,8 @@ static int set_scales(struct model_loader *l)
     bool by_width = l->arch->local_period > 0 && m->n_layer == GEMMA3_27B_LAYERS;
     if (by_width && m->n_embd < m->n_head)
         return FAIL(l, -EBADMSG, "malformed: %u heads in a width of %u", m->n_head, m->n_embd);
-    m->score_divisor = by_width ? m->n_embd / m->n_head : m->head_dim;
+    m->score_scale = 1.0f / sqrtf((float)(by_width ? m->n_embd / m->n_head : m->head_dim));
+    m->residual_scale = m->logit_scale = 1.0f;
     m->embd_scale = l->arch->embedding_scaled ? sqrtf((float)m->n_embd) : 1.0f;
     return 0;
 }
@@ -262,6 +263,7 @@ int model_read_keys(struct model_loader *l)
 {
     struct model *m = l->model;
     int rc = read_sizes(l);
+    m->n_ropes = 1;
     if (!rc)
         rc = read_heads(l);
     if (!rc)
@@ -270,10 +272,10 @@ int model_read_keys(struct model_loader *l)
         rc = read_rope_scaling(l);
     if (!rc)
         rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
-    m->rope_base = 10000.0f;
+    m->ropes[0].base = 10000.0f;
     m->rms_eps = NAN;
     if (!rc)
-        rc = read_rope_base(l, "rope.freq_base", &m->rope_base);
+        rc = read_rope_base(l, "rope.freq_base", &m->ropes[0].base);
     if (!rc)
         rc = read_float(l, "attention.layer_norm_rms_epsilon", &m->rms_eps);
     if (rc)

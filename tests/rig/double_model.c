@@ -15,12 +15,12 @@ struct weights { /* a matrix as double, [rows][cols] */
 struct double_model {
     const struct model *m;
     uint32_t position;
-    struct weights (*layers)[MODEL_N_LAYER_TENSORS];
-    struct weights global[MODEL_N_GLOBAL];
-    double *keys, *values; /* [layer][context][kv] */
+    struct weights (*layers)[MODEL_N_LAYER_TENSORS]; /* [n_layer + 1] the last: enum model_global */
+    double *kv[2];                                   /* K, V: [layer][context][kv_width] */
+    size_t kv_width;
     uint32_t context;
     bool kv_f16;
-    double *x, *norm, *q, *out, *gate, *up, *logits;
+    double *buffer[N_BUFFERS]; /* [layer_ops.width] */
 };
 
 static double *numbers(size_t n)
@@ -50,13 +50,12 @@ static struct weights load(const struct model_tensor *t)
 struct double_model *double_model_open(const struct model *m, uint32_t context, bool kv_f16)
 {
     struct double_model *d = calloc(1, sizeof *d);
-    size_t kv = (size_t)m->n_head_kv * m->head_dim, q = (size_t)m->n_head * m->head_dim;
     if (!d)
         abort();
     d->m = m;
     d->context = context;
     d->kv_f16 = kv_f16;
-    d->layers = calloc(m->n_layer, sizeof *d->layers);
+    d->layers = calloc(m->n_layer + 1, sizeof *d->layers);
     if (!d->layers)
         abort();
     for (uint32_t l = 0; l < m->n_layer; l++) {
@@ -64,30 +63,26 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
             d->layers[l][t] = load(&m->layers[l].tensor[t]);
     }
     for (int t = 0; t < MODEL_N_GLOBAL; t++)
-        d->global[t] = load(&m->global[t]);
-    d->keys = numbers(m->n_layer * context * kv);
-    d->values = numbers(m->n_layer * context * kv);
-    d->x = numbers(m->n_embd);
-    d->norm = numbers(m->n_embd);
-    d->q = numbers(q);
-    d->out = numbers(q);
-    d->gate = numbers(m->n_ff);
-    d->up = numbers(m->n_ff);
-    d->logits = numbers(m->n_vocab);
+        d->layers[m->n_layer][t] = load(&m->global[t]);
+    const uint32_t *width = m->ops.width;
+    d->kv_width = width[BUFFER_K] > width[BUFFER_V] ? width[BUFFER_K] : width[BUFFER_V];
+    for (int i = 0; i < 2; i++)
+        d->kv[i] = numbers(m->n_layer * context * d->kv_width);
+    for (int i = 0; i < N_BUFFERS; i++)
+        d->buffer[i] = numbers(width[i] + 1);
     return d;
 }
 
 void double_model_close(struct double_model *d)
 {
-    for (uint32_t l = 0; l < d->m->n_layer; l++) {
+    for (uint32_t l = 0; l <= d->m->n_layer; l++) {
         for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             free(d->layers[l][t].w);
     }
-    for (int t = 0; t < MODEL_N_GLOBAL; t++)
-        free(d->global[t].w);
-    double *parts[] = {d->keys, d->values, d->x, d->norm, d->q, d->out, d->gate, d->up, d->logits};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        free(parts[i]);
+    for (int i = 0; i < N_BUFFERS; i++)
+        free(d->buffer[i]);
+    free(d->kv[0]);
+    free(d->kv[1]);
     free(d->layers);
     free(d);
 }
@@ -120,18 +115,18 @@ static void add(double *x, const double *y, uint32_t n)
         x[i] += y[i];
 }
 
-static void rotate(const struct double_model *d, bool local, double *x, uint32_t heads)
+/* Rotates heads of `dim` values by the table at the position. */
+static void rope(const struct double_model *d, const struct model_rope_table *table, double *x,
+                 uint32_t heads, uint32_t dim)
 {
-    const struct model *m = d->m;
-    const double *divisor = local ? NULL : d->global[MODEL_ROPE_FREQS].w;
-    double base = (double)(local ? m->local_rope_base : m->rope_base);
-    double scale = local ? 1.0 : (double)m->rope_scale;
-    bool halves = m->rope == MODEL_ROPE_HALVES;
-    for (uint32_t h = 0; h < heads; h++, x += m->head_dim) {
-        for (uint32_t i = 0; i < m->head_dim / 2; i++) {
-            double a = d->position * pow(base, -2.0 * i / m->head_dim) / scale /
-                       (divisor ? divisor[i] : 1.0);
-            double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + m->head_dim / 2 : x0 + 1;
+    const uint32_t n = d->m->rope_dim;
+    const bool halves = d->m->rope == MODEL_ROPE_HALVES;
+    for (uint32_t h = 0; h < heads; h++, x += dim) {
+        for (uint32_t i = 0; i < n / 2; i++) {
+            double divisor = table->divisors ? (double)table->divisors[i] : 1.0;
+            double a = d->position * pow((double)table->base, -2.0 * i / n) / (double)table->scale /
+                       divisor;
+            double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + n / 2 : x0 + 1;
             double x0_before = *x0;
             *x0 = *x0 * cos(a) - *x1 * sin(a);
             *x1 = *x1 * cos(a) + x0_before * sin(a);
@@ -139,53 +134,80 @@ static void rotate(const struct double_model *d, bool local, double *x, uint32_t
     }
 }
 
-/* Bias and norm per head, where the architecture has them. */
-static void finish_heads(const struct double_model *d, double *x, uint32_t heads,
-                         const struct weights *bias, const struct weights *norm)
+/* Bias, norm per head, rope: what the model has of them. part: 0 Q, 1 K, 2 V. */
+static void finish_heads(const struct double_model *d, const struct layer_op *op, int part)
 {
-    uint32_t dim = d->m->head_dim;
+    const struct weights *w = d->layers[op->layer], *bias = &w[op->tensor[part]];
+    const struct layer_geometry *g = op->geometry;
+    const uint32_t heads = part == 0 ? g->n_head : g->n_head_kv,
+                   dim = part == 2 ? g->v_dim : g->k_dim;
+    double *x = d->buffer[op->to[part]];
     if (bias->w)
         add(x, bias->w, heads * dim);
-    for (uint32_t h = 0; norm && norm->w && h < heads; h++)
+    if (part == 2)
+        return;
+    const struct weights *norm = &w[op->head_norm[part]];
+    for (uint32_t h = 0; norm->w && h < heads; h++)
         rmsnorm(d, norm, x + (size_t)h * dim, x + (size_t)h * dim);
+    if (g->rope != MODEL_NO_ROPE)
+        rope(d, &d->m->ropes[g->rope], x, heads, dim);
 }
 
-static void attend(struct double_model *d, bool local, const double *keys, const double *values)
+/* K (0) or V (1) at a position of a layer of MEMORY_PAGES. */
+static double *kv_at(const struct double_model *d, int part, uint32_t index, uint32_t position)
 {
-    const struct model *m = d->m;
-    uint32_t n = d->position + 1, from = local && n > m->local_window ? n - m->local_window : 0;
-    size_t kv = (size_t)m->n_head_kv * m->head_dim;
-    double *e = numbers(d->position + 1);
-    for (uint32_t h = 0; h < m->n_head; h++) {
-        size_t at = (size_t)(h / (m->n_head / m->n_head_kv)) * m->head_dim;
-        const double *q = d->q + (size_t)h * m->head_dim;
-        double max = -INFINITY, sum = 0, *out = d->out + (size_t)h * m->head_dim;
-        for (uint32_t t = from; t < n; t++) {
-            e[t] = 0;
-            for (uint32_t i = 0; i < m->head_dim; i++)
-                e[t] += q[i] * keys[t * kv + at + i];
-            e[t] /= sqrt(m->score_divisor);
-            max = e[t] > max ? e[t] : max;
-        }
-        memset(out, 0, m->head_dim * sizeof *out);
-        for (uint32_t t = from; t < n; t++) {
-            double w = exp(e[t] - max);
-            sum += w;
-            for (uint32_t i = 0; i < m->head_dim; i++)
-                out[i] += w * values[t * kv + at + i];
-        }
-        for (uint32_t i = 0; i < m->head_dim; i++)
-            out[i] /= sum;
+    return d->kv[part] + ((size_t)index * d->context + position) * d->kv_width;
+}
+
+static void heads(const struct double_model *d, const struct layer_op *op)
+{
+    const struct layer_geometry *g = op->geometry;
+    for (int part = 0; part < 3; part++)
+        finish_heads(d, op, part);
+    for (int part = 0; part < 2; part++) {
+        const uint32_t n = g->n_head_kv * (part == 0 ? g->k_dim : g->v_dim);
+        const double *x = d->buffer[op->to[1 + part]];
+        double *to = kv_at(d, part, op->append.index, d->position);
+        for (uint32_t i = 0; i < n; i++)
+            to[i] = d->kv_f16 ? (double)num_f32_from_f16(num_f16_from_f32((float)x[i])) : x[i];
     }
-    free(e);
 }
 
-/* x += y, normed before where the architecture does so. */
-static void add_part(const struct double_model *d, const struct weights *norm, double *y)
+/* One head: softmax of its scores over positions [from, position], times V. */
+static void attend_head(const struct double_model *d, const struct layer_op *op, uint32_t h,
+                        uint32_t from, double *e)
 {
-    if (norm->w)
-        rmsnorm(d, norm, y, y);
-    add(d->x, y, d->m->n_embd);
+    const struct layer_geometry *g = op->geometry;
+    const size_t head_kv = h / (g->n_head / g->n_head_kv);
+    const double *q = d->buffer[op->from[0]] + (size_t)h * g->k_dim;
+    double max = -INFINITY, sum = 0, *out = d->buffer[op->to[0]] + (size_t)h * g->v_dim;
+    for (uint32_t t = from; t <= d->position; t++) {
+        const double *k = kv_at(d, 0, op->read.index, t) + head_kv * g->k_dim;
+        e[t] = 0;
+        for (uint32_t i = 0; i < g->k_dim; i++)
+            e[t] += q[i] * k[i];
+        e[t] *= (double)d->m->score_scale;
+        max = e[t] > max ? e[t] : max;
+    }
+    memset(out, 0, g->v_dim * sizeof *out);
+    for (uint32_t t = from; t <= d->position; t++) {
+        const double *v = kv_at(d, 1, op->read.index, t) + head_kv * g->v_dim;
+        double w = exp(e[t] - max);
+        sum += w;
+        for (uint32_t i = 0; i < g->v_dim; i++)
+            out[i] += w * v[i];
+    }
+    for (uint32_t i = 0; i < g->v_dim; i++)
+        out[i] /= sum;
+}
+
+static void attend(const struct double_model *d, const struct layer_op *op)
+{
+    const uint32_t n = d->position + 1, window = op->geometry->sliding_window;
+    double *e = numbers(n);
+    for (uint32_t h = 0; h < op->geometry->n_head; h++)
+        attend_head(d, op, h, n > window ? n - window : 0, e);
+    free(e);
 }
 
 static double gate(const struct model *m, double x)
@@ -194,48 +216,53 @@ static double gate(const struct model *m, double x)
     return m->gate == MODEL_GATE_GELU ? 0.5 * x * (1 + tanh(u)) : x / (1 + exp(-x));
 }
 
-static void run_layer(struct double_model *d, uint32_t l)
+/* Norms and sums over the width. */
+static void run_row(const struct double_model *d, const struct layer_op *op, uint32_t token)
 {
-    const struct model *m = d->m;
-    const struct weights *w = d->layers[l];
-    bool local = m->layers[l].local;
-    size_t kv = (size_t)m->n_head_kv * m->head_dim;
-    double *keys = d->keys + l * d->context * kv, *values = d->values + l * d->context * kv;
-    rmsnorm(d, &w[MODEL_ATTN_NORM], d->x, d->norm);
-    multiply(&w[MODEL_ATTN_Q], d->norm, d->q);
-    multiply(&w[MODEL_ATTN_K], d->norm, keys + d->position * kv);
-    multiply(&w[MODEL_ATTN_V], d->norm, values + d->position * kv);
-    finish_heads(d, d->q, m->n_head, &w[MODEL_ATTN_Q_BIAS], &w[MODEL_ATTN_Q_NORM]);
-    finish_heads(d, keys + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_K_BIAS],
-                 &w[MODEL_ATTN_K_NORM]);
-    finish_heads(d, values + d->position * kv, m->n_head_kv, &w[MODEL_ATTN_V_BIAS], NULL);
-    rotate(d, local, d->q, m->n_head);
-    rotate(d, local, keys + d->position * kv, m->n_head_kv);
-    for (size_t i = d->position * kv; d->kv_f16 && i < (d->position + 1) * kv; i++) {
-        keys[i] = (double)num_f32_from_f16(num_f16_from_f32((float)keys[i]));
-        values[i] = (double)num_f32_from_f16(num_f16_from_f32((float)values[i]));
+    const struct weights *w = &d->layers[op->layer][op->tensor[0]];
+    const double *from = d->buffer[op->from[0]], factor = (double)op->factor;
+    double *to = d->buffer[op->to[0]];
+    if (op->kind == OP_EMBED)
+        memcpy(to, w->w + (size_t)token * w->cols, w->cols * sizeof *to);
+    else if (w->w)
+        rmsnorm(d, w, from, to);
+    else
+        memcpy(to, from, op->n * sizeof *to);
+    for (uint32_t i = 0; i < op->n; i++)
+        to[i] *= factor;
+    if (op->residual)
+        add(to, d->buffer[op->residual], op->n);
+}
+
+static void run(const struct double_model *d, const struct layer_op *op, uint32_t token)
+{
+    double *const *buffer = d->buffer;
+    switch (op->kind) {
+    case OP_MATMUL:
+        for (uint32_t i = 0; i < op->n_parts; i++)
+            multiply(&d->layers[op->layer][op->tensor[i]], buffer[op->from[0]], buffer[op->to[i]]);
+        if (op->residual)
+            add(buffer[op->to[0]], buffer[op->residual], op->n);
+        break;
+    case OP_HEADS:
+        heads(d, op);
+        break;
+    case OP_ATTEND:
+        attend(d, op);
+        break;
+    case OP_GATE:
+        for (uint32_t i = 0; i < op->n; i++)
+            buffer[op->to[0]][i] = gate(d->m, buffer[op->from[0]][i]) * buffer[op->from[1]][i];
+        break;
+    default:
+        run_row(d, op, token);
     }
-    attend(d, local, keys, values);
-    multiply(&w[MODEL_ATTN_OUTPUT], d->out, d->norm);
-    add_part(d, &w[MODEL_ATTN_POST_NORM], d->norm);
-    rmsnorm(d, &w[MODEL_FFN_NORM], d->x, d->norm);
-    multiply(&w[MODEL_FFN_GATE], d->norm, d->gate);
-    multiply(&w[MODEL_FFN_UP], d->norm, d->up);
-    for (uint32_t i = 0; i < m->n_ff; i++)
-        d->gate[i] = gate(m, d->gate[i]) * d->up[i];
-    multiply(&w[MODEL_FFN_DOWN], d->gate, d->norm);
-    add_part(d, &w[MODEL_FFN_POST_NORM], d->norm);
 }
 
 const double *double_model_step(struct double_model *d, uint32_t token)
 {
-    const struct weights *embedding = &d->global[MODEL_TOKEN_EMBD];
-    for (uint32_t i = 0; i < embedding->cols; i++)
-        d->x[i] = embedding->w[(size_t)token * embedding->cols + i] * (double)d->m->embd_scale;
-    for (uint32_t l = 0; l < d->m->n_layer; l++)
-        run_layer(d, l);
-    rmsnorm(d, &d->global[MODEL_OUTPUT_NORM], d->x, d->norm);
-    multiply(&d->global[MODEL_OUTPUT], d->norm, d->logits);
+    for (uint32_t i = 0; i < d->m->ops.n; i++)
+        run(d, &d->m->ops.op[i], token);
     d->position++;
-    return d->logits;
+    return d->buffer[BUFFER_LOGITS];
 }

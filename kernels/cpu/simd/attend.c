@@ -439,7 +439,7 @@ void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float 
     }
 }
 
-void SIMD(simd_attend_join)(const struct cpu_attend *a, const float *parts)
+void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *parts)
 {
     struct attention *s = (struct attention *)(void *)a->scratch;
     size_t floats = cpu_part_floats(a->kv), o = floats - 16;

@@ -116,7 +116,7 @@ void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
         v_store_part(x + i, v_add(v_load_part(x + i, n - i), v_load_part(bias + i, n - i)), n - i);
 }
 
-void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
                        const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
@@ -134,7 +134,7 @@ void SIMD(simd_rotate)(float *x, uint32_t heads, uint32_t head_dim, const float 
     }
 }
 
-void SIMD(simd_rotate_halves)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
+void SIMD(simd_rope_neox)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
                               const float *sn)
 {
     uint32_t half = head_dim / 2;

@@ -74,7 +74,7 @@ static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend 
     float *parts = help_exact(NULL, splits * floats);
     for (uint32_t i = splits; i-- > 0;)
         isa->attend_split(job, first + i, parts + i * floats);
-    isa->attend_join(job, parts);
+    isa->attend_combine(job, parts);
     free(parts);
 }
 
@@ -103,7 +103,7 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
                              .layer = 1,
                              .head_kv = c->kv.n_head_kv - 1,
                              .scale = 1.0f / sqrtf((float)dim),
-                             .window = window,
+                             .sliding_window = window,
                              .n = n,
                              .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
     help_fill(seed, HELP_NORMAL, q, n * dim);
@@ -141,8 +141,8 @@ START_TEST(attention_equals_reference)
                 same[i] = bases[p];
                 up[i] = bases[p] + i / (1 + (uint32_t)s % 3);
             }
-            attend_all(&c, &seed, CPU_NO_WINDOW, n, same);
-            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
+            attend_all(&c, &seed, MODEL_NO_WINDOW, n, same);
+            attend_all(&c, &seed, MODEL_NO_WINDOW, n, up);
         }
         free(c.memory);
     }
@@ -163,7 +163,7 @@ START_TEST(attention_of_any_number_of_queries)
             uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
             for (uint32_t i = 0; i < n; i++)
                 up[i] = base + i / heads[n / 4 % 4];
-            attend_all(&c, &seed, CPU_NO_WINDOW, n, up);
+            attend_all(&c, &seed, MODEL_NO_WINDOW, n, up);
         }
         free(c.memory);
     }
@@ -213,7 +213,7 @@ START_TEST(a_window_covers_the_last_positions)
                              .memory = c.memory,
                              .pages = c.pages,
                              .scale = 0.25f,
-                             .window = CPU_NO_WINDOW,
+                             .sliding_window = MODEL_NO_WINDOW,
                              .n = 1,
                              .position = {POSITION},
                              .q = {q},
@@ -235,7 +235,7 @@ START_TEST(a_window_covers_the_last_positions)
             for (uint32_t d = 0; d < DIM; d++)
                 want[d] += s * (double)v[t % 32 * DIM + d];
         }
-        job.window = windows[w];
+        job.sliding_window = windows[w];
         ref_attend(&job);
         for (uint32_t d = 0; d < DIM; d++)
             ck_assert_double_eq_tol((double)out[d], want[d] / sum, 1e-5);
@@ -254,7 +254,7 @@ START_TEST(attention_equals_reference_when_peaked)
     cache_open(&c, 1, 64, _i);
     fill_cache(&c, &seed, 640, 60.0f);
     for (uint32_t t = 0; t < 640; t += 13)
-        attend_all(&c, &seed, CPU_NO_WINDOW, 1, &t);
+        attend_all(&c, &seed, MODEL_NO_WINDOW, 1, &t);
     free(c.memory);
 }
 END_TEST

@@ -106,6 +106,8 @@ START_TEST(quantize_never_loses_a_value_that_is_not_finite)
 }
 END_TEST
 
+static const struct model_rope_table plain_rope = {10000, 1, NULL};
+
 START_TEST(rope_equals_reference)
 {
     uint64_t seed = 3;
@@ -116,13 +118,13 @@ START_TEST(rope_equals_reference)
     {
         for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
             uint32_t dim = dims[s], n = 4 * dim;
-            rope_build(table, dim, 512, 10000, 1, NULL);
+            rope_build(table, dim, 512, &plain_rope);
             rope_row(table, dim, 300 + (uint32_t)s, rope, cs, sn);
             for (int kind = 0; kind < HELP_KINDS; kind++) {
                 help_fill(&seed, (enum help_kind)kind, x, n);
                 float *a = help_exact(x, n), *b = help_exact(x, n);
-                cpu_isa_ref.rotate[rope](a, 4, dim, cs, sn);
-                isa->rotate[rope](b, 4, dim, cs, sn);
+                cpu_isa_ref.rope[rope](a, 4, dim, cs, sn);
+                isa->rope[rope](b, 4, dim, cs, sn);
                 ASSERT_SAME(a, b, n, isa, kind);
                 free(a), free(b);
             }
@@ -137,7 +139,7 @@ START_TEST(rope_in_halves_is_rope_in_pairs_permuted)
     enum { DIM = 48 };
     uint64_t seed = 8;
     float table[DIM * 258], cs[DIM], sn[DIM], pairs[DIM], halves[DIM];
-    rope_build(table, DIM, 300, 10000, 1, NULL);
+    rope_build(table, DIM, 300, &plain_rope);
     for (uint32_t position = 0; position < 300; position += 23) {
         help_fill(&seed, HELP_NORMAL, pairs, DIM);
         for (int i = 0; i < DIM / 2; i++) {
@@ -145,9 +147,9 @@ START_TEST(rope_in_halves_is_rope_in_pairs_permuted)
             halves[i + DIM / 2] = pairs[2 * i + 1];
         }
         rope_row(table, DIM, position, MODEL_ROPE_ADJACENT, cs, sn);
-        ref_rotate(pairs, 1, DIM, cs, sn);
+        ref_rope_interleaved(pairs, 1, DIM, cs, sn);
         rope_row(table, DIM, position, MODEL_ROPE_HALVES, cs, sn);
-        ref_rotate_halves(halves, 1, DIM, cs, sn);
+        ref_rope_neox(halves, 1, DIM, cs, sn);
         for (int i = 0; i < DIM / 2; i++) {
             ck_assert_uint_eq(num_bits(halves[i]), num_bits(pairs[2 * i]));
             ck_assert_uint_eq(num_bits(halves[i + DIM / 2]), num_bits(pairs[2 * i + 1]));
@@ -215,10 +217,11 @@ START_TEST(rope_is_accurate)
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
-    for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
-        rope_build(table, DIM, CONTEXT, bases[b], scaling->scale,
-                   scaling->divided ? divisors : NULL);
-        for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
+    for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+        const struct model_rope_table rope = {bases[b], scaling->scale,
+                                              scaling->divided ? divisors : NULL};
+        rope_build(table, DIM, CONTEXT, &rope);
+        for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
             rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
             for (int i = 0; i < DIM; i += 2) {
                 double a = positions[p] * pow((double)bases[b], -(double)i / DIM) /
@@ -240,8 +243,9 @@ START_TEST(rope_divisors_of_one_keep_every_bit)
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = 1;
     ck_assert_uint_le(rope_table_floats(DIM, CONTEXT), DIM * 259);
-    rope_build(none, DIM, CONTEXT, 10000, 1, NULL);
-    rope_build(ones, DIM, CONTEXT, 10000, 1, divisors);
+    const struct model_rope_table divided = {10000, 1, divisors};
+    rope_build(none, DIM, CONTEXT, &plain_rope);
+    rope_build(ones, DIM, CONTEXT, &divided);
     ck_assert_mem_eq(none, ones, rope_table_floats(DIM, CONTEXT) * sizeof(float));
 }
 END_TEST

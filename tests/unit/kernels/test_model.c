@@ -32,7 +32,7 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert_uint_eq(m->rope_dim, spec.n_embd / 4);
         ck_assert_uint_eq(m->n_vocab, 40);
         ck_assert_uint_eq(m->n_context, 128);
-        ck_assert(m->rope_base == 10000.0f);
+        ck_assert(m->ropes[0].base == 10000.0f);
         ck_assert(m->rms_eps == 1e-5f);
         ck_assert_int_eq(m->rope, MODEL_ROPE_ADJACENT);
         ck_assert_str_eq(model_type_name(m), quant_name(TYPES[i]));
@@ -221,7 +221,9 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert_uint_eq(t[MODEL_FFN_POST_NORM].cols, ARCHS[i].gemma ? 64 : 0);
         ck_assert_int_eq(o.model->gate, ARCHS[i].gemma ? MODEL_GATE_GELU : MODEL_GATE_SILU);
         ck_assert(o.model->embd_scale == (ARCHS[i].gemma ? 8.0f : 1.0f));
-        ck_assert(o.model->layers[0].local == ARCHS[i].gemma && !o.model->layers[1].local);
+        ck_assert_uint_eq(o.model->layers[0].geometry.sliding_window,
+                          ARCHS[i].gemma ? 20 : MODEL_NO_WINDOW);
+        ck_assert_uint_eq(o.model->layers[1].geometry.sliding_window, MODEL_NO_WINDOW);
         close_opened(&o);
     }
 }

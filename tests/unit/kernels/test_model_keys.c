@@ -212,7 +212,7 @@ static void check_scale(struct gw *w, float scale, bool divided)
     uint8_t *file = gw_finish(w, &bytes, NULL);
     int rc = open_file(file, bytes, &o);
     ck_assert_msg(rc == 0, "%d: %s", rc, err);
-    ck_assert(o.model->rope_scale == scale);
+    ck_assert(o.model->ropes[0].scale == scale);
     ck_assert((o.model->global[MODEL_ROPE_FREQS].data != NULL) == divided);
     close_opened(&o);
 }
@@ -372,10 +372,13 @@ START_TEST(local_layers_are_read)
     ck_assert_msg(rc == 0, "%d: %s", rc, err);
     const struct model *m = o.model;
     for (uint32_t l = 0; l < m->n_layer; l++)
-        ck_assert(m->layers[l].local == (l % cases[_i].period != cases[_i].period - 1));
+        ck_assert_uint_eq(m->layers[l].geometry.sliding_window,
+                          l % cases[_i].period == cases[_i].period - 1 ? MODEL_NO_WINDOW
+                                                                       : cases[_i].keys.window);
     ck_assert_uint_eq(m->local_window, cases[_i].keys.window);
-    ck_assert(m->rope_base == cases[_i].base && m->local_rope_base == cases[_i].local_base);
-    ck_assert(m->rope_scale == cases[_i].scale && m->score_divisor == cases[_i].divisor);
+    ck_assert(m->ropes[0].base == cases[_i].base && m->ropes[1].base == cases[_i].local_base);
+    ck_assert(m->ropes[0].scale == cases[_i].scale && m->ropes[1].scale == 1.0f);
+    ck_assert(m->score_scale == 1.0f / sqrtf((float)cases[_i].divisor));
     ck_assert(m->embd_scale == sqrtf(96));
     ck_assert_uint_eq(m->n_context, 4096); /* the window bounds local layers, not the context */
     ck_assert_uint_eq(m->n_window, 0);

@@ -1,0 +1,203 @@
+#include "kernels/model/layer_ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernels/model/model.h"
+
+enum { MOST_OF_LAYER = 12, BEFORE_AND_HEAD = 3 };
+
+/* ---- one operation each ---------------------------------------------------------------------- */
+
+/* A list that is being made. */
+struct maker {
+    const struct model *m;
+    struct layer_ops *ops;
+    uint32_t layer;
+    const struct model_layer *l; /* NULL: no layer */
+};
+
+static struct layer_op *add(struct maker *k, enum layer_op_kind kind, enum op_domain domain,
+                            uint32_t n)
+{
+    struct layer_op *op = &k->ops->op[k->ops->n++];
+    *op = (struct layer_op){.kind = kind,
+                            .domain = domain,
+                            .layer = k->layer,
+                            .geometry = k->l ? &k->l->geometry : NULL,
+                            .n = n,
+                            .factor = 1.0f};
+    return op;
+}
+
+static struct layer_op *norm(struct maker *k, enum op_buffer from, uint32_t tensor)
+{
+    struct layer_op *op = add(k, OP_NORM, OP_EACH_ROW, k->m->n_embd);
+    op->from[0] = from;
+    op->to[0] = BUFFER_NORM;
+    op->tensor[0] = tensor;
+    return op;
+}
+
+/* The first matrix of a matmul; and another one that reads the same input. */
+static struct layer_op *matmul(struct maker *k, enum op_buffer from, uint32_t tensor,
+                               enum op_buffer to, uint32_t n)
+{
+    struct layer_op *op = add(k, OP_MATMUL, OP_OUTPUT_GROUPS, n);
+    op->from[0] = from;
+    op->tensor[0] = tensor;
+    op->to[0] = to;
+    op->n_parts = 1;
+    return op;
+}
+
+static void and_part(struct layer_op *op, uint32_t tensor, enum op_buffer to)
+{
+    op->tensor[op->n_parts] = tensor;
+    op->to[op->n_parts++] = to;
+}
+
+/* How a part of a layer ends: to = W from + residual. Where what it adds is normed first, or scaled,
+ * W from is kept and OP_ADD adds it. */
+static struct layer_op *add_to_residual(struct maker *k, enum op_buffer from, uint32_t tensor,
+                                        uint32_t post_norm, enum op_buffer residual,
+                                        enum op_buffer to)
+{
+    const bool plain = !k->l->tensor[post_norm].data && k->m->residual_scale == 1.0f;
+    struct layer_op *op = matmul(k, from, tensor, plain ? to : BUFFER_ADDED, k->m->n_embd);
+    if (!plain) {
+        op = add(k, OP_ADD, OP_EACH_ROW, k->m->n_embd);
+        op->from[0] = BUFFER_ADDED;
+        op->tensor[0] = post_norm;
+        op->factor = k->m->residual_scale;
+        op->to[0] = to;
+    }
+    op->residual = residual;
+    return op;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void embedding(struct maker *k)
+{
+    struct layer_op *op = add(k, OP_EMBED, OP_EACH_ROW, k->m->n_embd);
+    op->to[0] = BUFFER_X;
+    op->tensor[0] = MODEL_TOKEN_EMBD;
+    op->factor = k->m->embd_scale;
+}
+
+/* H = X + attention(X) */
+static void attention_part(struct maker *k)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    const struct op_memory memory = {MEMORY_PAGES, k->layer};
+
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->k_dim);
+    and_part(op, MODEL_ATTN_K, BUFFER_K);
+    and_part(op, MODEL_ATTN_V, BUFFER_V);
+
+    op = add(k, OP_HEADS, OP_EACH_ROW, g->n_head * g->k_dim);
+    for (uint32_t i = 0; i < 3; i++) {
+        op->to[i] = BUFFER_Q + i;
+        op->tensor[i] = MODEL_ATTN_Q_BIAS + i;
+    }
+    op->head_norm[0] = MODEL_ATTN_Q_NORM;
+    op->head_norm[1] = MODEL_ATTN_K_NORM;
+    op->append = memory;
+    op->check = true;
+
+    op = add(k, OP_ATTEND, OP_QUERIES, g->n_head * g->v_dim);
+    op->from[0] = BUFFER_Q;
+    op->to[0] = BUFFER_ATTENTION;
+    op->read = memory;
+
+    add_to_residual(k, BUFFER_ATTENTION, MODEL_ATTN_OUTPUT, MODEL_ATTN_POST_NORM, BUFFER_X,
+                    BUFFER_H);
+}
+
+/* X = H + down(f(gate(H)) * up(H)), which ends the layer. */
+static void feed_forward_part(struct maker *k)
+{
+    const uint32_t n_ff = k->l->geometry.n_ff;
+
+    norm(k, BUFFER_H, MODEL_FFN_NORM);
+    and_part(matmul(k, BUFFER_NORM, MODEL_FFN_GATE, BUFFER_FFN, n_ff), MODEL_FFN_UP, BUFFER_UP);
+
+    struct layer_op *op = add(k, OP_GATE, OP_EACH_ROW, n_ff);
+    op->from[0] = op->to[0] = BUFFER_FFN;
+    op->from[1] = BUFFER_UP;
+
+    op = add_to_residual(k, BUFFER_FFN, MODEL_FFN_DOWN, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X);
+    op->check = true;
+}
+
+static void head(struct maker *k)
+{
+    struct layer_op *op = norm(k, BUFFER_X, MODEL_OUTPUT_NORM);
+    op->factor = 1.0f / k->m->logit_scale;
+    op->wanted = true;
+    matmul(k, BUFFER_NORM, MODEL_OUTPUT, BUFFER_LOGITS, k->m->n_vocab)->wanted = true;
+}
+
+/* ---- what follows from them ------------------------------------------------------------------ */
+
+static uint32_t width_of(const struct layer_op *op, enum op_buffer buffer)
+{
+    const struct layer_geometry *g = op->geometry;
+    return buffer == BUFFER_K   ? g->n_head_kv * g->k_dim
+           : buffer == BUFFER_V ? g->n_head_kv * g->v_dim
+                                : op->n;
+}
+
+static void find_widths(struct layer_ops *ops)
+{
+    for (uint32_t i = 0; i < ops->n; i++) {
+        const struct layer_op *op = &ops->op[i];
+        for (uint32_t j = 0; j < 3 && op->to[j]; j++) {
+            const uint32_t width = width_of(op, op->to[j]);
+            if (width > ops->width[op->to[j]])
+                ops->width[op->to[j]] = width;
+        }
+        if (op->kind == OP_MATMUL)
+            ops->input[op->from[0]] = true;
+    }
+}
+
+/* A matmul reads what the operation before it wrote. */
+static void find_readers(struct layer_ops *ops)
+{
+    for (uint32_t i = 0; i + 1 < ops->n; i++) {
+        const struct layer_op *next = &ops->op[i + 1];
+        if (next->kind == OP_MATMUL && next->from[0] == ops->op[i].to[0])
+            ops->op[i].reader = next;
+    }
+}
+
+int layer_ops_make(const struct model *m, struct layer_ops *ret)
+{
+    struct maker k = {.m = m, .ops = ret, .layer = m->n_layer};
+    *ret = (struct layer_ops){
+        .op = calloc((size_t)m->n_layer * MOST_OF_LAYER + BEFORE_AND_HEAD, sizeof(*ret->op))};
+    if (!ret->op)
+        return -ENOMEM;
+    embedding(&k);
+    for (uint32_t i = 0; i < m->n_layer; i++) {
+        k.layer = i;
+        k.l = &m->layers[i];
+        attention_part(&k);
+        feed_forward_part(&k);
+    }
+    k.layer = m->n_layer;
+    k.l = NULL;
+    ret->head = ret->n;
+    head(&k);
+    find_widths(ret);
+    find_readers(ret);
+    return 0;
+}
+
+void layer_ops_free(struct layer_ops *ops)
+{
+    free(ops->op);
+}

@@ -1,0 +1,97 @@
+/*
+ * layer_ops: a model as a list of operations over named buffers, made once by model_open. It is the
+ * one place that says what a transformer layer is; the CPU pass, the CUDA jobs (graphs and the
+ * one-kernel step) and the double-precision model of the tests walk it. NUMERICS.md, "One pass",
+ * has the arithmetic of each operation.
+ *
+ * A pass runs ops[0, head) on all of its rows, layer after layer, then ops[head, n) on the rows
+ * with wants: operation i + 1 may begin when all rows have finished operation i. A backend may fuse
+ * neighbours (CUDA computes OP_GATE inside of the matmul before it), as long as no bit changes.
+ *
+ * Read-only after model_open; any thread.
+ */
+#ifndef HEARTH_KERNELS_MODEL_LAYER_OPS_H
+#define HEARTH_KERNELS_MODEL_LAYER_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model;
+struct layer_geometry;
+
+/* What operations read and write: f32 [rows][layer_ops.width], a row for each row of the pass, for
+ * operations of the head a row for each row with wants. */
+enum op_buffer {
+    BUFFER_NONE,
+    BUFFER_X,         /* [n_embd] the residual before and after a layer */
+    BUFFER_H,         /* [n_embd] the residual between attention and the feed-forward part */
+    BUFFER_ADDED,     /* [n_embd] what a part adds to the residual, where OP_ADD does that */
+    BUFFER_NORM,      /* [n_embd] the output of a norm */
+    BUFFER_Q,         /* [n_head][k_dim] */
+    BUFFER_K,         /* [n_head_kv][k_dim] */
+    BUFFER_V,         /* [n_head_kv][v_dim] */
+    BUFFER_ATTENTION, /* [n_head][v_dim] the output of attention */
+    BUFFER_FFN,       /* [n_ff] gate, then f(gate) * up */
+    BUFFER_UP,        /* [n_ff] */
+    BUFFER_LOGITS,    /* [n_vocab] */
+    N_BUFFERS
+};
+
+enum layer_op_kind {
+    OP_EMBED,  /* to = factor * row of the embedding */
+    OP_NORM,   /* to = factor * rmsnorm(from, tensor) */
+    OP_MATMUL, /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
+    OP_HEADS,  /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
+    OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees */
+    OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
+    OP_ADD, /* to = rmsnorm(from, tensor) + residual; without the tensor factor * from + residual */
+    N_OP_KINDS
+};
+
+/* What an operation is cut into; pieces are independent of each other. */
+enum op_domain {
+    OP_EACH_ROW,      /* rows */
+    OP_OUTPUT_GROUPS, /* groups of a matrix's output rows, times rows */
+    OP_QUERIES,       /* (sequence, KV head, rows of the sequence) */
+};
+
+/* Memory of a sequence: which of its kinds, and which of the layers that have that kind. */
+enum memory_class {
+    MEMORY_NONE,
+    MEMORY_PAGES, /* KV pages of all positions: kv.h, whose `layer` is the index */
+};
+struct op_memory {
+    enum memory_class class;
+    uint32_t index;
+};
+
+struct layer_op {
+    enum layer_op_kind kind;
+    enum op_domain domain;
+    uint32_t layer; /* n_layer: of none; its tensors are then enum model_global's */
+    const struct layer_geometry *geometry; /* of the layer; NULL: of none */
+    enum op_buffer from[2], to[3], residual;
+    uint32_t n;         /* values of a row that it writes, of each part alike but for OP_HEADS */
+    uint32_t n_parts;   /* OP_MATMUL: matrices that read the same input */
+    uint32_t tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_HEADS: biases */
+    uint32_t head_norm[2]; /* OP_HEADS: of Q and of K */
+    float factor;          /* 1: none */
+    bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
+    bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */
+    struct op_memory append, read;
+    const struct layer_op *reader; /* the matmul that reads what it writes, or NULL */
+};
+
+struct layer_ops {
+    struct layer_op *op; /* [n] */
+    uint32_t n, head;
+    uint32_t width[N_BUFFERS]; /* values of a row, the most of all layers; 0: not used */
+    bool input[N_BUFFERS];     /* some matmul reads it */
+};
+
+/* Fills the list of a model whose layers are set. Returns 0, or -ENOMEM. */
+int layer_ops_make(const struct model *model, struct layer_ops *ret);
+
+void layer_ops_free(struct layer_ops *ops);
+
+#endif
