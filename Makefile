@@ -1,13 +1,8 @@
-# hearth: one Makefile, not recursive except for the sanitizer builds, output in build/.
+# hearth: one Makefile, not recursive except for the sanitizer builds, output in build/. `make help` lists the targets.
 #
-#   make            build programs, library            make check   everything a change must pass
-#   make demo       see a model answer                 make bench   JSON lines, tables, plots
-#   make asan/tsan  the tests under a sanitizer        make fuzz    libFuzzer targets, FUZZ_SECONDS each
-#   make install    DESTDIR, PREFIX, LIBDIR honoured   make lint    clang-format, clang-tidy
-#   make uninstall  removes exactly what install put   make deb     Debian packages, in build/deb
-#
-# Every file is found by its place: a new .c in a folder is built, a new tests/unit/test_X.c is run.
+# Every file is found by its place: a new .c in a folder is built, a new tests/unit/FOLDER/test_X.c is run.
 
+.DEFAULT_GOAL := all
 BUILD   ?= build
 ifeq ($(origin CC),default)
 CC       = gcc
@@ -40,6 +35,12 @@ MHD      = -lmicrohttpd
 
 # make V=1 shows whole commands.
 Q        = $(if $(V),,@)
+# Targets that take minutes use all cores, unless -j says otherwise.
+JOBS     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+submake  = +@$(MAKE) --no-print-directory $(JOBS)
+# $(call changed,FILE,WORDS): FORCE where FILE does not hold WORDS. It is a prerequisite of FILE, whose recipe writes them.
+changed  = $(if $(subst x$(strip $(2)),,x$(file <$(1))),FORCE)
+.PHONY: FORCE
 say      = $(if $(V),@:,@printf '  %-5s %s\n')
 
 ARCH    := $(shell uname -m)
@@ -81,18 +82,18 @@ TOOL_PART = $(filter-out $(TOOL_MAIN),$(wildcard kernels/tools/*.c))
 
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ  = $(call obj,$(CLIENT) $(IPC))
-# An archive a folder: a test is linked with what it uses.
-archive  = $(foreach a,$(1),$(BUILD)/obj/$(a).a)
-ARCHIVES = $(call archive,http client daemon tools kernels ipc)
-link_with = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
-# CUDA=auto builds the plugin where nvcc is, CUDA=1 always, CUDA=0 never. CUDA_ARCHS: compute capabilities; one is
-# quicker to build: make CUDA_ARCHS=90.
-CUDA     ?= auto
+# CUDA=auto builds the plugin where nvcc and a GPU are, for that GPU; CUDA=1 always, for all architectures; CUDA=0 never.
+# CUDA_ARCHS='80 90' (compute capabilities) is CUDA=1 for these alone.
+CUDA     ?= $(if $(CUDA_ARCHS),1,auto)
 NVCC     ?= $(or $(shell command -v nvcc 2>/dev/null),/usr/local/cuda/bin/nvcc)
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(NVCC))
-CUDA_ARCHS ?= 80 86 89 90 100 120
-PLUGINS  = $(if $(filter 0,$(CUDA)),,$(if $(filter 1,$(CUDA))$(wildcard $(NVCC)),$(BUILD)/lib/hearth/hearth-cuda.so))
+HAVE_NVCC = $(if $(filter 0,$(CUDA)),,$(wildcard $(NVCC)))
+HAVE_GPU  = $(wildcard /dev/nvidia0)
+GPU_ARCH := $(if $(HAVE_GPU),$(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader))))
+BUILD_ARCHS = $(or $(CUDA_ARCHS),$(if $(filter 1,$(CUDA)),80 86 89 90 100 120,$(or $(GPU_ARCH),90)))
+PLUGIN   = $(BUILD)/lib/hearth/hearth-cuda.so
+PLUGINS  = $(if $(filter 1,$(CUDA))$(and $(HAVE_NVCC),$(HAVE_GPU)),$(PLUGIN))
 
 PROGRAMS = $(if $(wildcard daemon/main.c),$(BUILD)/bin/hearthd) $(if $(wildcard client/cli/main.c),$(BUILD)/bin/hearth) \
            $(BUILD)/bin/hearth-http
@@ -102,9 +103,11 @@ LIBRARY  = $(if $(wildcard client/lib/hearth.c),$(BUILD)/lib/libhearth.so.$(SOVE
 # Manual pages that are made of what they describe: the library's header, the daemon's --help.
 MANUALS  = $(BUILD)/man/libhearth.3 $(BUILD)/man/hearthd.conf.5
 
-.PHONY: all programs
-programs: $(PROGRAMS)
-all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS) $(MANUALS)
+.PHONY: all programs help
+all: $(PROGRAMS) $(TOOLS) $(LIBRARY) $(PLUGINS) $(MANUALS) ## programs, tools, library, manual pages; the CUDA plugin where a GPU is
+programs: $(PROGRAMS) ## hearthd, hearth and hearth-http alone
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z][a-z_.-]*( [a-z]+)*:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
 # Files of one instruction set have exactly that, also where CFLAGS say -march=native.
 SIMD_AVX2    = -march=x86-64 -mavx2 -mfma -mf16c
@@ -123,16 +126,27 @@ $(BUILD)/obj/%.o: %.c Makefile
 	$(compile)
 $(call simd_rules,$(BUILD)/obj,compile)
 
-$(call archive,ipc):     $(call obj,$(IPC))
-$(call archive,kernels): $(call obj,$(KERNELS))
-$(call archive,tools):   $(call obj,$(TOOL_PART))
-$(call archive,daemon):  $(call obj,$(DAEMON))
-$(call archive,client):  $(call obj,$(CLIENT))
-$(call archive,http):    $(call obj,$(HTTP))
-$(BUILD)/obj/%.a:
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(Q)ar rcs --thin $@ $^
+# An archive for each folder, of which a test takes the objects that it needs; made anew when its list of objects changes.
+OBJECTS_ipc     = $(call obj,$(IPC))
+OBJECTS_kernels = $(call obj,$(KERNELS))
+OBJECTS_tools   = $(call obj,$(TOOL_PART))
+OBJECTS_daemon  = $(call obj,$(DAEMON))
+OBJECTS_client  = $(call obj,$(CLIENT))
+OBJECTS_http    = $(call obj,$(HTTP))
+OBJECTS_rig     = $(call obj,$(wildcard tests/rig/*.c))
+OBJECTS_e2e     = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
+OBJECTS_bench   = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/*.c)))
+archive  = $(foreach a,$(1),$(BUILD)/obj/$(a).a)
+ARCHIVES = $(call archive,http client daemon tools kernels ipc)
+define archive_rules # NAME
+$(BUILD)/obj/$(1).a: $(OBJECTS_$(1)) $(BUILD)/obj/$(1).list
+	@rm -f $$@
+	$$(Q)ar rcs --thin $$@ $$(filter %.o,$$^)
+$(BUILD)/obj/$(1).list: $(call changed,$(BUILD)/obj/$(1).list,$(OBJECTS_$(1)))
+	@mkdir -p $$(@D)
+	@echo $(strip $(OBJECTS_$(1))) >$$@
+endef
+$(foreach a,ipc kernels tools daemon client http rig e2e bench,$(eval $(call archive_rules,$(a))))
 
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
@@ -180,9 +194,9 @@ $(BUILD)/man/hearthd.conf.5: daemon/hearthd.conf.5.in client/man/options.awk $(B
 # Canonical numerics on the device too: nothing contracted, denormals kept, IEEE divide and root.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
             $(if $(WERROR),--Werror all-warnings) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
-            $(if $(word 2,$(CUDA_ARCHS)),--threads 0) \
-            $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-            -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+            $(if $(word 2,$(BUILD_ARCHS)),--threads 0) \
+            $(foreach a,$(BUILD_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+            -gencode arch=compute_$(lastword $(BUILD_ARCHS)),code=compute_$(lastword $(BUILD_ARCHS))
 CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(DEVICE:%=$(BUILD)/obj/%.o)
 
 $(BUILD)/obj/kernels/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
@@ -197,8 +211,12 @@ endef
 $(BUILD)/obj/%.cu.o: %.cu Makefile
 	$(compile_device)
 $(call cuda_rules,$(BUILD)/obj,compile_device)
+$(DEVICE:%=$(BUILD)/obj/%.o): $(BUILD)/obj/kernels/cuda/archs
+$(BUILD)/obj/kernels/cuda/archs: $(call changed,$(BUILD)/obj/kernels/cuda/archs,$(BUILD_ARCHS))
+	@mkdir -p $(@D)
+	@echo $(BUILD_ARCHS) >$@
 
-$(BUILD)/lib/hearth/hearth-cuda.so: $(CUDA_OBJ) $(call archive,kernels)
+$(PLUGIN): $(CUDA_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -static-libstdc++ -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ \
@@ -265,30 +283,24 @@ UNIT     = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 E2E      = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/e2e/test_*.c))
 STRESS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/stress/stress_*.c))
 BENCH    = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
-E2E_HELP   = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
-BENCH_HELP = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/*.c)))
-$(call archive,rig): $(call obj,$(wildcard tests/rig/*.c))
-$(call archive,e2e): $(E2E_HELP)
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(call archive,rig) $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
-
-$(BUILD)/tests/e2e/%: $(BUILD)/obj/tests/e2e/%.o $(call archive,e2e rig) $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm
-
-$(BUILD)/tests/stress/%: $(BUILD)/obj/tests/stress/%.o $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(URING) $(MHD) $(JANSSON) -lm
-
-$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BENCH_HELP) $(ARCHIVES)
-	@mkdir -p $(@D)
-	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $(filter %.o,$^) $(link_with) -o $@ $(URING) $(MHD) $(JANSSON) -lm
+# A test is linked with the archives, and TEST.d names the objects that it took: when one of them changes, it is linked
+# again and tests/run.sh quick runs it.
+define link_test
+@mkdir -p $(@D)
+$(say) LINK $@
+$(Q)$(CC) $(ALLLDFLAGS) -Wl,--trace $< -Wl,--start-group $(filter %.a,$|) -Wl,--end-group -o $@ \
+    $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm >$@.trace
+@sed -n 's|^$(BUILD)/.*\.o$$|$@: &\n&:|p' $@.trace >$@.d && rm $@.trace
+endef
+$(UNIT):   $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,rig) $(ARCHIVES)
+	$(link_test)
+$(E2E):    $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,e2e rig) $(ARCHIVES)
+	$(link_test)
+$(STRESS): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(ARCHIVES)
+	$(link_test)
+$(BENCH):  $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,bench) $(ARCHIVES)
+	$(link_test)
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
@@ -297,21 +309,38 @@ $(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c $(KERNE
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
-.PHONY: tests
-tests: all $(UNIT) $(E2E) $(STRESS) $(CONTRACT) $(SIMULATED)
+.PHONY: tests tests-sim
+tests: all $(UNIT) $(E2E) $(STRESS)
+tests-sim: all $(BUILD)/tests/e2e/test_cuda $(CONTRACT) $(SIMULATED) $(if $(HAVE_NVCC),$(PLUGIN))
 
-.PHONY: check
-check: deps-check
-	@$(MAKE) --no-print-directory tests
-	@BUILD=$(BUILD) tests/run.sh
+.PHONY: check check-sim quick unit
+check: deps-check deps-lint ## what a change must pass, but for check-sim
+	@rm -f $(BUILD)/tests/verdicts-check
+	$(submake) tests style
+	@BUILD=$(BUILD) tests/run.sh check
+check-sim: deps-check ## the CUDA backend on a simulated GPU (minutes); where nvcc is, registers of its kernels
+	@rm -f $(BUILD)/tests/verdicts-sim
+	$(submake) tests-sim
+	@BUILD=$(BUILD) tests/run.sh sim
+
+# Suites that took longer than 10 s are left to `make check`.
+SLOW     = $(shell awk '$$1 > 10 && NF == 2 { print "$(BUILD)/tests/" $$2 }' $(BUILD)/tests/times 2>/dev/null)
+quick: ## after a change: build and run what it can break, within a minute
+	$(submake) CUDA=0 all $(filter-out $(SLOW),$(UNIT) $(E2E) $(STRESS))
+	@BUILD=$(BUILD) tests/run.sh quick
+NAMED    = $(patsubst %.c,$(BUILD)/%,$(wildcard $(foreach t,$(T),tests/unit/*/test_$t.c tests/e2e/test_$t.c tests/stress/stress_$t.c)))
+unit: ## one suite: make unit T=plan; some: make unit T='cpu_*'
+	@[ -n "$(NAMED)" ] || { echo "make unit T=NAME: there is no tests/unit/*/test_$(T).c"; exit 64; }
+	$(submake) CUDA=0 $(NAMED) $(if $(findstring /e2e/,$(NAMED)),all)
+	@for t in $(NAMED); do BUILD=$(BUILD) $$t || exit; done
 
 .PHONY: asan tsan
-asan: deps-check
-	@$(MAKE) --no-print-directory BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' tests
-	@BUILD=build/asan tests/run.sh
-tsan: deps-check
-	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' tests
-	@BUILD=build/tsan TSAN_OPTIONS='halt_on_error=1 second_deadlock_stack=1' tests/run.sh
+asan: deps-check ## the tests under the address and undefined-behaviour sanitizers
+	$(submake) BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' tests tests-sim
+	@BUILD=build/asan tests/run.sh check sim
+tsan: deps-check ## the tests under the thread sanitizer
+	$(submake) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' tests tests-sim
+	@BUILD=build/tsan TSAN_OPTIONS='halt_on_error=1 second_deadlock_stack=1' tests/run.sh check sim
 
 # The determinism suite at length, on a build with fault injection: each request is run N times in each of some
 # configurations (see the file), on Q8_0, an eighth of them a thousand times, then fewer times on every other type, on a
@@ -320,8 +349,8 @@ DETERMINISM_ROUNDS ?= 16
 DETERMINISM_OFTEN ?= 100
 DETERMINISM_TYPE_ROUNDS ?= 2
 .PHONY: determinism
-determinism: deps-check
-	@$(MAKE) --no-print-directory BUILD=build/faults FAULTS=1 all \
+determinism: deps-check ## the determinism suite at length
+	$(submake) BUILD=build/faults FAULTS=1 all \
 	         build/faults/tests/e2e/test_determinism build/faults/tests/e2e/test_observer
 	@BUILD=build/faults build/faults/tests/e2e/test_observer
 	@BUILD=build/faults HEARTH_DETERMINISM=$(DETERMINISM_ROUNDS) build/faults/tests/e2e/test_determinism
@@ -336,13 +365,13 @@ determinism: deps-check
 	    build/faults/tests/e2e/test_determinism
 
 .PHONY: bench
-bench: deps-bench
-	@$(MAKE) --no-print-directory all $(BENCH)
+bench: deps-bench ## JSON lines, tables, plots in build/bench
+	$(submake) all $(BENCH)
 	@BUILD=$(BUILD) tests/bench/run.sh
 
 .PHONY: demo
-demo: deps-build
-	@$(MAKE) --no-print-directory programs # what it needs: the CUDA plugin takes minutes
+demo: deps-build ## a private daemon on the bundled model answers
+	$(submake) programs
 	@BUILD=$(BUILD) tests/tools/demo.sh
 
 # ---- fuzzing -----------------------------------------------------------------------------------
@@ -351,7 +380,7 @@ FUZZ_SECONDS ?= 60
 FUZZERS  = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: fuzz
-fuzz:
+fuzz: ## libFuzzer targets, FUZZ_SECONDS each
 	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZERS)
 
 # Built with clang and libFuzzer; each target links every folder's objects under the same sanitizers. Not the
@@ -374,9 +403,60 @@ $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
 	$(say) LINK $@
 	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(JANSSON) -lm
 
+# ---- style -------------------------------------------------------------------------------------
+
+# The tree is formatted with clang-format 14; other versions differ. Not checked by clang-tidy: tests made of Check's macros.
+CLANG_FORMAT = $(firstword $(foreach f,clang-format-14 clang-format,\
+                 $(if $(findstring version 14,$(shell $f --version 2>/dev/null)),$f)))
+CLANG_TIDY = $(shell command -v clang-tidy 2>/dev/null)
+SOURCES  = $(wildcard $(foreach d,ipc kernels daemon client tests,$d/*.[ch] $d/*/*.[ch] $d/*/*/*.[ch]))
+TIDIED   = $(filter-out tests/unit/% tests/e2e/test_% tests/cudasim/test_%,$(filter %.c,$(SOURCES)))
+LINT     = $(BUILD)/lint
+
+.PHONY: style lint format
+style: $(if $(CLANG_FORMAT),$(LINT)/format.ok) $(if $(CLANG_TIDY),$(TIDIED:%.c=$(LINT)/%.ok))
+	$(if $(CLANG_FORMAT),,@echo "skip: clang-format 14 is not installed: formatting is not checked")
+	$(if $(CLANG_TIDY),,@echo "skip: clang-tidy is not installed: sizes of functions and more are not checked")
+lint: deps-lint ## style as in check, then clang's static analyzer (minutes at first)
+	$(submake) -k style $(TIDIED:%.c=$(LINT)/%.analyzed)
+format: ## clang-format over the files that git says are changed
+	@files=$$(git ls-files -mo --exclude-standard '*.c' '*.h'); \
+	    [ -z "$$files" ] || $(or $(CLANG_FORMAT),clang-format-14) -i $$files
+
+# A stamp for each file: what did not change is not checked again.
+$(LINT)/format.ok: $(SOURCES) .clang-format
+	@mkdir -p $(@D)
+	$(say) LINT formatting
+	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(if $(filter .clang-format,$?),$(SOURCES),$?)
+	@touch $@
+$(LINT)/%_avx2.ok    $(LINT)/%_avx2.analyzed:    SIMD = $(SIMD_AVX2)
+$(LINT)/%_avxvnni.ok $(LINT)/%_avxvnni.analyzed: SIMD = $(SIMD_AVXVNNI)
+$(LINT)/%_avx512.ok  $(LINT)/%_avx512.analyzed:  SIMD = $(SIMD_AVX512)
+$(foreach b,attend matmul ops,$(LINT)/kernels/cpu/simd/$b.%): SIMD = $(SIMD_AVX2)
+$(LINT)/kernels/cpu/simd/pack.%: SIMD = -DLANES_ROWS=4 -DPACK_GROUP=pack_group_any
+$(LINT)/kernels/cuda/% $(LINT)/tests/cudasim/%: SIMD = $(SIM_FLAGS)
+define tidy # OPTIONS
+@mkdir -p $(@D)
+$(say) LINT $<
+$(Q)out=$$($(CLANG_TIDY) --quiet $(1) --warnings-as-errors='*' $< -- -std=gnu11 $(CPPFLAGS) $(SIMD) 2>/dev/null) || \
+    { echo "$$out"; exit 1; }
+@$(CC) -MM -MP -MT $@ -MF $@.d $(CPPFLAGS) $(SIMD) $<
+@touch $@
+endef
+$(LINT)/%.ok: %.c .clang-tidy
+	$(call tidy)
+$(LINT)/%.analyzed: %.c .clang-tidy
+	$(call tidy,--checks='$(ANALYZER)')
+ANALYZER = -*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,$\
+           -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+
+compile_commands.json: FORCE ## how each file is compiled, for clangd
+	@$(MAKE) -nB --no-print-directory V=1 CUDA=0 CC=gcc CXX=g++ tests tests-sim $(BENCH) | \
+	    awk -v folder='$(CURDIR)' -f tests/tools/compile_commands.awk >$@
+
 # ---- packages ----------------------------------------------------------------------------------
 
-.PHONY: deps-build deps-check deps-deb deps-bench deps-fuzz
+.PHONY: deps-build deps-check deps-lint deps-deb deps-bench deps-fuzz
 deps-build:
 	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev libmicrohttpd-dev
 deps-check:
@@ -385,6 +465,9 @@ deps-deb: deps-build
 	@tests/tools/deps.sh dpkg-dev debhelper fakeroot $(if $(wildcard client/python),dh-python python3)
 deps-bench: deps-check
 	@tests/tools/deps.sh gnuplot-nox
+# Without them `make check` leaves out what they check, and says so.
+deps-lint:
+	@tests/tools/deps.sh clang-format clang-tidy || true
 deps-fuzz:
 	@tests/tools/deps.sh clang libclang-rt-dev liburing-dev libjansson-dev
 
@@ -393,10 +476,10 @@ deps-fuzz:
 # quicker). Without the gateway's objects, whose library has no static form that stands alone.
 PORTABLE = build/portable
 .PHONY: portable
-portable: deps-check
-	@$(MAKE) --no-print-directory BUILD=$(PORTABLE) CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a HTTP= \
+portable: deps-check ## programs with their libraries inside, in build/portable
+	$(submake) BUILD=$(PORTABLE) $(if $(HAVE_NVCC),CUDA=1) CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a HTTP= \
 	         CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lrt -lm' $(PORTABLE)/bin/hearthd $(PORTABLE)/bin/hearth \
-	         $(PORTABLE)/tests/e2e/test_determinism $(if $(PLUGINS),$(PORTABLE)/lib/hearth/hearth-cuda.so \
+	         $(PORTABLE)/tests/e2e/test_determinism $(if $(HAVE_NVCC),$(PORTABLE)/lib/hearth/hearth-cuda.so \
 	         $(PORTABLE)/tests/gpu/contract $(PORTABLE)/bin/hearth-bench $(PORTABLE)/bin/hearth-mkmodel)
 	@tests/gpu/sources.sh >$(PORTABLE)/sources
 
@@ -452,14 +535,14 @@ install_sh = DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='
 
 .PHONY: install uninstall
 install uninstall: export TABLE = $(INSTALLED)
-install: all
+install: all ## DESTDIR, PREFIX and LIBDIR are honoured
 	$(Q)$(install_sh) install
 	@# A new library in the system's own folders is found only after this.
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 # The plugin goes, whatever this build has.
 uninstall: override CUDA = 1
-uninstall:
+uninstall: ## removes exactly what install put
 	$(Q)$(install_sh) uninstall
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
@@ -469,27 +552,23 @@ uninstall:
 # they are others than those of `make`, and stay for the next time. hearth-cuda where the plugin is built.
 DEB      = build/deb
 DEB_TREE = $(DEB)/hearth-$(VERSION)
-DEB_PROFILES = $(if $(PLUGINS),pkg.hearth.cuda) $(if $(wildcard client/python),pkg.hearth.python)
+DEB_PROFILES = $(if $(HAVE_NVCC),pkg.hearth.cuda) $(if $(wildcard client/python),pkg.hearth.python)
 comma    = ,
 .PHONY: deb
-deb: deps-deb
+deb: deps-deb ## Debian packages, in build/deb
 	@rm -rf $(DEB_TREE) $(DEB)/*.deb $(DEB)/*.changes $(DEB)/*.buildinfo
 	@mkdir -p $(DEB_TREE)
 	@cp -a LICENSE Makefile README.md daemon client kernels ipc tests systemd $(DEB_TREE)/
 	@mv $(DEB_TREE)/systemd/debian $(DEB_TREE)/
 	@find $(DEB_TREE) -name __pycache__ -prune -exec rm -rf {} +
-	cd $(DEB_TREE) && CC='$(CC)' HEARTH_BUILD=$(CURDIR)/$(DEB)/objects HEARTH_CUDA=$(if $(PLUGINS),1,0) \
+	cd $(DEB_TREE) && CC='$(CC)' HEARTH_BUILD=$(CURDIR)/$(DEB)/objects HEARTH_CUDA=$(if $(HAVE_NVCC),1,0) \
 	    dpkg-buildpackage -b -us -uc -P$(subst $() ,$(comma),$(strip $(DEB_PROFILES))) >../build.log 2>&1 || \
 	    { tail -n 40 ../build.log; exit 1; }
 	@ls $(DEB)/*.deb
 
 .PHONY: clean
-clean:
+clean: ## removes build/
 	rm -rf build
-
-.PHONY: lint
-lint:
-	tests/tools/lint.sh
 
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 .SECONDARY:

@@ -1,27 +1,159 @@
 #!/usr/bin/env bash
-# Runs every built test: unit, stress, end to end, then the scripts. Prints each suite's own closing
-# line, and last `N passed, N failed, N skipped` over suites. Exit 1 when one failed.
-# Suites run side by side, one a core and at most four, the longest first; the output of each comes when it ends.
-# Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors), LANES (suites at a time).
+# Runs suites that were built; prints each suite's own closing line, and last `N passed, N failed, N skipped` over suites.
+# Exit 1 when one failed.
+# Usage: tests/run.sh check       all but the simulated GPU's
+#        tests/run.sh sim         those of the simulated GPU; may be given together with check
+#        tests/run.sh quick       of check those that changed since they last passed, as many as fit in QUICK_SECONDS
+#        tests/run.sh total       nothing; the sum over the last check and sim
+# Suites run side by side, one for each core and at most four, the longest first; the output of each comes when it ends.
+# In $BUILD/tests: logs/ has each suite's output, times each suite's seconds, stamps/ when it last passed.
+# Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors), LANES (suites at a time),
+# QUICK_SECONDS (40).
 set -u
 cd "$(dirname "$0")/.." || exit
 # A busy machine may let a test wait for long: what is stuck is stuck after minutes, too. (Check's own 4 s are for
 # a machine with nothing else to do.)
 export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-120} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3}
 export BUILD=${BUILD:-build}
-cores=$(nproc) started=0
+cores=$(nproc)
 lanes=${LANES:-$((cores < 4 ? cores : 4))}
-logs=$BUILD/tests/logs
-rm -rf "$logs"
-mkdir -p "$logs"
-verdicts=$logs/verdicts # a line a suite: ok or FAILED, how many skips, its name
-: >"$verdicts"
-trap 'kill $(jobs -rp) 2>/dev/null; exit 130' INT TERM
+folder=$BUILD/tests logs=$BUILD/tests/logs stamps=$BUILD/tests/stamps times=$BUILD/tests/times
+group=${1:-check}
 
-suite() { # NAME COMMAND...
-    local name=$1 log child verdict=FAILED; shift
-    log=$logs/${name//\//_}.log
-    timeout -k 10 1800 "$@" >"$log" 2>&1 </dev/null &
+total() { # VERDICTS...: lines `started N`, and for each suite ok or FAILED, how many skips, its name
+    awk '
+        $1 == "started" { started += $2; next }
+        { skipped += $2 }
+        $1 == "ok" { passed++; next }
+        { names = names "\n    " substr($0, length($1 $2) + 3) }
+        END {
+            failed = started - passed # a suite that was killed did not report
+            if (names) print "failed:" names
+            printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+            exit failed > 0 || !started
+        }' "$@"
+}
+[ "$group" != total ] || { total "$folder"/verdicts-{check,sim}; exit; }
+
+# ---- which suites there are ----------------------------------------------------------------------
+
+declare -A command    # by name
+declare -A program    # what is run: a program or a script
+names=()
+add() { # NAME PROGRAM COMMAND...
+    names+=("$1")
+    program[$1]=$2
+    command[$1]=$(printf '%q ' "${@:3}")
+}
+contract() { # NAME VARIABLE=VALUE...
+    add "cudasim/contract ($1)" "$folder/gpu/contract" env HEARTH_PLUGINS="$folder/cudasim" "${@:2}" "$folder/gpu/contract"
+}
+add_built() { # PATTERN...: programs
+    for t in "$@"; do
+        case $t in *.* | */cudasim/test_\* | */e2e/test_cuda) continue ;; esac
+        [ -x "$t" ] && add "${t#"$folder"/}" "$t" "$t"
+    done
+}
+add_scripts() {
+    for t in "$@"; do [ ! -f "$t" ] || add "${t#tests/}" "$t" bash "$t"; done
+}
+simulated=(tests/e2e/device.sh tests/e2e/gpu_run.sh tests/tools/check_registers.sh)
+
+add_sim() {
+    if [ -f "$folder/cudasim/hearth-cuda.so" ]; then # the CUDA backend on this processor
+        case $BUILD in
+        *tsan) # it does not follow threads that switch stacks
+            echo "skip: cudasim/contract: the thread sanitizer does not follow the simulator's threads" ;;
+        *)
+            contract up HEARTH_CUDASIM_ORDER=up
+            contract "shuffled, one kernel" HEARTH_CUDASIM_ORDER=1 HEARTH_CUDA_STEPS=1 ;;
+        esac
+        add_built "$folder"/cudasim/test_*
+        add e2e/test_cuda "$folder/e2e/test_cuda" "$folder/e2e/test_cuda"
+    else
+        echo "skip: cudasim: no C++ compiler (g++), the CUDA backend is not tested"
+    fi
+    add_scripts "${simulated[@]}"
+}
+
+add_check() {
+    add_built "$folder"/e2e/test_* "$folder"/unit/*/test_* "$folder"/stress/stress_*
+    for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
+        for t in engine_hostile engine_soak engine_thread; do
+            t=unit/daemon/test_$t
+            [ ! -x "$folder/$t" ] || add "$t ($p)" "$folder/$t" env HEARTH_RIG_PROPOSER=$p "$folder/$t"
+        done
+    done
+    for t in tests/tools/check_*.sh tests/e2e/*.sh; do
+        case " ${simulated[*]} " in *" $t "*) ;; *) add_scripts "$t" ;; esac
+    done
+}
+
+# ---- what a suite depends on ------------------------------------------------------------------------
+
+stamp_of() { echo "$stamps/${1//\//_}.ok"; }
+
+inputs() { # NAME: files and folders
+    local of=${program[$1]}
+    echo "$of"
+    [ ! -f "$of.d" ] || sed -n 's/^\(.*\):$/\1/p' "$of.d" # objects, for a suite that was not linked again
+    case $1 in # real programs, and what is installed with them
+    e2e/* | tools/* | unit/daemon/test_config)
+        printf '%s\n' "$BUILD"/{bin,lib,man} client/{man,nvim,python,shell} systemd tests/python tests/e2e/*.lua ;;
+    esac
+    printf '%s\n' tests/fixtures daemon/models
+}
+
+changed() { # NAME: since it last passed
+    local stamp
+    stamp=$(stamp_of "$1")
+    [ -f "$stamp" ] || return 0
+    [ -n "$(inputs "$1" | xargs -d '\n' sh -c 'find "$@" -type f -newer "$0" ! -name "*.pyc" -print -quit 2>/dev/null' "$stamp")" ]
+}
+
+declare -A seconds # by name, of the last time
+if [ -f "$times" ]; then while read -r s name; do seconds[$name]=$s; done <"$times"; fi
+expected() { # NAME
+    local guess=1
+    case $1 in
+    cudasim/contract* | e2e/test_cuda) guess=600 ;;
+    */test_cpu_* | */test_grammar_* | */test_vocabulary | */test_determinism | */test_http_rough) guess=30 ;;
+    */test_idle_stop | */test_jinja_limits | */test_engine_thread | e2e/bench.sh | */stress_ring) guess=15 ;;
+    e2e/*) guess=4 ;;
+    esac
+    echo "${seconds[$1]:-$guess}"
+}
+by_seconds() { # [-r]: the names on stdin
+    while read -r name; do echo "$(expected "$name") $name"; done | sort -s -n "$@" | cut -d ' ' -f 2-
+}
+
+# Of those that changed: unit and stress tests first, then the others, quick ones first, while they fit.
+pick_quick() {
+    local name s affected=() picked=() left=() budget=$((${QUICK_SECONDS:-40} * lanes)) all=${#names[@]}
+    for name in "${names[@]}"; do ! changed "$name" || affected+=("$name"); done
+    while read -r name; do
+        s=$(expected "$name")
+        if [ "$s" -le 10 ] && [ "$s" -lt "$budget" ]; then
+            picked+=("$name") budget=$((budget - s))
+        else
+            left+=("$name")
+        fi
+    done < <(
+        [ ${#affected[@]} -eq 0 ] || printf '%s\n' "${affected[@]}" | grep -v '^e2e' | by_seconds
+        [ ${#affected[@]} -eq 0 ] || printf '%s\n' "${affected[@]}" | grep '^e2e' | by_seconds)
+    echo "hearth: of $all suites ${#affected[@]} can be broken by what changed"
+    [ ${#left[@]} -eq 0 ] || echo "left to make check: ${left[*]}"
+    names=("${picked[@]}")
+}
+
+# ---- running ----------------------------------------------------------------------------------------
+
+suite() { # NAME
+    local name=$1 log child verdict=FAILED began=$SECONDS stamp
+    log=$logs/${name//\//_}.log stamp=$(stamp_of "$name")
+    rm -f "$stamp"
+    : >"$stamp.new"
+    eval "timeout -k 10 1800 ${command[$name]}" >"$log" 2>&1 </dev/null &
     child=$!
     trap 'kill "$child"; exit 143' TERM # it has a process group of its own
     wait "$child" && verdict=ok
@@ -31,59 +163,43 @@ suite() { # NAME COMMAND...
     printf '%-36s %-7s %s\n' "$name" $verdict "$(grep -E '^[0-9]+%: Checks|^ok:' "$log" | tail -n 1)"
     grep '^skip' "$log" | sort -u | sed 's/^/    /'
     echo "$verdict $(grep -c '^skip' "$log") $name" >>"$verdicts"
+    echo "$((SECONDS - began)) $name" >>"$logs/times"
+    if [ $verdict = ok ]; then mv "$stamp.new" "$stamp"; else rm "$stamp.new"; fi
 }
 
-run() { # NAME COMMAND...
-    while [ "$(jobs -rp | wc -l)" -ge "$lanes" ]; do wait -n; done
-    suite "$@" &
-    started=$((started + 1))
-}
+verdicts=$folder/verdicts-$group
+rm -rf "$logs"
+mkdir -p "$logs" "$stamps"
+: >"$logs/times"
+trap 'kill $(jobs -rp) 2>/dev/null; exit 130' INT TERM
 
-contract() { # NAME VARIABLE=VALUE...
-    run "cudasim/contract ($1)" env HEARTH_PLUGINS="$BUILD/tests/cudasim" "${@:2}" "$BUILD/tests/gpu/contract"
-}
-
-case $BUILD in # libasan opens libraries in the plugin's place, and does not look beside the plugin
-*asan) export LD_LIBRARY_PATH=$PWD/$BUILD/tests/cudasim ;;
-esac
-
-echo "hearth: running the tests (logs in $logs)"
-if [ -f "$BUILD/tests/cudasim/hearth-cuda.so" ]; then # the CUDA backend on this processor
-    case $BUILD in
-    *tsan) # it does not follow threads that switch stacks
-        echo "skip: cudasim/contract: the thread sanitizer does not follow the simulator's threads" ;;
-    *)
-        contract up HEARTH_CUDASIM_ORDER=up
-        contract "shuffled, one kernel" HEARTH_CUDASIM_ORDER=1 HEARTH_CUDA_STEPS=1 ;;
+for part in "$@"; do
+    case $part in
+    check | sim) add_$part ;;
+    quick) add_check && pick_quick ;;
+    *) echo "usage: tests/run.sh check|sim|quick|total"; exit 64 ;;
     esac
-    for t in "$BUILD"/tests/cudasim/test_*; do
-        [ -x "$t" ] && [ -f "$t" ] && run "cudasim/${t##*/}" "$t"
-    done
-else
-    echo "skip: cudasim: no C++ compiler (g++), the CUDA backend is not tested"
-fi
-for t in "$BUILD"/tests/e2e/test_* "$BUILD"/tests/unit/*/test_* "$BUILD"/tests/stress/stress_*; do
-    case $t in *.d | *.o) continue ;; esac
-    [ -x "$t" ] && run "${t#"$BUILD"/tests/}" "$t"
 done
-for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
-    for t in engine_hostile engine_soak engine_thread; do
-        run "unit/daemon/test_$t ($p)" env HEARTH_RIG_PROPOSER=$p "$BUILD/tests/unit/daemon/test_$t"
-    done
-done
-for t in tests/tools/check_*.sh tests/e2e/*.sh; do
-    [ -f "$t" ] && run "${t#tests/}" bash "$t"
-done
+echo "hearth: running ${#names[@]} suites (logs in $logs)"
+echo "started ${#names[@]}" >"$verdicts"
+while read -r name; do
+    [ -n "$name" ] || continue
+    while [ "$(jobs -rp | wc -l)" -ge "$lanes" ]; do wait -n; done
+    suite "$name" &
+done < <(printf '%s\n' "${names[@]}" | by_seconds -r)
 wait
 
-[ -n "${HEARTH_TESTDATA:-}" ] || echo "note: HEARTH_TESTDATA is not set: tests on real models were skipped"
-awk -v started="$started" '
-    { skipped += $2 }
-    $1 == "ok" { passed++; next }
-    { names = names "\n    " substr($0, length($1 $2) + 3) }
-    END {
-        failed = started - passed # one that was killed left no word
-        if (names) print "failed:" names
-        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
-        exit failed > 0 || !passed
-    }' "$verdicts"
+if [ -f "$times" ]; then # of suites that did not run now
+    awk 'NR == FNR { now[substr($0, length($1) + 2)]; next } !(substr($0, length($1) + 2) in now)' \
+        "$logs/times" "$times" >"$times.new"
+fi
+cat "$logs/times" >>"$times.new"
+mv "$times.new" "$times"
+if [ "$group" = quick ]; then
+    [ ${#names[@]} -gt 0 ] || exit 0
+else
+    echo "the slowest, in seconds:"
+    sort -rn "$logs/times" | head -n 10 | sed 's/^/    /'
+    [ -n "${HEARTH_TESTDATA:-}" ] || echo "note: HEARTH_TESTDATA is not set: tests on real models were skipped"
+fi
+total "$verdicts"
