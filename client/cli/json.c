@@ -1,7 +1,7 @@
 /* cli_json.c - see cli_json.h. */
 #include "client/cli/json.h"
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

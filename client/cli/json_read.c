@@ -1,7 +1,7 @@
 /* cli_json_read.c - see cli_json_read.h. */
 #include "client/cli/json_read.h"
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <math.h>

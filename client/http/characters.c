@@ -1,7 +1,7 @@
 /* characters.c - see characters.h. */
 #include "client/http/characters.h"
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "client/http/characters.h"
 #include "client/http/indent.h"
 #include "client/http/state.h"
-#include "client/http/text.h"
+#include "client/base/buffer.h"
 
 #include <microhttpd.h>
 

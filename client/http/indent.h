@@ -6,7 +6,7 @@
 #ifndef HEARTH_CLIENT_HTTP_INDENT_H
 #define HEARTH_CLIENT_HTTP_INDENT_H
 
-#include "client/http/text.h"
+#include "client/base/buffer.h"
 
 #include <stdbool.h>
 #include <stddef.h>

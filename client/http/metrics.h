@@ -2,7 +2,7 @@
 #ifndef HEARTH_CLIENT_HTTP_METRICS_H
 #define HEARTH_CLIENT_HTTP_METRICS_H
 
-#include "client/http/text.h"
+#include "client/base/buffer.h"
 
 #include <jansson.h>
 

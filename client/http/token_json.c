@@ -1,7 +1,7 @@
 /* token_json.c - see token_json.h. */
 #include "client/http/token_json.h"
 
-#include "client/http/text.h"
+#include "client/base/buffer.h"
 
 size_t token_text(struct hearth *h, uint32_t id, char *bytes)
 {

@@ -4,7 +4,7 @@
 
 #include "client/jinja/eval.h"
 #include "client/jinja/text.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 const struct builtin *builtin_find(const struct builtin *table, size_t n, const char *name,
                                    size_t bytes)

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 struct lexer {
     struct heap *heap;

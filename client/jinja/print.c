@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "client/jinja/eval.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 enum { MOST_DEPTH = 200 };
 

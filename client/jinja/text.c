@@ -1,7 +1,7 @@
 #include "client/jinja/text.h"
 
-#include "client/tokenizer/unicode.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/unicode.h"
+#include "client/base/utf8.h"
 
 static bool in(uint32_t code, uint32_t first, uint32_t last)
 {

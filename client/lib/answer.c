@@ -1,7 +1,7 @@
 /* answer.c - see answer.h. */
 #include "client/lib/answer.h"
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* schema_class.c - the characters of a pattern: classes in brackets, escapes, and how each stands in
  * a JSON string. */
 #include "client/schema/schema_class.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <string.h>
 

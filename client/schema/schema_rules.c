@@ -1,7 +1,7 @@
 /* schema_rules.c - text that grows, names of rules, the table of rules, the rules that every grammar
  * may have. */
 #include "client/schema/schema.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 static const char replacement[3] = "\xef\xbf\xbd"; /* U+FFFD */
 

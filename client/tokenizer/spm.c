@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 static const char space[3] = {'\xe2', '\x96', '\x81'}; /* U+2581 is written for a space */
 

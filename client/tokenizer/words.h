@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/tokenizer/unicode.h"
+#include "client/base/unicode.h"
 #include "ipc/vocab.h"
 
 struct word_list {

@@ -1,6 +1,6 @@
 #include "client/tokenizer/words_match.h"
 
-#include "client/tokenizer/unicode.h"
+#include "client/base/unicode.h"
 
 #define CLASS(name) (1u << UNICODE_##name)
 

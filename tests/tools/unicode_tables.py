@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes client/tokenizer/unicode_tables.h to stdout: the character classes that pre-tokenizers need.
+"""Writes client/base/unicode_tables.h to stdout: the character classes that pre-tokenizers need.
 
 Uses the module unicodedata2 where it is installed (pip install unicodedata2==15.1.0: the version that
 the committed table was made with), else Python's own unicodedata.

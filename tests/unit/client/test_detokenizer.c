@@ -5,7 +5,7 @@
 
 #include "client/tokenizer/detokenizer.h"
 #include "client/tokenizer/tokenizer.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 #include "tests/run_suite.h"
 #include "tests/rig/tiny_vocab.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/tokenizer/unicode.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/unicode.h"
+#include "client/base/utf8.h"
 #include "tests/run_suite.h"
 
 /* The encoder by the definition, for every code point. Returns its length. */

@@ -1,10 +1,10 @@
-#include "client/tokenizer/unicode.h"
+#include "client/base/unicode.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client/tokenizer/unicode_tables.h"
-#include "client/tokenizer/utf8.h"
+#include "client/base/unicode_tables.h"
+#include "client/base/utf8.h"
 
 enum { N_RUNS = sizeof unicode_runs / sizeof unicode_runs[0] };
 

@@ -1,4 +1,4 @@
-#include "client/tokenizer/utf8.h"
+#include "client/base/utf8.h"
 
 int utf8_step(const char *s, size_t n, uint32_t *ret_code)
 {

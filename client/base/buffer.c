@@ -1,5 +1,5 @@
 /* text.c - see text.h. */
-#include "client/http/text.h"
+#include "client/base/buffer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
