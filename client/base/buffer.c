@@ -1,68 +1,69 @@
-/* text.c - see text.h. */
+/* buffer: see buffer.h. */
 #include "client/base/buffer.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ROOM = 512 };
+enum { FIRST_ROOM = 1024 };
 
-/* Room for n more bytes and a 0 behind them. */
-static bool make_room(struct text *t, size_t n)
+bool buffer_reserve(struct buffer *b, size_t bytes)
 {
-    if (t->failed)
+    size_t room = b->room ? b->room : FIRST_ROOM;
+    if (b->failed)
         return false;
-    if (n < t->room - t->n)
+    if (bytes < b->room - b->bytes)
         return true;
-    size_t room = t->room ? t->room : FIRST_ROOM;
-    while (room <= t->n + n)
+    while (room - b->bytes <= bytes && room <= SIZE_MAX / 4)
         room *= 2;
-    char *more = realloc(t->bytes, room);
-    t->failed = !more;
-    if (!more)
+    char *data = room - b->bytes > bytes ? realloc(b->data, room) : NULL;
+    b->failed = !data;
+    if (!data)
         return false;
-    t->bytes = more;
-    t->room = room;
+    b->data = data;
+    b->room = room;
     return true;
 }
 
-void text_add(struct text *t, const void *bytes, size_t n)
+void buffer_add(struct buffer *b, const void *data, size_t bytes)
 {
-    if (!n || !make_room(t, n))
+    if (!bytes || !buffer_reserve(b, bytes))
         return;
-    memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
+    memcpy(b->data + b->bytes, data, bytes);
+    b->bytes += bytes;
+    b->data[b->bytes] = 0;
 }
 
-void text_puts(struct text *t, const char *string)
+void buffer_text(struct buffer *b, const char *text)
 {
-    text_add(t, string, strlen(string));
+    buffer_add(b, text, strlen(text));
 }
 
-void text_printf(struct text *t, const char *format, ...)
+void buffer_format(struct buffer *b, const char *format, ...)
 {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    if (n > 0 && make_room(t, (size_t)n)) {
-        vsnprintf(t->bytes + t->n, (size_t)n + 1, format, again);
-        t->n += (size_t)n;
+    if (n > 0 && buffer_reserve(b, (size_t)n)) {
+        vsnprintf(b->data + b->bytes, (size_t)n + 1, format, again);
+        b->bytes += (size_t)n;
     }
     va_end(again);
     va_end(args);
 }
 
-void text_drop(struct text *t, size_t n)
+void buffer_drop(struct buffer *b, size_t n)
 {
-    t->n -= n;
-    if (t->n)
-        memmove(t->bytes, t->bytes + n, t->n);
+    b->bytes -= n;
+    if (b->data)
+        memmove(b->data, b->data + n, b->bytes + 1);
 }
 
-void text_fini(struct text *t)
+void buffer_fini(struct buffer *b)
 {
-    free(t->bytes);
-    *t = (struct text){0};
+    free(b->data);
+    *b = (struct buffer){0};
 }

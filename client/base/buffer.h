@@ -1,27 +1,30 @@
-/* text.h - bytes that grow: bodies, and what is to be sent.
+/* buffer: bytes that grow, with a 0 after them.
  *
- * A failed allocation sets `failed` and drops what came; whoever sends the text looks at it once,
- * at the end. Owns its memory until text_fini.
+ * A failed allocation sets `failed`, drops what came and all that comes after it: look once, at the
+ * end. Owns its memory until buffer_fini. A zeroed struct is an empty buffer.
  */
-#ifndef HEARTH_CLIENT_HTTP_TEXT_H
-#define HEARTH_CLIENT_HTTP_TEXT_H
+#ifndef HEARTH_CLIENT_BASE_BUFFER_H
+#define HEARTH_CLIENT_BASE_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-struct text {
-    char *bytes; /* [n], NULL before the first */
-    size_t n, room;
+struct buffer {
+    char *data; /* [bytes] and a 0; NULL before the first byte */
+    size_t bytes, room;
     bool failed;
 };
 
-void text_add(struct text *t, const void *bytes, size_t n);
-void text_puts(struct text *t, const char *string);
-__attribute__((format(printf, 2, 3))) void text_printf(struct text *t, const char *format, ...);
+void buffer_add(struct buffer *b, const void *data, size_t bytes);
+void buffer_text(struct buffer *b, const char *text);
+__attribute__((format(printf, 2, 3))) void buffer_format(struct buffer *b, const char *format, ...);
+
+/* Makes room for `bytes` more and a 0, for a caller that writes them and counts them itself. */
+bool buffer_reserve(struct buffer *b, size_t bytes);
 
 /* Takes the first n bytes away. */
-void text_drop(struct text *t, size_t n);
+void buffer_drop(struct buffer *b, size_t n);
 
-void text_fini(struct text *t);
+void buffer_fini(struct buffer *b);
 
 #endif

@@ -61,7 +61,7 @@ static int is_end(int code)
 
 static int converse(struct talk *t)
 {
-    struct cli_buffer line = {0};
+    struct buffer line = {0};
     int code = talk_try(t);
     if (code)
         return code;
@@ -76,7 +76,7 @@ static int converse(struct talk *t)
                                    : cli_fail(CLI_NO_INPUT, "stdin: %s", strerror(-rc));
             break;
         }
-        cli_buffer_add(&line, "", 1);
+        buffer_add(&line, "", 1);
         if (line.failed || line.bytes == 1)
             continue;
         if (line.data[0] == '/')
@@ -86,25 +86,25 @@ static int converse(struct talk *t)
     }
     if (!code) /* the shell's prompt gets a line of its own */
         (void)cli_write(STDERR_FILENO, "\n", 1);
-    cli_buffer_fini(&line);
+    buffer_fini(&line);
     return code;
 }
 
 static int answer_once(struct talk *t)
 {
-    struct cli_buffer text = {0};
+    struct buffer text = {0};
     int code = cli_read_file("-", &text);
     if (!code) {
         text.bytes -= text.bytes && text.data[text.bytes - 1] == '\n';
         code = text.bytes ? talk_say(t, text.data, text.bytes)
                           : cli_fail(CLI_USAGE, "no message: write one to stdin");
     }
-    cli_buffer_fini(&text);
+    buffer_fini(&text);
     return code;
 }
 
 /* --template is a family's name, or a file where it looks like a path. Returns 0 or an exit code. */
-static int read_template(const struct cli_options *o, struct cli_buffer *ret)
+static int read_template(const struct cli_options *o, struct buffer *ret)
 {
     const char *name = o->chat_template;
     if (!name)
@@ -113,13 +113,13 @@ static int read_template(const struct cli_options *o, struct cli_buffer *ret)
     int is_file = strchr(name, '/') || (bytes > 6 && strcmp(name + bytes - 6, ".jinja") == 0);
     if (is_file)
         return cli_read_file(name, ret);
-    cli_buffer_text(ret, name);
+    buffer_text(ret, name);
     return ret->failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again") : CLI_OK;
 }
 
 int cli_chat(const struct cli_options *o)
 {
-    struct cli_buffer source = {0}, grammar = {0};
+    struct buffer source = {0}, grammar = {0};
     struct talk t = {0};
     int code = read_template(o, &source);
     if (!code)
@@ -135,7 +135,7 @@ int cli_chat(const struct cli_options *o)
     if (!code)
         code = isatty(STDIN_FILENO) ? converse(&t) : answer_once(&t);
     talk_close(&t);
-    cli_buffer_fini(&source);
-    cli_buffer_fini(&grammar);
+    buffer_fini(&source);
+    buffer_fini(&grammar);
     return code;
 }

@@ -17,7 +17,7 @@ void chat_line_open(void);
 
 /* Reads a line, without its end, into *ret; the prompt goes to stderr. Returns 1; 0 at the end of
  * the input (Ctrl-D); -errno. */
-int chat_line_read(const char *prompt, struct cli_buffer *ret);
+int chat_line_read(const char *prompt, struct buffer *ret);
 
 /* Was Ctrl-C pressed since the last call? */
 int chat_line_interrupted(void);

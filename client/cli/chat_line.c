@@ -29,7 +29,7 @@ static struct {
 } lib;
 
 static volatile sig_atomic_t interrupted;
-static struct cli_buffer pending; /* plain lines: read, not given out yet */
+static struct buffer pending; /* plain lines: read, not given out yet */
 
 static void on_interrupt(int number)
 {
@@ -133,40 +133,40 @@ void chat_line_open(void)
     *lib.readline_name = name;
 }
 
-static int read_with_readline(const char *prompt, struct cli_buffer *ret)
+static int read_with_readline(const char *prompt, struct buffer *ret)
 {
     char *line = lib.readline(prompt);
     if (!line)
         return 0;
     if (*line)
         lib.add_history(line);
-    cli_buffer_text(ret, line);
+    buffer_text(ret, line);
     free(line);
     return ret->failed ? -ENOMEM : 1;
 }
 
 /* Gives out the first line of `pending`, or with `all` what is there. Returns 1, or 0 for none. */
-static int take_pending(struct cli_buffer *ret, int all)
+static int take_pending(struct buffer *ret, int all)
 {
     char *end = pending.bytes ? memchr(pending.data, '\n', pending.bytes) : NULL;
     if (!end && (!all || !pending.bytes))
         return 0;
     size_t bytes = end ? (size_t)(end - pending.data) : pending.bytes;
-    cli_buffer_add(ret, pending.data, bytes);
+    buffer_add(ret, pending.data, bytes);
     bytes += end != NULL;
     memmove(pending.data, pending.data + bytes, pending.bytes - bytes);
     pending.bytes -= bytes;
     return 1;
 }
 
-static int read_plainly(const char *prompt, struct cli_buffer *ret)
+static int read_plainly(const char *prompt, struct buffer *ret)
 {
     char piece[4096];
     (void)cli_write(STDERR_FILENO, prompt, strlen(prompt));
     while (!take_pending(ret, 0)) {
         ssize_t n = read_keys(STDIN_FILENO, piece, sizeof piece);
         if (n > 0) {
-            cli_buffer_add(&pending, piece, (size_t)n);
+            buffer_add(&pending, piece, (size_t)n);
         } else if (n == 0) {
             return take_pending(ret, 1);
         } else if (errno != EINTR) {
@@ -182,7 +182,7 @@ static int read_plainly(const char *prompt, struct cli_buffer *ret)
     return ret->failed || pending.failed ? -ENOMEM : 1;
 }
 
-int chat_line_read(const char *prompt, struct cli_buffer *ret)
+int chat_line_read(const char *prompt, struct buffer *ret)
 {
     sigset_t blocked;
     sigemptyset(&blocked);

@@ -102,7 +102,7 @@ static int render(struct talk *t, struct cli_ids *ret)
 
 /* The bytes that a token stands for in the middle of a text, appended to *b; control tokens as their
  * texts. At a text's beginning some vocabularies drop a blank: so it follows another token. */
-static void spell(const struct talk *t, uint32_t id, struct cli_buffer *b)
+static void spell(const struct talk *t, uint32_t id, struct buffer *b)
 {
     const uint32_t two[2] = {t->anchor, id};
     char text[1024], *bytes = text;
@@ -116,7 +116,7 @@ static void spell(const struct talk *t, uint32_t id, struct cli_buffer *b)
             b->failed = 1;
     }
     if (bytes && n >= n_anchor && n_anchor >= 0)
-        cli_buffer_add(b, bytes + n_anchor, (size_t)(n - n_anchor));
+        buffer_add(b, bytes + n_anchor, (size_t)(n - n_anchor));
     if (bytes != text)
         free(bytes);
 }
@@ -125,7 +125,7 @@ static void spell(const struct talk *t, uint32_t id, struct cli_buffer *b)
 static uint32_t find_end(const struct talk *t, const struct cli_ids *ids)
 {
     const struct cli_ids *old = &t->sequence;
-    struct cli_buffer a = {0}, b = {0};
+    struct buffer a = {0}, b = {0};
     uint32_t same = 0, i;
     while (same < old->n && same < ids->n && old->items[same] == ids->items[same])
         same++;
@@ -135,8 +135,8 @@ static uint32_t find_end(const struct talk *t, const struct cli_ids *ids)
         spell(t, ids->items[i], &b);
     int equal = !a.failed && !b.failed && a.bytes == b.bytes &&
                 (!a.bytes || memcmp(a.data, b.data, a.bytes) == 0);
-    cli_buffer_fini(&a);
-    cli_buffer_fini(&b);
+    buffer_fini(&a);
+    buffer_fini(&b);
     return equal ? i : 0;
 }
 
@@ -159,7 +159,7 @@ static int keep_sequence(struct talk *t, struct cli_ids *ids)
 
 struct answering {
     struct talk *talk;
-    struct cli_buffer text; /* so far */
+    struct buffer text; /* so far */
     int cancelled;
     int late; /* its end did not come at once: said so */
 };
@@ -198,7 +198,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
         if (rc == 1 && e->kind == HEARTH_PROGRESS) {
             show_progress(show, e);
         } else if (rc == 1) {
-            cli_buffer_add(&a->text, e->text, e->text_bytes);
+            buffer_add(&a->text, e->text, e->text_bytes);
             written = show_event(show, e);
         }
         if (written || cli_stop_requested() || (rc <= 0 && show_is_unread())) {
@@ -256,7 +256,7 @@ static int ask(struct talk *t, struct cli_ids *ids)
     request.grammar_bytes = t->grammar_bytes;
     int rc = hearth_submit(t->hearth, 0, &request);
     int code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
-    cli_buffer_fini(&a.text);
+    buffer_fini(&a.text);
     return code;
 }
 

@@ -9,6 +9,7 @@
 #ifndef HEARTH_CLIENT_CLI_CLI_H
 #define HEARTH_CLIENT_CLI_CLI_H
 
+#include "client/base/buffer.h"
 #include "client/cli/options.h"
 #include "client/hearth.h"
 
@@ -41,23 +42,11 @@ int cli_exit_request(int rc);
  * after that: there is nothing to give back. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
-/* Bytes that grow; `failed` stays set after an allocation that was refused, so check it once. */
-struct cli_buffer {
-    char *data;
-    size_t bytes, room;
-    int failed;
-};
-void cli_buffer_fini(struct cli_buffer *b);
-void cli_buffer_add(struct cli_buffer *b, const void *data, size_t bytes);
-void cli_buffer_text(struct cli_buffer *b, const char *text);
-void cli_buffer_format(struct cli_buffer *b, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* Reads fd to its end. Returns 0 or -errno. */
-int cli_read_all(int fd, struct cli_buffer *ret);
+int cli_read_all(int fd, struct buffer *ret);
 
 /* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error told. */
-int cli_read_file(const char *path, struct cli_buffer *ret);
+int cli_read_file(const char *path, struct buffer *ret);
 
 /* Writes all of it to fd, also where that one is non-blocking. Returns 0 or -errno (-EINTR when a
  * signal asks to stop; see cli_stop_requested). */
@@ -81,7 +70,7 @@ int cli_exit_output(int rc);
 
 /* Puts the grammar that was asked for into *text, with a 0 behind it; nothing where none was. Returns
  * 0 or an exit code. */
-int cli_grammar_read(const struct cli_options *o, struct cli_buffer *text);
+int cli_grammar_read(const struct cli_options *o, struct buffer *text);
 
 int cli_run(const struct cli_options *o);
 int cli_chat(const struct cli_options *o);

@@ -189,32 +189,32 @@ uint32_t doctor_judge(const struct doctor_facts *f, struct doctor_line lines[DOC
 
 static const char *const verdicts[] = {"ok", "note", "bad"};
 
-static void add_text(struct cli_buffer *out, const struct doctor_line *line)
+static void add_text(struct buffer *out, const struct doctor_line *line)
 {
-    cli_buffer_format(out, "%-5s %-11s ", verdicts[line->verdict], line->name);
-    cli_buffer_text(out, line->text);
+    buffer_format(out, "%-5s %-11s ", verdicts[line->verdict], line->name);
+    buffer_text(out, line->text);
     if (line->mend[0]) {
-        cli_buffer_text(out, "\n                    mend: ");
-        cli_buffer_text(out, line->mend);
+        buffer_text(out, "\n                    mend: ");
+        buffer_text(out, line->mend);
     }
-    cli_buffer_text(out, "\n");
+    buffer_text(out, "\n");
 }
 
-static void add_json(struct cli_buffer *out, const struct doctor_line *line)
+static void add_json(struct buffer *out, const struct doctor_line *line)
 {
-    cli_buffer_format(out, "{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", line->name,
-                      verdicts[line->verdict]);
+    buffer_format(out, "{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", line->name,
+                  verdicts[line->verdict]);
     json_text(out, line->text, strlen(line->text));
-    cli_buffer_text(out, ",\"mend\":");
+    buffer_text(out, ",\"mend\":");
     json_text(out, line->mend, strlen(line->mend));
-    cli_buffer_text(out, "}\n");
+    buffer_text(out, "}\n");
 }
 
 int cli_doctor(const struct cli_options *o)
 {
     struct doctor_facts facts;
     struct doctor_line lines[DOCTOR_LINES];
-    struct cli_buffer out = {0};
+    struct buffer out = {0};
     int code = CLI_OK;
 
     doctor_gather("", &facts);
@@ -229,6 +229,6 @@ int cli_doctor(const struct cli_options *o)
             code = CLI_SYSTEM;
     }
     int written = cli_write(STDOUT_FILENO, out.data, out.bytes);
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
     return written ? cli_exit_output(written) : code;
 }

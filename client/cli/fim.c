@@ -137,9 +137,9 @@ int cli_fim_read(const struct cli_options *o, struct cli_fim *f)
 void cli_fim_fini(struct cli_fim *f)
 {
     for (uint32_t i = 0; i < f->n_files; i++)
-        cli_buffer_fini(&f->files[i]);
-    cli_buffer_fini(&f->text);
-    cli_buffer_fini(&f->after);
+        buffer_fini(&f->files[i]);
+    buffer_fini(&f->text);
+    buffer_fini(&f->after);
     free(f->files);
     free(f->chunks);
     free(f->name);

@@ -7,10 +7,10 @@
 #include "client/cli/cli.h"
 
 struct cli_fim {
-    struct hearth_fim request;     /* points into the following */
-    struct cli_buffer text, after; /* the buffer, or prefix and suffix */
-    struct cli_buffer *files;      /* [n_files] of --extra */
-    struct hearth_chunk *chunks;   /* [n_files] */
+    struct hearth_fim request;   /* points into the following */
+    struct buffer text, after;   /* the buffer, or prefix and suffix */
+    struct buffer *files;        /* [n_files] of --extra */
+    struct hearth_chunk *chunks; /* [n_files] */
     uint32_t n_files;
     char *name; /* the file's, without the place */
 };

@@ -16,21 +16,21 @@ static int looks_like_file(const char *schema)
 }
 
 /* The grammar of a schema, "@FILE" or its text, into *text. Returns 0 or an exit code. */
-static int read_schema(const char *schema, struct cli_buffer *text)
+static int read_schema(const char *schema, struct buffer *text)
 {
-    struct cli_buffer json = {0};
+    struct buffer json = {0};
     char err[512] = "";
     int is_file = *schema == '@';
     int code = is_file ? cli_read_file(schema + 1, &json) : CLI_OK;
     if (!is_file)
-        cli_buffer_text(&json, schema);
+        buffer_text(&json, schema);
     int64_t bytes = code || json.failed ? -ENOMEM
                                         : hearth_schema(json.data ? json.data : "", json.bytes,
                                                         NULL, 0, err, sizeof err);
     char *grammar = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
     if (grammar) {
         (void)hearth_schema(json.data, json.bytes, grammar, (size_t)bytes + 1, err, sizeof err);
-        cli_buffer_add(text, grammar, (size_t)bytes);
+        buffer_add(text, grammar, (size_t)bytes);
     } else if (!code && bytes == -EINVAL && !is_file && looks_like_file(schema)) {
         code = cli_fail(CLI_BAD_INPUT, "--json-schema %s: for a file give @%s", schema, schema);
     } else if (!code && bytes == -EINVAL) {
@@ -39,11 +39,11 @@ static int read_schema(const char *schema, struct cli_buffer *text)
         text->failed = !code;
     }
     free(grammar);
-    cli_buffer_fini(&json);
+    buffer_fini(&json);
     return code;
 }
 
-int cli_grammar_read(const struct cli_options *o, struct cli_buffer *text)
+int cli_grammar_read(const struct cli_options *o, struct buffer *text)
 {
     int code = CLI_OK;
     int sources = (o->grammar != NULL) + (o->grammar_file != NULL) + (o->json_schema != NULL);
@@ -56,10 +56,10 @@ int cli_grammar_read(const struct cli_options *o, struct cli_buffer *text)
     else if (o->grammar_file)
         code = cli_read_file(o->grammar_file, text);
     else
-        cli_buffer_text(text, o->grammar);
+        buffer_text(text, o->grammar);
     if (!code && !text->failed && !text->bytes)
         code = cli_fail(CLI_BAD_INPUT, "%s: no grammar in it: give a rule root", o->grammar_file);
-    cli_buffer_add(text, "", 1);
+    buffer_add(text, "", 1);
     return code || !text->failed ? code
                                  : cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
 }

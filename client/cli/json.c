@@ -7,30 +7,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static void escape(struct cli_buffer *b, unsigned char c)
+static void escape(struct buffer *b, unsigned char c)
 {
     static const char hex[] = "0123456789abcdef";
     static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     const char *at = c ? strchr(special, c) : NULL;
     if (at) {
         const char pair[2] = {'\\', letter[at - special]};
-        cli_buffer_add(b, pair, 2);
+        buffer_add(b, pair, 2);
         return;
     }
     const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    cli_buffer_add(b, code, 6);
+    buffer_add(b, code, 6);
 }
 
 /* Bytes that are no UTF-8: told apart from every character by half of a pair, \udc80 to \udcff. */
-static void escape_raw(struct cli_buffer *b, const char *text, size_t bytes)
+static void escape_raw(struct buffer *b, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
-        cli_buffer_format(b, "\\udc%02x", (unsigned char)text[i]);
+        buffer_format(b, "\\udc%02x", (unsigned char)text[i]);
 }
 
-static void add_string(struct cli_buffer *b, const char *text, size_t bytes, int keeps_bytes)
+static void add_string(struct buffer *b, const char *text, size_t bytes, int keeps_bytes)
 {
-    cli_buffer_add(b, "\"", 1);
+    buffer_add(b, "\"", 1);
     size_t plain = 0; /* text[plain, i) needs no change and is not added yet */
     for (size_t i = 0; i < bytes;) {
         uint32_t code;
@@ -40,92 +40,92 @@ static void add_string(struct cli_buffer *b, const char *text, size_t bytes, int
             i += (size_t)n;
             continue;
         }
-        cli_buffer_add(b, text + plain, i - plain);
+        buffer_add(b, text + plain, i - plain);
         size_t step = n > 0 ? 1 : n < 0 ? (size_t)-n : bytes - i;
         if (n > 0)
             escape(b, c);
         else if (keeps_bytes)
             escape_raw(b, text + i, step);
         else
-            cli_buffer_text(b, "\\ufffd");
+            buffer_text(b, "\\ufffd");
         i += step;
         plain = i;
     }
-    cli_buffer_add(b, text + plain, bytes - plain);
-    cli_buffer_add(b, "\"", 1);
+    buffer_add(b, text + plain, bytes - plain);
+    buffer_add(b, "\"", 1);
 }
 
-void json_text(struct cli_buffer *b, const char *text, size_t bytes)
+void json_text(struct buffer *b, const char *text, size_t bytes)
 {
     add_string(b, text, bytes, 0);
 }
 
-void json_bytes(struct cli_buffer *b, const char *text, size_t bytes)
+void json_bytes(struct buffer *b, const char *text, size_t bytes)
 {
     add_string(b, text, bytes, 1);
 }
 
 /* Decimal digits without stdio: ids are most of what is printed. */
-static void add_u32(struct cli_buffer *b, uint32_t value)
+static void add_u32(struct buffer *b, uint32_t value)
 {
     char digits[10];
     size_t n = 0;
     do
         digits[sizeof digits - ++n] = (char)('0' + value % 10);
     while (value /= 10);
-    cli_buffer_add(b, digits + sizeof digits - n, n);
+    buffer_add(b, digits + sizeof digits - n, n);
 }
 
-void json_ids(struct cli_buffer *b, const uint32_t *ids, size_t n)
+void json_ids(struct buffer *b, const uint32_t *ids, size_t n)
 {
-    cli_buffer_add(b, "[", 1);
+    buffer_add(b, "[", 1);
     for (size_t i = 0; i < n; i++) {
         if (i)
-            cli_buffer_add(b, ",", 1);
+            buffer_add(b, ",", 1);
         add_u32(b, ids[i]);
     }
-    cli_buffer_add(b, "]", 1);
+    buffer_add(b, "]", 1);
 }
 
-void json_number(struct cli_buffer *b, double value)
+void json_number(struct buffer *b, double value)
 {
     if (isfinite(value))
-        cli_buffer_format(b, "%.9g", value);
+        buffer_format(b, "%.9g", value);
     else
-        cli_buffer_text(b, "null");
+        buffer_text(b, "null");
 }
 
-static void add_logprob(struct cli_buffer *b, const struct hearth_logprob *l)
+static void add_logprob(struct buffer *b, const struct hearth_logprob *l)
 {
-    cli_buffer_text(b, "{\"id\":");
+    buffer_text(b, "{\"id\":");
     add_u32(b, l->token);
-    cli_buffer_text(b, ",\"logprob\":");
+    buffer_text(b, ",\"logprob\":");
     json_number(b, (double)l->logprob);
 }
 
-void json_tokens_event(struct cli_buffer *b, const struct hearth_event *e)
+void json_tokens_event(struct buffer *b, const struct hearth_event *e)
 {
-    cli_buffer_text(b, "{\"event\":\"tokens\",\"ids\":");
+    buffer_text(b, "{\"event\":\"tokens\",\"ids\":");
     json_ids(b, e->tokens, e->n_tokens);
-    cli_buffer_text(b, ",\"text\":");
+    buffer_text(b, ",\"text\":");
     json_text(b, e->text, e->text_bytes);
     if (e->logprobs) {
-        cli_buffer_text(b, ",\"logprobs\":[");
+        buffer_text(b, ",\"logprobs\":[");
         for (uint32_t i = 0; i < e->n_tokens; i++) {
             const struct hearth_token_logprobs *l = &e->logprobs[i];
-            cli_buffer_text(b, i ? "," : "");
+            buffer_text(b, i ? "," : "");
             add_logprob(b, &l->picked);
-            cli_buffer_text(b, ",\"top\":[");
+            buffer_text(b, ",\"top\":[");
             for (uint32_t k = 0; k < l->n_top; k++) {
-                cli_buffer_text(b, k ? "," : "");
+                buffer_text(b, k ? "," : "");
                 add_logprob(b, &l->top[k]);
-                cli_buffer_text(b, "}");
+                buffer_text(b, "}");
             }
-            cli_buffer_text(b, "]}");
+            buffer_text(b, "]}");
         }
-        cli_buffer_text(b, "]");
+        buffer_text(b, "]");
     }
-    cli_buffer_text(b, "}\n");
+    buffer_text(b, "}\n");
 }
 
 const char *json_reason(uint32_t reason)
@@ -141,26 +141,26 @@ const char *json_reason(uint32_t reason)
     return reason < sizeof names / sizeof names[0] && names[reason] ? names[reason] : "error";
 }
 
-void json_done_event(struct cli_buffer *b, const struct hearth_result *r)
+void json_done_event(struct buffer *b, const struct hearth_result *r)
 {
-    cli_buffer_format(
+    buffer_format(
         b, "{\"event\":\"done\",\"reason\":\"%s\",\"prompt_tokens\":%u,\"cached_tokens\":%u,",
         json_reason(r->reason), r->prompt_tokens, r->cached_tokens);
-    cli_buffer_format(b, "\"prefix_break\":%u,\"output_tokens\":%u,\"ids\":", r->prefix_break,
-                      r->output_tokens);
+    buffer_format(b, "\"prefix_break\":%u,\"output_tokens\":%u,\"ids\":", r->prefix_break,
+                  r->output_tokens);
     json_ids(b, r->ids, r->n_ids);
-    cli_buffer_format(b, ",\"passes\":%u,\"drafted\":%u,\"accepted_drafts\":%u,\"rollbacks\":%u,",
-                      r->passes, r->drafted, r->accepted_drafts, r->rollbacks);
-    cli_buffer_format(b, "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"numerics\":",
-                      (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6);
+    buffer_format(b, ",\"passes\":%u,\"drafted\":%u,\"accepted_drafts\":%u,\"rollbacks\":%u,",
+                  r->passes, r->drafted, r->accepted_drafts, r->rollbacks);
+    buffer_format(b, "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"numerics\":",
+                  (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6);
     json_text(b, r->numerics, strlen(r->numerics));
-    cli_buffer_text(b, ",\"receipt\":");
+    buffer_text(b, ",\"receipt\":");
     json_text(b, r->receipt, strlen(r->receipt));
-    cli_buffer_text(b, ",\"model\":");
+    buffer_text(b, ",\"model\":");
     json_text(b, r->model, strlen(r->model));
     if (r->error) {
-        cli_buffer_text(b, ",\"error\":");
+        buffer_text(b, ",\"error\":");
         json_text(b, r->error_text, strlen(r->error_text));
     }
-    cli_buffer_text(b, "}\n");
+    buffer_text(b, "}\n");
 }

@@ -8,15 +8,15 @@
 
 #include "client/cli/cli.h"
 
-void json_text(struct cli_buffer *b, const char *text, size_t bytes);
-void json_bytes(struct cli_buffer *b, const char *text,
+void json_text(struct buffer *b, const char *text, size_t bytes);
+void json_bytes(struct buffer *b, const char *text,
                 size_t bytes); /* as json_text, but what is no UTF-8 stays: \udc80 to \udcff */
-void json_ids(struct cli_buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */
-void json_number(struct cli_buffer *b, double value);
+void json_ids(struct buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */
+void json_number(struct buffer *b, double value);
 
 /* One line each, with the line's end. */
-void json_tokens_event(struct cli_buffer *b, const struct hearth_event *e);
-void json_done_event(struct cli_buffer *b, const struct hearth_result *r);
+void json_tokens_event(struct buffer *b, const struct hearth_event *e);
+void json_done_event(struct buffer *b, const struct hearth_result *r);
 
 /* The word of a reason in "done". */
 const char *json_reason(uint32_t reason);

@@ -205,7 +205,7 @@ static int32_t hex4(const struct json_reader *r)
 }
 
 /* Behind "\u". */
-static int read_code(struct json_reader *r, struct cli_buffer *ret)
+static int read_code(struct json_reader *r, struct buffer *ret)
 {
     int32_t code = hex4(r);
     if (code <= 0)
@@ -214,7 +214,7 @@ static int read_code(struct json_reader *r, struct cli_buffer *ret)
     r->p += 4;
     if (code >= 0xdc80 && code <= 0xdcff) {
         const char byte = (char)(code & 0xff);
-        cli_buffer_add(ret, &byte, 1);
+        buffer_add(ret, &byte, 1);
         return 0;
     }
     if (code >= 0xd800 && code < 0xdc00 && r->end - r->p >= 6 && r->p[0] == '\\' &&
@@ -228,11 +228,11 @@ static int read_code(struct json_reader *r, struct cli_buffer *ret)
     } else if (code >= 0xd800 && code < 0xe000)
         return json_read_fail(r, -EBADMSG, "half of a pair");
     char utf8[4];
-    cli_buffer_add(ret, utf8, utf8_put((uint32_t)code, utf8));
+    buffer_add(ret, utf8, utf8_put((uint32_t)code, utf8));
     return 0;
 }
 
-static int read_escape(struct json_reader *r, struct cli_buffer *ret)
+static int read_escape(struct json_reader *r, struct buffer *ret)
 {
     static const char letters[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
     char c = r->p < r->end ? *r->p : 0;
@@ -244,11 +244,11 @@ static int read_escape(struct json_reader *r, struct cli_buffer *ret)
     if (!at)
         return json_read_fail(r, -EBADMSG, "no such escape");
     r->p++;
-    cli_buffer_add(ret, &bytes[at - letters], 1);
+    buffer_add(ret, &bytes[at - letters], 1);
     return 0;
 }
 
-int json_read_text(struct json_reader *r, struct cli_buffer *ret)
+int json_read_text(struct json_reader *r, struct buffer *ret)
 {
     if (look(r) != '"')
         return json_read_fail(r, -EBADMSG, "'\"' expected");
@@ -264,7 +264,7 @@ int json_read_text(struct json_reader *r, struct cli_buffer *ret)
         int n = utf8_step(r->p, (size_t)(r->end - r->p), &code);
         if (n <= 0 || (unsigned char)*r->p < 0x20)
             return json_read_fail(r, -EBADMSG, "no byte of a JSON text");
-        cli_buffer_add(ret, r->p, (size_t)n);
+        buffer_add(ret, r->p, (size_t)n);
         r->p += n;
     }
     if (r->p == r->end)

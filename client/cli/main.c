@@ -56,36 +56,36 @@ static int print(const char *text, size_t bytes)
 
 static int help(void)
 {
-    struct cli_buffer b = {0};
-    cli_buffer_text(&b, "usage: hearth COMMAND [options]\n\n");
+    struct buffer b = {0};
+    buffer_text(&b, "usage: hearth COMMAND [options]\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        cli_buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
-    cli_buffer_text(
-        &b, "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
-            "version. The daemon, hearthd, must run for all but doctor, and tokenize and\n"
-            "detokenize with --model.\n");
+        buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
+    buffer_text(&b,
+                "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
+                "version. The daemon, hearthd, must run for all but doctor, and tokenize and\n"
+                "detokenize with --model.\n");
     int code = print(b.data, b.bytes);
-    cli_buffer_fini(&b);
+    buffer_fini(&b);
     return code;
 }
 
 /* "templates: chatml, ...", for people and for completions; a line has 80 bytes at most, with the
  * comma behind a name. */
-static void add_templates(struct cli_buffer *b)
+static void add_templates(struct buffer *b)
 {
     enum { INDENT = 11, WIDTH = 80 };
     char names[1024];
     size_t column = INDENT, bytes;
     (void)chat_family_names(names, sizeof names);
-    cli_buffer_text(b, "templates: ");
+    buffer_text(b, "templates: ");
     for (const char *name = names; *name; name += bytes + strspn(name + bytes, ", ")) {
         bytes = strcspn(name, ",");
         int first = name == names, wraps = column + bytes + 3 > WIDTH;
-        cli_buffer_text(b, first ? "" : wraps ? ",\n           " : ", ");
-        cli_buffer_add(b, name, bytes);
+        buffer_text(b, first ? "" : wraps ? ",\n           " : ", ");
+        buffer_add(b, name, bytes);
         column = (wraps ? INDENT : column + (first ? 0 : 2)) + bytes;
     }
-    cli_buffer_text(b, "\n\n");
+    buffer_text(b, "\n\n");
 }
 
 static int command_help(const struct command *c)
@@ -97,15 +97,15 @@ static int command_help(const struct command *c)
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
     cli_options_help(c->id, out);
     fclose(out);
-    struct cli_buffer b = {0};
-    cli_buffer_format(&b, "usage: hearth %s %s\n\n%s.\n%s\n", c->name, c->arguments, c->summary,
-                      c->more);
+    struct buffer b = {0};
+    buffer_format(&b, "usage: hearth %s %s\n\n%s.\n%s\n", c->name, c->arguments, c->summary,
+                  c->more);
     if (c->id == CLI_CMD_CHAT)
         add_templates(&b);
-    cli_buffer_add(&b, options, bytes);
+    buffer_add(&b, options, bytes);
     free(options);
     int code = print(b.data, b.bytes);
-    cli_buffer_fini(&b);
+    buffer_fini(&b);
     return code;
 }
 

@@ -45,46 +45,45 @@ enum { HASHES_BYTES = 65, FINGERPRINT_BYTES = 32 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void write_texts(struct cli_buffer *out, const char *const *texts, uint32_t n)
+static void write_texts(struct buffer *out, const char *const *texts, uint32_t n)
 {
-    cli_buffer_text(out, "[");
+    buffer_text(out, "[");
     for (uint32_t i = 0; i < n; i++) {
-        cli_buffer_text(out, i ? "," : "");
+        buffer_text(out, i ? "," : "");
         json_bytes(out, texts[i], strlen(texts[i]));
     }
-    cli_buffer_text(out, "]");
+    buffer_text(out, "]");
 }
 
-static void write_bias(struct cli_buffer *out, const struct hearth_bias *bias, uint32_t n)
+static void write_bias(struct buffer *out, const struct hearth_bias *bias, uint32_t n)
 {
-    cli_buffer_text(out, "[");
+    buffer_text(out, "[");
     for (uint32_t i = 0; i < n; i++) {
         double value = (double)bias[i].value;
-        cli_buffer_format(out, "%s[%u,", i ? "," : "", bias[i].token);
+        buffer_format(out, "%s[%u,", i ? "," : "", bias[i].token);
         json_number(out, isinf(value) ? -10000 : value); /* what -INFINITY means */
-        cli_buffer_text(out, "]");
+        buffer_text(out, "]");
     }
-    cli_buffer_text(out, "]");
+    buffer_text(out, "]");
 }
 
-static void write_member(struct cli_buffer *out, const struct member *m, const void *field,
-                         uint32_t n)
+static void write_member(struct buffer *out, const struct member *m, const void *field, uint32_t n)
 {
     switch (m->kind) {
     case MEMBER_U32:
-        cli_buffer_format(out, "%u", *(const uint32_t *)field);
+        buffer_format(out, "%u", *(const uint32_t *)field);
         return;
     case MEMBER_I32:
-        cli_buffer_format(out, "%d", *(const int32_t *)field);
+        buffer_format(out, "%d", *(const int32_t *)field);
         return;
     case MEMBER_U64:
-        cli_buffer_format(out, "%llu", (unsigned long long)*(const uint64_t *)field);
+        buffer_format(out, "%llu", (unsigned long long)*(const uint64_t *)field);
         return;
     case MEMBER_F32:
         json_number(out, (double)*(const float *)field); /* 9 digits: the same float again */
         return;
     case MEMBER_BOOL:
-        cli_buffer_text(out, *(const uint32_t *)field ? "true" : "false");
+        buffer_text(out, *(const uint32_t *)field ? "true" : "false");
         return;
     case MEMBER_TEXT:
     case MEMBER_MAYBE:
@@ -102,17 +101,17 @@ static void write_member(struct cli_buffer *out, const struct member *m, const v
     }
 }
 
-void record_write(const struct record *c, struct cli_buffer *out)
+void record_write(const struct record *c, struct buffer *out)
 {
     for (int i = 0; i < N_MEMBERS; i++) {
         const struct member *m = &members[i];
         if (m->kind == MEMBER_MAYBE && !*(const char *const *)((const char *)c + m->field))
             continue;
-        cli_buffer_format(out, "%s\"%s\":", i ? "," : "{", m->name);
+        buffer_format(out, "%s\"%s\":", i ? "," : "{", m->name);
         write_member(out, m, (const char *)c + m->field,
                      *(const uint32_t *)((const char *)c + m->count));
     }
-    cli_buffer_text(out, "}\n");
+    buffer_text(out, "}\n");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -128,13 +127,13 @@ static int read_u32(struct json_reader *r, uint32_t *ret)
 /* A text of its own, to be freed. */
 static int read_text(struct json_reader *r, const char **ret)
 {
-    struct cli_buffer text = {0};
+    struct buffer text = {0};
     int rc = json_read_text(r, &text);
-    cli_buffer_add(&text, "", 1);
+    buffer_add(&text, "", 1);
     if (!rc && text.failed)
         rc = json_read_fail(r, -ENOMEM, "out of memory");
     if (rc)
-        cli_buffer_fini(&text);
+        buffer_fini(&text);
     *ret = text.data;
     return rc;
 }
@@ -203,7 +202,7 @@ static int read_member(struct json_reader *r, const struct member *m, struct rec
     return -EBADMSG;
 }
 
-static const struct member *find_member(const struct cli_buffer *name)
+static const struct member *find_member(const struct buffer *name)
 {
     for (int i = 0; i < N_MEMBERS; i++)
         if (strlen(members[i].name) == name->bytes && name->bytes &&
@@ -213,7 +212,7 @@ static const struct member *find_member(const struct cli_buffer *name)
 }
 
 /* A name, its value. `name` is room to read it into. */
-static int read_pair(struct json_reader *r, struct cli_buffer *name, struct record *c,
+static int read_pair(struct json_reader *r, struct buffer *name, struct record *c,
                      uint32_t *ret_seen)
 {
     name->bytes = 0;
@@ -232,13 +231,13 @@ static int read_pair(struct json_reader *r, struct cli_buffer *name, struct reco
 /* The whole text: the members, each once. */
 static int read_members(struct json_reader *r, struct record *c, uint32_t *ret_seen)
 {
-    struct cli_buffer name = {0};
+    struct buffer name = {0};
     uint32_t count = 0;
     (void)json_read_mark(r, '{');
     while (json_read_next(r, '}', &count) > 0)
         if (read_pair(r, &name, c, ret_seen))
             break;
-    cli_buffer_fini(&name);
+    buffer_fini(&name);
     return json_read_end(r);
 }
 
@@ -376,7 +375,7 @@ int record_check_path(const char *path)
 }
 
 /* Returns 0 or -errno; then there is no new file. */
-static int write_beside(const char *path, const struct cli_buffer *text)
+static int write_beside(const char *path, const struct buffer *text)
 {
     size_t room = strlen(path) + sizeof ".XXXXXX";
     char *beside = malloc(room);
@@ -395,7 +394,7 @@ static int write_beside(const char *path, const struct cli_buffer *text)
     return rc;
 }
 
-static int write_into(const char *path, const struct cli_buffer *text)
+static int write_into(const char *path, const struct buffer *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
@@ -409,7 +408,7 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
                 const struct hearth_result *result)
 {
     struct hearth_info info = {.size = sizeof info};
-    struct cli_buffer text = {0};
+    struct buffer text = {0};
     struct stat st;
     if (hearth_info(h, &info))
         return cli_fail(CLI_SYSTEM, "%s", hearth_error(h));
@@ -430,7 +429,7 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
     int rc = text.failed                                    ? -ENOMEM
              : stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? write_into(path, &text)
                                                             : write_beside(path, &text);
-    cli_buffer_fini(&text);
+    buffer_fini(&text);
     if (rc == -EINTR)
         return CLI_INTERRUPTED;
     return rc ? fail_path(path, -rc) : CLI_OK;

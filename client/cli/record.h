@@ -51,7 +51,7 @@ struct record {
 };
 
 /* Appends the line. The pointers of *c may be anybody's. */
-void record_write(const struct record *c, struct cli_buffer *out);
+void record_write(const struct record *c, struct buffer *out);
 
 /* Reads what record_write() wrote, or somebody's change of it. Every member is there once, the
  * receipt has its form and is for this model and numerics; ranges are hearth_submit()'s to check.

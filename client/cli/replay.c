@@ -199,25 +199,25 @@ static void replay_record(struct replay *r, struct record *c, struct verdict *v)
 
 static int tell_json(const char *path, const struct verdict *v)
 {
-    struct cli_buffer line = {0};
-    cli_buffer_text(&line, "{\"file\":");
+    struct buffer line = {0};
+    buffer_text(&line, "{\"file\":");
     json_text(&line, path, strlen(path));
-    cli_buffer_format(&line, ",\"result\":\"%s\"", v->result);
+    buffer_format(&line, ",\"result\":\"%s\"", v->result);
     if (v->receipt) {
-        cli_buffer_format(&line, ",\"tokens\":%u,\"receipt\":", v->n_ids);
+        buffer_format(&line, ",\"tokens\":%u,\"receipt\":", v->n_ids);
         json_text(&line, v->receipt, strlen(v->receipt));
     }
     if (v->at_token) {
         int was = v->recorded[0] != 'n', is = v->now[0] != 'n';
-        cli_buffer_format(&line, ",\"token\":%u,\"position\":%u,\"recorded\":%s,\"now\":%s",
-                          v->token, v->position, was ? v->recorded : "null", is ? v->now : "null");
+        buffer_format(&line, ",\"token\":%u,\"position\":%u,\"recorded\":%s,\"now\":%s", v->token,
+                      v->position, was ? v->recorded : "null", is ? v->now : "null");
     }
-    cli_buffer_text(&line, ",\"text\":");
+    buffer_text(&line, ",\"text\":");
     json_text(&line, v->text, strlen(v->text));
-    cli_buffer_text(&line, "}\n");
+    buffer_text(&line, "}\n");
     int code = line.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
                            : cli_exit_output(cli_write(STDOUT_FILENO, line.data, line.bytes));
-    cli_buffer_fini(&line);
+    buffer_fini(&line);
     return code;
 }
 
@@ -231,17 +231,17 @@ static int tell(const struct replay *r, const char *path, struct verdict *v)
     if (r->options->json && !v->ends)
         code = tell_json(path, v);
     else if (is_result) {
-        struct cli_buffer line = {0};
-        cli_buffer_text(&line, path);
-        cli_buffer_text(&line, ": ");
-        cli_buffer_text(&line, v->text);
+        struct buffer line = {0};
+        buffer_text(&line, path);
+        buffer_text(&line, ": ");
+        buffer_text(&line, v->text);
         for (size_t i = 0; i < line.bytes; i++) /* a line, whatever the file is called */
             if ((unsigned char)line.data[i] < 0x20 || line.data[i] == 0x7f)
                 line.data[i] = '?';
-        cli_buffer_text(&line, "\n");
+        buffer_text(&line, "\n");
         code = line.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
                            : cli_exit_output(cli_write(STDOUT_FILENO, line.data, line.bytes));
-        cli_buffer_fini(&line);
+        buffer_fini(&line);
     }
     v->ends |= code != 0;
     return code ? code : v->code;
@@ -251,7 +251,7 @@ static int tell(const struct replay *r, const char *path, struct verdict *v)
 static int replay_file(struct replay *r, const char *path, int *ret_ends)
 {
     struct verdict v = {0};
-    struct cli_buffer text = {0};
+    struct buffer text = {0};
     struct record c;
     char err[256];
     int code = cli_read_file(path, &text);
@@ -267,7 +267,7 @@ static int replay_file(struct replay *r, const char *path, int *ret_ends)
         code = tell(r, path, &v);
         record_fini(&c);
     }
-    cli_buffer_fini(&text);
+    buffer_fini(&text);
     *ret_ends = v.ends;
     return code;
 }

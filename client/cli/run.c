@@ -27,7 +27,7 @@ struct run {
 
 static int read_prompt_ids(struct cli_ids *ids)
 {
-    struct cli_buffer text = {0};
+    struct buffer text = {0};
     int code = cli_read_file("-", &text);
     const char *bad = text.data;
     int rc = code ? 0 : cli_ids_parse(ids, text.data, text.bytes, &bad);
@@ -36,13 +36,13 @@ static int read_prompt_ids(struct cli_ids *ids)
     else if (rc)
         code = cli_fail(CLI_BAD_INPUT, "stdin: byte %zu is not a token id: give ids as [1,2,3]",
                         (size_t)(bad - text.data));
-    cli_buffer_fini(&text);
+    buffer_fini(&text);
     return code;
 }
 
 /* Puts the prompt into *text, or what --tokens left to stdin into *ids. Returns 0 or an exit code.
  */
-static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct cli_buffer *text)
+static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct buffer *text)
 {
     int sources = (o->tokens.given != 0) + (o->file != NULL) + (o->n_words != 0);
     if (sources > 1)
@@ -53,8 +53,8 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
                               : cli_fail(CLI_BAD_INPUT, "--tokens is empty: give at least one");
     }
     for (uint32_t i = 0; i < o->n_words; i++) {
-        cli_buffer_text(text, i ? " " : "");
-        cli_buffer_text(text, o->words[i]);
+        buffer_text(text, i ? " " : "");
+        buffer_text(text, o->words[i]);
     }
     if (o->n_words)
         return text->failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again") : 0;
@@ -190,7 +190,7 @@ static int tokenize_request(struct run *r, struct hearth_request *q, uint32_t **
 
 /* The request as the options have it, its texts still texts. */
 static struct hearth_request make_request(const struct cli_options *o, const struct cli_ids *ids,
-                                          const struct cli_buffer *text)
+                                          const struct buffer *text)
 {
     struct hearth_request request = o->request;
     request.tokens = ids->n ? ids->items : NULL;
@@ -211,7 +211,7 @@ int cli_run(const struct cli_options *o)
     if (o->request.logprobs >= 0 && !o->json)
         return cli_fail(CLI_USAGE, "--logprobs shows nothing in plain text: add --json");
     struct cli_ids ids = o->tokens;
-    struct cli_buffer text = {0}, grammar = {0};
+    struct buffer text = {0}, grammar = {0};
     struct cli_fim fim = {0};
     struct run r = {.options = o};
     uint32_t *guess = NULL, *prompt = NULL;
@@ -240,9 +240,9 @@ int cli_run(const struct cli_options *o)
     free(prompt);
     free(guess);
     show_close(&r.show);
-    cli_buffer_fini(&text);
+    buffer_fini(&text);
     cli_fim_fini(&fim);
-    cli_buffer_fini(&grammar);
+    buffer_fini(&grammar);
     if (ids.items != o->tokens.items)
         free(ids.items);
     return code;

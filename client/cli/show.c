@@ -16,7 +16,7 @@ void show_open(struct show *s, int json)
 
 void show_close(struct show *s)
 {
-    cli_buffer_fini(&s->line);
+    buffer_fini(&s->line);
 }
 
 void show_progress(struct show *s, const struct hearth_event *e)
@@ -24,7 +24,7 @@ void show_progress(struct show *s, const struct hearth_event *e)
     if (!s->shows_progress || !e->total)
         return;
     s->line.bytes = 0;
-    cli_buffer_format(&s->line, "\r\033[Kreading the prompt: %u of %u tokens", e->done, e->total);
+    buffer_format(&s->line, "\r\033[Kreading the prompt: %u of %u tokens", e->done, e->total);
     (void)cli_write(STDERR_FILENO, s->line.data, s->line.bytes);
     s->progress_shown = 1;
 }

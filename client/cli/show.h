@@ -13,7 +13,7 @@ enum {
 };
 
 struct show {
-    struct cli_buffer line; /* one JSON event */
+    struct buffer line; /* one JSON event */
     int json;
     int is_terminal;    /* stdout */
     int shows_progress; /* stderr is a terminal */

@@ -13,22 +13,22 @@
 
 enum { NAME_COLUMNS = 24, NAME_BYTES = 256 };
 
-static void add_name(struct cli_buffer *out, const char *name)
+static void add_name(struct buffer *out, const char *name)
 {
     size_t end = out->bytes + NAME_COLUMNS;
-    cli_buffer_text(out, name);
+    buffer_text(out, name);
     while (out->bytes < end && !out->failed)
-        cli_buffer_add(out, " ", 1);
+        buffer_add(out, " ", 1);
 }
 
 /* A blank and the value, of a text nothing that a terminal would obey. */
-static void add_value(struct cli_buffer *out, const json_t *value)
+static void add_value(struct buffer *out, const json_t *value)
 {
     const char *text = json_string_value(value);
     char *other = text ? NULL : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     size_t at = out->bytes;
-    cli_buffer_text(out, " ");
-    cli_buffer_text(out, text ? text : other ? other : "");
+    buffer_text(out, " ");
+    buffer_text(out, text ? text : other ? other : "");
     for (; at < out->bytes; at++)
         if ((unsigned char)out->data[at] < 0x20 || out->data[at] == 0x7f)
             out->data[at] = '?';
@@ -37,7 +37,7 @@ static void add_value(struct cli_buffer *out, const json_t *value)
 }
 
 /* An item of an array: of an object its members one after the other. */
-static void add_item(struct cli_buffer *out, const char *name, json_t *item)
+static void add_item(struct buffer *out, const char *name, json_t *item)
 {
     const char *member;
     json_t *value;
@@ -46,14 +46,14 @@ static void add_item(struct cli_buffer *out, const char *name, json_t *item)
         add_value(out, item);
     json_object_foreach(item, member, value)
     {
-        cli_buffer_text(out, " ");
-        cli_buffer_text(out, member);
+        buffer_text(out, " ");
+        buffer_text(out, member);
         add_value(out, value);
     }
-    cli_buffer_text(out, "\n");
+    buffer_text(out, "\n");
 }
 
-static void add_items(struct cli_buffer *out, const char *name, const json_t *array)
+static void add_items(struct buffer *out, const char *name, const json_t *array)
 {
     size_t i;
     json_t *item;
@@ -66,11 +66,11 @@ static void add_items(struct cli_buffer *out, const char *name, const json_t *ar
     if (json_array_size(array))
         return;
     add_name(out, name);
-    cli_buffer_text(out, " none\n");
+    buffer_text(out, " none\n");
 }
 
 /* Lines of an object's members; `of` is its own name and a dot, or "". */
-static void add_members(struct cli_buffer *out, const char *of, json_t *object)
+static void add_members(struct buffer *out, const char *of, json_t *object)
 {
     const char *member;
     json_t *value;
@@ -85,25 +85,25 @@ static void add_members(struct cli_buffer *out, const char *of, json_t *object)
         else {
             add_name(out, name);
             add_value(out, value);
-            cli_buffer_text(out, "\n");
+            buffer_text(out, "\n");
         }
     }
 }
 
 static int print_status(const struct cli_options *o, const char *json, size_t bytes)
 {
-    struct cli_buffer out = {0};
+    struct buffer out = {0};
     json_t *status = o->json ? NULL : json_loadb(json, bytes, 0, NULL);
     if (json_is_object(status)) {
         add_members(&out, "", status);
     } else { /* what is no table is shown as it came */
-        cli_buffer_add(&out, json, bytes);
-        cli_buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
+        buffer_add(&out, json, bytes);
+        buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
     }
     json_decref(status);
     int code = out.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
                           : cli_exit_output(cli_write(STDOUT_FILENO, out.data, out.bytes));
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
     return code;
 }
 

@@ -17,7 +17,7 @@ static int out_of_memory(void)
     return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
 }
 
-static int write_out(struct cli_buffer *out)
+static int write_out(struct buffer *out)
 {
     return out->failed ? out_of_memory()
                        : cli_exit_output(cli_write(STDOUT_FILENO, out->data, out->bytes));
@@ -25,8 +25,7 @@ static int write_out(struct cli_buffer *out)
 
 /* ---- with a file ----------------------------------------------------------------------------- */
 
-static int tokenize_file(const struct cli_options *o, const struct cli_buffer *text,
-                         struct cli_buffer *out)
+static int tokenize_file(const struct cli_options *o, const struct buffer *text, struct buffer *out)
 {
     struct vocab v;
     void *block;
@@ -48,7 +47,7 @@ static int tokenize_file(const struct cli_options *o, const struct cli_buffer *t
 }
 
 static int detokenize_ids(const struct vocab *v, const struct cli_options *o,
-                          const struct cli_ids *ids, struct cli_buffer *out)
+                          const struct cli_ids *ids, struct buffer *out)
 {
     struct detokenizer d;
     char *piece = NULL;
@@ -72,14 +71,14 @@ static int detokenize_ids(const struct vocab *v, const struct cli_options *o,
             code = cli_fail(CLI_BAD_INPUT, "token %u is not in the vocabulary: ids go from 0 to %u",
                             ids->items[i], v->n_tokens - 1);
         else
-            cli_buffer_add(out, piece, n);
+            buffer_add(out, piece, n);
     }
     free(piece);
     return code;
 }
 
 static int detokenize_file(const struct cli_options *o, const struct cli_ids *ids,
-                           struct cli_buffer *out)
+                           struct buffer *out)
 {
     struct vocab v;
     void *block;
@@ -92,8 +91,8 @@ static int detokenize_file(const struct cli_options *o, const struct cli_ids *id
 
 /* ---- with the daemon ------------------------------------------------------------------------- */
 
-static int tokenize_daemon(const struct cli_options *o, const struct cli_buffer *text,
-                           struct cli_buffer *out)
+static int tokenize_daemon(const struct cli_options *o, const struct buffer *text,
+                           struct buffer *out)
 {
     struct hearth *h;
     int code = cli_connect(o, 0, &h);
@@ -116,7 +115,7 @@ static int tokenize_daemon(const struct cli_options *o, const struct cli_buffer 
 }
 
 static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *ids,
-                             struct cli_buffer *out)
+                             struct buffer *out)
 {
     struct hearth *h;
     int code = cli_connect(o, 0, &h);
@@ -130,7 +129,7 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
         n = text ? hearth_detokenize(h, ids->items, ids->n, flags, text, (size_t)n) : -ENOMEM;
     }
     if (n >= 0)
-        cli_buffer_add(out, text, (size_t)n);
+        buffer_add(out, text, (size_t)n);
     else
         code = n == -ENOMEM ? out_of_memory()
                             : cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
@@ -143,22 +142,22 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
 
 int cli_tokenize(const struct cli_options *o)
 {
-    struct cli_buffer text = {0}, out = {0};
+    struct buffer text = {0}, out = {0};
     int code = cli_read_file("-", &text);
     if (!code)
         code = o->model ? tokenize_file(o, &text, &out) : tokenize_daemon(o, &text, &out);
     if (!code) {
-        cli_buffer_add(&out, "\n", 1);
+        buffer_add(&out, "\n", 1);
         code = write_out(&out);
     }
-    cli_buffer_fini(&out);
-    cli_buffer_fini(&text);
+    buffer_fini(&out);
+    buffer_fini(&text);
     return code;
 }
 
 int cli_detokenize(const struct cli_options *o)
 {
-    struct cli_buffer text = {0}, out = {0};
+    struct buffer text = {0}, out = {0};
     struct cli_ids ids = {0};
     int code = cli_read_file("-", &text);
     const char *bad = text.data;
@@ -174,8 +173,8 @@ int cli_detokenize(const struct cli_options *o)
         code = o->model ? detokenize_file(o, &ids, &out) : detokenize_daemon(o, &ids, &out);
     if (!code)
         code = write_out(&out);
-    cli_buffer_fini(&out);
-    cli_buffer_fini(&text);
+    buffer_fini(&out);
+    buffer_fini(&text);
     free(ids.items);
     return code;
 }

@@ -224,11 +224,11 @@ static int ask(struct top *t)
 
 static int draw(struct top *t, const struct top_screen *screen)
 {
-    struct cli_buffer out = {0};
+    struct buffer out = {0};
     top_frame(&t->now, t->before.at_ns ? &t->before : NULL, t->trouble[0] ? t->trouble : NULL,
               screen, &out);
     int rc = out.failed ? -ENOMEM : cli_write(STDOUT_FILENO, out.data, out.bytes);
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
     return rc;
 }
 

@@ -12,7 +12,7 @@ static const char *const styles[] = {"", "1", "2", "32", "33", "31", "34", "7"};
 
 struct frame {
     const struct top_screen *screen;
-    struct cli_buffer *out;
+    struct buffer *out;
     uint32_t row, column; /* of the next character */
 };
 
@@ -44,10 +44,10 @@ __attribute__((format(printf, 3, 4))) static void put(struct frame *f, enum styl
     uint32_t n = fitting(f, text, &bytes);
     int styled = f->screen->colours && style != PLAIN && n;
     if (styled)
-        cli_buffer_format(f->out, "\033[%sm", styles[style]);
-    cli_buffer_add(f->out, text, bytes);
+        buffer_format(f->out, "\033[%sm", styles[style]);
+    buffer_add(f->out, text, bytes);
     if (styled)
-        cli_buffer_text(f->out, "\033[m");
+        buffer_text(f->out, "\033[m");
     f->column += n;
 }
 
@@ -67,11 +67,11 @@ static uint32_t rows_left(const struct frame *f)
 static void end_line(struct frame *f)
 {
     if (f->screen->live)
-        cli_buffer_text(f->out, "\033[K");
+        buffer_text(f->out, "\033[K");
     f->row++;
     f->column = 0;
     if (rows_left(f) > 0)
-        cli_buffer_text(f->out, f->screen->live ? "\r\n" : "\n");
+        buffer_text(f->out, f->screen->live ? "\r\n" : "\n");
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
@@ -327,12 +327,12 @@ static void table(struct frame *f, const struct top_sample *now)
 }
 
 void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
-               const struct top_screen *screen, struct cli_buffer *out)
+               const struct top_screen *screen, struct buffer *out)
 {
     struct frame f = {.screen = screen, .out = out};
     enum { HEAD_ROWS = 9 }; /* and a line of the table's head */
     if (screen->live)
-        cli_buffer_text(out, "\033[H");
+        buffer_text(out, "\033[H");
     if (screen->rows && screen->rows < HEAD_ROWS + 2) { /* what matters most in so small a place */
         if (trouble)
             put(&f, RED, "%s", trouble);
@@ -349,5 +349,5 @@ void top_frame(const struct top_sample *now, const struct top_sample *before, co
         table(&f, now);
     }
     if (screen->live)
-        cli_buffer_text(out, "\033[J");
+        buffer_text(out, "\033[J");
 }

@@ -15,6 +15,6 @@ struct top_screen {
 /* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a line for people
  * that takes the place of the totals of requests, or NULL. */
 void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
-               const struct top_screen *screen, struct cli_buffer *out);
+               const struct top_screen *screen, struct buffer *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* cli_util.c - errors, buffers, output and signals of `hearth`. */
+/* util.c - errors, files, output and signals of `hearth`. */
 #include "client/cli/cli.h"
 
 #include <errno.h>
@@ -91,71 +91,20 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
-
-void cli_buffer_fini(struct cli_buffer *b)
-{
-    free(b->data);
-    *b = (struct cli_buffer){0};
-}
-
-/* Room for `bytes` more, in steps that double. Returns whether there is. */
-static int reserve(struct cli_buffer *b, size_t bytes)
-{
-    if (b->failed)
-        return 0;
-    if (b->room - b->bytes >= bytes)
-        return 1;
-    size_t room = b->room ? b->room : 1024;
-    while (room - b->bytes < bytes && room <= SIZE_MAX / 4)
-        room *= 2;
-    char *data = room - b->bytes >= bytes ? realloc(b->data, room) : NULL;
-    if (!data) {
-        b->failed = 1;
-        return 0;
-    }
-    b->data = data;
-    b->room = room;
-    return 1;
-}
-
-void cli_buffer_add(struct cli_buffer *b, const void *data, size_t bytes)
-{
-    if (!bytes || !reserve(b, bytes))
-        return;
-    memcpy(b->data + b->bytes, data, bytes);
-    b->bytes += bytes;
-}
-
-void cli_buffer_text(struct cli_buffer *b, const char *text)
-{
-    cli_buffer_add(b, text, strlen(text));
-}
-
-void cli_buffer_format(struct cli_buffer *b, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char text[512]; /* numbers and fixed words only: cut, were it ever longer */
-    int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (n > 0)
-        cli_buffer_add(b, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
-}
-
 /* ---- input and output ------------------------------------------------------------------------ */
 
-int cli_read_all(int fd, struct cli_buffer *ret)
+int cli_read_all(int fd, struct buffer *ret)
 {
     for (;;) {
-        if (!reserve(ret, 16384))
+        if (!buffer_reserve(ret, 16384))
             return -ENOMEM;
-        ssize_t n = read(fd, ret->data + ret->bytes, ret->room - ret->bytes);
-        if (n > 0)
-            ret->bytes += (size_t)n;
-        else if (n == 0)
+        ssize_t n = read(fd, ret->data + ret->bytes, ret->room - ret->bytes - 1);
+        if (n == 0)
             return 0;
-        else if (errno == EAGAIN)
+        if (n > 0) {
+            ret->bytes += (size_t)n;
+            ret->data[ret->bytes] = 0;
+        } else if (errno == EAGAIN)
             (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
         else if (errno != EINTR)
             return -errno;
@@ -164,7 +113,7 @@ int cli_read_all(int fd, struct cli_buffer *ret)
     }
 }
 
-int cli_read_file(const char *path, struct cli_buffer *ret)
+int cli_read_file(const char *path, struct buffer *ret)
 {
     int is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "stdin" : path;

@@ -21,20 +21,20 @@ void exchange_drop_body(struct exchange *x)
 {
     x->server->body_bytes -= x->body_counted;
     x->body_counted = 0;
-    text_fini(&x->body);
+    buffer_fini(&x->body);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static int append(const char *bytes, size_t n, void *arg)
 {
-    struct text *t = arg;
-    text_add(t, bytes, n);
+    struct buffer *t = arg;
+    buffer_add(t, bytes, n);
     return t->failed ? -1 : 0;
 }
 
 /* Floats are told exactly with nine digits. */
-static void put_json(struct text *t, json_t *json)
+static void put_json(struct buffer *t, json_t *json)
 {
     if (!json || json_dump_callback(json, append, t, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)
         t->failed = true;
@@ -44,10 +44,10 @@ static void put_json(struct text *t, json_t *json)
 void exchange_put(struct exchange *x, json_t *json)
 {
     if (x->params.stream)
-        text_puts(&x->out, "data: ");
+        buffer_text(&x->out, "data: ");
     put_json(&x->out, json);
     if (x->params.stream)
-        text_puts(&x->out, "\n\n");
+        buffer_text(&x->out, "\n\n");
 }
 
 void exchange_answer(struct exchange *x, json_t *json)
@@ -59,7 +59,7 @@ void exchange_answer(struct exchange *x, json_t *json)
         struct fail f;
         fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with a smaller request");
         x->status = f.status;
-        x->out.n = 0;
+        x->out.bytes = 0;
         x->out.failed = false;
         put_json(&x->out, fail_json(&f));
     }
@@ -78,14 +78,14 @@ void exchange_fail(struct exchange *x, const struct fail *f)
 {
     cancel_all(x);
     if (x->is_streaming) {
-        text_puts(&x->out, "data: ");
+        buffer_text(&x->out, "data: ");
         put_json(&x->out, fail_json(f));
-        text_puts(&x->out, "\n\n");
+        buffer_text(&x->out, "\n\n");
         x->is_finished = true;
         exchange_wake(x);
         return;
     }
-    x->out.n = 0;
+    x->out.bytes = 0;
     exchange_answer(x, fail_json(f));
     x->status = f->status;
 }
@@ -207,7 +207,7 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
 /* What a chunk told is not told again. */
 static void clear_pending(struct choice *c)
 {
-    c->text.n = 0;
+    c->text.bytes = 0;
     c->n_ids = 0;
     json_decref(c->probs);
     c->probs = NULL;
@@ -261,7 +261,7 @@ static void pause_all(struct exchange *x)
 
 void exchange_taken(struct exchange *x)
 {
-    if (x->out.n > STREAM_LOW_BYTES)
+    if (x->out.bytes > STREAM_LOW_BYTES)
         return;
     for (uint32_t i = 0; i < x->n_choices; i++)
         if (x->choices[i].job.paused)
@@ -276,7 +276,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
         on_done(c, e->result);
     } else if (e->kind == HEARTH_TOKENS) {
         on_tokens(c, e);
-        if (x->params.stream && (c->text.n || c->n_ids)) {
+        if (x->params.stream && (c->text.bytes || c->n_ids)) {
             start_stream(x);
             x->reply->chunk(x, c);
             clear_pending(c);
@@ -288,7 +288,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
     if ((c->text.failed || c->indent.held.failed || x->out.failed) && !x->is_gone) {
         x->out.failed = c->text.failed = c->indent.held.failed = false;
         out_of_memory(x);
-    } else if (x->is_streaming && x->out.n > STREAM_HIGH_BYTES && !x->is_finished) {
+    } else if (x->is_streaming && x->out.bytes > STREAM_HIGH_BYTES && !x->is_finished) {
         pause_all(x);
     }
     if (x->is_streaming || x->is_ready)
@@ -340,7 +340,7 @@ void exchange_close(struct exchange *x)
     cancel_all(x);
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
-        text_fini(&c->text);
+        buffer_fini(&c->text);
         indent_fini(&c->indent);
         free(c->ids);
         json_decref(c->probs);
@@ -350,7 +350,7 @@ void exchange_close(struct exchange *x)
         gen_params_fini(&x->params);
     json_decref(x->root);
     json_decref(x->made);
-    text_fini(&x->body);
-    text_fini(&x->out);
+    buffer_fini(&x->body);
+    buffer_fini(&x->out);
     free(x);
 }

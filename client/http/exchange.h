@@ -34,8 +34,8 @@ struct choice {
     struct job job; /* first: the pool knows it by this */
     struct exchange *x;
     uint32_t index;
-    struct text text; /* all of it, or in a stream what the next chunk takes */
-    uint32_t *ids;    /* [n_ids] of these */
+    struct buffer text; /* all of it, or in a stream what the next chunk takes */
+    uint32_t *ids;      /* [n_ids] of these */
     size_t n_ids, ids_room;
     json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
     struct characters emitted; /* of the tokens in probs and before: text_offset */
@@ -64,14 +64,14 @@ struct exchange {
     const struct route *route;     /* NULL: refused before it was known */
     char path_rest[128];           /* behind a route that takes more */
 
-    struct text body;
+    struct buffer body;
     size_t body_counted, discarded;
     struct fail fail; /* found before the body was there */
 
     bool is_started, is_suspended, is_ready, is_streaming, is_finished, is_gone;
     unsigned status;
     const char *content_type;
-    struct text out;
+    struct buffer out;
 
     json_t *root; /* the request's object, until x->params takes it */
     json_t *made; /* an answer that reading the request made */

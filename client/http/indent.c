@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-bool indent_filter(struct indent *i, const char *bytes, size_t n, struct text *out)
+bool indent_filter(struct indent *i, const char *bytes, size_t n, struct buffer *out)
 {
     if (!i->least) {
-        text_add(out, bytes, n);
+        buffer_add(out, bytes, n);
         return false;
     }
     for (size_t k = 0; k < n; k++) {
@@ -16,30 +16,30 @@ bool indent_filter(struct indent *i, const char *bytes, size_t n, struct text *o
             i->now = 0;
         }
         if (!i->holds) {
-            text_add(out, &c, 1);
+            buffer_add(out, &c, 1);
             continue;
         }
         if (c == '\n' || c == '\r' || c == ' ' || c == '\t') {
             i->now += c == ' ' || c == '\t';
-            text_add(&i->held, &c, 1);
+            buffer_add(&i->held, &c, 1);
             continue;
         }
         if (i->now < i->least)
             return true;
         indent_finish(i, out);
-        text_add(out, &c, 1);
+        buffer_add(out, &c, 1);
     }
     return false;
 }
 
-void indent_finish(struct indent *i, struct text *out)
+void indent_finish(struct indent *i, struct buffer *out)
 {
-    text_add(out, i->held.bytes, i->held.n);
-    i->held.n = 0;
+    buffer_add(out, i->held.data, i->held.bytes);
+    i->held.bytes = 0;
     i->holds = false;
 }
 
 void indent_fini(struct indent *i)
 {
-    text_fini(&i->held);
+    buffer_fini(&i->held);
 }

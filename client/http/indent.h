@@ -15,15 +15,15 @@ struct indent {
     size_t least; /* blanks and tabs; 0: everything passes */
     size_t now;   /* of the line that is held */
     bool holds;
-    struct text held;
+    struct buffer held;
 };
 
 /* Appends to *out what of bytes[n] (and of what was held) is certain. Returns true when the answer
  * ends here. */
-bool indent_filter(struct indent *i, const char *bytes, size_t n, struct text *out);
+bool indent_filter(struct indent *i, const char *bytes, size_t n, struct buffer *out);
 
 /* The answer ended by itself: what is held belongs to it. */
-void indent_finish(struct indent *i, struct text *out);
+void indent_finish(struct indent *i, struct buffer *out);
 
 void indent_fini(struct indent *i);
 

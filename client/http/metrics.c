@@ -6,13 +6,14 @@
 
 #include <stdio.h>
 
-static void line(struct text *out, const char *name, const char *type, const char *help,
+static void line(struct buffer *out, const char *name, const char *type, const char *help,
                  double value)
 {
-    text_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
+    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name,
+                  value);
 }
 
-static void llama_names(const struct server *s, struct text *out)
+static void llama_names(const struct server *s, struct buffer *out)
 {
     const struct counters *c = &s->count;
     double prompt_s = (double)c->prefill_ns / 1e9, decode_s = (double)c->decode_ns / 1e9;
@@ -34,15 +35,15 @@ static void llama_names(const struct server *s, struct text *out)
          s->pool.n_queued);
 }
 
-void metrics_own(const struct server *s, struct text *out)
+void metrics_own(const struct server *s, struct buffer *out)
 {
     const struct counters *c = &s->count;
     line(out, "hearth_http_requests_total", "counter", "HTTP requests.", (double)c->requests);
-    text_puts(out, "# HELP hearth_http_responses_total HTTP responses by class of status.\n"
-                   "# TYPE hearth_http_responses_total counter\n");
+    buffer_text(out, "# HELP hearth_http_responses_total HTTP responses by class of status.\n"
+                     "# TYPE hearth_http_responses_total counter\n");
     for (unsigned i = 2; i < SERVER_CODES; i++)
-        text_printf(out, "hearth_http_responses_total{code=\"%uxx\"} %llu\n", i,
-                    (unsigned long long)c->responses[i]);
+        buffer_format(out, "hearth_http_responses_total{code=\"%uxx\"} %llu\n", i,
+                      (unsigned long long)c->responses[i]);
     line(out, "hearth_http_dropped_total", "counter", "Answers whose client hung up.",
          (double)c->dropped);
     line(out, "hearth_http_connections_total", "counter", "Connections.", (double)c->connections);
@@ -53,30 +54,30 @@ void metrics_own(const struct server *s, struct text *out)
          pool_connected(&s->pool));
     line(out, "hearth_http_cached_tokens_total", "counter", "Prompt tokens found computed.",
          (double)c->cached_tokens);
-    text_printf(out,
-                "# HELP hearth_http_request_seconds From a request's last byte to its answer's.\n"
-                "# TYPE hearth_http_request_seconds summary\n"
-                "hearth_http_request_seconds_sum %.9g\nhearth_http_request_seconds_count %llu\n",
-                (double)c->seconds_ns / 1e9, (unsigned long long)c->n_seconds);
+    buffer_format(out,
+                  "# HELP hearth_http_request_seconds From a request's last byte to its answer's.\n"
+                  "# TYPE hearth_http_request_seconds summary\n"
+                  "hearth_http_request_seconds_sum %.9g\nhearth_http_request_seconds_count %llu\n",
+                  (double)c->seconds_ns / 1e9, (unsigned long long)c->n_seconds);
     line(out, "hearth_http_uptime_seconds", "counter", "Since the gateway started.",
          (double)(reactor_now_ns() - s->start_ns) / 1e9);
     llama_names(s, out);
 }
 
 /* A label's value: quotes, backslashes and line ends escaped. */
-static void label(struct text *out, const char *name, const char *value)
+static void label(struct buffer *out, const char *name, const char *value)
 {
-    text_printf(out, "%s=\"", name);
+    buffer_format(out, "%s=\"", name);
     for (const char *c = value; *c; c++) {
         if (*c == '"' || *c == '\\' || *c == '\n')
-            text_puts(out, "\\");
-        text_add(out, *c == '\n' ? "n" : c, 1);
+            buffer_text(out, "\\");
+        buffer_add(out, *c == '\n' ? "n" : c, 1);
     }
-    text_puts(out, "\"");
+    buffer_text(out, "\"");
 }
 
 /* What the daemon counts comes with its kind and its words from the table that it counts by. */
-static void counters(const json_t *status, struct text *out)
+static void counters(const json_t *status, struct buffer *out)
 {
     for (int i = 0; i < COUNTERS_N; i++) {
         const struct counter_info *c = &counters_table[i];
@@ -90,7 +91,7 @@ static void counters(const json_t *status, struct text *out)
     }
 }
 
-void metrics_daemon(const json_t *status, struct text *out)
+void metrics_daemon(const json_t *status, struct buffer *out)
 {
     const char *name, *comma = "";
     json_t *v;
@@ -98,14 +99,14 @@ void metrics_daemon(const json_t *status, struct text *out)
     if (!status)
         return;
     counters(status, out);
-    text_puts(out, "# HELP hearth_info What runs.\n# TYPE hearth_info gauge\nhearth_info{");
+    buffer_text(out, "# HELP hearth_info What runs.\n# TYPE hearth_info gauge\nhearth_info{");
     json_object_foreach((json_t *)(uintptr_t)status, name, v)
     {
         if (!json_is_string(v))
             continue;
-        text_puts(out, comma);
+        buffer_text(out, comma);
         label(out, name, json_string_value(v));
         comma = ",";
     }
-    text_puts(out, "} 1\n");
+    buffer_text(out, "} 1\n");
 }

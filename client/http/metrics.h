@@ -9,10 +9,10 @@
 struct server;
 
 /* Appends the gateway's own counters, under hearth_http_ and under llama-server's names. */
-void metrics_own(const struct server *s, struct text *out);
+void metrics_own(const struct server *s, struct buffer *out);
 
 /* Appends the daemon's counters as hearth_NAME (those that only grow: hearth_NAME_total), and its
  * words as labels of hearth_info. status NULL: there is none. */
-void metrics_daemon(const json_t *status, struct text *out);
+void metrics_daemon(const json_t *status, struct buffer *out);
 
 #endif

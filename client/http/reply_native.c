@@ -179,7 +179,7 @@ static void add_end(struct exchange *x, struct choice *c, json_t *o)
 static json_t *body(struct exchange *x, struct choice *c, bool is_end, bool with_tokens)
 {
     json_t *o = json_pack("{s:I, s:o, s:o, s:b}", "index", (json_int_t)c->index, "content",
-                          json_stringn(c->text.bytes ? c->text.bytes : "", c->text.n), "tokens",
+                          json_stringn(c->text.data ? c->text.data : "", c->text.bytes), "tokens",
                           json_of_ids(c->ids, with_tokens ? c->n_ids : 0), "stop", (int)is_end);
     if (c->probs)
         json_object_set(o, "completion_probabilities", c->probs);

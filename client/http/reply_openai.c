@@ -53,7 +53,7 @@ static void close_stream(struct exchange *x, const char *object)
         json_object_set_new(o, "timings", reply_timings(&x->choices[0].finish));
         exchange_put(x, o);
     }
-    text_puts(&x->out, "data: [DONE]\n\n");
+    buffer_text(&x->out, "data: [DONE]\n\n");
 }
 
 static void put_whole(struct exchange *x, const char *object, json_t *choices)
@@ -65,9 +65,9 @@ static void put_whole(struct exchange *x, const char *object, json_t *choices)
     exchange_put(x, o);
 }
 
-static json_t *string_of(const struct text *t)
+static json_t *string_of(const struct buffer *t)
 {
-    return json_stringn(t->bytes ? t->bytes : "", t->n);
+    return json_stringn(t->data ? t->data : "", t->bytes);
 }
 
 /* ---- /v1/completions ------------------------------------------------------------------------- */
@@ -122,14 +122,14 @@ static json_t *text_choice(const struct exchange *x, const struct choice *c, con
 static void echo(const struct exchange *x, struct choice *c)
 {
     const json_t *prompt = x->params.prompts[c->index / x->params.n].text;
-    struct text all = {0};
+    struct buffer all = {0};
     if (!x->params.echo || c->is_started || !json_is_string(prompt))
         return;
     c->is_started = true;
-    text_add(&all, json_string_value(prompt), json_string_length(prompt));
-    text_add(&all, c->text.bytes, c->text.n);
+    buffer_add(&all, json_string_value(prompt), json_string_length(prompt));
+    buffer_add(&all, c->text.data, c->text.bytes);
     all.failed |= c->text.failed;
-    text_fini(&c->text);
+    buffer_fini(&c->text);
     c->text = all;
 }
 
@@ -223,7 +223,7 @@ static void chat_chunk(struct exchange *x, struct choice *c)
 
 static void chat_end(struct exchange *x, struct choice *c)
 {
-    if (c->text.n || c->probs)
+    if (c->text.bytes || c->probs)
         chat_chunk(x, c);
     chat_role(x, c);
     put_delta(x, c, json_object(), finish_reason(&c->finish));

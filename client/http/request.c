@@ -25,10 +25,10 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t max)
     (void)at;
     if (x->is_gone)
         return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = x->out.n < max ? x->out.n : max;
+    size_t n = x->out.bytes < max ? x->out.bytes : max;
     if (n) {
-        memcpy(to, x->out.bytes, n);
-        text_drop(&x->out, n);
+        memcpy(to, x->out.data, n);
+        buffer_drop(&x->out, n);
         exchange_taken(x);
         return (ssize_t)n;
     }
@@ -43,11 +43,11 @@ static struct MHD_Response *make_response(struct exchange *x)
     if (x->is_streaming)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x,
                                                  NULL);
-    char *bytes = x->out.bytes;
-    size_t n = x->out.n;
+    char *bytes = x->out.data;
+    size_t n = x->out.bytes;
     if (!bytes)
         return MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
-    x->out = (struct text){0};
+    x->out = (struct buffer){0};
     struct MHD_Response *r = MHD_create_response_from_buffer(n, bytes, MHD_RESPMEM_MUST_FREE);
     if (!r)
         free(bytes);
@@ -181,7 +181,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 {
     struct server *s = x->server;
-    if (!x->fail.status && x->body.n + n > s->config->max_body)
+    if (!x->fail.status && x->body.bytes + n > s->config->max_body)
         fail_set(&x->fail, 413, FAIL_INVALID,
                  "the request has more than %u bytes: start hearth-http with a larger --max-body",
                  s->config->max_body);
@@ -192,7 +192,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
         x->discarded += n;
         return x->discarded / DISCARD_TIMES > s->config->max_body ? MHD_NO : MHD_YES;
     }
-    text_add(&x->body, data, n);
+    buffer_add(&x->body, data, n);
     s->body_bytes += n;
     x->body_counted += n;
     return x->body.failed ? MHD_NO : MHD_YES;

@@ -157,11 +157,11 @@ static json_t *daemon_status(struct hearth *h)
 
 static void tell_metrics(struct exchange *x)
 {
-    struct text t = {0};
+    struct buffer t = {0};
     metrics_own(x->server, &t);
     metrics_daemon(x->made, &t);
     exchange_answer(x, json_object());
-    text_fini(&x->out);
+    buffer_fini(&x->out);
     x->out = t;
     x->content_type = "text/plain; version=0.0.4";
 }
@@ -308,7 +308,7 @@ bool route_takes(const struct route *r, const char *method)
 static int read_body(struct exchange *x, struct hearth *h, struct fail *f)
 {
     json_error_t e;
-    x->root = json_loadb(x->body.bytes ? x->body.bytes : "", x->body.n, JSON_ALLOW_NUL, &e);
+    x->root = json_loadb(x->body.data ? x->body.data : "", x->body.bytes, JSON_ALLOW_NUL, &e);
     if (!x->root)
         return fail_set(f, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
                         e.column, e.text);
@@ -352,7 +352,7 @@ static void answer(struct exchange *x)
     struct server *s = x->server;
     if (!(x->route->flags & ROUTE_POST)) {
         x->route->answer(x);
-    } else if (x->body.n < WORK_BYTES) {
+    } else if (x->body.bytes < WORK_BYTES) {
         (void)read_body(x, pool_any(&s->pool), &x->fail);
         answer_read(x);
     } else {

@@ -38,16 +38,16 @@ static size_t character(const char *bytes, size_t n)
 json_t *json_of_text(const char *bytes, size_t n)
 {
     json_t *s = json_stringn(bytes, n);
-    struct text valid = {0};
+    struct buffer valid = {0};
     if (s)
         return s;
     for (size_t i = 0; i < n;) {
         size_t k = character(bytes + i, n - i);
-        text_add(&valid, k ? bytes + i : "\xef\xbf\xbd", k ? k : 3);
+        buffer_add(&valid, k ? bytes + i : "\xef\xbf\xbd", k ? k : 3);
         i += k ? k : 1;
     }
-    s = valid.failed ? NULL : json_stringn(valid.bytes, valid.n);
-    text_fini(&valid);
+    s = valid.failed ? NULL : json_stringn(valid.data, valid.bytes);
+    buffer_fini(&valid);
     return s;
 }
 

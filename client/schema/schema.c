@@ -43,14 +43,14 @@ static void close_tables(struct schema *c)
     json_decref(c->refs);
     json_decref(c->levels);
     json_decref(c->keep);
-    schema_text_fini(&c->path);
+    buffer_fini(&c->path);
 }
 
 int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max, char *err,
                       size_t err_bytes)
 {
     struct schema c = {.err = err, .err_bytes = err ? err_bytes : 0, .text_bytes = bytes};
-    struct schema_text t = {0};
+    struct buffer t = {0};
     if (c.err_bytes)
         err[0] = 0;
     c.root = load(json, bytes, err, c.err_bytes);
@@ -71,7 +71,7 @@ int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max,
         grammar[n] = 0;
     }
     int64_t result = c.rc ? c.rc : (int64_t)t.bytes;
-    schema_text_fini(&t);
+    buffer_fini(&t);
     close_tables(&c);
     json_decref(c.root);
     return result;

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/base/buffer.h"
+
 enum {
     SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */
     SCHEMA_GRAMMAR_MAX = 1 << 20, /* bytes of all rules, what the daemon takes */
@@ -34,20 +36,15 @@ enum {
     SCHEMA_DIGITS = 16       /* of an integer, as llama.cpp has it */
 };
 
-struct schema_text { /* bytes that grow, and a 0 */
-    char *data;
-    size_t bytes, room;
-};
-
 struct schema {
-    json_t *root;            /* borrowed */
-    json_t *rules;           /* name -> text; null where a rule is being made */
-    json_t *asked;           /* "name ::= text" as asked for -> the name it got */
-    json_t *numbers;         /* name -> the next number to try behind it */
-    json_t *refs;            /* $ref -> name of its rule */
-    json_t *levels;          /* $ref that is being made -> `level` when that began */
-    json_t *keep;            /* array: schemas made on the way, which others point into */
-    struct schema_text path; /* JSON pointer of the place */
+    json_t *root;       /* borrowed */
+    json_t *rules;      /* name -> text; null where a rule is being made */
+    json_t *asked;      /* "name ::= text" as asked for -> the name it got */
+    json_t *numbers;    /* name -> the next number to try behind it */
+    json_t *refs;       /* $ref -> name of its rule */
+    json_t *levels;     /* $ref that is being made -> `level` when that began */
+    json_t *keep;       /* array: schemas made on the way, which others point into */
+    struct buffer path; /* JSON pointer of the place */
     uint32_t depth, steps;
     uint32_t level; /* objects and arrays around this place: text stands in between */
     uint32_t n_rules;
@@ -76,29 +73,28 @@ size_t schema_enter(struct schema *c, const char *part);
 size_t schema_enter_index(struct schema *c, const char *part, size_t index);
 void schema_leave(struct schema *c, size_t mark);
 
-void schema_add(struct schema *c, struct schema_text *t, const char *text);
-void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
-__attribute__((format(printf, 3, 4))) void schema_format(struct schema *c, struct schema_text *t,
+void schema_add(struct schema *c, struct buffer *t, const char *text);
+void schema_add_bytes(struct schema *c, struct buffer *t, const char *text, size_t bytes);
+__attribute__((format(printf, 3, 4))) void schema_format(struct schema *c, struct buffer *t,
                                                          const char *format, ...);
-void schema_text_fini(struct schema_text *t);
 /* Its text, "" when there is none. */
-const char *schema_get(const struct schema_text *t);
+const char *schema_get(const struct buffer *t);
 
 /* The next code point of valid UTF-8. */
 uint32_t schema_point(const char **at);
 
 /* Adds text for the inside of a GBNF literal. */
-void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes);
+void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t bytes);
 /* Adds a JSON value as a GBNF literal. */
-void schema_constant(struct schema *c, struct schema_text *t, const json_t *value);
+void schema_constant(struct schema *c, struct buffer *t, const json_t *value);
 
 /* Adds `item` repeated: a count of SCHEMA_NO_MAX is none. `separator`: between two items, or "". */
 #define SCHEMA_NO_MAX UINT32_MAX
-void schema_repeat(struct schema *c, struct schema_text *t, const char *item, uint32_t least,
+void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_t least,
                    uint32_t most, const char *separator);
 
 /* Puts NAME-PART, or PART where name is "", into *t, in letters that a rule's name may have. */
-void schema_name(struct schema *c, struct schema_text *t, const char *name, const char *part);
+void schema_name(struct schema *c, struct buffer *t, const char *name, const char *part);
 
 /* Adds a rule. Where another one has the name, it gets a number behind it. `own`: NULL, or the name
  * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives as
@@ -115,7 +111,7 @@ const char *schema_builtin(struct schema *c, const char *builtin, const char *na
 int schema_is_reserved(const char *name);
 
 /* All rules, a line each, by name. */
-void schema_write(struct schema *c, struct schema_text *t);
+void schema_write(struct schema *c, struct buffer *t);
 
 /* ---- schema_visit.c -------------------------------------------------------------------------- */
 
@@ -156,19 +152,19 @@ json_t *schema_ways(struct schema *c, json_t *schema);
 int schema_is_possible(struct schema *c, const json_t *schema);
 
 /* Adds those that it does. */
-void schema_constants(struct schema *c, struct schema_text *t, const json_t *schema);
+void schema_constants(struct schema *c, struct buffer *t, const json_t *schema);
 
 /* ---- schema_object.c, schema_integer.c, schema_number.c, schema_pattern.c --------------------- */
 
 /* Adds the text of an object's rule. name: of that rule. */
-void schema_object(struct schema *c, struct schema_text *t, const json_t *schema, const char *name);
+void schema_object(struct schema *c, struct buffer *t, const json_t *schema, const char *name);
 
 /* Adds the text of an integer within the schema's bounds. */
-void schema_integer(struct schema *c, struct schema_text *t, const json_t *schema);
+void schema_integer(struct schema *c, struct buffer *t, const json_t *schema);
 
 /* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]: the
  * lengths that are allowed besides. */
-void schema_pattern(struct schema *c, struct schema_text *t, const char *pattern, const char *name,
+void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most);
 
 #endif

@@ -23,14 +23,14 @@ static const char specials[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-static void add_utf8(struct pattern *p, struct schema_text *t, uint32_t point)
+static void add_utf8(struct pattern *p, struct buffer *t, uint32_t point)
 {
     char bytes[4];
     schema_escape(p->c, t, bytes, utf8_put(point, bytes));
 }
 
 /* A control character as JSON writes it, for the inside of a GBNF literal. */
-static void add_control(struct pattern *p, struct schema_text *t, uint32_t point)
+static void add_control(struct pattern *p, struct buffer *t, uint32_t point)
 {
     const char *special = point ? strchr(specials, (int)point) : NULL;
     if (special)
@@ -151,8 +151,7 @@ static int has(const struct char_class *k, uint32_t point)
 }
 
 /* A character inside [ ]; a dash stands for itself only at the end, ^ only behind the beginning. */
-static void add_class_point(struct pattern *p, struct schema_text *t, uint32_t point,
-                            int may_be_caret)
+static void add_class_point(struct pattern *p, struct buffer *t, uint32_t point, int may_be_caret)
 {
     if (point == ']' || point == '[')
         schema_format(p->c, t, "\\%c", (int)point);
@@ -162,7 +161,7 @@ static void add_class_point(struct pattern *p, struct schema_text *t, uint32_t p
         add_utf8(p, t, point);
 }
 
-static void add_class_range(struct pattern *p, struct schema_text *t, uint32_t from, uint32_t to,
+static void add_class_range(struct pattern *p, struct buffer *t, uint32_t from, uint32_t to,
                             int *has_dash)
 {
     if (from == '-' && to == '-') {
@@ -177,7 +176,7 @@ static void add_class_range(struct pattern *p, struct schema_text *t, uint32_t f
 }
 
 /* The characters of a class that may stand in a JSON string as they are, without [ ]. */
-static void add_plain_ranges(struct pattern *p, struct schema_text *t, const struct char_class *k)
+static void add_plain_ranges(struct pattern *p, struct buffer *t, const struct char_class *k)
 {
     static const uint32_t cuts[] = {' ', '"', '\\',
                                     LAST_POINT + 1}; /* first character behind each */
@@ -196,15 +195,15 @@ static void add_plain_ranges(struct pattern *p, struct schema_text *t, const str
 }
 
 /* Escapes of those that may not: ` | [\\] ["\\bfnrt]`, and of other control characters. */
-static void add_escapes(struct pattern *p, struct schema_text *t, const struct char_class *k)
+static void add_escapes(struct pattern *p, struct buffer *t, const struct char_class *k)
 {
-    struct schema_text found = {0};
+    struct buffer found = {0};
     for (const char *s = specials; *s; s++)
         if (has(k, (unsigned char)*s) != k->is_negated)
             schema_escape(p->c, &found, letters + (s - specials), 1);
     if (found.bytes)
         schema_format(p->c, t, "%s[\\\\] [%s]", t->bytes ? " | " : "", schema_get(&found));
-    schema_text_fini(&found);
+    buffer_fini(&found);
     for (uint32_t point = 1; point < ' ' && !k->is_negated; point++)
         if (has(k, point) && !has(k, LAST_POINT) && !strchr(specials, (int)point)) {
             schema_add(p->c, t, t->bytes ? " | \"" : "\"");
@@ -213,9 +212,9 @@ static void add_escapes(struct pattern *p, struct schema_text *t, const struct c
         }
 }
 
-static void write_class(struct pattern *p, struct schema_text *t, const struct char_class *k)
+static void write_class(struct pattern *p, struct buffer *t, const struct char_class *k)
 {
-    struct schema_text inside = {0}, whole = {0};
+    struct buffer inside = {0}, whole = {0};
     int has_dash = 0;
     if (k->is_negated) {
         for (uint32_t i = 0; i < k->n; i++)
@@ -240,8 +239,8 @@ static void write_class(struct pattern *p, struct schema_text *t, const struct c
     schema_add(p->c, t, whole.bytes > plain ? "(" : "");
     schema_add(p->c, t, schema_get(&whole));
     schema_add(p->c, t, whole.bytes > plain ? ")" : "");
-    schema_text_fini(&inside);
-    schema_text_fini(&whole);
+    buffer_fini(&inside);
+    buffer_fini(&whole);
 }
 
 /* One character of a class; NONE where it was a shorthand such as \d. */
@@ -262,7 +261,7 @@ static uint32_t read_class_point(struct pattern *p, struct char_class *k)
     return pattern_escape(p);
 }
 
-void pattern_class(struct pattern *p, struct schema_text *t)
+void pattern_class(struct pattern *p, struct buffer *t)
 {
     struct char_class k = {.n = 0};
     p->at++;
@@ -293,7 +292,7 @@ void pattern_class(struct pattern *p, struct schema_text *t)
         write_class(p, t, &k);
 }
 
-int pattern_shorthand(struct pattern *p, struct schema_text *t, char letter)
+int pattern_shorthand(struct pattern *p, struct buffer *t, char letter)
 {
     struct char_class k = {.n = 0};
     if (!add_shorthand(p, &k, letter))
@@ -302,7 +301,7 @@ int pattern_shorthand(struct pattern *p, struct schema_text *t, char letter)
     return 1;
 }
 
-void pattern_character(struct pattern *p, struct schema_text *t, uint32_t point)
+void pattern_character(struct pattern *p, struct buffer *t, uint32_t point)
 {
     if (point < ' ' || point == '\\')
         add_control(p, t, point);

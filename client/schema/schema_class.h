@@ -20,12 +20,12 @@ uint32_t pattern_escape(struct pattern *p);
 
 /* Adds a character for the inside of a GBNF literal, as a JSON string has it (but see the quote in
  * schema_pattern.c). */
-void pattern_character(struct pattern *p, struct schema_text *t, uint32_t point);
+void pattern_character(struct pattern *p, struct buffer *t, uint32_t point);
 
 /* Reads [...] and adds what it stands for. */
-void pattern_class(struct pattern *p, struct schema_text *t);
+void pattern_class(struct pattern *p, struct buffer *t);
 
 /* Adds what \d, \w, \s, \D, \W, \S stand for. Returns 0, with nothing done: no such letter. */
-int pattern_shorthand(struct pattern *p, struct schema_text *t, char letter);
+int pattern_shorthand(struct pattern *p, struct buffer *t, char letter);
 
 #endif

@@ -96,7 +96,7 @@ static int is_let_through(struct schema *c, const json_t *schema, const json_t *
 }
 
 /* Adds the constants that are let through, where t is not NULL, and counts them. */
-static size_t add_all(struct schema *c, struct schema_text *t, const json_t *schema)
+static size_t add_all(struct schema *c, struct buffer *t, const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "enum");
     size_t n = 0, i;
@@ -123,7 +123,7 @@ int schema_is_possible(struct schema *c, const json_t *schema)
     return !one || is_let_through(c, schema, one);
 }
 
-void schema_constants(struct schema *c, struct schema_text *t, const json_t *schema)
+void schema_constants(struct schema *c, struct buffer *t, const json_t *schema)
 {
     const json_t *one = json_object_get(schema, "const");
     if (one && !schema_is_possible(c, schema))

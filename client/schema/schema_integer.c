@@ -14,7 +14,7 @@
 
 #define MOST INT64_C(9999999999999999) /* of SCHEMA_DIGITS digits */
 
-static void add_range(struct schema *c, struct schema_text *t, char from, char to)
+static void add_range(struct schema *c, struct buffer *t, char from, char to)
 {
     if (from == to)
         schema_format(c, t, "[%c]", from);
@@ -23,7 +23,7 @@ static void add_range(struct schema *c, struct schema_text *t, char from, char t
 }
 
 /* Adds [0-9] so many times. most > 0 */
-static void add_digits(struct schema *c, struct schema_text *t, size_t least, size_t most)
+static void add_digits(struct schema *c, struct buffer *t, size_t least, size_t most)
 {
     schema_add(c, t, "[0-9]");
     if (least != most)
@@ -46,8 +46,7 @@ static void fill(char *digits, char digit, size_t n)
 }
 
 /* Adds what lies between two numbers of the same length. */
-static void add_same_length(struct schema *c, struct schema_text *t, const char *from,
-                            const char *to)
+static void add_same_length(struct schema *c, struct buffer *t, const char *from, const char *to)
 {
     size_t i = 0;
     while (from[i] && from[i] == to[i])
@@ -92,7 +91,7 @@ static void add_same_length(struct schema *c, struct schema_text *t, const char 
 }
 
 /* Adds the numbers from >= 0 to `to`. */
-static void add_between(struct schema *c, struct schema_text *t, int64_t from, int64_t to)
+static void add_between(struct schema *c, struct buffer *t, int64_t from, int64_t to)
 {
     char first[24], last[24];
     snprintf(first, sizeof first, "%" PRId64, from);
@@ -111,8 +110,7 @@ static void add_between(struct schema *c, struct schema_text *t, int64_t from, i
 
 /* Adds the numbers of at most `left` digits that are at least `from`. lead: the lowest digit that a
  * longer one may begin with. */
-static void add_from(struct schema *c, struct schema_text *t, const char *from, size_t left,
-                     char lead)
+static void add_from(struct schema *c, struct buffer *t, const char *from, size_t left, char lead)
 {
     size_t n = strlen(from);
     if (is_all(from, '0')) {
@@ -144,7 +142,7 @@ static void add_from(struct schema *c, struct schema_text *t, const char *from, 
     }
 }
 
-static void add_up(struct schema *c, struct schema_text *t, int64_t from)
+static void add_up(struct schema *c, struct buffer *t, int64_t from)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, from);
@@ -154,7 +152,7 @@ static void add_up(struct schema *c, struct schema_text *t, int64_t from)
         schema_add(c, t, "[0] | [1-9] [0-9]{0,15}");
 }
 
-static void add_down(struct schema *c, struct schema_text *t, int64_t to)
+static void add_down(struct schema *c, struct buffer *t, int64_t to)
 {
     if (to >= 0) {
         schema_add(c, t, "\"-\" [1-9] [0-9]{0,15} | ");
@@ -183,7 +181,7 @@ static int64_t whole(const json_t *value, int up, int beside)
     return (int64_t)(up ? ceil(number) : floor(number));
 }
 
-void schema_integer(struct schema *c, struct schema_text *t, const json_t *schema)
+void schema_integer(struct schema *c, struct buffer *t, const json_t *schema)
 {
     const json_t *least = json_object_get(schema, "minimum");
     const json_t *most = json_object_get(schema, "maximum");

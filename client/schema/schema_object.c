@@ -28,7 +28,7 @@ struct object {
 /* The rule that a key and a value of the rule `value` follow. */
 static const char *pair_rule(struct schema *c, const char *key, const char *value, const char *name)
 {
-    struct schema_text t = {0}, sub = {0};
+    struct buffer t = {0}, sub = {0};
     json_t *text = json_string_nocheck(key);
     if (text)
         schema_constant(c, &t, text);
@@ -39,21 +39,21 @@ static const char *pair_rule(struct schema *c, const char *key, const char *valu
     schema_name(c, &sub, name, key);
     schema_add(c, &sub, "-kv");
     const char *got = schema_rule(c, NULL, schema_get(&sub), schema_get(&t));
-    schema_text_fini(&sub);
-    schema_text_fini(&t);
+    buffer_fini(&sub);
+    buffer_fini(&t);
     return got;
 }
 
 static const char *visit_property(struct schema *c, const char *key, json_t *schema,
                                   const char *name)
 {
-    struct schema_text sub = {0};
+    struct buffer sub = {0};
     schema_name(c, &sub, name, key);
     size_t mark = schema_enter(c, "properties");
     schema_enter(c, key);
     const char *value = schema_visit(c, schema, schema_get(&sub), NULL);
     schema_leave(c, mark);
-    schema_text_fini(&sub);
+    buffer_fini(&sub);
     return pair_rule(c, key, value, name);
 }
 
@@ -67,7 +67,7 @@ static size_t point_bytes(const char *at)
 }
 
 /* A character inside [ ]. */
-static void add_class_point(struct schema *c, struct schema_text *t, const char *at)
+static void add_class_point(struct schema *c, struct buffer *t, const char *at)
 {
     if (*at == ']' || *at == '[')
         schema_add(c, t, "\\");
@@ -80,10 +80,10 @@ static void add_class_point(struct schema *c, struct schema_text *t, const char 
 /* keys[0, n): sorted, JSON texts without their quotes, alike up to `at`. Adds what may follow there
  * so that none of them comes about: at each character of a key, it and what differs behind it, or
  * another one. */
-static void add_other_keys(struct schema *c, struct schema_text *t, const char **keys, size_t n,
+static void add_other_keys(struct schema *c, struct buffer *t, const char **keys, size_t n,
                            size_t at)
 {
-    struct schema_text rejects = {0};
+    struct buffer rejects = {0};
     for (size_t i = 0, next; i < n && !c->rc; i = next) {
         if (!keys[i][at]) { /* a whole key: the shortest of those alike, so the first */
             next = i + 1;
@@ -108,7 +108,7 @@ static void add_other_keys(struct schema *c, struct schema_text *t, const char *
     schema_add(c, t, "[^\"");
     schema_add(c, t, schema_get(&rejects));
     schema_add(c, t, "] char*");
-    schema_text_fini(&rejects);
+    buffer_fini(&rejects);
 }
 
 static int by_text(const void *a, const void *b)
@@ -150,7 +150,7 @@ static const char *other_key_rule(struct schema *c, const struct object *o, cons
     size_t n = 0;
     for (size_t i = 0; i < o->n_keys && !c->rc; i++)
         keys[n++] = json_key(c, o->keys[i]);
-    struct schema_text t = {0};
+    struct buffer t = {0};
     schema_builtin(c, "char", NULL);
     schema_add(c, &t, "[\"] ( ");
     if (!c->rc) {
@@ -162,7 +162,7 @@ static const char *other_key_rule(struct schema *c, const struct object *o, cons
         free((char *)(uintptr_t)keys[i]);
     free(keys);
     const char *got = schema_rule(c, NULL, name, schema_get(&t));
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return got;
 }
 
@@ -171,7 +171,7 @@ static const char *other_key_rule(struct schema *c, const struct object *o, cons
 static const char *others_rule(struct schema *c, const struct object *o, json_t *more,
                                const char *name)
 {
-    struct schema_text sub = {0}, part = {0}, t = {0};
+    struct buffer sub = {0}, part = {0}, t = {0};
     schema_name(c, &sub, name, "additional");
     schema_name(c, &part, schema_get(&sub), "value");
     size_t mark = schema_enter(c, "additionalProperties");
@@ -184,9 +184,9 @@ static const char *others_rule(struct schema *c, const struct object *o, json_t 
     part.bytes = 0;
     schema_name(c, &part, schema_get(&sub), "kv");
     const char *got = schema_rule(c, NULL, schema_get(&part), schema_get(&t));
-    schema_text_fini(&sub);
-    schema_text_fini(&part);
-    schema_text_fini(&t);
+    buffer_fini(&sub);
+    buffer_fini(&part);
+    buffer_fini(&t);
     return got;
 }
 
@@ -259,7 +259,7 @@ static void read_object(struct schema *c, struct object *o, const json_t *schema
 }
 
 /* Adds the properties that may be left out, each with what may follow it. */
-static void add_free(struct schema *c, struct schema_text *t, const struct object *o)
+static void add_free(struct schema *c, struct buffer *t, const struct object *o)
 {
     for (size_t i = 0; i < o->n_free; i++) {
         schema_add(c, t, i ? " | " : "");
@@ -277,7 +277,7 @@ static void make_rests(struct schema *c, struct object *o, const char *name)
 {
     const struct property *next = NULL;
     for (size_t i = o->n_free; i-- > 0 && !c->rc; next = &o->free[i]) {
-        struct schema_text t = {0}, sub = {0};
+        struct buffer t = {0}, sub = {0};
         if (!next && !o->others)
             continue;
         schema_format(c, &t, "( \",\" space %s )%s", next ? next->rule : o->others,
@@ -287,12 +287,12 @@ static void make_rests(struct schema *c, struct object *o, const char *name)
         schema_name(c, &sub, name, o->free[i].key);
         schema_add(c, &sub, "-rest");
         o->free[i].rest = schema_rule(c, NULL, schema_get(&sub), schema_get(&t));
-        schema_text_fini(&sub);
-        schema_text_fini(&t);
+        buffer_fini(&sub);
+        buffer_fini(&t);
     }
 }
 
-void schema_object(struct schema *c, struct schema_text *t, const json_t *schema, const char *name)
+void schema_object(struct schema *c, struct buffer *t, const json_t *schema, const char *name)
 {
     struct object o = {0};
     c->level++;

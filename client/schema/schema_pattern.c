@@ -18,7 +18,7 @@ struct span { /* characters that match, SCHEMA_NO_MAX: any number */
 };
 
 struct atom {
-    struct schema_text text; /* of a character: escaped, no quotes around */
+    struct buffer text; /* of a character: escaped, no quotes around */
     struct span span;
     int is_character, is_dot;
 };
@@ -36,7 +36,7 @@ static uint32_t times(uint32_t a, uint32_t b)
 
 /* ---- atoms ----------------------------------------------------------------------------------- */
 
-static struct span read_choice(struct pattern *p, struct schema_text *t);
+static struct span read_choice(struct pattern *p, struct buffer *t);
 
 static void read_group(struct pattern *p, struct atom *a)
 {
@@ -162,19 +162,19 @@ static const char *sub_rule(struct pattern *p, const char *text)
     const char *known = json_string_value(json_object_get(p->subs, text));
     if (known || p->c->rc)
         return known ? known : "";
-    struct schema_text name = {0};
+    struct buffer name = {0};
     schema_format(p->c, &name, "%s-%zu", p->name, json_object_size(p->subs) + 1);
     const char *got = schema_rule(p->c, NULL, schema_get(&name), text);
     if (!p->c->rc && json_object_set_new_nocheck(p->subs, text, json_string_nocheck(got)))
         schema_no_memory(p->c);
-    schema_text_fini(&name);
+    buffer_fini(&name);
     return got;
 }
 
-static void write_atom(struct pattern *p, struct schema_text *t, struct atom *a, char sign,
+static void write_atom(struct pattern *p, struct buffer *t, struct atom *a, char sign,
                        uint32_t least, uint32_t most)
 {
-    struct schema_text quoted = {0};
+    struct buffer quoted = {0};
     const char *item = schema_get(&a->text);
     if (a->is_dot) {
         item = sign ? schema_builtin(p->c, "char", NULL)
@@ -191,10 +191,10 @@ static void write_atom(struct pattern *p, struct schema_text *t, struct atom *a,
         schema_repeat(p->c, t, item, least, most, "");
     else
         schema_add(p->c, t, item);
-    schema_text_fini(&quoted);
+    buffer_fini(&quoted);
 }
 
-static void flush(struct pattern *p, struct schema_text *t, struct schema_text *pending, int *n)
+static void flush(struct pattern *p, struct buffer *t, struct buffer *pending, int *n)
 {
     if (!pending->bytes)
         return;
@@ -204,9 +204,9 @@ static void flush(struct pattern *p, struct schema_text *t, struct schema_text *
     pending->bytes = 0;
 }
 
-static struct span read_sequence(struct pattern *p, struct schema_text *t)
+static struct span read_sequence(struct pattern *p, struct buffer *t)
 {
-    struct schema_text pending = {0}; /* characters that nothing repeats: one literal */
+    struct buffer pending = {0}; /* characters that nothing repeats: one literal */
     struct span sum = {0, 0};
     int n = 0;
     while (p->at < p->end && *p->at != '|' && *p->at != ')' && !p->c->rc) {
@@ -226,15 +226,15 @@ static struct span read_sequence(struct pattern *p, struct schema_text *t)
             schema_add(p->c, t, n++ ? " " : "");
             write_atom(p, t, &a, sign, least, most);
         }
-        schema_text_fini(&a.text);
+        buffer_fini(&a.text);
     }
     flush(p, t, &pending, &n);
     schema_add(p->c, t, n ? "" : "\"\"");
-    schema_text_fini(&pending);
+    buffer_fini(&pending);
     return sum;
 }
 
-static struct span read_choice(struct pattern *p, struct schema_text *t)
+static struct span read_choice(struct pattern *p, struct buffer *t)
 {
     struct span all = read_sequence(p, t);
     while (p->at < p->end && *p->at == '|' && !p->c->rc) {
@@ -259,7 +259,7 @@ static int ends_with_anchor(const char *begin, const char *end)
     return slashes % 2 == 0;
 }
 
-void schema_pattern(struct schema *c, struct schema_text *t, const char *pattern, const char *name,
+void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most)
 {
     struct pattern p = {.c = c, .begin = pattern, .at = pattern, .name = name};

@@ -132,7 +132,7 @@ void schema_leave(struct schema *c, size_t mark)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text, size_t bytes)
+void schema_add_bytes(struct schema *c, struct buffer *t, const char *text, size_t bytes)
 {
     if (c->rc)
         return;
@@ -141,27 +141,17 @@ void schema_add_bytes(struct schema *c, struct schema_text *t, const char *text,
                     SCHEMA_GRAMMAR_MAX);
         return;
     }
-    if (t->bytes + bytes + 1 > t->room) {
-        size_t room = (t->bytes + bytes + 1) * 2;
-        char *more = realloc(t->data, room);
-        if (!more) {
-            schema_no_memory(c);
-            return;
-        }
-        t->data = more;
-        t->room = room;
-    }
-    memcpy(t->data + t->bytes, text, bytes);
-    t->bytes += bytes;
-    t->data[t->bytes] = 0;
+    buffer_add(t, text, bytes);
+    if (t->failed)
+        schema_no_memory(c);
 }
 
-void schema_add(struct schema *c, struct schema_text *t, const char *text)
+void schema_add(struct schema *c, struct buffer *t, const char *text)
 {
     schema_add_bytes(c, t, text, strlen(text));
 }
 
-void schema_format(struct schema *c, struct schema_text *t, const char *format, ...)
+void schema_format(struct schema *c, struct buffer *t, const char *format, ...)
 {
     char line[512];
     va_list args;
@@ -174,13 +164,7 @@ void schema_format(struct schema *c, struct schema_text *t, const char *format, 
         schema_add_bytes(c, t, line, (size_t)n);
 }
 
-void schema_text_fini(struct schema_text *t)
-{
-    free(t->data);
-    *t = (struct schema_text){0};
-}
-
-const char *schema_get(const struct schema_text *t)
+const char *schema_get(const struct buffer *t)
 {
     return t->data ? t->data : "";
 }
@@ -196,7 +180,7 @@ uint32_t schema_point(const char **at)
     return point;
 }
 
-void schema_escape(struct schema *c, struct schema_text *t, const char *text, size_t bytes)
+void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes && !c->rc; i++) {
         unsigned char b = (unsigned char)text[i];
@@ -213,14 +197,14 @@ void schema_escape(struct schema *c, struct schema_text *t, const char *text, si
     }
 }
 
-static void add_literal(struct schema *c, struct schema_text *t, const char *text)
+static void add_literal(struct schema *c, struct buffer *t, const char *text)
 {
     schema_add(c, t, "\"");
     schema_escape(c, t, text, strlen(text));
     schema_add(c, t, "\"");
 }
 
-void schema_constant(struct schema *c, struct schema_text *t, const json_t *value)
+void schema_constant(struct schema *c, struct buffer *t, const json_t *value)
 {
     /* The fewest digits that mean the same number: 0.1, and not 0.10000000000000001. */
     for (size_t digits = 15; digits <= 17 && !c->rc; digits++) {
@@ -239,7 +223,7 @@ void schema_constant(struct schema *c, struct schema_text *t, const json_t *valu
     }
 }
 
-static void repeat_count(struct schema *c, struct schema_text *t, uint32_t least, uint32_t most)
+static void repeat_count(struct schema *c, struct buffer *t, uint32_t least, uint32_t most)
 {
     if (least == 0 && most == 1)
         schema_add(c, t, "?");
@@ -251,7 +235,7 @@ static void repeat_count(struct schema *c, struct schema_text *t, uint32_t least
         schema_format(c, t, "{%u,%u}", least, most);
 }
 
-void schema_repeat(struct schema *c, struct schema_text *t, const char *item, uint32_t least,
+void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_t least,
                    uint32_t most, const char *separator)
 {
     if (most == 0)
@@ -274,7 +258,7 @@ void schema_repeat(struct schema *c, struct schema_text *t, const char *item, ui
 
 /* ---- names and rules ------------------------------------------------------------------------- */
 
-void schema_name(struct schema *c, struct schema_text *t, const char *name, const char *part)
+void schema_name(struct schema *c, struct buffer *t, const char *name, const char *part)
 {
     schema_add(c, t, name);
     if (*name)
@@ -316,7 +300,7 @@ static const char *put(struct schema *c, const char *name, const char *text)
 }
 
 /* The first name of NAME0, NAME1, ... that is free, into *t. */
-static void number(struct schema *c, struct schema_text *t, const char *name)
+static void number(struct schema *c, struct buffer *t, const char *name)
 {
     json_int_t n = json_integer_value(json_object_get(c->numbers, name));
     do {
@@ -332,7 +316,7 @@ const char *schema_rule(struct schema *c, const char *own, const char *name, con
         return "";
     if (own)
         return put(c, own, text);
-    struct schema_text key = {0}, numbered = {0};
+    struct buffer key = {0}, numbered = {0};
     schema_add(c, &key, name);
     schema_add(c, &key, " ::= ");
     schema_add(c, &key, text);
@@ -347,25 +331,25 @@ const char *schema_rule(struct schema *c, const char *own, const char *name, con
         got = put(c, numbered.data ? numbered.data : name, text);
         set(c, c->asked, schema_get(&key), json_string_nocheck(got));
     }
-    schema_text_fini(&key);
-    schema_text_fini(&numbered);
+    buffer_fini(&key);
+    buffer_fini(&numbered);
     return c->rc ? "" : got;
 }
 
 const char *schema_take(struct schema *c, const char *name)
 {
-    struct schema_text t = {0};
+    struct buffer t = {0};
     schema_add(c, &t, name);
     schema_add(c, &t, schema_is_reserved(name) ? "-" : "");
     if (!c->rc && json_object_get(c->rules, t.data)) {
         char *plain = t.data;
-        t = (struct schema_text){0};
+        t = (struct buffer){0};
         number(c, &t, plain);
         free(plain);
     }
     set(c, c->rules, schema_get(&t), json_null());
     const char *taken = c->rc ? "" : kept_key(c->rules, t.data);
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return taken;
 }
 
@@ -414,7 +398,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-void schema_write(struct schema *c, struct schema_text *t)
+void schema_write(struct schema *c, struct buffer *t)
 {
     size_t n = json_object_size(c->rules), i = 0;
     const char **names = malloc((n + 1) * sizeof *names);

@@ -32,20 +32,20 @@ static void read_counts(struct schema *c, const json_t *schema, const char *leas
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
 
-static void add_alternative(struct schema *c, struct schema_text *t, json_t *schema,
-                            const char *name, size_t i)
+static void add_alternative(struct schema *c, struct buffer *t, json_t *schema, const char *name,
+                            size_t i)
 {
-    struct schema_text sub = {0};
+    struct buffer sub = {0};
     char part[40];
     snprintf(part, sizeof part, *name ? "%zu" : "alternative-%zu", i);
     schema_name(c, &sub, name, part);
     schema_add(c, t, i ? " | " : "");
     schema_add(c, t, schema_visit(c, schema, schema_get(&sub), NULL));
-    schema_text_fini(&sub);
+    buffer_fini(&sub);
 }
 
 /* `key`: the keyword that the list stands under, or NULL. */
-static void add_alternatives(struct schema *c, struct schema_text *t, const json_t *list,
+static void add_alternatives(struct schema *c, struct buffer *t, const json_t *list,
                              const char *key, const char *name)
 {
     for (size_t i = 0; i < json_array_size(list) && !c->rc; i++) {
@@ -65,7 +65,7 @@ static json_t *with_type(struct schema *c, json_t *schema, json_t *type)
     return copy;
 }
 
-static void add_types(struct schema *c, struct schema_text *t, json_t *schema, const char *name)
+static void add_types(struct schema *c, struct buffer *t, json_t *schema, const char *name)
 {
     const json_t *types = json_object_get(schema, "type");
     for (size_t i = 0; i < json_array_size(types) && !c->rc; i++)
@@ -86,7 +86,7 @@ static int is_nullable(const json_t *schema)
            strcmp(schema_kind(schema), "null") != 0;
 }
 
-static void add_nullable(struct schema *c, struct schema_text *t, json_t *schema, const char *name)
+static void add_nullable(struct schema *c, struct buffer *t, json_t *schema, const char *name)
 {
     json_t *null = json_pack("{s:s}", "type", "null");
     if (!null || json_array_append_new(c->keep, null))
@@ -127,7 +127,7 @@ static const char *visit_string(struct schema *c, json_t *schema, const char *ru
     read_counts(c, schema, "minLength", "maxLength", &least, &most);
     const char *pattern = json_string_value(json_object_get(schema, "pattern"));
     const struct format *format = find_format(schema);
-    struct schema_text t = {0};
+    struct buffer t = {0};
     const char *got;
     if (pattern) {
         schema_add(c, &t, "\"\\\"\" (");
@@ -151,22 +151,22 @@ static const char *visit_string(struct schema *c, json_t *schema, const char *ru
     } else {
         got = schema_builtin(c, "string", strcmp(rule, "root") ? NULL : rule);
     }
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return got;
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* The items that stand at fixed places. rest: the rule of those behind, "" for none. */
-static void add_tuple(struct schema *c, struct schema_text *t, const json_t *schema,
-                      const json_t *tuple, const char *key, const char *name, const char *rest)
+static void add_tuple(struct schema *c, struct buffer *t, const json_t *schema, const json_t *tuple,
+                      const char *key, const char *name, const char *rest)
 {
     uint32_t least, most, n = (uint32_t)json_array_size(tuple);
     read_counts(c, schema, "minItems", "maxItems", &least, &most);
     if (most < n)
         n = most;
     for (uint32_t i = 0; i < n && !c->rc; i++) {
-        struct schema_text sub = {0};
+        struct buffer sub = {0};
         char part[24];
         snprintf(part, sizeof part, "tuple-%u", i);
         schema_name(c, &sub, name, part);
@@ -174,7 +174,7 @@ static void add_tuple(struct schema *c, struct schema_text *t, const json_t *sch
         size_t mark = schema_enter_index(c, key, i);
         schema_add(c, t, schema_visit(c, json_array_get(tuple, i), schema_get(&sub), NULL));
         schema_leave(c, mark);
-        schema_text_fini(&sub);
+        buffer_fini(&sub);
     }
     if (!*rest && least > n)
         schema_fail(c,
@@ -185,24 +185,24 @@ static void add_tuple(struct schema *c, struct schema_text *t, const json_t *sch
     most = most == SCHEMA_NO_MAX ? most : most - n;
     if (!*rest || !most)
         return;
-    struct schema_text item = {0};
+    struct buffer item = {0};
     schema_format(c, &item, "(\",\" space %s)", rest);
     schema_add(c, t, " ");
     if (n)
         schema_repeat(c, t, schema_get(&item), least, most, "");
     else
         schema_repeat(c, t, rest, least, most, "\",\" space");
-    schema_text_fini(&item);
+    buffer_fini(&item);
 }
 
 static const char *visit_item(struct schema *c, json_t *schema, const char *key, const char *name)
 {
-    struct schema_text sub = {0};
+    struct buffer sub = {0};
     size_t mark = schema_enter(c, key);
     schema_name(c, &sub, name, "item");
     const char *got = schema_visit(c, schema, schema_get(&sub), NULL);
     schema_leave(c, mark);
-    schema_text_fini(&sub);
+    buffer_fini(&sub);
     return got;
 }
 
@@ -212,7 +212,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
     json_t *items = json_object_get(schema, "items"),
            *first = json_object_get(schema, "prefixItems");
     const char *key = "items", *first_key = "prefixItems";
-    struct schema_text t = {0};
+    struct buffer t = {0};
     if (!schema_has_one(schema, schema_array_keys))
         return schema_builtin(c, "array", strcmp(rule, "root") ? NULL : rule);
     if (json_is_array(items)) { /* as older drafts have it */
@@ -239,7 +239,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
     c->level--;
     schema_add(c, &t, " \"]\" space");
     const char *got = schema_rule(c, own, rule, schema_get(&t));
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return got;
 }
 
@@ -261,27 +261,27 @@ static const char *visit_ref(struct schema *c, const char *ref)
     json_t *target = c->rc ? NULL : schema_target(c, ref);
     if (known || !target)
         return known && !c->rc ? known : "";
-    struct schema_text name = {0}, back = c->path;
+    struct buffer name = {0}, back = c->path;
     schema_name(c, &name, "", strrchr(ref, '/') + 1);
     if (!name.bytes)
         schema_add(c, &name, "ref");
     const char *own = schema_take(c, schema_get(&name));
-    c->path = (struct schema_text){0};
+    c->path = (struct buffer){0};
     schema_add(c, &c->path, ref + 1);
     json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(own));
     json_object_set_new_nocheck(c->levels, ref, json_integer((json_int_t)c->level));
     const char *got = schema_visit(c, target, schema_get(&name), own);
     json_object_del(c->levels, ref);
-    schema_text_fini(&name);
+    buffer_fini(&name);
     if (c->rc) { /* the message has the path */
-        schema_text_fini(&back);
+        buffer_fini(&back);
         return "";
     }
     if (strcmp(got, own) != 0) {
         schema_untake(c, own);
         json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(got));
     }
-    schema_text_fini(&c->path);
+    buffer_fini(&c->path);
     c->path = back;
     return got;
 }
@@ -294,7 +294,7 @@ static const char *visit_plain(struct schema *c, json_t *schema, const char *rul
 {
     const char *kind = schema_kind(schema), *root = strcmp(rule, "root") ? NULL : rule;
     const json_t *more = json_object_get(schema, "additionalProperties");
-    struct schema_text t = {0};
+    struct buffer t = {0};
     const char *got;
     if (!kind)
         return root ? schema_rule(c, own, rule, schema_builtin(c, "object", NULL))
@@ -318,7 +318,7 @@ static const char *visit_plain(struct schema *c, json_t *schema, const char *rul
     } else {
         got = schema_builtin(c, kind, root);
     }
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return got;
 }
 
@@ -350,7 +350,7 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
     const json_t *any = json_object_get(schema, "anyOf"), *one = json_object_get(schema, "oneOf");
     const json_t *all = json_object_get(schema, "allOf"), *type = json_object_get(schema, "type");
-    struct schema_text t = {0};
+    struct buffer t = {0};
     if (ref && !schema_restrictions(schema, only_ref)) {
         schema_add(c, &t, visit_ref(c, ref));
     } else if (json_array_size(all) == 1 && !schema_restrictions(schema, only_all_of) &&
@@ -378,13 +378,13 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
         return visit_plain(c, schema, rule, name, own);
     }
     const char *got = schema_rule(c, own, rule, schema_get(&t));
-    schema_text_fini(&t);
+    buffer_fini(&t);
     return got;
 }
 
 const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own)
 {
-    struct schema_text rule = {0};
+    struct buffer rule = {0};
     const char *got = "";
     if (c->rc)
         return "";
@@ -407,6 +407,6 @@ const char *schema_visit(struct schema *c, json_t *schema, const char *name, con
     if (!c->rc)
         got = visit_checked(c, schema, schema_get(&rule), name, own);
     c->depth--;
-    schema_text_fini(&rule);
+    buffer_fini(&rule);
     return c->rc ? "" : got;
 }

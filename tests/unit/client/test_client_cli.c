@@ -14,7 +14,7 @@
 
 static struct cli_options o;
 static char err[512];
-static struct cli_buffer out;
+static struct buffer out;
 
 static void setup(void)
 {
@@ -25,12 +25,12 @@ static void setup(void)
 static void teardown(void)
 {
     cli_options_fini(&o);
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
 }
 
 static const char *printed(void)
 {
-    cli_buffer_add(&out, "", 1);
+    buffer_add(&out, "", 1);
     ck_assert_int_eq(out.failed, 0);
     out.bytes = 0;
     return out.data;
@@ -83,7 +83,7 @@ END_TEST
 START_TEST(many_ids_fit)
 {
     for (unsigned i = 0; i < 5000; i++)
-        cli_buffer_format(&out, "%u,", i);
+        buffer_format(&out, "%u,", i);
     out.bytes--; /* the last comma */
     struct cli_ids l = {0};
     const char *bad;
@@ -214,11 +214,11 @@ START_TEST(a_large_write_to_a_nonblocking_pipe_arrives_whole)
     if (child == 0)
         _exit(cli_write(fds[1], data, sizeof data) ? 1 : 0);
     close(fds[1]);
-    struct cli_buffer got = {0};
+    struct buffer got = {0};
     ck_assert_int_eq(cli_read_all(fds[0], &got), 0);
     ck_assert_uint_eq(got.bytes, sizeof data);
     ck_assert(memcmp(got.data, data, sizeof data) == 0);
-    cli_buffer_fini(&got);
+    buffer_fini(&got);
 }
 END_TEST
 
@@ -247,10 +247,10 @@ START_TEST(a_signal_ends_a_read)
         usleep(50000);
         _exit(write(fds[1], "x", 1) == 1 ? 0 : 1);
     }
-    struct cli_buffer got = {0};
+    struct buffer got = {0};
     ck_assert_int_eq(cli_read_all(fds[0], &got), -EINTR);
     ck_assert_int_eq(cli_stop_requested(), 1);
-    cli_buffer_fini(&got);
+    buffer_fini(&got);
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
 END_TEST

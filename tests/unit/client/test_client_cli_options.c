@@ -9,7 +9,7 @@
 
 static struct cli_options o;
 static char err[512];
-static struct cli_buffer out;
+static struct buffer out;
 
 static void setup(void)
 {
@@ -20,7 +20,7 @@ static void setup(void)
 static void teardown(void)
 {
     cli_options_fini(&o);
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
 }
 
 /* Parses words that end with NULL, as `hearth run`. */
@@ -224,16 +224,16 @@ END_TEST
 
 START_TEST(the_man_page_knows_every_option)
 {
-    struct cli_buffer page = {0};
+    struct buffer page = {0};
     ck_assert_int_eq(cli_read_file("client/man/hearth.1", &page), 0);
-    cli_buffer_add(&page, "", 1);
+    buffer_add(&page, "", 1);
     for (int i = 0; i < N_ROWS; i++) {
         char name[64] = "\\-\\-"; /* as roff writes it: \-\-max\-tokens */
         for (const char *c = rows[i].name; *c; c++)
             snprintf(name + strlen(name), sizeof name - strlen(name), *c == '-' ? "\\-" : "%c", *c);
         ck_assert_msg(strstr(page.data, name), "%s", name);
     }
-    cli_buffer_fini(&page);
+    buffer_fini(&page);
 }
 END_TEST
 

@@ -15,7 +15,7 @@
 #define HASH_B "ffeeddccbbaa99887766554433221100"
 #define RECEIPT "hearth1:" FINGERPRINT ":cpu-float-1:" HASH_A ":" HASH_B
 
-static struct cli_buffer out;
+static struct buffer out;
 static struct record c;
 static char err[256];
 
@@ -27,13 +27,13 @@ static void setup(void)
 
 static void teardown(void)
 {
-    cli_buffer_fini(&out);
+    buffer_fini(&out);
     record_fini(&c);
 }
 
 static const char *printed(void)
 {
-    cli_buffer_add(&out, "", 1);
+    buffer_add(&out, "", 1);
     ck_assert_int_eq(out.failed, 0);
     out.bytes = 0;
     return out.data;
@@ -115,11 +115,11 @@ START_TEST(what_was_written_is_read_bit_by_bit)
     ck_assert_uint_eq(c.request.max_tokens, UINT32_MAX);
     ck_assert_int_eq(c.request.logprobs, 3);
     ck_assert_uint_eq(c.request.deterministic, 0);
-    struct cli_buffer again = {0};
+    struct buffer again = {0};
     record_write(&c, &again);
     ck_assert_uint_eq(again.bytes, out.bytes);
     ck_assert_mem_eq(again.data, out.data, out.bytes);
-    cli_buffer_fini(&again);
+    buffer_fini(&again);
 }
 END_TEST
 
@@ -169,11 +169,11 @@ START_TEST(order_and_blanks_do_not_matter)
     text[strlen(text) - 2] = 0; /* without "}\n" */
     char *cut = strstr(text, ",\"top_k\"");
     *cut = 0;
-    cli_buffer_text(&out, "\r\n {");
-    cli_buffer_text(&out, cut + 1);
-    cli_buffer_text(&out, " ,\n\t");
-    cli_buffer_text(&out, text + 1);
-    cli_buffer_text(&out, " } \n\n");
+    buffer_text(&out, "\r\n {");
+    buffer_text(&out, cut + 1);
+    buffer_text(&out, " ,\n\t");
+    buffer_text(&out, text + 1);
+    buffer_text(&out, " } \n\n");
     ck_assert_msg(read_back() == 0, "%s", err);
     free(text);
 }
@@ -187,9 +187,9 @@ static int read_changed(const char *from, const char *to)
     record_write(&s, &out);
     char *text = strdup(printed()), *at = strstr(text, from);
     ck_assert_msg(at != NULL, "%s", from);
-    cli_buffer_add(&out, text, (size_t)(at - text));
-    cli_buffer_text(&out, to);
-    cli_buffer_text(&out, at + strlen(from));
+    buffer_add(&out, text, (size_t)(at - text));
+    buffer_text(&out, to);
+    buffer_text(&out, at + strlen(from));
     free(text);
     return read_back();
 }
@@ -286,12 +286,12 @@ START_TEST(noise_is_survived)
         int rc = record_read(text, out.bytes, &damaged, err, sizeof err);
         ck_assert_msg(rc == 0 || rc == -EBADMSG, "round %d", round);
         if (rc == 0) {
-            struct cli_buffer again = {0};
+            struct buffer again = {0};
             accepted++;
             record_write(&damaged, &again);
             record_fini(&c);
             ck_assert_msg(!record_read(again.data, again.bytes, &c, err, sizeof err), "%s", err);
-            cli_buffer_fini(&again);
+            buffer_fini(&again);
             record_fini(&damaged);
         }
         free(text);
@@ -304,7 +304,7 @@ END_TEST
 START_TEST(a_deep_nest_is_no_record)
 {
     for (int i = 0; i < 1000000; i++)
-        cli_buffer_text(&out, "[");
+        buffer_text(&out, "[");
     ck_assert_int_eq(read_back(), -EBADMSG);
 }
 END_TEST
@@ -386,18 +386,18 @@ END_TEST
 START_TEST(a_file_is_replaced_whole_and_nothing_stays_beside_it)
 {
     char folder[] = "/tmp/hearth-record-XXXXXX", path[64], command[160];
-    struct cli_buffer read = {0};
+    struct buffer read = {0};
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/r", folder);
-    cli_buffer_text(&out, "a long first text");
+    buffer_text(&out, "a long first text");
     ck_assert_int_eq(write_beside(path, &out), 0);
     out.bytes = 0;
-    cli_buffer_text(&out, "short");
+    buffer_text(&out, "short");
     ck_assert_int_eq(write_beside(path, &out), 0);
     ck_assert_int_eq(cli_read_file(path, &read), 0);
     ck_assert_uint_eq(read.bytes, 5);
     ck_assert_mem_eq(read.data, "short", 5);
-    cli_buffer_fini(&read);
+    buffer_fini(&read);
     ck_assert_int_lt(write_beside(folder, &out), 0); /* a folder is no file to replace */
     snprintf(command, sizeof command, "[ \"$(ls %s*)\" = r ] && [ \"$(stat -c %%a %s)\" = 600 ]",
              folder, path);

@@ -66,7 +66,7 @@ static void check_indent(size_t least, const char *text, const char *want, bool 
 {
     for (size_t step = 1; step <= strlen(text) + 1; step += strlen(text)) {
         struct indent i = {.least = least};
-        struct text out = {0};
+        struct buffer out = {0};
         bool ended = false;
         for (size_t at = 0; at < strlen(text) && !ended; at += step) {
             size_t left = strlen(text) - at;
@@ -74,11 +74,11 @@ static void check_indent(size_t least, const char *text, const char *want, bool 
         }
         if (!ended)
             indent_finish(&i, &out);
-        text_add(&out, "", 1);
-        ck_assert_str_eq(out.bytes, want);
+        buffer_add(&out, "", 1);
+        ck_assert_str_eq(out.data, want);
         ck_assert_int_eq(ended, ends);
         indent_fini(&i);
-        text_fini(&out);
+        buffer_fini(&out);
     }
 }
 
@@ -111,17 +111,17 @@ START_TEST(an_event_is_a_line_of_json)
 {
     struct exchange x = {.params = {.stream = true}};
     exchange_put(&x, json_pack("{s:s, s:f}", "a", "1\n2", "b", 0.1f));
-    text_add(&x.out, "", 1);
-    ck_assert_str_eq(x.out.bytes, "data: {\"a\":\"1\\n2\",\"b\":0.100000001}\n\n");
-    text_fini(&x.out);
+    buffer_add(&x.out, "", 1);
+    ck_assert_str_eq(x.out.data, "data: {\"a\":\"1\\n2\",\"b\":0.100000001}\n\n");
+    buffer_fini(&x.out);
     x.params.stream = false;
     exchange_put(&x, json_pack("{}"));
-    text_add(&x.out, "", 1);
-    ck_assert_str_eq(x.out.bytes, "{}");
-    text_fini(&x.out);
+    buffer_add(&x.out, "", 1);
+    ck_assert_str_eq(x.out.data, "{}");
+    buffer_fini(&x.out);
     exchange_put(&x, NULL); /* what could not be made is no text */
     ck_assert(x.out.failed);
-    text_fini(&x.out);
+    buffer_fini(&x.out);
 }
 END_TEST
 
@@ -157,14 +157,14 @@ END_TEST
 
 START_TEST(a_text_grows_and_gives_back)
 {
-    struct text t = {0};
+    struct buffer t = {0};
     for (int i = 0; i < 1000; i++)
-        text_printf(&t, "%03d", i);
-    ck_assert_uint_eq(t.n, 3000);
-    text_drop(&t, 2997);
-    text_add(&t, "", 1);
-    ck_assert_str_eq(t.bytes, "999");
-    text_fini(&t);
+        buffer_format(&t, "%03d", i);
+    ck_assert_uint_eq(t.bytes, 3000);
+    buffer_drop(&t, 2997);
+    buffer_add(&t, "", 1);
+    ck_assert_str_eq(t.data, "999");
+    buffer_fini(&t);
 }
 END_TEST
 
