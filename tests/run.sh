@@ -11,8 +11,8 @@
 # QUICK_SECONDS (40).
 set -u
 cd "$(dirname "$0")/.." || exit
-# A busy machine may let a test wait for long: what is stuck is stuck after minutes, too. (Check's own 4 s are for
-# a machine with nothing else to do.)
+# On a busy machine a test may wait for long, and a stuck one is still stuck after minutes. (Check's default of 4 s
+# suits an idle machine.)
 export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-120} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3}
 export BUILD=${BUILD:-build}
 cores=$(nproc)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The kernels in process, by hearth-bench: JSON lines on stdout. Every decode line stands beside the best
-# read of as many bytes measured in the same run. At the end of each shape, the ratios that have a target.
+# The kernels in process, by hearth-bench: JSON lines on stdout. Every decode line has the best read of as
+# many bytes measured in the same run beside it. At the end of each shape, the ratios that have a target.
 # Environment: BUILD; BENCH_SHAPES (default "small"; "qwen2.5-0.5b" is a real one, three minutes);
 # BENCH_TYPES; models are made once and kept in $BUILD/bench/models.
 set -euo pipefail
@@ -52,7 +52,7 @@ ratios() { # SHAPE
 # Powers of two up to the number of cores, and that number.
 threads=$(for ((t = 1; t < cores; t *= 2)); do echo "$t"; done; echo "$cores")
 
-# As many busy processes as cores: the editor, the compiler.
+# As many busy processes as cores, like an editor and a compiler.
 busy=()
 stop_busy() {
     [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true

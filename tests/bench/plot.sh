@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws what bench.jsonl says about the kernels. Usage: plot.sh BENCH.jsonl FOLDER: slots.svg and
+# Plots the kernels' lines of bench.jsonl. Usage: plot.sh BENCH.jsonl FOLDER: slots.svg and
 # threads.svg (tokens per second), bandwidth.svg (share of the best read, per type), first-token.svg
 # (time to the first token over the length of the prompt), and the points of each as .dat.
 set -euo pipefail
@@ -9,7 +9,7 @@ mkdir -p "$folder"
 
 field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p" <<<"$2"; }
 
-# One row a line of the kernels: model, what, slots, threads, prompt, tok_s, share, first token.
+# One row for each line of the kernels: model, what, slots, threads, prompt, tok_s, share, first token.
 rows=$(grep -F '"bench":"cpu",' "$lines" | grep -E '"what":"(prefill|decode)"' | while read -r line; do
     model=$(field model "$line")
     echo "${model%.gguf} $(field what "$line") $(field slots "$line") $(field threads "$line")" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All benches, one JSON object a line on stdout and in $BUILD/bench/bench.jsonl, tables and plots of it last.
-# Ratios count, not absolute times: every row stands beside a floor measured in the same run.
+# All benches, one JSON object per line on stdout and in $BUILD/bench/bench.jsonl, tables and plots of it last.
+# Ratios count, not absolute times: every row has a floor measured in the same run.
 # Environment: BUILD; HEARTH_TESTDATA (adds stories260K); BENCH_MODELS (files to measure instead);
 # BENCH_LOAD (the file whose load is measured; else one of 1.3 GB is made and kept in $BUILD/bench/models);
 # HEARTH_BENCH_SHADOW (an F16 model of real size, for the shadow proposer's row); BENCH_SHAPES,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hearth-bench from its command line: the lines it promises, every rate above nothing, the plots that
-# make bench draws of them, and mistakes in one line each. Says nothing about how fast.
+# hearth-bench from its command line: the documented lines, positive rates, the plots that make bench
+# draws of them, and usage errors in one line each. Does not check speed.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 root=$PWD
@@ -38,17 +38,17 @@ while read -r line; do
        done ;;
     esac
 done <lines
-# Two slots share a read of the weights: fewer bytes a token than one slot's, more than half.
+# Two slots share a read of the weights: fewer bytes per token than one slot, more than half.
 one=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 1p)")
 two=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 2p)")
 [ "$two" -lt "$one" ] && [ $((2 * two)) -gt "$one" ] || { echo "bytes of a token: $one, $two"; exit 1; }
 bench --model tiny.gguf -p 8 -n 2 -r 1 | grep -qE '^decode +[0-9.]+ tok/s'
-# By some of the slots, then by all: a line each, more slots sharing a read of the weights.
+# With some of the slots, then with all: a line each; more slots share a read of the weights.
 bench --model tiny.gguf -p 8 -n 2 -r 1 -b 6 --batches --json >batches
 [ "$(grep '"what":"decode"' batches | grep -o '"slots":[0-9]*' | tr '\n' ' ')" = '"slots":1 "slots":4 "slots":6 ' ]
 grep '"what":"decode"' batches | sed 's/.*"bytes_per_token":\([0-9]*\).*/\1/' | sort -nrc
 bench --model tiny.gguf -p 8 -n 2 -r 1 -b 2 --batches | grep -c '^decode' | grep -qx 2
-# A draft model's passes: the CPU has nothing to say of them.
+# A draft model's passes: the CPU reports none.
 bench --model tiny.gguf -p 8 -n 2 -r 1 --drafts --json >drafts
 grep '"what":"load"' drafts | grep -q '"note":""}' && grep -q '"what":"decode"' drafts
 

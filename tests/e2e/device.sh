@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Which device the daemon takes, on the simulator: by choice with a reason, by name or not at all, and what stands in the
-# way in one line each. Sampled and drafted answers are the CPU's as well (greedy ones: test_cuda.c).
+# Which device the daemon takes, on the simulator: with auto it logs the reason, a named device it takes or refuses in one
+# line. Sampled and drafted answers equal the CPU's (greedy ones: test_cuda.c).
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 sim=$PWD/$build/tests/cudasim
-[ -f "$sim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), the daemon is not tried on CUDA"; exit 0; }
+[ -f "$sim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), the daemon is not tested on CUDA"; exit 0; }
 case $build in *asan | *tsan) echo "skip: sanitizers do not follow the simulator's threads"; exit 0 ;; esac
 bin=$PWD/$build/bin
 work=$(mktemp -d)
@@ -43,10 +43,10 @@ code=daemon/models/hearth-code-5m-f16.gguf
 "$bin/hearth-mkmodel" --from $code --type Q4_0 "$work/q4_0.gguf" >/dev/null
 same "the bundled model in Q4_0" "$work/q4_0.gguf" "def main():"
 
-# By choice: a GPU where there is one, else the CPU, and the log says which and why.
+# auto: a GPU where there is one, else the CPU; the log says which and why.
 check() { "$bin/hearthd" --check --model $code "$@" 2>&1; }
 said() { # PATTERN TEXT
-    grep -qE "$1" <<<"$2" || die "not said: $1, but: $2"
+    grep -qE "$1" <<<"$2" || die "expected: $1, got: $2"
     [ "$(grep -c '^hearthd:' <<<"$2")" -le 1 ] || die "more than a line: $2"
 }
 said 'on cuda \(sm_90' "$(check --device auto)"
@@ -55,7 +55,7 @@ said 'on cpu ' "$(HEARTH_CUDASIM_MEMORY=4194304 check --device auto)"
 said 'on cpu ' "$(check --device auto --isa ref)"
 said 'numerics cpu-float-1-kvq8' "$(check --device cuda --kv-type q8_0)"
 
-# And a start says it in its log: the device, why this one, and on what it serves.
+# A start logs the device, the reason, and what it serves on.
 logged() { # WHY SERVES ENVIRONMENT...
     local why=$1 on=$2 device=$DEVICE; shift 2
     env "$@" "$bin/hearthd" --device "$device" --model "$work/q4_0.gguf" --socket "$work/s" --slots 2 --context 256 \
@@ -64,7 +64,7 @@ logged() { # WHY SERVES ENVIRONMENT...
     for _ in $(seq 600); do grep -q ' ready at ' "$work/hearthd.log" && break; sleep 0.1; done
     stop
     [ -z "$why" ] || [ "$(grep -cE "^hearthd: $why\$" "$work/hearthd.log")" -eq 1 ] || die "not logged once: $why"
-    [ -n "$why" ] || ! grep -qE '^hearthd: device ' "$work/hearthd.log" || die "a reason for what was asked for"
+    [ -n "$why" ] || ! grep -qE '^hearthd: device ' "$work/hearthd.log" || die "a reason for a named device"
     grep -qE "^hearthd: $on, context 256, .* numerics " "$work/hearthd.log" || die "not logged: $on"
 }
 cuda='on cuda \(sm_90, [0-9]+ threads\)' cpu='on cpu \([a-z0-9]+, [0-9]+ threads\)'
@@ -77,7 +77,7 @@ DEVICE=auto logged 'device cpu: .* has no code that this GPU \(sm_90\) and its d
 DEVICE=cuda logged '' "$cuda"
 DEVICE=cpu logged '' "$cpu"
 
-# A draft model's KV is part of the share: both fit where one alone would take all.
+# A draft model's KV counts too: both fit where the model alone would take everything.
 small=$work/small.gguf
 "$bin/hearth-mkmodel" --shape tiny --type Q8_0 "$small" >/dev/null
 text=$(HEARTH_CUDASIM_MEMORY=$((24 << 20)) "$bin/hearthd" --check --device cuda --model "$small" --draft "$small" --rows 16 2>&1) ||
@@ -111,4 +111,4 @@ refused 'there is no .*hearth-cuda.so' HEARTH_PLUGINS="$work"
 cp "$build/lib/libhearth.so" "$work/hearth-cuda.so"
 refused 'another version of hearth' HEARTH_PLUGINS="$work"
 
-echo "ok: the daemon takes a device for a reason, or says in one line why not"
+echo "ok: the daemon takes a device with a reason, or refuses in one line"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# tests/gpu/run.sh, rehearsed without a GPU: the simulator's plugin and small programs stand in for a driver's, a compiler's
-# and the long tests'. On a machine with a GPU it may have one chance: whatever breaks there, each other stage must run, what
-# broke must be named, and the table must come last.
+# tests/gpu/run.sh, rehearsed without a GPU: the simulator's plugin and small programs replace driver, compiler and
+# the long tests. A GPU machine may be available only once: when one stage fails there, the others must run, the failure must
+# be named, and the table must come last.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 root=$PWD
 build=$root/${BUILD:-build}
-[ -f "$build/tests/cudasim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), tests/gpu/run.sh is not rehearsed"; exit 0; }
+[ -f "$build/tests/cudasim/hearth-cuda.so" ] || { echo "skip: no simulator (g++), tests/gpu/run.sh is not tested"; exit 0; }
 case $build in *asan | *tsan) echo "skip: sanitizers do not follow the simulator's threads"; exit 0 ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -22,7 +22,7 @@ program() { # PATH, its text on stdin
     chmod +x "$1"
 }
 
-# A tree whose make gives what lies in $work/made; a driver, a compiler and a sanitizer on the PATH.
+# A tree whose make copies from $work/made; a driver, a compiler and a sanitizer on the PATH.
 fresh_machine() {
     local made=$work/made name
     rm -rf "$tree" "$made" "$work/bin" "$work/kept" "$work/results"
@@ -36,14 +36,14 @@ fresh_machine() {
     program "$work/bin/nvcc" <<<'echo "Cuda compilation tools, release 13.0, V13.0.88"'
     program "$work/bin/compute-sanitizer" <<<'while [ "${1%contract}" = "$1" ]; do shift; done; "$@"'
     program "$work/bin/gcc" <<<'[ "$1" = -dumpfullversion ] && echo 12.2.0 || cat' # has every header
-    # The simulator runs one quick test; the others only say how they were called.
+    # The simulator runs one quick test; the others only record how they were called.
     program "$made/tests/gpu/contract" <<END
 [ "\$1" != --list ] || { printf 'first 1\nfirst 0\nsecond\n'; exit; }
 echo "\$1 steps=\$HEARTH_CUDA_STEPS" >>$work/tests
 [ "\$1" != second ] || exec $build/tests/gpu/contract a_missing_cublas_is_reported
 echo "ok: \$1"
 END
-    # The lines of a bench that was run on the CPU, which has nothing to start and no windows of 64 rows.
+    # The lines of a bench on the CPU, which has no launches and no windows of 64 rows.
     program "$made/bin/hearth-bench" <<END
 echo "\$* steps=\$HEARTH_CUDA_STEPS" >>$work/benches
 case "\$*" in "--device cuda --json --model $work/hearth-gpu-"*.gguf\ *) ;; *) exit 64 ;; esac
@@ -79,13 +79,13 @@ unsaid() { ! grep -qE -- "$1" "$work/results/table.txt" || die "in the table: $1
 ends_well() { # EXIT
     ends "$1"
     tail -n "$(wc -l <"$work/results/table.txt")" "$work/out" | cmp -s - "$work/results/table.txt" || die "the table is not last"
-    cmp -s "$work/kept/summary.txt" "$work/results/table.txt" || die "the summary is another"
+    cmp -s "$work/kept/summary.txt" "$work/results/table.txt" || die "the summary differs from the table"
     tar -tzf "$work/kept/results.tar.gz" >"$work/list"
     grep -qx 'logs/table' "$work/list" && grep -qx 'results/table.txt' "$work/list" || die "logs and results are not kept"
-    ! ls -d "$work"/hearth-gpu-* 2>/dev/null || die "models are left behind"
+    ! ls -d "$work"/hearth-gpu-* 2>/dev/null || die "models remain"
 }
 
-# ---- all is well -----------------------------------------------------------------------------------------------------------
+# ---- everything works -----------------------------------------------------------------------------------------------------------
 
 "$build/bin/hearth-mkmodel" --shape tiny --type Q8_0 "$work/tiny.gguf"
 {
@@ -109,7 +109,7 @@ unsaid 'FAILED|skip|portable'
 [ "$(grep -c -- '-p 16 .*--numerics native' "$work/benches")" -eq 2 ] || die "native benches: $(cat "$work/benches")"
 [ "$(grep -c '"run":"tiny:Q4_0 graphs"' "$work/results/bench.jsonl")" -eq 5 ] || die "lines of the bench"
 
-# ---- everything breaks, each in its own way ----------------------------------------------------------------------------------
+# ---- every stage fails in its own way --------------------------------------------------------------------------------------
 
 fresh_machine
 portable=$tree/build/portable
@@ -118,7 +118,7 @@ mv "$work/made/tests/gpu/contract" "$portable/tests/gpu/contract" # which cannot
 "$tree/tests/gpu/sources.sh" >"$portable/sources"
 sed -i 's/^echo "ok: /[ "$1" != first ] || { echo "first: line 77: row 3 differs"; kill -SEGV $$; }\n&/' "$portable/tests/gpu/contract"
 program "$work/bin/compute-sanitizer" <<<'echo "========= Invalid __global__ read of size 4"; echo "========= 1 error"; exit 9'
-program "$work/made/tests/e2e/test_determinism" <<<'echo "an answer is another"; exit 1'
+program "$work/made/tests/e2e/test_determinism" <<<'echo "an answer differs"; exit 1'
 sed -i '/windows\*) cat/s/;;/; echo "hearth-bench: illegal address"; exit 71 ;;/' "$work/made/bin/hearth-bench"
 program "$work/made/bin/hearthd" <<<'[ "$1" = --version ] || { echo "hearthd: no such GPU"; exit 71; }'
 program "$work/made/bin/hearth-mkmodel" <<END
@@ -128,7 +128,7 @@ END
 start
 ends_well 1
 said 'FAILED +build' ' +tests/gpu/contract is that of build/portable$' 'FAILED +contract-first-1 \(exit 139\): first: line 77: row 3' \
-    'FAILED +contract-first-0' ' +contract: 1 of 3 tests' 'FAILED +determinism-Q8_0 \(exit 1\): an answer is another' \
+    'FAILED +contract-first-0' ' +contract: 1 of 3 tests' 'FAILED +determinism-Q8_0 \(exit 1\): an answer differs' \
     'FAILED +daemon-hearth-code-5m-f16 .*no such GPU' 'FAILED +memcheck-a_row_samples-1 \(exit 9\): .*Invalid __global__' \
     'FAILED +racecheck' 'skip +tiny:Q4_0: it could not be written: hearth-mkmodel: no space' 'tiny:BF16  +1: ' \
     'FAILED +tiny:BF16 \(exit 71\): hearth-bench: illegal address' \
@@ -168,7 +168,7 @@ kill $script
 ends_well 143
 said 'FAILED +run.sh: it was ended'
 for _ in $(seq 600); do kill -0 "$(cat "$work/begun")" 2>/dev/null || break; sleep 0.1; done
-! kill "$(cat "$work/begun")" 2>/dev/null || die "a test is left behind"
+! kill "$(cat "$work/begun")" 2>/dev/null || die "a test process remains"
 
 mkdir -p "$portable"
 echo other >"$portable/sources"

@@ -17,7 +17,7 @@ done
 if command -v g++ > /dev/null; then
     g++ -x c++ -std=c++11 -Wall -Wextra -pedantic -Werror -c use.c -o use.o
 else
-    echo "skip: no g++, the header was not tried in C++"
+    echo "skip: no g++, the header was not tested in C++"
 fi
 
 # The lines of the header's example are those of its first comment that are indented.
@@ -30,7 +30,7 @@ grep -q hearth_next example.c
 gcc -std=c11 -Wall -Wextra -Werror example.c -L"$lib" -lhearth -o example
 case $(nm -D --undefined-only "$lib/libhearth.so" | grep -c -E "__(asan|tsan)_init" || true) in
 0)
-    # Without a daemon it says so in one line and ends with 1.
+    # Without a daemon it prints one line and exits with 1.
     if HEARTH_SOCKET=$work/none LD_LIBRARY_PATH=$lib ./example 2> error; then
         echo "the example found a daemon where there is none" >&2
         exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# --help of every program and of every command of hearth: there by both its names, on stdout alone, and not wider than a
-# terminal of 80 columns.
+# --help of every program and of every command of hearth: under both names, only on stdout, and at most 80 columns
+# wide.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
@@ -25,5 +25,5 @@ done
 for command in $("$bin/hearth" --help | sed -n 's/^  \([a-z-]*\)  .*/\1/p'); do
     check "$bin/hearth" "$command"
 done
-[ "$n" -ge 14 ] || fail "only $n helps were found"
-echo "ok: $n helps, each within 80 columns"
+[ "$n" -ge 14 ] || fail "only $n help texts were found"
+echo "ok: $n help texts, each within 80 columns"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make install lays out what Debian's policy expects, and make uninstall takes away exactly that: nothing of ours stays,
-# nothing of others goes.
+# make install installs what Debian's policy expects, and make uninstall removes exactly that: all of our files and no
+# others.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
@@ -22,12 +22,12 @@ make_verb install "$root/deb" "${package[@]}"
 for file in bin/hearthd bin/hearth include/hearth.h "lib/${triplet:-none}/libhearth.so.0" \
             "lib/${triplet:-none}/pkgconfig/hearth.pc" share/man/man1/hearth.1 share/man/man8/hearthd.8 \
             lib/systemd/system/hearthd.socket lib/systemd/user/hearthd.socket share/hearth/hearth-code-5m-f16.gguf; do
-    [ -e "$root/deb/usr/$file" ] || fail "make install left out $file"
+    [ -e "$root/deb/usr/$file" ] || fail "make install did not install $file"
 done
 other=$(files "$root/deb" | grep -vE '^\./(usr/(bin|include|lib|share)|etc/hearth)/' || true)
-[ -z "$other" ] || fail "files outside of what a package may have: $other"
+[ -z "$other" ] || fail "files where a package must not have any: $other"
 grep -q "^libdir=/usr/lib/${triplet:-none}$" "$root/deb/usr/lib/${triplet:-none}/pkgconfig/hearth.pc" ||
-    fail "hearth.pc names another folder than the library's"
+    fail "hearth.pc does not name the library's folder"
 configured() { # DESTDIR SYSCONFDIR PREFIX: the units and the file's own comment name the file where it is
     local unit name
     [ -e "$1$2/hearth/hearthd.conf" ] || fail "no hearthd.conf in $2/hearth"
@@ -36,23 +36,23 @@ configured() { # DESTDIR SYSCONFDIR PREFIX: the units and the file's own comment
         grep -q "^ExecStart=.* --config $2/hearth/$name.conf$" "$1$3/lib/systemd/system/${unit%:*}.service" ||
             fail "${unit%:*}.service reads another file than $2/hearth/$name.conf"
     done
-    grep -q "^# $2/hearth/hearthd.conf\`" "$1$2/hearth/hearthd.conf" || fail "hearthd.conf calls itself something else"
+    grep -q "^# $2/hearth/hearthd.conf\`" "$1$2/hearth/hearthd.conf" || fail "hearthd.conf names another path for itself"
 }
 configured "$root/deb" /etc /usr
 if grep -rnI '@[A-Z]*@' "$root/deb"; then fail "a placeholder was not filled in"; fi
-if grep -rlI "$root" "$root/deb"; then fail "a file speaks of DESTDIR"; fi
+if grep -rlI "$root" "$root/deb"; then fail "a file contains DESTDIR"; fi
 modes=$(cd "$root/deb" && find . -type f ! -perm 644 ! -path './usr/bin/*' -o -type f ! -perm 755 -path './usr/bin/*' \
         -o -type d ! -perm 755)
 [ -z "$modes" ] || fail "wrong modes: $modes"
 
-# Twice is once, and away is away.
+# Installing twice changes nothing, and uninstalling removes everything.
 files "$root/deb" >"$root/first"
 make_verb install "$root/deb" "${package[@]}"
-files "$root/deb" | cmp - "$root/first" || fail "a second install made other files"
+files "$root/deb" | cmp - "$root/first" || fail "a second install made different files"
 make_verb uninstall "$root/deb" "${package[@]}"
-[ ! -d "$root/deb" ] || [ -z "$(find "$root/deb" -mindepth 1)" ] || fail "left behind: $(find "$root/deb" -mindepth 1)"
+[ ! -d "$root/deb" ] || [ -z "$(find "$root/deb" -mindepth 1)" ] || fail "not removed: $(find "$root/deb" -mindepth 1)"
 
-# In a system's own folders: what others put there stays, and so do the folders.
+# In a system's own folders: files of others and the folders stay.
 here=(PREFIX="$root/usr/local")
 mkdir -p "$root"/usr/local/{bin,lib/systemd/system,share/hearth,share/man/man1}
 echo theirs | tee "$root"/usr/local/{bin/other,lib/systemd/system/other.service,share/hearth/my.gguf} >/dev/null
@@ -60,7 +60,7 @@ echo theirs | tee "$root"/usr/local/{bin/other,lib/systemd/system/other.service,
 make_verb install "" "${here[@]}"
 [ -x "$root/usr/local/bin/hearth" ] || fail "PREFIX was not honoured"
 configured "" "$root/usr/local/etc" "$root/usr/local"
-# The program looks where the file was put, and says so; what it says of the model there is that it can be served.
+# The program reads the installed file and names it in --help; --check accepts its model.
 here_hearthd() { env -u XDG_CONFIG_HOME HOME="$root" "$root/usr/local/bin/hearthd" "$@"; }
 here_hearthd --help | grep -qxF "$root/usr/local/etc/hearth/hearthd.conf." || fail "hearthd --help names another hearthd.conf"
 here_hearthd --check | grep -q '^hearth code 5M' || fail "the installed hearthd does not read the installed hearthd.conf"
@@ -71,7 +71,7 @@ make_verb uninstall "" "${here[@]}"
 [ "$(tail -n 1 "$root/usr/local/etc/hearth/hearthd.conf")" = '# mine' ] || fail "the administrator's configuration is gone"
 rm -r "$root/usr/local/etc"
 files "$root/usr" | diff <(cd "$root" && grep -vxFf <(cd "$root/usr" && find . -type d) before) - ||
-    fail "uninstall left or took files"
+    fail "uninstall kept or removed the wrong files"
 [ -d "$root/usr/local/share/man/man1" ] || fail "uninstall removed a folder of the system"
 [ ! -d "$root/usr/local/lib/hearth" ] || fail "uninstall left its own folder"
-echo "ok: installed as the policy says, and uninstalled without a trace"
+echo "ok: installed by the policy, and uninstalled completely"

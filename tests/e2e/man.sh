@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Manual pages: whole (every function of the header, every key of the configuration file), found by
-# name, and without a complaint of the programs that read them.
+# Manual pages: complete (every function of the header, every key of the configuration file), found by
+# name, and without warnings from the programs that read them.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
 pages=("$build"/man/*.[0-9] client/man/*.1 client/http/*.8 daemon/*.8 kernels/tools/*.1)
 
-# The library says itself what it has.
+# The exported functions, from the library itself.
 functions=$(nm -D --defined-only "$build/lib/libhearth.so.0" | awk '$2 == "T" { print $3 }')
 [ "$(echo "$functions" | wc -l)" -ge 15 ] || fail "the library has no functions: $functions"
 for function in $functions; do
@@ -18,12 +18,12 @@ for function in $functions; do
 done
 for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|version|help'); do
     grep -q "^\.BI ${key//-/\\\\-} \" = " "$build/man/hearthd.conf.5" || fail "hearthd.conf.5 has no $key"
-    # What the page calls a key is one: the daemon complains of the model then, and not of the name.
+    # Every key of the page exists: the daemon then reports the missing model, not the key.
     printf '%s =\n' "$key" >"$work/conf"
     "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep -q "no option is called" && fail "$key is not an option"
 done
 
-# Installed, each function is a page of its own.
+# Installed, each function has its own page.
 make --no-print-directory -s BUILD="$build" CUDA=0 DESTDIR="$work/root" PREFIX=/usr install >/dev/null
 for function in $functions; do
     [ -e "$work/root/usr/share/man/man3/$function.3" ] || fail "man 3 $function finds nothing"

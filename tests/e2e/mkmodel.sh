@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hearth-mkmodel from its command line: hearthd takes its files, hearth tokenizes with them, mistakes
-# are one line each with the exit code of sysexits.
+# hearth-mkmodel from its command line: hearthd loads its files, hearth tokenizes with them, usage
+# errors are one line each with an exit code of sysexits.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
@@ -21,7 +21,7 @@ done
 make --from F16.gguf --type=Q8_0 copy.gguf
 "$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
 
-# Any text has ids, and its ids give it back: words, code, other scripts, bytes that are not text.
+# Any text round trips through ids: words, code, other scripts, bytes that are not text.
 {
     printf 'The quick brown fox, 12345 + 6.7e8!\n\tif (x != 0) { return "\\n"; }\r\n'
     printf 'h\303\251llo w\303\266rld \346\227\245\346\234\254\350\252\236 \360\237\231\202 <|im_end|> \377\376\000end'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python package against real daemons, by pytest: HEARTH_PYTHON, else a Python 3 that has it (Debian: python3-pytest).
+# The Python package against real daemons, by pytest: HEARTH_PYTHON, else a Python 3 with pytest (Debian: python3-pytest).
 # HEARTH_VENV=FOLDER makes a virtual environment there with the package, pytest and llm from PyPI, for the tests of llm.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Completions and widgets in real shells: what Tab offers is compared with --help of each program, in
 # bash, zsh and fish; the widgets run in interactive bash and zsh on a pseudo-terminal, with a fake
-# hearth that does what a model and a daemon may do, and with a real daemon.
+# hearth that imitates models and daemons, and with a real daemon.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
@@ -31,8 +31,8 @@ commands=$(hearth --help | sed -n 's/^  \([a-z-]*\)  .*/\1/p')
 
 options() { "$@" --help | grep -oE '^ +(-[a-z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+'; echo --help; }
 
-# Lines that end where Tab is pressed, and behind a tab the words that must be offered, no others that
-# begin with a dash.
+# Lines that end where Tab is pressed, then a tab and the words that must be offered; no other words with
+# a leading dash may be.
 {
     printf 'hearth \t%s\n' "$(echo "$commands" | tr '\n' ' ')"
     for command in $commands; do
@@ -63,7 +63,7 @@ compare() { # SHELL OFFERED
     while IFS=$'\t' read -r line words; do
         offered=" $(awk -F'\t' -v line="$line" '$1 == line { print $2 }' "$2" | tr '/' ' ') "
         for word in $words; do
-            # A sole candidate is put into the line: then its end is what is seen.
+            # A sole candidate is inserted: then the end of the line shows it.
             [[ $offered == *[\ =]"$word"\ * ]] || fail "$1: <$line>: $word is not offered:$offered"
         done
         if [[ $line == *-- ]]; then
@@ -75,7 +75,7 @@ compare() { # SHELL OFFERED
         [[ $line != *tokenize* || $offered != *text.txt* ]] || fail "$1: a text where a model belongs"
         n=$((n + 1))
     done <"$work/wanted"
-    echo "  $1: $n places, each with what --help says"
+    echo "  $1: $n places, each with the words of --help"
 }
 
 if has bash completions; then
@@ -160,4 +160,4 @@ for which in bash zsh; do
     grep -qx 'Task: another key' "$work/fake.log.prompt" || fail "$which: the description is not in the prompt"
     HEARTH_SOCKET=$work/socket HOME=$work python3 "$pty" real $which "$shell/hearth-widget.$which"
 done
-echo 'ok: completions and widgets in the shells that are here'
+echo 'ok: completions and widgets in the installed shells'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The service manager holds the socket: the first client starts the daemon; one that stops under load is replaced,
-# and the clients that stream go on with the same tokens; an idle one stops by itself and the next client starts it again.
+# and streaming clients continue with the same tokens; an idle one stops and the next client starts it again.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 bin=$PWD/${BUILD:-build}/bin
@@ -25,7 +25,7 @@ activate() {
     fail "the socket did not appear"
 }
 
-# It became the daemon: it ends with 0, and leaves a socket that is not its own.
+# As the daemon it exits with 0, and keeps the socket, which is not its own.
 stopped() {
     wait "$activator" || fail "the daemon did not stop cleanly"
     activator=
@@ -40,7 +40,7 @@ activate --model daemon/models/hearth-code-5m-f16.gguf
 first=$("$bin/hearth" run --max-tokens 8 --json 'def main():' | tail -n 1)
 grep -q '"reason":"length"' <<<"$first" || fail "the first client got no answer: $first"
 second=$("$bin/hearth" run --max-tokens 8 --json 'def main():' | tail -n 1)
-[ "$(ids "$first")" = "$(ids "$second")" ] || fail "two answers to one question"
+[ "$(ids "$first")" = "$(ids "$second")" ] || fail "two answers to one request"
 kill -TERM "$activator"
 stopped
 
@@ -54,14 +54,14 @@ for id in $(printf '<|endoftext|><|im_end|><|fim_pad|><|repo_name|><|file_sep|>'
     ends+=(--logit-bias "$id=-inf")
 done
 options=(--model "$model" --threads 1 --context 4096)
-# SEED: a long answer, of its own end never.
+# SEED: a long answer that never ends by itself.
 stream() {
     "$bin/hearth" run --max-tokens 4000 "${ends[@]}" --temperature 1 --proposer none --seed "$1" \
         --tokens 5,6,7 --json 2>"$folder/log.$1" | tail -n 1 >"$folder/answer.$1"
 }
 activate "${options[@]}"
 for seed in 1 2 3; do stream $seed && mv "$folder/answer.$seed" "$folder/alone.$seed"; done
-# SIGNAL: ends the daemon under three clients, and starts the next one. Was any of them interrupted?
+# SIGNAL: ends the daemon under three clients, and starts the next one. Fails unless one of them was interrupted.
 replace() {
     local clients=() client seed
     for seed in 1 2 3; do stream $seed & clients+=($!); done
@@ -74,7 +74,7 @@ replace() {
     activate "${options[@]}"
     for client in "${clients[@]}"; do wait "$client" || fail "a client failed: $(cat "$folder"/log.*)"; done
     for seed in 1 2 3; do
-        grep -q '"output_tokens":4000' "$folder/answer.$seed" || fail "no whole answer: $(cut -c -200 "$folder/answer.$seed")"
+        grep -q '"output_tokens":4000' "$folder/answer.$seed" || fail "no complete answer: $(cut -c -200 "$folder/answer.$seed")"
         [ "$(ids "$(cat "$folder/answer.$seed")")" = "$(ids "$(cat "$folder/alone.$seed")")" ] ||
             fail "SIG$1 changed an answer"
     done
@@ -89,7 +89,7 @@ done
 kill -TERM "$activator"
 stopped
 
-# ---- idle: it stops by itself, not before its time, and the next client starts the next one
+# ---- idle: it stops after its time and no sooner, and the next client starts a new one
 
 activate "${options[@]}" --idle-stop 1
 for round in 1 2; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs fuzz targets: tests/fuzz/run.sh SECONDS [TARGET...], e.g. `run.sh 600 fuzz_segment`;
-# without a target, all. What a run learnt stays in $BUILD/fuzz/corpus/TARGET and the next one starts
-# from there; what it finds lies in $BUILD/fuzz/findings, and `$BUILD/fuzz/TARGET FILE` does it again.
-# A line of verdict for each target, and one for all. Exit 1 for a finding, 69 without clang.
+# without a target, all. The corpus stays in $BUILD/fuzz/corpus/TARGET for the next run;
+# findings are in $BUILD/fuzz/findings, and `$BUILD/fuzz/TARGET FILE` reproduces one.
+# Prints a verdict for each target, and one for all. Exit 1 for a finding, 69 without clang.
 set -u
 cd "$(dirname "$0")/../.." || exit
 BUILD=${BUILD:-build}
@@ -20,7 +20,7 @@ shift
 if ! command -v clang >/dev/null || ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n)
     { (void)d; (void)n; return 0; }' | clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then
     if ! tests/tools/deps.sh clang libclang-rt-dev liburing-dev; then
-        echo "fuzz: nothing was run: it takes clang with libFuzzer"
+        echo "fuzz: nothing was run: clang with libFuzzer is missing"
         exit 69
     fi
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One answer of a model that a daemon serves on the GPU, and on the CPU: the same tokens?
-# Usage: answers.sh FOLDER MODEL TOKENS   FOLDER: of bin/hearthd and bin/hearth. HEARTH_PLUGINS: where the plugin is.
+# Compares one answer of a model served on the GPU with the same on the CPU: the tokens must be equal.
+# Usage: answers.sh FOLDER MODEL TOKENS   FOLDER: contains bin/hearthd and bin/hearth. HEARTH_PLUGINS: the plugin's folder.
 set -u
 bin=$1/bin model=$2 tokens=$3
 work=$(mktemp -d)
@@ -26,8 +26,8 @@ ids() { # DEVICE
 ids cpu
 ids cuda
 cmp -s "$work/cpu" "$work/cuda" || {
-    echo "error: other tokens than the CPU's"
+    echo "error: tokens differ from the CPU's"
     cat "$work/cpu" "$work/cuda"
     exit 1
 }
-echo "$(tr ',' '\n' <"$work/cpu" | wc -l) tokens are the CPU's"
+echo "$(tr ',' '\n' <"$work/cpu" | wc -l) tokens equal the CPU's"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything about the CUDA backend that needs an NVIDIA GPU: builds for this one, compares with the CPU bit by bit,
-# looks for bad accesses, measures. Fits in eight minutes. Whatever happens, the last thing it prints is the table: what is
+# looks for bad accesses, measures. Fits in eight minutes. The last thing it prints, even after failures, is the table: what is
 # passed, what failed and why, what was skipped and why, rates. Exit 0, 1 where something failed, 69 where nothing can begin.
 #
 # Usage: tests/gpu/run.sh [RESULTS]   RESULTS: a folder for the table and the bench's lines (default:
@@ -25,7 +25,7 @@ cores=$(nproc)
 answer=200 # tokens
 lanes=$((cores < 8 ? cores : 8))
 stages=${STAGES:-build contract checks bench}
-# Check's own 4 s are for a machine with nothing else to do.
+# Check's default of 4 s suits an idle machine.
 export CK_DEFAULT_TIMEOUT=120
 rm -rf "$logs"
 mkdir -p "$logs" || exit 69
@@ -78,7 +78,7 @@ say "$name,$driver,$memory, sm_$arch, $cores cores, $(uname -r), commit $(git re
 
 # ---- build -------------------------------------------------------------------------------------------------------------
 
-# The toolkit's own folders, whatever link nvcc was found by; the Makefile looks in include and lib64 beside it.
+# The toolkit's own folders, also when nvcc was found through a link; the Makefile searches include and lib64 beside it.
 nvcc=$(find_program nvcc /usr/local/cuda/bin /opt/cuda/bin)
 [ -z "$nvcc" ] || nvcc=$(readlink -f "$nvcc")
 root=${nvcc%/bin/nvcc}
@@ -100,7 +100,7 @@ stage_build() {
     for tool in gcc g++ make; do command -v $tool >/dev/null || missing="$missing $tool"; done
     [ -n "$nvcc" ] || missing="$missing nvcc"
     [ -z "$missing" ] || { say "skip    build: missing:$missing"; return; }
-    # Another compiler than the one that the code was written with may warn of something else. -k: what can be built.
+    # Another compiler may have other warnings. -k: build as much as possible.
     local make_=(make -k -j"$cores" BUILD=$build CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" HTTP=)
     limited "$logs/build.log" 240 "${make_[@]}" $build/lib/hearth/hearth-cuda.so $build/tests/gpu/contract \
         $build/bin/hearth-bench $build/bin/hearth-mkmodel
@@ -131,7 +131,7 @@ choose() { # VARIABLE FILE
 
 # ---- the same bits -----------------------------------------------------------------------------------------------------
 
-# Each test in a process of its own: a kernel that fails or hangs takes its process along.
+# Each test in its own process: a kernel that fails or hangs takes its process down.
 stage_contract() {
     local deadline=$((deadline < SECONDS + 150 ? deadline : SECONDS + 150))
     local test steps job n=0 ok=0 skipped=0 unrun=0 bad=0 said=8
@@ -147,7 +147,7 @@ stage_contract() {
             ok=$((ok + 1))
             ! grep -qs '^skip' "$logs/$job.log" || skipped=$((skipped + 1)) ;;
         125) unrun=$((unrun + 1)) ;;
-        *) # a few say what is wrong with all
+        *) # the first few suffice
             bad=$((bad + 1)) failed=1
             [ $bad -gt $said ] || verdict "$job" "$(code_of "$job")" "$logs/$job.log" ;;
         esac
@@ -162,7 +162,7 @@ stage_contract() {
 
 sanitize() { # compute-sanitizer on small tests: bad accesses, races in shared memory
     local tool test
-    # What hearth's own calls return is hearth's to check.
+    # hearth checks the results of its own calls.
     for tool in "memcheck --report-api-errors no" racecheck; do
         for test in a_row_samples-1 every_architecture-1 every_architecture-0 native_rows_of_odd-0; do
             # shellcheck disable=SC2086 # words are arguments
@@ -181,7 +181,7 @@ say_of_sanitizer() { # JOB
     fi
 }
 
-# Whole programs: hearthd, hearth and the determinism suite, with all that they need.
+# Complete programs: hearthd, hearth and the determinism suite, with their libraries.
 choose_programs() {
     local folder
     for folder in $build $portable; do
@@ -258,7 +258,7 @@ bench() { # NAME SHAPE:TYPE LIMIT ARGUMENTS...
     limited "$log" "$limit" "$bench" --device cuda --json --model "$model" "$@"
     local code=$?
     grep '^{' "$log" 2>/dev/null | sed "s/^{/{\"run\":\"$name\",/" >>"$logs/bench.jsonl"
-    # Also of a bench that something ended: its lines come when they are known.
+    # Even when the bench did not finish: it prints each line as soon as it is known.
     ! grep -qs '"what":"decode"' "$log" || say "$(awk -v name="$name" -f tests/gpu/line.awk "$log")"
     case $code in
     0) ;;
@@ -267,7 +267,7 @@ bench() { # NAME SHAPE:TYPE LIMIT ARGUMENTS...
     esac
 }
 
-# The most telling first: each round all models.
+# The most informative first; each round covers all models.
 stage_bench() {
     local of rows unrun='' usual="-p $context -n $tokens --rows $context -r 3" long=$((2 * context))
     local -a ready=()
@@ -292,7 +292,7 @@ stage_bench() {
         done
     done
     keep
-    # A draft model of the smaller shape reads prompts by cuBLAS, or by own kernels: the note in the log says which it was.
+    # A draft model of the smaller shape reads prompts by cuBLAS, or by hearth's own kernels: the note in the log says which.
     for of in "${ready[@]}"; do
         [[ $of = *1b:BF16 ]] || continue
         for rows in 64 512 2048; do
@@ -304,7 +304,7 @@ stage_bench() {
     [ "${PROFILE:-0}" != 1 ] || for of in "${ready[@]}"; do [[ $of = gemma* ]] || profile "$of"; done
 }
 
-# What the kernels of a decoding step (in a graph) and of a prefill were bound by, as ncu counts it: to the logs alone.
+# What limits the kernels of a decoding step (in a graph) and of a prefill, by ncu: only in the logs.
 profile() { # SHAPE:TYPE
     local ncu what
     ncu=$(find_program ncu "$root/bin" /usr/local/cuda/bin)

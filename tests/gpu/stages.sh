@@ -59,9 +59,9 @@ jobs_end() {
 }
 code_of() { cat "$logs/$1.code" 2>/dev/null || echo 125; }
 
-# ---- what is said of them ----------------------------------------------------------------------------------------------
+# ---- verdicts ---------------------------------------------------------------------------------------------------------
 
-# The first line of a log that says what was wrong, else its last one.
+# The first line of a log that names an error, else its last one.
 reason() { # LOG
     { grep -m 1 -E ': line [0-9]+: |: FAILED|[Ee]rror|Invalid|hazard|abort|Assert' "$1" || tail -n 1 "$1"; } 2>/dev/null | cut -c 1-160
 }
@@ -74,7 +74,7 @@ verdict() { # NAME CODE LOG
     esac
 }
 
-# What there is so far: results have the table and what the bench said, OUT these and the logs.
+# Saves the state so far: the table and the bench's lines in the results, these and the logs in OUT.
 keep() {
     cp "$table" "$results/table.txt"
     [ ! -f "$logs/bench.jsonl" ] || cp "$logs/bench.jsonl" "$results/"
