@@ -23,12 +23,12 @@ static const char *only = "";
 
 static void *submit_client(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     uint32_t random = 1;
 
     bench_pin(1);
     for (uint64_t i = 0; i < j->rounds; i++) {
-        struct client *e = &rig_clients[next_random(&random) % (uint32_t)j->clients];
+        struct bench_client *e = &rig_clients[next_random(&random) % (uint32_t)j->clients];
         struct submit_cell cell = {.opcode = SUBMIT_NOP};
 
         rig_breathe(i);
@@ -44,7 +44,7 @@ static void *submit_client(void *arg)
 
 static void submit_daemon(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     struct submit_cell cell;
 
     while (rig_load(&rig_stop) == 0)
@@ -59,12 +59,12 @@ static void submit_daemon(void *arg)
 
 static int client_ready(const void *arg)
 {
-    return ring_ready(&((const struct client *)arg)->events_in);
+    return ring_ready(&((const struct bench_client *)arg)->events_in);
 }
 
 /* Without a period the client spins; with one it predicts the event and sleeps like the library. */
 struct event_job {
-    struct job job;
+    struct bench_job job;
     uint64_t guard_us;
     double cpu_share;
 };
@@ -72,7 +72,7 @@ struct event_job {
 static void *event_client(void *arg)
 {
     struct event_job *j = arg;
-    struct client *e = &rig_clients[0];
+    struct bench_client *e = &rig_clients[0];
     struct timespec cpu;
     uint64_t start = bell_now_ns(), expect = 0;
 
@@ -136,7 +136,7 @@ static void noop_answer(int i)
 
 static void noop_daemon_spinning(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     while (rig_load(&rig_stop) == 0)
         for (int i = 0; i < j->clients; i++)
@@ -157,9 +157,9 @@ static void noop_daemon_sleeping(void *arg)
     }
 }
 
-static void noop_calls(struct job *j, uint32_t spin_ns, int pause_us)
+static void noop_calls(struct bench_job *j, uint32_t spin_ns, int pause_us)
 {
-    struct client *e = &rig_clients[0];
+    struct bench_client *e = &rig_clients[0];
 
     bench_pin(1);
     for (uint64_t i = 0; i < j->rounds; i++) {
@@ -230,7 +230,7 @@ static void *stream_client(void *arg)
 
 static void stream_daemon(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     uint32_t tokens[48], sent = 0;
     uint64_t start = bench_ticks();
 
@@ -269,7 +269,7 @@ static void *cells_client(void *arg)
 
 static void cells_daemon(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     struct event_cell cell = {.kind = EVENT_TOKENS};
     uint64_t start = bench_ticks();
 
@@ -289,7 +289,7 @@ static void cells_daemon(void *arg)
  * the step. */
 static void *publish_clients(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     struct event_run run;
 
     bench_pin(1);
@@ -306,7 +306,7 @@ static void *publish_clients(void *arg)
 
 static void publish_daemon(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     uint32_t token = 5;
 
     for (uint64_t step = 1; step <= j->rounds; step++) {
@@ -338,8 +338,8 @@ static int wanted(const char *what)
 static void row(struct bench_row r, int samples, void *(*other)(void *), void (*daemon)(void *),
                 void *(*floor_other)(void *), void (*floor_daemon)(void *))
 {
-    struct job j = {.clients = r.clients > 0 ? r.clients : 1, .rounds = (uint64_t)samples};
-    struct job f = j;
+    struct bench_job j = {.clients = r.clients > 0 ? r.clients : 1, .rounds = (uint64_t)samples};
+    struct bench_job f = j;
 
     if (!wanted(r.what))
         return;
@@ -378,7 +378,7 @@ static void event_row(const char *what, uint64_t period_us, int samples)
                           .target_x_floor = 0.35 / 0.2};
     struct event_job j = {.job = {.period_us = period_us, .rounds = (uint64_t)samples},
                           .guard_us = 200};
-    struct job f = j.job;
+    struct bench_job f = j.job;
     char note[64];
 
     if (!wanted(what))
@@ -400,7 +400,7 @@ static void event_row(const char *what, uint64_t period_us, int samples)
 static void stream_row(const char *what, uint32_t batch, double target)
 {
     struct bench_row r = {.bench = "ipc", .what = what, .target_m_per_s = target};
-    struct job j = {0}, f = {0};
+    struct bench_job j = {0}, f = {0};
 
     if (!wanted(what))
         return;

@@ -20,14 +20,14 @@ struct ring_reader rig_submit_in[CLIENTS_MAX];
 struct ring_writer rig_events_out[CLIENTS_MAX];
 struct bell_waker rig_wakers[CLIENTS_MAX];
 
-struct client rig_clients[CLIENTS_MAX];
+struct bench_client rig_clients[CLIENTS_MAX];
 
 struct ctl *rig_ctl;
 int rig_bell, rig_epoll;
 
-struct word rig_ping, rig_pong, rig_stop;
+struct cache_word rig_ping, rig_pong, rig_stop;
 
-static void start_at(struct word *w, uint64_t value)
+static void start_at(struct cache_word *w, uint64_t value)
 {
     atomic_store(&w->value, value);
 }
@@ -53,7 +53,7 @@ void rig_breathe(uint64_t i)
         bench_pause();
 }
 
-void rig_idle(const struct job *j, uint64_t i)
+void rig_idle(const struct bench_job *j, uint64_t i)
 {
     uint64_t ns = j->period_us * (990 + i * 7 % 21);
     uint64_t until = bench_ticks() + (uint64_t)((double)ns / bench_tick_ns());
@@ -71,7 +71,7 @@ void rig_idle(const struct job *j, uint64_t i)
 /* One cache line, one way, containing its write time. */
 void *rig_line_writer(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     bench_pin(1);
     for (uint64_t i = 0; i < j->rounds; i++) {
@@ -85,7 +85,7 @@ void *rig_line_writer(void *arg)
 
 void rig_line_reader(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
     uint64_t last = 0, now;
 
     for (uint64_t i = 0; i < j->rounds; i++) {
@@ -100,7 +100,7 @@ void rig_line_reader(void *arg)
 /* A round trip over two cache lines, both sides spinning. */
 void *rig_echo_lines(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     bench_pin(1);
     for (uint64_t i = 1; i <= j->rounds; i++) {
@@ -113,7 +113,7 @@ void *rig_echo_lines(void *arg)
 
 void rig_call_lines(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     for (uint64_t i = 1; i <= j->rounds; i++) {
         uint64_t start = bench_ticks();
@@ -144,7 +144,7 @@ static void futex_set(_Atomic uint32_t *word, uint32_t value)
 
 void *rig_echo_futex(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     bench_pin(1);
     for (uint32_t i = 1; i <= j->rounds; i++) {
@@ -156,7 +156,7 @@ void *rig_echo_futex(void *arg)
 
 void rig_call_futex(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     atomic_store(&futex_there, 0);
     atomic_store(&futex_back, 0);
@@ -173,7 +173,7 @@ void rig_call_futex(void *arg)
 /* The floor: one store to a cache line of each client, held by the other core, and one fence. */
 void *rig_lines_clients(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     bench_pin(1);
     for (uint32_t step = 1; step <= j->rounds; step++) {
@@ -188,7 +188,7 @@ void *rig_lines_clients(void *arg)
 
 void rig_lines_daemon(void *arg)
 {
-    struct job *j = arg;
+    struct bench_job *j = arg;
 
     for (int i = 0; i < j->clients; i++)
         atomic_store(&segment_down_slot(&daemon_segments[i], 0)->state, 0);
@@ -209,7 +209,7 @@ void rig_lines_daemon(void *arg)
 static int client_open(int i, char *err, size_t err_bytes)
 {
     struct segment *d = &daemon_segments[i];
-    struct client *c = &rig_clients[i];
+    struct bench_client *c = &rig_clients[i];
 
     if (segment_open(d, &limits, err, err_bytes) < 0 ||
         segment_map(&c->s, d->up_fd, d->down_fd, &limits, err, err_bytes) < 0)

@@ -22,13 +22,13 @@ extern struct ring_writer rig_events_out[CLIENTS_MAX];
 extern struct bell_waker rig_wakers[CLIENTS_MAX];
 
 /* One client as its library keeps it. */
-struct client {
+struct bench_client {
     _Alignas(128) struct segment s;
     struct ring_writer submit_out;
     struct ring_reader events_in;
     struct bell_sleeper sleeper;
 };
-extern struct client rig_clients[CLIENTS_MAX];
+extern struct bench_client rig_clients[CLIENTS_MAX];
 
 extern struct ctl *rig_ctl;
 extern int rig_bell, rig_epoll; /* the daemon's bell, and what watches it */
@@ -37,22 +37,22 @@ extern int rig_bell, rig_epoll; /* the daemon's bell, and what watches it */
 int rig_open(char *err, size_t err_bytes);
 
 /* A word that only one thread writes, on a line of its own. */
-struct word {
+struct cache_word {
     _Alignas(128) _Atomic uint64_t value;
 };
-extern struct word rig_ping, rig_pong, rig_stop; /* 0 when a job starts */
+extern struct cache_word rig_ping, rig_pong, rig_stop; /* 0 when a job starts */
 
-static inline uint64_t rig_load(struct word *w)
+static inline uint64_t rig_load(struct cache_word *w)
 {
     return atomic_load_explicit(&w->value, memory_order_acquire);
 }
 
-static inline void rig_store(struct word *w, uint64_t value)
+static inline void rig_store(struct cache_word *w, uint64_t value)
 {
     atomic_store_explicit(&w->value, value, memory_order_release);
 }
 
-struct job {
+struct bench_job {
     struct bench_samples samples;
     int clients;
     uint64_t rounds;
@@ -66,17 +66,16 @@ void rig_beside(void *(*other)(void *), void *arg, void (*daemon)(void *));
 void rig_breathe(uint64_t i);
 
 /* Between two events: rig_breathe(), or the period +-1 %, busy like a daemon in a pass. */
-void rig_idle(const struct job *j, uint64_t i);
+void rig_idle(const struct bench_job *j, uint64_t i);
 
-/* The floors; each pair is for beside() with a struct job. */
+/* The floors; each pair is for beside() with a struct bench_job. */
 void *rig_line_writer(void *arg); /* one cache line, one way, containing its write time */
 void rig_line_reader(void *arg);
 void *rig_echo_lines(void *arg); /* two lines there and back, both sides spinning */
 void rig_call_lines(void *arg);
 void *rig_echo_futex(void *arg); /* a futex there and back, both sides asleep */
 void rig_call_futex(void *arg);
-void *rig_lines_clients(
-    void *arg); /* a store to a line of each client that the other core has, a fence */
+void *rig_lines_clients(void *arg); /* a store to each client's cache line, and a fence */
 void rig_lines_daemon(void *arg);
 
 #endif

@@ -22,7 +22,7 @@ struct stamp {
     uint8_t block, mask; /* bytes of the word */
 };
 
-struct word {
+struct device_word {
     struct stamp write, read;
 };
 
@@ -32,7 +32,7 @@ struct order {
 };
 
 bool sim_races_on;
-static struct word *words; /* [SIM_DEVICE_SPAN / WORD] */
+static struct device_word *words; /* [SIM_DEVICE_SPAN / WORD] */
 static struct order orders[MOST_ORDERS];
 static unsigned n_orders, n_blocks;
 static uint16_t known[MOST_BLOCKS][MOST_BLOCKS]; /* [block][other]: last clock seen */
@@ -150,7 +150,7 @@ void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *ca
     struct stamp now = {grid_number, known[block][block], (uint8_t)block, 0};
 
     for (uintptr_t i = offset / WORD; i <= (offset + bytes - 1) / WORD; i++) {
-        struct word *word = &words[i];
+        struct device_word *word = &words[i];
 
         now.mask = mask_of(offset, bytes, i);
         if (races(&word->write, &now))

@@ -20,18 +20,18 @@ struct touch {
     const void *code;
 };
 
-struct word {
+struct shared_word {
     struct touch write, read;
 };
 
-struct slot {
+struct shared_slot {
     uint8_t *state; /* [SLOT_BYTES] SIM_* */
-    struct word *words;
+    struct shared_word *words;
     uint32_t first_epoch;
 };
 
 struct sim_shared sim_shared;
-static struct slot slots[SLOTS];
+static struct shared_slot slots[SLOTS];
 static bool looks_for_races;
 
 void sim_shared_open(void)
@@ -49,12 +49,12 @@ void sim_shared_open(void)
 
 static void slot_open(unsigned index)
 {
-    struct slot *slot = &slots[index];
+    struct shared_slot *slot = &slots[index];
 
     if (index < SLOTS && mprotect((void *)(sim_shared.base + (size_t)index * SLOT_BYTES),
                                   SLOT_BYTES, PROT_READ | PROT_WRITE) == 0) {
         slot->state = calloc(1, SLOT_BYTES);
-        slot->words = calloc(SLOT_BYTES / WORD, sizeof(struct word));
+        slot->words = calloc(SLOT_BYTES / WORD, sizeof(struct shared_word));
     }
     if (index >= SLOTS || slot->state == NULL || slot->words == NULL) {
         fprintf(stderr, "cudasim: no shared memory for %u blocks at once\n", index + 1);
@@ -136,7 +136,7 @@ static void note_read(struct touch *read, const struct touch *now)
     }
 }
 
-static void touch_word(struct word *word, struct touch *now, size_t offset, size_t bytes,
+static void touch_word(struct shared_word *word, struct touch *now, size_t offset, size_t bytes,
                        bool write)
 {
     const char *verb = now->atomic ? "changes" : write ? "writes" : "reads";
@@ -153,8 +153,8 @@ static void touch_word(struct word *word, struct touch *now, size_t offset, size
     word->write = *now;
 }
 
-static void check_races(struct slot *slot, size_t offset, size_t bytes, bool write, bool atomic,
-                        const void *caller)
+static void check_races(struct shared_slot *slot, size_t offset, size_t bytes, bool write,
+                        bool atomic, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
     const struct sim_block *block = thread->block;
@@ -176,8 +176,9 @@ static void check_races(struct slot *slot, size_t offset, size_t bytes, bool wri
 
 /* ---- accesses ---- */
 
-__attribute__((noinline, cold)) static void
-report_state(const struct slot *slot, size_t offset, size_t bytes, bool write, const void *caller)
+__attribute__((noinline, cold)) static void report_state(const struct shared_slot *slot,
+                                                         size_t offset, size_t bytes, bool write,
+                                                         const void *caller)
 {
     bool copying = false;
 
@@ -192,8 +193,8 @@ report_state(const struct slot *slot, size_t offset, size_t bytes, bool write, c
                offset);
 }
 
-static inline void check_state(const struct slot *slot, size_t offset, size_t bytes, bool write,
-                               const void *caller)
+static inline void check_state(const struct shared_slot *slot, size_t offset, size_t bytes,
+                               bool write, const void *caller)
 {
     uint8_t any = 0, all = 0xff;
 
@@ -208,7 +209,7 @@ static inline void check_state(const struct slot *slot, size_t offset, size_t by
 void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic, const void *caller)
 {
     const struct sim_block *block = sim_current->block;
-    struct slot *slot = &slots[block->slot];
+    struct shared_slot *slot = &slots[block->slot];
     const size_t offset = offset_in(block, address);
 
     if (offset >= block->shared_bytes || bytes > block->shared_bytes - offset)

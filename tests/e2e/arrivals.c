@@ -10,12 +10,12 @@
 
 enum { TRACE_MAX = 16384, SEEDED = 4096 };
 
-struct record {
+struct trace_row {
     double at_s;
     uint32_t prompt, output;
 };
 
-static struct record records[TRACE_MAX];
+static struct trace_row records[TRACE_MAX];
 static uint32_t n_records;
 static uint32_t longest;
 
@@ -39,7 +39,7 @@ static void read_trace(const char *path)
     char line[128];
     int day, hour, minute;
     double second;
-    struct record r;
+    struct trace_row r;
 
     while (file && n_records < TRACE_MAX && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "%*d-%*d-%d %d:%d:%lf,%u,%u", &day, &hour, &minute, &second, &r.prompt,
@@ -63,7 +63,7 @@ static void make_seeded(void)
         if (burst == 0)
             burst = 1 + dice % 12;
         at_s += --burst ? 0.01 : 0.2 + dice % 1000 / 500.0;
-        records[n_records] = (struct record){
+        records[n_records] = (struct trace_row){
             .at_s = at_s,
             .prompt = 1 + dice % 97 * (dice % 77),
             .output = 1 + dice % 40,
@@ -93,7 +93,7 @@ void arrivals_fill(struct arrival *arrivals, uint32_t n, uint64_t span_ns, uint3
     double first = records[from].at_s, stretch = records[from + n - 1].at_s - first;
 
     for (uint32_t i = 0; i < n; i++) {
-        const struct record *r = &records[from + i];
+        const struct trace_row *r = &records[from + i];
         double share = stretch > 0 ? (r->at_s - first) / stretch : 0;
         arrivals[i] = (struct arrival){
             .at_ns = (uint64_t)(share * (double)span_ns),

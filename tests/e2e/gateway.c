@@ -168,14 +168,14 @@ void http_send(int fd, const char *method, const char *path, const char *headers
     free(all);
 }
 
-struct stream {
+struct received {
     int fd;
     char *bytes; /* [n] and a 0 */
     size_t n, room;
     bool ended;
 };
 
-static void fill(struct stream *s)
+static void fill(struct received *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
     if (s->n + 65537 > s->room) {
@@ -198,7 +198,7 @@ static const char *header(const struct http_answer *a, const char *name)
 }
 
 /* Joins the chunks of s from `at` on. */
-static void dechunk(struct stream *s, size_t at, struct http_answer *a)
+static void dechunk(struct received *s, size_t at, struct http_answer *a)
 {
     for (;;) {
         char *end = NULL;
@@ -226,7 +226,7 @@ static void dechunk(struct stream *s, size_t at, struct http_answer *a)
 
 struct http_answer http_receive(int fd)
 {
-    struct stream s = {.fd = fd};
+    struct received s = {.fd = fd};
     struct http_answer a = {0};
     char *end = NULL;
     do

@@ -129,13 +129,13 @@ static void *observe(void *arg)
 
 /* ---- a client without the library ------------------------------------------------------------ */
 
-struct request {
+struct raw_request {
     uint32_t tokens[PROMPT];
     struct params params;
     enum submit_proposer proposer;
 };
 
-static void make_request(uint32_t kind, struct request *r)
+static void make_request(uint32_t kind, struct raw_request *r)
 {
     uint32_t state = 77 + kind;
 
@@ -149,7 +149,7 @@ static void make_request(uint32_t kind, struct request *r)
     r->proposer = PROPOSER_NONE;
 }
 
-static void send_request(const struct request *r)
+static void send_request(const struct raw_request *r)
 {
     char err[256];
     struct submit_cell cell = {
@@ -201,7 +201,7 @@ static uint32_t read_answer(struct answer *answer)
     }
 }
 
-static void ask(const struct request *r, struct answer *answer)
+static void ask(const struct raw_request *r, struct answer *answer)
 {
     send_request(r);
     ring_release(&events, read_answer(answer));
@@ -212,7 +212,7 @@ static void ask(const struct request *r, struct answer *answer)
 
 /* Sends a request while the thread watches. Returns at how many positions it saw a wrong token, or
  * a word changing twice. */
-static uint32_t ask_observed(const struct request *r, const struct answer *right)
+static uint32_t ask_observed(const struct raw_request *r, const struct answer *right)
 {
     pthread_t thread;
     struct answer answer;
@@ -294,7 +294,7 @@ static uint32_t observe_everything(void)
     uint64_t looks = 0, sightings = 0;
 
     for (uint32_t kind = 0; kind < REQUESTS; kind++) {
-        struct request r;
+        struct raw_request r;
         struct answer right;
         make_request(kind, &r);
         ask(&r, &right);

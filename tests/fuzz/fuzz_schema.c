@@ -55,18 +55,18 @@ static void check(const char *json, size_t bytes)
     compile(grammar, (size_t)n);
 }
 
-struct made {
+struct generator {
     const uint8_t *at, *end;
     char text[32768];
     size_t bytes;
 };
 
-static unsigned take(struct made *m)
+static unsigned take(struct generator *m)
 {
     return m->at < m->end ? *m->at++ : 0;
 }
 
-static void put(struct made *m, const char *text)
+static void put(struct generator *m, const char *text)
 {
     size_t n = strlen(text);
     if (m->bytes + n < sizeof(m->text)) {
@@ -75,9 +75,9 @@ static void put(struct made *m, const char *text)
     }
 }
 
-static void put_schema(struct made *m, unsigned depth);
+static void put_schema(struct generator *m, unsigned depth);
 
-static void put_pattern(struct made *m)
+static void put_pattern(struct generator *m)
 {
     static const char signs[] = "abz09.*+?|()[]{}^$-,:= dws";
     put(m, "\"^");
@@ -91,7 +91,7 @@ static void put_pattern(struct made *m)
     put(m, "$\"");
 }
 
-static void put_list(struct made *m, unsigned depth)
+static void put_list(struct generator *m, unsigned depth)
 {
     put(m, "[");
     for (unsigned n = take(m) % 4; n; n--) {
@@ -139,7 +139,7 @@ static const struct {
 enum { N_KEYWORDS = sizeof(keywords) / sizeof(keywords[0]) };
 
 /* The value of keyword i. */
-static void put_value(struct made *m, unsigned depth, unsigned i)
+static void put_value(struct generator *m, unsigned depth, unsigned i)
 {
     unsigned n = 1;
     switch (keywords[i].kind) {
@@ -166,7 +166,7 @@ static void put_value(struct made *m, unsigned depth, unsigned i)
     }
 }
 
-static void put_schema(struct made *m, unsigned depth)
+static void put_schema(struct generator *m, unsigned depth)
 {
     uint32_t used = 0; /* no keyword twice: that would be refused first */
     put(m, "{");
@@ -186,7 +186,7 @@ static void put_schema(struct made *m, unsigned depth)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct made m;
+    static struct generator m;
     if (!size)
         return 0;
     m.at = data + 1;

@@ -160,7 +160,7 @@ void a_pass_may_sample_some_of_its_rows(void)
 enum { REQUEST_ROWS = 12, REQUEST_SEQUENCES = 3 };
 
 /* Passes of rows that ask for samples of any kind, some for logits as well. */
-struct requests {
+struct sample_requests {
     struct subject s;
     struct backend *b;
     struct sampler_scratch *scratch;
@@ -168,13 +168,13 @@ struct requests {
     uint64_t seed;
     uint32_t pages[SUBJECT_PAGES], sampled, refused;
     uint64_t masks[REQUEST_ROWS][REQUEST_MASK];
-    struct request request[REQUEST_SEQUENCES];
+    struct sample_request request[REQUEST_SEQUENCES];
     struct mixed x;
 };
 
-static struct requests *requests_open(uint32_t n_vocab, enum head head)
+static struct sample_requests *requests_open(uint32_t n_vocab, enum head head)
 {
-    struct requests *w = calloc(1, sizeof(*w));
+    struct sample_requests *w = calloc(1, sizeof(*w));
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     shape.n_layer = 1;
     shape.n_embd = shape.n_ff = 32;
@@ -195,7 +195,7 @@ static struct requests *requests_open(uint32_t n_vocab, enum head head)
     return w;
 }
 
-static void requests_close(struct requests *w)
+static void requests_close(struct sample_requests *w)
 {
     sampler_scratch_close(w->scratch);
     w->s.device.close(w->b);
@@ -205,7 +205,7 @@ static void requests_close(struct requests *w)
 }
 
 /* Rows 0, 1, ... of each sequence in turn. */
-static void plan_requests(struct requests *w, uint32_t rows)
+static void plan_requests(struct sample_requests *w, uint32_t rows)
 {
     struct mixed *x = &w->x;
     x->n = 0;
@@ -224,7 +224,7 @@ static void plan_requests(struct requests *w, uint32_t rows)
 }
 
 /* True when row r's result is what sample_token returns for the CPU's logits. */
-static bool as_requested(struct requests *w, uint32_t r)
+static bool as_requested(struct sample_requests *w, uint32_t r)
 {
     const struct row *row = &w->x.rows[r];
     const struct row_result *result = &w->x.results[r];
@@ -246,7 +246,7 @@ static bool as_requested(struct requests *w, uint32_t r)
 }
 
 /* Row r's parameters and result, for a message. */
-static const char *request_text(const struct requests *w, uint32_t r)
+static const char *request_text(const struct sample_requests *w, uint32_t r)
 {
     static char text[400];
     const struct sampler_params *p = w->x.sequences[w->x.rows[r].sequence].sampler;
@@ -263,7 +263,7 @@ static const char *request_text(const struct requests *w, uint32_t r)
     return text;
 }
 
-static void run_requests(struct requests *w, const char *what)
+static void run_requests(struct sample_requests *w, const char *what)
 {
     const int rc = run_mixed(&w->s, w->b, &w->x, PASS_CANONICAL);
     EXPECT(rc == 0, "%s: a pass failed: %d", what, rc);
@@ -271,18 +271,18 @@ static void run_requests(struct requests *w, const char *what)
         EXPECT(as_requested(w, r), "%s: %s", what, request_text(w, r));
 }
 
-static void check_requests(struct requests *w, uint32_t rows, const char *what)
+static void check_requests(struct sample_requests *w, uint32_t rows, const char *what)
 {
     plan_requests(w, rows);
     run_requests(w, what);
 }
 
-typedef void request_function(uint64_t *seed, uint32_t n_vocab, struct request *w);
+typedef void request_function(uint64_t *seed, uint32_t n_vocab, struct sample_request *w);
 
 static void check_head(enum head head, uint32_t n_vocab, uint32_t passes, uint32_t rows,
                        request_function *make)
 {
-    struct requests *w = requests_open(n_vocab, head);
+    struct sample_requests *w = requests_open(n_vocab, head);
     const uint32_t before = failures;
     char what[64];
     for (uint32_t i = 0; i < passes && failures == before; i++) {
@@ -338,7 +338,7 @@ static float share_of_one_and_a_bit(float b)
 
 void top_p_rounds_its_share_up(void)
 {
-    struct requests *w = requests_open(1031, HEAD_ZEROS);
+    struct sample_requests *w = requests_open(1031, HEAD_ZEROS);
     const uint32_t before = failures;
     float b = -0.5f, p = 0.0f;
     for (uint32_t i = 0; i < 1 << 22 && p == 0.0f; i++) {
@@ -386,7 +386,7 @@ static void penalize_before_top_k(struct sampler_params *p)
 }
 
 /* A penalty after a cut turns a logit infinite that it should lower: no sample. */
-static void overflow_after_top_k(struct request *w)
+static void overflow_after_top_k(struct sample_request *w)
 {
     static const uint8_t order[] = {SAMPLE_TOP_K, SAMPLE_PENALTIES};
     struct sampler_params *p = &w->params;
@@ -405,7 +405,7 @@ static void overflow_after_top_k(struct request *w)
  * CPU's. */
 void invalid_parameters_are_answered_as_by_the_cpu(void)
 {
-    struct requests *w = requests_open(9001, HEAD_STEEP);
+    struct sample_requests *w = requests_open(9001, HEAD_STEEP);
     const uint32_t n = w->s.model->n_vocab, before = failures;
     uint32_t tokens[REQUEST_ROWS];
     char what[32];
@@ -442,7 +442,7 @@ void a_nonfinite_logit_poisons_its_row(void)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     for (uint32_t v = 0; v < 3; v++) {
-        struct requests *w = requests_open(9001, HEAD_PLAIN);
+        struct sample_requests *w = requests_open(9001, HEAD_PLAIN);
         const uint32_t n_vocab = w->s.model->n_vocab;
         uint32_t wrong = 0;
         subject_head(&w->s)[(size_t)(n_vocab - 1) * w->s.model->n_embd] = values[v];

@@ -51,7 +51,7 @@ bool request_one_in(uint64_t *seed, uint32_t n)
     return subject_random(seed) % n == 0;
 }
 
-void request_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct request *w)
+void request_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct sample_request *w)
 {
     w->params.n_bias = n;
     w->params.bias = w->bias;
@@ -91,7 +91,7 @@ static void random_order(uint64_t *seed, struct sampler_params *p)
                                                    : SAMPLE_STAGES);
 }
 
-void request_random(uint64_t *seed, uint32_t n_vocab, struct request *w)
+void request_random(uint64_t *seed, uint32_t n_vocab, struct sample_request *w)
 {
     struct sampler_params *p = &w->params;
     sampler_params_init(p);
@@ -125,7 +125,7 @@ void request_random(uint64_t *seed, uint32_t n_vocab, struct request *w)
                    request_one_in(seed, 3) ? (uint32_t)(subject_random(seed) % 60) : 0, w);
 }
 
-void request_random_all_tokens(uint64_t *seed, uint32_t n_vocab, struct request *w)
+void request_random_all_tokens(uint64_t *seed, uint32_t n_vocab, struct sample_request *w)
 {
     struct sampler_params *p = &w->params;
     const bool typical = request_one_in(seed, 2);

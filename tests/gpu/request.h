@@ -27,19 +27,19 @@ void request_shape_head(struct subject *s, enum head head);
 enum { MOST_BIASES = 6000, REQUEST_VOCAB = 40009, REQUEST_MASK = REQUEST_VOCAB / 64 + 1 };
 
 /* Everything that a sequence's samples depend on besides its tokens. */
-struct request {
+struct sample_request {
     struct sampler_params params;
     uint32_t prompt_length;
     struct sample_bias bias[MOST_BIASES];
 };
 
-void request_random(uint64_t *seed, uint32_t n_vocab, struct request *w);
+void request_random(uint64_t *seed, uint32_t n_vocab, struct sample_request *w);
 
 /* The same, but the first cut is typical-p or top-p over all tokens. */
-void request_random_all_tokens(uint64_t *seed, uint32_t n_vocab, struct request *w);
+void request_random_all_tokens(uint64_t *seed, uint32_t n_vocab, struct sample_request *w);
 
 /* n biases, some for the same token, some at the ends of the vocabulary. */
-void request_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct request *w);
+void request_biases(uint64_t *seed, uint32_t n_vocab, uint32_t n, struct sample_request *w);
 
 /* mask [REQUEST_MASK]: most tokens allowed, few, one, none, or those used by the sequences; NULL:
  * no mask. */

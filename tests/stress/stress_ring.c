@@ -283,8 +283,7 @@ static void daemon_main(struct both *b, struct segment *s)
         }
         b->daemon_sleeps++;
         int n = epoll_wait(d.epoll_fd, &e, 1, -1);
-        MUST(n == 1 ||
-             (n < 0 && errno == EINTR)); /* stopped meanwhile, and continued: it looks again */
+        MUST(n == 1 || (n < 0 && errno == EINTR)); /* EINTR: stopped and continued */
         bell_daemon_awake(b->ctl);
     }
     close(d.epoll_fd);

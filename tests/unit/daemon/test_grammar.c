@@ -128,11 +128,11 @@ static const char c_like[] =
 static const char list[] = "root ::= item+\n"
                            "item ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"\n";
 
-struct sample {
+struct sentences {
     const char *grammar, *yes[8], *no[8];
 };
 
-static const struct sample samples[] = {
+static const struct sentences samples[] = {
     {json_grammar,
      {"{}", " [1,-2.5e+3 , \"a\\u00E9\\n\xe6\xbc\xa2\"]", "{\"a\":{\"b\":[[[]]]},\"c\":null} ",
       "0"},

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct text {
+struct token_text {
     char bytes[1024];
     size_t n;
 };
 
-static void add(struct text *t, const char *what)
+static void add(struct token_text *t, const char *what)
 {
     size_t n = strlen(what);
     ck_assert_uint_lt(t->n + n, sizeof(t->bytes));
@@ -23,9 +23,9 @@ static void add(struct text *t, const char *what)
     t->n += n;
 }
 
-static void random_item(struct text *t, uint32_t *state, uint32_t depth);
+static void random_item(struct token_text *t, uint32_t *state, uint32_t depth);
 
-static void random_choice(struct text *t, uint32_t *state, uint32_t depth)
+static void random_choice(struct token_text *t, uint32_t *state, uint32_t depth)
 {
     for (uint32_t n = next_random(state) % 3 + 1; n > 0; n--) {
         for (uint32_t k = next_random(state) % 3 + (depth > 0); k > 0; k--)
@@ -35,7 +35,7 @@ static void random_choice(struct text *t, uint32_t *state, uint32_t depth)
     }
 }
 
-static void random_item(struct text *t, uint32_t *state, uint32_t depth)
+static void random_item(struct token_text *t, uint32_t *state, uint32_t depth)
 {
     static const char *const simple[] = {"\"a\"",
                                          "\"b\"",
@@ -70,7 +70,7 @@ static void random_item(struct text *t, uint32_t *state, uint32_t depth)
     add(t, " ");
 }
 
-static void random_grammar(struct text *t, uint32_t *state)
+static void random_grammar(struct token_text *t, uint32_t *state)
 {
     static const char *const heads[] = {"root ::= ", "\nr1 ::= ", "\nr2 ::= ", "\nr3 ::= "};
     t->n = 0;
@@ -84,7 +84,7 @@ enum { SMALL_VOCAB = 150 };
 
 /* Tokens of pieces of the characters that random grammars use; some twice, some long, some that are
  * not text, two end tokens; then ids without a token. */
-static struct grammar_vocab *random_vocab(uint32_t *state, struct text *texts)
+static struct grammar_vocab *random_vocab(uint32_t *state, struct token_text *texts)
 {
     static const char pieces[] = "aabb\xc3\xa9\xe6\xbc\xa2\"\\";
     struct grammar_token tokens[SMALL_VOCAB];
@@ -105,7 +105,8 @@ static struct grammar_vocab *random_vocab(uint32_t *state, struct text *texts)
 
 /* The mask after `answer` must agree with the definition on each token. */
 static void compare_mask(struct reference *r, const struct grammar_mask *mask,
-                         const struct text *texts, const struct text *answer, const char *grammar)
+                         const struct token_text *texts, const struct token_text *answer,
+                         const char *grammar)
 {
     char whole[REFERENCE_BYTES_MAX];
     bool ends;
@@ -133,11 +134,11 @@ static void compare_mask(struct reference *r, const struct grammar_mask *mask,
 static uint32_t n_wide; /* answers that ended with too many parses */
 
 /* Follows one random answer and compares every mask. Returns how many were compared. */
-static uint32_t follow(struct grammar *g, struct reference *r, const struct text *texts,
+static uint32_t follow(struct grammar *g, struct reference *r, const struct token_text *texts,
                        uint32_t *state, const char *grammar)
 {
     struct grammar_run run;
-    struct text answer = {.n = 0};
+    struct token_text answer = {.n = 0};
     uint32_t n = 0;
     grammar_begin(g, false, &run);
     for (; answer.n < 30; n++) {
@@ -167,7 +168,7 @@ static uint32_t follow(struct grammar *g, struct reference *r, const struct text
 
 START_TEST(masks_equal_the_definition)
 {
-    static struct text texts[SMALL_VOCAB], grammar;
+    static struct token_text texts[SMALL_VOCAB], grammar;
     uint32_t compiled = 0, masks = 0, state = 1;
     char err[300];
     for (uint32_t seed = 0; seed < 3000; seed++) {

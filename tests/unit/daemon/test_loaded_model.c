@@ -13,13 +13,13 @@
 
 enum { TOKENS = 6 };
 
-struct opened {
+struct built_vocab {
     void *block;
     struct vocab vocab;
 };
 
 /* A vocabulary of the first `n` of these texts, number `odd` replaced. */
-static void open_vocab(struct opened *v, uint32_t n, uint32_t odd, const char *text)
+static void open_vocab(struct built_vocab *v, uint32_t n, uint32_t odd, const char *text)
 {
     static const char *const texts[TOKENS] = {"<unk>", "<s>", "</s>", "a", "b", "c"};
     struct vocab_string strings[TOKENS];
@@ -41,7 +41,7 @@ static void open_vocab(struct opened *v, uint32_t n, uint32_t odd, const char *t
 
 static int compare(uint32_t n, uint32_t odd, const char *text, char *err, size_t err_bytes)
 {
-    struct opened model, draft;
+    struct built_vocab model, draft;
 
     open_vocab(&model, TOKENS - 1, TOKENS, "");
     open_vocab(&draft, n, odd, text);
@@ -66,11 +66,11 @@ START_TEST(the_first_difference_is_named)
     char err[200];
 
     ck_assert_int_eq(compare(TOKENS - 1, 3, "x", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err,
-                     "the draft model's vocabulary differs: its token 3 is 'x', the model's is 'a'");
+    ck_assert_str_eq(
+        err, "the draft model's vocabulary differs: its token 3 is 'x', the model's is 'a'");
     ck_assert_int_eq(compare(TOKENS, 4, "bb", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err,
-                     "the draft model's vocabulary differs: its token 4 is 'bb', the model's is 'b'");
+    ck_assert_str_eq(
+        err, "the draft model's vocabulary differs: its token 4 is 'bb', the model's is 'b'");
 }
 END_TEST
 
@@ -79,9 +79,11 @@ START_TEST(another_number_of_tokens_is_named)
     char err[200];
 
     ck_assert_int_eq(compare(TOKENS, TOKENS, "", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "the draft model's vocabulary differs: it has 6 tokens, the model's has 5");
+    ck_assert_str_eq(err,
+                     "the draft model's vocabulary differs: it has 6 tokens, the model's has 5");
     ck_assert_int_eq(compare(TOKENS - 2, TOKENS, "", err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "the draft model's vocabulary differs: it has 4 tokens, the model's has 5");
+    ck_assert_str_eq(err,
+                     "the draft model's vocabulary differs: it has 4 tokens, the model's has 5");
 }
 END_TEST
 

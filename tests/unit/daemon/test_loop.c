@@ -90,7 +90,7 @@ static int make_listener(struct sockaddr_un *address, socklen_t *bytes)
 
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     ck_assert_int_eq(bind(fd, (struct sockaddr *)address, sizeof(sa_family_t)),
-                     0); /* the kernel chooses a name */
+                     0); /* the kernel picks a name */
     ck_assert_int_eq(listen(fd, 64), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)address, &size), 0);
     *bytes = size;
@@ -376,8 +376,8 @@ START_TEST(a_full_table_refuses_and_recovers)
     uint32_t n = 0;
 
     open_loop(_i);
-    if (backends[_i] ==
-        LOOP_EPOLL) { /* one registration a descriptor: few descriptors, so few rounds */
+    if (backends[_i] == LOOP_EPOLL) {
+        /* One registration per descriptor, and few descriptors: few rounds. */
         ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 1), 0);
         ck_assert_int_eq(loop_add_poll(loop, fd, POLLIN, 2), -EEXIST);
         for (uint32_t i = 0; i < 8; i++) {

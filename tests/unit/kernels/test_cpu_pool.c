@@ -14,7 +14,7 @@
 
 enum { MOST = 500 };
 
-struct job {
+struct chunk_counts {
     uint32_t runs[MOST]; /* not atomic on purpose: one writer each, read by the caller afterwards */
     uint32_t threads;
     _Atomic uint32_t strange;
@@ -22,7 +22,7 @@ struct job {
 
 static void count(void *arg, uint32_t chunk, uint32_t worker)
 {
-    struct job *job = arg;
+    struct chunk_counts *job = arg;
     if (worker >= job->threads)
         job->strange++;
     job->runs[chunk]++;
@@ -34,7 +34,7 @@ START_TEST(every_chunk_runs_once)
     uint32_t threads = (uint32_t)_i;
     ck_assert_int_eq(pool_open(threads, &pool), 0);
     ck_assert_uint_eq(pool_threads(pool), threads);
-    struct job job = {.threads = threads};
+    struct chunk_counts job = {.threads = threads};
     uint32_t expected = 0;
     for (uint32_t round = 0; round < 2000; round++) {
         uint32_t n = round % 7 == 0 ? MOST : round % 11;
@@ -62,7 +62,7 @@ START_TEST(the_caller_sleeps_for_a_slow_worker_and_wakes)
 {
     struct pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
-    struct job job = {.threads = 1};
+    struct chunk_counts job = {.threads = 1};
     for (uint32_t round = 0; round < 20; round++) {
         pool_run(pool, slow, &job, 4);
         for (uint32_t i = 0; i < 4; i++)
@@ -84,7 +84,7 @@ START_TEST(an_idle_pool_uses_no_cpu)
 {
     struct pool *pool;
     ck_assert_int_eq(pool_open(4, &pool), 0);
-    struct job job = {.threads = 4};
+    struct chunk_counts job = {.threads = 4};
     pool_run(pool, count, &job, 8);
     /* How long the bounded spin takes depends on the scheduler; after it the pool sleeps for
      * good. */
@@ -104,7 +104,7 @@ START_TEST(two_pools_are_independent)
     struct pool *a, *b;
     ck_assert_int_eq(pool_open(2, &a), 0);
     ck_assert_int_eq(pool_open(3, &b), 0);
-    struct job ja = {.threads = 2}, jb = {.threads = 3};
+    struct chunk_counts ja = {.threads = 2}, jb = {.threads = 3};
     for (int i = 0; i < 200; i++) {
         pool_run(a, count, &ja, 20);
         pool_run(b, count, &jb, 30);
@@ -121,7 +121,7 @@ START_TEST(opens_and_closes_at_any_time)
     for (uint32_t i = 0; i < 50; i++) {
         struct pool *pool;
         ck_assert_int_eq(pool_open(1 + i % 4, &pool), 0);
-        struct job job = {.threads = 4};
+        struct chunk_counts job = {.threads = 4};
         if (i % 3 == 0)
             pool_run(pool, count, &job, 5);
         pool_close(pool);

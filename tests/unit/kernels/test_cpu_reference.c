@@ -193,11 +193,11 @@ END_TEST
 /* ---- with data --------------------------------------------------------------------------------
  */
 
-struct reference {
+struct reference_case {
     const char *name, *model;
 };
 
-static const struct reference references[] = {
+static const struct reference_case references[] = {
     {"stories260K.bos", "stories260K-f32"},   {"stories260K.once", "stories260K-f32"},
     {"stories260K.utf8", "stories260K-f32"},  {"stories260K.bos", "stories260K-ff192-f32"},
     {"babyllama105.bos", "babyllama105-f32"}, {"babyllama105.lily", "babyllama105-f32"},

@@ -15,14 +15,14 @@ static char err[256];
 static const char *const TOKENS[] = {"<unk>", "<s>", "</s>", "a", ""};
 enum { N = 5 };
 
-struct opened {
+struct opened_vocab {
     uint8_t *file;
     struct gguf *gguf;
     struct gguf_vocab vocab;
 };
 
 /* Finishes the writer; the container must be valid. Returns gguf_vocab_open's result. */
-static int open_writer(struct gw *w, struct opened *ret)
+static int open_writer(struct gw *w, struct opened_vocab *ret)
 {
     size_t bytes;
     err[0] = 0;
@@ -31,7 +31,7 @@ static int open_writer(struct gw *w, struct opened *ret)
     return gguf_vocab_open(ret->gguf, &ret->vocab, err, sizeof(err));
 }
 
-static void close_opened(struct opened *o)
+static void close_opened(struct opened_vocab *o)
 {
     gguf_vocab_close(&o->vocab);
     gguf_vocab_close(&o->vocab); /* twice is fine */
@@ -41,7 +41,7 @@ static void close_opened(struct opened *o)
 
 static void check_refused(struct gw *w, int code, const char *part)
 {
-    struct opened o;
+    struct opened_vocab o;
     int rc = open_writer(w, &o);
     ck_assert_msg(rc == code, "returned %d, not %d, for \"%s\": %s", rc, code, part, err);
     ck_assert_msg(strstr(err, part) != NULL, "\"%s\" is not in: %s", part, err);
@@ -63,7 +63,7 @@ static void begin(struct gw *w)
 START_TEST(a_minimal_vocabulary_has_defaults)
 {
     struct gw w;
-    struct opened o;
+    struct opened_vocab o;
     begin(&w);
     ck_assert_int_eq(open_writer(&w, &o), 0);
     const struct gguf_vocab *v = &o.vocab;
@@ -95,7 +95,7 @@ START_TEST(every_key_reads_back)
     static const float SCORES[] = {0, -1, -2.5f, 1e10f, -INFINITY};
     static const char *const MERGES[] = {"a b", "ab c"};
     struct gw w;
-    struct opened o;
+    struct opened_vocab o;
     begin(&w);
     gw_key_string(&w, "tokenizer.ggml.pre", "qwen2");
     gw_key_array(&w, "tokenizer.ggml.token_type", GGUF_I32, N, TYPES, sizeof(TYPES));
@@ -138,7 +138,7 @@ END_TEST
 START_TEST(fill_in_the_middle_has_old_and_new_keys)
 {
     struct gw w;
-    struct opened o;
+    struct opened_vocab o;
     begin(&w);
     gw_key_u32(&w, "tokenizer.ggml.fim_pre_token_id", 1);
     gw_key_u32(&w, "tokenizer.ggml.prefix_token_id", 4); /* the new key wins */
@@ -214,7 +214,7 @@ START_TEST(lengths_that_differ_are_refused)
     for (uint64_t n = 0; n <= 2 * N; n++)
         for (size_t i = 0; i < 2; i++) {
             struct gw w;
-            struct opened o;
+            struct opened_vocab o;
             begin(&w);
             gw_key_array(&w, ARRAYS[i].key, ARRAYS[i].type, n, ZERO, 4 * n);
             if (n != N) {
@@ -249,7 +249,7 @@ START_TEST(ids_are_below_the_number_of_tokens)
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         struct gw w;
-        struct opened o;
+        struct opened_vocab o;
         begin(&w);
         gw_key(&w, "tokenizer.ggml.eos_token_id", CASES[i].type, &CASES[i].bits, CASES[i].bytes);
         if (CASES[i].want == -2) {
@@ -266,7 +266,7 @@ END_TEST
 START_TEST(optional_ids_out_of_range_count_as_absent)
 {
     struct gw w;
-    struct opened o;
+    struct opened_vocab o;
     begin(&w);
     gw_key_u32(&w, "tokenizer.ggml.padding_token_id", N);
     gw_key_u32(&w, "tokenizer.ggml.prefix_token_id", 32007);

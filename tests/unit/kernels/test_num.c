@@ -123,8 +123,8 @@ START_TEST(log_is_within_one_ulp)
     for (uint32_t b = 1; b < inf_bits; b += STRIDE) { /* denormals included */
         worst = fmax(worst, ulps(log((double)num_float(b)), num_log(num_float(b))));
     }
-    for (uint32_t b = num_bits(0.98f); b < num_bits(1.02f);
-         b += 7) { /* where the result is small */
+    for (uint32_t b = num_bits(0.98f); b < num_bits(1.02f); b += 7) {
+        /* Where the result is small. */
         worst = fmax(worst, ulps(log((double)num_float(b)), num_log(num_float(b))));
     }
     ck_assert_msg(worst <= 1.0, "%g ulp", worst);
@@ -351,8 +351,8 @@ START_TEST(avx2_lanes_equal_the_scalar_functions)
 {
     float x[8], wrong = 0.0f;
     bool equal = true;
-    for (uint64_t b = 0; b < (uint64_t)1 << 32 && equal;
-         b += 8 * STRIDE) { /* every sign and exponent, many NaN */
+    for (uint64_t b = 0; b < (uint64_t)1 << 32 && equal; b += 8 * STRIDE) {
+        /* Every sign and exponent, many NaN. */
         for (uint32_t i = 0; i < 8; i++) {
             x[i] = num_float((uint32_t)b + i * STRIDE);
         }

@@ -151,11 +151,10 @@ START_TEST(penalties_follow_their_formula)
     logits[1] = -0.5f;
     p.penalty_last_n = -1;
     p.repeat_penalty = 2.0f;
-    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 0), exp(0.25 - 0.5),
-                            1e-6); /* positive: divided */
-    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 1), exp(-1.0 - 0.5),
-                            1e-6);                                /* negative: multiplied */
-    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 8), 1.0, 1e-6); /* not seen */
+    /* Token 0 is positive, so divided; 1 is negative, so multiplied; 8 has not occurred. */
+    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 0), exp(0.25 - 0.5), 1e-6);
+    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 1), exp(-1.0 - 0.5), 1e-6);
+    ck_assert_double_eq_tol(kept_share(&p, 14, 0, 8), 1.0, 1e-6);
     p.repeat_penalty = 1.0f;
     p.frequency_penalty = 0.25f;
     p.presence_penalty = 0.125f;
@@ -480,8 +479,8 @@ START_TEST(a_sample_does_not_depend_on_earlier_samples)
         const struct sampler_params p = varied(i, bias);
         ck_assert_int_eq(sample_at(&p, i, &first[i]), 0);
     }
-    for (uint32_t i = 200;
-         i-- > 0;) { /* backwards, each in a fresh scratch, then in the used one */
+    /* Backwards, each in a fresh scratch, then in the used one. */
+    for (uint32_t i = 200; i-- > 0;) {
         const struct sampler_params p = varied(i, bias);
         struct sampler_scratch *fresh;
         struct sample again;

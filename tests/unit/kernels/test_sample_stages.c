@@ -15,24 +15,24 @@
 
 /* ---- a source of test data: the n-th word of a stream, so that a failure can be repeated  */
 
-struct stream {
+struct random_stream {
     uint64_t seed;
     uint32_t n;
 };
 
-static uint32_t below(struct stream *r, uint32_t limit)
+static uint32_t below(struct random_stream *r, uint32_t limit)
 {
     return (uint32_t)((philox_sample(r->seed, r->n++) >> 32) * limit >> 32);
 }
 
-static float uniform(struct stream *r)
+static float uniform(struct random_stream *r)
 {
     return (float)below(r, 1u << 24) * 0x1p-24f;
 }
 
 enum shape { SPREAD, TIES, FEW_LEVELS, ALL_EQUAL, HUGE_VALUES, SHAPES };
 
-static void fill_logits(struct stream *r, float *l, uint32_t n, enum shape shape)
+static void fill_logits(struct random_stream *r, float *l, uint32_t n, enum shape shape)
 {
     for (uint32_t i = 0; i < n; i++) {
         const float u = uniform(r) + uniform(r) + uniform(r) + uniform(r) - 2.0f; /* bell-shaped */
@@ -194,7 +194,7 @@ static void slow_distribution(struct set *s, const struct sampler_params *p, con
 
 /* ---- comparisons ------------------------------------------------------------------------ */
 
-static void random_params(struct stream *r, uint32_t n, struct sampler_params *p)
+static void random_params(struct random_stream *r, uint32_t n, struct sampler_params *p)
 {
     static const float shares[] = {0.0f, 1e-7f, 0.05f, 0.3f, 0.5f, 0.9f, 0.999f, 0.9999999f, 1.0f};
     static const float temperatures[] = {1e-30f, 0.01f, 0.7f, 1.0f, 1.3f, 100.0f, 1e30f};
@@ -228,7 +228,7 @@ static bool equal_sets(const struct sample_kept *kept, const struct set *want)
 /* One random case; both lane forms against the slow set. */
 static void compare_once(uint64_t seed, uint32_t n, enum shape shape)
 {
-    struct stream r = {seed, 0};
+    struct random_stream r = {seed, 0};
     float *l = malloc(n * sizeof(*l));
     struct set want = {.c = malloc(n * sizeof(*want.c))};
     struct sampler_scratch *s;
@@ -255,7 +255,7 @@ static void compare_once(uint64_t seed, uint32_t n, enum shape shape)
 START_TEST(small_vocabularies_equal_the_sorted_definition)
 {
     for (uint64_t seed = 1; seed <= 2500; seed++) {
-        struct stream r = {seed, 1u << 31};
+        struct random_stream r = {seed, 1u << 31};
         compare_once(seed, 1 + below(&r, seed % 3 == 0 ? 12 : 400), (enum shape)(seed % SHAPES));
     }
 }
@@ -263,9 +263,9 @@ END_TEST
 
 START_TEST(large_vocabularies_equal_the_sorted_definition)
 {
-    for (uint64_t seed = 1; seed <= 60;
-         seed++) { /* large enough for the bound of top-k and several radix steps */
-        struct stream r = {seed, 1u << 31};
+    /* Large enough for the bound of top-k and several radix steps. */
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct random_stream r = {seed, 1u << 31};
         compare_once(seed, 5000 + below(&r, 30000), (enum shape)(seed % SHAPES));
     }
 }
@@ -274,7 +274,7 @@ END_TEST
 START_TEST(top_k_of_150000_tokens_is_exact_at_every_k)
 {
     const uint32_t n = 150001;
-    struct stream r = {7, 0};
+    struct random_stream r = {7, 0};
     float *l = malloc(n * sizeof(*l));
     struct set want = {.n = n, .c = malloc(n * sizeof(*want.c))};
     struct sampler_scratch *s;
@@ -374,7 +374,7 @@ START_TEST(any_bits_in_the_parameters_are_survived)
     uint32_t sampled = 0, refused = 0;
     ck_assert_int_eq(sampler_scratch_open(300, &s), 0);
     for (uint64_t seed = 1; seed <= 4000; seed++) {
-        struct stream r = {seed, 0};
+        struct random_stream r = {seed, 0};
         struct sampler_params p;
         struct sample sample = {0};
         fill_logits(&r, l, 300, (enum shape)(seed % SHAPES));
@@ -407,7 +407,7 @@ END_TEST
 START_TEST(weights_are_accurate)
 {
     const uint32_t n = 20000;
-    struct stream r = {11, 0};
+    struct random_stream r = {11, 0};
     float *l = malloc(n * sizeof(*l));
     struct sampler_scratch *s;
     ck_assert(l != NULL && sampler_scratch_open(n, &s) == 0);
@@ -440,7 +440,7 @@ enum { LANES_MAX = 700 };
 static void compare_lanes(uint64_t seed, uint32_t n)
 {
     const struct sample_lanes *a = &sample_lanes_portable, *b = &sample_lanes_avx2;
-    struct stream r = {seed, 0};
+    struct random_stream r = {seed, 0};
     float l[LANES_MAX], la[LANES_MAX], lb[LANES_MAX], max_a = 0, max_b = 0;
     uint32_t index_a = 0, index_b = 0, ua[LANES_MAX] = {0}, ub[LANES_MAX] = {0};
     uint64_t wa[LANES_MAX], wb[LANES_MAX];

@@ -215,8 +215,8 @@ static void check_chain(const json_t *c, size_t index)
     p.min_p = (float)number(c, "min_p");
     struct sample_kept kept;
     struct expectation e = {(int)n, 0};
-    for (const char *stage = chain; *stage != 0;
-         stage++) { /* each prefix of the chain is checked */
+    for (const char *stage = chain; *stage != 0; stage++) {
+        /* Each prefix of the chain is checked. */
         p.order[p.n_order++] = *stage == 'k'   ? SAMPLE_TOP_K
                                : *stage == 'p' ? SAMPLE_TOP_P
                                                : SAMPLE_MIN_P;

@@ -12,7 +12,7 @@
 
 static char path[] = "/tmp/hearth-test-XXXXXX", err[512];
 
-struct made {
+struct made_vocabulary {
     struct gguf *gguf;
     struct gguf_vocab v;
     struct gguf_string *sorted; /* [n_tokens] */
@@ -26,7 +26,7 @@ static int by_text(const void *a, const void *b)
     return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static void make(struct made *m, const struct shape *s)
+static void make(struct made_vocabulary *m, const struct shape *s)
 {
     struct gguf_out *out;
     ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
@@ -41,7 +41,7 @@ static void make(struct made *m, const struct shape *s)
     qsort(m->sorted, m->v.n_tokens, sizeof(*m->sorted), by_text);
 }
 
-static void close_made(struct made *m)
+static void close_made(struct made_vocabulary *m)
 {
     free(m->sorted);
     gguf_vocab_close(&m->v);
@@ -49,14 +49,14 @@ static void close_made(struct made *m)
     unlink(path);
 }
 
-static bool known(const struct made *m, const char *data, size_t bytes)
+static bool known(const struct made_vocabulary *m, const char *data, size_t bytes)
 {
     struct gguf_string text = {data, bytes};
     return bsearch(&text, m->sorted, m->v.n_tokens, sizeof(text), by_text) != NULL;
 }
 
 /* Every merge makes the next word of two known ones. */
-static void check_merges(const struct made *m, const struct shape *s)
+static void check_merges(const struct made_vocabulary *m, const struct shape *s)
 {
     ck_assert_uint_eq(m->v.n_merges, s->n_words - 256);
     for (uint32_t i = 0; i < m->v.n_merges; i++) {
@@ -74,7 +74,7 @@ static void check_merges(const struct made *m, const struct shape *s)
 
 /* SentencePiece: earlier words have higher scores, and a word is an earlier word and one more
  * letter. */
-static void check_scores(const struct made *m, const struct shape *s)
+static void check_scores(const struct made_vocabulary *m, const struct shape *s)
 {
     ck_assert_uint_eq(m->v.n_merges, 0);
     ck_assert_ptr_nonnull(m->v.scores);
@@ -89,7 +89,7 @@ START_TEST(tokens_are_distinct_and_merges_join_earlier_ones)
 {
     const struct shape *s = &shapes[_i];
     bool spm = s->vocabulary == VOCABULARY_GEMMA;
-    struct made m;
+    struct made_vocabulary m;
     make(&m, s);
     ck_assert_uint_eq(m.v.n_tokens, s->n_vocab);
     for (uint32_t i = 1; i < m.v.n_tokens; i++)
@@ -121,7 +121,7 @@ START_TEST(bytes_come_first)
         {0x7f, "\xc4\xa1"}, {0xa0, "\xc5\x82"}, {0xa1, "\xc2\xa1"}, {0xad, "\xc5\x83"},
         {0xae, "\xc2\xae"}, {0xff, "\xc3\xbf"}, {'\n', "\xc4\x8a"},
     };
-    struct made m;
+    struct made_vocabulary m;
     make(&m, shape_find("tiny"));
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
         ck_assert_msg(gguf_string_equal(m.v.tokens[letters[i].byte], letters[i].letter), "%u",
@@ -132,7 +132,7 @@ END_TEST
 
 START_TEST(special_tokens_have_their_ids)
 {
-    struct made m;
+    struct made_vocabulary m;
     make(&m, shape_find("qwen2.5-0.5b"));
     ck_assert_int_eq(m.v.ids.eos, 151645);
     ck_assert_int_eq(m.v.ids.fim_pre, 151646);
