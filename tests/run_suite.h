@@ -1,4 +1,5 @@
-/* What the mains of tests have in common: cases that need other people's models, and the end. */
+/* run_suite: what the mains of tests share: cases that need HEARTH_TESTDATA, and running the
+ * suite. */
 #ifndef HEARTH_TESTS_RUN_SUITE_H
 #define HEARTH_TESTS_RUN_SUITE_H
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A case for tests that read the folder in HEARTH_TESTDATA. NULL, and a line that says so, where it
+/* A case for tests that read the folder in HEARTH_TESTDATA. Prints a skip and returns NULL where it
  * is not set. */
 static inline TCase *add_testdata_case(Suite *suite, double timeout_s)
 {
@@ -25,7 +26,7 @@ static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
 
-    srunner_run_all(runner, CK_ENV); /* CK_VERBOSITY counts; normal without it */
+    srunner_run_all(runner, CK_ENV); /* verbosity from CK_VERBOSITY */
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -16,7 +16,7 @@
 #define RIG_SUBMIT_CELLS 16
 #define RIG_EVENT_CELLS 128
 
-/* Clients as the daemon keeps them: what a scan touches lies side by side. */
+/* Clients as the daemon keeps them: the words that a scan touches are adjacent. */
 extern struct ring_reader rig_submit_in[CLIENTS_MAX];
 extern struct ring_writer rig_events_out[CLIENTS_MAX];
 extern struct bell_waker rig_wakers[CLIENTS_MAX];
@@ -36,7 +36,7 @@ extern int rig_bell, rig_epoll; /* the daemon's bell, and what watches it */
 /* Makes everything above. Returns 0 or -1 with one line. */
 int rig_open(char *err, size_t err_bytes);
 
-/* A word that only one thread writes, on a line of its own. */
+/* A word that only one thread writes, on its own cache line. */
 struct cache_word {
     _Alignas(128) _Atomic uint64_t value;
 };

@@ -35,7 +35,7 @@ struct toy {
     X(copy_async)    /* out[i] = in[i] through shared memory, n <= threads * 4 */                  \
     X(poll)          /* block 1 polls what block 0 writes */                                       \
     X(sleep)         /* spins a while, then out[0] = n */                                          \
-    X(byte)          /* out[i] = byte i of each kind of arithmetic: see test_intrinsics.c */       \
+    X(byte)          /* out[i] = byte i of each kind of arithmetic: see test_kernels.c */          \
     X(barrier_left)  /* thread n returns before the barrier */                                     \
     X(barrier_other) /* thread n waits at another barrier */                                       \
     X(publish)       /* numbers to mapped memory, then n after them */                             \

@@ -26,7 +26,7 @@ program() { # PATH, its text on stdin
 fresh_machine() {
     local made=$work/made name
     rm -rf "$tree" "$made" "$work/bin" "$work/kept" "$work/results"
-    mkdir -p "$tree"/tests/{e2e,unit} "$tree/ipc" "$tree/kernels" "$tree/client" "$made/bin" "$made/lib/hearth" "$made/tests/e2e"
+    mkdir -p "$tree"/tests/{e2e,rig} "$tree/ipc" "$tree/kernels" "$tree/client" "$made/bin" "$made/lib/hearth" "$made/tests/e2e"
     ln -s "$root/tests/gpu" "$tree/tests/gpu"
     ln -s "$root/daemon" "$tree/daemon"
     printf 'build/gpu/%%:\n\tmkdir -p $(@D) && cp -P %s/$* $@\n' "$made" >"$tree/Makefile"

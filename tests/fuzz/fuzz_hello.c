@@ -14,9 +14,9 @@ static void must(int condition)
         abort();
 }
 
-static void check_line(int code, const char *line)
+static void check_line(int rc, const char *line)
 {
-    must(code == 0 || (line[0] != 0 && strchr(line, '\n') == NULL));
+    must(rc == 0 || (line[0] != 0 && strchr(line, '\n') == NULL));
 }
 
 static void mend_head(uint8_t *message, size_t bytes, enum hello_kind kind)
@@ -34,10 +34,10 @@ static void check_hello(const uint8_t *message, size_t bytes)
 {
     struct hello h;
     char line[HELLO_LINE_BYTES] = "";
-    int code = hello_check_hello(message, bytes, &h, line, sizeof(line));
+    int rc = hello_check_hello(message, bytes, &h, line, sizeof(line));
 
-    check_line(code, line);
-    if (code != 0)
+    check_line(rc, line);
+    if (rc != 0)
         return;
     must(bytes == sizeof(h) && h.slots <= LIMIT_SLOTS_MAX);
     must(h.slots > 0 || (h.name[0] == 0 && h.flags == 0));
@@ -50,10 +50,10 @@ static void check_welcome(const uint8_t *message, size_t bytes)
 {
     struct hello_welcome w;
     char line[HELLO_LINE_BYTES] = "";
-    int code = hello_check_welcome(message, bytes, &w, line, sizeof(line));
+    int rc = hello_check_welcome(message, bytes, &w, line, sizeof(line));
 
-    check_line(code, line);
-    if (code != 0)
+    check_line(rc, line);
+    if (rc != 0)
         return;
     must(w.limits.slots ? w.n_fds == HELLO_FDS || w.n_fds == HELLO_FDS - 1
                         : w.n_fds == HELLO_FDS_SHARED);

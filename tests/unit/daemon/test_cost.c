@@ -1,4 +1,4 @@
-/* What passes cost: who learns what from which pass, and what long prompts pay. */
+/* The cost model: what each kind of pass teaches it, and the credit of long prompts. */
 #include "daemon/policy/cost.h"
 
 #include "tests/run_suite.h"
@@ -36,7 +36,7 @@ static void learn(void)
     ck_assert_uint_eq(cost.row_ns, ROW_NS);
 }
 
-START_TEST(a_pass_that_decodes_says_what_decoding_costs)
+START_TEST(a_decode_pass_gives_the_cost_of_decoding)
 {
     struct cost_pass one = decoding(2, 2, DECODE_NS), windows = decoding(2, 6, DECODE_NS + 4000);
 
@@ -49,10 +49,11 @@ START_TEST(a_pass_that_decodes_says_what_decoding_costs)
 }
 END_TEST
 
-START_TEST(a_prefill_says_what_a_row_costs)
+START_TEST(a_prefill_gives_the_cost_of_a_row)
 {
     learn();
-    /* Beside a slot that decodes: without what decoding takes. Twice as dear: an eighth of that. */
+    /* Beside a decoding slot: the cost of decoding is subtracted. A row of twice the cost moves the
+     * smoothed cost by an eighth. */
     struct cost_pass mixed = {.took_ns = DECODE_NS + 32 * 2 * ROW_NS - 32,
                               .slots = 2,
                               .rows = 33,
@@ -65,7 +66,7 @@ START_TEST(a_prefill_says_what_a_row_costs)
 }
 END_TEST
 
-START_TEST(a_few_rows_say_nothing)
+START_TEST(a_few_rows_are_not_measured)
 {
     struct cost_pass few = {.took_ns = 1000000, .slots = 1, .rows = 3, .short_rows = 3};
 
@@ -75,7 +76,7 @@ START_TEST(a_few_rows_say_nothing)
 }
 END_TEST
 
-START_TEST(long_prompts_pay_beside_an_answer_only)
+START_TEST(long_prompts_use_credit_only_while_an_answer_is_read)
 {
     struct cost_pass pass = {.took_ns = DECODE_NS + 16 * ROW_NS,
                              .slots = 2,
@@ -102,7 +103,7 @@ START_TEST(long_prompts_pay_beside_an_answer_only)
 }
 END_TEST
 
-START_TEST(a_short_prompt_is_not_paid_by_long_ones)
+START_TEST(short_prompts_use_no_credit_of_long_ones)
 {
     struct cost_pass pass = {.took_ns = DECODE_NS + 48 * ROW_NS,
                              .slots = 3,
@@ -119,12 +120,12 @@ START_TEST(a_short_prompt_is_not_paid_by_long_ones)
 }
 END_TEST
 
-START_TEST(a_step_takes_its_fast_passes_and_its_canonical_one)
+START_TEST(a_step_costs_its_fast_and_its_canonical_passes)
 {
     struct cost_pass none = {.answering = true}, decode = decoding(1, 1, DECODE_NS);
 
     cost.drafting_ns = 700;
-    cost_measured(&cost, &step, &none); /* fast passes alone */
+    cost_measured(&cost, &step, &none); /* only fast passes */
     ck_assert_uint_eq(cost.step_ns, 701);
     ck_assert_uint_eq(cost.drafting_ns, 0);
     ck_assert_uint_eq(cost.answered_ns, 1000);
@@ -136,12 +137,12 @@ START_TEST(a_step_takes_its_fast_passes_and_its_canonical_one)
 }
 END_TEST
 
-START_TEST(a_plan_knows_who_answers)
+START_TEST(a_plan_gets_the_cost_of_unverified_answers)
 {
     learn();
     step = (struct cost_step){.now_ns = 2000, .fast_ns = 900};
     struct plan_cost plan = cost_plan(&cost, &step);
-    ck_assert_uint_eq(plan.decode_ns, DECODE_NS); /* nothing unverified: canonical passes alone */
+    ck_assert_uint_eq(plan.decode_ns, DECODE_NS); /* nothing unverified: only canonical passes */
     ck_assert(!plan.unverified && !plan.lately);
     step.unverified = true;
     ck_assert_uint_eq(cost_plan(&cost, &step).decode_ns, 900);
@@ -160,13 +161,13 @@ int main(void)
     TCase *t = tcase_create("cost");
 
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, a_pass_that_decodes_says_what_decoding_costs);
-    tcase_add_test(t, a_prefill_says_what_a_row_costs);
-    tcase_add_test(t, a_few_rows_say_nothing);
-    tcase_add_test(t, long_prompts_pay_beside_an_answer_only);
-    tcase_add_test(t, a_short_prompt_is_not_paid_by_long_ones);
-    tcase_add_test(t, a_step_takes_its_fast_passes_and_its_canonical_one);
-    tcase_add_test(t, a_plan_knows_who_answers);
+    tcase_add_test(t, a_decode_pass_gives_the_cost_of_decoding);
+    tcase_add_test(t, a_prefill_gives_the_cost_of_a_row);
+    tcase_add_test(t, a_few_rows_are_not_measured);
+    tcase_add_test(t, long_prompts_use_credit_only_while_an_answer_is_read);
+    tcase_add_test(t, short_prompts_use_no_credit_of_long_ones);
+    tcase_add_test(t, a_step_costs_its_fast_and_its_canonical_passes);
+    tcase_add_test(t, a_plan_gets_the_cost_of_unverified_answers);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -255,10 +255,10 @@ static struct submit_cell good(void)
 static int verdict(const struct submit_cell *c)
 {
     char line[200] = "";
-    int code = submit_check(c, &limits, line, sizeof(line));
+    int rc = submit_check(c, &limits, line, sizeof(line));
 
-    ck_assert_int_eq(code == 0, line[0] == 0);
-    return code;
+    ck_assert_int_eq(rc == 0, line[0] == 0);
+    return rc;
 }
 
 START_TEST(sane_cells_pass)

@@ -1,5 +1,4 @@
-/* Options by table: each kind of value, each way to write one, what is refused and with which
- * words. */
+/* Options by table: each kind of value, each way to write one, and the error lines. */
 #include "ipc/options.h"
 #include "tests/run_suite.h"
 
@@ -147,7 +146,7 @@ static const char *const mistakes[][2] = {
     {"--other zz", "--other 'zz': give LETTER"},
 };
 
-START_TEST(a_mistake_gets_one_line_that_names_the_option)
+START_TEST(a_usage_error_gets_one_line_that_names_the_option)
 {
     ck_assert_int_eq(parse(mistakes[_i][0]), -EINVAL);
     ck_assert_msg(strstr(err, mistakes[_i][1]) != NULL, "%s: %s", mistakes[_i][0], err);
@@ -167,7 +166,7 @@ START_TEST(an_option_repeats_up_to_its_bound)
 }
 END_TEST
 
-START_TEST(a_command_has_the_rows_of_its_mask_only)
+START_TEST(a_command_takes_only_the_options_of_its_mask)
 {
     o.commands = 2;
     ck_assert_int_eq(parse("--flag --other z"), 0);
@@ -209,7 +208,7 @@ static const char *value(int i)
     return options_value(&o, &rows[i], text, sizeof(text));
 }
 
-START_TEST(values_that_are_not_the_default_are_told)
+START_TEST(only_values_other_than_the_default_are_printed)
 {
     ck_assert_int_eq(parse("--u32 7 --choice bc --flag"), 0);
     for (int i = 0; i < N_ROWS; i++)
@@ -231,13 +230,13 @@ int main(void)
     tcase_add_test(t, every_kind_is_read_in_every_form);
     tcase_add_test(t, whole_numbers_take_suffixes);
     tcase_add_test(t, words_are_kept_in_order_and_a_double_dash_ends_the_options);
-    tcase_add_loop_test(t, a_mistake_gets_one_line_that_names_the_option, 0,
+    tcase_add_loop_test(t, a_usage_error_gets_one_line_that_names_the_option, 0,
                         (int)(sizeof(mistakes) / sizeof(mistakes[0])));
     tcase_add_test(t, an_option_repeats_up_to_its_bound);
-    tcase_add_test(t, a_command_has_the_rows_of_its_mask_only);
+    tcase_add_test(t, a_command_takes_only_the_options_of_its_mask);
     tcase_add_test(t, without_words_each_argument_is_an_option);
     tcase_add_test(t, help_has_a_line_for_each_option_with_its_default);
-    tcase_add_test(t, values_that_are_not_the_default_are_told);
+    tcase_add_test(t, only_values_other_than_the_default_are_printed);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
