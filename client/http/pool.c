@@ -314,7 +314,7 @@ void pool_unpause(struct pool *p, struct job *job)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-void pool_open(struct pool *p)
+void pool_init(struct pool *p)
 {
     p->last = &p->first;
     for (uint32_t i = 0; i < p->n_handles; i++)
@@ -322,7 +322,7 @@ void pool_open(struct pool *p)
     join(p);
 }
 
-void pool_close(struct pool *p)
+void pool_fini(struct pool *p)
 {
     hearth_close(p->joining);
     p->joining = NULL;

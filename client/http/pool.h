@@ -28,7 +28,7 @@ struct pool_model {
 };
 
 struct pool {
-    /* Set by the caller before pool_open. */
+    /* Set by the caller before pool_init. */
     struct reactor *loop;
     const char *path; /* of the daemon's socket; NULL: the library's default */
     uint32_t n_handles, queue_max;
@@ -49,8 +49,8 @@ struct pool {
 };
 
 /* Starts connecting. */
-void pool_open(struct pool *p);
-void pool_close(struct pool *p);
+void pool_init(struct pool *p);
+void pool_fini(struct pool *p);
 
 /* Runs the job, or queues it. Returns 0, or -1 with *f: the request is not one that the daemon takes,
  * or the queue is full. Its handlers may be called before this returns. */

@@ -159,7 +159,7 @@ static void start_pool(struct server *s)
     s->pool.resume_ms = (int)s->config->resume_ms;
     s->pool.on_connect = on_pool_connect;
     s->pool.owner = s;
-    pool_open(&s->pool);
+    pool_init(&s->pool);
 }
 
 int server_open(struct server *s, const struct http_config *config, const int *fds, uint32_t n,
@@ -239,6 +239,6 @@ void server_close(struct server *s)
     for (int i = 0; i < SERVER_WORKERS; i++)
         worker_close(&s->workers[i]);
     if (s->pool.n_handles)
-        pool_close(&s->pool);
+        pool_fini(&s->pool);
     reactor_close(&s->loop);
 }
