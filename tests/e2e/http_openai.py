@@ -4,7 +4,7 @@ import os
 import openai
 
 try:
-    import httpx2 as httpx  # what the package is built on since its version 3
+    import httpx2 as httpx  # used by the package since its version 3
 except ImportError:
     import httpx
 

@@ -9,7 +9,7 @@ local build, folder, root = driver.build, driver.folder, driver.root
 
 -- ---- typing ---------------------------------------------------------------------------------------
 
-test('a ghost is what hearth fim says', function()
+test('a ghost equals the answer of hearth fim', function()
   editor.start({ max_tokens = 24 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -23,7 +23,7 @@ test('a ghost is what hearth fim says', function()
     'the ghost after typing')
 end)
 
-test('it is drawn after the cursor and below', function()
+test('a ghost is drawn after the cursor and below', function()
   editor.start({ max_tokens = 40 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -44,7 +44,7 @@ test('it is drawn after the cursor and below', function()
   expect(editor.lines(), small, 'the buffer')
 end)
 
-test('all, a line and a word are taken over', function()
+test('all of a ghost, a line or a word can be accepted', function()
   local path = write('a.py', small)
   local function take(key, part_of)
     editor.start({ max_tokens = 40, max_lines = 4 }, path)
@@ -71,7 +71,7 @@ test('all, a line and a word are taken over', function()
   take('<C-B>', function(g) return g:match('^%s*[%w_]+') or g:match('^%s*[^%s%w_]+') end)
 end)
 
-test('what is typed as the ghost says leaves it there', function()
+test('typing the text of the ghost keeps the rest of it', function()
   editor.start({ max_tokens = 40, request = { proposer = 'client' } }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -102,7 +102,7 @@ test('what is typed as the ghost says leaves it there', function()
 end)
 
 -- Every ghost that was drawn is the beginning of the model's answer at the place where it was drawn,
--- or what is left of one that was there before and agrees with what was typed since.
+-- or the rest of an earlier one that agrees with what was typed since.
 local function check_draws(list, after, max_tokens)
   local seen = {}
   local answers, n = {}, 0
@@ -127,7 +127,7 @@ local function check_draws(list, after, max_tokens)
   return n
 end
 
-test('only the newest request is heard', function()
+test('only the newest request is shown', function()
   editor.start({ max_tokens = 24 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -139,7 +139,7 @@ test('only the newest request is heard', function()
     if i % 3 == 0 then
       vim.wait(i % 7 * 4)
     end
-    if i % 6 == 0 then -- on a slow machine it would be all together
+    if i % 6 == 0 then -- on a slow machine they would all come together
       editor.answered()
     end
   end
@@ -154,7 +154,7 @@ test('only the newest request is heard', function()
   print(('  %d requests, %d ghosts drawn'):format(s.counts.submits, n))
 end)
 
-test('a cursor that goes elsewhere takes no ghost along', function()
+test('moving the cursor removes the ghost', function()
   editor.start({ max_tokens = 24 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -191,12 +191,12 @@ test('an opened buffer is warm, and a keystroke computes its tokens', function()
     editor.wait('the request', 'return require("hearth").status().counts.submits > ...', count)
     local a = editor.answered()
     most = math.max(most, a.prompt - a.cached)
-    n = n + (a.prompt > 6000 and 1 or 0) -- 0 where the answer was cut at its lines
+    n = n + (a.prompt > 6000 and 1 or 0) -- 0 when the answer was cut at the line limit
   end
   if n < 20 then
     fail('only %d keystrokes were counted', n)
   end
-  if most > 32 + 8 then -- a page, and what the key changed of the tokens before it
+  if most > 32 + 8 then -- a page, and the tokens that the key changed before it
     fail('a keystroke computed %d rows', most)
   end
   local s = editor.status()
@@ -229,7 +229,7 @@ test('two buffers stay warm side by side', function()
   expect(again.prompt, third.prompt, 'the prompt')
 end)
 
-test('a buffer that is in no list is forgotten, too', function()
+test('an unlisted buffer gives its slot back too', function()
   editor.start({ max_tokens = 4 }, write('a.py', small))
   editor.ready()
   for _, way in ipairs({ 'bwipeout', 'bdelete' }) do
@@ -246,7 +246,7 @@ test('a buffer that is in no list is forgotten, too', function()
   end
 end)
 
-test('pieces of other buffers stand in the prompt when one rests', function()
+test('the prompt of an idle buffer has chunks of other buffers', function()
   editor.start({ max_tokens = 4, ring = { idle_ms = 50 } }, write('one.py', large(20)))
   editor.ready()
   editor.answered()
@@ -266,7 +266,7 @@ end)
 
 -- ---- the daemon ------------------------------------------------------------------------------------
 
-test('a daemon that is killed is waited for', function()
+test('the plugin waits for a killed daemon', function()
   editor.start({ max_tokens = 24 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -289,7 +289,7 @@ test('a daemon that is killed is waited for', function()
   expect(#editor.lua('return _G.notices'), 1, 'notices')
 end)
 
-test('another model after that is connected to anew', function()
+test('it reconnects to a daemon with another model', function()
   editor.start({ max_tokens = 8 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -323,7 +323,7 @@ test('a ghost ends with its vocabulary', function()
     daemon.stop('sigkill')
     editor.wait('the loss', 'return require("hearth").status().state == "down"')
     daemon.start({ '--context', '512' }, other_model())
-    if early then -- a key comes after the handshake, before the editor got round to telling of it
+    if early then -- a key comes after the handshake, before the editor has reported it
       local guesses = editor.lua([[
         local complete, connection = require('hearth.complete'), require('hearth.connection')
         local submit, guesses = connection.submit, {}
@@ -348,7 +348,7 @@ test('a ghost ends with its vocabulary', function()
   end
 end)
 
-test('a model that wants the prefix first computes what was typed in a line', function()
+test('with a prefix-first model a keystroke computes the typed line', function()
   daemon.stop()
   daemon.start({ '--context', '4096' }, other_model())
   local lines = large(60)
@@ -376,7 +376,7 @@ test('a model that wants the prefix first computes what was typed in a line', fu
   daemon.start()
 end)
 
-test('a model without such tokens completes what stands before', function()
+test('a model without fill-in-the-middle tokens completes the prefix', function()
   local data = vim.env.HEARTH_TESTDATA
   if not data then
     print('skip: HEARTH_TESTDATA is not set: no model without fill-in-the-middle tokens')
@@ -402,7 +402,7 @@ test('a model without such tokens completes what stands before', function()
   daemon.start()
 end)
 
-test('a daemon that stands still does not hold up the editor', function()
+test('a stopped daemon does not block the editor', function()
   editor.start({ max_tokens = 8 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -457,7 +457,7 @@ end)
 
 -- ---- the rest ----------------------------------------------------------------------------------------
 
-test('keys are what they were while there is no ghost', function()
+test('keys keep their meaning without a ghost', function()
   local path = write('a.py', { 'x', '' })
   editor.start({ auto = false }, path, 'set noexpandtab')
   editor.ready()
@@ -475,7 +475,7 @@ test('keys are what they were while there is no ghost', function()
   editor.wait('the expression', 'return vim.api.nvim_get_current_line() == "xexpry"')
 end)
 
-test('a menu of words comes first', function()
+test('a completion menu takes precedence', function()
   editor.start({ max_tokens = 24 }, write('a.py', small))
   editor.ready()
   editor.input('5GA')
@@ -489,7 +489,7 @@ test('a menu of words comes first', function()
   editor.ghost()
 end)
 
-test('lines of any kind', function()
+test('files with any line endings and tabs work', function()
   editor.start({ max_tokens = 8 }, write('a.py', small), 'set fileformats=dos,unix noexpandtab')
   editor.ready()
   editor.lua([[vim.bo.fileformat = 'dos'
@@ -507,10 +507,10 @@ test('lines of any kind', function()
   expect(vim.trim(editor.lua('return vim.fn.execute("messages")')), '', 'messages')
 end)
 
-test('only where it is wanted', function()
+test('it completes only in enabled file types and buffers', function()
   editor.start({ filetypes = { ['*'] = true, text = false }, ring = { idle_ms = 3600000 } }, write('a.py', small))
   editor.ready()
-  editor.answered() -- that it is warm
+  editor.answered() -- so that the buffer is cached
   local function none(why)
     local count = editor.status().counts.submits
     editor.input('5GAx<Esc>')
@@ -534,13 +534,13 @@ test('only where it is wanted', function()
   editor.ghost()
 end)
 
-test('a mistake in the options is one line', function()
+test('an error in the options is one line', function()
   editor.start({ max_tokens = 'many' }, write('a.py', small))
   local notices = editor.wait('a notice', 'return #_G.notices > 0 and _G.notices')
   expect(notices, { 'hearth: max_tokens: give a number' }, 'notices')
 end)
 
-test('checkhealth and :HearthStatus say how it is', function()
+test('checkhealth and :HearthStatus report the state', function()
   editor.start({}, write('a.py', small))
   editor.ready()
   editor.lua('vim.cmd("checkhealth hearth")')

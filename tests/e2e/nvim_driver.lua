@@ -1,5 +1,5 @@
--- For nvim.lua: a private daemon, a Neovim with the plugin that is driven over its own RPC, and a way
--- to run tests with both.
+-- For nvim.lua: a private daemon, a Neovim with the plugin that is driven over its own RPC, and a runner
+-- for tests with both.
 local build, folder = vim.env.HEARTH_TEST_BUILD, vim.env.HEARTH_TEST_FOLDER
 local root = vim.fn.getcwd() .. '/client/nvim'
 local model = 'daemon/models/hearth-code-5m-f16.gguf'
@@ -52,7 +52,7 @@ function daemon.stop(name)
   end
 end
 
--- What `hearth fim` fills in at a place of these lines.
+-- The answer of `hearth fim` at a position in these lines.
 local function filled(lines, row, col, max_tokens)
   local path = folder .. '/asked.py'
   vim.fn.writefile(lines, path)
@@ -123,8 +123,8 @@ function editor.ready()
   editor.wait('the daemon', 'return require("hearth").status().state == "ready"')
 end
 
--- Until the keys that were sent, and what they have scheduled, are through: keys go before calls, and
--- calls go in their order with what is scheduled.
+-- Waits until the sent keys and the work they have scheduled are done: keys run before calls, and calls
+-- run in order with scheduled work.
 local function settle()
   editor.lua('_G.settled = false vim.schedule(function() _G.settled = true end)')
   editor.wait('the keys', 'return _G.settled')
@@ -159,7 +159,7 @@ function editor.status()
       computed = s.computed_us, times = s.times, pieces = s.pieces, state = s.state }]])
 end
 
--- Each time something is drawn: the text before the cursor, and the ghost.
+-- At each redraw: the text before the cursor, and the ghost.
 local function record_draws()
   editor.lua([[
     local ghost = require('hearth.ghost')
@@ -209,7 +209,7 @@ local function large(n)
   return vim.list_extend(lines, { 'def last(path):', '    ', '' })
 end
 
--- The text that the plugin shows of an answer: so many lines, and not the line that follows.
+-- The part of an answer that the plugin shows: so many lines, without the next one.
 local function as_shown(answer, most, below)
   local lines = vim.split(answer, '\n', { plain = true })
   local n = 0
@@ -224,7 +224,7 @@ end
 
 -- ---- running ---------------------------------------------------------------------------------------
 
--- Runs all tests, or those whose names match NVIM_TEST, each with an editor of its own, and ends.
+-- Runs all tests, or those whose names match NVIM_TEST, each with its own editor, and exits.
 local function run()
   local failed, ran = 0, 0
   daemon.start()

@@ -3,7 +3,7 @@
     shell_pty.py widget bash|zsh WIDGET-FILE     against whatever `hearth` PATH holds first
     shell_pty.py complete bash|zsh DIR LINE...   what Tab offers after each LINE, one per line
 
-A line that the widget made is not run, so it cannot be seen in what the shell prints: a key is bound
+The widget's line is not run, so the shell does not print it: a key is bound
 to a function that writes the buffer into a file."""
 import os
 import pty
@@ -22,11 +22,11 @@ PATIENCE_S = 120.0
 
 
 class Terminal:
-    """A shell that believes it talks to a person."""
+    """An interactive shell on its own terminal."""
 
     def __init__(self, argv, env):
         self.pid, self.fd = pty.fork()
-        if self.pid == 0:  # as a terminal starts it: what runs the tests may ignore Ctrl-C
+        if self.pid == 0:  # the test runner may ignore Ctrl-C
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.signal(signal.SIGQUIT, signal.SIG_DFL)
             os.execvpe(argv[0], argv, env)
@@ -51,7 +51,7 @@ class Terminal:
                 sys.exit("%s did not happen; the terminal shows:\n%s" % (what, self.text()))
 
     def quiet(self, seconds):
-        """Reads until nothing came for a while."""
+        """Reads until no output comes for a while."""
         before = -1
         while before != len(self.seen):
             before = len(self.seen)
@@ -109,7 +109,7 @@ class Widget:
             return f.read().decode()
 
     def logged(self, word):
-        """How often the fake said that."""
+        """How often the fake logged this."""
         log = os.environ["FAKE_LOG"]
         return open(log).read().count(word) if os.path.exists(log) else 0
 
@@ -128,7 +128,7 @@ def same(name, got, want):
 
 
 def ask(w, line, mode, key="\x1bh"):
-    """Types a line and presses the key, with a fake that behaves as `mode` says."""
+    """Types a line and presses the key, with a fake that behaves according to `mode`."""
     with open(os.environ["FAKE_MODE"], "w") as f:
         f.write(mode)
     before = w.asked()
@@ -183,7 +183,7 @@ def check_widget(shell, widget):
 
 
 def check_real(shell, widget):
-    """Against a real daemon: whatever the model says, the line changes and stays one line."""
+    """Against a real daemon: with any answer the line changes and stays one line."""
     w = Widget(shell, widget)
     w.terminal.send("print the working directory")
     w.terminal.quiet(0.2)
@@ -203,7 +203,7 @@ def check_real(shell, widget):
     w.close()
 
 
-# zsh's list is laid out in columns and drawn in pieces: so what is added to it is written down as well.
+# zsh draws its list in columns and pieces, so added words are also written to a file.
 ZSH_NOTES = r"""compadd() { [[ "${(j: :)@[1,(i)(-|--)]}" == (*' '|)-[OAD]' '* ]] && { builtin compadd "$@"; return }; """ \
             r"""local -a hits; builtin compadd -O hits "$@"; print -r -- $hits >>$OFFERED; builtin compadd "$@" }"""
 
@@ -222,7 +222,7 @@ def complete(shell, folder, lines):
         terminal.seen = b""
         terminal.send("\x15" + line + "\t")
         terminal.quiet(0.4)
-        # However long the shell takes to offer something, it comes to the next line after that.
+        # The shell reads the next line only after its offer, however long that takes.
         end = "THE''_END_%d" % n
         terminal.send("\x15echo %s\r" % end)
         terminal.wait_for("the end of %r" % line, lambda: end.replace("'", "").encode() in terminal.seen)
