@@ -1,7 +1,6 @@
-/* Slots and who gives way under page pressure. */
+/* Slots, and which of them gives its pages to another one. */
 #include "daemon/cache/slot.h"
 
-#include "daemon/engine/request.h"
 #include "kernels/kv.h"
 
 #include <assert.h>
@@ -27,8 +26,7 @@ int slot_init(struct slot *slot, uint32_t context)
     }
     slot->pages = calloc(slot->n_pages_max, sizeof(*slot->pages));
     slot->draft_kv.pages = calloc(slot->n_pages_max, sizeof(*slot->draft_kv.pages));
-    slot->request = calloc(1, sizeof(*slot->request));
-    if (!slot->pages || !slot->draft_kv.pages || !slot->request) {
+    if (!slot->pages || !slot->draft_kv.pages) {
         slot_fini(slot, context);
         return -ENOMEM;
     }
@@ -42,8 +40,38 @@ void slot_fini(struct slot *slot, uint32_t context)
     proposer_close(&slot->proposer);
     free(slot->pages);
     free(slot->draft_kv.pages);
-    free(slot->request);
     *slot = (struct slot){0};
+}
+
+int slots_init(struct slots *slots, uint32_t n, uint32_t context)
+{
+    int rc = 0;
+
+    slots->all = calloc(n, sizeof(*slots->all));
+    slots->ending = calloc(n, sizeof(struct slot *));
+    if (!slots->all || !slots->ending)
+        return -ENOMEM;
+    for (; slots->n < n && rc == 0; slots->n++)
+        rc = slot_init(&slots->all[slots->n], context);
+    return rc;
+}
+
+void slots_fini(struct slots *slots, uint32_t context)
+{
+    for (uint32_t i = 0; i < slots->n; i++)
+        slot_fini(&slots->all[i], context);
+    free(slots->all);
+    free(slots->ending);
+    *slots = (struct slots){0};
+}
+
+void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
+{
+    slots->n_active += (uint32_t)(state != SLOT_IDLE) - (uint32_t)(slot->state != SLOT_IDLE);
+    slots->n_paused += (uint32_t)(state == SLOT_PAUSED) - (uint32_t)(slot->state == SLOT_PAUSED);
+    if (state == SLOT_ENDING)
+        slots->ending[slots->n_ending++] = slot;
+    slot->state = state;
 }
 
 /* Keeps the first `n_pages` pages. The last one goes first, as the cache wants it. */
@@ -65,12 +93,11 @@ void slot_evict(struct slot *slot, struct prefix *prefix)
     slot_shrink(slot, prefix, 0);
     spec_evict(&slot->spec, 0);
     slot->goal = slot->spec.drafted; /* a fast pass could read nothing here any more */
-    slot->take = 0;                  /* what was planned for it began at a position that is lost */
 }
 
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
 {
-    assert(!slot->active && slot->draft_kv.n_pages == 0);
+    assert(slot->state == SLOT_IDLE && slot->draft_kv.n_pages == 0);
     slot_evict(slot, prefix);
     madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
     proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
@@ -78,7 +105,6 @@ void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
     slot->name[0] = 0;
     slot->same = 0;
     slot->goal = 0;
-    slot->paused = false;
     slot->spec = (struct spec){0};
 }
 
@@ -117,7 +143,7 @@ static uint32_t slot_parent(const struct slot *slot, uint32_t i)
     return i > 0 ? slot->pages[i - 1] : PAGE_NONE;
 }
 
-/* Has the slot a row to compute behind page `i`? The last accepted token's row gives the sample, so
+/* Has the slot a row to compute after page `i`? The last accepted token's row gives the sample, so
  * it is computed in any case. */
 static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
 {
@@ -144,7 +170,7 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
     return slot->spec.canonical - before;
 }
 
-void slot_publish(struct slot *slot, struct prefix *prefix)
+void slot_share(struct slot *slot, struct prefix *prefix)
 {
     if (!prefix_shares(slot->uid))
         return;
@@ -173,24 +199,23 @@ bool slot_same_page(const struct slot *slot, const struct slot *other)
                    KV_PAGE_POSITIONS * sizeof(*slot->tokens));
 }
 
-/* ---- giving way ------------------------------------------------------------------------------ */
+/* ---- eviction ------------------------------------------------------------------------------ */
 
 /* The order of giving way; the lowest class goes first. */
 enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
 
 static enum yield_class yields(const struct slot *slot, const struct slot *needy)
 {
-    if (slot == needy || slot->planned || slot->n_pages == 0)
+    if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages == 0)
         return YIELD_NEVER;
-    if (!slot->active)
+    if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING)
         return YIELD_IDLE;
-    if (slot->paused)
+    if (slot->state == SLOT_PAUSED)
         return YIELD_PAUSED;
-    if (slot->request->batch && !needy->request->batch)
+    if (slot->batch && !needy->batch)
         return YIELD_BATCH;
-    if (slot->request->batch == needy->request->batch &&
-        slot->request->serial > needy->request->serial)
-        return slot->request->batch ? YIELD_BATCH : YIELD_INTERACTIVE;
+    if (slot->batch == needy->batch && slot->serial > needy->serial)
+        return slot->batch ? YIELD_BATCH : YIELD_INTERACTIVE;
     return YIELD_NEVER;
 }
 
@@ -202,10 +227,10 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
     for (uint32_t i = 0; i < n_slots; i++) {
         struct slot *slot = &slots[i];
         enum yield_class class = yields(slot, needy);
-        bool newer = victim && slot->last_used > victim->last_used;
+        bool newer = victim && slot->serial > victim->serial;
         if (class > lowest || class == YIELD_NEVER)
             continue;
-        /* Idle: the longest unused. Active: the newest, which has the least to compute again. */
+        /* Idle: the least recently used. Active: the newest, which has the least to compute again. */
         if (class < lowest || (class == YIELD_IDLE ? !newer : newer)) {
             victim = slot;
             lowest = class;

@@ -1,9 +1,9 @@
 /*
- * slot: one sequence of a client: its tokens, its speculation record, its KV pages, its running
- * request.
+ * slot: one sequence of a client: its tokens, its speculation record, its KV pages, and what its
+ * request is doing. Its client and its request are the engine's: here they are opaque.
  *
  * Engine thread only. A slot owns its token array (reserved for the whole context, committed as
- * used) and the pages in its table. Tokens stay when pages are taken back: they are computed again
+ * used) and the pages in its table. Tokens stay when pages are evicted: their KV is computed again
  * when needed.
  *
  *   pages   [ shared: in the prefix cache, read only | its own ]
@@ -13,11 +13,12 @@
  * written from `canonical` on, so only into pages of its own; those of a fast pass as well, which
  * the canonical pass writes over before it reads there.
  *
+ * A slot without a request is
+ *
  *   free     no client                          tokens nothing
  *   parked   no client, has a name: it waits for the next client of the same user that asks for it, until
- *            slots run out; then the user who has parked the most gives the one unused the longest
- *   held     a client, no request               pages kept: the next request starts warm
- *   active   a request runs
+ *            slots run out; then the user with the most parked slots gives the least recently used one
+ *   held     a client                           pages kept: the next request starts warm
  */
 #ifndef HEARTH_DAEMON_CACHE_SLOT_H
 #define HEARTH_DAEMON_CACHE_SLOT_H
@@ -37,6 +38,17 @@ enum { SLOT_NAME_BYTES = 64 };
 struct client;
 struct request;
 
+enum slot_state {
+    SLOT_IDLE,    /* no request: free, parked or held */
+    SLOT_READY,   /* its request could have rows in the next pass */
+    SLOT_PLANNED, /* it has rows in the pass that is being built or run: its pages are in use */
+    SLOT_PAUSED,  /* its reader leaves no room for an answer */
+    SLOT_MASKING, /* its grammar's next mask is not made yet */
+    SLOT_WAITING, /* it could not get pages in this step, and no victim could be evicted */
+    SLOT_STARVED, /* ... in the step before: others do not rely on it to compute a page */
+    SLOT_ENDING,  /* its answer is over: its end is published after the step's tokens */
+};
+
 struct slot {
     struct client *client; /* NULL: free or parked */
     uint32_t ring;         /* which of the client's event rings and arenas */
@@ -47,28 +59,48 @@ struct slot {
     uint32_t same;    /* tokens [0, same) equal the client's arena as of its last cell */
     struct spec spec;
     struct proposer proposer;
-    uint32_t goal;  /* drafts that a model is to make before they are verified; 0: none */
-    bool lags;      /* the draft model is to compute what it has not seen */
-    bool no_drafts; /* the drafting model cannot go on with this request */
+    uint32_t goal; /* drafts that a model is to make before they are verified; 0: none */
     struct draft_kv draft_kv;
 
     uint32_t *pages; /* [n_pages_max] ids, page i holds positions 32i .. 32i + 31 */
     uint32_t n_pages;
     uint32_t n_shared; /* pages [0, n_shared) are held in the prefix cache */
     uint32_t n_pages_max;
-    uint64_t last_used; /* serial of its last request: the smallest goes first under pressure */
 
-    struct request *request; /* never NULL: one per slot, reused */
-    bool active;
-    bool paused;   /* its reader leaves no room for an answer */
-    bool waiting;  /* found no pages in the last pass, and nobody to take them from */
-    bool starved;  /* ... and in the one before: nobody relies on it to compute a page */
-    bool follows;  /* another slot computes the page that it needs next */
-    bool streams;  /* in this step its next token comes from a fast pass (stream.c), or none does */
-    bool masking;  /* its grammar's next mask is not made yet */
-    bool planned;  /* has rows in the pass being built: its pages are in use */
-    uint32_t take; /* rows in that pass; 0 when it gave way meanwhile */
+    enum slot_state state;   /* changed by slots_set */
+    uint64_t serial;         /* of its last request, in order of arrival over all slots */
+    bool batch;              /* the class of that request */
+    struct request *request; /* the engine's, one per slot, reused */
 };
+
+/* All slots, and how many of them are in which state. */
+struct slots {
+    struct slot *all;     /* [n] */
+    struct slot **ending; /* [n_ending] those in SLOT_ENDING */
+    uint32_t n, n_ending;
+    uint32_t n_active; /* with a request */
+    uint32_t n_paused;
+    uint64_t serial; /* of the last request */
+};
+
+/* The KV pages that they share out. */
+struct kv {
+    struct pages pool;
+    struct prefix prefix; /* over the pool */
+};
+
+/* For `n` slots of a context. Returns 0 or -ENOMEM; fini in any case. */
+int slots_init(struct slots *slots, uint32_t n, uint32_t context);
+void slots_fini(struct slots *slots, uint32_t context);
+
+/* The only place where a slot's state changes. */
+void slots_set(struct slots *slots, struct slot *slot, enum slot_state state);
+
+/* Could its request have rows in a pass that is planned now, if its reader has left room? */
+static inline bool slot_runs(const struct slot *slot)
+{
+    return slot->state == SLOT_READY || slot->state == SLOT_STARVED || slot->state == SLOT_PAUSED;
+}
 
 /* Takes memory for a context of `context` tokens. Returns 0 or -ENOMEM. */
 int slot_init(struct slot *slot, uint32_t context);
@@ -80,11 +112,11 @@ void slot_evict(struct slot *slot, struct prefix *prefix);
 /* Forgets everything: tokens, name, pages. What was shared stays in the cache. */
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context);
 
-/* Makes pages for positions [0, n_positions). Returns false when there are none; what was taken so
+/* Gets pages for positions [0, n_positions). Returns false when there are too few; what was taken so
  * far is kept. */
 bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions);
 
-/* Lets go of pages behind the last position that can still be read, after a shorter request began,
+/* Lets go of pages after the last position that can still be read, when a shorter request began,
  * and makes the page that the next row goes to its own: where others share it, what the slot kept
  * of it is computed again. */
 void slot_trim(struct slot *slot, struct prefix *prefix);
@@ -94,7 +126,7 @@ void slot_trim(struct slot *slot, struct prefix *prefix);
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
 
 /* Shares the slot's pages that have come to lie wholly below `canonical`. */
-void slot_publish(struct slot *slot, struct prefix *prefix);
+void slot_share(struct slot *slot, struct prefix *prefix);
 
 /* Are the slot's next rows in a page that it will compute as a whole, and could share or adopt? */
 bool slot_fills_page(const struct slot *slot);
@@ -102,11 +134,11 @@ bool slot_fills_page(const struct slot *slot);
 /* Do both compute the same page next: the same user, the same tokens up to its end? */
 bool slot_same_page(const struct slot *slot, const struct slot *other);
 
-/* Who must give its pages so that `needy` can go on: idle slots, the longest unused first; then
- * paused ones (old ones too, or a reader that stops would decide over everybody's pages); then
- * batch, then interactive requests that began after it, the newest first. Never a slot of this
- * pass. So nobody takes from the oldest interactive request that can go on, and it gets all that it
- * needs: the pool progresses. NULL: nobody, `needy` waits. */
+/* The slot to evict so that `needy` can go on: idle ones, the least recently used first; then
+ * paused ones (old ones too, or a reader that stops would keep pages from all others); then batch,
+ * then interactive requests that began after it, the newest first. Never one with rows in this
+ * pass. So nothing evicts the oldest interactive request that can go on, and it gets all that it
+ * needs: the pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 #endif

@@ -1,6 +1,9 @@
 /* What a client gets to see: accepted tokens, progress, and one end for every request. */
-#include "daemon/engine/engine_impl.h"
+#include "daemon/engine/answer.h"
 
+#include "daemon/engine/request.h"
+#include "daemon/engine/state.h"
+#include "ipc/counters.h"
 #include "kernels/base/hash128.h"
 #include "kernels/kv.h"
 
@@ -28,30 +31,30 @@ static int answer_logprob(struct slot *slot, uint32_t position, const struct sam
 
     for (uint32_t i = 0; i < sample->n_top; i++)
         top[i] = (struct event_top){.token = sample->top[i].id, .logprob = sample->top[i].logprob};
-    return event_put_logprob(engine_events(slot), slot->request->generation, position, &head, top);
+    return event_put_logprob(client_events(slot), slot->request->generation, position, &head, top);
 }
 
-void answer_tokens(struct engine *engine, struct slot *slot, uint32_t from,
-                   const struct sample *const *samples)
+/* Publishes what came out of a pass for one slot, with log-probabilities where they were asked for.
+ * Room was made sure of before the pass: only a reader that takes its progress back has none. */
+static int answer_tokens(struct engine *engine, const struct batch_slot *b)
 {
+    struct slot *slot = b->slot;
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
-    uint32_t n = slot->spec.accepted - from;
+    uint32_t n = slot->spec.accepted - b->from;
     int rc = 0;
 
     if (!slot->request->sampler.logprobs)
-        rc = event_put_tokens(engine_events(slot), slot->request->generation, from,
-                              slot->tokens + from, n);
+        rc = event_put_tokens(client_events(slot), slot->request->generation, b->from,
+                              slot->tokens + b->from, n);
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
-            rc = answer_logprob(slot, from + i, samples[i]);
+            rc = answer_logprob(slot, b->from + i, &b->samples[i].sample);
     engine->fence_due = true;
     counters_add(engine->options.ctl, COUNTER_OUTPUT_TOKENS, n);
     /* One writer: no locked instruction. */
     uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
     atomic_store_explicit(&down->outputs, outputs + n, memory_order_relaxed);
-    /* Room was there before the pass: only a reader that takes its progress back gets here. */
-    if (rc < 0)
-        engine_close_client(engine, slot->client, rc);
+    return rc;
 }
 
 void answer_progress(struct slot *slot, enum down_state state)
@@ -65,7 +68,7 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->prompt, request->prompt_length, memory_order_relaxed);
     atomic_store_explicit(&down->output, slot->spec.accepted - request->prompt_length,
                           memory_order_relaxed);
-    atomic_store_explicit(&down->batch, request->batch, memory_order_relaxed);
+    atomic_store_explicit(&down->batch, slot->batch, memory_order_relaxed);
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
@@ -85,10 +88,10 @@ static void answer_hash_request(const struct engine *engine, const struct slot *
     } whole = {.prompt_length = request->prompt_length, .limit = request->limit};
 
     params.n_guess = 0; /* a guess changes no answer */
-    int bytes =
-        params_encode(&params, engine->block, engine->options.params_bytes, err, sizeof(err));
+    int bytes = params_encode(&params, engine->scratch.block, engine->options.params_bytes, err,
+                              sizeof(err));
     assert(bytes > 0); /* it was decoded from a block of that size */
-    hash128(engine->block, (size_t)bytes, parts[0]);
+    hash128(engine->scratch.block, (size_t)bytes, parts[0]);
     hash128(slot->tokens, (size_t)request->prompt_length * sizeof(uint32_t), parts[1]);
     memcpy(whole.block, parts[0], sizeof(parts[0]));
     memcpy(whole.prompt, parts[1], sizeof(parts[1]));
@@ -126,10 +129,10 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
     };
     memcpy(done->model, loaded->fingerprint, sizeof(done->model));
     snprintf(done->numerics, sizeof(done->numerics), "%s%s", loaded->info.numerics,
-             request->streamed ? NUMERICS_FAST : "");
+             request->unverified ? NUMERICS_FAST : "");
     snprintf(done->text, sizeof(done->text), "%s", text);
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
-        return; /* nothing to vouch for, and a prompt may be long */
+        return; /* no receipt, and a prompt may be long */
     answer_hash_request(engine, slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
             done->output_hash);
@@ -176,22 +179,37 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     draft_kv_keep(&slot->draft_kv, slot->spec.accepted);
     slot->goal = 0;
     answer_fill(engine, slot, reason, error, text, &done);
-    slot->active = false;
-    engine->n_active--;
-    if (slot->paused)
-        engine->n_paused--;
-    constrain_end(engine, slot);
-    slot->masking = false;
-    slot->paused = slot->waiting = slot->starved = slot->follows = false;
-    slot_trim(slot, &engine->prefix);
+    slots_set(&engine->slots, slot, SLOT_IDLE);
+    constrain_end(&engine->constrain, slot);
+    slot_trim(slot, &engine->kv.prefix);
     answer_count(engine, reason, slot->request);
     answer_progress(slot, DOWN_IDLE);
     engine->fence_due = true;
     /* The reserve kept room for this; a failure means that the reader broke its own ring. */
     int rc =
-        event_put_done(engine_events(slot), slot->request->generation, slot->spec.accepted, &done);
+        event_put_done(client_events(slot), slot->request->generation, slot->spec.accepted, &done);
     if (rc < 0)
-        engine_close_client(engine, slot->client, -EPROTO);
+        attached_fail(&engine->clients, slot->client, -EPROTO);
+}
+
+void answer_publish(struct engine *engine)
+{
+    struct slots *slots = &engine->slots;
+
+    for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
+        const struct batch_slot *b = &engine->batch.slots[i];
+        int rc = b->slot->spec.accepted > b->from ? answer_tokens(engine, b) : 0;
+        if (rc < 0)
+            attached_fail(&engine->clients, b->slot->client, rc);
+        if (b->slot->state != SLOT_ENDING && b->progress != DOWN_IDLE)
+            answer_progress(b->slot, b->progress);
+    }
+    batch_clear(&engine->batch);
+    for (uint32_t i = 0; i < slots->n_ending; i++) {
+        const struct request *request = slots->ending[i]->request;
+        answer_end(engine, slots->ending[i], request->reason, request->error, request->text);
+    }
+    slots->n_ending = 0;
 }
 
 int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,

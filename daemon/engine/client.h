@@ -17,7 +17,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { CLIENT_SLOTS_MAX = 64 };
+enum {
+    CLIENT_SLOTS_MAX = 64,
+    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled */
+};
 
 enum client_state {
     CLIENT_GREETING, /* connected, no HELLO yet (or only asking for status) */
@@ -58,8 +61,37 @@ struct client {
     uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
-    bool closing; /* MAIL_CLOSE is on its way: its rings are not looked at any more */
+    int error; /* it broke the protocol (attached_fail): its rings are not looked at any more */
 };
+
+/* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
+struct client_due {
+    struct client *client;
+    int way;
+};
+
+/* The engine thread's clients. */
+struct attached {
+    struct client **all;    /* [n] unordered */
+    struct client **failed; /* [n_failed] to be closed when the next step begins */
+    struct client_due *due; /* [n] of this step */
+    uint32_t n, n_failed;
+};
+
+/* Marks a client that broke the protocol. Any stage may; attached_reap closes it, once. */
+static inline void attached_fail(struct attached *clients, struct client *client, int error)
+{
+    if (client->error)
+        return;
+    client->error = error;
+    clients->failed[clients->n_failed++] = client;
+}
+
+/* Where the slot's client reads. */
+static inline struct ring_writer *client_events(struct slot *slot)
+{
+    return &slot->client->events[slot->ring];
+}
 
 /* Wakes a sleeper by the bell that bell_due() named (enum bell_way). Either thread. */
 static inline void client_wake(struct client *client, int way)

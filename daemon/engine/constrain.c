@@ -1,28 +1,21 @@
-/*
- * Answers that follow a grammar: the masks of a pass, made beforehand within a budget.
- *
- * A request's run (daemon/grammar/grammar.h) stands behind its accepted tokens and behind each draft, so
- * what a row may sample follows from the tokens before it, like everything else about a sample. A slot
- * whose mask is not made yet sits out the pass; a window is cut in front of the first draft that has
- * none. So a grammar costs everybody a bounded piece of a step, and its own request the rest.
- */
-#include "daemon/engine/engine_impl.h"
+/* Runs of grammars, one a request, and the masks behind them. */
+#include "daemon/engine/constrain.h"
+
+#include "daemon/engine/request.h"
 
 #include <assert.h>
-#include <stdio.h>
+#include <errno.h>
 
-_Static_assert((int)WINDOW_MAX <= (int)GRAMMAR_DRAFTS_MAX,
-               "a run stands behind each draft of a window");
+_Static_assert((int)WINDOW_MAX <= (int)GRAMMAR_DRAFTS_MAX, "a run follows each draft of a window");
 
 /* Does a space at the beginning of the answer belong to the tokenizer? The library drops it. */
-static bool constrain_drops_space(const struct engine *engine, uint32_t last_of_prompt)
+static bool drops_space(const struct vocab *vocab, uint32_t last_of_prompt)
 {
-    return (engine->vocab->flags & VOCAB_ADD_SPACE_PREFIX) != 0 &&
-           vocab_is_control(engine->vocab, last_of_prompt);
+    return (vocab->flags & VOCAB_ADD_SPACE_PREFIX) != 0 && vocab_is_control(vocab, last_of_prompt);
 }
 
-int constrain_begin(struct engine *engine, struct slot *slot, uint32_t last_of_prompt, char *line,
-                    size_t line_bytes)
+int constrain_begin(struct constrain *constrain, struct slot *slot, uint32_t last_of_prompt,
+                    char *line, size_t line_bytes)
 {
     struct request *request = slot->request;
     const struct params *params = &request->params;
@@ -30,14 +23,16 @@ int constrain_begin(struct engine *engine, struct slot *slot, uint32_t last_of_p
 
     if (params->grammar_bytes == 0)
         return 0;
-    int rc = grammars_take(&engine->grammars, slot->uid, params->grammar, params->grammar_bytes,
+    int rc = grammars_take(&constrain->grammars, slot->uid, params->grammar, params->grammar_bytes,
                            &grammar, line, line_bytes);
-    if (rc == 0)
-        grammar_begin(grammar, constrain_drops_space(engine, last_of_prompt), &request->run);
-    return rc;
+    if (rc < 0)
+        return rc;
+    grammar_begin(grammar, drops_space(constrain->vocab, last_of_prompt), &request->run);
+    constrain->n_runs++;
+    return 0;
 }
 
-void constrain_end(struct engine *engine, struct slot *slot)
+void constrain_end(struct constrain *constrain, struct slot *slot)
 {
     struct request *request = slot->request;
     const struct grammar *grammar = request->run.grammar;
@@ -45,7 +40,8 @@ void constrain_end(struct engine *engine, struct slot *slot)
     if (!grammar)
         return;
     grammar_end(&request->run);
-    grammars_give(&engine->grammars, grammar);
+    grammars_give(&constrain->grammars, grammar);
+    constrain->n_runs--;
 }
 
 enum done_reason constrain_accept(struct slot *slot, uint32_t token)
@@ -64,13 +60,13 @@ bool constrain_draft(struct slot *slot, uint32_t token)
     return !slot->request->run.grammar || grammar_draft(&slot->request->run, token) == 0;
 }
 
-/* The mask behind the first `draft` drafts. Returns 1 with the request's masks[draft] set, 0: not in
+/* The mask after the first `draft` drafts. Returns 1 with the request's masks[draft] set, 0: not in
  * this step, or -errno. */
-static int constrain_mask(struct engine *engine, struct slot *slot, uint32_t draft)
+static int make_mask(struct constrain *constrain, struct slot *slot, uint32_t draft)
 {
     struct request *request = slot->request;
     struct grammar_mask mask;
-    int rc = grammar_mask(&request->run, draft, &engine->grammar_budget, &mask);
+    int rc = grammar_mask(&request->run, draft, &constrain->budget, &mask);
 
     request->masks[draft] = rc == 1 ? mask.bits : NULL;
     if (rc == 1 && mask.n_allowed == 0)
@@ -78,89 +74,99 @@ static int constrain_mask(struct engine *engine, struct slot *slot, uint32_t dra
     return rc;
 }
 
-bool constrain_ready(struct engine *engine, struct slot *slot, uint32_t draft)
+bool constrain_mask(struct constrain *constrain, struct slot *slot, uint32_t draft)
 {
-    return !slot->request->run.grammar || constrain_mask(engine, slot, draft) == 1;
+    return !slot->request->run.grammar || make_mask(constrain, slot, draft) == 1;
 }
 
 /* Nothing can follow: a sentence may end here without a token that says so, or this vocabulary has
  * no way on. */
-static void constrain_stuck(struct engine *engine, struct slot *slot, int error)
+static void end_stuck(struct slots *slots, struct slot *slot, int error)
 {
     if (error != -ENOTSUP)
-        answer_end(engine, slot, DONE_ERROR, error, grammar_too_wide);
+        request_end(slots, slot, DONE_ERROR, error, grammar_too_wide);
     else if (grammar_may_end(&slot->request->run))
-        answer_end(engine, slot, DONE_EOS, 0, "");
+        request_end(slots, slot, DONE_EOS, 0, "");
     else
-        answer_end(engine, slot, DONE_ERROR, error,
-                   "the model's vocabulary has no token that the grammar allows here: let the "
-                   "grammar use characters that it has");
+        request_end(slots, slot, DONE_ERROR, error,
+                    "the model's vocabulary has no token that the grammar allows here: let the "
+                    "grammar use characters that it has");
 }
 
 /* Follows the part of the answer that a resumed request brought, as far as the budget lasts: a
- * client chooses it and the grammar, and it may be as long as the context. Returns whether it is
- * behind us and the answer goes on. */
-static bool constrain_follow(struct engine *engine, struct slot *slot)
+ * client chooses it and the grammar, and it may be as long as the context. Returns 1: it is
+ * followed and the answer goes on; 0: not yet; -1: the answer is over. */
+static int follow(struct constrain *constrain, struct slots *slots, struct slot *slot)
 {
     struct request *request = slot->request;
     int rc = 0;
 
     if (request->followed == request->length)
-        return true;
-    while (request->followed < request->length && engine->grammar_budget > 0 && rc == 0) {
-        rc =
-            grammar_follow(&request->run, slot->tokens[request->followed], &engine->grammar_budget);
+        return 1;
+    while (request->followed < request->length && constrain->budget > 0 && rc == 0) {
+        rc = grammar_follow(&request->run, slot->tokens[request->followed], &constrain->budget);
         request->followed++;
     }
-    slot->masking = rc == 0 && request->followed < request->length;
     if (rc == -EPERM)
-        answer_end(engine, slot, DONE_ERROR, -EINVAL,
-                   "the answer so far is none of this grammar: ask anew");
+        request_end(slots, slot, DONE_ERROR, -EINVAL,
+                    "the answer so far does not follow this grammar: ask anew");
     else if (rc < 0)
-        answer_end(engine, slot, DONE_ERROR, rc, grammar_too_wide);
-    else if (!slot->masking && grammar_must_end(&request->run))
-        answer_end(engine, slot, DONE_EOS, 0, "");
-    else if (!slot->masking && request->length >= request->limit)
-        answer_end(engine, slot, DONE_LENGTH, 0, "");
-    return slot->active && !slot->masking;
+        request_end(slots, slot, DONE_ERROR, rc, grammar_too_wide);
+    else if (request->followed < request->length)
+        return 0;
+    else if (grammar_must_end(&request->run))
+        request_end(slots, slot, DONE_EOS, 0, "");
+    else if (request->length >= request->limit)
+        request_end(slots, slot, DONE_LENGTH, 0, "");
+    return slot->state == SLOT_ENDING ? -1 : 1;
 }
 
-uint32_t constrain_step(struct engine *engine)
+/* One slot's first mask. Returns whether it has to wait for it. */
+static bool mask_first_row(struct constrain *constrain, struct slots *slots, struct slot *slot)
+{
+    int rc = follow(constrain, slots, slot);
+
+    if (rc == 1) {
+        rc = make_mask(constrain, slot, 0);
+        if (rc < 0)
+            end_stuck(slots, slot, rc);
+    }
+    if (rc == 0)
+        slots_set(slots, slot, SLOT_MASKING);
+    else if (slot->state == SLOT_MASKING)
+        slots_set(slots, slot, SLOT_READY);
+    return rc == 0;
+}
+
+uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
 {
     uint32_t waiting = 0;
-    uint32_t turn = engine->turn.passes + engine->stream_turn.passes;
 
-    grammars_release(&engine->grammars);
-    engine->grammar_budget = engine->grammar_step;
-    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        /* Each step somebody else is the first to use the budget. */
-        struct slot *slot = &engine->slots[(i + turn) % engine->options.n_slots];
-        if (!slot->active || !slot->request->run.grammar || slot->request->prewarm)
-            continue;
-        if (!constrain_follow(engine, slot)) {
-            waiting += slot->masking;
-            continue;
-        }
-        int rc = constrain_mask(engine, slot, 0);
-        slot->masking = rc == 0;
-        waiting += slot->masking;
-        if (rc < 0)
-            constrain_stuck(engine, slot, rc);
+    if (constrain->n_runs == 0)
+        return 0;
+    grammars_release(&constrain->grammars);
+    constrain->budget = constrain->step;
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[(i + turn) % slots->n];
+        const struct request *request = slot->request;
+        if (slot->state != SLOT_IDLE && request->run.grammar && !request->prewarm)
+            waiting += mask_first_row(constrain, slots, slot);
     }
     return waiting;
 }
 
-void constrain_windows(struct engine *engine)
+void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n)
 {
-    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        struct slot *slot = &engine->slots[i];
-        uint32_t n = 0;
-        if (!slot->active || !slot->request->run.grammar || slot->spec.drafted == 0)
+    for (uint32_t i = 0; i < n && constrain->n_runs > 0; i++) {
+        struct slot *slot = slots[i];
+        struct request *request = slot->request;
+        uint32_t ready = 0;
+        if (!slot_runs(slot) || !request->run.grammar || slot->spec.drafted == 0)
             continue;
-        assert(slot->request->run.n_drafts == slot->spec.drafted);
-        while (n < slot->spec.drafted && constrain_mask(engine, slot, n + 1) == 1)
-            n++;
-        slot->request->unused += spec_cut(&slot->spec, n);
-        grammar_keep(&slot->request->run, n);
+        assert(request->run.n_drafts == slot->spec.drafted);
+        while (ready < slot->spec.drafted && make_mask(constrain, slot, ready + 1) == 1)
+            ready++;
+        request->unused += spec_cut(&slot->spec, ready);
+        grammar_keep(&request->run, ready);
     }
 }

@@ -1,90 +1,52 @@
 /* The engine thread: its step, its sleep, its turns of both. */
-#include "daemon/engine/engine_impl.h"
+#include "daemon/engine/engine.h"
 
+#include "daemon/engine/attached.h"
+#include "daemon/engine/gauges.h"
+#include "daemon/engine/ingest.h"
+#include "daemon/engine/pass.h"
+#include "daemon/engine/state.h"
 #include "ipc/bell.h"
+#include "ipc/counters.h"
 
 #include <poll.h>
+
+enum { BUSY_STEPS = 4096 }; /* steps in a row after which the loop is looked at, too */
 
 static const uint64_t RESCAN_NS = 1000000000;
 static const uint64_t RESCAN_GRACE_NS = 2000000;
 
-void engine_gauges(struct engine *engine)
-{
-    struct ctl *ctl = engine->options.ctl;
-    uint32_t used = 0, waiting = 0;
-
-    for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        used += engine->slots[i].client != NULL;
-        waiting +=
-            engine->slots[i].active && (engine->slots[i].waiting || engine->slots[i].follows);
-    }
-    counters_set(ctl, COUNTER_SLOTS_WAITING, waiting);
-    counters_set(ctl, COUNTER_SLOTS_USED, used);
-    counters_set(ctl, COUNTER_SLOTS_ACTIVE, engine->n_active);
-    counters_set(ctl, COUNTER_SLOTS_PAUSED, engine->n_paused);
-    counters_set(ctl, COUNTER_DECODE_NS, (uint64_t)engine->cost.decode.pass_ns);
-    counters_set(ctl, COUNTER_WINDOW_ROW_NS, (uint64_t)engine->cost.decode.row_ns);
-    for (int k = 0; k < DRAFTERS; k++) /* the one that auto would take */
-        if (engine->drafters[DRAFTERS - 1 - k].ops)
-            counters_set(ctl, COUNTER_DRAFT_NS,
-                         (uint64_t)engine->drafters[DRAFTERS - 1 - k].window.cost.pass_ns);
-    counters_set(ctl, COUNTER_PAGES_TOTAL, engine->pool.total);
-    counters_set(ctl, COUNTER_PAGES_FREE, prefix_spare(&engine->prefix));
-    counters_set(ctl, COUNTER_PAGES_CACHED, engine->prefix.n_idle);
-    counters_set(ctl, COUNTER_KV_BYTES,
-                 (uint64_t)(engine->pool.total - prefix_spare(&engine->prefix)) *
-                     engine->options.loaded->info.page_bytes);
-}
-
 uint32_t engine_step(struct engine *engine)
 {
-    uint32_t work = 0;
+    uint32_t work = pass_step(engine);
 
-    if (mailbox_ready(engine->options.inbox))
-        work += engine_mail(engine);
-    for (uint32_t i = 0; i < engine->n_clients; i++) {
-        struct client *client = engine->clients[i];
-        if (!ingest_ready(client))
-            continue;
-        engine->now_ns = engine->options.now_ns();
-        work += ingest_client(engine, client);
-    }
-    if (engine->n_active > 0) {
-        engine->now_ns = engine->options.now_ns();
-        work += pass_step(engine);
-    }
-    if (engine->fence_due) { /* also when all there was to do was to end something */
-        engine_wake_all(engine);
-        work++;
-    }
     if (work) {
         bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->cost.step_ns);
-        engine_gauges(engine);
+        gauges_set(engine);
     }
     return work;
 }
 
 bool engine_look(const struct engine *engine)
 {
-    if (mailbox_ready(engine->options.inbox))
+    if (mailbox_ready(engine->options.inbox) || engine->clients.n_failed > 0)
         return true;
-    for (uint32_t i = 0; i < engine->n_clients; i++)
-        if (ingest_ready(engine->clients[i]))
+    for (uint32_t i = 0; i < engine->clients.n; i++)
+        if (ingest_ready(engine->clients.all[i]))
             return true;
-    for (uint32_t i = 0; i < engine->options.n_slots && engine->n_active > 0; i++)
-        if (engine->slots[i].active && pass_runnable(&engine->slots[i]))
+    for (uint32_t i = 0; i < engine->slots.n && engine->slots.n_active > 0; i++)
+        if (engine->slots.all[i].state != SLOT_IDLE && pass_runnable(&engine->slots.all[i]))
             return true;
     return false;
 }
 
-/* ---- sleeping ---------------------------------------------------------------------------------
- */
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 /* Does the client wait for an answer? Then it also rings for the events it has read. */
 static bool engine_client_active(const struct client *client)
 {
     for (uint32_t i = 0; i < client->n_slots; i++)
-        if (client->slots[i]->active)
+        if (client->slots[i]->state != SLOT_IDLE)
             return true;
     return false;
 }
@@ -114,14 +76,14 @@ void engine_tidy(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
 
-    engine_tidy_pool(engine, loaded, &engine->pool);
+    engine_tidy_pool(engine, loaded, &engine->kv.pool);
     if (loaded->draft)
-        engine_tidy_pool(engine, loaded->draft, &engine->drafters[DRAFTER_MODEL].pool);
+        engine_tidy_pool(engine, loaded->draft, &engine->drafters.all[DRAFTER_MODEL].pool);
 }
 
-/* The clock ran out: look at everything, still announced as asleep, so that whoever comes meanwhile rings.
- * Work that no bell announces within a moment was missed, which must never happen; it is served all the
- * same. */
+/* The clock ran out: look at everything, still announced as asleep, so that a client that comes
+ * meanwhile rings. Work that no bell announces within a moment was missed, which must never happen; it
+ * is served all the same. */
 static void engine_rescan(struct engine *engine)
 {
     struct loop_event event;
@@ -143,8 +105,8 @@ static int engine_sleep(struct engine *engine)
         bell_daemon_awake(ctl);
         return 0;
     }
-    bool rescan = engine->options.rescan && engine->n_clients > 0;
-    if (engine->n_clients == 0)
+    bool rescan = engine->options.rescan && engine->clients.n > 0;
+    if (engine->clients.n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = engine->options.now_ns();
     n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
@@ -205,8 +167,8 @@ int engine_run(struct engine *engine)
         rc = loop_add_poll(engine->loop, engine->options.inbox->event_fd, POLLIN, 0);
     if (rc == 0)
         rc = engine_turn(engine);
-    engine_stop(engine);
-    engine_wake_all(engine);
-    engine_post(engine, MAIL_STOPPED, NULL, rc);
+    attached_stop(engine);
+    attached_wake(engine);
+    attached_post(engine, MAIL_STOPPED, NULL, rc);
     return rc;
 }

@@ -2,13 +2,24 @@
  * From a submit cell to a request. Everything is copied once, the copy is checked, the copy is
  * used; a copy that a newer request tore is thrown away (G2). Nothing here believes the client.
  */
-#include "daemon/engine/engine_impl.h"
+#include "daemon/engine/ingest.h"
 
+#include "daemon/engine/answer.h"
+#include "daemon/engine/attached.h"
+#include "daemon/engine/request.h"
+#include "daemon/engine/state.h"
+#include "daemon/engine/unverified.h"
+#include "daemon/engine/verify.h"
+#include "ipc/counters.h"
 #include "kernels/kv.h"
 
 #include <stdio.h>
 
-enum { LINE_BYTES = 256 };
+enum {
+    INGEST_CELLS = 16,       /* most cells of one client in one step: bounded work ... */
+    INGEST_TOKENS = 1 << 16, /* ... and no further cell once this many tokens were looked at */
+    LINE_BYTES = 256
+};
 
 _Static_assert(PARAMS_STOP_TEXTS_MAX == STOP_TEXTS_MAX &&
                    PARAMS_STOP_TEXT_BYTES_MAX == STOP_TEXT_BYTES_MAX &&
@@ -36,9 +47,9 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
     size_t params =
         (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
 
-    if (segment_copy_in(&client->segment, engine->arena + in->valid, arena + in->valid, tokens) <
-            0 ||
-        segment_copy_in(&client->segment, engine->block, block, params) < 0)
+    if (segment_copy_in(&client->segment, engine->scratch.arena + in->valid, arena + in->valid,
+                        tokens) < 0 ||
+        segment_copy_in(&client->segment, engine->scratch.block, block, params) < 0)
         return -EFAULT;
     return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
 }
@@ -50,7 +61,7 @@ static uint32_t ingest_common(const struct engine *engine, const struct incoming
     uint32_t known = slot->spec.accepted < in->cell.length ? slot->spec.accepted : in->cell.length;
     uint32_t common = in->valid < known ? in->valid : known;
 
-    while (common < known && slot->tokens[common] == engine->arena[common])
+    while (common < known && slot->tokens[common] == engine->scratch.arena[common])
         common++;
     return common;
 }
@@ -58,27 +69,27 @@ static uint32_t ingest_common(const struct engine *engine, const struct incoming
 static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
 {
     for (uint32_t i = in->valid; i < in->cell.length; i++) {
-        if (engine->arena[i] < engine->n_vocab)
+        if (engine->scratch.arena[i] < engine->n_vocab)
             continue;
         snprintf(in->line, sizeof(in->line),
-                 "token id %u at position %u is out of range: the model has %u", engine->arena[i],
-                 i, engine->n_vocab);
+                 "token id %u at position %u is out of range: the model has %u",
+                 engine->scratch.arena[i], i, engine->n_vocab);
         return -ERANGE;
     }
     return 0;
 }
 
-/* Could this request ever run? One alone must fit the pool, or it would wait for ever. */
+/* Could this request ever run? One alone must fit the pool, or it would wait forever. */
 static int ingest_check_size(const struct engine *engine, struct incoming *in, uint32_t limit)
 {
     uint32_t pages = kv_pages(limit);
 
-    if (pages <= engine->pool.total)
+    if (pages <= engine->kv.pool.total)
         return 0;
     snprintf(in->line, sizeof(in->line),
              "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise "
              "--kv-bytes",
-             pages, engine->pool.total);
+             pages, engine->kv.pool.total);
     return -ENOMEM;
 }
 
@@ -135,7 +146,7 @@ static void ingest_stops(struct request *request)
 }
 
 /* Where the tokens begin that a stop text of the answer to come can still reach back to; at least
- * the last one. What verify_stops does not feed to the matcher is no step of the way. */
+ * the last one. What verify_feed_stops does not feed to the matcher does not count. */
 static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
 {
     const struct request *request = slot->request;
@@ -161,13 +172,13 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
     bool stopped = false;
 
     for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
-        stopped = verify_stops(engine, request, slot->tokens[i]);
+        stopped = verify_feed_stops(engine->vocab, request, slot->tokens[i]);
     if (stopped)
         return DONE_STOP;
     if (request->prewarm)
         return 0;
     if (request->run.grammar && request->followed < request->length)
-        return 0; /* what its end is the grammar knows when it has followed that part */
+        return 0; /* its end is known when the grammar has followed that part */
     if (request->run.grammar && grammar_must_end(&request->run))
         return DONE_EOS;
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
@@ -178,7 +189,7 @@ static int ingest_params(struct engine *engine, struct incoming *in)
 {
     struct request *request = in->slot->request;
 
-    memcpy(request->block, engine->block, in->cell.params_bytes);
+    memcpy(request->block, engine->scratch.block, in->cell.params_bytes);
     int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
                            in->line, sizeof(in->line));
     return rc;
@@ -187,7 +198,7 @@ static int ingest_params(struct engine *engine, struct incoming *in)
 /* Token `i` of the sequence to be: checked, but not in the slot yet where it is new. */
 static uint32_t ingest_token(const struct engine *engine, const struct incoming *in, uint32_t i)
 {
-    return i < in->valid ? in->slot->tokens[i] : engine->arena[i];
+    return i < in->valid ? in->slot->tokens[i] : engine->scratch.arena[i];
 }
 
 static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
@@ -198,20 +209,20 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     uint32_t common = ingest_common(engine, in);
     enum done_reason reason;
 
-    memcpy(slot->tokens + in->valid, engine->arena + in->valid,
+    memcpy(slot->tokens + in->valid, engine->scratch.arena + in->valid,
            (cell->length - in->valid) * sizeof(*slot->tokens));
     slot->same = cell->length;
 
-    request->serial = ++engine->serial;
+    slot->serial = ++engine->slots.serial;
+    slot->batch = cell->priority == PRIORITY_BATCH;
     request->generation = cell->generation;
     request->prompt_length = cell->prompt_length;
     request->length = cell->length;
     request->followed = cell->prompt_length;
     request->limit = limit;
-    request->batch = cell->priority == PRIORITY_BATCH;
     request->prewarm = cell->max_tokens == 0;
-    request->fast = stream_fits(engine, cell);
-    request->streamed = false;
+    request->fast = unverified_fits(engine, cell);
+    request->unverified = request->no_drafts = false;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;
@@ -225,14 +236,11 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
                common < slot->spec.canonical ? common : slot->spec.canonical);
     proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
                    request->params.guess, request->params.n_guess);
-    draft_begin(engine, slot, common);
-    slot_adopt(slot, &engine->prefix);
-    slot_trim(slot, &engine->prefix);
+    drafters_begin(&engine->drafters, slot, common);
+    slot_adopt(slot, &engine->kv.prefix);
+    slot_trim(slot, &engine->kv.prefix);
     request->cached = request->reached = slot->spec.canonical;
-    slot->last_used = request->serial;
-    slot->active = true;
-    slot->paused = slot->follows = false;
-    engine->n_active++;
+    slots_set(&engine->slots, slot, SLOT_READY);
     counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);
     counters_add(engine->options.ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);
     counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, request->cached);
@@ -252,8 +260,8 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
         return rc;
     /* An answer that began at another daemon goes on here, with whatever drafts there are. */
     if (rc == 0 && in->cell.length == in->cell.prompt_length)
-        rc = draft_check(engine, (enum submit_proposer)in->cell.proposer, in->line,
-                         sizeof(in->line));
+        rc = drafters_check(&engine->drafters, (enum submit_proposer)in->cell.proposer, in->line,
+                            sizeof(in->line));
     if (rc == 0) {
         rc = ingest_copy(engine, client, in);
         if (rc == -EFAULT)
@@ -266,7 +274,7 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
         if (rc == 0)
             rc = ingest_params(engine, in);
         if (rc == 0)
-            rc = constrain_begin(engine, in->slot,
+            rc = constrain_begin(&engine->constrain, in->slot,
                                  ingest_token(engine, in, in->cell.prompt_length - 1), in->line,
                                  sizeof(in->line));
     }
@@ -299,13 +307,13 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     int room = ring_space(events);
     if (room < 0)
         return room;
-    in->need = (slot->active ? 2u : 1u) * EVENT_RUN_CELLS;
+    in->need = (slot->state != SLOT_IDLE ? 2u : 1u) * EVENT_RUN_CELLS;
     if ((uint32_t)room < in->need)
         return -EAGAIN;
     in->slot = slot;
     slot->same = slot->same < cell->keep ? slot->same : cell->keep;
     in->valid = slot->same < cell->length ? slot->same : cell->length;
-    if (slot->active)
+    if (slot->state != SLOT_IDLE)
         answer_end(engine, slot, DONE_SUPERSEDED, 0, "");
     if (!live)
         return answer_refuse(engine, client, cell, DONE_SUPERSEDED, 0, "");
@@ -314,7 +322,7 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
 
 bool ingest_ready(struct client *client)
 {
-    if (client->closing)
+    if (client->error)
         return false;
     if (segment_broken(&client->segment))
         return true;
@@ -326,7 +334,7 @@ bool ingest_ready(struct client *client)
     return room < 0 || (uint32_t)room >= client->blocked_need;
 }
 
-uint32_t ingest_client(struct engine *engine, struct client *client)
+static uint32_t ingest_client(struct engine *engine, struct client *client)
 {
     struct incoming in;
     uint32_t taken = 0;
@@ -334,7 +342,7 @@ uint32_t ingest_client(struct engine *engine, struct client *client)
 
     client->blocked_need = 0;
     if (segment_broken(&client->segment)) {
-        engine_close_client(engine, client, -EFAULT);
+        attached_fail(&engine->clients, client, -EFAULT);
         return 1;
     }
     while (taken < INGEST_CELLS && tokens < INGEST_TOKENS) {
@@ -353,7 +361,7 @@ uint32_t ingest_client(struct engine *engine, struct client *client)
             break;
         }
         if (rc < 0) {
-            engine_close_client(engine, client, rc);
+            attached_fail(&engine->clients, client, rc);
             break;
         }
         ring_release(&client->submit, 1);
@@ -362,6 +370,28 @@ uint32_t ingest_client(struct engine *engine, struct client *client)
         taken++;
     }
     if (taken)
-        engine_listen(engine, client);
+        attached_listen(engine, client);
     return taken;
+}
+
+uint32_t ingest_step(struct engine *engine)
+{
+    uint32_t work = 0;
+
+    for (uint32_t i = 0; i < engine->clients.n; i++) {
+        struct client *client = engine->clients.all[i];
+        if (!ingest_ready(client))
+            continue;
+        engine->now_ns = engine->options.now_ns();
+        work += ingest_client(engine, client);
+    }
+    if (engine->slots.n_active == 0)
+        return work;
+    engine->now_ns = engine->options.now_ns();
+    for (uint32_t i = 0; i < engine->slots.n; i++) {
+        struct slot *slot = &engine->slots.all[i];
+        if (slot->state != SLOT_IDLE && request_void(slot))
+            answer_end(engine, slot, DONE_CANCELLED, 0, "");
+    }
+    return work;
 }

@@ -2,31 +2,32 @@
  * request: what a client asked of a slot, and the account of its answer.
  *
  * Engine thread only. The raw parameter block is kept as copied: its lists are used in place, and
- * its hash goes into the receipt. Filled by ingest.c, counted by draft.c, stream.c and verify.c,
+ * its hash goes into the receipt. Filled by ingest.c, counted by draft.c, unverified.c and verify.c,
  * reported by answer.c.
  */
 #ifndef HEARTH_DAEMON_ENGINE_REQUEST_H
 #define HEARTH_DAEMON_ENGINE_REQUEST_H
 
+#include "daemon/engine/client.h"
+#include "daemon/grammar/grammar.h"
 #include "daemon/policy/stop.h"
 #include "daemon/policy/window.h"
+#include "ipc/event.h"
 #include "ipc/params.h"
-#include "daemon/grammar/grammar.h"
 #include "kernels/sample/sample.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct request {
-    uint64_t serial; /* order of arrival over all slots */
     uint32_t generation;
     uint32_t prompt_length; /* tokens from here on are answer */
     uint32_t length;        /* tokens that came with the request, >= prompt_length when resumed */
     uint32_t limit;         /* the sequence ends at this length: max_tokens and the context */
-    bool batch;
-    bool prewarm;  /* max_tokens is 0: compute the prompt, and that is all */
-    bool fast;     /* need not be deterministic, and there are fast passes that may answer it */
-    bool streamed; /* one did: no canonical pass has verified the answer */
+    bool prewarm;           /* max_tokens is 0: compute the prompt, and that is all */
+    bool fast;       /* need not be deterministic, and there are fast passes that may answer it */
+    bool unverified; /* one did: no canonical pass has verified the answer */
+    bool no_drafts;  /* the model that drafts cannot go on with it */
 
     uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
     struct params params; /* decoded; points into block */
@@ -35,8 +36,8 @@ struct request {
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammar_run run; /* where the answer stands in its grammar, if it has one */
-    uint32_t followed;      /* [length at most] tokens that the run is behind */
-    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, behind each draft */
+    uint32_t followed;      /* [length at most] tokens that the run has followed */
+    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft */
 
     /* The account (DESIGN section 8 defines the names). */
     uint32_t cached, prefix_break, passes;
@@ -44,12 +45,26 @@ struct request {
     uint32_t drafted, accepted_drafts, rollbacks;
     uint32_t rejected; /* drafts that a mismatch took along */
     uint32_t unused;   /* drafts that the end of the answer cut off */
-    uint32_t own;      /* tokens of the answer that nobody drafted */
+    uint32_t own;      /* tokens of the answer that were not drafted */
     uint64_t submitted_ns, first_row_ns, first_sample_ns;
+
+    /* Why the answer is over, from request_end on. */
+    enum done_reason reason;
+    int error;        /* of DONE_ERROR, else 0 */
+    const char *text; /* the same: one line */
+    char line[160];   /* room for it */
 };
 
-/* Takes memory for parameter blocks of `params_bytes`. Returns 0 or -ENOMEM; fini in any case. */
-int request_init(struct request *request, uint32_t params_bytes);
-void request_fini(struct request *request);
+/* With room for a parameter block of `params_bytes`, or NULL. */
+struct request *request_open(uint32_t params_bytes);
+void request_close(struct request *request);
+
+/* Did its client void it: cancel it, or write a newer one over it? */
+bool request_void(const struct slot *slot);
+
+/* The slot's answer is over: marks it, and answer_publish does the rest in the same step. `error`
+ * and `text` go with DONE_ERROR, else 0 and "". */
+void request_end(struct slots *slots, struct slot *slot, enum done_reason reason, int error,
+                 const char *text);
 
 #endif

@@ -1,15 +1,33 @@
-/*
- * What came out of a pass, taken through the speculation record: drafts that hold are accepted, the
- * rest is rolled back, and an answer that ends ends here.
- */
-#include "daemon/engine/engine_impl.h"
+/* Settled, then verified: what a pass computed, and what follows from it for the answers. */
+#include "daemon/engine/verify.h"
 
+#include "daemon/engine/request.h"
+#include "daemon/engine/state.h"
 #include "daemon/policy/fault.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-bool verify_stops(const struct engine *engine, struct request *request, uint32_t token)
+void verify_settle(struct engine *engine)
+{
+    struct batch *batch = &engine->batch;
+
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        struct batch_slot *b = &batch->slots[i];
+        struct slot *slot = b->slot;
+        uint32_t before; /* rows that only fill KV */
+
+        b->window = b->take == spec_rows(&slot->spec) ? slot->spec.drafted + 1 : 0;
+        before = b->take - b->window;
+        b->samples = &batch->results[b->row + before];
+        while (b->poisoned < b->take && batch->results[b->row + b->poisoned].status == 0)
+            b->poisoned++;
+        spec_prefilled(&slot->spec, b->poisoned < before ? b->poisoned : before);
+        slots_set(&engine->slots, slot, SLOT_READY);
+    }
+}
+
+bool verify_feed_stops(const struct vocab *vocab, struct request *request, uint32_t token)
 {
     const struct params *params = &request->params;
     uint32_t n_bytes;
@@ -17,15 +35,14 @@ bool verify_stops(const struct engine *engine, struct request *request, uint32_t
     for (uint32_t i = 0; i < params->n_stop_tokens; i++)
         if (params->stop_tokens[i] == token)
             return true;
-    const char *bytes = vocab_bytes(engine->vocab, token, &n_bytes);
-    /* Control tokens are no text: clients do not print them, so no stop text spans them. */
-    return bytes && !vocab_is_control(engine->vocab, token) &&
-           stop_feed(&request->stop, bytes, n_bytes);
+    const char *bytes = vocab_bytes(vocab, token, &n_bytes);
+    /* Control tokens are not text: clients do not print them, so no stop text spans them. */
+    return bytes && !vocab_is_control(vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
 }
 
-enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t token)
+enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token)
 {
-    if (vocab_is_end(engine->vocab, token)) {
+    if (vocab_is_end(vocab, token)) {
         slot->request->unused += spec_rollback(&slot->spec);
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
@@ -33,99 +50,98 @@ enum done_reason verify_ends(struct engine *engine, struct slot *slot, uint32_t 
     enum done_reason constrained = constrain_accept(slot, token);
     if (constrained == DONE_ERROR)
         return constrained;
-    if (verify_stops(engine, slot->request, token))
+    if (verify_feed_stops(vocab, slot->request, token))
         return DONE_STOP;
     if (constrained)
         return constrained;
     return slot->spec.accepted >= slot->request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
-void verify_publish(struct engine *engine, struct slot *slot, uint32_t from,
-                    const struct sample *const *samples, enum done_reason reason)
+void verify_end(struct slots *slots, struct slot *slot, enum done_reason reason)
 {
-    if (slot->spec.accepted > from)
-        answer_tokens(engine, slot, from, samples);
-    if (reason && slot->active) /* a client that was closed meanwhile had its end */
-        answer_end(engine, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
-                   reason == DONE_ERROR ? grammar_too_wide : "");
+    if (reason)
+        request_end(slots, slot, reason, reason == DONE_ERROR ? -E2BIG : 0,
+                    reason == DONE_ERROR ? grammar_too_wide : "");
 }
 
 /* Takes the samples of a window, first to last, up to the first that is not the draft's. */
-static void verify_accept(struct engine *engine, struct slot *slot,
-                          const struct row_result *results, uint32_t n_samples)
+static void verify_window(struct engine *engine, const struct batch_slot *b)
 {
-    const struct sample **samples = engine->samples;
+    struct slot *slot = b->slot;
     struct request *request = slot->request;
-    uint32_t from = slot->spec.accepted, n = 0;
+    uint32_t window = slot->spec.drafted, accepted = 0, n = 0;
     enum done_reason reason = 0;
-    uint32_t window = slot->spec.drafted, held = 0;
     bool agreed = true;
 
     if (!request->first_sample_ns)
         request->first_sample_ns = engine->now_ns;
-    for (uint32_t i = 0; i < n_samples && agreed && !reason; i++) {
+    for (; n < b->window && agreed && !reason; n++) {
         uint32_t drafted = slot->spec.drafted;
-        uint32_t sample = results[i].sample.token;
+        uint32_t sample = b->samples[n].sample.token;
         if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
             sample = slot->tokens[slot->spec.accepted];
         agreed = spec_accept(&slot->spec, slot->tokens, sample);
-        held += agreed;
+        accepted += agreed;
         request->rollbacks += !agreed && drafted > 0;
         request->rejected += agreed ? 0 : drafted;
-        samples[n++] = &results[i].sample;
-        reason = verify_ends(engine, slot, sample);
-        bool counts = !vocab_is_end(engine->vocab, sample); /* that one is no token of the answer */
+        reason = verify_token(engine->vocab, slot, sample);
+        bool counts =
+            !vocab_is_end(engine->vocab, sample); /* that one is not a token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;
         request->own += !agreed && counts;
     }
-    /* The verifier's own sample comes on top of the drafts that held, whether all did or not. */
-    assert(reason || n == held + 1);
+    /* The verifier's own sample comes on top of the accepted drafts, whether all were or not. */
+    assert(reason || n == accepted + 1);
     request->unused += spec_rollback(&slot->spec);
-    draft_verified(engine, slot, window, held);
-    verify_publish(engine, slot, from, samples, reason);
+    drafters_verified(&engine->drafters, slot, window, accepted);
+    verify_end(&engine->slots, slot, reason);
 }
 
 /* A row came out poisoned: the request cannot go on, and says which layer. */
 static void verify_poisoned(struct engine *engine, struct slot *slot,
                             const struct row_result *result)
 {
-    char text[160];
+    struct request *request = slot->request;
 
     if (result->layer < engine->options.loaded->model->n_layer)
-        snprintf(text, sizeof(text),
+        snprintf(request->line, sizeof(request->line),
                  "layer %u gave a value that is not finite: the model cannot continue",
                  result->layer);
     else
-        snprintf(text, sizeof(text),
+        snprintf(request->line, sizeof(request->line),
                  "the logits hold a value that is not finite: the model cannot continue");
-    answer_end(engine, slot, DONE_ERROR, -EDOM, text);
+    request_end(&engine->slots, slot, DONE_ERROR, -EDOM, request->line);
 }
 
-/* Takes the results of the slot's `take` rows. */
-void verify_take(struct engine *engine, struct slot *slot, const struct row_result *results)
+static void verify_slot(struct engine *engine, struct batch_slot *b)
 {
+    struct slot *slot = b->slot;
     struct request *request = slot->request;
-    uint32_t take = slot->take, rows = spec_rows(&slot->spec);
-    uint32_t window = slot->spec.drafted + 1;
-    uint32_t before = take == rows ? rows - window : take; /* rows that only fill KV */
 
-    slot->planned = false;
     request->passes++;
     if (!request->first_row_ns)
-        request->first_row_ns = engine->pass_start_ns;
-    for (uint32_t i = 0; i < take; i++) {
-        if (results[i].status == 0)
-            continue;
-        spec_prefilled(&slot->spec, i < before ? i : before);
-        verify_poisoned(engine, slot, &results[i]);
-        return;
+        request->first_row_ns = engine->batch.start_ns;
+    b->progress = b->window > 0 ? DOWN_DECODE : DOWN_PREFILL;
+    if (b->poisoned < b->take)
+        verify_poisoned(engine, slot, &engine->batch.results[b->row + b->poisoned]);
+    else if (b->window > 0 && request->prewarm)
+        request_end(&engine->slots, slot, DONE_LENGTH, 0, "");
+    else if (b->window > 0)
+        verify_window(engine, b);
+}
+
+void verify_step(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
+        struct batch_slot *b = &engine->batch.slots[i];
+        struct slot *slot = b->slot;
+        if (request_void(slot)) /* nothing is taken for a request that was voided meanwhile */
+            request_end(&engine->slots, slot, DONE_CANCELLED, 0, "");
+        else
+            verify_slot(engine, b);
+        slot_share(slot, &engine->kv.prefix);
+        if (slot->request->reached < slot->spec.canonical)
+            slot->request->reached = slot->spec.canonical;
     }
-    spec_prefilled(&slot->spec, before);
-    if (take == rows && request->prewarm)
-        answer_end(engine, slot, DONE_LENGTH, 0, "");
-    else if (take == rows)
-        verify_accept(engine, slot, results + before, window);
-    if (slot->active)
-        answer_progress(slot, take == rows ? DOWN_DECODE : DOWN_PREFILL);
 }

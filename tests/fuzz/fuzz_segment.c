@@ -94,8 +94,8 @@ static void step(uint32_t n)
         rig_check(&f.rig);
         engine_look(f.rig.engine);
         rig_mail(&f.rig);
-        RIG_CHECK(f.rig.n_closed <= 1 && !f.good.client->closing, "closed %u times, good %d",
-                  f.rig.n_closed, f.good.client->closing);
+        RIG_CHECK(f.rig.n_closed <= 1 && !f.good.client->error, "closed %u times, good %d",
+                  f.rig.n_closed, f.good.client->error);
     }
 }
 

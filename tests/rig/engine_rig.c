@@ -283,10 +283,10 @@ void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)
         if (clients[i].client)
             rig_detach(rig, &clients[i]);
     for (uint32_t i = 0; i < rig->engine->options.n_slots; i++)
-        slot_evict(&rig->engine->slots[i], &rig->engine->prefix);
+        slot_evict(&rig->engine->slots.all[i], &rig->engine->kv.prefix);
     rig_check(rig);
-    RIG_CHECK(prefix_spare(&rig->engine->prefix) == rig->engine->pool.total, "%u pages are spare",
-              prefix_spare(&rig->engine->prefix));
+    RIG_CHECK(prefix_spare(&rig->engine->kv.prefix) == rig->engine->kv.pool.total,
+              "%u pages are spare", prefix_spare(&rig->engine->kv.prefix));
     rig_close(rig);
     memset(clients, 0, n * sizeof(*clients));
 }

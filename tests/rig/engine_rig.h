@@ -16,7 +16,9 @@
 
 #include "daemon/engine/client.h"
 #include "daemon/engine/engine.h"
-#include "daemon/engine/engine_impl.h"
+#include "daemon/engine/request.h"
+#include "daemon/engine/state.h"
+#include "ipc/counters.h"
 #include "tests/rig/fake_backend.h"
 
 enum { RIG_SLOTS = 4, RIG_TOKENS = 1024, RIG_ENDS = 512, RIG_PARAMS_BYTES = 4096 };

@@ -10,7 +10,7 @@
 static void check_shared_page(const struct engine *engine, const struct slot *slot, uint32_t i)
 {
     uint32_t id = slot->pages[i];
-    const struct prefix_page *page = &engine->prefix.pages[id];
+    const struct prefix_page *page = &engine->kv.prefix.pages[id];
 
     RIG_CHECK(page->cached && page->uid == slot->uid, "page %u is not for this slot", id);
     RIG_CHECK(page->parent == (i ? slot->pages[i - 1] : PAGE_NONE), "page %u's parent", id);
@@ -42,7 +42,7 @@ static void check_slot_pages(const struct engine *engine, const struct slot *slo
 /* A page of the cache as the device sees it. */
 static void check_cached_page(const struct rig *rig, uint32_t id)
 {
-    const struct prefix *prefix = &rig->engine->prefix;
+    const struct prefix *prefix = &rig->engine->kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
 
     RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == id,
@@ -57,10 +57,10 @@ static void check_cached_page(const struct rig *rig, uint32_t id)
 /* The cache: what it says of its pages is what slots hold, and what the device's memory has. */
 static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *held)
 {
-    const struct prefix *prefix = &rig->engine->prefix;
+    const struct prefix *prefix = &rig->engine->kv.prefix;
     uint32_t cached = 0, idle = 0, listed = 0;
 
-    for (uint32_t i = 0; i < rig->engine->pool.total; i++) {
+    for (uint32_t i = 0; i < rig->engine->kv.pool.total; i++) {
         const struct prefix_page *page = &prefix->pages[i];
         RIG_CHECK(held[i] == (page->cached ? page->held : 0), "page %u is held by %u", i, held[i]);
         if (!page->cached)
@@ -81,13 +81,13 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
 static void check_draft_pages(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
-    const struct pages *pool = &engine->drafters[DRAFTER_MODEL].pool;
+    const struct pages *pool = &engine->drafters.all[DRAFTER_MODEL].pool;
     uint8_t seen[4096] = {0};
 
     for (uint32_t i = 0; i < pool->n_free; i++)
         seen[pool->free[i]]++;
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        const struct slot *slot = &engine->slots[i];
+        const struct slot *slot = &engine->slots.all[i];
         const struct draft_kv *kv = &slot->draft_kv;
         for (uint32_t k = 0; k < kv->n_pages; k++)
             seen[kv->pages[k]]++;
@@ -109,25 +109,26 @@ void rig_check(const struct rig *rig)
     uint32_t held[4096] = {0};
     uint32_t active = 0, paused = 0;
 
-    RIG_CHECK(engine->pool.total <= sizeof(seen), "a rig has at most 4096 pages");
-    for (uint32_t i = 0; i < engine->pool.n_free; i++)
-        RIG_CHECK(seen[engine->pool.free[i]]++ == 0, "page %u is free twice", engine->pool.free[i]);
+    RIG_CHECK(engine->kv.pool.total <= sizeof(seen), "a rig has at most 4096 pages");
+    for (uint32_t i = 0; i < engine->kv.pool.n_free; i++)
+        RIG_CHECK(seen[engine->kv.pool.free[i]]++ == 0, "page %u is free twice",
+                  engine->kv.pool.free[i]);
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
-        const struct slot *slot = &engine->slots[i];
+        const struct slot *slot = &engine->slots.all[i];
         check_slot_pages(engine, slot, seen, held);
         RIG_CHECK(spec_valid(&slot->spec), "slot %u", i);
         RIG_CHECK(kv_pages(slot->spec.canonical) <= slot->n_pages, "slot %u lost pages", i);
-        RIG_CHECK(!slot->active || slot->client, "slot %u runs for nobody", i);
+        RIG_CHECK(slot->state == SLOT_IDLE || slot->client, "slot %u runs for nobody", i);
         RIG_CHECK(slot->client || slot->name[0] || slot->n_pages == 0,
                   "slot %u is free, with pages", i);
-        active += slot->active;
-        paused += slot->active && slot->paused;
+        active += slot->state != SLOT_IDLE;
+        paused += slot->state == SLOT_PAUSED;
     }
     check_cache(rig, seen, held);
     check_draft_pages(rig);
-    for (uint32_t i = 0; i < engine->pool.total; i++)
+    for (uint32_t i = 0; i < engine->kv.pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
-    RIG_CHECK(active == engine->n_active && paused == engine->n_paused,
-              "%u active of %u, %u paused of %u", active, engine->n_active, paused,
-              engine->n_paused);
+    RIG_CHECK(active == engine->slots.n_active && paused == engine->slots.n_paused,
+              "%u active of %u, %u paused of %u", active, engine->slots.n_active, paused,
+              engine->slots.n_paused);
 }

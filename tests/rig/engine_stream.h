@@ -64,7 +64,7 @@ static inline void step_all(void)
 
 static inline void run_all(uint32_t most)
 {
-    while (rig.engine->n_active > 0 || engine_look(rig.engine)) {
+    while (rig.engine->slots.n_active > 0 || engine_look(rig.engine)) {
         step_all();
         ck_assert_uint_gt(most--, 0);
     }
@@ -75,7 +75,7 @@ static inline void stream_some(uint32_t client, uint32_t n)
 {
     while (clients[client].slots[0].now.n < n)
         step_all();
-    ck_assert(slot_of(client)->active);
+    ck_assert(slot_of(client)->state != SLOT_IDLE);
 }
 
 /* Is the last answer what rig_alone says, and does its end say how it was made? */

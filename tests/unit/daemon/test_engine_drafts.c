@@ -39,7 +39,7 @@ static void close_all(void)
 {
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_detach(&rig, &clients[i]);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
     rig_close(&rig);
 }
 
@@ -49,7 +49,7 @@ static void draft(struct slot *slot, uint32_t most, uint32_t odds)
 {
     struct spec *spec = &slot->spec;
 
-    if (!slot->active || spec->drafted)
+    if (slot->state == SLOT_IDLE || spec->drafted)
         return;
     for (uint32_t n = random_below(&state, most + 1);
          n > 0 && spec->accepted + spec->drafted < slot->request->limit; n--) {
@@ -63,14 +63,14 @@ static void draft(struct slot *slot, uint32_t most, uint32_t odds)
 static void draft_all(uint32_t most, uint32_t odds)
 {
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++)
-        draft(&rig.engine->slots[i], most, odds);
+        draft(&rig.engine->slots.all[i], most, odds);
 }
 
 static uint32_t run_drafting(uint32_t most, uint32_t odds, bool slow)
 {
     uint32_t steps = 0;
 
-    while (rig.engine->n_active > 0 || engine_look(rig.engine)) {
+    while (rig.engine->slots.n_active > 0 || engine_look(rig.engine)) {
         draft_all(most, odds);
         engine_step(rig.engine);
         rig_check(&rig);
@@ -188,7 +188,7 @@ START_TEST(right_drafts_save_passes)
     engine_step(rig.engine); /* the prompt, and the first token */
     struct slot *slot = c->client->slots[0];
     uint32_t passes = 0;
-    for (; slot->active; passes++) {
+    for (; slot->state != SLOT_IDLE; passes++) {
         for (uint32_t k = 0; k < window; k++) {
             uint32_t at = slot->spec.accepted + slot->spec.drafted;
             spec_draft(&slot->spec, slot->tokens, fake_next(&rig.fake, slot->tokens, at, 0));
@@ -221,7 +221,7 @@ START_TEST(wrong_drafts_cost_nothing_but_rows)
     rig_submit(c, 0, &requests[0]);
     engine_step(rig.engine);
     struct slot *slot = c->client->slots[0];
-    while (slot->active) {
+    while (slot->state != SLOT_IDLE) {
         spec_draft(&slot->spec, slot->tokens, FAKE_BYTES + 'Z');
         slot->request->drafted++;
         engine_step(rig.engine);
@@ -284,7 +284,7 @@ START_TEST(a_planned_window_may_lose_its_pages)
     rig_submit(&clients[0], 0, &requests[0]);
     while (slot->spec.accepted < 4 + (uint32_t)_i)
         engine_step(rig.engine);
-    ck_assert_uint_eq(rig.engine->pool.n_free, 1);
+    ck_assert_uint_eq(rig.engine->kv.pool.n_free, 1);
     for (uint32_t i = 0; i < 5; i++)
         spec_draft(&slot->spec, slot->tokens, FAKE_BYTES + 'Z');
     slot->request->drafted += 5;
@@ -293,7 +293,7 @@ START_TEST(a_planned_window_may_lose_its_pages)
     rig_check(&rig);
     ck_assert_uint_eq(slot->spec.canonical, 0);
     ck_assert_uint_eq(rig.fake.last_rows, 80);
-    for (uint32_t i = 0; i < 200 && rig.engine->n_active > 0; i++) {
+    for (uint32_t i = 0; i < 200 && rig.engine->slots.n_active > 0; i++) {
         engine_step(rig.engine);
         rig_check(&rig);
         rig_read_all(&clients[0]);

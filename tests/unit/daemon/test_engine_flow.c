@@ -50,9 +50,10 @@ static void teardown(void)
         rig_detach(&rig, &a);
     rig_detach(&rig, &b);
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++)
-        if (rig.engine->slots[i].name[0])
-            slot_evict(&rig.engine->slots[i], &rig.engine->prefix); /* parked, and still warm */
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
+        if (rig.engine->slots.all[i].name[0])
+            slot_evict(&rig.engine->slots.all[i],
+                       &rig.engine->kv.prefix); /* parked, and still warm */
+    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
     ck_assert_uint_eq(rig.n_closed, 0);
     rig_close(&rig);
 }
@@ -72,7 +73,7 @@ START_TEST(a_cancel_ends_within_one_step)
     rig_cancel(&a, 0);
     engine_step(rig.engine);
     ck_assert_uint_eq(rig.fake.n_rows - rows, 1); /* the neighbour's */
-    ck_assert(!a.client->slots[0]->active);
+    ck_assert(a.client->slots[0]->state == SLOT_IDLE);
     rig_read_all(&a);
     ck_assert_uint_eq(a.slots[0].n_ends, 1);
     ck_assert_uint_eq(a.slots[0].last.generation, generation);
@@ -156,7 +157,7 @@ START_TEST(nothing_is_published_after_a_store_inside_the_pass)
     rig.fake.during = change_mind;
     void_in_pass = _i;
     engine_step(rig.engine);
-    ck_assert(!a.client->slots[0]->active);
+    ck_assert(a.client->slots[0]->state == SLOT_IDLE);
     rig_read_all(&a);
     ck_assert_int_eq(a.slots[0].last.reason, DONE_CANCELLED);
     ck_assert_uint_eq(a.slots[0].last.n, 2);
@@ -215,7 +216,7 @@ START_TEST(a_full_event_ring_pauses_its_slot_alone)
         rig_read_all(&b);
     }
     rig_check(&rig);
-    ck_assert(a.client->slots[0]->paused);
+    ck_assert(a.client->slots[0]->state == SLOT_PAUSED);
     ck_assert_uint_eq(segment_down_slot(&a.segment, 0)->state, DOWN_PAUSED);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_PAUSED), 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_STALLS), 1);
@@ -275,11 +276,11 @@ START_TEST(a_paused_request_is_cancelled_in_one_step)
         engine_step(rig.engine);
         rig_read_all(&b);
     }
-    ck_assert(a.client->slots[0]->paused);
+    ck_assert(a.client->slots[0]->state == SLOT_PAUSED);
     rig_cancel(&a, 0);
     ck_assert(engine_look(rig.engine));
     engine_step(rig.engine);
-    ck_assert(!a.client->slots[0]->active);
+    ck_assert(a.client->slots[0]->state == SLOT_IDLE);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_ACTIVE), 0);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_PAUSED), 0);
     rig_read_all(&a);
@@ -316,7 +317,7 @@ END_TEST
 START_TEST(a_detach_frees_everything_in_its_step)
 {
     struct rig_request request = {.tokens = prompt, .n = 300, .max_tokens = 100};
-    uint32_t before = prefix_spare(&rig.engine->prefix) + b.client->slots[0]->n_pages;
+    uint32_t before = prefix_spare(&rig.engine->kv.prefix) + b.client->slots[0]->n_pages;
 
     rig_submit(&a, 0, &request);
     rig_submit(&a, 1, &request);
@@ -324,8 +325,8 @@ START_TEST(a_detach_frees_everything_in_its_step)
         engine_step(rig.engine);
     rig_detach(&rig, &a);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix) + b.client->slots[0]->n_pages, before);
-    ck_assert_uint_eq(rig.engine->n_active, 1);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix) + b.client->slots[0]->n_pages, before);
+    ck_assert_uint_eq(rig.engine->slots.n_active, 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_USED), 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_ACTIVE), 1);
 }
@@ -418,7 +419,7 @@ START_TEST(parked_slots_give_way_the_longest_unused_first)
     rig_attach(&rig, &more[0], 4, 1, ""); /* takes all that is parked */
     rig_attach(&rig, &more[1], 1, 1, "");
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++)
-        ck_assert_str_eq(rig.engine->slots[i].name, "");
+        ck_assert_str_eq(rig.engine->slots.all[i].name, "");
     rig_detach(&rig, &more[0]);
     rig_detach(&rig, &more[1]);
     ck_assert(rig_same(&rig, &neighbour, rig_ask(&rig, &b, 0, &neighbour)));

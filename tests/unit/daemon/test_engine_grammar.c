@@ -113,10 +113,11 @@ START_TEST(with_spoilt_drafts)
         struct params p = with_grammar(grammars[i % GRAMMARS]);
         struct rig_request request = {
             .tokens = tokens + i, .n = 5 + i, .max_tokens = 50, .params = &p};
-        struct slot *slot = &rig.engine->slots[0];
+        struct slot *slot = &rig.engine->slots.all[0];
         rig_submit(&client, 0, &request);
         do {
-            for (uint32_t k = 0; slot->active && slot->request->first_sample_ns && k < 6; k++) {
+            for (uint32_t k = 0;
+                 slot->state != SLOT_IDLE && slot->request->first_sample_ns && k < 6; k++) {
                 uint32_t at = slot->spec.accepted + slot->spec.drafted;
                 uint32_t token = fake_next(&rig.fake, slot->tokens, at, 0);
                 state = state * 1664525u + 1013904223u;
@@ -226,7 +227,8 @@ START_TEST(an_answer_goes_on_after_a_resume)
         request.n = 10;
         const struct rig_answer *none = rig_ask(&rig, &client, 0, &request);
         ck_assert(none->reason == DONE_ERROR && none->done.error == -EINVAL);
-        ck_assert_str_eq(none->done.text, "the answer so far is none of this grammar: ask anew");
+        ck_assert_str_eq(none->done.text,
+                         "the answer so far does not follow this grammar: ask anew");
     }
     close_all();
 }
@@ -259,13 +261,13 @@ START_TEST(a_dear_grammar_holds_up_itself_alone)
     struct rig_request quick = {.tokens = tokens + 9, .n = 5, .max_tokens = 60};
     struct rig_desc desc = {.proposer = PROPOSER_NONE};
     open_with(&desc, 2);
-    rig.engine->grammar_step = 8;
+    rig.engine->constrain.step = 8;
     rig_submit(&client, 0, &slow);
     rig_submit(&client, 1, &quick);
     uint32_t steps = 0, masking = 0;
     while (!client.slots[1].last.reason) {
         engine_step(rig.engine);
-        masking += rig.engine->slots[0].masking;
+        masking += rig.engine->slots.all[0].state == SLOT_MASKING;
         ck_assert_uint_lt(++steps, 70);
         rig_read_all(&client);
     }
@@ -293,7 +295,7 @@ START_TEST(a_long_answer_so_far_holds_up_itself_alone)
         sequence[PROMPT + i] = FAKE_BYTES + 'a' + i % 8;
     for (int wrong = 0; wrong < 2; wrong++) {
         open_with(&desc, 2);
-        rig.engine->grammar_step = 1; /* a token a step */
+        rig.engine->constrain.step = 1; /* a token a step */
         struct rig_request slow = {.tokens = sequence,
                                    .n = PROMPT + SO_FAR,
                                    .prompt_length = PROMPT,

@@ -41,7 +41,7 @@ static void teardown(void)
     ck_assert(rig_same(&rig, &fine, rig_ask(&rig, &good, 0, &fine)));
     rig_detach(&rig, &good);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
     rig_close(&rig);
 }
 
@@ -69,16 +69,20 @@ static void refused(const struct submit_cell *cell, int error)
     ck_assert_uint_eq(rig.n_closed, 0);
 }
 
-/* One step must close the bad client with `error`, once, and end what it was running. */
+/* One step must mark the bad client, and the next one close it with `error`, once, and end what it
+ * was running. */
 static void closed(int error)
 {
+    ck_assert_uint_gt(engine_step(rig.engine), 0);
+    ck_assert_int_eq(bad.client->error, error);
+    ck_assert(engine_look(rig.engine)); /* the engine does not sleep before */
     engine_step(rig.engine);
     rig_mail(&rig);
     ck_assert_uint_eq(rig.n_closed, 1);
     ck_assert_int_eq(rig.last_close, error);
     for (uint32_t i = 0; i < bad.n_slots; i++)
-        ck_assert(!bad.client->slots[i]->active);
-    ck_assert(good.client->slots[0]->active);
+        ck_assert(bad.client->slots[i]->state == SLOT_IDLE);
+    ck_assert(good.client->slots[0]->state != SLOT_IDLE);
     ck_assert_uint_eq(
         counters_get(rig.ctl, COUNTER_PROTOCOL_ERRORS) + counters_get(rig.ctl, COUNTER_SIGBUS), 1);
 }
@@ -255,7 +259,7 @@ START_TEST(a_cell_of_an_old_generation_is_superseded)
     rig_read_all(&bad);
     ck_assert_int_eq(bad.slots[0].last.reason, DONE_SUPERSEDED);
     ck_assert_uint_eq(bad.slots[0].last.generation, cell.generation);
-    ck_assert(!bad.client->slots[0]->active);
+    ck_assert(bad.client->slots[0]->state == SLOT_IDLE);
 }
 END_TEST
 
@@ -441,6 +445,7 @@ START_TEST(wakes_never_fill_the_mailbox)
     struct submit_cell cell = cell_of(0);
     cell.slot = 9;
     rig_push(&bad, &cell);
+    engine_step(rig.engine);
     engine_step(rig.engine); /* MAIL_CLOSE has its place */
     rig_mail(&rig);
     ck_assert_uint_eq(rig.n_closed, 1);

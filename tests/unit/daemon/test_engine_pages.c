@@ -36,7 +36,7 @@ static void teardown(void)
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_detach(&rig, &clients[i]);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->prefix), rig.engine->pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
     rig_close(&rig);
 }
 
@@ -46,9 +46,9 @@ static const struct slot *oldest(void)
     const struct slot *found = NULL;
 
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++) {
-        const struct slot *slot = &rig.engine->slots[i];
-        if (slot->active && !slot->paused && !slot->request->batch &&
-            (!found || slot->request->serial < found->request->serial))
+        const struct slot *slot = &rig.engine->slots.all[i];
+        if (slot->state != SLOT_IDLE && slot->state != SLOT_PAUSED && !slot->batch &&
+            (!found || slot->serial < found->serial))
             found = slot;
     }
     return found;
@@ -56,7 +56,7 @@ static const struct slot *oldest(void)
 
 static bool all_idle(void)
 {
-    return rig.engine->n_active == 0;
+    return rig.engine->slots.n_active == 0;
 }
 
 /* Steps to the end of everything, looking at the rule in every step: the oldest interactive request
@@ -70,16 +70,17 @@ static uint32_t run_all(uint32_t most)
             rig_read_all(&clients[i]);
         const struct slot *protected = oldest();
         uint32_t canonical = protected ? protected->spec.canonical : 0;
-        uint64_t serial = protected ? protected->request->serial : 0;
+        uint64_t serial = protected ? protected->serial : 0;
         uint32_t worked = engine_step(rig.engine);
         rig_check(&rig);
-        if (protected && protected->active && protected->request->serial == serial) {
+        if (protected && protected->state != SLOT_IDLE && protected->serial == serial) {
             ck_assert_uint_ge(protected->spec.canonical, canonical);
             still = protected->spec.canonical > canonical ? 0 : still + 1;
             /* Beside answers a chunk comes every fourth pass; they rotate; pages it always has. */
             ck_assert_uint_lt(still, 4 * CLIENTS);
         }
-        ck_assert_msg(worked || all_idle(), "nothing moves, %u are active", rig.engine->n_active);
+        ck_assert_msg(worked || all_idle(), "nothing moves, %u are active",
+                      rig.engine->slots.n_active);
         ck_assert_uint_lt(++steps, most);
     } while (!all_idle() || engine_look(rig.engine));
     for (uint32_t i = 0; i < CLIENTS; i++)
@@ -165,7 +166,7 @@ START_TEST(an_evicted_answer_goes_on_where_it_was)
     rig_submit(&clients[1], 0, &requests[1]);
     while (slot->spec.canonical > 100)
         engine_step(rig.engine);
-    ck_assert(slot->active);
+    ck_assert(slot->state != SLOT_IDLE);
     requests[2].batch = requests[3].batch = requests[4].batch = true;
     for (uint32_t i = 2; i < CLIENTS; i++)
         rig_submit(&clients[i], 0, &requests[i]);
@@ -186,7 +187,7 @@ START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
     rig_submit(&clients[0], 0, &requests[0]);
     for (int i = 0; i < 80; i++)
         engine_step(rig.engine);
-    ck_assert(clients[0].client->slots[0]->paused);
+    ck_assert(clients[0].client->slots[0]->state == SLOT_PAUSED);
     ck_assert_uint_ge(clients[0].client->slots[0]->n_pages, 4);
     for (uint32_t i = 1; i < CLIENTS; i++)
         rig_submit(&clients[i], 0, &requests[i]);
@@ -198,7 +199,7 @@ START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
     }
     for (uint32_t i = 1; i < CLIENTS; i++)
         ck_assert_msg(rig_same(&rig, &requests[i], &clients[i].slots[0].last), "client %u", i);
-    ck_assert(clients[0].client->slots[0]->active);
+    ck_assert(clients[0].client->slots[0]->state != SLOT_IDLE);
     run_all(500);
     all_right();
     teardown();

@@ -53,9 +53,9 @@ static void random_attach(uint32_t i)
 static void random_drafts(void)
 {
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++) {
-        struct slot *slot = &rig.engine->slots[i];
+        struct slot *slot = &rig.engine->slots.all[i];
         struct spec *spec = &slot->spec;
-        if (!slot->active || spec->drafted || random_below(&state, 2))
+        if (slot->state == SLOT_IDLE || spec->drafted || random_below(&state, 2))
             continue;
         for (uint32_t k = random_below(&state, 6);
              k > 0 && spec->accepted + spec->drafted < slot->request->limit; k--) {
@@ -93,7 +93,7 @@ static void random_act(uint32_t i)
         random_attach(i);
         checked[i] = 0;
     } else if (what < 50) {
-        if (clients[i].client->slots[0]->active || ring_space(&clients[i].submit) < 2)
+        if (clients[i].client->slots[0]->state != SLOT_IDLE || ring_space(&clients[i].submit) < 2)
             return;
         random_prompt(i);
         rig_submit(&clients[i], 0, &requests[i]);
@@ -122,7 +122,7 @@ START_TEST(whatever_happens_every_answer_is_right)
     };
     rig_open(&rig, &desc);
     if (_i % 3 == 0)
-        rig.engine->prefix.hash_mask = 1;
+        rig.engine->kv.prefix.hash_mask = 1;
     for (uint32_t round = 0; round < 700; round++) {
         random_act(random_below(&state, CLIENTS));
         random_drafts();
@@ -132,13 +132,13 @@ START_TEST(whatever_happens_every_answer_is_right)
             if (clients[i].client && random_below(&state, 4))
                 random_read(i);
     }
-    while (rig.engine->n_active > 0 || engine_look(rig.engine)) {
+    while (rig.engine->slots.n_active > 0 || engine_look(rig.engine)) {
         for (uint32_t i = 0; i < CLIENTS; i++)
             if (clients[i].client)
                 random_read(i);
         uint32_t worked = engine_step(rig.engine);
         rig_check(&rig);
-        ck_assert_msg(worked || rig.engine->n_active == 0, "nothing moves");
+        ck_assert_msg(worked || rig.engine->slots.n_active == 0, "nothing moves");
         ck_assert_msg(most-- > 0, "no end");
     }
     for (uint32_t i = 0; i < CLIENTS; i++)

@@ -131,7 +131,7 @@ START_TEST(an_answer_follows_its_grammar)
     params.grammar = (const uint8_t *)grammars[_i % 3];
     params.grammar_bytes = (uint32_t)strlen(grammars[_i % 3]);
     if (_i >= 3)
-        rig.engine->grammar_step = 1; /* many steps for a mask: who has none sits out */
+        rig.engine->constrain.step = 1; /* many steps for a mask: who has none sits out */
     for (uint32_t i = 0; i < CLIENTS; i++) {
         requests[i].params = &params;
         requests[i].fast = i % 4 != 3;
@@ -187,13 +187,13 @@ START_TEST(they_share_their_passes_with_drafts)
     }
     while (!slot_of(5)->request->first_sample_ns)
         step_all();
-    while (slot_of(0)->active) {
+    while (slot_of(0)->state != SLOT_IDLE) {
         uint32_t before[3], fast = rig.fake.n_fast_passes, canonical = rig.fake.n_passes;
         for (uint32_t i = 0; i < 3; i++)
             before[i] = slot_of(i)->spec.accepted;
         step_all();
         ck_assert_uint_eq(rig.fake.n_fast_passes, fast + 1);
-        for (uint32_t i = 0; i < 3 && slot_of(i)->active; i++)
+        for (uint32_t i = 0; i < 3 && slot_of(i)->state != SLOT_IDLE; i++)
             ck_assert_uint_eq(slot_of(i)->spec.accepted, before[i] + 1);
         shared += rig.fake.last_fast_rows == 6;
         without += rig.fake.n_passes == canonical;
@@ -217,7 +217,7 @@ START_TEST(they_take_turns)
         requests[i].batch = i >= 6;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    while (rig.engine->slots[7].request->first_sample_ns == 0 || slot_of(7)->spec.streamed == 0)
+    while (rig.engine->slots.all[7].request->first_sample_ns == 0 || slot_of(7)->spec.streamed == 0)
         step_all();
     uint32_t before[CLIENTS], interactive = 0, batch = 0;
     for (uint32_t i = 0; i < CLIENTS; i++)
@@ -304,7 +304,7 @@ START_TEST(they_take_turns_at_masks)
     struct params params[CLIENTS];
 
     open_native(0);
-    rig.engine->grammar_step = 10;
+    rig.engine->constrain.step = 10;
     for (uint32_t i = 0; i < CLIENTS; i++) {
         params_default(&params[i]);
         params[i].grammar = (const uint8_t *)grammars[i];
@@ -312,7 +312,7 @@ START_TEST(they_take_turns_at_masks)
         requests[i].params = &params[i];
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    while (!rig.engine->stream_rows) /* all have their first token, and one its second */
+    while (!rig.engine->batch.fast_rows) /* all have their first token, and one its second */
         step_all();
     while (clients[0].slots[0].now.n < 6) {
         step_all();
@@ -427,7 +427,7 @@ START_TEST(a_reader_that_stops_pauses_it)
         rig_check(&rig);
         rig_read_all(&clients[1]);
     }
-    ck_assert(slot_of(0)->active && slot_of(0)->paused);
+    ck_assert(slot_of(0)->state == SLOT_PAUSED);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_PAUSED), 1);
     check_answer(1);
     ck_assert(!engine_look(rig.engine));
@@ -448,7 +448,7 @@ START_TEST(pages_taken_back_are_computed_by_canonical_passes)
     rig_submit(&clients[0], 0, &requests[0]);
     stream_some(0, 50 + (uint32_t)_i);
     uint32_t accepted = slot_of(0)->spec.accepted;
-    slot_evict(slot_of(0), &rig.engine->prefix);
+    slot_evict(slot_of(0), &rig.engine->kv.prefix);
     ck_assert_uint_eq(spec_computed(&slot_of(0)->spec), 0);
     while (slot_of(0)->spec.streamed == 0)
         step_all();
@@ -489,7 +489,7 @@ START_TEST(a_cancel_in_a_fast_pass_ends_it_in_that_step)
         step_all();
     } while (rig.fake.n_fast_passes == canonical);
     ck_assert_int_eq(last_of(victim)->reason, DONE_CANCELLED);
-    ck_assert(!slot_of(victim)->active);
+    ck_assert(slot_of(victim)->state == SLOT_IDLE);
     ck_assert_uint_eq(slot_of(victim)->spec.streamed, 0);
     run_all(1000);
     for (uint32_t i = 0; i < 4; i++)

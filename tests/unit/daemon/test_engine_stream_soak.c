@@ -57,7 +57,7 @@ static void random_act(void)
 
     if (random_below(&state, 20) == 0)
         rig_cancel(&clients[i], 0);
-    else if (!slot_of(i)->active && ring_space(&clients[i].submit) > 2)
+    else if (slot_of(i)->state == SLOT_IDLE && ring_space(&clients[i].submit) > 2)
         random_request(i);
     else if (random_below(&state, 12) == 0 && ring_space(&clients[i].submit) > 2)
         random_request(i); /* supersedes */
@@ -91,7 +91,7 @@ START_TEST(whatever_happens_each_gets_what_he_asked_for)
         rig_read(&clients[i], 0, 1 + random_below(&state, 40));
         check_ended(i);
     }
-    for (uint32_t most = 20000; rig.engine->n_active > 0 || engine_look(rig.engine); most--) {
+    for (uint32_t most = 20000; rig.engine->slots.n_active > 0 || engine_look(rig.engine); most--) {
         step_all();
         for (uint32_t i = 0; i < CLIENTS; i++)
             check_ended(i);

@@ -1,7 +1,6 @@
 /* Slots: pages as the sequence grows and shrinks, and who gives way to whom. */
 #include "daemon/cache/slot.h"
 
-#include "daemon/engine/request.h"
 #include "kernels/kv.h"
 #include "tests/run_suite.h"
 
@@ -19,18 +18,14 @@ static void setup(void)
 {
     ck_assert_int_eq(pages_init(&pool, PAGES), 0);
     ck_assert_int_eq(prefix_init(&prefix, &pool, "", 0), 0);
-    for (uint32_t i = 0; i < SLOTS; i++) {
+    for (uint32_t i = 0; i < SLOTS; i++)
         ck_assert_int_eq(slot_init(&slots[i], CONTEXT), 0);
-        ck_assert_int_eq(request_init(slots[i].request, 256), 0);
-    }
 }
 
 static void teardown(void)
 {
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        request_fini(slots[i].request);
+    for (uint32_t i = 0; i < SLOTS; i++)
         slot_fini(&slots[i], CONTEXT);
-    }
     prefix_fini(&prefix);
     pages_fini(&pool);
 }
@@ -38,15 +33,15 @@ static void teardown(void)
 /* A slot with two pages, as it looks in the middle of a request. */
 static void make_active(uint32_t i, uint64_t serial, bool batch)
 {
-    slots[i].active = true;
-    slots[i].request->serial = slots[i].last_used = serial;
-    slots[i].request->batch = batch;
+    slots[i].state = SLOT_READY;
+    slots[i].serial = serial;
+    slots[i].batch = batch;
     ck_assert(slot_reserve(&slots[i], &prefix, 40));
 }
 
-static void make_idle(uint32_t i, uint64_t last_used)
+static void make_idle(uint32_t i, uint64_t serial)
 {
-    slots[i].last_used = last_used;
+    slots[i].serial = serial;
     ck_assert(slot_reserve(&slots[i], &prefix, 40));
 }
 
@@ -137,7 +132,7 @@ END_TEST
 
 START_TEST(clearing_a_running_slot_is_our_mistake)
 {
-    slots[0].active = true;
+    slots[0].state = SLOT_READY;
     slot_clear(&slots[0], &prefix, CONTEXT);
 }
 END_TEST
@@ -165,7 +160,7 @@ START_TEST(whole_canonical_pages_are_published)
     for (uint32_t canonical = 0; canonical < CONTEXT; canonical += 13) {
         make_canonical(0, CONTEXT, canonical);
         slots[0].spec.drafted = 40; /* these are not canonical */
-        slot_publish(&slots[0], &prefix);
+        slot_share(&slots[0], &prefix);
         ck_assert_uint_eq(slots[0].n_shared, canonical / 32);
         ck_assert_uint_eq(prefix.n_cached, canonical / 32);
     }
@@ -176,7 +171,7 @@ START_TEST(the_overflow_user_publishes_nothing)
 {
     make_canonical(0, CONTEXT, 150);
     slots[0].uid = PREFIX_NOBODY;
-    slot_publish(&slots[0], &prefix);
+    slot_share(&slots[0], &prefix);
     ck_assert_uint_eq(slots[0].n_shared + prefix.n_cached, 0);
     ck_assert_uint_eq(slot_adopt(&slots[0], &prefix), 0);
     ck_assert(!slot_fills_page(&slots[0]));
@@ -186,7 +181,7 @@ END_TEST
 START_TEST(adopting_goes_as_far_as_the_tokens_agree)
 {
     make_canonical(0, CONTEXT, 170);
-    slot_publish(&slots[0], &prefix);
+    slot_share(&slots[0], &prefix);
     for (uint32_t trunk = 0; trunk <= CONTEXT; trunk += 9) {
         make_canonical(1, trunk, 20); /* a page of its own, in the way */
         uint32_t whole = trunk / 32 < 5 ? trunk / 32 : 5;
@@ -204,9 +199,9 @@ START_TEST(two_that_computed_the_same_keep_one_copy)
 {
     make_canonical(0, 100, 150);
     make_canonical(1, 100, 150);
-    slot_publish(&slots[0], &prefix);
+    slot_share(&slots[0], &prefix);
     ck_assert(!slot_same_page(&slots[0], &slots[1]));
-    slot_publish(&slots[1], &prefix);
+    slot_share(&slots[1], &prefix);
     ck_assert_mem_eq(slots[0].pages, slots[1].pages, 3 * sizeof(uint32_t));
     ck_assert_uint_ne(slots[0].pages[3], slots[1].pages[3]);
     ck_assert_uint_eq(pool.n_free, PAGES - 7);
@@ -222,8 +217,8 @@ START_TEST(the_next_row_goes_to_a_page_of_its_own)
 {
     make_canonical(0, CONTEXT, 150);
     make_canonical(1, CONTEXT, 80);
-    slot_publish(&slots[0], &prefix);
-    slot_publish(&slots[1], &prefix); /* holds the first two as well */
+    slot_share(&slots[0], &prefix);
+    slot_share(&slots[1], &prefix); /* holds the first two as well */
     slots[0].spec.canonical = 77;
     slot_trim(&slots[0], &prefix);
     ck_assert_uint_eq(slots[0].spec.canonical, 77);
@@ -242,7 +237,7 @@ END_TEST
 
 START_TEST(who_has_nothing_gives_nothing)
 {
-    slots[0].active = true;
+    slots[0].state = SLOT_READY;
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[0]));
 }
 END_TEST
@@ -266,7 +261,7 @@ START_TEST(then_paused_then_batch_then_newer_interactive)
     make_active(3, 5, true);
     make_active(4, 6, true);
     make_active(5, 15, false);
-    slots[5].paused = true;
+    slots[5].state = SLOT_PAUSED;
     EXPECT_VICTIMS(0, 5, 4, 3, 2, 1);
 }
 END_TEST
@@ -297,7 +292,7 @@ START_TEST(who_is_in_the_pass_keeps_its_pages)
     make_active(0, 10, false);
     make_active(1, 20, false);
     make_active(2, 30, true);
-    slots[1].planned = slots[2].planned = true;
+    slots[1].state = slots[2].state = SLOT_PLANNED;
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[0]));
 }
 END_TEST
@@ -305,12 +300,12 @@ END_TEST
 START_TEST(a_paused_request_gives_way_the_oldest_too)
 {
     make_active(0, 10, false);
-    slots[0].paused = true;
+    slots[0].state = SLOT_PAUSED;
     make_active(1, 20, true);
     make_active(2, 30, false);
     EXPECT_VICTIMS(1, 0);
     make_active(0, 10, false);
-    slots[0].paused = false;
+    slots[0].state = SLOT_READY;
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[1]));
 }
 END_TEST

@@ -1,0 +1,230 @@
+/* The clients that the engine serves: in, out, closed, woken. */
+#include "daemon/engine/attached.h"
+
+#include "daemon/engine/answer.h"
+#include "daemon/engine/gauges.h"
+#include "daemon/engine/state.h"
+#include "ipc/counters.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+void attached_post(struct engine *engine, enum mail_kind kind, struct client *client, int error)
+{
+    struct mail mail = {.kind = (uint16_t)kind, .error = error, .clients = {client}};
+    bool posted = mailbox_post(engine->options.outbox, &mail);
+
+    /* Sized for every message that can be on its way at once (mailbox.h). */
+    assert(posted);
+    (void)posted;
+    mailbox_ring(engine->options.outbox);
+}
+
+/* Ends what runs on the client's slots. */
+static void end_slots(struct engine *engine, struct client *client, enum done_reason reason,
+                      int error)
+{
+    for (uint32_t i = 0; i < client->n_slots; i++)
+        if (client->slots[i]->state != SLOT_IDLE)
+            answer_end(engine, client->slots[i], reason, error, "");
+}
+
+uint32_t attached_reap(struct engine *engine)
+{
+    struct attached *clients = &engine->clients;
+    uint32_t n = 0;
+
+    for (; n < clients->n_failed; n++) {
+        struct client *client = clients->failed[n];
+        counters_add(engine->options.ctl,
+                     client->error == -EFAULT ? COUNTER_SIGBUS : COUNTER_PROTOCOL_ERRORS, 1);
+        end_slots(engine, client, DONE_ERROR, client->error);
+        attached_post(engine, MAIL_CLOSE, client, client->error);
+    }
+    clients->n_failed = 0;
+    return n;
+}
+
+/* How many parked slots are this user's? */
+static uint32_t count_parked(const struct engine *engine, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < engine->slots.n; i++) {
+        const struct slot *slot = &engine->slots.all[i];
+        n += !slot->client && slot->name[0] && slot->uid == uid;
+    }
+    return n;
+}
+
+/* The least recently used parked slot of the user with the most of them: a user's names do not push
+ * out those of another one with fewer. NULL: none is parked. */
+static struct slot *find_parked(struct engine *engine)
+{
+    struct slot *found = NULL;
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < engine->slots.n; i++) {
+        struct slot *slot = &engine->slots.all[i];
+        if (slot->client || !slot->name[0])
+            continue;
+        uint32_t n = found && slot->uid == found->uid ? most : count_parked(engine, slot->uid);
+        if (n > most || (n == most && slot->serial < found->serial)) {
+            found = slot;
+            most = n;
+        }
+    }
+    return found;
+}
+
+/* A slot for the client: its own parked one, else a free one, else one that is parked. */
+static struct slot *find_slot(struct engine *engine, const struct client *client, const char *name)
+{
+    struct slot *free_slot = NULL;
+
+    for (uint32_t i = 0; i < engine->slots.n; i++) {
+        struct slot *slot = &engine->slots.all[i];
+        if (slot->client)
+            continue;
+        if (!slot->name[0])
+            free_slot = free_slot ? free_slot : slot;
+        else if (name[0] && slot->uid == client->uid && !strcmp(slot->name, name))
+            return slot;
+    }
+    if (free_slot)
+        return free_slot;
+    struct slot *parked = find_parked(engine);
+    assert(parked); /* the control thread admits no more clients than there are slots */
+    drafters_forget(&engine->drafters, parked);
+    slot_clear(parked, &engine->kv.prefix, engine->context);
+    return parked;
+}
+
+void attached_listen(struct engine *engine, struct client *client)
+{
+    client->idle_rings = 0;
+    if (!client->bell_polled && engine->loop)
+        client->bell_polled =
+            loop_add_poll(engine->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
+}
+
+static void attach(struct engine *engine, struct client *client)
+{
+    const struct segment *segment = &client->segment;
+
+    segment_submit_reader(segment, &client->submit);
+    bell_waker_init(&client->waker, &segment_up_head(segment)->waiting,
+                    &segment_down_head(segment)->wake, client->notify_fd);
+    for (uint32_t i = 0; i < client->n_slots; i++) {
+        const char *name = i == 0 ? client->name : "";
+        struct slot *slot = find_slot(engine, client, name);
+        slot->client = client;
+        slot->ring = i;
+        slot->uid = client->uid;
+        slot->same = 0;
+        snprintf(slot->name, sizeof(slot->name), "%s", name);
+        client->slots[i] = slot;
+        segment_event_writer(segment, i, &client->events[i]);
+    }
+    engine->clients.all[engine->clients.n++] = client;
+    attached_listen(engine, client);
+}
+
+static void detach(struct engine *engine, struct client *client)
+{
+    client->error = -ESHUTDOWN; /* it is on its way out: no stage marks it any more */
+    end_slots(engine, client, DONE_CANCELLED, 0);
+    for (uint32_t i = 0; i < client->n_slots; i++) {
+        struct slot *slot = client->slots[i];
+        slot->client = NULL;
+        if (slot->name[0])
+            continue;
+        drafters_forget(&engine->drafters, slot);
+        slot_clear(slot, &engine->kv.prefix, engine->context);
+    }
+    if (client->bell_polled)
+        loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
+    for (uint32_t i = 0; i < engine->clients.n; i++)
+        if (engine->clients.all[i] == client)
+            engine->clients.all[i] = engine->clients.all[--engine->clients.n];
+    gauges_set(engine); /* before the client is seen to be gone: its slots and pages are free */
+    attached_post(engine, MAIL_DETACHED, client, 0);
+}
+
+void attached_stop(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->slots.n; i++)
+        if (engine->slots.all[i].state != SLOT_IDLE)
+            answer_end(engine, &engine->slots.all[i], DONE_ERROR, -ESHUTDOWN,
+                       "the daemon is stopping: try again when it is back");
+    engine->stopping = true;
+}
+
+uint32_t attached_mail(struct engine *engine)
+{
+    struct mail mail;
+    uint32_t taken = 0;
+
+    while (mailbox_take(engine->options.inbox, &mail)) {
+        taken++;
+        if (mail.kind == MAIL_ATTACH)
+            attach(engine, mail.clients[0]);
+        else if (mail.kind == MAIL_DETACH)
+            detach(engine, mail.clients[0]);
+        else if (mail.kind == MAIL_STOP)
+            attached_stop(engine);
+    }
+    return taken;
+}
+
+/* ---- waking ---------------------------------------------------------------------------------- */
+
+static void wake(struct engine *engine, const struct client_due *due)
+{
+    client_wake(due->client, due->way);
+    counters_add(engine->options.ctl, COUNTER_WAKES, 1);
+}
+
+/* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide
+ * how often they are woken: the place of each client's MAIL_CLOSE and MAIL_DETACHED, and of
+ * MAIL_STOPPED, is not for wakes. */
+static uint32_t hand_off(struct engine *engine, const struct client_due *due, uint32_t n)
+{
+    struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
+
+    if (mailbox_room(engine->options.outbox) <= 2 * engine->options.n_clients + 1)
+        return 0;
+    for (uint32_t i = 0; i < mail.n_wakes; i++) {
+        mail.clients[i] = due[i].client;
+        mail.ways |= (uint32_t)due[i].way << i;
+    }
+    if (!mailbox_post(engine->options.outbox, &mail))
+        return 0;
+    counters_add(engine->options.ctl, COUNTER_WAKE_HANDOFFS, mail.n_wakes);
+    return mail.n_wakes;
+}
+
+/* While passes follow each other the control thread makes the system calls, at one ring of its bell a
+ * step; a single sleeper costs no more than that ring would. */
+void attached_wake(struct engine *engine)
+{
+    uint32_t n = 0, done = 0;
+
+    engine->fence_due = false;
+    bell_fence();
+    for (uint32_t i = 0; i < engine->clients.n; i++) {
+        int way = bell_due(&engine->clients.all[i]->waker);
+        if (way != BELL_NONE)
+            engine->clients.due[n++] = (struct client_due){engine->clients.all[i], way};
+    }
+    if (n > 1 && engine->slots.n_active > engine->slots.n_paused) {
+        for (uint32_t took = 1; done < n && took; done += took)
+            took = hand_off(engine, engine->clients.due + done, n - done);
+        mailbox_ring(engine->options.outbox);
+    }
+    for (; done < n; done++)
+        wake(engine, &engine->clients.due[done]);
+}

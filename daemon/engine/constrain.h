@@ -1,0 +1,51 @@
+/*
+ * constrain: answers that follow a grammar: the masks of a pass, made beforehand within a budget.
+ *
+ * A request's run (daemon/grammar/grammar.h) follows its accepted tokens and each draft, so what a
+ * row may sample follows from the tokens before it, like everything else about a sample. A slot
+ * whose mask is not made yet sits out the pass; a window is cut before the first draft that has
+ * none. So a grammar costs other slots a bounded piece of a step, and its own request the rest.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_CONSTRAIN_H
+#define HEARTH_DAEMON_ENGINE_CONSTRAIN_H
+
+#include "daemon/cache/slot.h"
+#include "daemon/engine/grammars.h"
+#include "ipc/event.h"
+#include "ipc/vocab.h"
+
+struct constrain {
+    struct grammars grammars;
+    const struct vocab *vocab;
+    uint32_t n_runs; /* requests with a grammar */
+    int64_t step;    /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t budget;  /* left in this step */
+};
+
+/* Compiles the grammar of the slot's decoded request, if it has one. Returns 0, or -errno with one
+ * line: the request is not to begin. A part of the answer that comes with it is followed by
+ * constrain_step. */
+int constrain_begin(struct constrain *constrain, struct slot *slot, uint32_t last_of_prompt,
+                    char *line, size_t line_bytes);
+void constrain_end(struct constrain *constrain, struct slot *slot);
+
+/* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
+ * DONE_ERROR where it cannot be followed, 0: the answer goes on. */
+enum done_reason constrain_accept(struct slot *slot, uint32_t token);
+
+/* Drafts the token, if the grammar lets it follow. Returns whether it does. */
+bool constrain_draft(struct slot *slot, uint32_t token);
+
+/* Makes the mask of the row after the first `draft` drafts: the request's masks[draft]. Returns
+ * whether there is one, or none is needed. */
+bool constrain_mask(struct constrain *constrain, struct slot *slot, uint32_t draft);
+
+/* A step begins: follows answers that were brought along, makes the masks that its first rows need,
+ * ends answers that cannot go on. Slots whose masks are not made yet sit out the step
+ * (SLOT_MASKING). Returns how many. `turn` says which slot is the first to use the budget. */
+uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn);
+
+/* Windows of slots [n] are drafted: makes the masks of their rows, cuts where there is none. */
+void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n);
+
+#endif

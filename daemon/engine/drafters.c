@@ -1,0 +1,126 @@
+/* What each model that drafts is, and what it knows of a slot. */
+#include "daemon/engine/drafters.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, uint32_t n_slots)
+{
+    const struct loaded_model *model = loaded->draft;
+
+    drafters->fast = loaded->info.fast;
+    for (int k = 0; k < DRAFTERS; k++) {
+        const struct loaded_model *from = k == DRAFTER_MODEL ? model : loaded;
+        struct drafter *drafter = &drafters->all[k];
+        if (!from || (k == DRAFTER_SELF && loaded->info.fast == BACKEND_FAST_NONE))
+            continue;
+        *drafter = (struct drafter){
+            .ops = from->ops,
+            .backend = from->backend,
+            .kind = (enum drafter_kind)k,
+            .rows =
+                from->limits.rows < loaded->limits.rows ? from->limits.rows : loaded->limits.rows,
+            .samples = from->limits.samples,
+            .context = from->limits.context,
+        };
+        window_drafter_init(&drafter->window);
+    }
+    drafters->candidates = calloc(n_slots, sizeof(struct slot *));
+    drafters->mosts = calloc(n_slots, sizeof(*drafters->mosts));
+    drafters->shares = calloc(n_slots, sizeof(*drafters->shares));
+    drafters->lagging = calloc(n_slots, sizeof(struct slot *));
+    drafters->samplers = calloc(n_slots, sizeof(*drafters->samplers));
+    if (!drafters->candidates || !drafters->mosts || !drafters->shares || !drafters->lagging ||
+        !drafters->samplers)
+        return -ENOMEM;
+    return model ? pages_init(&drafters->all[DRAFTER_MODEL].pool, model->limits.pages) : 0;
+}
+
+void drafters_fini(struct drafters *drafters)
+{
+    pages_fini(&drafters->all[DRAFTER_MODEL].pool);
+    free(drafters->candidates);
+    free(drafters->mosts);
+    free(drafters->shares);
+    free(drafters->lagging);
+    free(drafters->samplers);
+    *drafters = (struct drafters){0};
+}
+
+static struct drafter *find_kind(struct drafters *drafters, enum drafter_kind kind)
+{
+    return drafters->all[kind].ops ? &drafters->all[kind] : NULL;
+}
+
+struct drafter *drafters_find(struct drafters *drafters, const struct slot *slot)
+{
+    struct drafter *model = find_kind(drafters, DRAFTER_MODEL);
+
+    switch (slot->proposer.kind) {
+    case PROPOSER_DRAFT:
+        return model;
+    case PROPOSER_SHADOW:
+    case PROPOSER_FAST:
+        return find_kind(drafters, DRAFTER_SELF);
+    case PROPOSER_AUTO:
+        return model ? model : find_kind(drafters, DRAFTER_SELF);
+    default:
+        return NULL;
+    }
+}
+
+int drafters_check(const struct drafters *drafters, enum submit_proposer proposer, char *line,
+                   size_t line_bytes)
+{
+    const char *missing = NULL;
+
+    if (proposer == PROPOSER_DRAFT && !drafters->all[DRAFTER_MODEL].ops)
+        missing = "proposer draft: this daemon has no draft model, start it with --draft FILE";
+    else if (proposer == PROPOSER_SHADOW && drafters->fast != BACKEND_FAST_SHADOW)
+        missing = "proposer shadow: this daemon has no shadow, start it with --shadow yes";
+    else if (proposer == PROPOSER_FAST && drafters->fast != BACKEND_FAST_NATIVE)
+        missing = "proposer fast: this daemon's device has no fast pass";
+    if (!missing)
+        return 0;
+    snprintf(line, line_bytes, "%s; or ask for auto", missing);
+    return -ENOTSUP;
+}
+
+void drafters_begin(struct drafters *drafters, struct slot *slot, uint32_t common)
+{
+    const struct drafter *drafter = drafters_find(drafters, slot);
+
+    slot->goal = 0;
+    draft_kv_keep(&slot->draft_kv, common);
+    draft_kv_keep(&slot->draft_kv, slot->spec.accepted - 1);
+    if (drafter)
+        slot->proposer.by_model.acceptance = drafter->window.acceptance;
+}
+
+uint32_t drafters_lag(const struct drafter *drafter, const struct slot *slot)
+{
+    if (drafter->kind == DRAFTER_SELF)
+        return 0;
+    return slot->spec.accepted - 1 - slot->draft_kv.computed;
+}
+
+void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t window,
+                       uint32_t accepted)
+{
+    struct drafter *drafter = slot->goal > 0 ? drafters_find(drafters, slot) : NULL;
+
+    if (window > 0 && drafter) {
+        window_verified(&slot->proposer.by_model, window, accepted);
+        window_drafter_verified(&drafter->window, window, accepted);
+    } else if (window > 0) {
+        window_verified(&slot->proposer.window, window, accepted);
+    }
+    slot->goal = 0;
+    draft_kv_keep(&slot->draft_kv, slot->spec.accepted - 1); /* the last one is the verifier's */
+}
+
+void drafters_forget(struct drafters *drafters, struct slot *slot)
+{
+    draft_kv_clear(&slot->draft_kv, &drafters->all[DRAFTER_MODEL].pool);
+}

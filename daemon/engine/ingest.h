@@ -1,0 +1,20 @@
+/*
+ * ingest: from submit cells to requests, and to the end of those that their clients voided.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_INGEST_H
+#define HEARTH_DAEMON_ENGINE_INGEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client;
+struct engine;
+
+/* Is there a submit cell that could be taken now, or a reason to close the client? */
+bool ingest_ready(struct client *client);
+
+/* Takes submit cells of all clients; then ends what a newer generation made void: cancelled, as far
+ * as we know here (a newer request's cell was taken before). Returns how many cells were taken. */
+uint32_t ingest_step(struct engine *engine);
+
+#endif

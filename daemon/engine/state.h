@@ -1,0 +1,44 @@
+/*
+ * state: the engine, in parts. A file that needs one part is given that part; those that turn a
+ * step see all of them.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_STATE_H
+#define HEARTH_DAEMON_ENGINE_STATE_H
+
+#include "daemon/cache/slot.h"
+#include "daemon/engine/batch.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/constrain.h"
+#include "daemon/engine/drafters.h"
+#include "daemon/engine/options.h"
+#include "daemon/policy/cost.h"
+
+/* Private copies of what a client sent, before they are believed. */
+struct scratch {
+    uint32_t *arena; /* [context] */
+    uint8_t *block;  /* [params_bytes] */
+};
+
+struct engine {
+    struct engine_options options;
+    struct loop *loop;
+    const struct vocab *vocab;
+    uint32_t n_vocab; /* of the model: ids below are accepted */
+    uint32_t context;
+
+    struct slots slots;
+    struct kv kv;
+    struct attached clients;
+    struct scratch scratch;
+    struct constrain constrain;
+    struct drafters drafters;
+    struct cost cost;
+    struct batch batch;
+
+    uint64_t now_ns; /* of this step */
+    bool stopping;
+    int failed;     /* 0, or why the backend cannot go on */
+    bool fence_due; /* something was published or freed in this step */
+};
+
+#endif

@@ -1,0 +1,94 @@
+/* Answers of fast passes. What they computed is never canonical. */
+#include "daemon/engine/unverified.h"
+
+#include "daemon/engine/gather.h"
+#include "daemon/engine/request.h"
+#include "daemon/engine/state.h"
+#include "daemon/engine/verify.h"
+#include "ipc/counters.h"
+
+bool unverified_fits(const struct engine *engine, const struct submit_cell *cell)
+{
+    return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 &&
+           engine->options.loaded->info.fast == BACKEND_FAST_NATIVE;
+}
+
+bool unverified_due(const struct slot *slot)
+{
+    return slot->request->fast && slot->request->first_sample_ns && spec_streams(&slot->spec);
+}
+
+/* Shares out the pass's rows, one a slot: the batch's slots, in order of their right to pages. */
+static void unverified_share(struct engine *engine)
+{
+    const struct drafter *drafter = &engine->drafters.all[DRAFTER_SELF];
+    const struct plan_limits limits = {.rows = drafter->rows, .samples = drafter->samples};
+    struct batch *batch = &engine->batch;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < batch->n_unverified; i++) {
+        struct slot *slot = batch->unverified[i];
+        if (!gather_admit(engine, slot))
+            continue;
+        batch->plan[n] = (struct plan_slot){.rows = 1, .window = 1, .batch = slot->batch};
+        batch->candidates[n++] = slot;
+    }
+    plan_pass(batch->plan, n, &limits, &batch->fast_turns);
+    for (uint32_t i = 0; i < n; i++)
+        if (batch->plan[i].take)
+            batch_add(batch, batch->candidates[i], batch->plan[i].take);
+    batch_sort(batch);
+}
+
+void unverified_plan(struct engine *engine)
+{
+    struct batch *batch = &engine->batch;
+    uint32_t n = 0;
+
+    batch_clear(batch);
+    if (batch->n_unverified == 0)
+        return;
+    unverified_share(engine);
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        struct slot *slot = batch->slots[i].slot;
+        if (batch->slots[i].take == 0 || !gather_pages(engine, slot, slot->spec.accepted))
+            continue;
+        batch->fast_interactive |= !slot->batch;
+        batch->unverified[n++] = slot;
+    }
+    batch->n_unverified = batch->fast_rows = n;
+}
+
+void unverified_rows(struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_unverified; i++) {
+        struct slot *slot = batch->unverified[i];
+        uint32_t last = slot->spec.accepted - 1;
+        batch_add(batch, slot, 1);
+        batch_rows(batch, i, last, last, slot->pages, &slot->request->sampler);
+    }
+}
+
+void unverified_take(struct engine *engine, struct batch_slot *b)
+{
+    struct slot *slot = b->slot;
+    struct request *request = slot->request;
+    const struct row_result *result = &engine->batch.results[b->row];
+    uint32_t token = result->sample.token;
+
+    request->passes++;
+    if (result->status < 0) {
+        request->fast = false; /* canonical passes will find whether the model can go on */
+        return;
+    }
+    spec_stream(&slot->spec, slot->tokens, token);
+    if (request->reached < spec_computed(&slot->spec))
+        request->reached = spec_computed(&slot->spec);
+    bool counts = !vocab_is_end(engine->vocab, token);
+    request->own += counts;
+    request->unverified = true;
+    counters_add(engine->options.ctl, COUNTER_STREAMED_TOKENS, counts);
+    b->samples = result;
+    b->progress = DOWN_DECODE;
+    verify_end(&engine->slots, slot, verify_token(engine->vocab, slot, token));
+}
