@@ -170,7 +170,7 @@ START_TEST(a_draft_model_is_named_and_checked)
     o = harness_run_hearthd(ARGUMENTS("--check", "--model", model, "--draft", tiny));
     ck_assert_int_eq(o.code, 65);
     ck_assert_msg(strstr(o.error, tiny) &&
-                      strstr(o.error, "has another vocabulary: token 0 is '<unk>'"),
+                      strstr(o.error, "vocabulary differs: its token 0 is '<unk>'"),
                   "%s", o.error);
     ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1); /* one line */
     harness_output_fini(&o);
