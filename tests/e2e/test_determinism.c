@@ -2,15 +2,20 @@
  * and threads, after any restart. Answers are compared with log-probabilities, bit by bit.
  *
  * A daemon answers every request alone, without drafts; every later answer of every client of every
- * daemon must be the same. In a round each request is asked once more, in an order, by a number of
- * clients (1 to 32) and at times that the round draws; other requests of a real service's lengths
- * go in between, some of them given up. HEARTH_DETERMINISM=N runs N rounds a configuration (`make
- * determinism`), HEARTH_DETERMINISM_EVERY=N asks every N-th request only,
- * HEARTH_DETERMINISM_TYPE=NAME takes a model of another type than Q8_0, _ARCH=NAME one of another
- * architecture than llama, _KV=q8_0 other KV, and _DEVICE=cuda runs the configurations without
- * kernels of their own on a GPU, whose answers are the CPU's; the short form is part of `make
- * check`. On a build with fault injection drafts are corrupted, pages evicted and passes delayed,
- * and a control shows that an answer changed by drafts would be noticed. */
+ * daemon must be equal. In a round each request is sent once more, in an order, by a number of
+ * clients (1 to 32) and at times that the round draws, with other requests of a real service's
+ * lengths in between, some of them given up. On a build with fault injection drafts are corrupted,
+ * pages evicted and passes delayed, and a control shows that an answer changed by drafts would be
+ * noticed. `make check` runs a short form. The environment selects others:
+ *
+ *     HEARTH_DETERMINISM=N             N rounds for each configuration (make determinism)
+ *     HEARTH_DETERMINISM_EVERY=N       only every N-th request
+ *     HEARTH_DETERMINISM_TYPE=NAME     a model of this type, not Q8_0
+ *     HEARTH_DETERMINISM_ARCH=NAME     a model of this architecture, not llama
+ *     HEARTH_DETERMINISM_KV=q8_0       the other KV type
+ *     HEARTH_DETERMINISM_DEVICE=cuda   the configurations that name no kernels run on a GPU, whose
+ *                                      answers must equal the CPU's
+ */
 #include "ipc/bell.h"
 #include "kernels/kv.h"
 #include "kernels/quant/quant_types.h"

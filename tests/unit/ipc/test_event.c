@@ -261,7 +261,7 @@ static int verdict(const struct submit_cell *c)
     return rc;
 }
 
-START_TEST(sane_cells_pass)
+START_TEST(valid_cells_pass)
 {
     struct submit_cell c = good();
 
@@ -304,18 +304,18 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("event");
-    TCase *sane = tcase_create("sane"), *hostile = tcase_create("hostile");
+    TCase *valid = tcase_create("valid"), *hostile = tcase_create("hostile");
 
-    tcase_add_checked_fixture(sane, setup, NULL);
-    tcase_add_test(sane, tokens_round_trip_twelve_to_a_cell);
-    tcase_add_test(sane, log_probabilities_round_trip_with_alternatives);
-    tcase_add_test(sane, done_round_trips_with_every_length_of_text);
-    tcase_add_test(sane, nop_round_trips_with_its_cookie);
-    tcase_add_test(sane, a_terminal_run_always_has_room);
-    tcase_add_test(sane, a_run_that_does_not_fit_is_not_begun);
-    tcase_add_test(sane, half_a_run_is_not_visible);
-    tcase_add_test(sane, sane_cells_pass);
-    suite_add_tcase(s, sane);
+    tcase_add_checked_fixture(valid, setup, NULL);
+    tcase_add_test(valid, tokens_round_trip_twelve_to_a_cell);
+    tcase_add_test(valid, log_probabilities_round_trip_with_alternatives);
+    tcase_add_test(valid, done_round_trips_with_every_length_of_text);
+    tcase_add_test(valid, nop_round_trips_with_its_cookie);
+    tcase_add_test(valid, a_terminal_run_always_has_room);
+    tcase_add_test(valid, a_run_that_does_not_fit_is_not_begun);
+    tcase_add_test(valid, half_a_run_is_not_visible);
+    tcase_add_test(valid, valid_cells_pass);
+    suite_add_tcase(s, valid);
     tcase_add_checked_fixture(hostile, setup, NULL);
     tcase_add_test(hostile, impossible_progress_is_an_error);
     tcase_add_test(hostile, broken_runs_are_refused);

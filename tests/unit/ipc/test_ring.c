@@ -278,19 +278,19 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("ring");
-    TCase *sane = tcase_create("sane"), *hostile = tcase_create("hostile");
+    TCase *valid = tcase_create("valid"), *hostile = tcase_create("hostile");
 
-    tcase_add_checked_fixture(sane, setup, NULL);
-    tcase_add_test(sane, new_ring_is_empty_and_all_free);
-    tcase_add_test(sane, cells_come_out_in_order_with_their_own_number);
-    tcase_add_test(sane, peek_consumes_nothing);
-    tcase_add_test(sane, peek_ahead_sees_exactly_what_was_pushed);
-    tcase_add_test(sane, full_ring_has_no_space_until_released);
-    tcase_add_test(sane, many_laps_lose_nothing);
-    tcase_add_test(sane, numbers_wrap_at_two_to_the_32);
-    tcase_add_test(sane, full_ring_across_the_wrap);
-    tcase_add_test(sane, generation_is_live_only_while_equal);
-    suite_add_tcase(s, sane);
+    tcase_add_checked_fixture(valid, setup, NULL);
+    tcase_add_test(valid, new_ring_is_empty_and_all_free);
+    tcase_add_test(valid, cells_come_out_in_order_with_their_own_number);
+    tcase_add_test(valid, peek_consumes_nothing);
+    tcase_add_test(valid, peek_ahead_sees_exactly_what_was_pushed);
+    tcase_add_test(valid, full_ring_has_no_space_until_released);
+    tcase_add_test(valid, many_laps_lose_nothing);
+    tcase_add_test(valid, numbers_wrap_at_two_to_the_32);
+    tcase_add_test(valid, full_ring_across_the_wrap);
+    tcase_add_test(valid, generation_is_live_only_while_equal);
+    suite_add_tcase(s, valid);
     tcase_add_checked_fixture(hostile, setup, NULL);
     tcase_add_test(hostile, progress_ahead_of_the_writer_is_refused);
     tcase_add_test(hostile, progress_that_goes_back_is_refused);

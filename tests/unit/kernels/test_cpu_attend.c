@@ -151,7 +151,7 @@ END_TEST
 
 /* Every number of queries: groups of every size, also where only some rows reach a split, and where
  * each query has its own position. */
-START_TEST(attention_of_any_number_of_queries)
+START_TEST(attention_of_any_number_of_queries_equals_reference)
 {
     uint64_t seed = 8;
     const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
@@ -265,7 +265,7 @@ int main(void)
     TCase *kv = tcase_create("kv");
     tcase_add_loop_test(kv, append_equals_reference, 0, 3); /* by kv_type */
     tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
-    tcase_add_loop_test(kv, attention_of_any_number_of_queries, 0, 3);
+    tcase_add_loop_test(kv, attention_of_any_number_of_queries_equals_reference, 0, 3);
     tcase_add_loop_test(kv, attention_in_a_window_equals_reference, 0, 3);
     tcase_add_test(kv, a_window_covers_the_last_positions);
     tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);

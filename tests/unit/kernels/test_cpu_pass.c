@@ -12,8 +12,8 @@
 static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
 enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
 
-static void check_engine(const struct expected *e, const char *isa, uint32_t threads,
-                         uint32_t chunk, uint64_t page_seed)
+static void check_instance(const struct expected *e, const char *isa, uint32_t threads,
+                           uint32_t chunk, uint64_t page_seed)
 {
     uint32_t pages[EXPECTED_PAGES];
     char what[128];
@@ -28,7 +28,7 @@ static void check_engine(const struct expected *e, const char *isa, uint32_t thr
 }
 
 /* The reference computes all rows at once; all other ways must equal it. */
-START_TEST(every_backend_and_chunking_gives_the_same_bits)
+START_TEST(every_instruction_set_and_chunking_gives_the_same_bits)
 {
     struct tiny_model shape = tiny_model_default(expected_type(_i));
     struct expected e;
@@ -36,13 +36,13 @@ START_TEST(every_backend_and_chunking_gives_the_same_bits)
     shape.untied = _i % 2;
     shape.seed = 100 + (uint64_t)_i;
     expected_open(&e, &shape, "ref", 70);
-    check_engine(&e, "ref", 1, 3, 7);
+    check_instance(&e, "ref", 1, 3, 7);
     for (int i = 1; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         const uint32_t chunks[] = {1, 3, 32, 0, 7};
         for (uint32_t c = 0; c < 5; c++)
-            check_engine(&e, isas[i], 1 + c % 4, chunks[c], c);
+            check_instance(&e, isas[i], 1 + c % 4, chunks[c], c);
     }
     expected_close(&e);
 }
@@ -69,7 +69,7 @@ START_TEST(every_architecture_gives_the_same_bits)
                 continue;
             const uint32_t chunks[] = {1, 0, 7};
             for (uint32_t c = 0; c < 3; c++)
-                check_engine(&e, isas[i], 1 + c, chunks[c], c);
+                check_instance(&e, isas[i], 1 + c, chunks[c], c);
         }
         expected_close(&e);
     }
@@ -176,14 +176,14 @@ START_TEST(odd_shapes_give_the_same_bits)
                   _i % N_SHAPES == 1 || shape.window > 0 ? 270 : 50); /* 270: two splits */
     for (int i = 1; i < N_ISAS; i++) {
         if (help_has_isa(isas[i])) {
-            check_engine(&e, isas[i], 1 + (uint32_t)i, 40, 3);
-            check_engine(&e, isas[i], 1, 1, 4);
+            check_instance(&e, isas[i], 1 + (uint32_t)i, 40, 3);
+            check_instance(&e, isas[i], 1, 1, 4);
         }
     }
     /* two rows and one or two KV heads: each split runs on its own thread */
     for (int i = 0; i < N_ISAS && e.n > CPU_SPLIT; i++) {
         if (help_has_isa(isas[i]))
-            check_engine(&e, isas[i], 3, 2, 5);
+            check_instance(&e, isas[i], 3, 2, 5);
     }
     expected_close(&e);
 }
@@ -231,11 +231,11 @@ START_TEST(threads_never_change_a_bit)
     struct expected e;
     expected_open(&e, &shape, NULL, 200);
     for (uint32_t threads = 2; threads <= 4; threads++)
-        check_engine(&e, help_has_isa("avx2") ? "avx2" : "ref", threads, threads == 3 ? 0 : 48,
-                     threads);
+        check_instance(&e, help_has_isa("avx2") ? "avx2" : "ref", threads, threads == 3 ? 0 : 48,
+                       threads);
     for (int i = 2; i < N_ISAS; i++) {
         if (help_has_isa(isas[i]))
-            check_engine(&e, isas[i], 3, 7, 9);
+            check_instance(&e, isas[i], 3, 7, 9);
     }
     expected_close(&e);
 }
@@ -245,7 +245,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_pass");
     TCase *tcase = tcase_create("same bits");
-    tcase_add_loop_test(tcase, every_backend_and_chunking_gives_the_same_bits, 0,
+    tcase_add_loop_test(tcase, every_instruction_set_and_chunking_gives_the_same_bits, 0,
                         2 * EXPECTED_TYPES);
     tcase_add_loop_test(tcase, every_architecture_gives_the_same_bits, 0, N_ARCHS);
     tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 2 * N_SHAPES);

@@ -288,7 +288,7 @@ START_TEST(optional_ids_out_of_range_count_as_absent)
 }
 END_TEST
 
-START_TEST(scores_and_types_are_sane)
+START_TEST(scores_and_types_are_checked)
 {
     static const float SCORES[N] = {0, 0, NAN, 0, 0};
     static const int32_t TYPES[N] = {1, 1, 1, -1, 1};
@@ -389,7 +389,7 @@ int main(void)
     tcase_add_test(core, lengths_that_differ_are_refused);
     tcase_add_test(core, ids_are_below_the_number_of_tokens);
     tcase_add_test(core, optional_ids_out_of_range_count_as_absent);
-    tcase_add_test(core, scores_and_types_are_sane);
+    tcase_add_test(core, scores_and_types_are_checked);
     tcase_add_test(core, too_many_tokens_are_refused);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 60);
