@@ -61,11 +61,12 @@ static int set_copy(const struct options *o, const struct option_row *row, const
                     char *err, size_t err_bytes)
 {
     struct config *config = o->fields;
-    struct config_text *copy = malloc(sizeof(*copy) + strlen(value) + 1);
+    size_t bytes = strlen(value) + 1;
+    struct config_text *copy = malloc(sizeof(*copy) + bytes);
 
     if (!copy)
         return config_fail(err, err_bytes, -ENOMEM, "not enough memory");
-    strcpy(copy->text, value);
+    memcpy(copy->text, value, bytes);
     copy->next = config->texts;
     config->texts = copy;
     return options_set(o, row, copy->text, err, err_bytes);
