@@ -117,7 +117,7 @@ void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
 }
 
 void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                       const float *sn)
+                                 const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         uint32_t i = 0;
@@ -135,7 +135,7 @@ void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, co
 }
 
 void SIMD(simd_rope_neox)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                              const float *sn)
+                          const float *sn)
 {
     uint32_t half = head_dim / 2;
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
