@@ -1,5 +1,5 @@
 /* The order of a step's stages (pass.h), where clients could see it broken. */
-#include "tests/rig/engine_stream.h"
+#include "tests/rig/engine_unverified.h"
 #include "tests/run_suite.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  */
 #include "ipc/params.h"
 #include "tests/run_suite.h"
-#include "tests/rig/engine_stream.h"
+#include "tests/rig/engine_unverified.h"
 
 #include <check.h>
 #include <errno.h>
@@ -565,7 +565,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("engine_stream");
+    Suite *suite = suite_create("engine_unverified");
     TCase *t = tcase_create("stream");
 
     tcase_set_timeout(t, 60);

@@ -6,7 +6,7 @@
 #include "ipc/params.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
-#include "tests/rig/engine_stream.h"
+#include "tests/rig/engine_unverified.h"
 
 static struct params sampled;
 static uint32_t state;
@@ -105,7 +105,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("engine_stream_soak");
+    Suite *suite = suite_create("engine_unverified_soak");
     TCase *t = tcase_create("soak");
 
     tcase_set_timeout(t, 60);

@@ -1,9 +1,9 @@
 /*
- * engine_stream: an engine and eight clients of which some or all ask for answers that need not be
- * deterministic. What test_engine_stream.c and test_engine_stream_soak.c begin with.
+ * engine_unverified: an engine and eight clients of which some or all ask for answers that need not be
+ * deterministic. What test_engine_unverified.c and test_engine_unverified_soak.c begin with.
  */
-#ifndef HEARTH_TESTS_RIG_ENGINE_STREAM_H
-#define HEARTH_TESTS_RIG_ENGINE_STREAM_H
+#ifndef HEARTH_TESTS_RIG_ENGINE_UNVERIFIED_H
+#define HEARTH_TESTS_RIG_ENGINE_UNVERIFIED_H
 
 #include "tests/rig/engine_rig.h"
 
