@@ -40,17 +40,25 @@ complain 'includes are root-relative (#include "ipc/ring.h")' "$(grep -E ' "[^/]
 
 # Folders as nodes (a folder in a folder, such as cpu/simd, is part of it), includes as arrows. Files that lie in a top
 # folder itself are its doors (daemon/main.c, kernels/backend.h, client/hearth.h) and are left out.
-# Known, to be removed: a slot holds the engine's request.
-known='^daemon/cache/slot\.c "daemon/engine/request\.h$'
 for top in ipc kernels daemon client; do
-    arrows=$(sed -nE "s|^($top/[^/ ]+)/[^ ]* \"($top/[^/]+)/.*|\1 \2|p" < <(grep -vE "$known" <<<"$includes") | awk '$1 != $2' | sort -u)
+    arrows=$(sed -nE "s|^($top/[^/ ]+)/[^ ]* \"($top/[^/]+)/.*|\1 \2|p" <<<"$includes" | awk '$1 != $2' | sort -u)
     circle=$(tsort <<<"$arrows" 2>&1 >/dev/null | sed -n 's/^tsort: \([^ ]*\/[^ ]*\)$/\1/p' | sort -u)
     [ -z "$circle" ] || complain "a circle of includes between folders" "$(
         while read -r from to; do
             grep -qxF "$from" <<<"$circle" && grep -qxF "$to" <<<"$circle" &&
-                grep -E "^$from/[^ ]* \"$to/" <<<"$includes" | grep -vE "$known" | head -n 3
+                grep -E "^$from/[^ ]* \"$to/" <<<"$includes" | head -n 3
         done <<<"$arrows")"
 done
+
+# The engine's files, a .c and its .h as one: stages above, the parts that they are given below.
+arrows=$(sed -nE 's|^daemon/engine/([^/ ]+)\.[ch] "daemon/engine/([^/]+)\.h$|\1 \2|p' <<<"$includes" | awk '$1 != $2' | sort -u)
+complain 'a circle of includes inside daemon/engine' "$(tsort <<<"$arrows" 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z_]*\)$/\1/p' | sort -u)"
+
+# Policy is pure: neither a clock, nor files, nor the other folders; headers of words and numbers alone.
+complain 'daemon/policy may include only itself, ipc/layout.h and headers without input, output or a clock' "$(
+    grep -E '^daemon/policy/' <<<"$includes" |
+        grep -vE ' ("daemon/policy/|"ipc/layout\.h$|<(assert|errno|stdbool|stddef|stdint|stdio|stdlib|string)\.h$)')"
+complain 'daemon/policy does input or output' "$(grep -nE '\b(v?f?printf|f?puts|fopen|fread|fwrite|perror)\(' daemon/policy/*.[ch])"
 
 complain 'not of the top level' "$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |
     grep -vxE 'daemon|client|kernels|ipc|tests|systemd|Makefile|README\.md|CONTRIBUTING\.md|SECURITY\.md|LICENSE|\..*')"
