@@ -2,7 +2,7 @@
  * draft_kv: the KV that a draft model keeps of one slot's tokens, in pages of its own.
  *
  * Engine thread. Not shared between slots, and worth little: whatever is lost is computed again, or
- * there are no drafts for a while. Rolling back is arithmetic: positions behind the common part are
+ * there are no drafts for a while. Rolling back is arithmetic: positions after the common part are
  * written anew before they are read.
  */
 #ifndef HEARTH_DAEMON_CACHE_DRAFT_KV_H

@@ -23,7 +23,7 @@ enum { PAGE_NONE = 0xffffffff };
 int pages_init(struct pages *pages, uint32_t total);
 void pages_fini(struct pages *pages);
 
-/* A free page, or PAGE_NONE: the caller then takes one back from somebody. */
+/* A free page, or PAGE_NONE: the caller then evicts some. */
 uint32_t pages_take(struct pages *pages);
 void pages_return(struct pages *pages, uint32_t page);
 

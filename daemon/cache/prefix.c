@@ -1,4 +1,4 @@
-/* Pages in a hash table, in a tree, and, while nobody holds them, in a list: three intrusive
+/* Pages in a hash table, in a tree, and, while no slot holds them, in a list: three intrusive
  * structures over one array, so that nothing is allocated and every change is a few words. */
 #include "daemon/cache/prefix.h"
 
@@ -143,7 +143,7 @@ static void idle_remove(struct prefix *prefix, uint32_t id)
 
 /* ---- in and out ------------------------------------------------------------------------------ */
 
-/* A page without children that is in no list leaves the cache; whose it is then, the caller says.
+/* A page without children that is in no list leaves the cache; the caller says where it goes.
  */
 static void forget(struct prefix *prefix, uint32_t id)
 {
@@ -154,7 +154,7 @@ static void forget(struct prefix *prefix, uint32_t id)
     while (*link != id)
         link = &prefix->pages[*link].next_in_bucket;
     *link = page->next_in_bucket;
-    *page = (struct prefix_page){0}; /* the tokens too: they are somebody's text */
+    *page = (struct prefix_page){0}; /* the tokens too: they are a user's text */
     prefix->n_cached--;
 }
 

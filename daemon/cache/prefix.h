@@ -11,8 +11,8 @@
  * seeded by the model, its numerics and the user), and confirmed: same user, same tokens, and the
  * same parent. So the whole prefix is confirmed by induction, whatever the hash.
  *
- *   held   counted: that many slots have it in their tables; whoever holds a page holds its parent
- *   idle   held by nobody; in a list by the time it was let go, the oldest is taken back first
+ *   held   counted: that many slots have it in their tables; a slot that holds a page holds its parent
+ *   idle   held by no slot; in a list by the time it was let go, the oldest is evicted first
  *
  * A slot lets go of its last page first, so a page is always older in that list than its parent:
  * the oldest one has no children, and no page is ever here without the ones before it.
@@ -29,7 +29,7 @@
 
 enum {
     PREFIX_TOKENS = 32,   /* of one page */
-    PREFIX_NOBODY = 65534 /* the overflow uid: many users may hide behind it */
+    PREFIX_NOBODY = 65534 /* the overflow uid: many users may share it */
 };
 
 struct prefix_page {
@@ -52,7 +52,7 @@ struct prefix {
     uint32_t n_buckets;        /* a power of two */
     uint32_t oldest, newest;   /* idle pages */
     uint32_t n_cached;
-    uint32_t n_idle; /* of these, held by nobody */
+    uint32_t n_idle; /* of these, held by no slot */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };
@@ -77,7 +77,7 @@ uint32_t prefix_spare(const struct prefix *prefix);
 uint32_t prefix_find(const struct prefix *prefix, uid_t uid, uint32_t parent,
                      const uint32_t *tokens);
 
-/* Publishes `page`, whose 32 positions are canonical for `tokens` [32] behind `parent`, a page that
+/* Publishes `page`, whose 32 positions are canonical for `tokens` [32] after `parent`, a page that
  * the caller holds. Returns the page that the caller holds from now on: an equal one that was here
  * before takes its place, and `page` goes back to the pool. */
 uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint32_t page,

@@ -15,7 +15,7 @@ bool unverified_fits(const struct engine *engine, const struct submit_cell *cell
 
 bool unverified_due(const struct slot *slot)
 {
-    return slot->request->fast && slot->request->first_sample_ns && spec_streams(&slot->spec);
+    return slot->request->fast && slot->request->first_sample_ns && spec_at_tip(&slot->spec);
 }
 
 /* Shares out the pass's rows, one a slot: the batch's slots, in order of their right to pages. */
@@ -81,7 +81,7 @@ void unverified_take(struct engine *engine, struct batch_slot *b)
         request->fast = false; /* canonical passes will find whether the model can go on */
         return;
     }
-    spec_stream(&slot->spec, slot->tokens, token);
+    spec_take_unverified(&slot->spec, slot->tokens, token);
     if (request->reached < spec_computed(&slot->spec))
         request->reached = spec_computed(&slot->spec);
     bool counts = !vocab_is_end(engine->vocab, token);

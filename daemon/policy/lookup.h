@@ -1,9 +1,9 @@
 /*
- * lookup: what followed the last time these tokens were seen? An index of n-grams over one
+ * lookup: prompt lookup: what followed the last time these tokens were seen? An index of n-grams over one
  * sequence.
  *
  * Engine thread; one per slot. Two tables hold, for each n-gram of LOOKUP_LONG and LOOKUP_SHORT
- * tokens, the position behind its latest occurrence. Entries are hints: a found one is confirmed by
+ * tokens, the position after its latest occurrence. Entries are hints: a found one is confirmed by
  * comparing tokens, so a collision, or an entry of a sequence that has changed since, costs a
  * missed draft and nothing else. Fed with accepted tokens only, so nothing is rolled back here.
  * Memory is bounded by LOOKUP_ENTRIES, whatever the context. Source: prompt lookup decoding.
@@ -16,7 +16,7 @@
 enum { LOOKUP_LONG = 5, LOOKUP_SHORT = 3, LOOKUP_ENTRIES = 1 << 14 };
 
 struct lookup {
-    uint32_t *after_long;  /* [LOOKUP_ENTRIES] position behind the n-gram; 0: none */
+    uint32_t *after_long;  /* [LOOKUP_ENTRIES] position after the n-gram; 0: none */
     uint32_t *after_short; /* [LOOKUP_ENTRIES] */
     uint32_t indexed;      /* n-grams that end at or before this length are in the tables */
 };

@@ -180,7 +180,7 @@ static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
             prefills += slot->take < slot->rows;
         }
         if (given == left->rows)
-            break; /* windows without room for their samples are left, and who has to wait */
+            break; /* what is left are windows without room for their samples, and prompts that have to wait */
     }
     return left->rows < before;
 }

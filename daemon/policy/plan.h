@@ -6,9 +6,9 @@
  *  - interactive before batch, but batch keeps at least 1/8 of rows and samples while it has work;
  *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
  *    of these the short ones first where all of them fit: a keystroke is one pass;
- *  - prefills of a class share what is left evenly, and not in crumbs below PLAN_CHUNK_MIN
+ *  - prefills of a class share what is left evenly, and not in pieces below PLAN_CHUNK_MIN
  *    where there is more than that; all long ones together have at most `prefill` rows;
- *  - who comes first rotates from pass to pass, so nobody starves.
+ *  - which slot comes first rotates from pass to pass, so none starves.
  * What one class leaves over goes to the other.
  */
 #ifndef HEARTH_DAEMON_POLICY_PLAN_H
@@ -42,28 +42,29 @@ struct plan_cost {
     bool lately;        /* an answer was read a moment ago: the next keystroke is near */
 };
 
-/* Is the slot's prompt a long one, whose next rows may wait? */
+/* Is the slot's prompt a long one, of which the next rows may wait? */
 bool plan_is_long(const struct plan_slot *slot);
 
-/* How many rows the next pass may have: fills rows, at most `most`, and prefill. A keystroke comes
- * in the middle of a pass, so prefills take the time of some decode passes, of fewer when one was
- * there a moment ago, however fast the model is, and pass_ns at most. While somebody reads an
- * answer, or waits for one behind a short prompt, they have what their credit buys, often nothing. While
- * nobody knows what a row costs they have as many as a short prompt: a large model on a slow machine may
- * take seconds for those, and for a whole pass longer than the watchdog waits.
- * Who decodes has all his rows, and short prompts theirs, two of the longest in a pass: nobody
- * waits for another one's prefill or window. Returns whether somebody reads or waits so. */
+/* How many rows the next pass may have: fills rows, at most `most`, and prefill.
+ *
+ * Decoding slots always get all their rows; so do short prompts (at most two of maximum length per
+ * pass). So no slot waits for another one's prefill or window. Long prompts alone take the time of
+ * some decode passes, as a keystroke comes in the middle of a pass: of fewer when an answer was read
+ * a moment ago, and pass_ns at most. While an answer is being read, or waits after a short prompt,
+ * they have what their credit buys, often nothing. While it is not known what a row costs they have
+ * as many as a short prompt: a large model on a slow machine may take seconds for those, and for a
+ * whole pass longer than the watchdog waits. Returns whether an answer is being read, or waits so. */
 bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
                  uint32_t most, struct plan_limits *limits);
 
 /* The credit after a pass beside an answer in which long prompts took `prefill_ns`, 0 when they
  * were not in it. Each such pass earns half a decode pass, so all of them together make an answer
- * half as long again; they are paid by the clock, whatever their rows were thought to cost. A
- * chunk is bought when there is enough for PLAN_CHUNK_MIN rows or two decode passes: crumbs cost
- * more a row, and nobody sees a pass that is longer than some. */
+ * half as long again; they pay by the clock, whatever their rows were thought to cost. A chunk is
+ * bought when there is enough for PLAN_CHUNK_MIN rows or two decode passes: smaller pieces cost more
+ * a row, and a reader does not notice a pass of that length. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
-/* Who is first rotates: passes so far, and of these the ones in which prompts shared what was left
+/* Which slot is first rotates: passes so far, and of these the ones in which prompts shared what was left
  * (if chunks come every fourth pass, every fourth slot would have them all). */
 struct plan_turn {
     uint32_t passes;

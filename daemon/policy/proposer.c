@@ -1,4 +1,4 @@
-/* The proposers behind one call. */
+/* Drafts from the guess, else by lookup. */
 #include "daemon/policy/proposer.h"
 
 enum { GUESS_BACK = 8 }; /* tokens that the answer may have inserted before it is lost */
@@ -54,7 +54,7 @@ static int64_t find_guess(const struct proposer *proposer, const uint32_t *last_
 
 /* The guess, read on from where the answer agrees with it. Where the last token is not the guess's
  * own, something was inserted or left out, and the guess is shifted; or one token is another one
- * alone, and it goes on behind it. */
+ * alone, and the guess goes on after it. */
 static uint32_t draft_guess(struct proposer *proposer, const uint32_t *tokens, uint32_t n_tokens,
                             uint32_t most, uint32_t *drafts)
 {

@@ -1,5 +1,5 @@
 /*
- * proposer: who drafts tokens for a slot. Whoever does, and however well, the answer is the same:
+ * proposer: what drafts tokens for a slot. Whatever does, and however well, the answer is the same:
  * drafts are verified (spec.h), and only accepted tokens are published.
  *
  * Engine thread; one per slot. Owns its index; borrows the guess from the request. Never sees

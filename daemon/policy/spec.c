@@ -6,8 +6,8 @@
 bool spec_valid(const struct spec *spec)
 {
     if (spec->accepted == 0)
-        return spec->canonical == 0 && spec->drafted == 0 && spec->streamed == 0;
-    return spec->canonical < spec->accepted && spec->streamed < spec->accepted - spec->canonical;
+        return spec->canonical == 0 && spec->drafted == 0 && spec->unverified == 0;
+    return spec->canonical < spec->accepted && spec->unverified < spec->accepted - spec->canonical;
 }
 
 void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept)
@@ -16,7 +16,7 @@ void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept)
     spec->accepted = n_tokens;
     spec->drafted = 0;
     spec->canonical = kept < n_tokens ? kept : n_tokens - 1;
-    spec->streamed = 0;
+    spec->unverified = 0;
 }
 
 uint32_t spec_rows(const struct spec *spec)
@@ -26,14 +26,14 @@ uint32_t spec_rows(const struct spec *spec)
 
 uint32_t spec_computed(const struct spec *spec)
 {
-    return spec->canonical + spec->streamed;
+    return spec->canonical + spec->unverified;
 }
 
 void spec_prefilled(struct spec *spec, uint32_t n_rows)
 {
     assert(spec->canonical + n_rows < spec->accepted);
     spec->canonical += n_rows;
-    spec->streamed = 0;
+    spec->unverified = 0;
 }
 
 void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
@@ -50,7 +50,7 @@ bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample)
     /* The row that gave the sample stands on accepted tokens only: its KV is canonical from now on.
      */
     spec->canonical = spec->accepted;
-    spec->streamed = 0;
+    spec->unverified = 0;
     tokens[spec->accepted] = sample;
     spec->accepted++;
     if (agreed)
@@ -60,22 +60,22 @@ bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample)
     return agreed;
 }
 
-bool spec_streams(const struct spec *spec)
+bool spec_at_tip(const struct spec *spec)
 {
     return spec->drafted == 0 && spec_computed(spec) + 1 == spec->accepted;
 }
 
-void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t sample)
+void spec_take_unverified(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
-    assert(spec_streams(spec));
+    assert(spec_at_tip(spec));
     tokens[spec->accepted] = sample;
     spec->accepted++;
-    spec->streamed++;
+    spec->unverified++;
 }
 
 void spec_rest(struct spec *spec)
 {
-    spec->streamed = 0;
+    spec->unverified = 0;
 }
 
 uint32_t spec_rollback(struct spec *spec)
@@ -101,7 +101,7 @@ void spec_drop_last(struct spec *spec)
     if (spec->canonical >= spec->accepted)
         spec->canonical = spec->accepted - 1;
     if (spec_computed(spec) >= spec->accepted)
-        spec->streamed = spec->accepted - 1 - spec->canonical;
+        spec->unverified = spec->accepted - 1 - spec->canonical;
 }
 
 void spec_evict(struct spec *spec, uint32_t n_positions)
@@ -109,5 +109,5 @@ void spec_evict(struct spec *spec, uint32_t n_positions)
     if (spec->canonical > n_positions)
         spec->canonical = n_positions;
     if (spec_computed(spec) > n_positions)
-        spec->streamed = n_positions - spec->canonical;
+        spec->unverified = n_positions - spec->canonical;
 }

@@ -11,11 +11,12 @@
  *   KV       [ ....|
  *
  *   accepted   tokens that are final: the prompt, then what was published or is about to be
- *   drafted    guesses behind them; never published
+ *   drafted    guesses after them; never published
  *   canonical  KV of positions [0, canonical) came from a canonical pass over accepted tokens;
  *              always < accepted: the last accepted token has no KV yet
- *   streamed   KV of that many positions behind it came from fast passes over accepted tokens, for
- *              more of them alone; 0 where answers are verified, and canonical + streamed < accepted
+ *   unverified KV of that many positions after it came from fast passes over accepted tokens, good
+ *              for the next fast pass only; 0 where answers are verified;
+ *              canonical + unverified < accepted
  *
  * The two reference flows (window 3; prefill gave T0; P = position of T0):
  *
@@ -36,8 +37,8 @@
  * canonical passes left it; when one runs again it begins there, over KV that it can rely on.
  *
  *   after prefill   ..T0       KV up to P-1
- *   stream          ..T0 T1    KV up to P-1, and at P from a fast pass
- *   stream          ..T0 T1 T2 KV up to P-1, and at P, P+1 from fast passes
+ *   fast pass       ..T0 T1    KV up to P-1, and at P from a fast pass
+ *   fast pass       ..T0 T1 T2 KV up to P-1, and at P, P+1 from fast passes
  *
  * Source: DESIGN section 5; LLM-42 (arXiv 2601.17768), which this differs from by the bonus token
  * T4.
@@ -52,10 +53,10 @@ struct spec {
     uint32_t accepted;
     uint32_t drafted;
     uint32_t canonical;
-    uint32_t streamed;
+    uint32_t unverified;
 };
 
-/* What the record holds must be true at any time: canonical + streamed < accepted (or all 0). */
+/* What the record holds must be true at any time: canonical + unverified < accepted (or all 0). */
 bool spec_valid(const struct spec *spec);
 
 /* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from
@@ -66,11 +67,11 @@ void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept);
  * drafted). At least 1. */
 uint32_t spec_rows(const struct spec *spec);
 
-/* Positions [0, n) have KV, whoever computed it. */
+/* Positions [0, n) have KV, of whatever pass. */
 uint32_t spec_computed(const struct spec *spec);
 
 /* A canonical pass computed `n_rows` prefill rows from `canonical` on: less than spec_rows. What
- * fast passes computed behind them was computed over other KV, and is void. */
+ * fast passes computed after them was computed over other KV, and is void. */
 void spec_prefilled(struct spec *spec, uint32_t n_rows);
 
 /* Appends one drafted token to `tokens` [accepted + drafted]. */
@@ -82,12 +83,12 @@ void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token);
  * here: with no draft left, or rolled back. */
 bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample);
 
-/* Has every accepted token KV but the last, which is not drafted behind? Then a fast pass over that
- * one's row gives the next token. */
-bool spec_streams(const struct spec *spec);
+/* True when all accepted tokens except the last have KV and nothing is drafted. Then a fast pass
+ * over that one's row gives the next token. */
+bool spec_at_tip(const struct spec *spec);
 
 /* Takes the sample of that row, which is accepted as it is. Writes it to tokens[accepted]. */
-void spec_stream(struct spec *spec, uint32_t *tokens, uint32_t sample);
+void spec_take_unverified(struct spec *spec, uint32_t *tokens, uint32_t sample);
 
 /* The answer ended: what only fast passes computed is void. */
 void spec_rest(struct spec *spec);

@@ -61,7 +61,7 @@ uint32_t window_choose(struct window *window, const struct window_cost *cost, ui
     float expected = 1, power = 1, best_rate = (others + 1) / pass * (always ? 0 : WINDOW_GAIN);
     uint32_t best = 0;
 
-    if (always) /* every draft that holds more often than not */
+    if (always) /* every draft that is accepted more often than not */
         row = pass / 16;
     for (uint32_t w = 1; w <= most && w <= WINDOW_MAX; w++) {
         power *= window->acceptance;
@@ -86,7 +86,7 @@ struct round_cost {
     float pass, row, draft;
 };
 
-/* A drafter that everybody asked for by name is taken to be worth it. */
+/* A drafter that all requests asked for by name is taken to be worth it. */
 static void round_cost_named(struct round_cost *c)
 {
     if (c->draft > DRAFT_GUESS * c->pass)
@@ -162,14 +162,14 @@ static uint32_t share_all(const struct window_share *slots, uint32_t n,
     return best;
 }
 
-/* One draft for each slot whose draft is worth its row, if together they are worth the pass. Returns
+/* One draft for each slot where it is worth its row, if together they are worth the pass. Returns
  * how many got one. */
 static uint32_t share_some(struct window_share *slots, uint32_t n, uint32_t others,
                            const struct round_cost *c)
 {
     float all = (float)(n + others), tokens = all;
     uint32_t drafting = 0;
-    bool paid = false; /* somebody drafts in any case */
+    bool paid = false; /* some slot drafts in any case */
 
     for (uint32_t i = 0; i < n; i++) {
         slots[i].drafts = slots[i].always || slots[i].acceptance * c->pass > c->row * all;

@@ -1,5 +1,5 @@
 /*
- * window: how many tokens to draft, from how well drafts held lately and what rows cost.
+ * window: how many tokens to draft, from how many were accepted lately and what rows cost.
  *
  * Pure but for the numbers it keeps: no clock, no tokens. `window` belongs to a slot, `window_cost`
  * to the engine. Nothing here changes an answer: only how soon it is there.
@@ -11,7 +11,7 @@
  *
  * A model that drafts (drafter) takes a pass of its own for each draft, which all slots that draft
  * share: D. Slots that draft fill their windows side by side; a canonical pass that is due for
- * anybody takes everybody's drafts along. So n slots that all draft w tokens take T + w * D + n * w
+ * any slot takes all drafts along. So n slots that all draft w tokens take T + w * D + n * w
  * * S for n * E(w) tokens, and beside one slot that does not draft there is a pass in every step,
  * which leaves room for one draft.
  */
@@ -38,14 +38,14 @@ struct window_cost {
 
 void window_init(struct window *window);
 
-/* A window of `drafted` was verified, the first `accepted` held. */
+/* A window of `drafted` was verified, the first `accepted` were accepted. */
 void window_verified(struct window *window, uint32_t drafted, uint32_t accepted);
 
 /* A pass without prefill had `slots` slots and `rows` rows and took `took_ns`. */
 void window_measured(struct window_cost *cost, uint32_t slots, uint32_t rows, uint64_t took_ns);
 
 /* Drafts worth making now for one of `slots` decoding slots, at most `most`. With `always` the cost
- * is not looked at, only how well drafts hold: for a proposer that was asked for by name. */
+ * is not looked at, only how many drafts are accepted: for a proposer that was asked for by name. */
 uint32_t window_choose(struct window *window, const struct window_cost *cost, uint32_t slots,
                        uint32_t most, bool always);
 
@@ -67,12 +67,12 @@ struct window_share {
 
 void window_drafter_init(struct window_drafter *drafter);
 
-/* A window of its drafts was verified, the first `accepted` held. */
+/* A window of its drafts was verified, the first `accepted` were accepted. */
 void window_drafter_verified(struct window_drafter *drafter, uint32_t drafted, uint32_t accepted);
 
 /* Fills `drafts` of the `n` slots that begin a window together, beside `others` that get one token
- * in every step. Nobody's window makes him slower than without one, unless he asked for it; and
- * together they gain. */
+ * in every step. A window makes no slot slower than without one, unless its request asked for the
+ * drafter; and together they gain. */
 void window_share(struct window_share *slots, uint32_t n, uint32_t others,
                   const struct window_cost *cost, struct window_drafter *drafter);
 

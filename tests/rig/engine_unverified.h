@@ -18,7 +18,7 @@ static struct rig_client clients[CLIENTS];
 static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
 
-/* Everybody asks for a fast answer, without drafts of his own. */
+/* All ask for a fast answer, without drafts of their own. */
 static inline void open_with(const struct rig_desc *desc)
 {
     struct rig_desc d = *desc;
@@ -71,7 +71,7 @@ static inline void run_all(uint32_t most)
 }
 
 /* Steps until the client has read n tokens of an answer that goes on. */
-static inline void stream_some(uint32_t client, uint32_t n)
+static inline void answer_some(uint32_t client, uint32_t n)
 {
     while (clients[client].slots[0].now.n < n)
         step_all();
@@ -82,11 +82,11 @@ static inline void stream_some(uint32_t client, uint32_t n)
 static inline void check_answer(uint32_t client)
 {
     const struct rig_answer *got = last_of(client);
-    bool streamed = !strcmp(got->done.numerics, "fake-1" NUMERICS_FAST);
+    bool unverified = !strcmp(got->done.numerics, "fake-1" NUMERICS_FAST);
 
     ck_assert_msg(rig_same(&rig, &requests[client], got), "client %u", client);
-    ck_assert_msg(streamed || !strcmp(got->done.numerics, "fake-1"), "%s", got->done.numerics);
-    ck_assert(requests[client].fast || !streamed);
+    ck_assert_msg(unverified || !strcmp(got->done.numerics, "fake-1"), "%s", got->done.numerics);
+    ck_assert(requests[client].fast || !unverified);
 }
 
 static inline bool says_fast(uint32_t client)

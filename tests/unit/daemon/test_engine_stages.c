@@ -164,7 +164,7 @@ START_TEST(a_fast_pass_publishes_before_the_canonical_one)
 {
     open_native(0);
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 3);
+    answer_some(0, 3);
     requests[1].fast = false;
     requests[1].max_tokens = 8;
     rig_submit(&clients[1], 0, &requests[1]);

@@ -131,7 +131,7 @@ START_TEST(an_answer_follows_its_grammar)
     params.grammar = (const uint8_t *)grammars[_i % 3];
     params.grammar_bytes = (uint32_t)strlen(grammars[_i % 3]);
     if (_i >= 3)
-        rig.engine->constrain.step = 1; /* many steps for a mask: who has none sits out */
+        rig.engine->constrain.step = 1; /* many steps for a mask: a slot that has none sits out */
     for (uint32_t i = 0; i < CLIENTS; i++) {
         requests[i].params = &params;
         requests[i].fast = i % 4 != 3;
@@ -172,7 +172,7 @@ START_TEST(nobody_notices_them)
 }
 END_TEST
 
-/* One fast pass a step for those who stream and those who draft; who streams gets a token in every
+/* One fast pass a step for unverified slots and those that draft; an unverified one gets a token in every
  * step, and needs no canonical pass for it. */
 START_TEST(they_share_their_passes_with_drafts)
 {
@@ -207,7 +207,7 @@ START_TEST(they_share_their_passes_with_drafts)
 }
 END_TEST
 
-/* Where a pass has no room for all, interactive ones go first, batch keeps its part, and nobody is
+/* Where a pass has no room for all, interactive ones go first, batch keeps its part, and none is
  * left out. */
 START_TEST(they_take_turns)
 {
@@ -217,7 +217,8 @@ START_TEST(they_take_turns)
         requests[i].batch = i >= 6;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    while (rig.engine->slots.all[7].request->first_sample_ns == 0 || slot_of(7)->spec.streamed == 0)
+    while (rig.engine->slots.all[7].request->first_sample_ns == 0 ||
+           slot_of(7)->spec.unverified == 0)
         step_all();
     uint32_t before[CLIENTS], interactive = 0, batch = 0;
     for (uint32_t i = 0; i < CLIENTS; i++)
@@ -256,7 +257,7 @@ static void clock_pass(void *arg)
         PASS_NS + ROW_NS * (uint64_t)(is_fast ? rig.fake.last_fast_rows : rig.fake.last_rows);
 }
 
-/* A long prompt beside one who reads: it has what its credit buys, as beside any answer, and gets
+/* A long prompt beside a fast answer: it has what its credit buys, as beside any answer, and gets
  * on; the reader has a token in every step, and each takes twice as long as without at most. */
 START_TEST(a_long_prompt_leaves_them_time)
 {
@@ -268,7 +269,7 @@ START_TEST(a_long_prompt_leaves_them_time)
     requests[0].n = 200; /* what rows cost is known from then on */
     requests[0].max_tokens = 700;
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 20);
+    answer_some(0, 20);
     requests[1].n = 700;
     rig_submit(&clients[1], 0, &requests[1]);
     uint64_t from_ns = clock_ns;
@@ -384,7 +385,7 @@ START_TEST(a_named_slot_keeps_what_is_canonical)
     rig_detach(&rig, &clients[0]);
     rig_attach(&rig, &clients[0], 1, 1000, "mine");
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 30);
+    answer_some(0, 30);
     rig_detach(&rig, &clients[0]); /* in the middle of its answer */
     rig_check(&rig);
     rig_attach(&rig, &clients[0], 1, 1000, "mine");
@@ -401,7 +402,7 @@ START_TEST(a_newer_request_starts_from_what_is_canonical)
 {
     open_native(3);
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 20);
+    answer_some(0, 20);
     struct rig_request next = {.tokens = slot_of(0)->tokens, .n = 25, .max_tokens = 30};
     uint32_t prompt[25];
     memcpy(prompt, next.tokens, sizeof(prompt));
@@ -446,11 +447,11 @@ START_TEST(pages_taken_back_are_computed_by_canonical_passes)
     requests[0].n = 40;
     requests[0].max_tokens = 200;
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 50 + (uint32_t)_i);
+    answer_some(0, 50 + (uint32_t)_i);
     uint32_t accepted = slot_of(0)->spec.accepted;
     slot_evict(slot_of(0), &rig.engine->kv.prefix);
     ck_assert_uint_eq(spec_computed(&slot_of(0)->spec), 0);
-    while (slot_of(0)->spec.streamed == 0)
+    while (slot_of(0)->spec.unverified == 0)
         step_all();
     ck_assert_uint_ge(slot_of(0)->spec.canonical, accepted - 1);
     ck_assert_uint_le(slot_of(0)->spec.canonical, accepted);
@@ -481,7 +482,7 @@ START_TEST(a_cancel_in_a_fast_pass_ends_it_in_that_step)
         clients[i].proposer = i < 2 ? PROPOSER_NONE : PROPOSER_FAST;
         rig_submit(&clients[i], 0, &requests[i]);
     }
-    stream_some(0, 5);
+    answer_some(0, 5);
     uint32_t canonical;
     do { /* a step with a fast pass: the first that runs has the cancel in it */
         canonical = rig.fake.n_fast_passes;
@@ -490,7 +491,7 @@ START_TEST(a_cancel_in_a_fast_pass_ends_it_in_that_step)
     } while (rig.fake.n_fast_passes == canonical);
     ck_assert_int_eq(last_of(victim)->reason, DONE_CANCELLED);
     ck_assert(slot_of(victim)->state == SLOT_IDLE);
-    ck_assert_uint_eq(slot_of(victim)->spec.streamed, 0);
+    ck_assert_uint_eq(slot_of(victim)->spec.unverified, 0);
     run_all(1000);
     for (uint32_t i = 0; i < 4; i++)
         if (i != victim)
@@ -505,7 +506,7 @@ START_TEST(a_poisoned_fast_row_is_left_to_canonical_passes)
     open_native(3);
     rig_submit(&clients[0], 0, &requests[0]);
     if (_i > 0)
-        stream_some(0, 1 + 5 * (uint32_t)_i);
+        answer_some(0, 1 + 5 * (uint32_t)_i);
     rig.fake.poison_fast = true;
     run_all(1000);
     uint32_t passes = rig.fake.n_fast_passes;
@@ -513,7 +514,8 @@ START_TEST(a_poisoned_fast_row_is_left_to_canonical_passes)
     ck_assert(says_fast(0) == (_i > 0));
     ck_assert_uint_eq(slot_of(0)->spec.canonical, slot_of(0)->spec.accepted - 1);
     rig.fake.poison_fast = false;
-    rig_ask(&rig, &clients[0], 0, &requests[0]); /* the next request streams again */
+    rig_ask(&rig, &clients[0], 0,
+            &requests[0]); /* the next request is answered by fast passes again */
     check_answer(0);
     ck_assert_uint_gt(rig.fake.n_fast_passes, passes);
     close_all();
@@ -539,7 +541,7 @@ START_TEST(a_broken_device_ends_it)
 {
     open_native(0);
     rig_submit(&clients[0], 0, &requests[0]);
-    stream_some(0, 5);
+    answer_some(0, 5);
     rig.fake.finish_error = -EIO;
     step_all();
     ck_assert_int_eq(last_of(0)->reason, DONE_ERROR);
@@ -549,7 +551,7 @@ START_TEST(a_broken_device_ends_it)
 }
 END_TEST
 
-/* libhearth resumes none of them; who says a part of an answer himself is served. */
+/* libhearth resumes none of them; a client that brings a part of an answer itself is served. */
 START_TEST(a_part_of_an_answer_goes_on)
 {
     open_native(3);
@@ -566,7 +568,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("engine_unverified");
-    TCase *t = tcase_create("stream");
+    TCase *t = tcase_create("unverified");
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, the_answer_is_that_of_fast_passes);

@@ -1,6 +1,6 @@
 /*
  * The speculation record, exhaustively: every window of 0 to 8 drafts, every place of the first
- * mismatch, every place inside a window where the answer may end; every length of a stream of
+ * mismatch, every place inside a window where the answer may end; every number of
  * tokens that are not verified, and every place where canonical passes take over. The verifier of
  * these tests is the array `truth`: the sample for position p is truth[p], as a canonical pass over
  * accepted tokens gives it.
@@ -185,111 +185,111 @@ END_TEST
 
 /* ---- tokens that are not verified ------------------------------------------------------------ */
 
-enum { STREAM_MAX = 8, STREAMS = 3 * (STREAM_MAX + 1) };
+enum { FAST_MAX = 8, FAST_CASES = 3 * (FAST_MAX + 1) };
 
-/* A prompt of n tokens, all but the last computed, the first sample a canonical one, then `streamed`
+/* A prompt of n tokens, all but the last computed, the first sample a canonical one, then `fast`
  * samples of fast passes, which no canonical one would have made. */
-static void after_stream(uint32_t n, uint32_t streamed)
+static void after_fast(uint32_t n, uint32_t fast)
 {
     after_prefill(n);
     spec_accept(&spec, tokens, truth[n]);
-    for (uint32_t i = 0; i < streamed; i++) {
-        ck_assert(spec_streams(&spec));
-        spec_stream(&spec, tokens, 5000 + i);
+    for (uint32_t i = 0; i < fast; i++) {
+        ck_assert(spec_at_tip(&spec));
+        spec_take_unverified(&spec, tokens, 5000 + i);
         ck_assert(spec_valid(&spec));
     }
 }
 
-/* One of the STREAMS that a loop test goes through. */
-static void loop_stream(int i, uint32_t *ret_n, uint32_t *ret_streamed)
+/* One of the FAST_CASES that a loop test goes through. */
+static void loop_fast(int i, uint32_t *ret_n, uint32_t *ret_fast)
 {
-    *ret_n = 1 + (uint32_t)i / (STREAM_MAX + 1);
-    *ret_streamed = (uint32_t)i % (STREAM_MAX + 1);
-    after_stream(*ret_n, *ret_streamed);
+    *ret_n = 1 + (uint32_t)i / (FAST_MAX + 1);
+    *ret_fast = (uint32_t)i % (FAST_MAX + 1);
+    after_fast(*ret_n, *ret_fast);
 }
 
-/* The prompt, the canonical sample and what was streamed, as far as the record goes. */
-static void check_streamed(uint32_t n)
+/* The prompt, the canonical sample and what fast passes gave, as far as the record goes. */
+static void check_fast(uint32_t n)
 {
     ck_assert(spec_valid(&spec));
     for (uint32_t i = 0; i < spec.accepted; i++)
         ck_assert_uint_eq(tokens[i], i <= n ? truth[i] : 5000 + i - n - 1);
 }
 
-START_TEST(a_streamed_token_is_accepted_and_leaves_canonical_alone)
+START_TEST(an_unverified_token_is_accepted_and_leaves_canonical_alone)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
-    check_streamed(n);
+    loop_fast(_i, &n, &fast);
+    check_fast(n);
     ck_assert_uint_eq(spec.canonical, n);
-    ck_assert_uint_eq(spec.streamed, streamed);
-    ck_assert_uint_eq(spec.accepted, n + 1 + streamed);
+    ck_assert_uint_eq(spec.unverified, fast);
+    ck_assert_uint_eq(spec.accepted, n + 1 + fast);
     ck_assert_uint_eq(spec_computed(&spec), spec.accepted - 1);
-    ck_assert_uint_eq(spec_rows(&spec), streamed + 1); /* what a canonical pass would compute */
+    ck_assert_uint_eq(spec_rows(&spec), fast + 1); /* what a canonical pass would compute */
 }
 END_TEST
 
-START_TEST(only_one_row_short_of_the_end_streams)
+START_TEST(only_one_row_short_of_the_end_is_at_the_tip)
 {
     for (uint32_t computed = 0; computed < 9; computed++) {
         spec_begin(&spec, 9, computed);
-        ck_assert(spec_streams(&spec) == (computed == 8));
+        ck_assert(spec_at_tip(&spec) == (computed == 8));
     }
-    after_stream(2, 3);
-    ck_assert(spec_streams(&spec));
+    after_fast(2, 3);
+    ck_assert(spec_at_tip(&spec));
     draft(1, 1);
-    ck_assert(!spec_streams(&spec));
+    ck_assert(!spec_at_tip(&spec));
 }
 END_TEST
 
 /* An end-of-sequence token is taken out again: at most what the tokens before it have is computed. */
-START_TEST(an_eos_that_was_streamed_leaves_the_sequence)
+START_TEST(an_unverified_eos_leaves_the_sequence)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
+    loop_fast(_i, &n, &fast);
     spec_drop_last(&spec);
-    check_streamed(n);
-    ck_assert_uint_eq(spec.accepted, n + streamed);
+    check_fast(n);
+    ck_assert_uint_eq(spec.accepted, n + fast);
     ck_assert_uint_eq(spec_computed(&spec), spec.accepted - 1);
-    ck_assert_uint_eq(spec.canonical, streamed ? n : n - 1);
+    ck_assert_uint_eq(spec.canonical, fast ? n : n - 1);
 }
 END_TEST
 
 START_TEST(at_rest_there_is_only_what_is_canonical)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
+    loop_fast(_i, &n, &fast);
     spec_rest(&spec);
-    check_streamed(n);
-    ck_assert_uint_eq(spec.accepted, n + 1 + streamed);
+    check_fast(n);
+    ck_assert_uint_eq(spec.accepted, n + 1 + fast);
     ck_assert_uint_eq(spec_computed(&spec), n);
     ck_assert_uint_eq(spec.canonical, n);
     for (uint32_t kept = 0; kept <= spec.accepted; kept++) { /* the next request */
         struct spec next = spec;
         spec_begin(&next, 5, kept < next.canonical ? kept : next.canonical);
-        ck_assert(spec_valid(&next) && next.streamed == 0 && next.canonical <= n);
+        ck_assert(spec_valid(&next) && next.unverified == 0 && next.canonical <= n);
     }
 }
 END_TEST
 
-/* Pages taken back anywhere: tokens stay, nothing that is lost counts as computed. */
-START_TEST(evict_anywhere_in_a_stream)
+/* Pages evicted anywhere: tokens stay, nothing that is lost counts as computed. */
+START_TEST(evict_anywhere_among_unverified_tokens)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
-    for (uint32_t left = 0; left <= n + streamed + 2; left++) {
-        after_stream(n, streamed);
+    loop_fast(_i, &n, &fast);
+    for (uint32_t left = 0; left <= n + fast + 2; left++) {
+        after_fast(n, fast);
         uint32_t before = spec_computed(&spec);
         spec_evict(&spec, left);
-        check_streamed(n);
-        ck_assert_uint_eq(spec.accepted, n + 1 + streamed);
+        check_fast(n);
+        ck_assert_uint_eq(spec.accepted, n + 1 + fast);
         ck_assert_uint_eq(spec.canonical, left < n ? left : n);
         ck_assert_uint_eq(spec_computed(&spec), left < before ? left : before);
-        ck_assert(spec_streams(&spec) == (left >= before));
+        ck_assert(spec_at_tip(&spec) == (left >= before));
     }
 }
 END_TEST
@@ -298,29 +298,29 @@ END_TEST
  * them is what it always is; or fast passes go on. */
 START_TEST(canonical_passes_take_over_anywhere)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
+    loop_fast(_i, &n, &fast);
     for (uint32_t left = 0; left <= n; left++)
-        for (uint32_t chunk = 1; chunk <= streamed + n + 1; chunk++) {
-            after_stream(n, streamed);
+        for (uint32_t chunk = 1; chunk <= fast + n + 1; chunk++) {
+            after_fast(n, fast);
             spec_evict(&spec, left == n ? LENGTH : left);
             while (spec_rows(&spec) > 1) {
                 uint32_t rows = spec_rows(&spec) - 1, from = spec.canonical;
                 spec_prefilled(&spec, chunk < rows ? chunk : rows);
                 ck_assert_uint_eq(spec.canonical, from + (chunk < rows ? chunk : rows));
-                ck_assert_uint_eq(spec.streamed, 0);
-                check_streamed(n);
+                ck_assert_uint_eq(spec.unverified, 0);
+                check_fast(n);
             }
-            ck_assert(spec_streams(&spec));
+            ck_assert(spec_at_tip(&spec));
             uint32_t accepted = spec.accepted;
             draft(chunk % 3, chunk % 2);
             while (spec_accept(&spec, tokens, truth[spec.accepted]))
                 continue;
             ck_assert_uint_gt(spec.accepted, accepted);
             ck_assert_uint_eq(spec.canonical, spec.accepted - 1);
-            ck_assert_uint_eq(spec.streamed, 0);
-            spec_stream(&spec, tokens, 9);
+            ck_assert_uint_eq(spec.unverified, 0);
+            spec_take_unverified(&spec, tokens, 9);
             ck_assert_uint_eq(spec.canonical, spec.accepted - 2);
             ck_assert(spec_valid(&spec));
         }
@@ -330,12 +330,12 @@ END_TEST
 /* A canonical sample over rows that fast passes had computed, too: none of theirs is left. */
 START_TEST(a_canonical_sample_leaves_nothing_streamed)
 {
-    uint32_t n, streamed;
+    uint32_t n, fast;
 
-    loop_stream(_i, &n, &streamed);
+    loop_fast(_i, &n, &fast);
     spec_accept(&spec, tokens, 7);
     ck_assert(spec_valid(&spec));
-    ck_assert_uint_eq(spec.streamed, 0);
+    ck_assert_uint_eq(spec.unverified, 0);
     ck_assert_uint_eq(spec.canonical, spec.accepted - 1);
     ck_assert_uint_eq(tokens[spec.accepted - 1], 7);
 }
@@ -439,15 +439,15 @@ START_TEST(nothing_is_streamed_behind_drafts)
 {
     after_prefill(3);
     draft(2, 2);
-    spec_stream(&spec, tokens, 7);
+    spec_take_unverified(&spec, tokens, 7);
 }
 END_TEST
 
 START_TEST(nothing_is_streamed_over_kv_that_is_not_there)
 {
-    after_stream(3, 2);
+    after_fast(3, 2);
     spec_evict(&spec, 4);
-    spec_stream(&spec, tokens, 7);
+    spec_take_unverified(&spec, tokens, 7);
 }
 END_TEST
 
@@ -477,13 +477,14 @@ int main(void)
     tcase_add_test(t, an_end_inside_a_window_drops_the_rest);
     tcase_add_test(t, an_eos_inside_a_window_leaves_the_sequence);
     tcase_add_loop_test(t, windows_one_after_another_give_the_truth, 0, 50);
-    tcase_add_loop_test(t, a_streamed_token_is_accepted_and_leaves_canonical_alone, 0, STREAMS);
-    tcase_add_test(t, only_one_row_short_of_the_end_streams);
-    tcase_add_loop_test(t, an_eos_that_was_streamed_leaves_the_sequence, 0, STREAMS);
-    tcase_add_loop_test(t, at_rest_there_is_only_what_is_canonical, 0, STREAMS);
-    tcase_add_loop_test(t, evict_anywhere_in_a_stream, 0, STREAMS);
-    tcase_add_loop_test(t, canonical_passes_take_over_anywhere, 0, STREAMS);
-    tcase_add_loop_test(t, a_canonical_sample_leaves_nothing_streamed, 0, STREAMS);
+    tcase_add_loop_test(t, an_unverified_token_is_accepted_and_leaves_canonical_alone, 0,
+                        FAST_CASES);
+    tcase_add_test(t, only_one_row_short_of_the_end_is_at_the_tip);
+    tcase_add_loop_test(t, an_unverified_eos_leaves_the_sequence, 0, FAST_CASES);
+    tcase_add_loop_test(t, at_rest_there_is_only_what_is_canonical, 0, FAST_CASES);
+    tcase_add_loop_test(t, evict_anywhere_among_unverified_tokens, 0, FAST_CASES);
+    tcase_add_loop_test(t, canonical_passes_take_over_anywhere, 0, FAST_CASES);
+    tcase_add_loop_test(t, a_canonical_sample_leaves_nothing_streamed, 0, FAST_CASES);
     tcase_add_test(t, begin_keeps_at_most_all_but_the_last);
     tcase_add_test(t, prefill_in_any_chunks_ends_at_the_last_token);
     tcase_add_test(t, evict_anywhere_costs_rows_only);
