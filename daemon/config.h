@@ -1,6 +1,6 @@
-/* config.h: hearthd's options. One table makes the command line, the configuration file, --help, the
- * range checks and the start-up dump; names are the same everywhere (`--kv-bytes 2G`, `kv-bytes =
- * 2G`).
+/* config.h: hearthd's options. One table makes the command line, the configuration file, --help,
+ * the range checks and the start-up dump; names are the same everywhere (`--kv-bytes 2G`, `kv-bytes
+ * = 2G`).
  *
  * Main thread, at start. Precedence: command line, then a file, then defaults. The file is that of
  * --config, or the first that exists of $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config if not set)
@@ -57,7 +57,7 @@
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \
     FLAG(check, "check", "load the model, print a summary and exit")                               \
     FLAG(version, "version", "print the version and exit")                                         \
-    FLAG(help, "help", "print this and exit")
+    FLAG(help, "help", "print this help and exit")
 
 struct config {
 #define CONFIG_TEXT(field, name, value, help) const char *field;
@@ -78,7 +78,8 @@ int config_load(struct config *config, int argc, char **argv, char *err, size_t 
 void config_fini(struct config *config);
 
 /* The machine's configuration file, where make install puts it: /etc/hearth/hearthd.conf for the
- * program PREFIX/bin/NAME where PREFIX is /usr or /usr/local, else PREFIX/etc/hearth/hearthd.conf. */
+ * program PREFIX/bin/NAME where PREFIX is /usr or /usr/local, else
+ * PREFIX/etc/hearth/hearthd.conf. */
 void config_machine_path(const char *program, char *path, size_t path_bytes);
 
 /* The name of the chosen value of a CHOICE option: config_choice("device", config.device). */

@@ -1,10 +1,11 @@
 /*
- * options: command-line options from a table: the parser, the range checks, the lines of --help, and
- * the reader of one value for a configuration file. All programs of hearth use it.
+ * options: command-line options from a table: the parser, the range checks, the lines of --help,
+ * and the reader of one value for a configuration file. All programs of hearth use it.
  *
- * One thread, at start-up. It prints only where options_help is told to, and allocates nothing: text
- * values point into argv. Options are written --name VALUE or --name=VALUE, those with a letter also
- * -n VALUE or -nVALUE; -h is --help; "--" ends them. An option that is given twice has its last value.
+ * One thread, at start-up. It prints only where options_help is told to, and allocates nothing:
+ * text values point into argv. Options are written --name VALUE or --name=VALUE, those with a
+ * letter also -n VALUE or -nVALUE; -h is --help; "--" ends them. An option that is given twice has
+ * its last value.
  */
 #ifndef HEARTH_IPC_OPTIONS_H
 #define HEARTH_IPC_OPTIONS_H
@@ -72,11 +73,12 @@ struct options {
 /* Sets every field whose row has a default. */
 void options_init(const struct options *o);
 
-/* Reads argv[0, argc), without the program's name. Words that are not options are moved to the front
- * of argv, in order. Returns their number, or -EINVAL or -ENOMEM with one line in err. */
+/* Reads argv[0, argc), without the program's name. Words that are not options are moved to the
+ * front of argv, in order. Returns their number, or -EINVAL or -ENOMEM with one line in err. */
 int options_parse(const struct options *o, int argc, char **argv, char *err, size_t err_bytes);
 
-/* Reads one value. Returns 0, or -EINVAL or -ENOMEM with a line in err that begins with the name. */
+/* Reads one value. Returns 0, or -EINVAL or -ENOMEM with a line in err that begins with the
+ * name. */
 int options_set(const struct options *o, const struct option_row *row, const char *text, char *err,
                 size_t err_bytes);
 

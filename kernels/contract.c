@@ -1,3 +1,4 @@
+/* contract.c: checks limits and passes for every backend. */
 #include "kernels/contract.h"
 
 #include <errno.h>
@@ -16,12 +17,12 @@ int contract_check_limits(const struct backend_limits *l, const struct model *m,
                     "limits: rows, samples <= rows, pages and context must be at least 1");
     if (l->threads == 0 || l->threads > MAX_THREADS)
         return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
-    /* Beyond its window a model's attention forgets; the backends' does not. */
+    /* A backend's attention sees the whole context; the model's sees only its sliding window. */
     if (m->n_window != 0 && l->context > m->n_window)
         return fail(err, err_bytes, -ENOTSUP,
-                    "the model attends in a sliding window of %u positions: hearth serves it with "
-                    "a context up to that, not %u",
-                    m->n_window, l->context);
+                    "context %u is longer than the model's sliding attention window of %u "
+                    "positions: lower --context",
+                    l->context, m->n_window);
     return 0;
 }
 
@@ -70,9 +71,9 @@ static int check_row(struct check *c, uint32_t r)
     if (!pages_exist(c, s->pages, first ? 0 : page, page + 1))
         return refuse(c, "a page of its sequence does not exist", r);
     if ((row->wants & ROW_LOGITS) && !c->pass->results[r].logits)
-        return refuse(c, "logits wanted, but no buffer for them", r);
+        return refuse(c, "ROW_LOGITS without a buffer for the logits", r);
     if ((row->wants & ROW_SAMPLE) && (!s->sampler || !s->tokens))
-        return refuse(c, "a sample wanted, but no parameters or tokens", r);
+        return refuse(c, "ROW_SAMPLE without parameters or tokens", r);
     c->n_wanted += row->wants != 0;
     return 0;
 }
@@ -83,9 +84,9 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
 {
     struct check c = {pass, limits, model, next_position, 0, err, err_bytes};
     if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
-        return refuse(&c, "no such kind of pass", pass->kind);
+        return refuse(&c, "unknown kind of pass", pass->kind);
     if (pass->kind == PASS_CANONICAL && limits->drafts)
-        return fail(err, err_bytes, -EINVAL, "pass refused: a canonical one of a draft model");
+        return fail(err, err_bytes, -EINVAL, "pass refused: a draft model has no canonical passes");
     if (pass->n_rows == 0 || pass->n_rows > limits->rows || pass->n_sequences > limits->rows)
         return refuse(&c, "the pass has no rows, or more rows or sequences than the limit",
                       pass->n_rows);
@@ -97,6 +98,6 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
             return rc;
     }
     if (c.n_wanted > limits->samples)
-        return refuse(&c, "more rows with wants than the limit", c.n_wanted);
+        return refuse(&c, "more rows that want a result than the limit", c.n_wanted);
     return 0;
 }

@@ -1,13 +1,12 @@
-/*
- * contract: what every backend refuses: limits that it cannot be opened with, passes outside them. Pure functions, any
- * thread; they write the caller's line and nothing else.
- */
+/* contract.h: what every backend refuses: limits that it cannot be opened with, and passes outside
+ * them. Pure functions, any thread; they write only the caller's line. */
 #ifndef HEARTH_KERNELS_CONTRACT_H
 #define HEARTH_KERNELS_CONTRACT_H
 
 #include "kernels/backend.h"
 
-/* Returns 0, or with one line -EINVAL (limits) or -ENOTSUP (a model that is not served with this context). */
+/* Returns 0, or with one line -EINVAL (limits) or -ENOTSUP (a model that cannot be served with this
+ * context). */
 int contract_check_limits(const struct backend_limits *limits, const struct model *model, char *err,
                           size_t err_bytes);
 

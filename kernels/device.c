@@ -1,3 +1,4 @@
+/* device.c: finds, opens and checks the CUDA plugin. */
 #include "kernels/device.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ bool device_parse(const char *name, enum device_wanted *ret_wanted)
     return false;
 }
 
-/* The plugin's path. Returns 0, or -ENOENT where the program does not know where it lies. */
+/* The plugin's path. Returns 0, or -ENOENT where the program cannot determine its own directory. */
 static int plugin_path(char *path, size_t bytes)
 {
     char program[PATH_MAX];
@@ -35,7 +36,7 @@ static int plugin_path(char *path, size_t bytes)
     if (n <= 0)
         return -ENOENT;
     program[n] = 0;
-    for (int cut = 0; cut < 2; cut++) { /* /usr/bin/hearthd: off with the name, and with bin */
+    for (int cut = 0; cut < 2; cut++) { /* /usr/bin/hearthd: cut off the name, then bin */
         char *slash = strrchr(program, '/');
         if (!slash)
             return -ENOENT;
@@ -48,10 +49,12 @@ static int open_plugin(const struct hearth_plugin **ret, char *err, size_t err_b
 {
     char path[PATH_MAX];
     if (plugin_path(path, sizeof path))
-        return fail(err, err_bytes, -ENODEV, "cannot tell where " PLUGIN_FILE " lies");
+        return fail(err, err_bytes, -ENODEV,
+                    "cannot determine the directory of " PLUGIN_FILE " lies");
     if (access(path, F_OK))
         return fail(err, err_bytes, -ENODEV,
-                    "there is no %s: build hearth where nvcc is (make CUDA=1), or use --device cpu",
+                    "%s does not exist: build hearth on a machine with nvcc (make CUDA=1), or use "
+                    "--device cpu",
                     path);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
@@ -74,7 +77,7 @@ static int find_cuda(struct device *device, char *err, size_t err_bytes)
         return rc;
     rc = plugin->ops->probe(err, err_bytes);
     if (!rc && plugin->memory(&device->free_bytes, &total))
-        rc = fail(err, err_bytes, -ENODEV, "the GPU does not say how much memory it has");
+        rc = fail(err, err_bytes, -ENODEV, "cannot read the memory size of the GPU");
     if (!rc) {
         device->ops = plugin->ops;
         device->read_gb_s = plugin->read_gb_s;

@@ -1,9 +1,10 @@
-/*
- * device: which backend runs a model: the CPU's, which is always there, or one that a plugin brings.
+/* device.h: chooses the backend that runs a model: the CPU's, which is always available, or one
+ * from a plugin.
  *
- * The CUDA backend is a shared object, hearth-cuda.so, opened only when a GPU was asked for or may be there. It is
- * looked for in the folder that the environment variable HEARTH_PLUGINS names, and nowhere else when it is set; else
- * in ../lib/hearth beside the folder of the program. Once opened it stays.
+ * The CUDA backend is a shared object, hearth-cuda.so, opened only when a GPU was asked for or may
+ * exist. It is searched in the folder named by the environment variable HEARTH_PLUGINS, and nowhere
+ * else if that is set; otherwise in ../lib/hearth beside the folder of the program. Once opened it
+ * stays open.
  *
  * Threads: one at a time. Never prints, never falls back when a device was asked for by name.
  */
@@ -19,16 +20,16 @@ enum device_wanted { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct device {
     const struct backend_ops *ops;
-    size_t free_bytes; /* memory of the device that nobody uses yet; 0 for the CPU */
+    size_t free_bytes;                 /* free memory of the device; 0 for the CPU */
     double (*read_gb_s)(size_t bytes); /* plugin.h; NULL for the CPU */
-    char why[256]; /* one line: what was chosen by DEVICE_AUTO, and why; else "" */
+    char why[256];                     /* one line: what DEVICE_AUTO chose and why; else "" */
 };
 
-/* Returns 0; or -ENODEV with one line: the device that was asked for cannot be used, and why. */
+/* Returns 0; or -ENODEV with one line that says why the requested device cannot be used. */
 int device_choose(enum device_wanted wanted, struct device *ret_device, char *err,
                   size_t err_bytes);
 
-/* "auto", "cpu", "cuda" to *ret_wanted; false for any other name. */
+/* Parses "auto", "cpu", "cuda"; false for any other name. */
 bool device_parse(const char *name, enum device_wanted *ret_wanted);
 
 #endif

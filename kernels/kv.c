@@ -1,3 +1,4 @@
+/* kv.c: the geometry of KV pages. */
 #include "kernels/kv.h"
 
 #include "kernels/backend.h"

@@ -1,20 +1,19 @@
-/*
- * kv: where a key or a value of a position lies inside a KV page.
+/* kv.h: where a key or a value of a position is inside a KV page.
  *
  * A page holds 32 consecutive positions of one sequence for all layers, in f16, in f32 for a model
- * whose layer matrices are all F32, or, where that was asked for, in blocks of int8:
+ * whose layer matrices are all F32, or, on request, in blocks of int8:
  *
  *     page   [n_layer] layers
  *     layer  K: [n_head_kv][head_dim][32]   then   V: [n_head_kv][32][head_dim]
  *
- * Blocks are of 32 dimensions of one position and head, the last one shorter where head_dim is no
- * multiple. Behind the integers of a head, in the same order, stand their f32 scales: K
+ * A block is 32 dimensions of one position and head, the last one shorter if head_dim is not a
+ * multiple. The integers of a head are followed, in the same order, by their f32 scales: K
  * [n_block][32], V [32][n_block].
  *
- * In K the 32 positions of one dimension lie together, so that lanes are positions when scores are
- * computed; in V the dimensions of one position do, so that lanes are dimensions in the weighted
- * sum (NUMERICS.md, "KV" and "Attention"). Every block starts on a multiple of 64 bytes of the
- * page. Pure arithmetic, any thread.
+ * In K the 32 positions of one dimension are adjacent, so that SIMD lanes are positions when scores
+ * are computed; in V the dimensions of one position are, so that lanes are dimensions in the
+ * weighted sum (NUMERICS.md, "KV" and "Attention"). Every block starts at a multiple of 64 bytes of
+ * the page. Pure arithmetic, any thread.
  */
 #ifndef HEARTH_KERNELS_KV_H
 #define HEARTH_KERNELS_KV_H
@@ -42,7 +41,7 @@ struct kv_geometry {
     size_t page_bytes;  /* all layers */
 };
 
-/* The geometry of a model's pages: its own type, or KV_Q8_0. */
+/* The geometry of a model's pages: of its own type, or KV_Q8_0. */
 void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8_0);
 
 /* The geometry for sizes given one by one. */

@@ -1,7 +1,5 @@
-/*
- * plugin: what hearth-cuda.so exports: one symbol, `hearth_plugin`. A program and a plugin belong together when their
- * versions are equal; kernels/device.c checks it.
- */
+/* plugin.h: what hearth-cuda.so exports: one symbol, `hearth_plugin`. A program only uses a plugin
+ * of its own version; kernels/device.c checks it. */
 #ifndef HEARTH_KERNELS_PLUGIN_H
 #define HEARTH_KERNELS_PLUGIN_H
 
@@ -13,11 +11,11 @@
 struct hearth_plugin {
     const char *version;
     const struct backend_ops *ops;
-    /* Device memory that is free now, and all of it. Returns 0 or -EIO. After a successful probe. */
+    /* Free and total device memory. Returns 0 or -EIO. PRECOND: a successful probe. */
     int (*memory)(size_t *ret_free, size_t *ret_total);
 
-    /* The rate of the best plain read of `bytes` bytes of device memory, in 1e9 bytes a second: what decoding is
-     * measured against. Allocates and frees them; 0 where it cannot. */
+    /* The rate of the best plain read of `bytes` bytes of device memory, in 1e9 bytes a second,
+     * which is the bound for decoding. Allocates and frees the memory; 0 on failure. */
     double (*read_gb_s)(size_t bytes);
 };
 

@@ -111,7 +111,7 @@ enum cli_command {
     O("once", NULL, CLI_CMD_TOP, OPTION_FLAG, once, NULL, 0, 0, "print one frame, as text")        \
     O("socket", "PATH", CLI_CMD_ALL, OPTION_TEXT, socket, NULL, 0, 0,                              \
       "where hearthd listens ($HEARTH_SOCKET)")                                                    \
-    O("help", NULL, CLI_CMD_ALL, OPTION_FLAG, help, NULL, 0, 0, "print this and exit")
+    O("help", NULL, CLI_CMD_ALL, OPTION_FLAG, help, NULL, 0, 0, "print this help and exit")
 
 struct cli_ids {
     uint32_t *items; /* [n] */

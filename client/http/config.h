@@ -27,7 +27,7 @@
     NUMBER(resume_ms, "resume-ms", "30000", 0, 3600000, "N", "wait N ms for a daemon to return")   \
     NUMBER(grace, "grace", "10", 0, 3600, "S", "seconds to finish answers after SIGTERM")          \
     FLAG(version, "version", "print the version and exit")                                         \
-    FLAG(help, "help", "print this and exit")
+    FLAG(help, "help", "print this help and exit")
 
 struct http_config {
 #define HTTP_TEXT(field, name, value, help) const char *field;

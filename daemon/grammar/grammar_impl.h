@@ -318,7 +318,8 @@ struct grammar {
     uint64_t clock, released; /* masks used since `released` may be in use outside */
 };
 
-/* grammar_nodes.c. Each returns a number; -ENOSPC: sweep and try again; -E2BIG: too wide; -ENOMEM. */
+/* grammar_nodes.c. Each returns a number; -ENOSPC: sweep and try again; -E2BIG: too wide;
+ * -ENOMEM. */
 
 /* Adds a new state that cannot be found yet. */
 int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash);

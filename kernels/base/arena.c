@@ -1,3 +1,4 @@
+/* arena.c: chunks of mapped memory, with huge pages where possible. */
 #include "kernels/base/arena.h"
 
 #include <errno.h>
@@ -7,17 +8,17 @@
 
 enum { CHUNK_BYTES = 1 << 18, HEADER_BYTES = 64, HUGE_BYTES = 2 << 20 };
 
-struct chunk { /* in front of its memory */
+struct chunk { /* at the start of each mapping */
     struct chunk *next;
-    size_t bytes; /* of the mapping */
-    size_t used;  /* from its start */
+    size_t bytes; /* size of the mapping */
+    size_t used;  /* bytes used, counted from its start */
 };
 
 struct arena {
-    struct chunk *chunks; /* the first one has room for small pieces */
+    struct chunk *chunks; /* the first one has room for small allocations */
 };
 
-/* Maps bytes from a multiple of HUGE_BYTES on: a huge page needs one. */
+/* Maps bytes at a multiple of HUGE_BYTES, as huge pages need. */
 static void *map_aligned(size_t bytes)
 {
     uint8_t *memory = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
@@ -28,7 +29,7 @@ static void *map_aligned(size_t bytes)
     if (before)
         munmap(memory, before);
     munmap(memory + before + bytes, HUGE_BYTES - before);
-    madvise(memory + before, bytes, MADV_HUGEPAGE); /* faster where it works, right elsewhere */
+    madvise(memory + before, bytes, MADV_HUGEPAGE); /* for speed only: failure is harmless */
     return memory + before;
 }
 
@@ -88,7 +89,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
         struct chunk *fresh = map_chunk(need > CHUNK_BYTES ? need : CHUNK_BYTES);
         if (!fresh)
             return NULL;
-        if (chunk && need > CHUNK_BYTES) { /* a full one goes behind the one with room */
+        if (chunk && need > CHUNK_BYTES) { /* a full chunk goes after the one that has room */
             fresh->next = chunk->next;
             chunk->next = fresh;
         } else {

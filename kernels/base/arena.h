@@ -1,8 +1,6 @@
-/*
- * arena: memory of one backend instance: handed out zeroed and 64-byte aligned, freed at once with
- * the arena. What is reserved in one piece lies in one mapping, for which huge pages are asked. One
- * thread.
- */
+/* arena.h: the memory of one backend instance: allocations are zeroed and 64-byte aligned, and are
+ * freed all at once with the arena. What is reserved in one piece is one mapping, for which huge
+ * pages are requested. One thread. */
 #ifndef HEARTH_KERNELS_BASE_ARENA_H
 #define HEARTH_KERNELS_BASE_ARENA_H
 
@@ -13,8 +11,8 @@ struct arena;
 struct arena *arena_open(void);        /* NULL: no memory */
 void arena_close(struct arena *arena); /* NULL is fine */
 
-/* The next arena_alloc calls, up to `bytes` in all with every piece rounded up to 64, follow each
- * other in one mapping. Returns 0 or -ENOMEM. */
+/* Makes the next arena_alloc calls, up to `bytes` in total with every size rounded up to 64, return
+ * consecutive memory of one mapping. Returns 0 or -ENOMEM. */
 int arena_reserve(struct arena *arena, size_t bytes);
 
 /* Returns zeroed memory, or NULL. bytes may be 0. */

@@ -1,8 +1,6 @@
-/*
- * fail: fills the caller's error line. A library of hearth prints nothing: it returns -errno and
+/* fail.h: fills the caller's error line. A library of hearth prints nothing: it returns -errno and
  * leaves one line of text, saying what is wrong and what to do, in a buffer of the caller. Called
- * from any thread; owns nothing; leaves errno alone.
- */
+ * from any thread; owns nothing; leaves errno unchanged. */
 #ifndef HEARTH_KERNELS_BASE_FAIL_H
 #define HEARTH_KERNELS_BASE_FAIL_H
 

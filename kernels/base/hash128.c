@@ -1,4 +1,4 @@
-/* See hash128.h for the definition. */
+/* hash128.c: see hash128.h for the definition. */
 #include "kernels/base/hash128.h"
 
 #include <endian.h>
@@ -40,7 +40,7 @@ void hash128_stripes_any(uint64_t lane[LANES], const uint8_t *data, size_t n)
 static void stripes(uint64_t lane[LANES], const uint8_t *data, size_t n)
 {
 #if defined(__x86_64__)
-    /* Asked once, before main: this reads a word. */
+    /* The CPU is probed once, before main: this only reads a word. */
     if (n > 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
         hash128_stripes_avx512(lane, data, n);
         return;
@@ -56,7 +56,7 @@ void hash128_init(struct hash128 *h)
         h->lane[i] = P1 * (uint64_t)(i + 1);
 }
 
-/* Fills up the stripe that is there in part, with at most `bytes` of data. Returns how many it took. */
+/* Completes a partial stripe with at most `bytes` of data. Returns how many it took. */
 static size_t fill_part(struct hash128 *h, const uint8_t *data, size_t bytes)
 {
     size_t there = h->bytes % STRIPE, n = STRIPE - there;

@@ -1,6 +1,5 @@
-/*
- * hash128: a fast 128-bit hash for fingerprints. Not cryptographic: it tells files apart, it does
- * not stop a forger.
+/* hash128.h: a fast 128-bit hash for fingerprints. Not cryptographic: it tells files apart but does
+ * not resist forgery.
  *
  * Definition. All arithmetic is modulo 2^64, words are little-endian, rotl rotates to the left.
  *
@@ -8,7 +7,7 @@
  *   mix(x): x ^= x >> 33; x *= P2; x ^= x >> 29; x *= P3; x ^= x >> 32
  *
  *   lane[i] = P1 * (i + 1), i = 0..7
- *   The input is cut in stripes of 64 bytes; a shorter last one is filled up with zeros. For each
+ *   The input is cut into stripes of 64 bytes; a shorter last one is padded with zeros. For each
  *   stripe and its words w[0..7]:
  *     lane[i] = rotl(lane[i] + w[i] * P2, 31) * P1
  *
@@ -20,7 +19,8 @@
  *
  * The lanes are independent, so a core has eight multiplications in flight.
  *
- * Bytes may come in pieces: init, then update for each, in order, then final. hash128 is all three.
+ * Input may come in pieces: init, then update for each, in order, then final. hash128 does all
+ * three.
  *
  * Called from any thread; owns nothing; cannot fail.
  */
@@ -32,8 +32,8 @@
 
 struct hash128 {
     uint64_t lane[8];
-    uint64_t bytes;   /* that came so far */
-    uint8_t part[64]; /* the stripe that they end in: bytes % 64 of it are there */
+    uint64_t bytes;   /* of input so far */
+    uint8_t part[64]; /* the last bytes % 64 bytes of input, an incomplete stripe */
 };
 
 void hash128_init(struct hash128 *h);

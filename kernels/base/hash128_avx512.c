@@ -1,4 +1,5 @@
-/* Eight lanes of 64 bits are one register: hash128.c's stripes at the speed of memory. */
+/* hash128_avx512.c: stripes as in hash128.c, the eight 64-bit lanes in one register: as fast as
+ * memory. */
 #include "kernels/base/hash128_impl.h"
 
 #include <immintrin.h>

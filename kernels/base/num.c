@@ -1,11 +1,11 @@
-/* num.h: kernels/NUMERICS.md, "Scalar functions", line by line. */
+/* num.c: kernels/NUMERICS.md, "Scalar functions", line by line. */
 #include "kernels/base/num.h"
 
 #include <math.h>
 
 float num_exp(float x)
 {
-    const float a = NUM_EXP_MAX < x ? NUM_EXP_MAX : x; /* this way round a NaN stays */
+    const float a = NUM_EXP_MAX < x ? NUM_EXP_MAX : x; /* in this order a NaN is kept */
     const float t = fmaf(a, NUM_LOG2E, NUM_ROUND);
     const float n = t - NUM_ROUND; /* rint(a * log2 e), exact */
     float r = fmaf(n, -NUM_LN2_HI, a);

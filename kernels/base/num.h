@@ -1,19 +1,21 @@
-/* Scalar numerics: exp, log, silu, gelu and the 16-bit float types, with every bit specified.
+/* num.h: scalar numerics: exp, log, silu, gelu and the 16-bit float types, with every bit
+ * specified.
  *
  * kernels/NUMERICS.md, "Scalar functions", is the definition; num.c follows it line by line. Only
- * IEEE-754 binary32 operations and written fmaf are used, no libm function besides fmaf (which IEEE
- * defines exactly), so any machine gives the same bits, and a SIMD or CUDA lane gives them too
+ * IEEE-754 binary32 operations and explicit fmaf are used, no libm function besides fmaf (which
+ * IEEE defines exactly), so every machine gives the same bits, and so do SIMD and CUDA lanes
  * (num_avx2.h is one such version).
  *
- * Threads: pure functions, any thread, default rounding mode, denormals kept.
- * Never: allocates, prints, sets errno, depends on global state. */
+ * Threads: pure functions, any thread, default rounding mode, denormals kept. Never: allocates,
+ * prints, sets errno, depends on global state.
+ */
 #ifndef HEARTH_KERNELS_BASE_NUM_H
 #define HEARTH_KERNELS_BASE_NUM_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* exp of what is below NUM_EXP_MIN is +0; what is above NUM_EXP_MAX counts as NUM_EXP_MAX. */
+/* Below NUM_EXP_MIN exp is +0; above NUM_EXP_MAX it is exp(NUM_EXP_MAX). */
 #define NUM_EXP_MIN (-87.0f)
 #define NUM_EXP_MAX 88.0f
 

@@ -1,8 +1,9 @@
-/* num_exp, num_silu and num_gelu in eight AVX2 lanes: the bits of num.c, lane by lane, NaN and infinities
- * included.
+/* num_avx2.h: num_exp, num_silu and num_gelu in eight AVX2 lanes: the bits of num.c, lane by lane,
+ * including NaN and infinities.
  *
- * To be included only by files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is
- * the same sequence with the wider types. */
+ * Only for files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is the same
+ * sequence with wider types.
+ */
 #ifndef HEARTH_KERNELS_BASE_NUM_AVX2_H
 #define HEARTH_KERNELS_BASE_NUM_AVX2_H
 
@@ -14,8 +15,8 @@ static inline __m256 num_exp_avx2(__m256 x)
 {
     const __m256 round = _mm256_set1_ps(NUM_ROUND);
     const __m256 one = _mm256_set1_ps(1.0f);
-    const __m256 a =
-        _mm256_min_ps(_mm256_set1_ps(NUM_EXP_MAX), x); /* of two, a NaN makes it the second */
+    /* If one of two is a NaN, the result is the second operand. */
+    const __m256 a = _mm256_min_ps(_mm256_set1_ps(NUM_EXP_MAX), x);
     const __m256 t = _mm256_fmadd_ps(a, _mm256_set1_ps(NUM_LOG2E), round);
     const __m256 n = _mm256_sub_ps(t, round);
     __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-NUM_LN2_HI), a);

@@ -1,3 +1,4 @@
+/* pool.c: the thread pool of pool.h: one job at a time, claimed chunk by chunk with a CAS. */
 #include "kernels/base/pool.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <immintrin.h>
 #endif
 
-/* Ordering, by label:
+/* Memory ordering, by label:
  *   J1  caller, after filling the job: store `ticket`
  *   J2  claimer: CAS of `ticket`; pairs with J1: a claim sees the job it belongs to
  *   D1  claimer, after its chunk: fetch_add `done`
@@ -25,11 +26,12 @@
  *   C1  caller going to sleep: announce in `caller_waits`, look at `done` again, wait on it
  *   C2  claimer of the last chunk after D1: look at `caller_waits`; wake `done`
  *
- * W1 and W2, C1 and C2 are seq_cst on both sides, and J1 and D1 too: of two that announce and then
- * look, one sees the other. Operations rather than fences, which TSan does not know. */
+ * W1 and W2, C1 and C2 are seq_cst on both sides, and J1 and D1 too: of two threads that announce
+ * and then look, at least one sees the other. These are operations and not fences, which TSan does
+ * not model. */
 struct pool {
-    /* High half: number of the job. Low half: chunks not yet claimed. A claim is a CAS of the whole
-     * word, so a claimer that was preempted for long can only claim from the job it looked at. */
+    /* High half: job number. Low half: chunks not claimed yet. A claim is a CAS of the whole word,
+     * so a claimer that was preempted for long can only claim from the job it looked at. */
     _Alignas(64) _Atomic uint64_t ticket;
     _Alignas(64) _Atomic uint32_t done; /* chunks finished in this job */
     _Alignas(64) _Atomic uint32_t wake; /* futex: bumped to wake workers */

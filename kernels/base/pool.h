@@ -1,10 +1,9 @@
-/*
- * pool: a fixed set of threads that share out the chunks of one job at a time.
+/* pool.h: the thread pool: a fixed set of threads that share the chunks of one job at a time.
  *
- * The thread that calls pool_run is one of them: it claims chunks like the others and never waits
- * for a worker that has claimed nothing, so a job is done even when every worker is asleep or
- * preempted. Which thread computes a chunk never matters to its result. Workers look for the next
- * job for a short bounded time and then sleep on a futex: an idle pool uses no CPU.
+ * The thread that calls pool_run takes part: it claims chunks like the others and never waits for a
+ * worker that has claimed nothing, so a job is done even if every worker is asleep or preempted.
+ * Which thread computes a chunk never affects its result. Workers spin for the next job for a short
+ * bounded time and then sleep on a futex: an idle pool uses no CPU.
  *
  * Threads: open, run and close from one thread (at a time). Owns its workers. pool_run allocates
  * nothing. Workers run with the floating-point mode of pool_float_mode.
@@ -32,7 +31,7 @@ uint32_t pool_threads(const struct pool *pool);
 void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks);
 
 /* Sets this thread to round to nearest even with denormals kept and exceptions masked; returns the
- * mode it had, for pool_float_restore. */
+ * previous mode, for pool_float_restore. */
 uint32_t pool_float_mode(void);
 void pool_float_restore(uint32_t mode);
 

@@ -1,3 +1,4 @@
+/* attention.c: divides the attention of a pass into tiles and splits for the thread pool. */
 #include "kernels/cpu/attention.h"
 
 #include "kernels/base/pool.h"
@@ -12,8 +13,8 @@ static uint32_t share_of(const struct layer_geometry *g)
     return g->n_head / g->n_head_kv;
 }
 
-/* Queries [first, first + CPU_QUERIES) of an item: a tile, which is a run of rows of one sequence, with
- * the heads of one KV head. False: there are none. */
+/* Finds the tile of an item: up to CPU_QUERIES queries from `first` on, which are consecutive rows
+ * of one sequence by the heads of one KV head. False: there are none. */
 static bool find_item(struct backend *b, const struct layer_op *op, uint32_t item, uint32_t worker,
                       uint32_t first, struct cpu_attend *a)
 {
@@ -79,7 +80,7 @@ static void combine_item(struct backend *b, const struct layer_op *op, uint32_t 
     b->isa->attend_combine(&a, b->buffers.partials + item * item_floats(b, op));
 }
 
-/* Rows below which a pass may be cut in splits; a tile is then one row (tile_rows). */
+/* A pass with fewer rows may be divided by splits; a tile is then one row (tile_rows). */
 static uint32_t few_rows(const struct backend *b, const struct layer_geometry *g)
 {
     uint32_t tasks = pool_threads(b->pool) * TILES_PER_THREAD;
@@ -101,7 +102,7 @@ size_t attention_partial_floats(const struct backend *b)
     return most;
 }
 
-/* Where whole items would leave threads idle for more than an eighth of their time. */
+/* True if whole items would leave threads idle for more than an eighth of the time. */
 static bool cut_in_splits(const struct backend *b, const struct layer_geometry *g, uint32_t items)
 {
     uint32_t threads = pool_threads(b->pool), idle = (threads - items % threads) % threads;
@@ -111,7 +112,8 @@ static bool cut_in_splits(const struct backend *b, const struct layer_geometry *
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Rows of a tile: as many as attention takes together, but enough tiles for all threads. */
+/* Rows of a tile: as many as attention takes at once, but so that there are enough tiles for all
+ * threads. */
 static uint32_t tile_rows(const struct backend *b, const struct layer_geometry *g)
 {
     uint32_t share = share_of(g), threads = pool_threads(b->pool);
@@ -134,7 +136,7 @@ static void cut_tiles(struct backend *b, const struct layer_geometry *g)
     b->n_tiles = n;
 }
 
-/* Positions that all rows see; b->n_splits: those of the row that sees parts of the most. */
+/* Positions that all rows see in total; b->n_splits: the most splits that any row sees. */
 static uint64_t count_positions(struct backend *b, const struct layer_geometry *g)
 {
     struct cpu_attend a = {.sliding_window = g->sliding_window};

@@ -1,7 +1,6 @@
-/*
- * attention: the attention of a pass: which rows, heads and positions go together, and on which thread.
- * Called by the thread that runs the pass; how work is cut never changes a bit.
- */
+/* attention.h: the attention of a pass: which rows, heads and positions are computed together, and
+ * on which thread. Called by the thread that runs the pass; how the work is divided never changes a
+ * bit. */
 #ifndef HEARTH_KERNELS_CPU_ATTENTION_H
 #define HEARTH_KERNELS_CPU_ATTENTION_H
 

@@ -3,9 +3,9 @@
  * that each instruction set fills, and the instance.
  *
  * Four tables exist: "ref" (ref_*.c, plain C that follows NUMERICS.md line by line and reads the
- * weights as they lie in the file), "avx2", "avxvnni" and "avx512" (weights repacked once, repack.h).
- * All give the same bits. An operation is called from any thread of the pool on rows and groups that
- * no other thread writes; it allocates nothing and keeps nothing.
+ * weights as they lie in the file), "avx2", "avxvnni" and "avx512" (weights repacked once,
+ * repack.h). All give the same bits. An operation is called from any thread of the pool on rows and
+ * groups that no other thread writes; it allocates nothing and keeps nothing.
  */
 #ifndef HEARTH_KERNELS_CPU_CPU_H
 #define HEARTH_KERNELS_CPU_CPU_H
@@ -80,7 +80,8 @@ static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t posi
     return position < a->sliding_window ? 0 : position - a->sliding_window + 1;
 }
 
-/* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In floats. */
+/* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In
+ * floats. */
 static inline size_t cpu_part_floats(const struct kv_geometry *kv)
 {
     return (size_t)(kv->head_dim + 15) / 16 * 16 + 16;
@@ -114,16 +115,16 @@ struct cpu_isa {
     bool (*finite)(const float *x, uint32_t n);
     bool (*fits_f16)(const float *x, uint32_t n);
 
-    /* Writes k and v [n_head_kv][head_dim] to position `slot` (0..31) of a page's layer. */
-    void (*append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+    /* Writes k and v [n_head_kv][head_dim] to position `in_page` (0..31) of a page's layer. */
+    void (*append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
                    const float *k, const float *v);
 
     void (*attend)(const struct cpu_attend *attend);
 
-    /* The same in pieces, which may run side by side: positions [split * 256, split * 256 + 256) alone
-     * -> parts [n][cpu_part_floats]; then all splits from the first that a query sees, ascending,
-     * parts [splits][n][cpu_part_floats] -> out. Of a query that sees nothing of a split, no part is
-     * written or read. */
+    /* The same in pieces, which may run side by side: positions [split * 256, split * 256 + 256)
+     * alone -> parts [n][cpu_part_floats]; then all splits from the first that a query sees,
+     * ascending, parts [splits][n][cpu_part_floats] -> out. Of a query that sees nothing of a
+     * split, no part is written or read. */
     void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *parts);
     void (*attend_combine)(const struct cpu_attend *attend, const float *parts);
 

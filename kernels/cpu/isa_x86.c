@@ -1,5 +1,5 @@
-/* The tables of the x86-64 instruction sets, and whether this processor has them. Compiled for the
- * plain machine: nothing here runs an instruction that may be missing. */
+/* isa_x86.c: the tables of the x86-64 instruction sets, and whether this processor has them.
+ * Compiled for the baseline: nothing here runs an instruction that may be missing. */
 #if defined(__x86_64__)
 
 #include "kernels/cpu/simd/simd.h"
@@ -33,7 +33,7 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
-/* Matmuls of isa, all else of rest. */
+/* Matmuls of isa, everything else of rest. */
 #define ISA(isa, rest)                                                                             \
     const struct cpu_isa cpu_isa_##isa = {                                                         \
         .name = #isa,                                                                              \

@@ -1,3 +1,4 @@
+/* load.c: reads, hashes and packs weights on all threads. See load.h. */
 #include "kernels/cpu/load.h"
 
 #include <assert.h>
@@ -9,15 +10,15 @@
 #include "kernels/base/hash128.h"
 
 enum {
-    PIECE_BYTES = 128 << 10, /* read, hashed and packed while it is in a core's second cache */
-    RUN_BYTES =
-        16 << 20, /* many huge pages: two threads that fault in the same one both clear it */
+    PIECE_BYTES = 128 << 10, /* read, hashed and packed while in L2 */
+    RUN_BYTES = 16 << 20, /* many huge pages: if two threads fault in the same one, both clear it */
     UNIT_BYTES = 2 << 20, /* a huge page */
 };
 
-/* ---- from the file ---------------------------------------------------------------------------- */
+/* ---- from the file
+ * ---------------------------------------------------------------------------- */
 
-/* Matrices side by side in memory: those from first on, up to the next run's. */
+/* Matrices that are adjacent in memory: those from `first` on, up to the next run's. */
 struct run {
     size_t bytes;
     uint32_t first, n;
@@ -28,8 +29,8 @@ struct file_job {
     const struct cpu_matrix **matrix;
     struct run *runs;
     uint8_t *buffers;    /* [threads][buffer_bytes] */
-    size_t buffer_bytes; /* a group at least */
-    _Atomic int error;   /* of any thread */
+    size_t buffer_bytes; /* at least a group */
+    _Atomic int error;   /* the first error of any thread */
 };
 
 /* Reads, hashes and packs groups first .. first + n - 1. */
@@ -82,7 +83,7 @@ static int larger_first(const void *a, const void *b)
     return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
 }
 
-/* Cuts n matrices into runs [at most n]. Returns how many. */
+/* Divides n matrices into runs [at most n]. Returns how many. */
 static uint32_t cut(const struct cpu_matrix **matrix, uint32_t n, struct run *runs)
 {
     uint32_t count = 0;
@@ -133,9 +134,10 @@ int load_vector_data(const struct model *model, const struct model_tensor *tenso
     return 0;
 }
 
-/* ---- from memory ------------------------------------------------------------------------------ */
+/* ---- from memory
+ * ------------------------------------------------------------------------------ */
 
-/* The first group of m that begins at `to` or behind. */
+/* The first group of m that starts at `to` or later. */
 static uint32_t group_at(const struct cpu_matrix *m, const uint8_t *to)
 {
     if (to <= m->packed)
@@ -149,7 +151,7 @@ static const uint8_t *first_unit(const struct cpu_matrix *m)
     return m->packed - (uintptr_t)m->packed % UNIT_BYTES;
 }
 
-/* Packs the groups that begin in a huge page of memory. */
+/* Packs the groups that start in one huge page of memory. */
 static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
 {
     (void)worker;

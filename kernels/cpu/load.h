@@ -1,13 +1,13 @@
-/*
- * load: fills memory that is placed with the tensors of a model.
+/* load.h: fills allocated memory with the tensors of a model.
  *
- * The file is read once: a piece of it that fits a core's cache goes through read(2) into a buffer, is
- * hashed there for the fingerprint and packed from there. So no page of the file's mapping is faulted in
- * and given back, which costs other cores an interrupt each time, and file and copy are never in memory
- * both.
+ * The file is read once: a piece that fits L2 is read with read(2) into a buffer, hashed there for
+ * the fingerprint and packed from there. This avoids faulting in and dropping pages of the file's
+ * mapping, which costs other cores an interrupt each time, and never holds file and copy in memory
+ * together.
  *
- * A hash takes a tensor's bytes in their order, so a matrix is one thread's work. Threads share out runs of
- * matrices that lie side by side, the largest run first. Called by open, from one thread. Owns nothing.
+ * A hash takes a tensor's bytes in order, so a matrix is one thread's work. Threads share runs of
+ * matrices that are adjacent in memory, the largest run first. Called by open, from one thread.
+ * Owns nothing.
  */
 #ifndef HEARTH_KERNELS_CPU_LOAD_H
 #define HEARTH_KERNELS_CPU_LOAD_H
@@ -15,15 +15,16 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/base/pool.h"
 
-/* Packs n matrices of the model's file, which have their memory, ascending; notes their hashes. Returns 0,
- * -ENOMEM, or what gguf_read says. */
+/* Packs n matrices of the model's file into their memory, in ascending order; records their hashes.
+ * Returns 0, -ENOMEM, or the error of gguf_read. */
 int load_from_file(struct pool *pool, const struct model *model, const struct cpu_matrix **matrix,
                    uint32_t n);
 
-/* to [bytes] = a tensor of the model's file as it is there; notes its hash. Returns what gguf_read says. */
+/* to [bytes] = a tensor as in the model's file; records its hash. Returns the result of
+ * gguf_read. */
 int load_vector_data(const struct model *model, const struct model_tensor *tensor, void *to);
 
-/* Packs a matrix whose tensor is in memory and no file's. */
+/* Packs a matrix whose tensor is in memory instead of in a file. */
 void load_from_memory(struct pool *pool, const struct cpu_matrix *matrix);
 
 #endif

@@ -1,3 +1,4 @@
+/* pack.c: the integers of a packed sub-block. See pack.h. */
 #include "kernels/cpu/pack.h"
 
 int32_t pack_offset(uint32_t type)

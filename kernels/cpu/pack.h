@@ -1,5 +1,5 @@
 /*
- * pack: the integers of a sub-block (32 weights of one row) as the 32-bit words of a lane.
+ * pack.h: the integers of a sub-block (32 weights of one row) as the 32-bit words of a lane.
  *
  * A vector kernel takes four inputs of every lane at a time, from two vectors: pair j (0 .. 3) is
  * the inputs 4j .. 4j + 3 and the inputs 16 + 4j .. 16 + 4j + 3. Byte c of a word belongs to input
@@ -12,7 +12,7 @@
  *   6 bits   as 4 bits, then two words of upper bits: of the first fours, and of the second ones; bits
  *            2j and 2j + 1 of byte c belong to pair j
  *
- * How words lie in memory is repack.h's. Pure functions, any thread.
+ * repack.h defines where the words are in memory. Pure functions, any thread.
  */
 #ifndef HEARTH_KERNELS_CPU_PACK_H
 #define HEARTH_KERNELS_CPU_PACK_H
@@ -41,10 +41,10 @@ static inline uint32_t pack_words(uint32_t type)
     }
 }
 
-/* What packed integers have more than the q of NUMERICS.md: 0 to 128. */
+/* The offset of packed integers from the q of NUMERICS.md: 0 to 128. */
 int32_t pack_offset(uint32_t type);
 
-/* q [32] of a row's words again. */
+/* Unpacks q [32] from a row's words. */
 void pack_read(uint32_t type, const uint32_t *words, int8_t *q);
 
 #endif

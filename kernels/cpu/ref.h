@@ -1,9 +1,7 @@
-/*
- * ref: the reference operations, split over ref_ops.c, ref_matmul.c and ref_attend.c. Plain C in
- * the order of kernels/NUMERICS.md, one statement per line of the page; slow on purpose. Any
- * thread, owns nothing. Other files reach them through cpu_isa_ref; SIMD files also use single ones
- * where there is nothing to gain.
- */
+/* ref.h: the reference operations, in ref_ops.c, ref_matmul.c and ref_attend.c. Plain C in the
+ * order of kernels/NUMERICS.md, one statement per line of the page; deliberately slow. Any thread,
+ * owns nothing. Other files use them through cpu_isa_ref; SIMD files also call single ones that
+ * need not be fast. */
 #ifndef HEARTH_KERNELS_CPU_REF_H
 #define HEARTH_KERNELS_CPU_REF_H
 
@@ -18,7 +16,7 @@ void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, const flo
 void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
 bool ref_finite(const float *x, uint32_t n);
 bool ref_fits_f16(const float *x, uint32_t n);
-void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
                 const float *k, const float *v);
 void ref_attend(const struct cpu_attend *a);
 void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts);
@@ -27,7 +25,7 @@ void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
 bool ref_canonical_logits(float *x, uint32_t n);
 
-/* x [cols] = row `row` of a matrix as it lies in the file (NUMERICS.md, "Embedding"). */
+/* x [cols] = row `row` of a matrix as stored in the file (NUMERICS.md, "Embedding"). */
 void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* NUMERICS.md, "Attention", one query at a time. */
+/* ref_attend.c: NUMERICS.md, "Attention", one query at a time. */
 #include "kernels/cpu/ref.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "kernels/base/num.h"
 
-/* Value i of the K or V of a page and head, its block's scale the `scale`-th. */
+/* Value i of the K or V of a page and head, with the `scale`-th scale. */
 static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i, uint32_t scale)
 {
     const float *scales = (const float *)(const void *)(values + kv_scales_offset(a->kv));
@@ -73,7 +73,8 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
     *ret_l = l[0];
 }
 
-/* What positions [number * 256, number * 256 + 256) leave of query i, where it sees one of them. */
+/* The partial of query i over positions [number * 256, number * 256 + 256), if it sees any of
+ * them. */
 static void part_of(const struct cpu_attend *a, uint32_t i, uint32_t number, float *part)
 {
     size_t m = cpu_part_floats(a->kv) - 16;
@@ -85,7 +86,7 @@ static void part_of(const struct cpu_attend *a, uint32_t i, uint32_t number, flo
         split(a, a->q[i], begin, end, a->scratch, &part[m], &part[m + 1], part);
 }
 
-/* all = all, then part. */
+/* Combines: all = all, then part. */
 static void merge(const struct cpu_attend *a, float *all, const float *part)
 {
     size_t m = cpu_part_floats(a->kv) - 16, l = m + 1;

@@ -1,4 +1,4 @@
-/* NUMERICS.md, "Matmuls" and "Embedding", over the weights as they lie in the file. */
+/* ref_matmul.c: NUMERICS.md, "Matmuls" and "Embedding", over the weights as stored in the file. */
 #include "kernels/cpu/ref.h"
 
 #include <math.h>

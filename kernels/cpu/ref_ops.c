@@ -1,5 +1,5 @@
-/* NUMERICS.md, "RMSNorm", "Activations of a quantized matrix", "Rotary embedding", "KV", "One
- * pass". */
+/* ref_ops.c: NUMERICS.md, "RMSNorm", "Activations of a quantized matrix", "Rotary embedding", "KV",
+ * "One pass". */
 #include "kernels/cpu/ref.h"
 
 #include <math.h>
@@ -132,28 +132,29 @@ static void store_blocks(const struct kv_geometry *kv, int8_t *q, uint32_t step,
     }
 }
 
-static void append_q8_0(const struct kv_geometry *kv, uint8_t *kh, uint8_t *vh, uint32_t slot,
+static void append_q8_0(const struct kv_geometry *kv, uint8_t *kh, uint8_t *vh, uint32_t in_page,
                         const float *k, const float *v)
 {
     float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
     float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
-    store_blocks(kv, (int8_t *)kh + slot, KV_PAGE_POSITIONS, k_scales + slot, KV_PAGE_POSITIONS, k);
-    store_blocks(kv, (int8_t *)vh + (size_t)slot * kv->head_dim, 1,
-                 v_scales + (size_t)slot * kv->n_block, 1, v);
+    store_blocks(kv, (int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page,
+                 KV_PAGE_POSITIONS, k);
+    store_blocks(kv, (int8_t *)vh + (size_t)in_page * kv->head_dim, 1,
+                 v_scales + (size_t)in_page * kv->n_block, 1, v);
 }
 
-void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
+void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
                 const float *k, const float *v)
 {
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
         uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
         if (kv->type == KV_Q8_0) {
-            append_q8_0(kv, kh, vh, slot, k, v);
+            append_q8_0(kv, kh, vh, in_page, k, v);
             continue;
         }
         for (uint32_t d = 0; d < kv->head_dim; d++) {
-            store(kv, kh, d * KV_PAGE_POSITIONS + slot, k[d]);
-            store(kv, vh, slot * kv->head_dim + d, v[d]);
+            store(kv, kh, d * KV_PAGE_POSITIONS + in_page, k[d]);
+            store(kv, vh, in_page * kv->head_dim + d, v[d]);
         }
     }
 }

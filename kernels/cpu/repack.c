@@ -1,3 +1,4 @@
+/* repack.c: sizes, packing and single rows of repacked weights. See repack.h. */
 #include "kernels/cpu/repack.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ size_t repack_bytes(const struct cpu_matrix *matrix)
     return matrix->groups * matrix->group_bytes;
 }
 
-/* Where the integers of sub-block b and the factors of its segment lie in a group. */
+/* Offsets in a group of the integers of sub-block b and of the factors of its segment. */
 static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_factors)
 {
     size_t integers = repack_integers(m->file.type), factors = repack_factors(m->file.type);
@@ -48,7 +49,7 @@ void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *fro
                   struct hash128 *hash)
 {
 #if defined(__x86_64__)
-    /* Asked once, before main: this reads a word. */
+    /* The CPU is probed once, before main: this only reads a word. */
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
         pack_group_avx512(m, group, from, hash);
@@ -69,7 +70,7 @@ static float load_f16(const uint8_t *p)
     return num_f32_from_f16(h);
 }
 
-/* The other way: what quant_sub_load reads in the file. */
+/* Unpacks what quant_sub_load would read from the file. */
 static void unpack_factors(uint32_t type, const uint8_t *from, uint32_t in, uint32_t lane,
                            struct quant_sub *s)
 {

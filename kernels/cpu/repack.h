@@ -1,9 +1,9 @@
 /*
- * repack: weights as the SIMD kernels read them: lanes are output rows.
+ * repack.h: weights in the layout of the SIMD kernels: lanes are output rows.
  *
  * A matrix becomes groups of 16 output rows, the last one padded with zeros. In a group the inputs
- * follow one another, 16 rows side by side, so that the order in which an output is accumulated
- * does not depend on the width of a register (NUMERICS.md, "Matmuls"):
+ * follow one another, each with its 16 rows, so that the order in which an output is accumulated
+ * does not depend on the register width (NUMERICS.md, "Matmuls"):
  *
  *   F32, F16, BF16   [cols][16] values as in the file
  *   quantized        per segment of 8 sub-blocks of 32 inputs: its factors, then integers
@@ -15,8 +15,8 @@
  *                        f16 Dmin
  *     Q6_K               [8][2][16] int8 scales, [16] f16 D, 32 bytes unused
  *
- * So a group is read from its first byte to its last, once, as prefetchers like it. The last segment
- * holds fewer blocks where cols is no multiple of 256. Groups start on a multiple of 64 bytes. Pure
+ * So a group is read sequentially and once, which suits hardware prefetchers. The last segment has
+ * fewer blocks if cols is not a multiple of 256. Groups start at multiples of 64 bytes. Pure
  * functions, any thread.
  */
 #ifndef HEARTH_KERNELS_CPU_REPACK_H
@@ -26,7 +26,7 @@
 #include "kernels/cpu/pack.h"
 #include "kernels/base/hash128.h"
 
-/* Bytes of integers and of factors that a quantized type has for a sub-block of 16 rows. */
+/* Bytes of integers, and of factors, of a quantized type for a sub-block of 16 rows. */
 static inline size_t repack_integers(uint32_t type)
 {
     return (size_t)pack_words(type) * CPU_LANES * 4;
@@ -41,19 +41,19 @@ void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file);
 
 size_t repack_bytes(const struct cpu_matrix *matrix);
 
-/* Bytes of a group in the file, but for a last one that lacks rows. */
+/* Bytes of a group in the file, except a last one with fewer rows. */
 static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)
 {
     return CPU_LANES * matrix->file.row_bytes;
 }
 
-/* Fills matrix->packed [repack_bytes] for one group, whose rows lie at `from` as in the file; the memory
- * was zero. `from` had better be in a cache: sixteen streams are more than a processor foresees. hash, unless
- * NULL, takes the group's bytes of the file meanwhile. */
+/* Fills matrix->packed [repack_bytes] for one group, whose rows are at `from` as in the file; the
+ * memory must be zero. `from` should be in a cache: sixteen streams are too many for a hardware
+ * prefetcher. hash, unless NULL, is updated with the group's bytes of the file. */
 void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
                   struct hash128 *hash);
 
-/* The same by the machine's plain instructions, and by those of the name: equal bytes. */
+/* The same with the baseline instructions, and with those named: equal bytes. */
 void pack_group_any(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
                     struct hash128 *hash);
 void pack_group_avx2(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,

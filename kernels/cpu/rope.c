@@ -1,3 +1,4 @@
+/* rope.c: builds the tables of the rotary embedding. See rope.h. */
 #include "kernels/cpu/rope.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #define HALF_PI_MID 0x1.0b4611a600000p-34
 #define HALF_PI_LO 0x1.3198a2e037073p-69
 
-/* Nearest integer of |x| < 2^51, ties to even, by the rounding of one addition. */
+/* Nearest integer of |x| < 2^51, ties to even, by the rounding of an addition. */
 static double nearest(double x)
 {
     return (x + 0x1.8p+52) - 0x1.8p+52;
@@ -46,7 +47,7 @@ static double exponential(double x)
     return sum;
 }
 
-/* cos and sin of 0 <= a < 2^27: quarter turns off, Taylor series to r^19. */
+/* cos and sin of 0 <= a < 2^27: reduces by quarter turns, then Taylor series to r^19. */
 static void turn(double a, float *ret_cos, float *ret_sin)
 {
     double n = nearest(a / (HALF_PI_HI + HALF_PI_MID));

@@ -1,8 +1,6 @@
-/*
- * rope: the tables of the rotary embedding and the rotation of one position (NUMERICS.md, "Rotary
- * embedding"). Tables are built once at open, in f64 with + - * / and fma alone, so that every
- * machine builds the same bits; no libm. Any thread; the caller owns the memory.
- */
+/* rope.h: the tables of the rotary embedding and the rotation for one position (NUMERICS.md,
+ * "Rotary embedding"). Tables are built once at open, in f64 with only + - * / and fma, so that
+ * every machine builds the same bits; no libm. Any thread; the caller owns the memory. */
 #ifndef HEARTH_KERNELS_CPU_ROPE_H
 #define HEARTH_KERNELS_CPU_ROPE_H
 

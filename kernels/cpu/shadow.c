@@ -1,4 +1,4 @@
-/* The shadow's matrices: row by row to floats, to Q4_0, and packed like any others. */
+/* shadow.c: the shadow's matrices: row by row to floats, to Q4_0, then packed like any others. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "kernels/quant/quant_block.h"
 #include "kernels/quant/quantize.h"
 
-/* Above this share of the model's bytes a shadow is not worth its memory: it saves too little time.
- */
+/* A shadow with more than this share of the model's bytes saves too little time to be worth its
+ * memory. */
 static const double SHADOW_SHARE = 0.8;
 
 enum { ROWS_PER_CHUNK = 64 };
@@ -70,7 +70,8 @@ static int quantize_tensor(struct backend *b, const struct model_tensor *from, u
     return job.error;
 }
 
-/* "ref" reads a matrix as files have it, so it keeps that form; the others need it for packing. */
+/* "ref" reads matrices in the file's layout, so it keeps that; the others need it only for
+ * packing. */
 static int load_shadow_matrix(struct backend *b, const struct model_tensor *from,
                               struct cpu_matrix *to)
 {
@@ -102,7 +103,7 @@ static int load_shadow_matrix(struct backend *b, const struct model_tensor *from
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Fails where the shadow would hardly be smaller than what a pass reads. */
+/* Fails if the shadow would hardly be smaller than what a canonical pass reads. */
 static int check_size(struct backend *b, char *err, size_t err_bytes)
 {
     struct cpu_weights *own = &b->weights[PASS_CANONICAL];
@@ -116,10 +117,10 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     }
     if (all == 0 || (double)small <= SHADOW_SHARE * (double)all)
         return 0;
-    return fail(err, err_bytes, -ENOTSUP,
-                "a shadow of this %s model would take %u %% of its size and save no time: leave it "
-                "out",
-                model_type_name(b->model), (unsigned)(100 * small / all));
+    return fail(
+        err, err_bytes, -ENOTSUP,
+        "a shadow of this %s model would have %u %% of its size and save no time: use --shadow no",
+        model_type_name(b->model), (unsigned)(100 * small / all));
 }
 
 int shadow_load(struct backend *b, char *err, size_t err_bytes)
@@ -142,9 +143,10 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
             rc = load_shadow_matrix(b, &from, m);
     }
     if (rc == -ENOMEM)
-        return fail(err, err_bytes, rc, "no memory for the shadow");
+        return fail(err, err_bytes, rc, "not enough memory for the shadow");
     if (rc)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "the shadow cannot hold this model: a weight is not finite or too large");
+        return fail(
+            err, err_bytes, -ENOTSUP,
+            "cannot make a shadow of this model: a weight is not finite or too large for Q4_0");
     return 0;
 }

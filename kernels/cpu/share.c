@@ -1,18 +1,20 @@
+/* share.c: how large chunks are. See share.h. */
 #include "kernels/cpu/share.h"
 
 #include "kernels/base/pool.h"
 
-/* Below this much work a chunk costs more to hand over than to compute, and a matmul more to share
- * out than to finish: waking a thread takes tens of microseconds, and where the machine is busy a
- * worker that lost its core holds its chunk for milliseconds. Never changes a bit. */
+/* With less work than this, handing a chunk to another thread costs more than computing it, and
+ * sharing out a matmul costs more than finishing it: waking a thread takes tens of microseconds,
+ * and on a busy machine a preempted worker delays its chunk by milliseconds. Never changes a
+ * bit. */
 enum {
     CHUNK_MACS = 1 << 18,
     SHARED_MACS = 3 << 18,
-    CHUNK_BYTES = 1 << 20,        /* of weights, where many rows read them again and again */
-    WINDOW_ROWS = 16,             /* up to these, weights are read once */
-    WINDOW_CHUNK_BYTES = 1 << 22, /* bounds what a thread that loses its core holds up */
+    CHUNK_BYTES = 1 << 20,        /* bytes of weights, if many rows read them repeatedly */
+    WINDOW_ROWS = 16,             /* up to this many rows, weights are read once */
+    WINDOW_CHUNK_BYTES = 1 << 22, /* limits the delay by a thread that is preempted */
     CHUNK_ROWS = 48,
-    CHUNK_GROUPS = 28, /* fewer only where rows are few */
+    CHUNK_GROUPS = 28, /* fewer only if there are few rows */
     MAX_CHUNKS = 512,
     CHUNK_VALUES = 1 << 13,
     CHUNKS_PER_THREAD = 8,
@@ -82,8 +84,8 @@ static uint64_t group_macs(const struct cpu_matmul *part)
     return (uint64_t)CPU_LANES * part->matrix->file.cols * part->row1;
 }
 
-/* Multiply-adds of a chunk while `left` are to do, of `total`. Large ones first: every chunk begins with
- * waiting for memory; small ones last: threads should end together. */
+/* Multiply-adds of the next chunk, when `left` of `total` are left. Large chunks first, because
+ * every chunk starts by waiting for memory; small ones last, so that threads finish together. */
 static uint64_t chunk_macs(const struct cpu_matmul *part, uint64_t left, uint64_t total,
                            uint32_t threads)
 {
@@ -97,8 +99,8 @@ static uint64_t chunk_macs(const struct cpu_matmul *part, uint64_t left, uint64_
     return want > least ? want : least;
 }
 
-/* Groups of about `macs`: a multiple of four, or those that are left. Of many rows not too few: what a
- * matmul does for its rows first is shared by its groups. */
+/* Groups for about `macs`: a multiple of four, or all that are left. With many rows not too few:
+ * the work that a matmul does once per row block is shared by its groups. */
 static uint32_t chunk_groups(const struct cpu_matmul *part, uint32_t left, uint64_t macs)
 {
     uint32_t groups = (uint32_t)(macs / group_macs(part) + 4) / 4 * 4;
@@ -107,8 +109,8 @@ static uint32_t chunk_groups(const struct cpu_matmul *part, uint32_t left, uint6
     return groups < left ? groups : left;
 }
 
-/* Rows of about `macs` by so many groups: a multiple of CHUNK_ROWS, or those that are left, which are not
- * fewer. */
+/* Rows for about `macs` with this many groups: a multiple of CHUNK_ROWS, or all that are left,
+ * which are not fewer. */
 static uint32_t chunk_rows(const struct cpu_matmul *part, uint32_t left, uint32_t groups,
                            uint64_t macs)
 {
@@ -117,8 +119,8 @@ static uint32_t chunk_rows(const struct cpu_matmul *part, uint32_t left, uint32_
     return rows + CHUNK_ROWS <= left ? (uint32_t)rows : left;
 }
 
-/* At most MAX_CHUNKS: all but the last of a part, and of groups whose rows are cut, have the least that
- * there may be, or more. */
+/* Makes at most MAX_CHUNKS: every chunk has at least the minimal size, except the last of a part
+ * and of groups whose rows are split. */
 static void cut(struct matmuls *job, uint32_t n, uint64_t total, uint32_t threads)
 {
     uint64_t left = total;
@@ -140,7 +142,7 @@ static void cut(struct matmuls *job, uint32_t n, uint64_t total, uint32_t thread
 
 void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n)
 {
-    struct matmuls job; /* not cleared: chunks are many */
+    struct matmuls job; /* not cleared: the array of chunks is large */
     uint32_t threads = pool_threads(b->pool);
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)

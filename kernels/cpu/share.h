@@ -1,8 +1,6 @@
-/*
- * share: an operation on some rows, and matmuls, cut into chunks for the threads of an instance. How
- * work is cut depends on its size and the number of threads, what a chunk computes does not. Called by
- * the thread that runs the pass; returns when all is done.
- */
+/* share.h: divides row-wise operations and matmuls into chunks for the thread pool of an instance.
+ * The division depends on the size and the number of threads; the result of a chunk does not.
+ * Called by the thread that runs the pass; returns when everything is done. */
 #ifndef HEARTH_KERNELS_CPU_SHARE_H
 #define HEARTH_KERNELS_CPU_SHARE_H
 
@@ -15,7 +13,7 @@ typedef void share_item(struct backend *b, const struct layer_op *op, uint32_t i
 void share_items(struct backend *b, share_item *run, const struct layer_op *op, uint32_t n,
                  uint64_t values);
 
-/* Runs n matmuls that read the same input, at most SHARE_MATMULS, all groups of each. */
+/* Runs n matmuls that read the same input, at most SHARE_MATMULS, with all groups of each. */
 enum { SHARE_MATMULS = 3 };
 void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n);
 

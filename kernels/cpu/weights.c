@@ -1,3 +1,4 @@
+/* weights.c: places all weights in the order of a pass. See weights.h. */
 #include "kernels/cpu/weights.h"
 
 #include <assert.h>
@@ -28,9 +29,11 @@ struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint3
     return NULL;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------- */
 
-/* The matrix of a tensor, with memory to be packed into if the isa wants that. */
+/* Initializes the matrix of a tensor, with memory to pack it into if the isa uses packed
+ * weights. */
 static int place_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
 {
     repack_init(m, file);
@@ -43,7 +46,7 @@ static int place_matrix(struct backend *b, const struct model_tensor *file, stru
     return 0;
 }
 
-/* Copies a vector: the file's may lie on any address. One that the model lacks stays NULL. */
+/* Copies a vector: in the file it may be unaligned. A vector that the model lacks stays NULL. */
 static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
 {
     if (!file->data)
@@ -56,7 +59,7 @@ static int load_vector(struct backend *b, const struct model_tensor *file, const
     return load_vector_data(b->model, file, copy);
 }
 
-/* Bytes that place_matrix and load_vector take. A matrix may have one row, too. */
+/* Bytes that place_matrix and load_vector allocate. A matrix may have only one row, too. */
 static size_t matrix_bytes(const struct backend *b, const struct model_tensor *file)
 {
     struct cpu_matrix m;
@@ -83,7 +86,7 @@ static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
     return i < m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
 }
 
-/* All weights lie in one mapping, each where a pass comes to it. */
+/* Reserves one mapping for all weights, which are in the order of a pass. */
 static int reserve(struct backend *b)
 {
     const struct model *m = b->model;
@@ -120,7 +123,7 @@ static int place_all(struct backend *b, struct cpu_weights *w)
         rc = place_layer(b, i, &w->layers[i]);
     if (rc)
         return rc;
-    /* A tied embedding is read from the head's repacked copy; one of its own stays in the file. */
+    /* A tied embedding is read from the head's repacked copy; an untied one stays in the file. */
     struct cpu_matrix *of_none = w->layers[m->n_layer].matrix;
     repack_init(&of_none[MODEL_TOKEN_EMBD], &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
@@ -146,7 +149,8 @@ static int fill_matrices(struct backend *b, struct cpu_weights *w)
     return rc;
 }
 
-/* ---- what others call ------------------------------------------------------------------------- */
+/* ---- what others call
+ * ------------------------------------------------------------------------- */
 
 int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, struct cpu_matrix *m)
 {

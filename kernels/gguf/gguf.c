@@ -1,4 +1,4 @@
-/* The file: mapped, parsed, read past the mapping, given back. See gguf.h. */
+/* gguf.c: opens, maps, reads and closes the file. See gguf.h. */
 #include "kernels/gguf/gguf_impl.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int map_file(int fd, void **ret_data, size_t *ret_bytes, char *err, size_
     return 0;
 }
 
-/* O_NONBLOCK: opening a pipe must not hang. */
+/* O_NONBLOCK: opening a pipe must not block. */
 int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes)
 {
     void *data = NULL;

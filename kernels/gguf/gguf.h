@@ -1,16 +1,14 @@
-/*
- * gguf: reads the GGUF container, versions 2 and 3: keys with typed values, and named tensors.
+/* gguf.h: reads the GGUF container, versions 2 and 3: keys with typed values, and named tensors.
  *
- * The file is mapped read-only and private, parsed once in gguf_open, and every length, count,
- * offset and type is checked there; afterwards the getters only look things up. Nothing is copied:
- * strings, arrays and tensor data are views into the mapping and live until gguf_close. Values in
- * the file are little-endian and need not be aligned: read arrays through the getters, not by
- * casting.
+ * The file is mapped read-only and private and parsed once in gguf_open, which checks every length,
+ * count, offset and type; afterwards the getters only look things up. Nothing is copied: strings,
+ * arrays and tensor data are views into the mapping and live until gguf_close. Values in the file
+ * are little-endian and need not be aligned: read arrays through the getters, not by casting.
  *
  * Threads: open and close in one thread; everything else is read-only and may be called from any
- * thread. Owns: the mapping and two index tables. Never prints, never looks at what a model means
- * (that is model.h). A file which another process truncates while it is mapped raises SIGBUS here,
- * as with any mapping.
+ * thread. Owns: the mapping and two index tables. Never prints, never interprets the model (that is
+ * model.h). If another process truncates the file while it is mapped, SIGBUS is raised, as with any
+ * mapping.
  *
  * Error lines (err, err_bytes) do not name the file: the caller knows it and prefixes it.
  */
@@ -31,7 +29,7 @@ enum gguf_value_type {
     GGUF_F32 = 6,
     GGUF_BOOL = 7, /* one byte, anything but 0 is true */
     GGUF_STRING = 8,
-    GGUF_ARRAY = 9, /* of any type above or below, but not of arrays */
+    GGUF_ARRAY = 9, /* of any element type except arrays */
     GGUF_U64 = 10,
     GGUF_I64 = 11,
     GGUF_F64 = 12,
@@ -44,13 +42,13 @@ enum {
     GGUF_MAX_ENTRIES = 1 << 20 /* keys, and tensors */
 };
 
-/* A view: not terminated, may hold any byte, 0 included. */
+/* A view: not terminated, may contain any byte, including 0. */
 struct gguf_string {
     const char *data; /* [bytes] */
     size_t bytes;
 };
 
-/* printf arguments for "%.*s", cut so that a line stays a line. */
+/* printf arguments for "%.*s", cut to a reasonable length. */
 #define GGUF_SHOW(string) (int)((string).bytes < 80 ? (string).bytes : 80), (string).data
 
 struct gguf_array {
@@ -79,12 +77,12 @@ struct gguf_tensor {
     const uint8_t *data;        /* [bytes], or NULL when the file holds no data section at all */
 };
 
-/* An open file. Read-only for everybody but the reader; prefer the functions below. */
+/* An open file. Read-only outside of gguf*.c; prefer the functions below. */
 struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;
-    void *mapping; /* of ours, or NULL: data is the caller's */
-    int fd;        /* of the mapped file; -1: nobody reads any more */
+    void *mapping; /* the mapping, or NULL: data belongs to the caller */
+    int fd;        /* of the mapped file; -1: closed */
     bool has_data;
     uint32_t version;
     uint32_t alignment;
@@ -95,34 +93,33 @@ struct gguf {
     uint32_t *tensors_by_name;   /* [n_tensors] */
 };
 
-/*
- * Maps and checks `path`. On success returns 0 and *ret_gguf. A file that ends where its tensor
+/* Maps and checks `path`. On success returns 0 and *ret_gguf. A file that ends where its tensor
  * data would begin is valid (headers only: gguf_has_data is false). On failure returns -errno
  * (-EBADMSG: malformed; -ENOTSUP: a GGUF that hearth does not read, such as version 1 or
- * big-endian; -ENOMEM; what open and mmap return) and the line.
- */
+ * big-endian; -ENOMEM; errors of open and mmap) and the line. */
 int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes);
 
-/* The same over memory of the caller's, which must stay until gguf_close; start it on a multiple
+/* The same for memory of the caller, which must stay valid until gguf_close and start at a multiple
  * of 32. */
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
                      size_t err_bytes);
 
-/* Copies [data, data + bytes), which lie in the file, to `to`. A mapped file is read(2): none of its pages
- * becomes part of this process. Returns 0, or -errno where the system cannot read it (-EIO, too, when the
- * file has become shorter). Any thread. */
+/* Copies [data, data + bytes), a range of the file, to `to`. A mapped file is read with read(2), so
+ * that its pages do not become resident in this process. Returns 0, or -errno if it cannot be read
+ * (-EIO, too, if the file has become shorter). Any thread. */
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to);
 
-/* Closes the descriptor of a mapped file: what reads it has read all, gguf_read gives -EBADF from now on. Views
- * stay valid. Nobody reads meanwhile. */
+/* Closes the descriptor of a mapped file, once everything was read: from now on gguf_read returns
+ * -EBADF. Views stay valid. PRECOND: no gguf_read is running. */
 void gguf_close_file(struct gguf *gguf);
 
-/* Gives the memory of a mapped file back: after a backend has repacked the weights the same bytes
- * would be resident twice. Views stay valid; what is touched again is read from the file again.
- * Does nothing for gguf_open_memory. */
+/* Drops the pages of a mapped file: after a backend has repacked the weights the same bytes would
+ * be resident twice. Views stay valid; touching them reads the file again. Does nothing after
+ * gguf_open_memory. */
 void gguf_drop_pages(const struct gguf *gguf);
 
-/* The same for the whole pages within [data, data + bytes), as far as they are the file's. Any thread. */
+/* The same for the whole pages within [data, data + bytes), if they belong to the mapped file. Any
+ * thread. */
 void gguf_drop_range(const struct gguf *gguf, const void *data, size_t bytes);
 
 void gguf_close(struct gguf *gguf); /* NULL is fine */
@@ -172,12 +169,10 @@ static inline const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, 
 const struct gguf_key *gguf_find_key(const struct gguf *gguf, const char *name);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *gguf, const char *name);
 
-/*
- * Typed values. Return 0 and the value; -ENOENT when the key is absent; -EINVAL when it has another
- * kind of value. Integers of any width are converted, -ERANGE when the value does not fit. gguf_f32
- * takes F32 and F64 (rounded). *ret is untouched on failure, so a default set before the call
- * stays.
- */
+/* Typed values. Return 0 and the value; -ENOENT when the key is absent; -EINVAL when its value has
+ * another type. Integers of any width are converted; -ERANGE when the value does not fit. gguf_f32
+ * takes F32 and F64 (rounded). *ret is unchanged on failure, so a default set before the call
+ * stays. */
 int gguf_u32(const struct gguf *gguf, const char *name, uint32_t *ret);
 int gguf_u64(const struct gguf *gguf, const char *name, uint64_t *ret);
 int gguf_f32(const struct gguf *gguf, const char *name, float *ret);
@@ -185,15 +180,13 @@ int gguf_bool(const struct gguf *gguf, const char *name, bool *ret);
 int gguf_string(const struct gguf *gguf, const char *name, struct gguf_string *ret);
 int gguf_array(const struct gguf *gguf, const char *name, struct gguf_array *ret);
 
-/*
- * Elements of arrays of numbers, index below count. gguf_array_i64 reads every integer type and
- * BOOL (U64 above INT64_MAX gives INT64_MAX), gguf_array_f32 F32 and F64. The array's type must be
- * one of these: check it first.
- */
+/* Elements of arrays of numbers, index below count. gguf_array_i64 reads every integer type and
+ * BOOL (U64 above INT64_MAX gives INT64_MAX), gguf_array_f32 F32 and F64. PRECOND: the array has
+ * one of these types. */
 int64_t gguf_array_i64(const struct gguf_array *array, uint64_t index);
 float gguf_array_f32(const struct gguf_array *array, uint64_t index);
 
-/* Walks an array of strings: *at starts at 0; returns false after the last one. */
+/* Iterates over an array of strings: *at starts at 0; returns false after the last one. */
 bool gguf_array_next_string(const struct gguf_array *array, uint64_t *at, struct gguf_string *ret);
 
 bool gguf_string_equal(struct gguf_string string, const char *text);

@@ -1,4 +1,4 @@
-/* Looking things up in a parsed file, by name, with values converted. See gguf.h. */
+/* gguf_find.c: lookups in a parsed file, by name, with values converted. See gguf.h. */
 #include "kernels/gguf/gguf_impl.h"
 
 #include <assert.h>

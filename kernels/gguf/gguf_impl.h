@@ -1,15 +1,13 @@
-/*
- * gguf_impl: what the files of the GGUF reader share. gguf.c: the file, its mapping and its end;
- * gguf_parse.c: from bytes to lists of keys and tensors; gguf_find.c: the getters.
- */
+/* gguf_impl.h: shared by the files of the GGUF reader. gguf.c: the file and its mapping;
+ * gguf_parse.c: from bytes to lists of keys and tensors; gguf_find.c: the getters. */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_IMPL_H
 #define HEARTH_KERNELS_GGUF_GGUF_IMPL_H
 
 #include "kernels/gguf/gguf.h"
 #include "kernels/gguf/name_index.h"
 
-/* Fills the lists and what the header says from g->data [g->bytes]. Returns 0, or -errno with a line:
- * then gguf_close frees what was made so far. */
+/* Parses g->data [g->bytes] into the lists and the header's fields. Returns 0, or -errno with a
+ * line; then gguf_close frees what was allocated. */
 int gguf_parse(struct gguf *g, char *err, size_t err_bytes);
 
 static inline struct named named_keys(const struct gguf *g)

@@ -1,9 +1,7 @@
-/*
- * The parser walks the file once with a cursor that can only move inside it: every read first asks
- * `take`, which compares against the bytes left, so no sum of two numbers from the file is ever
- * formed before it is known to fit. What is found goes into two arrays (keys, tensors); two index
- * arrays sorted by name find duplicates without quadratic work, whatever the names are, and serve
- * the lookups afterwards.
+/* gguf_parse.c: walks the file once with a cursor that can only move inside it: every read first
+ * calls `take`, which compares with the bytes left, so no sum of two numbers from the file is
+ * formed before it is known to fit. The result is two arrays (keys, tensors) and two index arrays
+ * sorted by name, which find duplicates without quadratic work and serve the lookups afterwards.
  *
  * Layout: "GGUF", u32 version, u64 tensors, u64 keys; keys: name, u32 type, value; tensors: name,
  * u32 n_dims, u64 ne[n_dims], u32 type, u64 offset; padding to the alignment; data. A string is a
@@ -33,7 +31,7 @@ struct cursor {
     size_t err_bytes;
 };
 
-/* Moves over `bytes` and returns where they start, or NULL when fewer are left. */
+/* Advances by `bytes` and returns where they start, or NULL when fewer are left. */
 static const uint8_t *take(struct cursor *c, uint64_t bytes)
 {
     if (bytes > c->end - c->at)
@@ -46,7 +44,7 @@ static const uint8_t *take(struct cursor *c, uint64_t bytes)
 static int truncated(struct cursor *c, const char *what)
 {
     return fail(c->err, c->err_bytes, -EBADMSG,
-                "malformed: the file ends inside %s (%llu bytes; is it cut off?)", what,
+                "malformed: the file ends inside %s (%llu bytes; is it truncated?)", what,
                 (unsigned long long)c->end);
 }
 
@@ -91,7 +89,7 @@ static int parse_array(struct cursor *c, struct gguf_key *key)
     for (uint64_t i = 0; i < array->count; i++)
         if (!take_string(c, &element))
             return fail(c->err, c->err_bytes, -EBADMSG,
-                        "malformed: key %.*s has %llu strings, the file ends in number %llu",
+                        "malformed: key %.*s has %llu strings, but the file ends in number %llu",
                         GGUF_SHOW(key->name), (unsigned long long)array->count,
                         (unsigned long long)i);
     array->bytes = c->at - start;
@@ -104,7 +102,7 @@ static int parse_key(struct cursor *c, struct gguf_key *key)
         return truncated(c, "the name of a key");
     if (key->name.bytes == 0 || key->name.bytes > GGUF_MAX_KEY)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: a key's name has %zu bytes, must be 1 to %d", key->name.bytes,
+                    "malformed: the name of a key has %zu bytes, must be 1 to %d", key->name.bytes,
                     GGUF_MAX_KEY);
     const uint8_t *type = take(c, 4);
     if (!type)
@@ -135,7 +133,7 @@ static int parse_key(struct cursor *c, struct gguf_key *key)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Sorts the entries by name into *ret_order; a name that is there twice is refused. */
+/* Sorts the entries by name into *ret_order; refuses duplicate names. */
 static int index_names(struct cursor *c, const char *what, uint64_t n, struct named named,
                        uint32_t **ret_order)
 {
@@ -146,7 +144,7 @@ static int index_names(struct cursor *c, const char *what, uint64_t n, struct na
     for (uint64_t i = 1; i < n; i++) {
         struct gguf_string name = name_of(&named, order[i]);
         if (compare_names(name_of(&named, order[i - 1]), name) == 0)
-            return fail(c->err, c->err_bytes, -EBADMSG, "malformed: %s %.*s is there twice", what,
+            return fail(c->err, c->err_bytes, -EBADMSG, "malformed: duplicate %s %.*s", what,
                         GGUF_SHOW(name));
     }
     return 0;
@@ -154,7 +152,7 @@ static int index_names(struct cursor *c, const char *what, uint64_t n, struct na
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Checks type and shape and computes the bytes. */
+/* Checks type and shape and computes the size in bytes. */
 static int size_tensor(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_info *info = quant_find(t->type);
@@ -171,7 +169,7 @@ static int size_tensor(struct cursor *c, struct gguf_tensor *t)
     }
     if (t->ne[0] % info->block != 0)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: tensor %.*s is %s with rows of %llu, no multiple of %u",
+                    "malformed: tensor %.*s is %s with rows of %llu, not a multiple of %u",
                     GGUF_SHOW(t->name), info->name, (unsigned long long)t->ne[0], info->block);
     if (elements / info->block > INT64_MAX / info->block_bytes)
         return fail(c->err, c->err_bytes, -EBADMSG, "malformed: tensor %.*s is too large",
@@ -186,7 +184,7 @@ static int parse_tensor(struct cursor *c, struct gguf_tensor *t)
         return truncated(c, "the name of a tensor");
     if (t->name.bytes == 0 || t->name.bytes > GGUF_MAX_NAME)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: a tensor's name has %zu bytes, must be 1 to %d", t->name.bytes,
+                    "malformed: the name of a tensor has %zu bytes, must be 1 to %d", t->name.bytes,
                     GGUF_MAX_NAME);
     const uint8_t *n_dims = take(c, 4);
     if (!n_dims)
@@ -207,14 +205,14 @@ static int parse_tensor(struct cursor *c, struct gguf_tensor *t)
     return size_tensor(c, t);
 }
 
-/* Sets *ret to where the tensor's padded data ends, counted from the data section. */
+/* Sets *ret to the end of the tensor's padded data, counted from the data section. */
 static int tensor_end(const struct gguf *g, struct cursor *c, const struct gguf_tensor *t,
                       uint64_t *ret)
 {
     uint64_t mask = g->alignment - 1;
     if (t->offset & mask)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: tensor %.*s starts at %llu, no multiple of the alignment %u",
+                    "malformed: tensor %.*s starts at %llu, not a multiple of the alignment %u",
                     GGUF_SHOW(t->name), (unsigned long long)t->offset, g->alignment);
     uint64_t padded = (t->bytes + mask) & ~mask; /* bytes <= INT64_MAX: no wrap */
     if (t->offset > UINT64_MAX - padded)
@@ -233,7 +231,7 @@ static int compare_offsets(const void *a, const void *b, void *tensors)
     return (x > y) - (x < y);
 }
 
-/* Gives each tensor its data: inside the file, aligned, and nobody else's. */
+/* Assigns each tensor its data, which must be inside the file, aligned, and not overlap. */
 static int place_tensors(struct gguf *g, struct cursor *c)
 {
     uint64_t mask = g->alignment - 1;
@@ -253,12 +251,13 @@ static int place_tensors(struct gguf *g, struct cursor *c)
             break;
         if (t->offset < previous_end) {
             rc = fail(c->err, c->err_bytes, -EBADMSG,
-                      "malformed: the data of tensor %.*s overlaps another's", GGUF_SHOW(t->name));
+                      "malformed: the data of tensor %.*s overlaps that of another tensor",
+                      GGUF_SHOW(t->name));
             break;
         }
         if (g->has_data && end > data_bytes) {
             rc = fail(c->err, c->err_bytes, -EBADMSG,
-                      "malformed: the file ends inside tensor %.*s (is it cut off?)",
+                      "malformed: the file ends inside tensor %.*s (is it truncated?)",
                       GGUF_SHOW(t->name));
             break;
         }
@@ -286,19 +285,20 @@ static int parse_header(struct gguf *g, struct cursor *c)
     g->n_keys = le64(head + 16);
     if (g->version != 0 && (g->version & 0xffff) == 0)
         return fail(c->err, c->err_bytes, -ENOTSUP,
-                    "a big-endian GGUF file: hearth reads little-endian ones, convert it");
+                    "this GGUF file is big-endian: hearth reads little-endian ones, convert it");
     if (g->version < 2 || g->version > 3)
         return fail(c->err, c->err_bytes, -ENOTSUP,
-                    "GGUF version %u: hearth reads versions 2 and 3, convert the file again",
+                    "GGUF version %u is not supported: hearth reads versions 2 and 3, convert the "
+                    "file again",
                     g->version);
     uint64_t left = c->end - c->at;
     if (g->n_keys > GGUF_MAX_ENTRIES || g->n_keys > left / MIN_KEY_BYTES)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: the header promises %llu keys, more than the file can hold",
+                    "malformed: the header states %llu keys, more than the file can hold",
                     (unsigned long long)g->n_keys);
     if (g->n_tensors > GGUF_MAX_ENTRIES || g->n_tensors > left / MIN_TENSOR_BYTES)
         return fail(c->err, c->err_bytes, -EBADMSG,
-                    "malformed: the header promises %llu tensors, more than the file can hold",
+                    "malformed: the header states %llu tensors, more than the file can hold",
                     (unsigned long long)g->n_tensors);
     return 0;
 }

@@ -1,8 +1,6 @@
-/*
- * gguf_value: decodes single values of a GGUF file from their little-endian, unaligned bytes.
- * Private to the reader (gguf_impl.h); others use the getters of gguf.h. Pure functions over bytes that
- * were checked to be there.
- */
+/* gguf_value.h: decodes single values of a GGUF file from their little-endian, unaligned bytes.
+ * Private to the reader (gguf_impl.h); others use the getters of gguf.h. Pure functions. PRECOND:
+ * the bytes are inside the file. */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_VALUE_H
 #define HEARTH_KERNELS_GGUF_GGUF_VALUE_H
 
@@ -51,8 +49,8 @@ static inline uint32_t value_bytes(uint32_t type)
     }
 }
 
-/* Reads any integer type (BOOL as 0 or 1) in two's complement; *ret_negative says how to take the
- * bits. Returns false for other types. */
+/* Reads any integer type (BOOL as 0 or 1) in two's complement; *ret_negative says whether the value
+ * is negative. Returns false for other types. */
 static inline bool value_integer(uint32_t type, const uint8_t *p, uint64_t *ret, bool *ret_negative)
 {
     int64_t v;

@@ -1,5 +1,5 @@
-/* Every value is checked before the arrays are allocated from it, so a failed open has little to
- * undo. */
+/* gguf_vocab.c: every value is checked before the arrays are allocated from it, so a failed open
+ * has little to undo. */
 #include "kernels/gguf/gguf_vocab.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct error {
     size_t bytes;
 };
 
-/* A missing key leaves *ret alone; another type is an error. */
+/* A missing key leaves *ret unchanged; another type is an error. */
 static int read_text(const struct gguf *gguf, const char *key, struct gguf_string *ret,
                      struct error e)
 {
@@ -26,8 +26,8 @@ static int read_text(const struct gguf *gguf, const char *key, struct gguf_strin
                 gguf_value_type_name(gguf_find_key(gguf, key)->type));
 }
 
-/* A missing key gives *ret_there false; another element type or count is an error. `count` 0: any.
- */
+/* A missing key sets *ret_there to false; another element type or count is an error. `count` 0:
+ * any. */
 static int read_array(const struct gguf *gguf, const char *key, bool (*wanted)(uint32_t type),
                       uint64_t count, struct gguf_array *ret, bool *ret_there, struct error e)
 {
@@ -42,8 +42,9 @@ static int read_array(const struct gguf *gguf, const char *key, bool (*wanted)(u
         return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is an array of %s", key,
                     gguf_value_type_name(ret->type));
     if (count > 0 && ret->count != count)
-        return fail(e.text, e.bytes, -EBADMSG, "malformed: %s has %llu elements for %llu tokens",
-                    key, (unsigned long long)ret->count, (unsigned long long)count);
+        return fail(e.text, e.bytes, -EBADMSG,
+                    "malformed: %s has %llu elements, but there are %llu tokens", key,
+                    (unsigned long long)ret->count, (unsigned long long)count);
     return 0;
 }
 
@@ -62,7 +63,7 @@ static bool is_integer(uint32_t type)
     return !is_string(type) && !is_float(type) && type != GGUF_BOOL && type != GGUF_ARRAY;
 }
 
-/* Copies the views of a string array. Returns NULL without memory. */
+/* Copies the views of a string array. Returns NULL if there is no memory. */
 static struct gguf_string *copy_strings(const struct gguf_array *array)
 {
     struct gguf_string *strings = calloc(array->count + 1, sizeof(*strings));
@@ -153,17 +154,17 @@ static int read_scores(const struct gguf *gguf, struct gguf_vocab *v, struct err
 
 #define ID(name) offsetof(struct gguf_vocab_ids, name)
 
-/* Special tokens under their present key and the one that older files use. */
+/* Special tokens under their current key and under the one in older files. */
 static const struct {
     const char *key;
     const char *old_key;
-    size_t at;   /* of the int32_t in struct gguf_vocab_ids */
-    bool strict; /* an id out of range is an error; else the file has no such token */
+    size_t at;   /* offset of the int32_t in struct gguf_vocab_ids */
+    bool strict; /* an id out of range is an error; otherwise it means there is no such token */
 } ID_KEYS[] = {
     {"tokenizer.ggml.bos_token_id", NULL, ID(bos), true},
     {"tokenizer.ggml.eos_token_id", NULL, ID(eos), true},
     {"tokenizer.ggml.unknown_token_id", NULL, ID(unk), true},
-    /* the format spells it so */
+    /* spelled like this in the format */
     {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id", ID(sep), false},
     {"tokenizer.ggml.padding_token_id", NULL, ID(pad), false},
     {"tokenizer.ggml.eot_token_id", NULL, ID(eot), true},
@@ -188,11 +189,11 @@ static int read_ids(const struct gguf *gguf, struct gguf_vocab *v, struct error 
         if (rc == -EINVAL)
             return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is a %s, not a token id", key,
                         gguf_value_type_name(gguf_find_key(gguf, key)->type));
-        /* A negative number (-ERANGE) or UINT32_MAX is some writers' way to say none. */
+        /* Some writers use a negative number (-ERANGE) or UINT32_MAX for "none". */
         if (id < v->n_tokens)
             value = (int32_t)id;
         else if (id != UINT32_MAX && ID_KEYS[i].strict)
-            return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is %llu, there are %u tokens",
+            return fail(e.text, e.bytes, -EBADMSG, "malformed: %s is %llu, but there are %u tokens",
                         key, (unsigned long long)id, v->n_tokens);
         memcpy((char *)&v->ids + ID_KEYS[i].at, &value, sizeof(value));
     }
@@ -243,7 +244,7 @@ static int read_vocab(const struct gguf *gguf, struct gguf_vocab *v, struct erro
 int gguf_vocab_open(const struct gguf *gguf, struct gguf_vocab *ret, char *err, size_t err_bytes)
 {
     memset(ret, 0, sizeof(*ret));
-    /* never NULL, so that a length of 0 needs no special care */
+    /* never NULL, so that length 0 is not a special case */
     ret->pre.data = ret->chat_template.data = ret->chat_template_tools.data = "";
     int rc = read_vocab(gguf, ret, (struct error){.text = err, .bytes = err_bytes});
     if (rc)

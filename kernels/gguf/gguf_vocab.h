@@ -1,6 +1,5 @@
-/*
- * gguf_vocab: takes `tokenizer.ggml.*` out of a GGUF file in a neutral form. It knows the keys, and
- * which values are sane; it does not tokenize, and does not judge whether a tokenizer of that name
+/* gguf_vocab.h: reads `tokenizer.ggml.*` of a GGUF file into a neutral form. It knows the keys and
+ * checks their values; it does not tokenize, and does not judge whether a tokenizer of that name
  * exists.
  *
  * Works on vocabulary-only files (no tensors). Texts are views into the file: the gguf must outlive
@@ -26,7 +25,7 @@ enum gguf_token_type {
 };
 
 /* Special tokens: an id below n_tokens, or -1 where the file names none. An id out of range makes
- * the file malformed for bos, eos, unk, eot and eom; for the others it counts as none. */
+ * the file malformed for bos, eos, unk, eot and eom; for the others it is treated as absent. */
 struct gguf_vocab_ids {
     int32_t bos, eos, unk, sep, pad, eot, eom;
     int32_t fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep;
@@ -41,22 +40,20 @@ struct gguf_vocab {
         *tokens; /* [n_tokens] text as in the file: SPM with U+2581, BPE in GPT-2's byte letters */
     struct gguf_string
         *merges;    /* [n_merges] "left right" in rank order; NULL when there are none */
-    int32_t *types; /* [n_tokens] gguf_token_type (or another number of the file's); NORMAL where
+    int32_t *types; /* [n_tokens] gguf_token_type (or another number in the file); NORMAL if
                        absent */
     float *scores;  /* [n_tokens], never NaN; NULL when the file has none */
     struct gguf_vocab_ids ids;
     int8_t add_bos; /* 0, 1, or -1 where the key is absent */
     int8_t add_eos;
     int8_t add_space_prefix;
-    /* Jinja texts of a chat: the model's, and its variant for chats with tools; 0 bytes: none. */
+    /* Jinja chat templates: the default, and the variant for chats with tools; 0 bytes: none. */
     struct gguf_string chat_template, chat_template_tools;
 };
 
-/*
- * Returns 0 and fills *ret; -ENOENT when the file has no tokenizer; -EBADMSG when it is
+/* Returns 0 and fills *ret; -ENOENT when the file has no tokenizer; -EBADMSG when it is
  * inconsistent (lengths differ, an id out of range, a value of another type); -ENOMEM; with the
- * line. On failure *ret holds nothing that needs freeing.
- */
+ * line. On failure nothing in *ret needs to be freed. */
 int gguf_vocab_open(const struct gguf *gguf, struct gguf_vocab *ret, char *err, size_t err_bytes);
 
 void gguf_vocab_close(struct gguf_vocab *vocab); /* also after a failed open, and twice */

@@ -1,5 +1,4 @@
-/*
- * name_index: sorts and finds entries of an array by the name they begin with. Sorting makes
+/* name_index.h: sorts and finds entries of an array by the name they begin with. Sorting makes
  * duplicates neighbours, so hostile names cost no more than others. Private to the GGUF reader and
  * the fingerprint.
  *
@@ -14,7 +13,7 @@
 
 #include "kernels/gguf/gguf.h"
 
-/* Keys and tensors both begin with their name, so one code sorts and finds them. */
+/* Keys and tensors both begin with their name, so the same code sorts and finds them. */
 _Static_assert(offsetof(struct gguf_key, name) == 0, "name first");
 _Static_assert(offsetof(struct gguf_tensor, name) == 0, "name first");
 
@@ -30,7 +29,7 @@ static inline struct gguf_string name_of(const struct named *n, uint64_t index)
     return name;
 }
 
-/* Order of bytes; a prefix comes first. Names are never empty pointers. */
+/* Byte order; a prefix comes first. data is never NULL. */
 static inline int compare_names(struct gguf_string a, struct gguf_string b)
 {
     int order = memcmp(a.data, b.data, a.bytes < b.bytes ? a.bytes : b.bytes);

@@ -113,8 +113,9 @@ static int read_heads(struct model_loader *l)
                     m->n_head_kv);
     m->head_dim = m->n_embd % m->n_head == 0 ? m->n_embd / m->n_head : 0;
     if (m->head_dim == 0 && !gguf_find_key(l->gguf, key_of(l, "attention.key_length").name))
-        return FAIL(l, -EBADMSG, "malformed: width %u is no multiple of %u heads", m->n_embd,
-                    m->n_head);
+        return FAIL(l, -EBADMSG,
+                    "malformed: embedding width %u is not a multiple of the head count %u",
+                    m->n_embd, m->n_head);
     rc = read_count(l, "attention.key_length", UINT32_MAX, &m->head_dim);
     uint32_t value_dim = m->head_dim;
     if (!rc)

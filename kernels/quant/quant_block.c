@@ -1,3 +1,4 @@
+/* quant_block.c: decodes the blocks of each quantized type. */
 #include "kernels/quant/quant_block.h"
 
 #include <assert.h>
@@ -37,14 +38,14 @@ static void subtract(int offset, struct quant_sub *s)
         s->q[i] = (int8_t)(s->q[i] - offset);
 }
 
-/* f16 d, int8 q[32]. */
+/* block: f16 d, int8 q[32]. */
 static void load_q8_0(const uint8_t *block, struct quant_sub *s)
 {
     s->d = load_f16(block);
     memcpy(s->q, block + 2, QUANT_SUB);
 }
 
-/* f16 d, nibbles[16]; minus 8. */
+/* block: f16 d, nibbles[16]; minus 8. */
 static void load_q4_0(const uint8_t *block, struct quant_sub *s)
 {
     s->d = load_f16(block);
@@ -52,7 +53,7 @@ static void load_q4_0(const uint8_t *block, struct quant_sub *s)
     subtract(8, s);
 }
 
-/* f16 d, bits[4], nibbles[16]; minus 16. */
+/* block: f16 d, bits[4], nibbles[16]; minus 16. */
 static void load_q5_0(const uint8_t *block, struct quant_sub *s)
 {
     s->d = load_f16(block);
@@ -61,7 +62,7 @@ static void load_q5_0(const uint8_t *block, struct quant_sub *s)
     subtract(16, s);
 }
 
-/* f16 d, f16 m, bits[4], nibbles[16]; the value is d * q + m. */
+/* block: f16 d, f16 m, bits[4], nibbles[16]; the value is d * q + m. */
 static void load_q5_1(const uint8_t *block, struct quant_sub *s)
 {
     s->d = load_f16(block);
@@ -73,9 +74,10 @@ static void load_q5_1(const uint8_t *block, struct quant_sub *s)
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* The twelve bytes with scale and minimum, six bits each, of eight sub-blocks: of the first four in
- * the low bits of bytes 0..3 and 4..7; of the others four bits in a nibble of bytes 8..11 (scale
- * low, minimum high) and two in the high bits of the byte that the sub-block four before it has. */
+/* Unpacks scale and minimum, six bits each, of one of eight sub-blocks from twelve bytes.
+ * Sub-blocks 0..3 have them in the low six bits of bytes 0..3 and 4..7. Sub-blocks 4..7 have four
+ * bits in a nibble of bytes 8..11 (scale low, minimum high) and the upper two in the high bits of
+ * the byte of the sub-block four before. */
 void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min)
 {
     if (sub < 4) {
@@ -87,7 +89,8 @@ void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t
     *ret_min = (uint8_t)(packed[sub + 4] >> 4 | packed[sub] >> 6 << 4);
 }
 
-/* f16 d, f16 dmin, scales[12]; sub-blocks 2c and 2c + 1 in the low and high nibbles of 32 bytes. */
+/* block: f16 d, f16 dmin, scales[12]; sub-blocks 2c and 2c + 1 in the low and high nibbles of 32
+ * bytes. */
 static void load_q45_k(const uint8_t *block, const uint8_t *quants, int sub, struct quant_sub *s)
 {
     uint8_t scale, min;
@@ -106,9 +109,9 @@ static void add_q5_k_bits(const uint8_t *bits, int sub, struct quant_sub *s)
         s->q[i] = (int8_t)(s->q[i] | (bits[i] >> sub & 1) << 4);
 }
 
-/* low[128], high[64], int8 scales[16], f16 d. Each half of the block has 64 bytes of low nibbles
- * (sub-blocks 0, 1 in the low ones, 2, 3 in the high ones) and 32 bytes with two bits more of each
- * of its four sub-blocks; minus 32. A scale holds for 16 weights. */
+/* block: low[128], high[64], int8 scales[16], f16 d. Each half of the block has 64 bytes of low
+ * nibbles (sub-blocks 0, 1 in the low ones, 2, 3 in the high ones) and 32 bytes with two more bits
+ * for each of its four sub-blocks; minus 32. A scale is for 16 weights. */
 static void load_q6_k(const uint8_t *block, int sub, struct quant_sub *s)
 {
     const int half = sub / 4, in = sub % 4;

@@ -1,10 +1,9 @@
-/*
- * quant_block: what the bytes of a tensor's row mean, as numbers.
+/* quant_block.h: decodes the bytes of a tensor's row into numbers.
  *
- * A row of a quantized type is read 32 weights at a time (a sub-block; that is also the block in
- * which activations are quantized, whatever the weight's type):
+ * A row of a quantized type is read 32 weights at a time (a sub-block; activations are quantized in
+ * blocks of the same size, whatever the type of the weights):
  *
- *   weight i = (d * scale[i / 16]) * q[i] - min          scale is 1 but for Q6_K, min only where
+ *   weight i = (d * scale[i / 16]) * q[i] - min          scale is 1 except for Q6_K, min only if
  *                                                         the type has one
  *
  * Formulas of kernels/NUMERICS.md, "Embedding" and "Products". The CPU reference computes from
@@ -31,16 +30,17 @@ struct quant_sub {
 /* True for the quantized types that the functions here read. */
 bool quant_readable(uint32_t type);
 
-/* Weights [32 * index, 32 * index + 32) of a row of a readable type. */
+/* Loads weights [32 * index, 32 * index + 32) of a row of a readable type. */
 void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct quant_sub *ret);
 
 /* The values of a sub-block: x [32]. */
 void quant_sub_values(const struct quant_sub *s, float *x);
 
-/* Scale and minimum (0 .. 63) of sub-block `sub` (0 .. 7) in the twelve bytes of a Q4_K or Q5_K block. */
+/* Unpacks scale and minimum (0 .. 63) of sub-block `sub` (0 .. 7) from the twelve bytes of a Q4_K
+ * or Q5_K block. */
 void quant_scale_min(const uint8_t *packed, int sub, uint8_t *ret_scale, uint8_t *ret_min);
 
-/* Value i of a row of F32, F16 or BF16. */
+/* Returns value i of a row of F32, F16 or BF16. */
 float quant_float(uint32_t type, const uint8_t *row, uint64_t i);
 
 /* x [n] = the row's values; a readable type or F32, F16, BF16; n a multiple of the type's block. */

@@ -1,5 +1,5 @@
-/* The table of tensor types. Sizes are facts of the format; numbers that are missing were withdrawn
- * from it. */
+/* quant_types.c: the table of tensor types. Sizes are facts of the format; missing numbers were
+ * withdrawn from it. */
 #include "kernels/quant/quant_types.h"
 
 #include <stddef.h>

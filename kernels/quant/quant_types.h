@@ -1,10 +1,8 @@
-/*
- * quant_types: the tensor types a GGUF file can name, with what one block of each holds.
+/* quant_types.h: the tensor types a GGUF file can name, and the sizes of their blocks.
  *
  * A row of a tensor is cut into blocks of `block` elements, `block_bytes` bytes each; a row's
- * length is a multiple of `block`. Only sizes live here: what a block's bytes mean is in
- * quant_block.h. Called from any thread; owns nothing; never fails on a number a file can hold (find
- * returns NULL).
+ * length is a multiple of `block`. Only sizes are here: quant_block.h decodes the bytes. Called
+ * from any thread; owns nothing; accepts any number from a file (find returns NULL).
  */
 #ifndef HEARTH_KERNELS_QUANT_QUANT_TYPES_H
 #define HEARTH_KERNELS_QUANT_QUANT_TYPES_H
@@ -12,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers as they stand in the file. Those which hearth computes with have a name of their own. */
+/* Numbers as in the file. Types that hearth computes with have a name here. */
 enum quant_type {
     QUANT_F32 = 0,
     QUANT_F16 = 1,
@@ -29,13 +27,13 @@ enum quant_type {
 
 struct quant_info {
     uint32_t type;
-    const char *name;     /* as users know it: "Q4_K" */
+    const char *name;     /* as users write it: "Q4_K" */
     uint32_t block;       /* elements in a block, 1 for plain numbers */
     uint32_t block_bytes; /* bytes of a block */
     bool quantized;       /* block > 1: small integers with a scale */
 };
 
-/* Returns the entry of `type`, or NULL for a number that no GGUF reader knows. */
+/* Returns the entry of `type`, or NULL for a number that the format does not define. */
 const struct quant_info *quant_find(uint32_t type);
 
 /* Returns the type's name, or "unknown". Never NULL. */

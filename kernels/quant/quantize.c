@@ -1,4 +1,4 @@
-/* quantize.h: rows, plain numbers, and blocks of 32. */
+/* quantize.c: rows, plain numbers, and blocks of 32. See quantize.h. */
 #include "kernels/quant/quantize.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ enum { BLOCK = 32, VECTORS = BLOCK / 4 };
 
 static const float F16_MAX = 65504.0f;
 
-/* Writes a factor that was held as f16; false where f16 cannot hold it. */
+/* Writes a factor that fit_hold_f16 rounded; false where f16 cannot hold it. */
 static bool put_f16(float d, uint8_t *to)
 {
     const uint16_t half = num_f16_from_f32(d);
@@ -38,7 +38,8 @@ static int write_q8_0(const float *x, uint8_t *out)
     return 0;
 }
 
-/* Integers q + offset, 0 .. 31: low nibbles of weights 0 .. 15, high ones of 16 .. 31. */
+/* Integers q + offset, 0 .. 31: the low four bits; weights 0 .. 15 in low nibbles, 16 .. 31 in high
+ * ones. */
 static void put_nibbles(const v4f *q, float offset, uint8_t *out)
 {
     for (int i = 0; i < VECTORS / 2; i++) {

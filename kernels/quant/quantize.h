@@ -1,10 +1,9 @@
-/*
- * quantize: floats to the blocks of a GGUF type. A row's bytes are a function of its values alone:
- * plain C, IEEE-754 + - * / and written order only (no libm, no contraction), so every machine
- * writes the same file and every load of a model the same shadow weights.
+/* quantize.h: floats to the blocks of a GGUF type. A row's bytes are a function of its values
+ * alone: plain C, IEEE-754 + - * / in source order only (no libm, no contraction), so every machine
+ * writes the same file and every load of a model makes the same shadow weights.
  *
  * f16(x) is the nearest f16, ties to even; rint(x) the nearest integer, ties to even;
- * clamp(v, a, b) the nearest of a .. b. D is always the value that stands in the block: f16(d).
+ * clamp(v, a, b) the nearest of a .. b. D is always the value that the block holds: f16(d).
  *
  *   F32, F16, BF16   the nearest value, ties to even.
  *
@@ -29,10 +28,10 @@
  * D = 0 (all zeros, or so small that f16 has no scale for it) gives q = 0. Sums have eight partials
  * (value i goes to i mod 8, ascending from +0), then stride 4, 2, 1: p[j] = p[j] + p[j + stride].
  *
- * So a row of values D * q comes back exactly where D is a normal f16 and each block holds the
- * integer that its scale is taken from: 127 or -127; low; with minima 0 and the largest q; and for
- * the K types a scale of 63 (Q6_K: -128) and, if any, a minimum of 63. Others come back as near as
- * another scale allows. Errors: |x - D * q| is at most |D| / 2 for Q8_0, D a normal f16; squared
+ * So values D * q are reproduced exactly where D is a normal f16 and each block contains the
+ * integer that determines its scale: 127 or -127; low; with minima 0 and the largest q; and for the
+ * K types a scale of 63 (Q6_K: -128) and, if any, a minimum of 63. Other values are approximated
+ * with another scale. Errors: |x - D * q| is at most |D| / 2 for Q8_0, D a normal f16; squared
  * errors of Q4_0 and Q5_0 are never above those from d0.
  *
  * Any thread; allocates nothing, owns nothing.
@@ -45,17 +44,15 @@
 
 #include "kernels/quant/quant_types.h"
 
-/* True for the types that quantize_row writes: those above. Q4_0 and Q8_0 take about 3 ns a value,
- * types with minima ten times that. */
+/* True for the types that quantize_row writes: those above. Q4_0 and Q8_0 take about 3 ns per
+ * value, types with minima ten times as long. */
 bool quantize_writes(uint32_t type);
 
-/*
- * out [n / block * block_bytes] = x [n]; sizes from quant_find(type). Returns 0; -ENOTSUP for a
- * type that it does not write; -EINVAL where n is no multiple of the type's block; -EDOM where a
- * value is NaN or infinite; -ERANGE where a finite one is too large for the type (a scale, or a
- * value of F16, above 65504; a value of BF16 that would round to infinity). What stands in out is
- * unspecified then.
- */
+/* out [n / block * block_bytes] = x [n]; sizes from quant_find(type). Returns 0; -ENOTSUP for a
+ * type that it does not write; -EINVAL if n is not a multiple of the type's block; -EDOM if a value
+ * is NaN or infinite; -ERANGE if a finite one is too large for the type (a scale, or a value of
+ * F16, above 65504; a value of BF16 that would round to infinity). On failure the contents of out
+ * are unspecified. */
 int quantize_row(uint32_t type, const float *x, uint64_t n, uint8_t *out);
 
 #endif

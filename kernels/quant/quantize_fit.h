@@ -1,10 +1,9 @@
-/*
- * quantize_fit: the scale, or scale and offset, with which a few integers stand best for some
- * floats. The part that all quantized types of quantize.c and quantize_k.c share.
+/* quantize_fit.h: finds the scale, or scale and offset, with which small integers approximate some
+ * floats best. Shared by all quantized types of quantize.c and quantize_k.c.
  *
- * Values are vectors of four floats, with the compiler's vector type: lanes and order of every sum
- * are then written here, not found by an optimizer, and a model is quantized quickly while it loads.
- * A group is 16 or 32 values, `n` 4 or 8 vectors. All + - * /, each rounded once.
+ * Values are vectors of four floats, with the compiler's vector type: so the source fixes the lanes
+ * and the order of every sum, not an optimizer, and quantizing is fast enough to do while a model
+ * loads. A group is 16 or 32 values, `n` 4 or 8 vectors. All + - * /, each rounded once.
  */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
@@ -19,7 +18,7 @@ typedef int32_t v4i __attribute__((vector_size(16)));
 
 enum { FIT_MOST = 8 }; /* vectors of the largest group */
 
-/* The value of a factor as its block will hold it. */
+/* Rounds a factor to what its block can hold. */
 typedef float (*fit_hold)(float);
 
 static inline float fit_hold_f16(float d) /* infinite where f16 has no such number */
@@ -37,14 +36,14 @@ static inline v4f fit_choose(v4i mask, v4f yes, v4f no)
     return (v4f)((mask & (v4i)yes) | (~mask & (v4i)no));
 }
 
-/* 1 / d; 0 where d is 0, or so small that no block can hold it: then the integers become 0. */
+/* 1 / d; 0 if d is 0, or too small for any block to hold: then the integers become 0. */
 static inline float fit_inverse(float d)
 {
     return d < 0x1p-100f && d > -0x1p-100f ? 0.0f : 1.0f / d;
 }
 
-/* q = rint((x - m) * inverse) clamped to low .. high, whole numbers: clamping first comes to the
- * same. The addition rounds. */
+/* q = rint((x - m) * inverse) clamped to low .. high. Clamping before rounding gives the same
+ * result, since the bounds are integers. The addition rounds. */
 static inline void fit_round(const v4f *x, int n, float inverse, float m, float low, float high,
                              v4f *q)
 {
@@ -113,7 +112,7 @@ static inline void fit_range(const v4f *x, int n, float *ret_least, float *ret_m
     *ret_least = least;
 }
 
-/* The value whose magnitude is largest; the positive one where both signs have it. */
+/* The value with the largest magnitude; the positive one if both signs have it. */
 static inline float fit_extreme(const v4f *x, int n)
 {
     float least, most;
@@ -121,11 +120,10 @@ static inline float fit_extreme(const v4f *x, int n)
     return most >= -least ? most : least;
 }
 
-/*
- * x = d q, q in low .. high, low = -(high + 1). d0 puts the extreme value on `low`, the end that has
- * no partner; d1 is the least-squares scale of d0's integers. Returns d, of the two the one with the
- * smaller error as held, d0 where they are equal, and its q. Infinite when not even d0 can be held.
- */
+/* x = d q, q in low .. high, low = -(high + 1). d0 maps the extreme value to `low`, the end without
+ * a counterpart; d1 is the least-squares scale of d0's integers. Returns the one of the two with
+ * the smaller error after rounding by `hold`, d0 if they are equal, and its q. Infinite if not even
+ * d0 can be held. */
 static inline float fit_signed(const v4f *x, int n, float low, fit_hold hold, v4f *q)
 {
     const float high = -low - 1.0f;
@@ -159,13 +157,13 @@ static inline void fit_try(const v4f *x, int n, float d, float m, float high, fi
     t->error = fit_error(x, t->q, n, t->d, t->m);
 }
 
-/* The least-squares d and m of a trial's integers; where `below`, m <= 0. False if there is none. */
+/* The least-squares d and m of a trial's integers; with `below`, m <= 0. False if there is none. */
 static inline bool fit_solve(const v4f *x, int n, const struct fit_affine *t, bool below,
                              float *ret_d, float *ret_m)
 {
     const float count = (float)(4 * n), q = fit_sum(t->q, n), qq = fit_dot(t->q, t->q, n);
     const float sx = fit_sum(x, n), xq = fit_dot(x, t->q, n);
-    const float det = count * qq - q * q; /* of whole numbers, exact */
+    const float det = count * qq - q * q; /* integers, exact */
     if (det == 0.0f)
         return false;
     *ret_d = (count * xq - sx * q) / det;
@@ -179,12 +177,10 @@ static inline bool fit_solve(const v4f *x, int n, const struct fit_affine *t, bo
 
 enum { FIT_TRIALS = 5 };
 
-/*
- * x = d q + m, q in 0 .. high; where `below`, m <= 0. Trials: the range of x (with 0 if `below`)
- * spread over `high` steps, then over high - 1, high - 1/2 .. high + 1, each followed by the
- * least-squares solution of its integers. *best is the one with the smallest error as held, the
- * first of equals; its d is infinite where the range cannot be held.
- */
+/* x = d q + m, q in 0 .. high; with `below`, m <= 0. Trials: the range of x (including 0 if
+ * `below`) spread over `high` steps, then over high - 1, high - 1/2 .. high + 1, each followed by
+ * the least-squares solution of its integers. *best is the one with the smallest error after
+ * rounding by `hold`, the first of equals; its d is infinite if the range cannot be held. */
 static inline void fit_unsigned(const v4f *x, int n, float high, bool below, fit_hold hold,
                                 struct fit_affine *best)
 {

@@ -1,3 +1,4 @@
+/* quantize_k.c: super-blocks of 256 weights with two levels of scales. */
 #include "kernels/quant/quantize_k.h"
 
 #include <errno.h>
@@ -25,14 +26,15 @@ static int nearest(float v, int low, int high)
 
 /* ---- Q4_K, Q5_K ------------------------------------------------------------------------------ */
 
-/* A block being made: what its bytes will say. */
+/* The contents of the block being made. */
 struct block_k {
     float d, dmin; /* as f16 */
     uint8_t scale[SUBS], min[SUBS];
     uint8_t q[SUBS][SUB];
 };
 
-/* The numbers of a sub-block that fit best, its scale and minimum each as given or one beside. */
+/* Finds the best integers of a sub-block; scale and minimum may each move by one from those
+ * given. */
 static void fit_sub(const v4f *x, float high, struct block_k *b, int sub)
 {
     const int scale = b->scale[sub], min = b->min[sub];
@@ -132,7 +134,7 @@ int quantize_q5_k(const float *x, uint8_t *out)
 
 /* ---- Q6_K ------------------------------------------------------------------------------------ */
 
-/* The scale of a group, as given or one beside, that fits best, and its integers plus 32. */
+/* Finds the best scale of a group, the given one or a neighbour, and its integers plus 32. */
 static int8_t fit_group(const v4f *x, float d, int scale, uint8_t *ret_q)
 {
     static const int STEPS[] = {0, -1, 1};
@@ -176,7 +178,7 @@ int quantize_q6_k(const float *x, uint8_t *out)
         const int first = nearest(scale[g] * fit_inverse(d), -128, 127);
         out[192 + g] = (uint8_t)fit_group(values[g], d, first, &q[g / 2][g % 2 * GROUP]);
     }
-    /* quant_block.c, load_q6_k. */
+    /* as in load_q6_k, quant_block.c */
     for (size_t half = 0; half < 2; half++) {
         const uint8_t(*s)[SUB] = q + 4 * half;
         for (size_t i = 0; i < SUB; i++) {

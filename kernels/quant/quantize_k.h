@@ -1,7 +1,5 @@
-/*
- * quantize_k: blocks of 256 with two levels of scales, for quantize_row (quantize.h has the
- * formulas). Any thread; owns nothing.
- */
+/* quantize_k.h: blocks of 256 with two levels of scales, for quantize_row (quantize.h has the
+ * formulas). Any thread; owns nothing. */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_K_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_K_H
 

@@ -1,6 +1,6 @@
-/* Philox 4x32-10, the counter-based generator of Salmon et al. (SC 2011): 128 random bits as a pure
- * function of a 128-bit counter and a 64-bit key. Pure, any thread; integers only, so every machine
- * agrees. */
+/* philox.h: Philox 4x32-10, the counter-based generator of Salmon et al. (SC 2011): 128 random bits
+ * as a pure function of a 128-bit counter and a 64-bit key. Pure, any thread; integers only, so
+ * every machine agrees. */
 #ifndef HEARTH_KERNELS_SAMPLE_PHILOX_H
 #define HEARTH_KERNELS_SAMPLE_PHILOX_H
 
@@ -26,8 +26,8 @@ static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2
     out[3] = x3;
 }
 
-/* The 64 bits of a sample: key = seed (low word first), counter = (position, 0, 0, 0), the first two
- * words of the result, low word first. */
+/* The 64 bits of a sample: key = seed (low word first), counter = (position, 0, 0, 0), the first
+ * two words of the result, low word first. */
 static inline uint64_t philox_sample(uint64_t seed, uint32_t position)
 {
     const uint32_t counter[4] = {position, 0, 0, 0};

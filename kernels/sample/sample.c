@@ -1,5 +1,5 @@
-/* The sample's entry points: scratch, checks, greedy, draw. What happens in between is in
- * sample_adjust.c (bias, penalties), sample_stage.c (stages), sample_select.c (cuts), sample_logprob.c. */
+/* sample.c: the sampler's entry points: scratch, checks, greedy, draw. The parts: sample_adjust.c
+ * (bias, penalties), sample_stage.c (stages), sample_select.c (truncation), sample_logprob.c. */
 #include "kernels/sample/sample.h"
 
 #include <assert.h>
@@ -78,7 +78,7 @@ void sampler_scratch_close(struct sampler_scratch *s)
 
 static int run_greedy(struct sampler_scratch *s, const struct sample_input *in)
 {
-    sample_penalize_logits(s, in); /* nothing was counted where order[] lacks the stage */
+    sample_penalize_logits(s, in); /* counted nothing if order[] lacks the stage */
     float max;
     uint32_t index;
     const int rc = s->lanes.scan(in->logits, s->n_vocab, &max, &index);
@@ -108,7 +108,7 @@ bool sample_order_valid(const struct sampler_params *p)
     return true;
 }
 
-/* Fills the candidates and restores the logits, whatever happens. */
+/* Computes the candidates; restores the logits in any case. */
 static int distribute(struct sampler_scratch *s, const struct sample_input *in)
 {
     if (!sample_order_valid(in->p)) {
@@ -125,7 +125,8 @@ static int distribute(struct sampler_scratch *s, const struct sample_input *in)
     return rc;
 }
 
-/* The logits that the sample begins with: the model's own, or a copy without what is not allowed. */
+/* The logits that sampling starts from: the model's own, or a copy with the disallowed tokens
+ * masked. */
 static float *allowed_logits(const struct sampler_scratch *s, const struct sampler_params *p,
                              float *logits)
 {
@@ -136,7 +137,7 @@ static float *allowed_logits(const struct sampler_scratch *s, const struct sampl
     return s->masked;
 }
 
-/* Walks the candidates by id: the first whose running sum is above mulhi(random, total). */
+/* Walks the candidates by id: returns the first whose running sum exceeds mulhi(random, total). */
 static uint32_t draw(const struct sampler_scratch *s, uint64_t random)
 {
     uint64_t left = (uint64_t)((unsigned __int128)random * s->total >> 64);

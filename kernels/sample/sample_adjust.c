@@ -1,11 +1,11 @@
-/* Bias and penalties: logits are changed in place and what the model gave is remembered. Only the
- * tokens concerned are visited, never the whole vocabulary. */
+/* sample_adjust.c: bias and penalties: logits are changed in place and the model's values are
+ * saved. Only the tokens concerned are visited, never the whole vocabulary. */
 #include <errno.h>
 #include <math.h>
 
 #include "kernels/sample/sample_impl.h"
 
-/* Remembers the model's logit of a token before it is changed. Each id once. */
+/* Saves the model's logit of a token before it is changed. Each id once. */
 static void save(struct sampler_scratch *s, const float *logits, uint32_t id)
 {
     if ((s->seen[id] & SAMPLE_SAVED) != 0) {

@@ -1,5 +1,5 @@
-/* The sample's loops over the whole vocabulary in AVX2, equal to sample_lanes.c bit for bit; the last n
- * mod 8 elements go there. */
+/* sample_avx2.c: the sampler's loops over the whole vocabulary in AVX2, equal to sample_lanes.c bit
+ * for bit; the last n mod 8 elements go there. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -15,8 +15,8 @@ static float max_of(__m256 v)
     return _mm_cvtss_f32(m);
 }
 
-/* Chunks of 512: only a chunk whose maximum is above all earlier ones can hold the answer, at the
- * first place that has that maximum. */
+/* In chunks of 512: only a chunk whose maximum exceeds all earlier ones can contain the result, at
+ * the first place that has that maximum. */
 static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index)
 {
     const __m256 finite = _mm256_set1_ps(FLT_MAX);
@@ -149,7 +149,7 @@ static void block_max(const float *l, uint32_t n, float *block)
     }
 }
 
-/* Made for a bound that few elements reach: eight at a time are passed over. */
+/* Optimized for a bound that few elements reach: skips eight at a time. */
 static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uint32_t *ret_id)
 {
     const __m256 bounds = _mm256_set1_ps(bound);
@@ -173,7 +173,7 @@ static uint32_t above(const float *l, uint32_t n, float bound, float *ret_l, uin
     return k;
 }
 
-/* Eight bits choose eight floats; most words of a mask are all one or all the other. */
+/* Eight bits select eight floats; most words of a mask are all ones or all zeros. */
 static void allow(const float *l, uint32_t n, const uint64_t *bits, float *ret)
 {
     const __m256 never = _mm256_set1_ps(-INFINITY);

@@ -1,13 +1,14 @@
-/* Inside the sample: its scratch, its lane loops, its selection. Included by kernels/sample*.c and
- * their tests only.
+/* sample_impl.h: inside the sampler: its scratch, its lane loops, its selection. Included by
+ * kernels/sample/ and its tests only.
  *
- * A stage looks at the candidates as a set: they always stand in ascending id, never sorted by
- * probability. A stage that cuts gives each candidate a 32-bit rank (smaller is better), finds the
- * key `rank << 32 | id` of the last one to keep, and keeps all whose key is not above it. Keys
- * differ, so neither algorithm nor order of work can show in the result.
+ * A stage treats the candidates as a set: they are always kept by ascending id, never sorted by
+ * probability. A truncating stage gives each candidate a 32-bit rank (smaller is better), finds the
+ * key `rank << 32 | id` of the last one to keep, and keeps all with keys up to it. Keys are
+ * distinct, so neither the algorithm nor the order of work affects the result.
  *
  * The lane loops have a portable form (sample_lanes.c) and an AVX2 form (sample_avx2.c) with equal
- * results, bit for bit. */
+ * results, bit for bit.
+ */
 #ifndef HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
 #define HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
 
@@ -25,8 +26,8 @@ struct sample_lanes {
      */
     uint64_t (*weigh)(const float *l, uint32_t n, float max, uint64_t *w);
 
-    /* rank[i] = sample_rank(l[i]). Returns the bits in which the ranks differ among each other, all
-     * or'ed. */
+    /* rank[i] = sample_rank(l[i]). Returns the bits in which the ranks differ among each other,
+     * or'ed together. */
     uint32_t (*rank)(const float *l, uint32_t n, uint32_t *rank);
 
     /* l[i] = (l[i] - max) / t */
@@ -49,23 +50,23 @@ struct sample_touched {
     float raw; /* the model's logit */
 };
 
-/* Buckets come in four tables, so that neighbours which fall into one bucket do not wait for each
+/* Four tables of buckets, so that consecutive elements in the same bucket do not wait for each
  * other's addition. */
 enum { SAMPLE_BUCKETS_LOG2 = 11, SAMPLE_BUCKETS = 1 << SAMPLE_BUCKETS_LOG2, SAMPLE_TABLES = 4 };
 
 struct sampler_scratch {
     uint32_t n_vocab;
     uint32_t n;   /* candidates, in ascending id */
-    bool weighed; /* w and total belong to l */
+    bool weighed; /* w and total are valid for l */
     uint64_t total;
     struct sample_lanes lanes;
     float *masked;   /* [n_vocab] logits, -inf where not allowed */
     float *l;        /* [n] logits */
     uint32_t *id;    /* [n] */
     uint64_t *w;     /* [n] */
-    uint32_t *rank;  /* [n] of the stage at work */
-    uint64_t *key;   /* [n_vocab] selection: the bucket that holds the border */
-    uint64_t *key_w; /* [n_vocab] and its weights */
+    uint32_t *rank;  /* [n] ranks of the current stage */
+    uint64_t *key;   /* [n_vocab] selection: the keys of the border's bucket */
+    uint64_t *key_w; /* [n_vocab] and their weights */
     uint32_t *seen; /* [n_vocab] SAMPLE_SAVED and the count of occurrences; all 0 between samples */
     struct sample_touched *touched; /* [n_touched] logits to restore */
     uint32_t n_touched;
@@ -100,21 +101,21 @@ static inline uint64_t sample_key(uint32_t rank, uint32_t id)
     return (uint64_t)rank << 32 | id;
 }
 
-/* The candidates become those tokens whose logit is not below bound; -inf: all. */
+/* Makes candidates of the tokens whose logit is not below bound; -inf: all. */
 void sample_admit(struct sampler_scratch *s, const float *logits, float bound);
 
-/* A bound that at least k logits reach, near the k-th largest: -inf where k is too large to find
- * one cheaply. */
+/* A bound that at least k logits reach, near the k-th largest; -inf if k is too large to find one
+ * cheaply. */
 float sample_bound_top_k(struct sampler_scratch *s, const float *logits, uint32_t k);
 
 /* The key of the last candidate of the shortest prefix, by ascending key of (s->rank, s->id), whose
- * weights add up to at least target: 1 <= target <= sum of the weights. w NULL: each weighs 1.
- * `differ` is what lanes.rank returned. */
+ * weights sum to at least target: 1 <= target <= sum of the weights. w NULL: each weighs 1.
+ * `differ` is the result of lanes.rank. */
 uint64_t sample_select(struct sampler_scratch *s, uint32_t differ, const uint64_t *w,
                        uint64_t target);
 
-/* Keeps the candidates whose key is not above `last`; their weights stay valid where the largest
- * logit stayed. */
+/* Keeps the candidates whose key is at most `last`; their weights stay valid if the largest logit
+ * is kept. */
 void sample_keep(struct sampler_scratch *s, uint64_t last);
 
 /* ---- sample_adjust.c: bias and penalties, with the model's logits kept to restore them ---- */
@@ -122,20 +123,22 @@ void sample_keep(struct sampler_scratch *s, uint64_t last);
 /* Adds the bias. Returns 0, or -EINVAL for an id outside the vocabulary. */
 int sample_add_bias(struct sampler_scratch *s, const struct sample_input *in);
 
-/* Counts how often each token stands in the window; nothing where the penalties are off. Every
- * counted token is in touched[]. Returns 0, or -EINVAL for a token outside the vocabulary. */
+/* Counts how often each token occurs in the last penalty_last_n ones; nothing if the penalties are
+ * off. Every counted token is in touched[]. Returns 0, or -EINVAL for a token outside the
+ * vocabulary. */
 int sample_count_seen(struct sampler_scratch *s, const struct sample_input *in);
 
-/* The stage: on the whole vocabulary through touched[], or on the candidates one by one. */
+/* The penalties stage: on the whole vocabulary through touched[], or on the candidates one by
+ * one. */
 void sample_penalize_logits(struct sampler_scratch *s, const struct sample_input *in);
 int sample_penalize_candidates(struct sampler_scratch *s, const struct sample_input *in);
 
-/* Gives the logits back as the model left them, and the counts as 0. */
+/* Restores the model's logits and resets the counts to 0. */
 void sample_restore(struct sampler_scratch *s, float *logits);
 
 /* ---- sample_stage.c ---- */
 
-/* From the biased logits to the candidates that may be drawn, weighed. Returns 0 or -EDOM. */
+/* From the biased logits to the weighed candidates that a draw chooses from. Returns 0 or -EDOM. */
 int sample_run_stages(struct sampler_scratch *s, const struct sample_input *in);
 
 /* ---- sample_logprob.c ---- */

@@ -1,4 +1,5 @@
-/* The sample's loops over the whole vocabulary, for any machine. sample_impl.h says what each does. */
+/* sample_lanes.c: the sampler's loops over the whole vocabulary, in portable C. sample_impl.h says
+ * what each does. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Log-probabilities of the model's own logits, and the most likely tokens. */
+/* sample_logprob.c: log-probabilities of the model's own logits, and the most likely tokens. */
 #include <math.h>
 
 #include "kernels/sample/sample_impl.h"
@@ -25,14 +25,13 @@ static int normalize(const struct sampler_scratch *s, const float *logits, struc
     return 0;
 }
 
-/* The n best by (logit descending, id ascending): ids come ascending, so an equal one goes behind.
- */
+/* Finds the n best by (logit descending, id ascending): ids come ascending, so a tie goes after. */
 static void find_top(const struct normalizer *z, const float *logits, uint32_t n_vocab, uint32_t n,
                      struct sample *ret)
 {
     float best[SAMPLE_TOP_MAX];
     uint32_t found = 0;
-    float least = -INFINITY; /* what a token must be above */
+    float least = -INFINITY; /* a token must exceed this */
     for (uint32_t id = 0; id < n_vocab; id++) {
         if (!(logits[id] > least)) {
             continue;

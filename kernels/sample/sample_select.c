@@ -1,5 +1,5 @@
-/* Which candidates a stage keeps: the border is found by radix buckets around it, without sorting.
- */
+/* sample_select.c: which candidates a stage keeps: a radix selection finds the border without
+ * sorting. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "kernels/sample/sample_impl.h"
 
-enum { SORT_BELOW = 24 }; /* a bucket this small is sorted */
+enum { SORT_BELOW = 24 }; /* a bucket smaller than this is sorted */
 
 /* The lowest bit of the 11-bit digit whose highest bit is that of `differ`. */
 static int digit_shift(uint64_t differ)
@@ -16,7 +16,7 @@ static int digit_shift(uint64_t differ)
     return top < SAMPLE_BUCKETS_LOG2 ? 0 : top + 1 - SAMPLE_BUCKETS_LOG2;
 }
 
-/* The bucket in which the running sum reaches *target; *target loses what lies before it. */
+/* The bucket in which the running sum reaches *target; reduces *target by the sum before it. */
 static uint32_t border_bucket(struct sampler_scratch *s, uint64_t *target)
 {
     for (uint32_t b = 0;; b++) {
@@ -30,8 +30,8 @@ static uint32_t border_bucket(struct sampler_scratch *s, uint64_t *target)
     }
 }
 
-/* Among m keys, narrows to the border's bucket of their highest differing digit. Returns how many
- * stay. */
+/* Narrows m keys to the border's bucket of their highest differing digit. Returns how many are
+ * left. */
 static uint32_t narrow(struct sampler_scratch *s, uint32_t m, uint64_t *target)
 {
     uint64_t differ = 0;
@@ -69,7 +69,7 @@ static void sort_keys(struct sampler_scratch *s, uint32_t m)
     }
 }
 
-/* The first step: buckets of all candidates' ranks; the border's bucket becomes keys. Returns how
+/* First step: buckets over all candidates' ranks; the border's bucket becomes keys. Returns how
  * many. */
 static uint32_t open_bucket(struct sampler_scratch *s, uint32_t differ, const uint64_t *w,
                             uint64_t *target)
@@ -90,7 +90,8 @@ static uint32_t open_bucket(struct sampler_scratch *s, uint32_t differ, const ui
     const uint32_t b = border_bucket(s, target);
     uint64_t *restrict key = s->key, *restrict key_w = s->key_w;
     uint32_t m = 0;
-    for (uint32_t i = 0; i < n; i++) { /* branch-free: the slot is written, then claimed or not */
+    /* Branch-free: an entry is always written, and kept only if it counts. */
+    for (uint32_t i = 0; i < n; i++) {
         key[m] = sample_key(rank[i], id[i]);
         key_w[m] = w != NULL ? w[i] : 1;
         m += ((rank[i] >> shift) & mask) == b;
@@ -146,7 +147,7 @@ float sample_bound_top_k(struct sampler_scratch *s, const float *logits, uint32_
     return s->block[(uint32_t)key]; /* a key's low half is the id */
 }
 
-/* Branch-free like open_bucket: what is not kept is overwritten by what follows. */
+/* Branch-free like open_bucket: an entry that is not kept is overwritten by the next. */
 void sample_keep(struct sampler_scratch *s, uint64_t last)
 {
     const uint32_t n = s->n;
@@ -157,7 +158,7 @@ void sample_keep(struct sampler_scratch *s, uint64_t last)
     uint64_t total = 0;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n;
-         i++) { /* w moves along even where it is not valid: it costs less than a branch */
+         i++) { /* moves w even if it is not valid, which costs less than a branch */
         const uint64_t weight = w[i];
         const uint32_t token = id[i];
         const bool keep = sample_key(rank[i], token) <= last;

@@ -1,5 +1,5 @@
-/* The stages: each looks at the set that the one before it left, and cuts it or changes its logits.
- * kernels/NUMERICS.md, "Samples", line by line. */
+/* sample_stage.c: the stages: each takes the set that the one before it left, and truncates it or
+ * changes its logits. kernels/NUMERICS.md, "Samples", line by line. */
 #include <errno.h>
 #include <math.h>
 
@@ -97,7 +97,7 @@ static int stage_typical_p(struct sampler_scratch *s, const struct sampler_param
     }
     const uint64_t above = p->typical_p > 0.0f ? share(s->total, p->typical_p, false) : 0;
     sample_keep(s, sample_select(s, differ, s->w, above + 1));
-    s->weighed = false; /* the most likely token may be gone */
+    s->weighed = false; /* the most likely token may have been removed */
     return 0;
 }
 
@@ -166,8 +166,7 @@ static int run_stage(struct sampler_scratch *s, const struct sample_input *in,
     return -EINVAL;
 }
 
-/* What the first stage will cut anyway need not become a candidate: the bound that the others
- * reach. */
+/* A lower bound for candidates: tokens below it would be removed by the first stage anyway. */
 static float admission_bound(struct sampler_scratch *s, const struct sample_input *in,
                              enum sample_stage first, float max)
 {
@@ -190,7 +189,7 @@ int sample_run_stages(struct sampler_scratch *s, const struct sample_input *in)
         sample_penalize_logits(s, in);
         next = 1;
     }
-    float max; /* NaN and +inf are refused before any stage, whether it would see them or not */
+    float max; /* refused before any stage, whether or not a stage would see it */
     uint32_t index;
     int rc = s->lanes.scan(in->logits, s->n_vocab, &max, &index);
     if (rc != 0) {

@@ -1,3 +1,4 @@
+/* bench_run.c: see bench_run.h. */
 #include "kernels/tools/bench_run.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ struct bench_run {
     struct row *rows;           /* [max_rows] */
     struct row_result *results; /* [max_rows] */
     uint32_t max_rows;
-    double start_s; /* of the last decode, in backend_ops.start */
+    double start_s; /* time within backend_ops.start during the last decode */
     char error[256];
 };
 
@@ -42,7 +43,7 @@ static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
     for (uint32_t i = 0; i < n_rows; i++)
         if (r->results[i].status)
             return fail(r->error, sizeof r->error, -EDOM,
-                        "the model's numbers are not finite at position %u", r->rows[i].position);
+                        "the model's logits are not finite at position %u", r->rows[i].position);
     return 0;
 }
 
@@ -102,7 +103,7 @@ double bench_run_window(struct bench_run *r, uint32_t rows)
 uint64_t bench_run_weight_bytes(const struct bench_run *r)
 {
     const struct model *m = r->model;
-    /* An embedding that is not the head as well is read one row at a time. */
+    /* An untied embedding is read one row at a time, so it does not count. */
     return m->tensor_bytes - (m->tied ? 0 : m->global[MODEL_TOKEN_EMBD].bytes);
 }
 
@@ -124,7 +125,7 @@ const char *bench_run_error(const struct bench_run *r)
     return r->error;
 }
 
-/* Prompts of tokens that differ, the same in every run. */
+/* Prompts of varied tokens, the same in every run. */
 static void fill_sequences(struct bench_run *r)
 {
     uint64_t seed = 1;
@@ -151,7 +152,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
     r->rows = calloc(r->max_rows, sizeof *r->rows);
     r->results = calloc(r->max_rows, sizeof *r->results);
     if (!r->pages || !r->tokens || !r->rows || !r->results)
-        return fail(err, err_bytes, -ENOMEM, "no memory");
+        return fail(err, err_bytes, -ENOMEM, "not enough memory");
     sampler_params_init(&r->params);
     fill_sequences(r);
     struct backend_limits limits = {
@@ -173,7 +174,7 @@ int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
 {
     struct bench_run *r = calloc(1, sizeof *r);
     if (!r)
-        return fail(err, err_bytes, -ENOMEM, "no memory");
+        return fail(err, err_bytes, -ENOMEM, "not enough memory");
     r->model = model;
     r->sizes = *sizes;
     int rc = open_parts(r, err, err_bytes);

@@ -1,8 +1,6 @@
-/*
- * bench_run: sequences on an open backend, and the passes that a benchmark times: a prompt read, all
- * slots decoding together, a window of drafts verified. One thread. Owns the backend and its
- * sequences; the model outlives it.
- */
+/* bench_run.h: sequences on an open backend, and the passes that a benchmark times: prefill of a
+ * prompt, decoding of all slots together, verification of drafts. One thread. Owns the backend and
+ * its sequences; the model outlives it. */
 #ifndef HEARTH_KERNELS_TOOLS_BENCH_RUN_H
 #define HEARTH_KERNELS_TOOLS_BENCH_RUN_H
 
@@ -15,15 +13,15 @@
 enum { BENCH_MAX_SLOTS = 64, BENCH_MAX_WINDOW = 64 };
 
 struct bench_sizes {
-    uint32_t prompt, tokens; /* read, and decoded behind it, by every slot; at least 1 */
+    uint32_t prompt, tokens; /* tokens prefilled and then decoded by every slot; at least 1 */
     uint32_t slots;          /* 1 to BENCH_MAX_SLOTS */
-    uint32_t rows;           /* most rows of a pass while the prompt is read */
+    uint32_t rows;           /* max rows per pass while a prompt is prefilled */
     uint32_t threads;
     const char *isa; /* or NULL */
     const struct backend_ops *ops;
-    bool kv_q8_0; /* KV in q8_0, not of the model's own type */
-    bool native;  /* numerics */
-    bool drafts;  /* passes are a draft model's: fast ones */
+    bool kv_q8_0; /* KV in q8_0 instead of the model's own type */
+    bool native;  /* native numerics */
+    bool drafts;  /* passes are those of a draft model: fast ones */
 };
 
 struct bench_run;
@@ -36,19 +34,20 @@ void bench_run_close(struct bench_run *run); /* NULL is fine */
 
 void bench_run_describe(const struct bench_run *run, struct backend_info *ret_info);
 
-/* Bytes of weights that every step reads, and of KV that a token at the middle of the decoded ones
- * reads. */
+/* Bytes of weights that every step reads, and bytes of KV that a token in the middle of the decoded
+ * ones reads. */
 uint64_t bench_run_weight_bytes(const struct bench_run *run);
 uint64_t bench_run_kv_bytes(const struct bench_run *run);
 
-/* Seconds of the work, or a negative number when a pass failed (bench_run_error says how). Prefill
- * reads one slot's prompt and samples its first token; decode then samples `tokens` for each of the
- * first `slots` slots, a pass each; window verifies rows - 1 drafts behind slot 0's prompt (1 to BENCH_MAX_WINDOW rows). */
+/* Each returns the seconds it took, or a negative number when a pass failed (bench_run_error says
+ * why). Prefill computes one slot's prompt and samples its first token; decode then samples
+ * `tokens` for each of the first `slots` slots, one pass per token; window verifies rows - 1 drafts
+ * after slot 0's prompt (1 to BENCH_MAX_WINDOW rows). */
 double bench_run_prefill(struct bench_run *run, uint32_t slot);
 double bench_run_decode(struct bench_run *run, uint32_t slots);
 double bench_run_window(struct bench_run *run, uint32_t rows);
 
-/* Seconds of a pass of the last decode until start returned: what a device costs the processor. */
+/* Seconds per pass of the last decode until start returned: the CPU time that a device needs. */
 double bench_run_start(const struct bench_run *run);
 
 const char *bench_run_error(const struct bench_run *run);

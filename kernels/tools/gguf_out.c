@@ -1,3 +1,4 @@
+/* gguf_out.c: see gguf_out.h. */
 #include "kernels/tools/gguf_out.h"
 
 #include <assert.h>
@@ -52,7 +53,7 @@ static void put(struct gguf_out *out, struct buffer *b, const void *data, size_t
     b->bytes += bytes;
 }
 
-/* Numbers stand in the file with the low byte first, whatever this machine does. */
+/* Numbers in the file are little-endian, whatever the machine. */
 static void put_number(struct gguf_out *out, struct buffer *b, uint64_t value, size_t bytes)
 {
     uint8_t little[8];
@@ -175,7 +176,8 @@ static int write_at(int fd, const uint8_t *data, size_t bytes, uint64_t at)
     return 0;
 }
 
-/* Writes magic, counts, keys and tensor infos, padded; *ret_data_at is where the tensors begin. */
+/* Writes magic, counts, keys and tensor infos, padded; *ret_data_at is where the tensor data
+ * begins. */
 static int write_header(struct gguf_out *out, uint64_t *ret_data_at)
 {
     static const uint8_t zeros[ALIGNMENT];
@@ -205,16 +207,16 @@ static int write_header(struct gguf_out *out, uint64_t *ret_data_at)
     return rc;
 }
 
-/* One tensor being written: chunks of rows, each by one worker. */
+/* One tensor being written in chunks of rows, each by one worker. */
 struct job {
     struct gguf_out *out;
     gguf_out_row *row;
     void *arg;
     uint32_t tensor;
-    uint64_t at, rows_of_chunk; /* at: of the tensor in the file */
+    uint64_t at, rows_of_chunk; /* at: offset of the tensor in the file */
     float **x;                  /* [threads][cols] */
     uint8_t **bytes;            /* [threads][rows_of_chunk * row_bytes] */
-    _Atomic int error;          /* the first -errno; relaxed: the pool's end of job orders it */
+    _Atomic int error;          /* the first -errno; relaxed: the end of pool_run orders it */
 };
 
 static void write_chunk(void *arg, uint32_t chunk, uint32_t worker)
@@ -265,9 +267,9 @@ static int fail_tensor(const struct gguf_out *out, uint32_t tensor, int rc, char
 {
     const struct gguf_out_tensor *t = &out->tensors[tensor];
     if (rc == -EDOM)
-        return fail(err, err_bytes, rc, "tensor %s holds a value that is not finite", t->name);
+        return fail(err, err_bytes, rc, "tensor %s has a value that is not finite", t->name);
     if (rc == -ERANGE)
-        return fail(err, err_bytes, rc, "tensor %s holds a value too large for %s", t->name,
+        return fail(err, err_bytes, rc, "tensor %s has a value too large for %s", t->name,
                     quant_name(t->type));
     if (rc == -ENOTSUP)
         return fail(err, err_bytes, rc, "tensor %s: hearth-mkmodel does not write %s yet", t->name,
@@ -291,7 +293,7 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
         return fail(err, err_bytes, rc, "cannot start %u threads: %s", threads, strerror(-rc));
     job.x = calloc(threads, sizeof *job.x);
     job.bytes = calloc(threads, sizeof *job.bytes);
-    rc = job.x && job.bytes ? 0 : fail(err, err_bytes, -ENOMEM, "no memory");
+    rc = job.x && job.bytes ? 0 : fail(err, err_bytes, -ENOMEM, "not enough memory");
     for (; job.tensor < out->n_tensors && !rc; job.tensor++) {
         const struct gguf_out_tensor *t = &out->tensors[job.tensor];
         job.at = at;
@@ -300,7 +302,7 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
             rc = fail_tensor(out, job.tensor, rc, err, err_bytes);
         at += aligned(t->rows * row_bytes(t));
     }
-    /* The last tensor is padded like the others: the file's length says so. */
+    /* The last tensor is padded like the others; this sets the length accordingly. */
     if (!rc && ftruncate(out->fd, (off_t)out->bytes) < 0)
         rc = fail(err, err_bytes, -errno, "%s: cannot set the length: %s", out->part,
                   strerror(errno));
@@ -330,20 +332,21 @@ bool gguf_out_overwrites(const char *path, const char *source)
 
 int gguf_out_open(const char *path, struct gguf_out **ret_out, char *err, size_t err_bytes)
 {
-    /* Its name would be given away, and of a folder that would be noticed at the very end. */
+    /* gguf_out_commit renames over PATH, which would replace a device and fail for a directory at
+     * the very end. */
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-        return fail(err, err_bytes, -EEXIST, "cannot write %s: it is there and no regular file",
+        return fail(err, err_bytes, -EEXIST, "cannot write %s: it exists and is not a regular file",
                     path);
     struct gguf_out *out = calloc(1, sizeof *out);
     if (!out)
-        return fail(err, err_bytes, -ENOMEM, "no memory");
+        return fail(err, err_bytes, -ENOMEM, "not enough memory");
     out->fd = -1;
     out->path = strdup(path);
     if (!out->path || asprintf(&out->part, "%s.part", path) < 0) {
         out->part = NULL;
         gguf_out_close(out);
-        return fail(err, err_bytes, -ENOMEM, "no memory");
+        return fail(err, err_bytes, -ENOMEM, "not enough memory");
     }
     out->fd = open(out->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out->fd < 0) {

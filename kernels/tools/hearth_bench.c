@@ -1,7 +1,5 @@
-/*
- * hearth-bench: how fast a model runs here, in process, beside how fast this machine reads memory:
- * the limit of decoding. Medians of several runs, reads measured between them.
- */
+/* hearth_bench.c: measures how fast a model runs here, in process, next to how fast this machine
+ * reads memory, which limits decoding. Medians of several runs, with reads measured in between. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +15,7 @@
 #include "kernels/tools/tool.h"
 
 enum { MAX_RUNS = 99, MAX_BATCHES = 4 /* 1, 4, 16, 64 */ };
-#define SHORTEST_SECONDS 1.0 /* more runs than asked for where they are quick */
+#define SHORTEST_SECONDS 1.0 /* if runs are quick, repeat until this much time has passed */
 
 static struct bench_options {
     struct tool_common common;
@@ -84,31 +82,32 @@ struct bench {
     struct model *model;
     struct bench_run *run;
     struct device device;
-    struct read_rate *rate; /* of the CPU */
+    struct read_rate *rate; /* for the CPU */
     struct backend_info info;
-    double load_s, read_s; /* the file to ready; one pass over the file, in the page cache */
+    /* from the open file to ready; one pass over the file in the page cache */
+    double load_s, read_s;
 };
 
-/* A rate, and what share it is of the read measured right behind it: the median of the runs. */
+/* A rate, and its share of the read rate measured right after it: the median over the runs. */
 struct rate {
     double tok_s, read_gb_s, share;
     uint32_t runs;
 };
 
-/* Fit for a JSON string, whatever bytes a file's name has. */
+/* Escapes any bytes of a file name for a JSON string. */
 static void print_text(const char *text)
 {
     for (; *text; text++)
         putchar(*text < 0x20 || *text > 0x7e || strchr("\"\\", *text) ? '?' : *text);
 }
 
-/* The file's name without folders. */
+/* Prints the file's name without directories. */
 static void print_name(const char *path)
 {
     print_text(strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 }
 
-/* What every JSON line begins with; of how many slots it is. */
+/* Prints the common start of every JSON line, for this number of slots. */
 static void print_head(const struct bench *b, const char *what, uint32_t slots)
 {
     printf("{\"bench\":\"%s\",\"what\":\"%s\",\"model\":\"", b->info.name, what);
@@ -137,7 +136,7 @@ static void print_load(const struct bench *b)
     printf("\"}\n");
 }
 
-/* bytes: what a token costs to read, its share of the weights, which a pass reads once, and its own
+/* bytes: what one token must read: its share of the weights, which a pass reads once, and its own
  * KV. first_ms: 0 for none. */
 static void print_rate(const struct bench *b, const char *what, uint32_t slots,
                        const struct rate *rate, double bytes, double first_ms)
@@ -161,11 +160,11 @@ static void print_rate(const struct bench *b, const char *what, uint32_t slots,
     printf("\n");
 }
 
-/* On a device: what a step costs the processor that starts it. */
+/* On a device: the CPU time of starting a step. */
 static void print_start(const struct bench *b, double start_s)
 {
     if (!options.json) {
-        printf("start    %8.1f us of the processor a step\n", start_s * 1e6);
+        printf("start    %8.1f us of CPU time per step\n", start_s * 1e6);
         return;
     }
     print_head(b, "start", (uint32_t)options.slots);
@@ -191,14 +190,15 @@ static int fail_pass(const struct bench *b)
     return tool_fail(&tool, EX_DATAERR, "%s: %s", options.model, bench_run_error(b->run));
 }
 
-/* GB/s of the best plain read of as many bytes as the weights, on the device that computes. */
+/* GB/s of the best plain read of as many bytes as the weights have, on the device that computes. */
 static double read_gb_s(const struct bench *b)
 {
     return b->device.read_gb_s ? b->device.read_gb_s((size_t)b->model->tensor_bytes)
                                : read_rate_run(b->rate);
 }
 
-/* How many slots decode together, in turn: those of --batches, then all. Returns how many such. */
+/* The numbers of slots to decode with, in turn: those of --batches, then all. Returns how many
+ * numbers. */
 static uint32_t batches_of(uint32_t batches[MAX_BATCHES])
 {
     const uint32_t slots = (uint32_t)options.slots;
@@ -209,7 +209,7 @@ static uint32_t batches_of(uint32_t batches[MAX_BATCHES])
     return n;
 }
 
-/* Reads every slot's prompt, so that all can decode: what warms up, too. */
+/* Prefills every slot's prompt, so that all can decode; this is the warm-up, too. */
 static int fill_slots(struct bench *b)
 {
     for (uint32_t s = 0; s < options.slots; s++)
@@ -218,8 +218,8 @@ static int fill_slots(struct bench *b)
     return 0;
 }
 
-/* tok_s [n] and reads [n] are of the same runs, in time beside each other: a machine shared with
- * others changes from second to second, so the share is taken run by run. */
+/* tok_s [n] and reads [n] are from the same runs, measured close together: the speed of a shared
+ * machine changes from second to second, so the share is computed per run. */
 static struct rate rate_of(double *tok_s, const double *reads, double bytes, uint32_t n)
 {
     double shares[MAX_RUNS], sorted[MAX_RUNS];
@@ -230,7 +230,7 @@ static struct rate rate_of(double *tok_s, const double *reads, double bytes, uin
     return (struct rate){median(tok_s, n), median(sorted, n), median(shares, n), n};
 }
 
-/* A run: a prompt read, tokens decoded by each number of slots, and the read beside them. */
+/* One run: a prefill, decoding with each number of slots, and the read rate. */
 struct runs {
     double prefill[MAX_RUNS], decode[MAX_BATCHES][MAX_RUNS], read[MAX_RUNS]; /* tok/s, GB/s */
 };
@@ -280,7 +280,7 @@ static int measure_rates(struct bench *b)
     return 0;
 }
 
-/* All sizes in turn, so that what disturbs one run disturbs them alike. */
+/* All sizes in turn, so that a disturbance during one run affects all of them alike. */
 static int measure_windows(struct bench *b)
 {
     static const uint32_t sizes[] = {1, 2, 4, 6, 8, 12, 16, 32, 64};
@@ -318,22 +318,25 @@ static int choose_device(struct device *device)
     enum device_wanted wanted;
     char err[512];
     if (!device_parse(options.device, &wanted))
-        return tool_fail(&tool, EX_USAGE, "--device is cpu, cuda or auto, not %s", options.device);
+        return tool_fail(&tool, EX_USAGE, "--device must be cpu, cuda or auto, not %s",
+                         options.device);
     if (device_choose(wanted, device, err, sizeof err))
         return tool_fail(&tool, EX_OSERR, "%s", err);
     return 0;
 }
 
-/* Is the option one of the two that there are? */
+/* Checks that the value is one of two. */
 static int check_choice(const char *option, const char *value, const char *first,
                         const char *second)
 {
     if (strcmp(value, first) == 0 || strcmp(value, second) == 0)
         return 0;
-    return tool_fail(&tool, EX_USAGE, "--%s is %s or %s, not %s", option, first, second, value);
+    return tool_fail(&tool, EX_USAGE, "--%s must be %s or %s, not %s", option, first, second,
+                     value);
 }
 
-/* The file is read once first: what loading is compared with, and then it is in the page cache. */
+/* Reads the file once first, so that it is in the page cache and loading can be compared with
+ * it. */
 static int open_all(struct bench *b)
 {
     struct bench_sizes sizes = {(uint32_t)options.prompt,
@@ -351,16 +354,17 @@ static int open_all(struct bench *b)
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s: %s", options.model, err);
     if (options.prompt + options.tokens > b->model->n_context)
-        return tool_fail(&tool, EX_USAGE,
-                         "--prompt %llu and --tokens %llu are more than the model's context of %u: "
-                         "give less",
-                         (unsigned long long)options.prompt, (unsigned long long)options.tokens,
-                         b->model->n_context);
-    /* A device reads memory of its own. */
+        return tool_fail(
+            &tool, EX_USAGE,
+            "--prompt %llu and --tokens %llu exceed the model's context of %u: give less",
+            (unsigned long long)options.prompt, (unsigned long long)options.tokens,
+            b->model->n_context);
+    /* A device reads its own memory. */
     rc = read_rate_open(b->device.read_gb_s ? 0 : (size_t)b->model->tensor_bytes, sizes.threads,
                         &b->rate);
     if (rc)
-        return tool_fail(&tool, tool_exit(rc), "no memory to read %llu bytes of, or no threads",
+        return tool_fail(&tool, tool_exit(rc),
+                         "cannot start threads, or allocate a buffer of %llu bytes to read",
                          (unsigned long long)b->model->tensor_bytes);
     for (int i = 0; i < 2; i++)
         b->read_s = (double)read_rate_pass_ns(b->rate, b->gguf->data, b->gguf->bytes) * 1e-9;
@@ -378,12 +382,13 @@ int main(int argc, char **argv)
 {
     struct bench b = {0};
     const char *operand;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line when it is known, also into a pipe */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* print each line when it is known, also into a pipe */
     int rc = tool_parse(&tool, argc, argv, &operand);
     if (!rc && !options.model)
-        rc = tool_fail(&tool, EX_USAGE, "name the model: --model FILE (see --help)");
+        rc = tool_fail(&tool, EX_USAGE, "give a model: --model FILE (see --help)");
     if (!rc && operand)
-        rc = tool_fail(&tool, EX_USAGE, "one model at a time: %s is one too many", operand);
+        rc = tool_fail(&tool, EX_USAGE, "unexpected argument %s: give one model, with --model",
+                       operand);
     if (rc)
         return rc;
     rc = check_choice("kv-type", options.kv_type, "f16", "q8_0");

@@ -1,7 +1,6 @@
-/*
- * hearth-mkmodel: writes GGUF models for benches and tests: random weights of real shapes, or
- * another file's model in another type. Same options, same bytes, on any machine.
- */
+/* hearth_mkmodel.c: writes GGUF models for benches and tests: random weights of real shapes, or a
+ * copy of another file's model in another type. The same options give the same bytes on any
+ * machine. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,8 @@ static char usage[2048];
 static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0],
                                  &options};
 
-/* Adds "WHAT: a, b, ..." to the usage; a line has 80 bytes at most, with the comma behind a name. */
+/* Adds "WHAT: a, b, ..." to the usage text; lines have at most 80 bytes, including a comma after
+ * the last name. */
 static void add_list(const char *what, char *names)
 {
     enum { INDENT = 8, WIDTH = 80 };
@@ -90,7 +90,7 @@ static int make_random(const struct type_mix *mix, struct gguf_out *out)
     struct random_model model = {shape, options.arch ? options.arch : shape->arch, mix,
                                  options.seed, options.peaked};
     int rc = random_model_list(&model, out);
-    return rc ? tool_fail(&tool, tool_exit(rc), "no memory")
+    return rc ? tool_fail(&tool, tool_exit(rc), "not enough memory")
               : write_out(out, random_model_row, &model);
 }
 
@@ -117,27 +117,27 @@ static int check_options(const char *path)
 {
     char names[512];
     if (!path || !*path)
-        return tool_fail(&tool, EX_USAGE, "name the file to write (see --help)");
+        return tool_fail(&tool, EX_USAGE, "give the file to write (see --help)");
     if (!options.from == !options.shape)
         return tool_fail(&tool, EX_USAGE, "give either --shape or --from (see --help)");
     if (options.from && (options.arch || options.peaked))
         return tool_fail(&tool, EX_USAGE,
-                         "--arch and --peaked make random weights: not with --from");
+                         "--arch and --peaked are for random weights: not with --from");
     if (options.from && gguf_out_overwrites(path, options.from))
         return tool_fail(&tool, EX_USAGE,
-                         "%s is what %s is written to until it is whole: rename it first",
+                         "%s would be overwritten: it is the temporary name of %s: rename it first",
                          options.from, path);
     shape_names(names, sizeof names);
     if (options.shape && !shape_find(options.shape))
-        return tool_fail(&tool, EX_USAGE, "no shape %s; there are: %s", options.shape, names);
+        return tool_fail(&tool, EX_USAGE, "unknown shape %s; known: %s", options.shape, names);
     if (options.arch && !random_model_arch_valid(options.arch))
-        return tool_fail(&tool, EX_USAGE, "no architecture %s; there are: %s", options.arch,
+        return tool_fail(&tool, EX_USAGE, "unknown architecture %s; known: %s", options.arch,
                          model_arch_names());
     type_mix_names(names, sizeof names);
     if (!options.type)
         return tool_fail(&tool, EX_USAGE, "give --type, one of %s", names);
     if (!type_mix_find(options.type))
-        return tool_fail(&tool, EX_USAGE, "no type %s; there are: %s", options.type, names);
+        return tool_fail(&tool, EX_USAGE, "unknown type %s; known: %s", options.type, names);
     return 0;
 }
 

@@ -1,3 +1,4 @@
+/* quantized_copy.c: see quantized_copy.h. */
 #include "kernels/tools/quantized_copy.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ static uint32_t count_layers(const struct gguf *g)
     return layers;
 }
 
-/* What the new file says about itself, in place of the old one's. */
+/* True for keys that describe the file itself and are written anew. */
 static bool replaced(const struct gguf_key *key)
 {
     return gguf_string_equal(key->name, "general.file_type") ||
@@ -53,11 +54,12 @@ int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out,
         snprintf(t.name, sizeof t.name, "%.*s", (int)from->name.bytes, from->name.data);
         if (!readable(from->type))
             return fail(err, err_bytes, -ENOTSUP,
-                        "tensor %s is %s already: start from an F32, F16 or BF16 file", t.name,
+                        "tensor %s is already %s: start from an F32, F16 or BF16 file", t.name,
                         quant_name(from->type));
         if (from->n_dims > 2)
-            return fail(err, err_bytes, -ENOTSUP, "tensor %s has %u dimensions: not supported",
-                        t.name, from->n_dims);
+            return fail(err, err_bytes, -ENOTSUP,
+                        "tensor %s has %u dimensions, which is not supported", t.name,
+                        from->n_dims);
         t.type =
             from->n_dims == 2 ? type_mix_of(copy->mix, t.name, t.cols, n_layer, tied) : QUANT_F32;
         gguf_out_tensor(out, &t);

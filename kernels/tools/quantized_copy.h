@@ -1,8 +1,6 @@
-/*
- * quantized_copy: another file's model in another type: the same keys and tensors, matrices
- * rounded by kernels/quant/quantize.h. One thread, but for quantized_copy_row: any thread. Borrows the
- * gguf.
- */
+/* quantized_copy.h: another file's model in another type: the same keys and tensors, matrices
+ * rounded by kernels/quant/quantize.h. One thread, except quantized_copy_row: any thread. Borrows
+ * the gguf. */
 #ifndef HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
 #define HEARTH_KERNELS_TOOLS_QUANTIZED_COPY_H
 
@@ -15,8 +13,8 @@ struct quantized_copy {
     const struct type_mix *mix;
 };
 
-/* Names all keys and tensors, in the file's order. Returns 0, or -ENOTSUP with the line: a tensor
- * that is quantized already, or no matrix. */
+/* Adds all keys and tensors to out, in the file's order. Returns 0, or -ENOTSUP with the line for a
+ * tensor that is quantized already, or that is neither a matrix nor a vector. */
 int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out, char *err,
                         size_t err_bytes);
 

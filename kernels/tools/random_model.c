@@ -1,3 +1,5 @@
+/* random_model.c: lists the tensors of an architecture and computes their rows. See
+ * random_model.h. */
 #include "kernels/tools/random_model.h"
 
 #include <assert.h>
@@ -10,7 +12,7 @@
 #include "kernels/quant/quant_types.h"
 #include "kernels/tools/vocabulary.h"
 
-/* The numbers are part of what a seed means: a new kind goes to the end. */
+/* The numbers are part of what a seed means: append new kinds at the end. */
 enum kind {
     EMBD,
     OUTPUT_NORM,
@@ -29,13 +31,13 @@ enum kind {
     FFN_GATE,
     FFN_UP,
     FFN_DOWN,
-    CODE, /* no tensor: the codes of a peaked model's tokens, a row each */
+    CODE, /* not a tensor: the codes of a peaked model's tokens, one row each */
     ATTN_POST_NORM,
     FFN_POST_NORM,
     N_KINDS,
 };
 
-/* In their order in the file; a layer has those of its architecture (kernels/model/model_arch.h). */
+/* In file order; a layer has those of its architecture (kernels/model/model_arch.h). */
 static const struct {
     const char *name;
     enum kind kind;
@@ -79,7 +81,7 @@ struct place {
     const char *name; /* without "blk.N." */
 };
 
-/* The list: embedding, layers, output norm, output. Returns false behind the last one. */
+/* The list of tensors: embedding, layers, output norm, output. Returns false after the last one. */
 static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
 {
     uint32_t has = find_arch(m->arch)->tensors, n = 0, of_layer[N_LAYER_TENSORS];
@@ -155,8 +157,8 @@ static void f32(struct gguf_out *out, const char *arch, const char *key, float v
     gguf_out_f32(out, name, value);
 }
 
-/* Which layers see all: every sixth, as everybody takes it where no key says otherwise; in a model
- * that has none of them every second. */
+/* Which layers have full attention: every sixth, as is assumed if no key says otherwise; in a model
+ * with fewer than six layers every second. */
 static void list_local_layers(const struct random_model *m, struct gguf_out *out)
 {
     uint32_t period = find_arch(m->arch)->local_period, window = m->shape->window;
@@ -215,7 +217,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
 /* ---- numbers ----------------------------------------------------------------------------------
  */
 
-/* x[i] = center + spread * z, z near normal with variance 1: the sum of four random bytes, without
+/* x[i] = center + spread * z, z nearly normal with variance 1: the sum of four random bytes minus
  * its mean. */
 static void noise(const struct random_model *m, struct place p, uint64_t row, float center,
                   float spread, float *x, uint32_t n)
@@ -234,8 +236,8 @@ static void noise(const struct random_model *m, struct place p, uint64_t row, fl
     }
 }
 
-/* The embedding counts sqrt(n_embd) times in the residual: smaller rows then, a norm in front of the head
- * that makes up for it, and branches of some size, else a tied model repeats its last token. */
+/* gemma scales the embedding by sqrt(n_embd): so its rows are made smaller, the final norm makes up
+ * for it, and branches get a noticeable size; else a tied model would repeat its last token. */
 static bool embedding_scaled(const struct random_model *m)
 {
     return find_arch(m->arch)->embedding_scaled;
@@ -277,17 +279,17 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
 /* ---- peaked -----------------------------------------------------------------------------------
  */
 
-/* How a peaked model's numbers are weighed; every constant in one place. */
+/* Weights of a peaked model; all its constants. */
 #define REST 0.5f       /* embedding outside A and B, where codes have 1 */
 #define BRANCH 0.03f    /* what a branch adds to a residual of about 1 */
-#define COPY 2.0f       /* A onto B: the successor outweighs the token itself */
+#define COPY 2.0f       /* A onto B: the successor must outweigh the token itself */
 #define OWN_SCORE 24.0f /* attention score of a position with itself */
 #define TOP_LOGIT 20.0f
 
 static uint32_t step_of(const struct shape *s)
 {
     uint32_t step = (uint32_t)((uint64_t)s->n_words * 618 / 1000);
-    for (;; step++) { /* the next one without a common divisor: then the walk visits every word */
+    for (;; step++) { /* the next number coprime to the count: then the walk visits every word */
         uint32_t a = s->n_words, b = step;
         while (b) {
             uint32_t rest = a % b;
@@ -304,7 +306,7 @@ uint32_t random_model_next(const struct shape *s, uint32_t token)
     return (token % s->n_words + step_of(s)) % s->n_words;
 }
 
-/* Dimensions of A, and of B behind it: as many as a layer's values can carry over. */
+/* Dimensions of A, and of B after it: as many as a layer's values can carry. */
 static uint32_t code_dims(const struct shape *s)
 {
     uint32_t values = s->n_head_kv * s->head_dim;
@@ -316,14 +318,14 @@ static void code(const struct random_model *m, uint32_t row, float *x)
     noise(m, (struct place){CODE, 0, NULL}, row, 0, 1, x, code_dims(m->shape));
 }
 
-/* A special token speaks like a word (its number modulo n_words), and is nobody's successor. */
+/* A special token behaves like a word (its number modulo n_words), and is never a successor. */
 static void peaked_embedding(const struct random_model *m, struct place p, uint32_t token, float *x)
 {
     const struct shape *s = m->shape;
     uint32_t a = code_dims(s), word = token % s->n_words;
     uint32_t before = (word + s->n_words - step_of(s)) % s->n_words;
     float scale = p.kind == EMBD && embedding_scaled(m) ? 1.0f / sqrtf((float)s->n_embd) : 1.0f;
-    p.kind = EMBD; /* an untied head is the embedding again */
+    p.kind = EMBD; /* an untied head equals the embedding */
     noise(m, p, token, 0, REST, x, s->n_embd);
     code(m, word, x);
     code(m, token < s->n_words ? before : token, x + a);
@@ -331,14 +333,15 @@ static void peaked_embedding(const struct random_model *m, struct place p, uint3
         x[i] = x[i] * scale;
 }
 
-/* What the first layer's attention puts into B, for a residual of the embedding alone. */
+/* The magnitude that the first layer's attention adds to B, for a residual of the embedding
+ * alone. */
 static float copied_code(const struct shape *s)
 {
     float a = (float)code_dims(s), n = (float)s->n_embd;
     return COPY / sqrtf((2 * a + (n - 2 * a) * REST * REST) / n);
 }
 
-/* The norm of what a branch adds: that of the copy keeps its size, the others fade as elsewhere. */
+/* The post-norm of a branch: the copy keeps its size, other branches are damped. */
 static void peaked_post_norm(const struct random_model *m, struct place p, float *x)
 {
     const struct shape *s = m->shape;
@@ -348,7 +351,7 @@ static void peaked_post_norm(const struct random_model *m, struct place p, float
     noise(m, p, 0, weight, weight / 50, x, s->n_embd);
 }
 
-/* Weights of the norm in front of the head: B, scaled for the top logit; the rest fades. */
+/* Weights of the final norm: B, scaled for the top logit; the rest is damped. */
 static void peaked_output_norm(const struct random_model *m, struct place p, float *x)
 {
     const struct shape *s = m->shape;
@@ -356,7 +359,7 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
     float after = sqrtf((2 * a + a * copied * copied + (n - 2 * a) * REST * REST) / n);
     float weight = TOP_LOGIT * after / (copied * a);
     if (s->tied && embedding_scaled(m))
-        weight = weight * sqrtf(n); /* the head's rows are the embedding's small ones */
+        weight = weight * sqrtf(n); /* makes up for the smaller rows of the tied head */
     noise(m, p, 0, weight / 20, weight / 100, x, s->n_embd);
     noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
 }
@@ -375,7 +378,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case OUTPUT_NORM:
         peaked_output_norm(m, p, x);
         break;
-    case ATTN_Q: /* head h asks what its keys' head h / share answers */
+    case ATTN_Q: /* query head h matches the keys of KV head h / share */
         p.kind = ATTN_K;
         row = row / s->head_dim / share * s->head_dim + row % s->head_dim;
         noise(m, p, row, 0, sqrtf(own) * in, x, cols);
@@ -388,7 +391,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
         if (first && row < a)
             x[row] = 1;
         break;
-    case ATTN_OUTPUT: /* value i arrives in the first head of its group */
+    case ATTN_OUTPUT: /* value i is delivered to the first query head of its group */
         noise(m, p, row, 0, BRANCH * in, x, cols);
         if (first && row >= a && row < 2 * a)
             x[(row - a) / s->head_dim * share * s->head_dim + (row - a) % s->head_dim] = COPY;
@@ -397,7 +400,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
         noise(m, p, row, 0, BRANCH * in, x, cols);
         break;
     case ATTN_Q_NORM:
-    case ATTN_K_NORM: /* the same on both sides, as the rows are */
+    case ATTN_K_NORM: /* the same for q and k, as their rows are */
         p.kind = ATTN_K_NORM;
         noise(m, p, row, sqrtf(own), 0.05f, x, cols);
         break;

@@ -1,15 +1,15 @@
-/*
- * random_model: a model of a given shape with weights that are a function of the seed alone: every
- * value comes from Philox (kernels/sample/philox.h) at (tensor, row, column), so rows can be computed in
- * any order, and any machine gives the same bytes (+ - * / and sqrt, all exact in IEEE-754).
+/* random_model.h: a model of a given shape with weights that are a function of the seed alone:
+ * every value is derived by Philox (kernels/sample/philox.h) from (tensor, row, column), so rows
+ * can be computed in any order, and any machine gives the same bytes (+ - * / and sqrt, all exact
+ * in IEEE-754).
  *
  * Plain: normal-like weights, scaled so that activations stay near 1 from layer to layer and greedy
  * text wanders.
  *
  * Peaked: the next token is a function of the current one, by a wide margin, so that a low-bit copy
- * agrees nearly always. A token's embedding holds its code in the part A and its predecessor's
- * code in the part B; the first layer's attention looks at its own position only (queries repeat
- * the keys' rows) and copies A onto B; all else is small noise; the head reads B. Greedy text walks
+ * almost always agrees. A token's embedding holds its code in part A and its predecessor's code in
+ * part B; the first layer's attention attends to its own position only (queries repeat the keys'
+ * rows) and copies A onto B; everything else is small noise; the head reads B. Greedy text walks
  * through all words of the vocabulary before it repeats one.
  *
  * random_model_row: any thread. Owns nothing.
@@ -32,7 +32,7 @@ struct random_model {
 /* Whether arch is one of those above. */
 bool random_model_arch_valid(const char *arch);
 
-/* Names all keys and tensors. Returns 0, or -ENOMEM. */
+/* Adds all keys and tensors to out. Returns 0, or -ENOMEM. */
 int random_model_list(const struct random_model *model, struct gguf_out *out);
 
 /* A gguf_out_row; arg is the struct random_model, tensor the number in the order of the list. */

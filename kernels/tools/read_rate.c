@@ -1,3 +1,4 @@
+/* read_rate.c: the ways to read, and the threads that do. See read_rate.h. */
 #include "kernels/tools/read_rate.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 
 enum { CHUNKS = 64, UNIT = 1024, SHORTEST_NS = 20 * 1000 * 1000 };
 
-/* A way to read: bytes [begin, end), both multiples of 64, into one word that depends on all. */
+/* A way to read: folds bytes [begin, end), both multiples of 64, into one word that depends on all
+ * of them. */
 typedef uint64_t read_way(const uint8_t *begin, const uint8_t *end);
 
 struct read_rate {
@@ -19,10 +21,10 @@ struct read_rate {
     const uint8_t *data;
     size_t bytes, chunk_bytes;
     read_way *way;
-    uint64_t sums[CHUNKS]; /* so that no read can be left out */
+    uint64_t sums[CHUNKS]; /* a sink that keeps the compiler from removing the reads */
 };
 
-/* Eight words: a register, or several, of whatever the function is compiled for. */
+/* Eight words: one or more vector registers, depending on what the function is compiled for. */
 typedef uint64_t wide __attribute__((vector_size(64), aligned(64), may_alias));
 
 #define READ_WAY(name, attributes, ahead)                                                          \
@@ -119,7 +121,7 @@ int read_rate_open(size_t bytes, uint32_t threads, struct read_rate **ret_rate)
         read_rate_close(r);
         return rc ? rc : -ENOMEM;
     }
-    memset(data, 1, bytes); /* pages of its own, not the one of zeros */
+    memset(data, 1, bytes); /* allocates pages, instead of mapping the shared zero page */
     aim(r, data, bytes);
     *ret_rate = r;
     return 0;
@@ -146,7 +148,7 @@ double read_rate_run(struct read_rate *r)
 uint64_t read_rate_pass_ns(struct read_rate *r, const void *data, size_t bytes)
 {
     struct read_rate other = {.pool = r->pool, .way = read_plain};
-    /* Whole lines inside the caller's memory. */
+    /* Only whole cache lines inside the caller's memory. */
     size_t skip = (64 - (uintptr_t)data % 64) % 64;
     aim(&other, (const uint8_t *)data + (skip < bytes ? skip : 0), skip < bytes ? bytes - skip : 0);
     return pass_ns(&other);

@@ -1,12 +1,13 @@
+/* shape.c: the table of shapes. */
 #include "kernels/tools/shape.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct shape shapes[] = {
-    /* For tests: rows of whole 256-blocks, so that every type fits. */
+    /* For tests: rows are whole 256-blocks, so that every type can be used. */
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 500, 1024, 1e4f, 1e-5f, true, VOCABULARY_QWEN, 0},
-    /* For benches: larger than a cache, and written within seconds. */
+    /* For benches: larger than a cache, but written within seconds. */
     {"small", "llama", 8, 1024, 2816, 16, 4, 64, 8192, 8170, 8192, 1e4f, 1e-5f, true,
      VOCABULARY_QWEN, 0},
     {"qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 151643, 32768, 1e6f, 1e-6f, true,

@@ -1,7 +1,5 @@
-/*
- * shape: the sizes of real models by name, for random models of the same cost, and of two small
- * ones. Facts from the published configurations. Pure; any thread.
- */
+/* shape.h: the sizes of real models by name, for random models with the same cost, and two small
+ * ones. Facts from the published configurations. Pure; any thread. */
 #ifndef HEARTH_KERNELS_TOOLS_SHAPE_H
 #define HEARTH_KERNELS_TOOLS_SHAPE_H
 
@@ -9,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which special tokens a vocabulary ends with, and how its words are cut. */
+/* Which special tokens a vocabulary ends with, and how its words are formed. */
 enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA, VOCABULARY_GEMMA };
 
 struct shape {
-    const char *name, *arch; /* arch: what the real model is; any other can be asked for */
+    const char *name, *arch; /* arch: that of the real model; any other can be requested */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim;
-    uint32_t n_vocab, n_words; /* tokens in all; the first n_words are text, the others special */
+    uint32_t n_vocab, n_words; /* tokens in total; the first n_words are text, the others special */
     uint32_t n_context;
     float rope_base, rms_eps;
     bool tied;

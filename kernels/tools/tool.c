@@ -1,3 +1,4 @@
+/* tool.c: see tool.h. */
 #include "kernels/tools/tool.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_
         exit(tool_end(tool, 0));
     }
     if (n_words > 1)
-        return tool_fail(tool, EX_USAGE, "give one file, '%s' is one too many", argv[2]);
+        return tool_fail(tool, EX_USAGE, "unexpected argument '%s': give one file", argv[2]);
     *ret_operand = n_words ? argv[1] : NULL;
     return 0;
 }

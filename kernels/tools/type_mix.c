@@ -1,3 +1,4 @@
+/* type_mix.c: the table of mixes and the rules of llama.cpp. See type_mix.h. */
 #include "kernels/tools/type_mix.h"
 
 #include <stdio.h>
@@ -52,7 +53,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* The layers on which the M mixes spend more bits. */
+/* The layers that get more bits in the M mixes. */
 static bool more_bits(uint32_t layer, uint32_t n_layer)
 {
     uint32_t eighth = n_layer / 8;

@@ -1,7 +1,8 @@
 /*
- * type_mix: which tensor of a quantized file has which type. A --type such as Q4_K_M names a mix:
+ * type_mix.h: which tensor of a quantized file has which type. A --type such as Q4_K_M names a mix:
  * most matrices have one type, the ones that matter more a better one. The rules are llama.cpp's
- * (without an importance matrix), so that a file costs and says what users expect of its name.
+ * (without an importance matrix), so that a file has the size and quality that users expect of its
+ * name.
  *
  *   vectors                 F32, whatever the mix
  *   F32, F16, BF16, Q8_0    every matrix
@@ -10,7 +11,7 @@
  *   Q4_K_M, Q5_K_M          attn_v and ffn_down of the first and last eighth of the layers and of
  *                           every third layer between: Q6_K
  *   Q4_K_S                  attn_v of the first four layers, ffn_down of the first eighth: Q5_K
- *   a row that is no multiple of 256: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K; none of 32: F16
+ *   a row that is not a multiple of 256: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K; none of 32: F16
  *
  * Pure; any thread.
  */

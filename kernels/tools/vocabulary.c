@@ -1,3 +1,4 @@
+/* vocabulary.c: makes words and merges by their number. See vocabulary.h. */
 #include "kernels/tools/vocabulary.h"
 
 #include <assert.h>
@@ -11,12 +12,13 @@
 
 enum { BYTES = 256, LETTERS = 26, TEXT_BYTES = 40 };
 
-/* Words of one form: `letters` of them, behind a blank or not, cut in two where they merge. Pieces of
- * SentencePiece are the letters themselves and the blank, too, which byte-level BPE has as bytes. */
+/* Words of one form: `letters` letters, after a blank or not, split in two where they merge. In
+ * SentencePiece the single letters and the blank are forms, too; byte-level BPE has them as
+ * bytes. */
 struct form {
     uint32_t letters;
     bool blank;
-    uint32_t left; /* letters of the left part; a blank belongs to it */
+    uint32_t left; /* letters of the left part, which includes the blank */
     uint32_t count;
 };
 
@@ -29,7 +31,7 @@ static const struct form forms[] = {
     {3, false, 2, 17576}, {3, true, 2, 17576}, {4, false, 2, 456976},
 };
 
-/* A special token, by its place behind the last word. Others of that range are reserved. */
+/* A special token, by its place after the last word. Other tokens of that range are reserved. */
 struct special {
     uint32_t at;
     const char *name, *key; /* the key that names its id, or NULL */
@@ -91,8 +93,8 @@ static bool is_spm(const struct family *f)
     return strcmp(f->model, "llama") == 0;
 }
 
-/* The letter that byte-level BPE writes for a byte: itself where it is visible, else one from
- * U+0100 on, in order. UTF-8 into text; returns its bytes. */
+/* The letter that byte-level BPE writes for a byte: itself if it is printable, else one from U+0100
+ * on, in order. Writes UTF-8 into text; returns its bytes. */
 static size_t byte_letter(uint32_t byte, char *text)
 {
     bool visible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -115,7 +117,7 @@ static size_t byte_text(const struct family *f, uint32_t byte, char *text)
     return byte_letter(byte, text);
 }
 
-/* What stands for a blank: U+2581, or the byte's letter. */
+/* Writes a blank as it is encoded: U+2581, or the byte's letter. */
 static size_t blank(const struct family *f, char *text)
 {
     if (is_spm(f))
@@ -123,7 +125,8 @@ static size_t blank(const struct family *f, char *text)
     return byte_letter(' ', text);
 }
 
-/* The word `index` of a form, the parts apart where gap is set (a merge) or together (a token). */
+/* The word `index` of a form, its two parts separated by a space if gap is set (a merge), else
+ * joined (a token). */
 static size_t word(const struct family *f, const struct form *form, uint32_t index, bool gap,
                    char *text)
 {
@@ -155,7 +158,7 @@ static size_t special_text(const struct family *f, uint32_t at, char *text)
     return (size_t)snprintf(text, TEXT_BYTES, "<|reserved_special_token_%u|>", at);
 }
 
-/* Up to `left` words of one form; returns what is left then. */
+/* Writes up to `left` words of one form; returns how many are left to write. */
 static uint32_t put_form(const struct family *f, const struct form *form, struct gguf_out *out,
                          bool gap, uint32_t left)
 {
@@ -195,17 +198,17 @@ static void put_u32(uint8_t *to, uint32_t value)
         to[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* The token's type, or its score: what comes first merges first. */
+/* The token's type, or its score: earlier tokens merge first. */
 static uint32_t element_of(const struct shape *s, uint32_t id, bool score)
 {
     float value = id < BYTES || id >= s->n_words ? 0.0f : (float)BYTES - (float)id;
     return score ? num_bits(value) : type_of(s, id);
 }
 
-/* An array of 32-bit elements, one a token. */
+/* An array of 32-bit elements, one per token. */
 static int put_elements(const struct shape *s, struct gguf_out *out, const char *key, bool score)
 {
-    uint8_t *bytes = calloc(s->n_vocab, 4); /* low byte first */
+    uint8_t *bytes = calloc(s->n_vocab, 4); /* little-endian */
     if (!bytes)
         return -ENOMEM;
     for (uint32_t i = 0; i < s->n_vocab; i++)
@@ -216,7 +219,7 @@ static int put_elements(const struct shape *s, struct gguf_out *out, const char 
     return 0;
 }
 
-/* How words are made of shorter ones: by scores or by merges. */
+/* Writes how words are made of shorter ones: by scores or by merges. */
 static int put_rules(const struct shape *s, struct gguf_out *out)
 {
     if (is_spm(&families[s->vocabulary])) {

@@ -1,11 +1,10 @@
-/*
- * vocabulary: a vocabulary of any size, byte-level BPE or, for gemma, SentencePiece's, for models that
- * nobody trained: every text has tokens, and its tokens give the text back.
+/* vocabulary.h: a synthetic vocabulary of any size, byte-level BPE or, for gemma, SentencePiece:
+ * every text can be tokenized, and its tokens decode to the same text.
  *
- * The first 256 tokens are the bytes; then come short words of a to z, alone and behind a blank, by
+ * The first 256 tokens are the bytes; then come short words of a to z, alone and after a blank, by
  * length: each is the merge of two shorter ones (SentencePiece has the blank and the letters before
- * them). The last n_vocab - n_words are special tokens under the names of the family (<|im_end|>,
- * <|fim_prefix|>, ...); gemma's are runs of blanks and newlines, too. One thread, at start; owns
+ * them). The last n_vocab - n_words are special tokens with the names of the family (<|im_end|>,
+ * <|fim_prefix|>, ...); gemma's include runs of blanks and newlines. One thread, at start; owns
  * nothing.
  */
 #ifndef HEARTH_KERNELS_TOOLS_VOCABULARY_H
@@ -14,7 +13,8 @@
 #include "kernels/tools/gguf_out.h"
 #include "kernels/tools/shape.h"
 
-/* Writes the tokenizer.ggml.* keys. Returns 0, or -ENOMEM. n_words is 256 to 493,762, for gemma from 283 on. */
+/* Writes the tokenizer.ggml.* keys. Returns 0, or -ENOMEM. n_words is 256 to 493,762, for gemma
+ * from 283 on. */
 int vocabulary_keys(const struct shape *shape, struct gguf_out *out);
 
 #endif

@@ -66,15 +66,15 @@ refused() { # EXIT LINE ARGUMENTS...
         { echo "$*: exit $code"; cat error; exit 1; }
 }
 head -c 1000 tiny.gguf >cut.gguf
-refused 64 'name the model'           -p 3
-refused 64 'name the model'           tiny.gguf
-refused 64 'one model at a time'        --model tiny.gguf other
+refused 64 'give a model: --model'   -p 3
+refused 64 'give a model: --model'   tiny.gguf
+refused 64 'unexpected argument other' --model tiny.gguf other
 refused 64 "--prompt '0': give a whole"      --model tiny.gguf -p 0
 refused 64 "--slots '65': give a whole"      --model tiny.gguf -b 65
 refused 64 'unknown option -x'           --model tiny.gguf -x
 refused 64 '--windows takes no value' --model tiny.gguf --windows=3
-refused 64 '--kv-type is f16 or'      --model tiny.gguf --kv-type f32
-refused 64 '--numerics is portable or' --model tiny.gguf --numerics fast
+refused 64 '--kv-type must be f16 or'      --model tiny.gguf --kv-type f32
+refused 64 '--numerics must be portable or' --model tiny.gguf --numerics fast
 refused 65 'the CPU has no native'     --model tiny.gguf --numerics native
 refused 64 'the model'\''s context of' --model tiny.gguf -p 1000000
 refused 64 'the model'\''s context of' --model tiny.gguf -p 1 -n 1000000

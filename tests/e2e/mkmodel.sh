@@ -37,26 +37,26 @@ refused() { # EXIT LINE ARGUMENTS...
     [ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(wc -l <error)" -eq 1 ] && grep -qF -- "$line" error &&
         [ ! -e new.gguf ] && [ ! -e new.gguf.part ] || { echo "$*: exit $code"; cat error; exit 1; }
 }
-refused 64 'name the file to write'      --shape tiny --type F16
+refused 64 'give the file to write'      --shape tiny --type F16
 refused 64 'give either --shape or'      --type F16 new.gguf
 refused 64 'give either --shape or'      --shape tiny --from F16.gguf --type F16 new.gguf
 refused 64 'give --type, one of F32'     --shape tiny new.gguf
-refused 64 'no shape huge; there are:'   --shape huge --type F16 new.gguf
-refused 64 'no type Q3; there are:'      --shape tiny --type Q3 new.gguf
-refused 64 'no architecture gpt'         --shape tiny --type F16 --arch gpt new.gguf
+refused 64 'unknown shape huge; known:' --shape huge --type F16 new.gguf
+refused 64 'unknown type Q3; known:'    --shape tiny --type Q3 new.gguf
+refused 64 'unknown architecture gpt'   --shape tiny --type F16 --arch gpt new.gguf
 refused 64 'not with --from'             --from F16.gguf --peaked --type F16 new.gguf
 refused 64 "--seed '-1': give a whole"   --shape tiny --type F16 --seed -1 new.gguf
 refused 64 "--seed '1x': give a whole"   --shape tiny --type F16 --seed 1x new.gguf
 refused 64 '--seed needs a value'        --shape tiny --type F16 new.gguf --seed
 refused 64 'unknown option --sead'      --shape tiny --type F16 --sead 1 new.gguf
-refused 64 "'one' is one too many"       --shape tiny --type F16 new.gguf one
+refused 64 "unexpected argument 'one'"    --shape tiny --type F16 new.gguf one
 refused 66 'none.gguf: cannot open: No such'     --from none.gguf --type F16 new.gguf
 refused 65 'text: '                      --from text --type F16 new.gguf
-refused 65 'is Q8_0 already'             --from Q8_0.gguf --type F16 new.gguf
+refused 65 'is already Q8_0'             --from Q8_0.gguf --type F16 new.gguf
 refused 73 'cannot create none/new.gguf' --shape tiny --type F16 none/new.gguf
 mkdir folder
-refused 73 'folder: it is there'         --shape tiny --type F16 folder
-refused 64 'name the file to write'      --shape tiny --type F16 ''
+refused 73 'folder: it exists'           --shape tiny --type F16 folder
+refused 64 'give the file to write'      --shape tiny --type F16 ''
 cp F16.gguf kept.gguf.part
 refused 64 'rename it first'             --from kept.gguf.part --type Q8_0 kept.gguf
 cmp F16.gguf kept.gguf.part

@@ -91,7 +91,8 @@ START_TEST(a_context_beyond_the_window_is_refused_in_one_line)
                                                   "--context", "65", _i ? "--check" : NULL, NULL});
 
     ck_assert_msg(o.code == 65, "%d: %s", o.code, o.error);
-    ck_assert_msg(strstr(o.error, "sliding window of 64 positions") != NULL, "%s", o.error);
+    ck_assert_msg(strstr(o.error, "sliding attention window of 64 positions") != NULL, "%s",
+                  o.error);
     ck_assert_ptr_eq(strchr(o.error, '\n'), o.error + o.error_bytes - 1);
     harness_output_fini(&o);
 }

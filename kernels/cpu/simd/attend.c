@@ -1,41 +1,41 @@
-/*
- * attend: attention of up to CPU_QUERIES queries of one KV head, over vec.h; compiled for AVX2 and
- * AVX-512 (VARIANTS_attend.c in the Makefile). Scores have positions in the lanes, the weighted sum has
- * dimensions; in both, one lane is one chain of NUMERICS.md.
+/* attend.c: attention of up to CPU_QUERIES queries of one KV head, over vec.h; compiled for AVX2
+ * and AVX-512 (VARIANTS_attend.c in the Makefile). For the scores SIMD lanes are positions, for the
+ * weighted sum they are dimensions; in both, one lane is one chain of NUMERICS.md.
  *
  * All queries go through a split together, as many at a time as registers hold, so that a page of K
- * and a split of V are in the nearest caches for all but the first group. A group is large enough to
- * hide what it costs to widen f16.
+ * and a split of V are in L1 or L2 for all but the first group. A group is large enough to hide the
+ * cost of widening f16.
  */
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/vec.h"
 
 enum {
     PAGE_VECTORS = KV_PAGE_POSITIONS / VEC,
-    SCORE_QUERIES = VEC == 16 ? 8 : 2, /* most queries of a group, as registers allow */
+    SCORE_QUERIES = VEC == 16 ? 8 : 2, /* max queries per group: register pressure */
     SUM_QUERIES = VEC == 16 ? 6 : 2,
     SUM_VECTORS = 4,
 };
 
-/* A worker's scratch. */
+/* The scratch of one worker. */
 struct attention {
     float q[CPU_QUERIES * CPU_MAX_HEAD];    /* [group][head_dim][queries of a group] */
-    float e[CPU_QUERIES][CPU_SPLIT + 16];   /* scores, then weights, of the split; the rows of a
-                                                  group in different sets of the cache */
-    float part[CPU_QUERIES][CPU_MAX_HEAD];  /* o of the split */
-    float total[CPU_QUERIES][CPU_MAX_HEAD]; /* merged */
-    float m[CPU_QUERIES], l[CPU_QUERIES];   /* M and L of the merged splits */
+    float e[CPU_QUERIES][CPU_SPLIT + 16];   /* scores, then softmax weights, of the split; the
+                                                  rows of a group map to different cache sets */
+    float part[CPU_QUERIES][CPU_MAX_HEAD];  /* o of the split (a partial of split-KV attention) */
+    float total[CPU_QUERIES][CPU_MAX_HEAD]; /* combined over the splits */
+    float m[CPU_QUERIES], l[CPU_QUERIES];   /* running max and sum of the combined splits */
 };
 _Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
 
-/* A split for the queries [first, last): those before stand before it, the windows of those behind
- * begin behind it. Positions are counted from its begin. */
+/* A split for the queries [first, last): earlier queries end before it, the sliding windows of
+ * later ones begin after it. Positions are relative to its begin. */
 struct split {
     uint32_t begin, first, last;
-    uint32_t group;             /* queries of a group of scores, the last may have fewer */
-    uint32_t page;              /* first position of the first page that a query sees */
+    /* queries per group when computing scores; the last group may have fewer */
+    uint32_t group;
+    uint32_t page;              /* first position of the first page that any query sees */
     uint32_t from[CPU_QUERIES]; /* first position of each query; ascending */
-    uint32_t to[CPU_QUERIES];   /* behind its last one; ascending */
+    uint32_t to[CPU_QUERIES];   /* end (exclusive) of each query's positions; ascending */
 };
 
 static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
@@ -43,7 +43,7 @@ static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
 }
 
-/* VEC values of K or V from value i on; of int8 without their scale. */
+/* VEC values of K or V from value i on; int8 values are not scaled yet. */
 ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
 {
     return type == KV_F32    ? v_load((const float *)(const void *)values + i)
@@ -51,18 +51,18 @@ ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
                              : v_load_f16(values + 2 * i);
 }
 
-/* VEC positions of dimension d of a page's K, from position `slot` on. */
-ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, size_t slot,
+/* VEC positions of dimension d of a page's K, from position `in_page` on. */
+ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, size_t in_page,
                         enum kv_type type)
 {
     const float *scales = (const float *)(const void *)(k + kv_scales_offset(a->kv));
-    vf values = load_kv(k, d * KV_PAGE_POSITIONS + slot, type);
+    vf values = load_kv(k, d * KV_PAGE_POSITIONS + in_page, type);
     if (type != KV_Q8_0)
         return values;
-    return v_mul(values, v_load(scales + d / KV_BLOCK * KV_PAGE_POSITIONS + slot));
+    return v_mul(values, v_load(scales + d / KV_BLOCK * KV_PAGE_POSITIONS + in_page));
 }
 
-/* VEC dimensions from d on of position t of a page's V. */
+/* VEC dimensions of position t of a page's V, from d on. */
 ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, size_t d,
                         enum kv_type type)
 {
@@ -73,16 +73,16 @@ ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, 
     return v_mul(values, v_set1(scales[t * a->kv->n_block + d / KV_BLOCK]));
 }
 
-/* Queries of each group, when n are taken in groups of at most `most`, all about as large. */
+/* Queries per group when n are divided evenly into groups of at most `most`. */
 static uint32_t group_size(uint32_t n, uint32_t most)
 {
     uint32_t groups = (n + most - 1) / most;
     return (n + groups - 1) / groups;
 }
 
-/* Scores of a page for queries [i, i + n) into e[slot..]. */
+/* Computes the scores of a page for queries [i, i + n) into e[in_page..]. */
 ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
-                              uint32_t i, uint32_t slot, int n, enum kv_type type)
+                              uint32_t i, uint32_t in_page, int n, enum kv_type type)
 {
     const float *q = s->q + (size_t)i * a->kv->head_dim;
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
@@ -109,18 +109,18 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
     for (int c = 0; c < n; c++) {
         UNROLL
         for (int j = 0; j < PAGE_VECTORS; j++)
-            v_store(s->e[i + (uint32_t)c] + slot + j * VEC,
+            v_store(s->e[i + (uint32_t)c] + in_page + j * VEC,
                     v_mul(acc[c * PAGE_VECTORS + j], scale));
     }
 }
 
 #define SCORE_CASE(n)                                                                              \
     case n:                                                                                        \
-        score_page(a, k, s, i, slot, n, type);                                                     \
+        score_page(a, k, s, i, in_page, n, type);                                                  \
         break;
 
 ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
-                               uint32_t i, uint32_t slot, uint32_t n, enum kv_type type)
+                               uint32_t i, uint32_t in_page, uint32_t n, enum kv_type type)
 {
     switch (n) {
         SCORE_CASE(1)
@@ -138,7 +138,7 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
     }
 }
 
-/* Scores of whole pages, from the first to the last that a query needs. */
+/* Computes the scores of whole pages, from the first to the last that a query needs. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
                          enum kv_type type)
 {
@@ -150,7 +150,7 @@ ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const 
     }
 }
 
-/* Puts the queries of a group side by side. */
+/* Interleaves the queries of each group. */
 static void gather_queries(const struct cpu_attend *a, struct attention *s, uint32_t group)
 {
     float *to = s->q;
@@ -163,8 +163,9 @@ static void gather_queries(const struct cpu_attend *a, struct attention *s, uint
     }
 }
 
-/* e [n] scores -> weights exp(s - m); returns m and l. Lanes before `from` and past n weigh 0. */
-static float soften(float *e, uint32_t from, uint32_t n, float *ret_l)
+/* Softmax numerators: e [n] scores -> weights exp(s - m); returns m and the sum l. Lanes before
+ * `from` and from n on get weight 0. */
+static float softmax_weights(float *e, uint32_t from, uint32_t n, float *ret_l)
 {
     uint32_t i = 0, pages = (n + KV_PAGE_POSITIONS - 1) / KV_PAGE_POSITIONS;
     vf m = v_set1(-__builtin_inff());
@@ -198,7 +199,7 @@ static float soften(float *e, uint32_t from, uint32_t n, float *ret_l)
     return max;
 }
 
-/* Positions [t, end) of a split that begins at `begin`, for queries [i, i + n). */
+/* Positions [t, end) of a split that starts at `begin`, for queries [i, i + n). */
 struct span {
     uint32_t begin, t, end, i;
 };
@@ -235,7 +236,8 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s, str
         v_store(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
 }
 
-/* All dimensions. The last vector of a head may reach into what follows it: lanes nobody reads. */
+/* All dimensions. The last vector of a head may extend into what follows it; those lanes are not
+ * used. */
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s, struct span span,
                                int n, enum kv_type type)
 {
@@ -270,9 +272,9 @@ ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, st
     }
 }
 
-/* Weighted sums of a split: in each group the positions up to the first query's last one, then each
- * query's rest. What lies before a query's window weighs 0 there, and adds 0 to a sum that is still
- * +0: nothing changes. */
+/* Weighted sums of a split: each group goes over the positions up to the end of its first query,
+ * then each query over the rest of its own. Positions before a query's window have weight 0, and
+ * adding 0 to a sum that is still +0 changes nothing. */
 ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const struct split *split,
                        enum kv_type type)
 {
@@ -287,15 +289,15 @@ ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const st
     }
 }
 
-/* A split's maxima and sums of weights, and what it and the splits before it are multiplied by where
- * they join. */
-struct joint {
+/* Maxima and sums of a split, and the factors that it and the combined splits before it are
+ * multiplied by when they are combined. */
+struct factors {
     float m[CPU_QUERIES], l[CPU_QUERIES];
     float before[CPU_QUERIES], now[CPU_QUERIES];
 };
 
-/* For n queries, also for those that do not join anything: side by side an exp is cheap. */
-static void find_factors(const struct attention *s, struct joint *j, uint32_t n)
+/* For all n queries, even those that need no factor: computing exp for a whole vector is cheap. */
+static void split_factors(const struct attention *s, struct factors *j, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i += VEC) {
         vf before = v_load(s->m + i), now = v_load(j->m + i), max = v_max(before, now);
@@ -304,8 +306,9 @@ static void find_factors(const struct attention *s, struct joint *j, uint32_t n)
     }
 }
 
-/* Query i's split joins those before. */
-static void merge(struct attention *s, uint32_t i, const struct joint *j, uint32_t head_dim)
+/* Combines query i's split with those before (split-KV). */
+static void combine_query(struct attention *s, uint32_t i, const struct factors *j,
+                          uint32_t head_dim)
 {
     float before = j->before[i], now = j->now[i];
     s->l[i] = __builtin_fmaf(s->l[i], before, j->l[i] * now);
@@ -316,7 +319,7 @@ static void merge(struct attention *s, uint32_t i, const struct joint *j, uint32
     }
 }
 
-/* Who sees what of the split; false: nobody anything. */
+/* Finds which queries see which positions of this split; false if none do. */
 static bool find_queries(const struct cpu_attend *a, struct split *split)
 {
     uint32_t begin = split->begin;
@@ -334,17 +337,17 @@ static bool find_queries(const struct cpu_attend *a, struct split *split)
     return true;
 }
 
-/* Parts and j of all queries that see something of the split; false: there is none. */
+/* Partials of all queries that see some of the split; false if none do. */
 ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct split *split,
-                         struct joint *j, enum kv_type type)
+                         struct factors *j, enum kv_type type)
 {
     uint32_t padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
     if (!find_queries(a, split))
         return false;
     score(a, s, split, type);
     for (uint32_t i = split->first; i < split->last; i++) {
-        j->m[i] = soften(s->e[i] + split->page, split->from[i] - split->page,
-                         split->to[i] - split->page, &j->l[i]);
+        j->m[i] = softmax_weights(s->e[i] + split->page, split->from[i] - split->page,
+                                  split->to[i] - split->page, &j->l[i]);
         memset(s->part[i], 0, padded * sizeof(float));
     }
     sum(a, s, split, type);
@@ -353,7 +356,7 @@ ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct
 
 #define WEIGH(name, type)                                                                          \
     static bool name(const struct cpu_attend *a, struct attention *s, struct split *split,         \
-                     struct joint *j)                                                              \
+                     struct factors *j)                                                            \
     {                                                                                              \
         return weigh(a, s, split, j, type);                                                        \
     }
@@ -362,7 +365,7 @@ WEIGH(weigh_f32, KV_F32)
 WEIGH(weigh_q8_0, KV_Q8_0)
 
 static bool weigh_split(const struct cpu_attend *a, struct attention *s, struct split *split,
-                        struct joint *j)
+                        struct factors *j)
 {
     switch (a->kv->type) {
     case KV_F32:
@@ -374,23 +377,23 @@ static bool weigh_split(const struct cpu_attend *a, struct attention *s, struct 
     }
 }
 
-/* The first split that a query sees, for as many queries a group. */
+/* The first split that a query sees, with this many queries per group. */
 static struct split first_split(const struct cpu_attend *a, uint32_t group)
 {
     uint32_t from = cpu_attend_from(a, a->position[0]);
     return (struct split){.group = group, .begin = from / CPU_SPLIT * CPU_SPLIT};
 }
 
-/* A split's parts join those of the splits before. */
-static void join(const struct cpu_attend *a, struct attention *s, const struct split *split,
-                 struct joint *j)
+/* Combines a split's partials with those of the splits before. */
+static void combine(const struct cpu_attend *a, struct attention *s, const struct split *split,
+                    struct factors *j)
 {
     uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
     if (begin > 0)
-        find_factors(s, j, split->last);
+        split_factors(s, j, split->last);
     for (uint32_t i = split->first; i < split->last; i++) {
         if (cpu_attend_from(a, a->position[i]) < begin) {
-            merge(s, i, j, a->kv->head_dim);
+            combine_query(s, i, j, a->kv->head_dim);
         } else {
             s->m[i] = j->m[i];
             s->l[i] = j->l[i];
@@ -415,9 +418,9 @@ void SIMD(simd_attend)(const struct cpu_attend *a)
     struct split split = first_split(a, group_size(a->n, SCORE_QUERIES));
     gather_queries(a, s, split.group);
     for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
-        struct joint j = {0};
+        struct factors j = {0};
         if (weigh_split(a, s, &split, &j))
-            join(a, s, &split, &j);
+            combine(a, s, &split, &j);
     }
     write_out(a, s);
 }
@@ -427,7 +430,7 @@ void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float 
     struct attention *s = (struct attention *)(void *)a->scratch;
     size_t floats = cpu_part_floats(a->kv), o = floats - 16;
     struct split split = {.group = group_size(a->n, SCORE_QUERIES), .begin = number * CPU_SPLIT};
-    struct joint j;
+    struct factors j;
     gather_queries(a, s, split.group);
     if (!weigh_split(a, s, &split, &j))
         return;
@@ -445,7 +448,7 @@ void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *parts)
     size_t floats = cpu_part_floats(a->kv), o = floats - 16;
     struct split split = first_split(a, 1);
     for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
-        struct joint j = {0};
+        struct factors j = {0};
         bool seen = find_queries(a, &split);
         for (uint32_t i = split.first; i < split.last; i++) {
             const float *part = parts + i * floats;
@@ -454,7 +457,7 @@ void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *parts)
             j.l[i] = part[o + 1];
         }
         if (seen)
-            join(a, s, &split, &j);
+            combine(a, s, &split, &j);
         parts += a->n * floats;
     }
     write_out(a, s);

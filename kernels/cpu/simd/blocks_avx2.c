@@ -1,6 +1,7 @@
-/* Tiles of the quantized types with AVX2. vpmaddubsw takes unsigned by signed bytes and adds pairs
- * in int16: |w| <= 128 by |a| <= 127 (the sign of w moved to a) gives pairs of at most 32,512, and
- * eight pairs of raw nibbles at most 30,480, so nothing saturates and the integer sum is exact. */
+/* blocks_avx2.c: tiles of the quantized types with AVX2. vpmaddubsw multiplies unsigned by signed
+ * bytes and adds pairs in int16: |w| <= 128 by |a| <= 127 (the sign of w moved to a) gives pairs of
+ * at most 32,512, and eight pairs of raw nibbles at most 30,480, so nothing saturates and the
+ * integer sum is exact. */
 #include "kernels/cpu/simd/simd_tile.h"
 
 ALWAYS_INLINE __m256i load_32(const uint8_t *p)
@@ -38,7 +39,7 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, __m256i *isum,
     const __m256i ones = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
-        isum[i] = _mm256_setzero_si256(); /* int16 sums until the end */
+        isum[i] = _mm256_setzero_si256(); /* int16 sums, widened at the end */
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {

@@ -1,6 +1,6 @@
-/* Tiles of the quantized types with AVX-512 VNNI: one vpdpbusd takes 4 inputs of 16 outputs. The
- * weights are unsigned (q + 128, or the nibble q + 8); the accumulator starts at minus the offset
- * times the block's sum of activations, so the integer sum is exact. */
+/* blocks_avx512.c: tiles of the quantized types with AVX-512 VNNI: one vpdpbusd takes 4 inputs of
+ * 16 outputs. The weights are unsigned (q + 128, or the nibble q + 8); the accumulator starts at
+ * minus the offset times the block's sum of activations, so the integer sum is exact. */
 #include "kernels/cpu/simd/simd_tile.h"
 
 ALWAYS_INLINE __m512i load_64(const uint8_t *p)
@@ -32,7 +32,8 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, __m512i *isum,
     const __m512i nibble = _mm512_set1_epi8(15);
     UNROLL
     for (int j = 0; j < 4; j++) {
-        __m512i low[4], high[4]; /* first, so that only two inputs take registers from the sums */
+        /* loaded first, so that only two inputs compete with the sums for registers */
+        __m512i low[4], high[4];
         UNROLL
         for (int g = 0; g < groups; g++) {
             __m512i raw = load_64(words_at(t, QUANT_Q4_0, block, g) + j * 64);

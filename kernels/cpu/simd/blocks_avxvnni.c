@@ -1,7 +1,8 @@
-/* Tiles of the quantized types with AVX-VNNI: AVX-512's integer sums (blocks_avx512.c) in registers of
- * half the size, and with half as many of them. vpdpbusd adds four products of unsigned by signed
- * bytes to int32 and does not saturate; the weights are q + 128 or the nibble q + 8, the accumulator
- * starts at minus the offset times the block's sum of activations, so the integer sum is exact. */
+/* blocks_avxvnni.c: tiles of the quantized types with AVX-VNNI: the integer sums of AVX-512
+ * (blocks_avx512.c) in registers of half the size, and half as many of them. vpdpbusd adds four
+ * products of unsigned by signed bytes to int32 and does not saturate; the weights are q + 128 or
+ * the nibble q + 8, the accumulator starts at minus the offset times the block's sum of
+ * activations, so the integer sum is exact. */
 #include "kernels/cpu/simd/simd_tile.h"
 
 ALWAYS_INLINE __m256i load_32(const uint8_t *p)
@@ -9,7 +10,7 @@ ALWAYS_INLINE __m256i load_32(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Bytes of Q8_0; of Q4_0 the low nibbles or the high ones. */
+/* The bytes of Q8_0; for Q4_0 the low or the high nibbles. */
 ALWAYS_INLINE __m256i weights(const uint8_t *words, uint32_t type, int high)
 {
     const __m256i raw = load_32(words);
@@ -18,8 +19,8 @@ ALWAYS_INLINE __m256i weights(const uint8_t *words, uint32_t type, int high)
     return _mm256_and_si256(high ? _mm256_srli_epi16(raw, 4) : raw, _mm256_set1_epi8(15));
 }
 
-/* Adds to isum [rows][vectors] the products of w [n], which are its first n vectors', and four inputs
- * of each row, those from input i of the block on. */
+/* Adds to isum [rows][vectors], for its first n vectors, the products of w [n] and four inputs of
+ * each row, starting at input i of the block. */
 ALWAYS_INLINE void dot_rows(const struct tile *t, size_t block, int i, const __m256i *w, int n,
                             __m256i *isum, int vectors, int rows)
 {
@@ -32,8 +33,8 @@ ALWAYS_INLINE void dot_rows(const struct tile *t, size_t block, int i, const __m
     }
 }
 
-/* isum [rows][vectors] of one block. Beside the sums there is room for few registers: all vectors go
- * together by one row after the other, or where rows are fewer, a vector by all rows. */
+/* isum [rows][vectors] of one block. The sums leave few registers free: all vectors are multiplied
+ * by one row after another, or, if there are fewer rows than vectors, one vector by all rows. */
 ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block, __m256i *isum,
                               int vectors, int rows)
 {
@@ -65,7 +66,8 @@ ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, vf *acc, int 
     }
 }
 
-/* AVX2's shapes, and more rows: nothing but sums, weights and one input must be in registers. */
+/* AVX2's shapes, and some with more rows: only the sums, the weights and one input must fit in
+ * registers. */
 #define WIDE_SHAPES(shape, type)                                                                   \
     TILE_SHAPES(shape, type) shape(type, 1, 5) shape(type, 1, 6) shape(type, 2, 3)
 #define WIDE_SET(type)                                                                             \

@@ -1,7 +1,5 @@
-/*
- * lanes: LANES_ROWS rows side by side, a 32-bit word of each: 4 on any machine, 8 with AVX2, 16 with AVX-512 (BW, DQ, VL).
- * The includer says which. What packs weights is written over this.
- */
+/* lanes.h: one 32-bit word of each of LANES_ROWS rows: 4 on any machine, 8 with AVX2, 16 with
+ * AVX-512 (BW, DQ, VL). The includer defines which. The packing of weights is written over this. */
 #ifndef HEARTH_KERNELS_CPU_SIMD_LANES_H
 #define HEARTH_KERNELS_CPU_SIMD_LANES_H
 
@@ -24,7 +22,7 @@ static inline uint32_t lanes_word(const uint8_t *p)
 
 #if LANES_ROWS == 16
 
-/* 16 bytes of every fourth row, and how two of them are interleaved. */
+/* 16 bytes of every fourth row, and how two of these are interleaved. */
 static inline lanes lanes_rows(const uint8_t *rows, size_t stride)
 {
     __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const void *)rows));
@@ -35,7 +33,7 @@ static inline lanes lanes_rows(const uint8_t *rows, size_t stride)
 
 #define LANES_MIX(how, a, b) (lanes) _mm512_unpack##how((__m512i)(a), (__m512i)(b))
 
-/* A whole line goes past the caches: nobody reads it before all is loaded. */
+/* A non-temporal store of a whole line: it is not read again until everything is loaded. */
 static inline void lanes_store(uint8_t *to, lanes w)
 {
     if ((uintptr_t)to % sizeof w == 0)
@@ -44,7 +42,7 @@ static inline void lanes_store(uint8_t *to, lanes w)
         memcpy(to, &w, sizeof w);
 }
 
-/* What has been stored comes before what this thread stores from now on. */
+/* Orders the non-temporal stores before later stores of this thread. */
 static inline void lanes_done(void)
 {
     _mm_sfence();
@@ -113,7 +111,7 @@ static inline void lanes_done(void)
 
 #endif
 
-/* w[j] = lanes_load(rows, stride, at + 4 * j), j = 0 .. 3: loads of four words and a transposition. */
+/* w[j] = lanes_load(rows, stride, at + 4 * j), j = 0 .. 3: loads of four words and a transpose. */
 static inline void lanes_load4(const uint8_t *rows, size_t stride, size_t at, lanes w[4])
 {
     const lanes a = lanes_rows(rows + at, stride), b = lanes_rows(rows + stride + at, stride);
@@ -127,7 +125,8 @@ static inline void lanes_load4(const uint8_t *rows, size_t stride, size_t at, la
     w[3] = LANES_MIX(hi_epi64, ab23, cd23);
 }
 
-/* The lower halves of the words go to `to`, the upper ones to where the sixteen rows' begin, 32 bytes further. */
+/* Stores the lower halves of the words at `to`, the upper halves 32 bytes further, where the next
+ * sixteen rows begin. */
 static inline void lanes_store_halves(uint8_t *to, lanes w)
 {
     typedef uint16_t halves __attribute__((vector_size(2 * LANES_ROWS)));

@@ -1,10 +1,9 @@
-/*
- * matmul: matmuls over repacked weights, over vec.h; compiled for AVX2, AVX-VNNI and AVX-512
- * (VARIANTS_matmul.c in the Makefile): tiles of the float types (AVX-VNNI takes AVX2's), and the
- * walk over tiles that all types share.
+/* matmul.c: matmuls over repacked weights, over vec.h; compiled for AVX2, AVX-VNNI and AVX-512
+ * (VARIANTS_matmul.c in the Makefile): tiles of the float types (AVX-VNNI uses AVX2's), and the
+ * loops over tiles, shared by all types.
  *
  * A lane is an output, so each output is accumulated in the order of NUMERICS.md whatever the tile.
- * A segment's sum is kept in registers; between segments an output rests in y.
+ * A segment's sum stays in registers; between segments the output is in y.
  */
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/simd/simd.h"
@@ -85,36 +84,38 @@ static const struct tile_set *tiles_of(uint32_t type)
     }
 }
 
-/* Rows of a matmul whose sums lie in scratch between segments. */
+/* Rows whose sums are kept in scratch between segments. */
 enum { BLOCK_ROWS = 96, BLOCK_BYTES = 1 << 19 };
 _Static_assert((int)BLOCK_BYTES >= (int)MODEL_MAX_FF &&
                    (int)BLOCK_BYTES >= MODEL_MAX_HEADS * MODEL_MAX_HEAD_DIM,
                "a row's activations fit a block");
 
-/* What of a matmul is done together: some groups by a block of rows. */
+/* A block: some groups of outputs by some rows. */
 struct block {
     const struct cpu_matmul *p;
     const struct tile_set *set;
-    uint32_t row0, row1, tile_rows; /* in tiles of at most tile_rows */
-    uint32_t group, apart, log;     /* 1 << log groups from `group` on, `apart` from each other */
-    const uint8_t *panels;          /* quantized types: of each tile, PANEL_BYTES a row and block */
+    uint32_t row0, row1, tile_rows; /* split into tiles of at most tile_rows */
+    /* 1 << log groups starting at `group`, at a distance of `apart` */
+    uint32_t group, apart, log;
+    /* quantized types: for each tile, PANEL_BYTES per row and quant block */
+    const uint8_t *panels;
 };
 
-/* Some inputs of a block: a segment, or all of them. */
+/* The inputs that a run of tiles covers: one segment, or all. */
 struct inputs {
     uint32_t begin, n;
     bool last;
 };
 
-/* Bytes of weights to be asked for with each block of inputs, so that the tiles of a segment ask for
- * as many as they read. */
+/* Bytes of weights to prefetch per block of inputs, so that the tiles of a segment together
+ * prefetch as much as they read. */
 static size_t fetch_share(uint32_t tiles, size_t segment_bytes)
 {
     return (segment_bytes / (tiles * (CPU_SEGMENT / CPU_BLOCK)) + 63) / 64 * 64;
 }
 
-/* All rows, by some inputs: the whole tiles in one call, then the rows that are left. The tiles fetch the
- * weights that lie two whole segments ahead. */
+/* All rows by some inputs: the whole tiles in one call, then the remaining rows. The tiles prefetch
+ * the weights two segments ahead. */
 static void run_tiles(const struct block *b, struct tile tile, const struct inputs *in, float *sums)
 {
     const struct cpu_matmul *p = b->p;
@@ -138,8 +139,8 @@ static void run_tiles(const struct block *b, struct tile tile, const struct inpu
     }
 }
 
-/* A block of many tiles reads the weights of a segment for all of its rows while they are in the
- * nearest cache. One tile reads them once anyway, without a stop. */
+/* With many tiles, a segment's weights are used for all rows while they are in L1. With one tile
+ * they are read once in any case, so its segments run without interruption. */
 static void run_block(const struct block *b)
 {
     const struct cpu_matrix *m = b->p->matrix;
@@ -164,8 +165,8 @@ static void run_block(const struct block *b)
     }
 }
 
-/* The groups of a tile lie as far apart as the matmul is long: every one of them is a long run of
- * memory, which is what prefetchers of processors are made for. */
+/* The groups of a tile are spread evenly over the matmul: each then reads one long sequential
+ * stream, which hardware prefetchers handle best. */
 static void run_rows(const struct cpu_matmul *p, struct block b)
 {
     uint32_t g = p->group0;
@@ -181,7 +182,7 @@ static void run_rows(const struct cpu_matmul *p, struct block b)
     }
 }
 
-/* Rows of a block: their activations stay in the second cache while weights pass. */
+/* Rows of a block: their activations stay in L2 while the weights stream through. */
 static uint32_t block_rows(const struct cpu_matmul *p, uint32_t tile_rows)
 {
     bool quantized = quant_find(p->matrix->file.type)->quantized;

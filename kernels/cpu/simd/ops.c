@@ -1,7 +1,5 @@
-/*
- * ops: the operations on one row, over vec.h; compiled for AVX2 and AVX-512 (VARIANTS_ops.c in the
- * Makefile). See cpu.h for what each does and ref_ops.c for its order.
- */
+/* ops.c: row-wise operations, over vec.h; compiled for AVX2 and AVX-512 (VARIANTS_ops.c in the
+ * Makefile). See cpu.h for what each does and ref_ops.c for the order of its operations. */
 #include <math.h>
 
 #include "kernels/cpu/simd/simd.h"
@@ -23,8 +21,8 @@ static float sum_of_squares(const float *x, uint32_t n)
             s[j] = v_fma(v, v, s[j]);
         }
     }
-    /* What is left goes on in partial 0. A lane without a term adds 0 * 0 to a sum that is never
-     * -0: nothing changes. */
+    /* The remainder goes to partial 0. A lane without a term adds 0 * 0 to a sum that is never -0,
+     * which changes nothing. */
     UNROLL
     for (int j = 0; j < NORM_VECTORS; j++) {
         if (i < n) {
@@ -76,7 +74,8 @@ static int32_t round_block(const float *x, float f, int8_t *q)
         v[i] = _mm256_cvtps_epi32(v_mul(v_load(x + 8 * i), v_set1(f)));
         v[i] = _mm256_min_epi32(_mm256_max_epi32(v[i], low), high);
     }
-    /* The packs work on halves of 128 bits: the permutation puts the dwords back in order. */
+    /* The pack instructions work per 128-bit half: the permutation restores the order of the
+     * dwords. */
     __m256i bytes =
         _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -175,12 +174,12 @@ bool SIMD(simd_fits_f16)(const float *x, uint32_t n)
     return largest_magnitude(x, n) < 0x477ff000u; /* 65520 rounds to infinity */
 }
 
-static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                       const float *k, const float *v)
+static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
+                       uint32_t in_page, const float *k, const float *v)
 {
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
-        float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
+        float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + in_page;
+        float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + in_page * kv->head_dim;
         for (uint32_t d = 0; d < kv->head_dim; d++)
             kh[d * KV_PAGE_POSITIONS] = k[d];
         memcpy(vh, v, kv->head_dim * sizeof(float));
@@ -203,34 +202,35 @@ static void store_blocks(const struct kv_geometry *kv, int8_t *q, size_t step, f
     }
 }
 
-static void append_q8_0(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                        const float *k, const float *v)
+static void append_q8_0(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
+                        uint32_t in_page, const float *k, const float *v)
 {
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
         uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
         float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
         float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
-        store_blocks(kv, (int8_t *)kh + slot, KV_PAGE_POSITIONS, k_scales + slot, KV_PAGE_POSITIONS,
-                     k);
-        store_blocks(kv, (int8_t *)vh + (size_t)slot * kv->head_dim, 1,
-                     v_scales + (size_t)slot * kv->n_block, 1, v);
+        store_blocks(kv, (int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page,
+                     KV_PAGE_POSITIONS, k);
+        store_blocks(kv, (int8_t *)vh + (size_t)in_page * kv->head_dim, 1,
+                     v_scales + (size_t)in_page * kv->n_block, 1, v);
     }
 }
 
-void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t slot,
-                       const float *k, const float *v)
+void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
+                       uint32_t in_page, const float *k, const float *v)
 {
     if (kv->type == KV_F32) {
-        append_f32(kv, page, layer, slot, k, v);
+        append_f32(kv, page, layer, in_page, k, v);
         return;
     }
     if (kv->type == KV_Q8_0) {
-        append_q8_0(kv, page, layer, slot, k, v);
+        append_q8_0(kv, page, layer, in_page, k, v);
         return;
     }
     for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h)) + slot;
-        uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h)) + slot * kv->head_dim;
+        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h)) + in_page;
+        uint16_t *vh =
+            (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h)) + in_page * kv->head_dim;
         uint32_t d = 0;
         for (; d + 8 <= kv->head_dim; d += 8) {
             uint16_t half[8];

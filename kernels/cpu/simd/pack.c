@@ -1,8 +1,7 @@
-/*
- * pack: a group of 16 rows of the file as repack.h describes it. Rows are read side by side, memory is written in
- * order. Written over lanes.h and compiled for as many rows at once as an instruction set has lanes; whatever that
- * is, the bytes are the same. The Makefile defines LANES_ROWS and the function's name, PACK_GROUP (VARIANTS_pack.c).
- */
+/* pack.c: packs a group of 16 rows of the file into the layout of repack.h. Rows are read in
+ * parallel, memory is written sequentially. Written over lanes.h and compiled once per number of
+ * rows that an instruction set handles at a time; the bytes are the same for all. The Makefile
+ * defines LANES_ROWS and the function's name, PACK_GROUP (VARIANTS_pack.c). */
 #include <assert.h>
 #include <string.h>
 
@@ -13,12 +12,12 @@ enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 
 /* ---- integers of quantized types ------------------------------------------------------------- */
 
-/* Bytes in four. */
+/* The low nibble of each byte of a word. */
 #define NIBBLES 0x0f0f0f0fu
 #define ONES 0x01010101u
 #define TWOS 0x03030303u
 
-/* Words go to `to` and then WORD bytes further each: sixteen rows lie side by side. */
+/* Words are stored WORD bytes apart, because sixteen rows are interleaved. */
 enum { WORD = 4 * CPU_LANES };
 
 static inline void store_words(uint8_t *to, lanes a, lanes b, lanes c, lanes d)
@@ -29,7 +28,7 @@ static inline void store_words(uint8_t *to, lanes a, lanes b, lanes c, lanes d)
     lanes_store(to + 3 * WORD, d);
 }
 
-/* 16 bytes. */
+/* Copies 16 bytes. */
 static inline void pack_bytes(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
 {
     const uint32_t sign = 0x80808080u;
@@ -38,7 +37,7 @@ static inline void pack_bytes(const uint8_t *blocks, size_t stride, size_t at, u
     store_words(to, w[0] ^ sign, w[1] ^ sign, w[2] ^ sign, w[3] ^ sign);
 }
 
-/* Blocks of 32 have the nibbles in this order already. */
+/* Blocks of 32 have this order of nibbles already. */
 static inline void copy_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
 {
     lanes w[4];
@@ -51,7 +50,7 @@ static inline lanes two_nibbles(lanes first, lanes second, uint32_t shift)
     return (first >> shift & NIBBLES) | (second >> shift & NIBBLES) << 4;
 }
 
-/* 32 bytes of which one nibble, `shift` up, is the sub-block's. */
+/* Takes from each of 32 bytes the nibble at `shift`, which belongs to this sub-block. */
 static inline void gather_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
                                   uint8_t *to)
 {
@@ -62,7 +61,7 @@ static inline void gather_nibbles(const uint8_t *blocks, size_t stride, size_t a
                 two_nibbles(a[2], b[2], shift), two_nibbles(a[3], b[3], shift));
 }
 
-/* Bits c, 4 + c, 8 + c .. 28 + c of x as a byte. */
+/* Bits c, 4 + c, 8 + c .. 28 + c of x, as a byte. */
 static inline lanes every_fourth(lanes x, uint32_t c)
 {
     x = x >> c & 0x11111111u;
@@ -80,7 +79,7 @@ static inline void pack_fifths(const uint8_t *blocks, size_t stride, size_t at, 
     lanes_store(to, word);
 }
 
-/* Bit `sub` of each of 32 bytes. */
+/* Collects bit `sub` of each of 32 bytes. */
 static inline void gather_bits(const uint8_t *blocks, size_t stride, size_t at, uint32_t sub,
                                uint8_t *to)
 {
@@ -94,7 +93,7 @@ static inline void gather_bits(const uint8_t *blocks, size_t stride, size_t at, 
     lanes_store(to, low | high << 4);
 }
 
-/* Two bits of each of 16 bytes. */
+/* Collects two bits of each of 16 bytes. */
 static inline void gather_twos(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
                                uint8_t *to)
 {
@@ -142,7 +141,7 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
     }
 }
 
-/* Sub-block `sub` of the file's block in each of 16 rows. */
+/* Packs sub-block `sub` of the file's block for 16 rows. */
 static inline void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
                             uint8_t *to)
 {
@@ -150,25 +149,27 @@ static inline void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride,
         pack_some(type, blocks + i * stride, stride, sub, to + 4 * i);
 }
 
-/* ---- a group ---------------------------------------------------------------------------------- */
+/* ---- a group
+ * ---------------------------------------------------------------------------------- */
 
-/* A line of each row before the next: rows a power of two apart do not fit a cache together. */
+/* Copies a line of each row before the next line: rows a power of two apart would collide in the
+ * same cache sets. */
 enum { LINE = 64, STEP_MOST = 256 };
 
-/* Sixteen rows of the file, a step (a block, or a line of values) of each at a time. */
+/* Sixteen rows of the file, read one step (a block, or a line of values) at a time. */
 struct rows {
-    const uint8_t *at; /* of the first one */
+    const uint8_t *at; /* start of the first row */
     size_t stride;     /* from row to row */
-    uint32_t there;    /* a last group may lack rows: these are zeros */
+    uint32_t there;    /* rows that exist; the others of a last group are zeros */
     const uint8_t *from;
     size_t row_bytes;
-    struct hash128 *hash; /* NULL: nobody wants it */
+    struct hash128 *hash; /* or NULL */
     const uint8_t *hashed, *end;
     uint8_t step[CPU_LANES * STEP_MOST];
 };
 
-/* Hashes about as many bytes of the file as a step packs, whole lines. A hash waits for its own last line, and a
- * processor that has both before it packs meanwhile. */
+/* Hashes about as many bytes of the file as a step packs, in whole lines. The hash is a chain of
+ * dependent operations; the processor packs in the meantime. */
 static void hash_on(struct rows *rows, size_t bytes)
 {
     const size_t left = (size_t)(rows->end - rows->hashed);
@@ -178,7 +179,7 @@ static void hash_on(struct rows *rows, size_t bytes)
     rows->hashed += bytes;
 }
 
-/* Shows the next `bytes` of every row, at most STEP_MOST. */
+/* Makes the next `bytes` of every row available, at most STEP_MOST. */
 static void show(struct rows *rows, size_t bytes)
 {
     if (rows->hash)
@@ -237,8 +238,8 @@ static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows
     }
 }
 
-/* The factors of a segment's sub-block `in`, whose blocks begin at `at`; of the types with blocks of
- * 256, of the whole segment. */
+/* Packs the factors of a segment's sub-block `in`, whose blocks start at `at`; for types with
+ * blocks of 256, of the whole segment. */
 static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, uint8_t *to)
 {
     const uint8_t *at = rows->at;

@@ -1,9 +1,7 @@
-/*
- * simd: the operations of an instruction set, one declaration for all: SIMD_MATMULS(avx2), avxvnni
- * and avx512, SIMD_OPERATIONS(avx2) and avx512; all but integer matmuls AVX-VNNI has from AVX2.
- * Bodies are in ops.c, matmul.c and attend.c, written once over vec.h; integer
- * matmuls differ by instruction set and are in blocks_*.c.
- */
+/* simd.h: the operations of each instruction set, declared once: SIMD_MATMULS(avx2), avxvnni and
+ * avx512, SIMD_OPERATIONS(avx2) and avx512; AVX-VNNI has its own integer matmuls and uses AVX2's
+ * other operations. Bodies are in ops.c, matmul.c and attend.c, written once over vec.h; integer
+ * matmuls differ by instruction set and are in blocks_*.c. */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_H
 
@@ -20,7 +18,7 @@
     bool simd_finite_##isa(const float *x, uint32_t n);                                            \
     bool simd_fits_f16_##isa(const float *x, uint32_t n);                                          \
     void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \
-                           uint32_t slot, const float *k, const float *v);                         \
+                           uint32_t in_page, const float *k, const float *v);                      \
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
     void simd_attend_split_##isa(const struct cpu_attend *a, uint32_t number, float *parts);       \
     void simd_attend_combine_##isa(const struct cpu_attend *a, const float *parts);                \
@@ -34,38 +32,40 @@
     extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
         tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
 
-/* A tile: some groups of 16 outputs by some rows of the input, over a run of its segments; and the
- * tiles of further rows, by the same weights. While it runs, pointers are those of the rows and of the
- * segment that it is at. */
+/* A tile: some groups of 16 outputs by some rows of the input, over a run of segments; then the
+ * same for further rows with the same weights. While it runs, the pointers advance to the current
+ * rows and segment. */
 struct tile {
-    uint32_t tiles;      /* so many times the tile's rows; 1 where that is one row */
-    const uint8_t *w;    /* the segment in the first group */
+    uint32_t tiles;      /* number of consecutive tiles of as many rows; 1 for a single row */
+    const uint8_t *w;    /* the current segment in the first group */
     size_t group_stride; /* bytes from a group of the tile to the next */
-    const float *x;      /* float types: [rows][stride] from the segment's first input */
+    const float *x;      /* float types: [rows][stride] from the current segment's first input */
     size_t stride;
-    const uint8_t *panel;     /* quantized types: the same as blocks (simd_panel.h) */
-    size_t panel_stride;      /* bytes to the panel of the next rows */
-    uint32_t inputs;          /* from the segment's first to the run's last */
-    uint32_t n;               /* inputs of the segment, or blocks; the tile sets it */
-    size_t fetch;             /* bytes from w to weights that tiles will read soon */
-    size_t fetch_bytes;       /* of each group, to be asked for with each block of inputs */
-    size_t fetch_end;         /* a tile from which on fetch is not below asks for none */
-    float *sums;              /* [rows][groups * 16] of the segments before, where there are */
-    bool first;               /* no segment is before */
-    float *y;                 /* [rows][y_stride], from the first group's first output; NULL: the
-                               * run ends before the input does, and leaves sums */
+    const uint8_t *panel; /* quantized types: the same as blocks (simd_panel.h) */
+    size_t panel_stride;  /* bytes to the panel of the next rows */
+    uint32_t inputs;      /* inputs from the current segment to the end of the run */
+    uint32_t n;           /* inputs of the segment, or blocks; set by the tile */
+    size_t fetch;         /* distance in bytes from w to the weights to prefetch */
+    size_t fetch_bytes;   /* bytes per group to prefetch with each block of inputs */
+    size_t fetch_end;     /* prefetching stops when `fetch` reaches this */
+    float *sums;          /* [rows][groups * 16] sums of the previous segments, if any */
+    bool first;           /* there is no previous segment */
+    /* [rows][y_stride], from the first group's first output; NULL: the run ends before the inputs
+     * do, and its result stays in sums */
+    float *y;
     const float *residual;    /* like y, or NULL */
-    size_t y_stride, y_group; /* floats from a row, and from a group, to the next */
+    size_t y_stride, y_group; /* floats to the next row, and to the next group */
 };
 
 typedef void tile_run(const struct tile *tile);
 
 enum { TILE_ROWS = 6 };
 
-/* The tiles of a type: run[i][r - 1] does 1 << i groups by r rows; NULL where there is none. */
+/* The tiles of a type: run[i][r - 1] computes 1 << i groups by r rows; NULL where there is none. */
 struct tile_set {
-    uint32_t max_rows;          /* most rows of a tile */
-    uint32_t groups[TILE_ROWS]; /* by rows - 1: log2 of the groups that fill the registers best */
+    uint32_t max_rows; /* max rows per tile */
+    /* by rows - 1: log2 of the number of groups that uses the registers best */
+    uint32_t groups[TILE_ROWS];
     tile_run *run[3][TILE_ROWS];
 };
 

@@ -1,9 +1,8 @@
-/*
- * simd_blocks: tiles of the quantized types beyond Q8_0 and Q4_0, over vec.h: integers of 4, 5 and 6
- * bits (pack.h), minima, and scales in two levels. Included by blocks_*.c.
+/* simd_blocks.h: tiles of the quantized types other than Q8_0 and Q4_0, over vec.h: integers of 4,
+ * 5 and 6 bits (pack.h), minima, and two-level scales. Included by blocks_*.c.
  *
- * Integer sums are exact in every order, so they may be taken as the instruction set likes best; the
- * float operations are those of NUMERICS.md, one by one, a lane an output.
+ * Integer sums are exact in any order, so they use the order that suits the instruction set; float
+ * operations are those of NUMERICS.md, one by one, one lane per output.
  */
 #include "kernels/cpu/simd/simd_tile.h"
 
@@ -47,14 +46,14 @@ ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 }
 #endif
 
-/* Words shifted up by `left` bits, down where it is negative. Bits cross bytes: mask the result. */
+/* Shifts words left by `left` bits, right if negative. Bits cross byte borders: mask the result. */
 typedef uint32_t vu __attribute__((vector_size(VEC * 4)));
 ALWAYS_INLINE vi vi_shift(vi a, int left)
 {
     return left >= 0 ? (vi)((vu)a << left) : (vi)((vu)a >> -left);
 }
 
-/* A four of pair j of a sub-block's words (pack.h): half 0 the first, 1 the second. */
+/* Four integers of pair j of a sub-block's words (pack.h): half 0 the first four, 1 the second. */
 ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
 {
     const vi four = vi_and(vi_shift(vi_load(words + j * 64), -4 * half), vi_set1(0x0f0f0f0f));
@@ -67,9 +66,9 @@ ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
     return four;
 }
 
-/* Adds the products of integers and activations to sums of int32: vpdpbusd at once. Without it
- * vpmaddubsw adds pairs in int16: 127 times 2 * 63 for six bits, so that two of them stay below
- * 2^15; four of five bits do. */
+/* Accumulates products of integers and activations in int32: vpdpbusd does so directly. Without it
+ * vpmaddubsw adds pairs in int16: for six bits a pair is at most 127 * 2 * 63, so two of them stay
+ * below 2^15; for five bits four do. */
 struct dot {
 #if defined(VEC_HAS_DOT)
     vi sum;
@@ -95,7 +94,7 @@ ALWAYS_INLINE void dot_add(struct dot *dot, vi w, vi a)
 #endif
 }
 
-/* After at most two products of six bits, four of five, eight of four, and at the end. */
+/* Call after at most two products of six bits, four of five, eight of four, and at the end. */
 ALWAYS_INLINE void dot_widen(struct dot *dot)
 {
 #if !defined(VEC_HAS_DOT)
@@ -109,8 +108,8 @@ ALWAYS_INLINE void dot_widen(struct dot *dot)
 
 /* ---- factors -------------------------------------------------------------------------------- */
 
-/* w = D * sc and m = Dmin * mn of a segment of Q4_K or Q5_K, for one vector: the format's twelve
- * bytes (quant_block.c, quant_scale_min), a lane's as three words. */
+/* w = D * sc and m = Dmin * mn of a segment of Q4_K or Q5_K, for one vector: each lane has the
+ * format's twelve bytes (quant_block.c, quant_scale_min) as three words. */
 ALWAYS_INLINE void k_factors(const struct tile *t, int i, vf *w, vf *m)
 {
     const vi u0 = vi_load(factors_at(t, 0, 4, i));
@@ -134,7 +133,7 @@ ALWAYS_INLINE void k_factors(const struct tile *t, int i, vf *w, vf *m)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* isum [rows][vectors] of sub-block b, for types of one scale a sub-block. */
+/* isum [rows][vectors] of sub-block b, for types with one scale per sub-block. */
 ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct dot *dot, int vectors,
                         int rows)
 {
@@ -147,7 +146,7 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
         for (int i = 0; i < vectors; i++)
             dot_begin(&dot[r * vectors + i], start);
     }
-    /* The weights of all vectors first: an input then needs a register for a moment only, and the
+    /* Loads the weights of all vectors first: then an input needs a register only briefly, and the
      * sums stay in theirs. */
     UNROLL
     for (int j = 0; j < 4; j++) {
@@ -203,14 +202,14 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
     }
 }
 
-/* start [2][8]: minus 32 times the sums of a row's half sub-blocks, of a whole segment: Q6_K has no
- * other. Once a tile, so that a sub-block only loads them. */
+/* start [2][8]: minus 32 times the sums of a row's half sub-blocks, for a whole segment; Q6_K has
+ * no other offset. Computed once per tile, so that a sub-block only loads them. */
 ALWAYS_INLINE void half_starts(const struct tile *t, int rows, int r, int32_t (*start)[SUBS])
 {
     const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
     UNROLL
     for (int b = 0; b < SUBS; b += 4) {
-        __m256i s[4]; /* of each sub-block the sums of four inputs, a half in each half */
+        __m256i s[4]; /* for each sub-block sums of four inputs, the two halves in the two halves */
         UNROLL
         for (int i = 0; i < 4; i++) {
             const void *q = panel_inputs(t->panel, (size_t)(b + i), rows, r);
@@ -245,8 +244,8 @@ ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, struct do
     }
 }
 
-/* sc[0] * isum0 + sc[1] * isum1 is below 2^24: exact in floats as well. One half after the other
- * keeps the sums in registers. */
+/* sc[0] * isum0 + sc[1] * isum1 is below 2^24 and so exact in float, too. Doing one half after the
+ * other keeps the sums in registers. */
 ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     (void)type;

@@ -1,11 +1,10 @@
-/*
- * simd_panel: quantized activations as a tile reads them, one stream: for each block of 32 inputs the
- * rows' integers [rows][32], then their scales [rows], then their starts [rows], all side by side, so
- * that in a tile every address is a constant away from one pointer.
+/* simd_panel.h: quantized activations in the order in which a tile reads them: for each block of 32
+ * inputs the rows' integers [rows][32], then their scales [rows], then their starts [rows], so that
+ * in a tile every address is at a constant distance from one pointer.
  *
- * A start is what the type's arithmetic takes of the block's sum of integers: the int32 that an integer
- * sum begins with, because weights are stored with an offset; or, where the type has minima, the
- * sum as a float. Included by simd_tile.h.
+ * A start is derived from the block's sum of integers: the int32 with which an integer sum starts,
+ * because weights are stored with an offset; or, for types with minima, the sum as a float.
+ * Included by simd_tile.h.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
@@ -15,7 +14,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd/vec.h"
 
-enum { PANEL_BYTES = CPU_BLOCK + 4 + 4 }; /* of a row and block */
+enum { PANEL_BYTES = CPU_BLOCK + 4 + 4 }; /* per row and block */
 
 ALWAYS_INLINE const int8_t *panel_inputs(const uint8_t *panel, size_t b, int rows, int r)
 {
@@ -32,7 +31,7 @@ ALWAYS_INLINE const uint8_t *panel_start(const uint8_t *panel, size_t b, int row
     return panel_scale(panel, b, rows, rows + r);
 }
 
-/* In all lanes. */
+/* Broadcasts to all lanes. */
 ALWAYS_INLINE vi panel_word(const void *at)
 {
     int32_t word;
@@ -47,13 +46,13 @@ ALWAYS_INLINE vf panel_float(const void *at)
     return v_set1(value);
 }
 
-/* What the weights of a type are stored with: added to each. */
+/* The offset with which the weights of a type are stored. */
 static inline int32_t panel_offset(uint32_t type)
 {
     return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
 }
 
-/* Fills the panel of rows [row, row + rows), all of a matmul's inputs, for weights of `type`. */
+/* Fills the panel for rows [row, row + rows), all inputs of a matmul, for weights of `type`. */
 static inline void panel_fill(const struct cpu_input *x, uint32_t row, uint32_t rows, uint32_t cols,
                               uint32_t type, uint8_t *panel)
 {

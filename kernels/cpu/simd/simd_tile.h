@@ -1,7 +1,5 @@
-/*
- * simd_tile: what tiles of every type share: their shapes, their end, the size of a segment.
- * Included by matmul.c and blocks_*.c.
- */
+/* simd_tile.h: shared by the tiles of every type: shapes, the write of outputs, the size of a
+ * segment. Included by matmul.c and blocks_*.c. */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_TILE_H
 
@@ -11,7 +9,7 @@
 #include "kernels/cpu/simd/vec.h"
 
 enum {
-    PARTS = CPU_LANES / VEC, /* vectors of a group */
+    PARTS = CPU_LANES / VEC, /* vectors per group */
     MAX_ACC = 12,            /* accumulators of the largest tile */
 };
 
@@ -29,7 +27,7 @@ ALWAYS_INLINE size_t segment_size(uint32_t type)
     }
 }
 
-/* Sub-block b of vector i, and the factors before a segment's integers (repack.h). */
+/* Sub-block b of vector i, and the factors stored before a segment's integers (repack.h). */
 ALWAYS_INLINE const uint8_t *words_at(const struct tile *t, uint32_t type, size_t b, int i)
 {
     return t->w + (size_t)(i / PARTS) * t->group_stride + t->n * repack_factors(type) +
@@ -43,9 +41,9 @@ ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int wid
            (size_t)(i % PARTS) * VEC * (size_t)width;
 }
 
-/* Asks for the weights of a segment to come, a share with each block of 32 inputs: arithmetic hides
- * the reading, and no more lines are asked for at once than a processor waits for. Of many tiles most
- * have no share. One row runs at the speed of memory, and the processor's own prefetch is at its
+/* Prefetches the weights of a later segment, a share with each block of 32 inputs: so the
+ * arithmetic hides the latency, and the line-fill buffers are not exhausted. With many tiles most
+ * have no share. Single rows are bound by memory bandwidth, where the hardware prefetcher does
  * best. */
 ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, int rows)
 {
@@ -59,7 +57,7 @@ ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, i
     }
 }
 
-/* Sums of block b before its products: weights are stored with an offset. isum is [rows][vectors]. */
+/* Starts the sums of block b: weights are stored with an offset. isum is [rows][vectors]. */
 ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, vi *isum, int vectors, int rows)
 {
     UNROLL
@@ -71,7 +69,8 @@ ALWAYS_INLINE void block_begin(const struct tile *t, size_t b, vi *isum, int vec
     }
 }
 
-/* One fma a block, of the exact sums, by the product of both scales. acc is [rows][vectors]. */
+/* One fma per block: the exact integer sum times the product of both scales. acc is
+ * [rows][vectors]. */
 ALWAYS_INLINE void block_end(const struct tile *t, size_t b, const vi *isum, vf *acc, int vectors,
                              int rows)
 {
@@ -118,7 +117,7 @@ ALWAYS_INLINE void write_outputs(const struct tile *t, const vf *acc, int groups
     }
 }
 
-/* sum = seg, or sum = sum + seg. True when a segment follows in the run. */
+/* sum = seg, or sum = sum + seg. True if another segment of the run follows. */
 ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
@@ -145,8 +144,8 @@ ALWAYS_INLINE bool end_segment(struct tile *t, uint32_t type, vf *acc, int group
     return more;
 }
 
-/* Tile i of a run, at its first segment. The lines that it will write are asked for now: each is in another
- * page. */
+/* Tile i of a run, at its first segment. Prefetches the lines that it will write: each is in
+ * another page. */
 ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int groups, int rows)
 {
     struct tile t = *run;
@@ -171,10 +170,10 @@ ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int gro
     return t;
 }
 
-/* The tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments of a run are
- * one loop, and all tiles: between calls a processor that waits for memory would ask for nothing, and one
- * that does not would have too little to compute. One row is one tile:
- * with a loop around it what gcc made of it decoded Q4_K_M a fifth slower. */
+/* Defines the tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments and
+ * all tiles of a run are one loop: with a call per segment the processor would stop prefetching at
+ * each call, or run out of work. A single row is a single tile: gcc made a version with the outer
+ * loop that decoded Q4_K_M a fifth slower. */
 #define TILE(add_segment, type, groups, rows)                                                      \
     static void type##_##groups##x##rows(const struct tile *run)                                   \
     {                                                                                              \
@@ -189,8 +188,9 @@ ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int gro
         }                                                                                          \
     }
 
-/* Shapes, and the table of them: AVX-512 has 32 registers and one vector a group, AVX2 16 and two. One
- * row takes two groups at a time: with more, processors foresaw less of what comes from memory. */
+/* Shapes, and the table of them: AVX-512 has 32 registers and one vector per group, AVX2 16 and
+ * two. A single row takes two groups at a time: with more streams the hardware prefetcher was less
+ * effective. */
 #if defined(__AVX512F__)
 #define TILE_SHAPES(shape, type)                                                                   \
     shape(type, 1, 1) shape(type, 1, 2) shape(type, 1, 3) shape(type, 1, 4) shape(type, 1, 5)      \

@@ -1,9 +1,10 @@
-/*
- * vec: one vector of floats, 16 lanes with AVX-512, 8 with AVX2, so that a kernel is written once.
+/* vec.h: one vector of floats, 16 lanes with AVX-512, 8 with AVX2, so that a kernel is written
+ * once.
  *
- * Included only by files compiled for one of the two (VARIANTS_* in the Makefile, *_avx2.c, *_avx512.c). Every operation here
- * is the IEEE-754 operation of its name in each lane; what a kernel computes therefore depends on
- * its own order only (NUMERICS.md), never on the width. Pure, any thread.
+ * Included only by files compiled for one of the two (VARIANTS_* in the Makefile, *_avx2.c,
+ * *_avx512.c). Every operation here is the IEEE-754 operation of its name in each lane; so a
+ * kernel's result depends on its own order of operations only (NUMERICS.md), never on the width.
+ * Pure, any thread.
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_VEC_H
 #define HEARTH_KERNELS_CPU_SIMD_VEC_H
@@ -88,7 +89,7 @@ ALWAYS_INLINE vf v_neg(vf a)
     return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
 }
 
-/* VEC halves as floats. */
+/* VEC halfs as floats. */
 ALWAYS_INLINE vf v_load_f16(const uint8_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
@@ -105,7 +106,7 @@ ALWAYS_INLINE vf v_load_bf16(const uint8_t *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* The first n (< VEC) lanes; the others are 0 and their memory is not touched. */
+/* Loads the first n (< VEC) lanes; the others are 0 and their memory is not touched. */
 ALWAYS_INLINE vf v_load_part(const float *p, uint32_t n)
 {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
@@ -115,7 +116,7 @@ ALWAYS_INLINE void v_store_part(float *p, vf x, uint32_t n)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x);
 }
 
-/* Lanes n and above become -inf. */
+/* Sets lanes n and above to -inf. */
 ALWAYS_INLINE vf v_keep(vf x, uint32_t n)
 {
     return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), _mm512_set1_ps(-__builtin_inff()), x);
@@ -156,14 +157,14 @@ ALWAYS_INLINE uint32_t vi_reduce_max(vi x)
     return _mm512_reduce_max_epu32(x);
 }
 
-/* To each lane of sum the products of its four bytes of a, unsigned, by those of b, signed. */
+/* Adds to each lane of sum the products of its four unsigned bytes of a and signed bytes of b. */
 #define VEC_HAS_DOT
 ALWAYS_INLINE vi vi_dot(vi sum, vi a, vi b)
 {
     return _mm512_dpbusd_epi32(sum, a, b);
 }
 
-/* The two halves added: lane j + lane j + 8. */
+/* Adds the two halves: lane j + lane j + 8. */
 ALWAYS_INLINE __m256 v_fold16(vf x)
 {
     return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
@@ -318,7 +319,8 @@ ALWAYS_INLINE vi vi_dot(vi sum, vi a, vi b)
 /* num_exp in every lane (NUMERICS.md, "Scalar functions"). */
 ALWAYS_INLINE vf v_exp(vf x)
 {
-    vf a = v_min(v_set1(NUM_EXP_MAX), x); /* of two, a NaN makes it the second */
+    /* if one of two is a NaN, the result is the second operand */
+    vf a = v_min(v_set1(NUM_EXP_MAX), x);
     vf t = v_fma(a, v_set1(NUM_LOG2E), v_set1(NUM_ROUND));
     vf n = v_sub(t, v_set1(NUM_ROUND));
     vf r = v_fma(n, v_set1(-NUM_LN2_HI), a);

@@ -100,7 +100,7 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
     struct backend *b;
     char err[256] = "";
     ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof(err)), -ENOTSUP);
-    ck_assert_msg(strstr(err, "sliding window of 64 positions") != NULL, "%s", err);
+    ck_assert_msg(strstr(err, "sliding attention window of 64 positions") != NULL, "%s", err);
     l.context = 64;
     ck_assert_int_eq(backend_cpu.open(m.model, &l, &b, err, sizeof(err)), 0);
     backend_cpu.close(b);
@@ -125,7 +125,7 @@ START_TEST(an_instance_that_drafts_refuses_canonical_passes)
     struct row_result result = {0};
     struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
     ck_assert_int_eq(backend_cpu.start(b, &pass), -EINVAL);
-    ck_assert_str_eq(backend_cpu.error(b), "pass refused: a canonical one of a draft model");
+    ck_assert_str_eq(backend_cpu.error(b), "pass refused: a draft model has no canonical passes");
     pass.kind = PASS_FAST;
     help_pass(b, &pass);
     backend_cpu.close(b);

@@ -91,7 +91,7 @@ START_TEST(a_failed_write_leaves_no_file)
 {
     struct gguf_out *out;
     gguf_out_row *rows[] = {infinite, broken};
-    const char *lines[] = {"tensor x holds a value that is not finite",
+    const char *lines[] = {"tensor x has a value that is not finite",
                            "cannot write tensor x: Input/output error"};
     ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), 0);
     gguf_out_tensor(out, &(struct gguf_out_tensor){"x", QUANT_F32, 2, 1, 90});
@@ -118,7 +118,7 @@ START_TEST(only_files_are_replaced)
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(i == 0 ? mkdir(path, 0777) : mkfifo(path, 0666), 0);
         ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), -EEXIST);
-        ck_assert_msg(strstr(err, "no regular file") != NULL, "%s", err);
+        ck_assert_msg(strstr(err, "not a regular file") != NULL, "%s", err);
         ck_assert_int_eq(access(part, F_OK), -1);
         ck_assert_int_eq(i == 0 ? rmdir(path) : unlink(path), 0);
     }

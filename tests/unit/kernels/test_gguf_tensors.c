@@ -79,9 +79,9 @@ START_TEST(impossible_shapes_are_refused)
     one_tensor(&w, 28, 2, (const uint64_t[]){(uint64_t)1 << 61, 1}, 0, 64);
     check_refused(&w, -EBADMSG, "too large");
     one_tensor(&w, QUANT_Q4_0, 2, (const uint64_t[]){48, 2}, 0, 64);
-    check_refused(&w, -EBADMSG, "no multiple of 32");
+    check_refused(&w, -EBADMSG, "not a multiple of 32");
     one_tensor(&w, QUANT_Q6_K, 1, (const uint64_t[]){32}, 0, 64);
-    check_refused(&w, -EBADMSG, "no multiple of 256");
+    check_refused(&w, -EBADMSG, "not a multiple of 256");
 }
 END_TEST
 
@@ -135,7 +135,7 @@ START_TEST(names_of_tensors_are_checked)
     gw_tensor(&w, "a", QUANT_F32, 8, 0);
     gw_tensor(&w, "b", QUANT_F32, 8, 0);
     gw_tensor(&w, "a", QUANT_F32, 8, 0);
-    check_refused(&w, -EBADMSG, "tensor a is there twice");
+    check_refused(&w, -EBADMSG, "duplicate tensor a");
 }
 END_TEST
 
@@ -146,7 +146,7 @@ START_TEST(offsets_are_checked)
     one_tensor(&w, QUANT_F32, 1, NE, 32, 64);
     check_opens(&w); /* a gap before it is allowed */
     one_tensor(&w, QUANT_F32, 1, NE, 4, 64);
-    check_refused(&w, -EBADMSG, "no multiple of the alignment");
+    check_refused(&w, -EBADMSG, "not a multiple of the alignment");
     one_tensor(&w, QUANT_F32, 1, NE, 64, 64);
     check_refused(&w, -EBADMSG, "ends inside tensor t");
     one_tensor(&w, QUANT_F32, 1, NE, UINT64_MAX - 31, 64);

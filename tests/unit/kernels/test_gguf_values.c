@@ -196,7 +196,7 @@ START_TEST(malformed_keys_are_refused)
     gw_key_u32(&w, "twice", 1);
     gw_key_u32(&w, "between", 1);
     gw_key_f32(&w, "twice", 1);
-    check_refused(&w, -EBADMSG, "key twice is there twice");
+    check_refused(&w, -EBADMSG, "duplicate key twice");
 }
 END_TEST
 
@@ -217,7 +217,7 @@ START_TEST(lengths_beyond_the_file_are_refused)
         struct gw w;
         gw_init(&w);
         gw_key(&w, "string", GGUF_STRING, &LENGTHS[i], 8);
-        check_refused(&w, -EBADMSG, "cut off");
+        check_refused(&w, -EBADMSG, "truncated");
         for (uint32_t type = 0; type <= GGUF_F64; type++) {
             if (type == GGUF_ARRAY)
                 continue;
@@ -240,14 +240,14 @@ START_TEST(a_value_may_end_with_the_file_and_no_later)
     uint64_t one = 1;
     gw_init(&w);
     gw_key(&w, "string", GGUF_STRING, &one, 8);
-    check_refused(&w, -EBADMSG, "cut off");
+    check_refused(&w, -EBADMSG, "truncated");
     gw_init(&w);
     gw_key(&w, "string", GGUF_STRING, &one, 8);
     gw_put(&w.keys, "x", 1);
     check_opens(&w);
     gw_init(&w);
     gw_key(&w, "number", GGUF_U64, &one, 7);
-    check_refused(&w, -EBADMSG, "cut off");
+    check_refused(&w, -EBADMSG, "truncated");
     gw_init(&w);
     gw_key_array(&w, "array", GGUF_U16, 2, &one, 3);
     check_refused(&w, -EBADMSG, "array of 2 elements");
@@ -290,7 +290,7 @@ START_TEST(many_keys_and_strings_take_linear_time)
             gw_put_string(&w.keys, "some text", i % 10);
         if (twice) {
             gw_key_u32(&w, "key.4711", 1);
-            check_refused(&w, -EBADMSG, "key.4711 is there twice");
+            check_refused(&w, -EBADMSG, "duplicate key key.4711");
             continue;
         }
         ck_assert_int_eq(open_writer(&w, &g, &file), 0);

@@ -77,7 +77,7 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.embedding_length", ABSENT, -EBADMSG, "missing"},
     {"llama.embedding_length", U(0), -EBADMSG, "1 to 65536"},
     {"llama.embedding_length", U(65537), -EBADMSG, "1 to 65536"},
-    {"llama.embedding_length", U(66), -EBADMSG, "no multiple of 4 heads"},
+    {"llama.embedding_length", U(66), -EBADMSG, "not a multiple of the head count 4"},
     {"llama.embedding_length", U(128), -EBADMSG, "token_embd.weight is 64 x 40"},
     {"llama.feed_forward_length", ABSENT, -EBADMSG, "missing"},
     {"llama.feed_forward_length", U(0), -EBADMSG, "must be 1 to"},

@@ -219,7 +219,7 @@ START_TEST(a_copy_in_the_same_type_is_the_same_model)
     ck_assert_int_eq(gguf_out_open(path_of("no.gguf"), &out, err, sizeof(err)), 0);
     struct quantized_copy copy = {g, type_mix_find("Q4_0")};
     ck_assert_int_eq(quantized_copy_list(&copy, out, err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "tensor token_embd.weight is Q8_0 already: start from an F32, F16 or "
+    ck_assert_str_eq(err, "tensor token_embd.weight is already Q8_0: start from an F32, F16 or "
                           "BF16 file");
     gguf_out_close(out);
     gguf_close(g);
