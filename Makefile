@@ -284,14 +284,16 @@ E2E      = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/e2e/test_*.c))
 STRESS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/stress/stress_*.c))
 BENCH    = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
-# A test is linked with the archives, and TEST.d names the objects that it took: when one of them changes, it is linked
-# again and tests/run.sh quick runs it.
+# A test is linked with the archives, and TEST.took names the objects that it took: when one of them changes or its source is
+# gone, the test is linked again and tests/run.sh quick runs it.
+KNOWN   := $(foreach a,ipc kernels tools daemon client http rig e2e bench,$(OBJECTS_$a))
+took     = $(filter $(KNOWN),$(1)) $(if $(filter-out $(KNOWN),$(1)),FORCE)
 define link_test
 @mkdir -p $(@D)
 $(say) LINK $@
 $(Q)$(CC) $(ALLLDFLAGS) -Wl,--trace $< -Wl,--start-group $(filter %.a,$|) -Wl,--end-group -o $@ \
     $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm >$@.trace
-@sed -n 's|^$(BUILD)/.*\.o$$|$@: &\n&:|p' $@.trace >$@.d && rm $@.trace
+@echo '$@: $$(call took,'$$(grep -x '$(BUILD)/.*\.o' $@.trace | grep -vxF '$<')')' >$@.took && rm $@.trace
 endef
 $(UNIT):   $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,rig) $(ARCHIVES)
 	$(link_test)
@@ -572,5 +574,6 @@ deb: deps-deb ## Debian packages, in build/deb
 clean: ## removes build/
 	rm -rf build
 
--include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/tests/cudasim $(BUILD)/fuzz/obj $(LINT) -name '*.d' 2>/dev/null) \
+         $(shell find $(BUILD)/tests -name '*.took' 2>/dev/null)
 .SECONDARY:

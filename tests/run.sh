@@ -96,7 +96,7 @@ stamp_of() { echo "$stamps/${1//\//_}.ok"; }
 inputs() { # NAME: files and folders
     local of=${program[$1]}
     echo "$of"
-    [ ! -f "$of.d" ] || sed -n 's/^\(.*\):$/\1/p' "$of.d" # objects, for a suite that was not linked again
+    [ ! -f "$of.took" ] || grep -o '[^ ,()]*\.o' "$of.took" # objects, for a suite that was not linked again
     case $1 in # real programs, and what is installed with them
     e2e/* | tools/* | unit/daemon/test_config)
         printf '%s\n' "$BUILD"/{bin,lib,man} client/{man,nvim,python,shell} systemd tests/python tests/e2e/*.lua ;;
