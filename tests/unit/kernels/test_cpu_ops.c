@@ -217,11 +217,11 @@ START_TEST(rope_is_accurate)
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
-    for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+    for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
         const struct model_rope_table rope = {bases[b], scaling->scale,
                                               scaling->divided ? divisors : NULL};
         rope_build(table, DIM, CONTEXT, &rope);
-        for (size_t p = 0; p < sizeof positions / sizeof positions[0]; p++) {
+        for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
             rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
             for (int i = 0; i < DIM; i += 2) {
                 double a = positions[p] * pow((double)bases[b], -(double)i / DIM) /
