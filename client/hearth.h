@@ -10,7 +10,7 @@
  * Threads   One thread at a time per handle; different handles are independent of each other.
  * Fork      A handle belongs to the process that opened it. After fork() every call on it in the
  *           child fails with -EPERM (hearth_close() only closes descriptors); the parent notices
- *           nothing.
+ *           nothing of it.
  * Ownership Whatever you pass in is read during the call and not kept. Whatever an event points to
  *           stays valid until the next hearth_next, _submit, _cancel or _close on the same handle.
  * Resume    A daemon that dies or is stopped is waited for (hearth_options.resume_ms), and requests
@@ -58,7 +58,7 @@ struct hearth; /* one connection */
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 enum hearth_connect_flags {
-    HEARTH_POLLABLE = 1, /* wake me through hearth_fd(), for programs that have an event loop */
+    HEARTH_POLLABLE = 1, /* wake through hearth_fd(), for programs with an event loop */
     HEARTH_NONBLOCK = 2  /* neither hearth_connect() nor hearth_submit() waits for the daemon: the
                             handle is to be used when hearth_ready() says so */
 };
@@ -68,7 +68,7 @@ struct hearth_options {
     uint32_t flags; /* enum hearth_connect_flags */
     uint32_t slots; /* slots wanted, numbered from 0; 0 = none: the vocabulary and status only */
     const char *slot_name; /* name of slot 0, or NULL. A named slot keeps its tokens when you leave,
-                              and waits for the next client of the same user who asks for that name.
+                              until the next client of the same user requests that name.
                               1 to 63 printable ASCII characters without blanks */
     int32_t
         connect_timeout_ms; /* how long the daemon may take to answer; -1 for ever, default 30000 */
@@ -83,7 +83,7 @@ HEARTH_API void hearth_options_init(struct hearth_options *options, size_t size)
  * $XDG_RUNTIME_DIR/hearth/hearth.sock where it is there, else /run/hearth/hearth.sock. `options` may be NULL for the
  * defaults. Returns 0 with *ret_h set. On failure *ret_h is NULL and `err` (may be NULL) holds one
  * line: -ENOENT or -ECONNREFUSED no daemon there, -EBUSY no slot free or the named slot is in use,
- * -EAGAIN (with HEARTH_NONBLOCK) it takes nobody just now,
+ * -EAGAIN (with HEARTH_NONBLOCK) its backlog is full just now,
  * -EPROTO another protocol version, -EACCES the socket is not for this user, -ENOMEM and the like.
  */
 HEARTH_API int hearth_connect(const char *path, const struct hearth_options *options,
@@ -95,12 +95,12 @@ HEARTH_API int hearth_connect(const char *path, const struct hearth_options *opt
  * hearth_connect(), -ETIMEDOUT after connect_timeout_ms: hearth_error() has the line, close it. */
 HEARTH_API int hearth_ready(struct hearth *h);
 
-/* Ends whatever runs, frees everything. NULL is fine. */
+/* Cancels what runs and frees everything. NULL is fine. */
 HEARTH_API void hearth_close(struct hearth *h);
 
 struct hearth_info {
     uint32_t size;       /* set by you: sizeof(struct hearth_info) */
-    uint32_t context;    /* most tokens of prompt + answer in one slot */
+    uint32_t context;    /* max tokens of prompt + answer in one slot */
     uint32_t slots;      /* slots of this handle */
     uint32_t n_vocab;    /* token ids are below this */
     int32_t bos, eos;    /* token ids, -1 where the vocabulary has none */
@@ -112,7 +112,7 @@ struct hearth_info {
     const char *server_version; /* "" where the daemon does not say */
     const char *socket_path;    /* where this handle is connected */
     uint32_t is_away;           /* 1 while the daemon is gone and waited for (resume_ms) */
-    uint32_t resumes;           /* how often that ended with a daemon */
+    uint32_t resumes;           /* how often a daemon came back */
     uint32_t fim;               /* has fill-in-the-middle tokens, and hearth_fim()'s automatic
                                    order is 1: prefix first, 2: suffix first; 0: has none */
     const char *chat_template;  /* the model's, a Jinja text; "" where it has none */
@@ -160,10 +160,10 @@ struct hearth_fim {
     uint32_t size;      /* set by hearth_fim_init() */
     const char *prefix; /* [prefix_bytes] the buffer up to the cursor */
     size_t prefix_bytes;
-    const char *suffix; /* [suffix_bytes] the buffer behind it */
+    const char *suffix; /* [suffix_bytes] the buffer after the cursor */
     size_t suffix_bytes;
-    const struct hearth_chunk *extra; /* [n_extra] in the order in which they stand in the prompt.
-                                         Keep it between calls, add at the end */
+    const struct hearth_chunk *extra; /* [n_extra] in the prompt's order. Keep it between calls,
+                                         add at the end */
     uint32_t n_extra;
     const char *middle; /* [middle_bytes] what the answer already begins with */
     size_t middle_bytes;
@@ -178,11 +178,11 @@ struct hearth_fim {
 /* Fills *fim with nothing: no text, automatic order. `size` is sizeof *fim. */
 HEARTH_API void hearth_fim_init(struct hearth_fim *fim, size_t size);
 
-/* Makes a prompt to be submitted as tokens: what stands between prefix and suffix? Text is text:
- * control tokens in it stay letters. Where all of it is too long, chunks from the first one on that
- * does not fit are left out, then the end of the suffix (down to a quarter of the room) and the
- * beginning of the prefix, in steps of some lines: what was sent before goes on being the prompt's
- * beginning while one types. Text that an earlier call on this handle had is not tokenized again.
+/* Makes a prompt, to be submitted as tokens, whose answer is the text between prefix and suffix.
+ * Control tokens in these texts stay plain text. Where all of it is too long, chunks are dropped from
+ * the first one that does not fit, then the end of the suffix (down to a quarter of the room) and the
+ * beginning of the prefix, in steps of some lines, so that the prompt's beginning stays the same
+ * while one types. Text of an earlier call on this handle is not tokenized again.
  * Writes at most `max` ids and returns how many there are in all. -ENOTSUP: the model has no such
  * tokens; -EAGAIN: see step_bytes; -E2BIG: no room for `middle`; -EINVAL, -ENOMEM, -EPERM. */
 HEARTH_API int64_t hearth_fim(struct hearth *h, const struct hearth_fim *fim, uint32_t *ids,
@@ -209,9 +209,9 @@ HEARTH_API void hearth_chat_init(struct hearth_chat *chat, size_t size);
 
 /* The conversation as the model's template writes it, for people to look at: writes at most `max`
  * bytes and returns how many there are in all. Needs no slot. Returns -EINVAL (hearth_error() says
- * in one line what is wrong with the JSON or in the template, or what the template complains of),
+ * in one line what is wrong with the JSON or in the template, or what the template raises),
  * -ENOTSUP (the model has no template, or a family of that name is not known: then the line lists
- * those that are), -E2BIG (the template does not come to an end), -ENOMEM, -EPERM after fork. */
+ * those that are), -E2BIG (the template takes too much), -ENOMEM, -EPERM after fork. */
 HEARTH_API int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *chat, char *text,
                                     size_t max);
 
@@ -247,8 +247,8 @@ struct hearth_request {
                                prompt is computed, so that the next request finds it warm */
     uint32_t priority;      /* enum hearth_priority; default HEARTH_INTERACTIVE */
     uint32_t deterministic; /* default 1: the same request gives the same tokens, always. 0: where
-                               the device is faster so, they come unverified, and may be others the
-                               next time; the result's numerics id then ends in "+fast" */
+                               the device is faster that way they come unverified, and may differ
+                               the next time; the result's numerics id then ends in "+fast" */
     int32_t logprobs; /* -1 (default) none, 0 of each token, 1-20 also of that many alternatives */
 
     /* Sampling, applied in the order bias, penalties, top-k, typical-p, top-p, min-p, temperature.
@@ -273,7 +273,7 @@ struct hearth_request {
     const char *const *stops; /* [n_stops], at most 64, each 1 to 256 bytes and a 0 */
     uint32_t n_stops;
 
-    /* Who drafts tokens: "auto" (default, also NULL), "none", "lookup" (what followed the same
+    /* The source of drafts: "auto" (default, also NULL), "none", "lookup" (what followed the same
      * tokens earlier in the sequence), "client" (the guess below); "draft" (the daemon's draft
      * model), "shadow" (a low-bit copy of the model) or "fast" (the device's fast pass), which a
      * daemon may have or not: then the request ends with -ENOTSUP. Never changes the answer, only
@@ -287,8 +287,8 @@ struct hearth_request {
     /* A grammar in llama.cpp's GBNF that the answer follows from its rule "root" on, or NULL. At any
      * time the answer is the beginning of a sentence of it; the model may end it exactly where a
      * sentence ends, and where nothing else may follow it ends by itself (HEARTH_EOS). max_tokens,
-     * the context, stop tokens and stop texts may end it in the middle of a sentence. Tokens that
-     * are no text are never picked. The daemon compiles it: where it does not compile the request
+     * the context, stop tokens and stop texts may end it in the middle of a sentence. Tokens
+     * without text are never picked. The daemon compiles it: where it does not compile the request
      * ends with HEARTH_ERROR, -EINVAL and a line that says where; where no token of the model's
      * vocabulary can go on, with -ENOTSUP; where following it takes too much, with -E2BIG. */
     const char *grammar;
@@ -356,8 +356,9 @@ struct hearth_result {      /* how a request ended */
     uint64_t prefill_ns, decode_ns;
     uint32_t n_ids;      /* output_tokens, but for a cancelled request: what was delivered before */
     const uint32_t *ids; /* [n_ids] the whole answer */
-    const char *numerics; /* numerics id of the answer; "+fast" behind it: it was not verified */
-    const char *receipt;  /* model, numerics, hash of parameters and prompt, hash of the answer */
+    const char *
+        numerics; /* numerics id of the answer; it ends in "+fast" where the answer was not verified */
+    const char *receipt; /* model, numerics, hash of parameters and prompt, hash of the answer */
     const char *model;
     uint32_t prefix_break; /* where the prompt first differed from what the slot held before: its
                               previous prompt and answer; prompt_tokens where it did not, 0 for a
@@ -384,8 +385,7 @@ struct hearth_event {
 /* Takes the next event of a slot (or of any). timeout_ms: -1 waits without limit, 0 only looks.
  * Returns 1 with *ret_event set, valid as long as "Ownership" above says; 0 when the time is up, or
  * when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
- * daemon is gone for good and every request of it has been told so (each by HEARTH_DONE with
- * HEARTH_ERROR).
+ * daemon is gone for good and each of its requests has ended with HEARTH_DONE and HEARTH_ERROR.
  */
 HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_event **ret_event,
                            int timeout_ms);
@@ -394,7 +394,7 @@ HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_
  * after whatever else was called on the handle, call hearth_next() with timeout 0 on
  * HEARTH_ANY_SLOT (or on the one slot that the program uses) until it returns 0: from then on the
  * descriptor becomes readable when there is something new on any slot, or when the daemon is gone.
- * Asked about one slot of several it says nothing about what the others hold already. Only wait on
+ * A call for one slot says nothing about events that other slots hold already. Only wait on
  * the descriptor; do not read from it. Returns -EINVAL without the flag. */
 HEARTH_API int hearth_fd(struct hearth *h);
 
@@ -403,7 +403,7 @@ HEARTH_API int hearth_fd(struct hearth *h);
 /* Turns a JSON schema of `bytes` bytes into a grammar in llama.cpp's dialect of GBNF, with the rule
  * "root". Needs no connection, and may run in any thread. Writes at most `max` bytes with a 0 at the
  * end (`grammar` may be NULL when max is 0) and returns the length of the whole text without it, as
- * snprintf does. Returns -EINVAL with one line in `err` (may be NULL) that names the place: no JSON,
+ * snprintf does. Returns -EINVAL with one line in `err` (may be NULL) that names the place: not JSON,
  * a keyword that restricts and is not supported, a $ref that leads nowhere or out of the schema, a
  * pattern that no grammar can follow, bounds that nothing matches, a schema that is too large; or
  * -ENOMEM. */
@@ -412,7 +412,7 @@ HEARTH_API int64_t hearth_schema(const char *json, size_t bytes, char *grammar, 
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Asks the daemon for its counters: one JSON object. Writes at most `max` bytes with a 0 at the end
+/* Gets the daemon's counters: one JSON object. Writes at most `max` bytes with a 0 at the end
  * and returns the length of the whole text without it, as snprintf does. Waits for the answer. */
 HEARTH_API int64_t hearth_status(struct hearth *h, char *json, size_t max);
 

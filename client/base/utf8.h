@@ -9,7 +9,7 @@
 #define UTF8_REPLACEMENT 0xfffdu
 
 /* Looks at s[0, n), n > 0. Returns k > 0: a character of k bytes, its code point in *ret_code;
- * k < 0: the first -k bytes are no character and never become one (the longest beginning of one,
+ * k < 0: the first -k bytes are not a character and never become one (the longest beginning of one,
  * at least a byte: what one U+FFFD replaces); 0: all n bytes, at most 3, begin a character. */
 int utf8_step(const char *s, size_t n, uint32_t *ret_code);
 

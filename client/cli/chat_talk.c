@@ -23,7 +23,7 @@ static int add_message(struct talk *t, const char *role, const char *text, size_
 {
     json_t *m = json_pack("{s:s, s:s%}", "role", role, "content", text ? text : "", bytes);
     if (!m)
-        return cli_fail(CLI_BAD_INPUT, "the text is no UTF-8: give text");
+        return cli_fail(CLI_BAD_INPUT, "the text is not UTF-8: give UTF-8 text");
     return json_array_append_new(t->messages, m) ? out_of_memory() : CLI_OK;
 }
 

@@ -20,14 +20,14 @@
 enum cli_exit {
     CLI_OK = 0,
     CLI_DIFFERS = 1,      /* a replayed answer is not the recorded one */
-    CLI_USAGE = 64,       /* an option or argument that makes no sense */
+    CLI_USAGE = 64,       /* an option or argument is invalid */
     CLI_BAD_INPUT = 65,   /* a token id out of range, a prompt too long, a malformed model */
     CLI_NO_INPUT = 66,    /* no such file */
     CLI_NO_DAEMON = 69,   /* not reachable, or gone */
     CLI_SYSTEM = 71,      /* the operating system refuses: memory, files, output */
     CLI_CANNOT_MAKE = 73, /* a file cannot be made there */
     CLI_BUSY = 75,        /* try again */
-    CLI_INTERRUPTED = 130 /* Ctrl-C, SIGTERM, or nobody reads stdout any more */
+    CLI_INTERRUPTED = 130 /* Ctrl-C, SIGTERM, or the reader of stdout is gone */
 };
 
 /* Prints one error line and returns `code`. */
@@ -38,14 +38,14 @@ int cli_exit_connect(int rc);
 int cli_exit_request(int rc);
 
 /* Connects as the options say, with `slots` slots. Returns 0 or an exit code, the error already
- * told. A signal that asks to stop ends the process meanwhile, and where no slot was wanted also
+ * printed. A signal that asks to stop ends the process meanwhile, and where no slot was wanted also
  * after that: there is nothing to give back. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
 /* Reads fd to its end. Returns 0 or -errno. */
 int cli_read_all(int fd, struct buffer *ret);
 
-/* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error told. */
+/* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error printed. */
 int cli_read_file(const char *path, struct buffer *ret);
 
 /* Writes all of it to fd, also where that one is non-blocking. Returns 0 or -errno (-EINTR when a
@@ -68,7 +68,7 @@ void cli_stop_at_once(int on);
 /* The exit code of a command whose result could not be written: rc is -errno of cli_write. */
 int cli_exit_output(int rc);
 
-/* Puts the grammar that was asked for into *text, with a 0 behind it; nothing where none was. Returns
+/* Puts the grammar that was asked for into *text, followed by a 0; nothing without one. Returns
  * 0 or an exit code. */
 int cli_grammar_read(const struct cli_options *o, struct buffer *text);
 

@@ -166,7 +166,7 @@ static void judge_daemon(struct judge *j, const struct doctor_facts *f)
              "restart the daemon after an upgrade");
     if (!f->resident_kib)
         return;
-    /* What the files of model and programs take is no part of it. */
+    /* The files of model and programs are not counted. */
     say(j, f->huge_kib || f->resident_kib < SMALL_KIB ? DOCTOR_OK : DOCTOR_NOTE, "resident",
         "%llu MiB, %llu of them in huge pages", (unsigned long long)f->resident_kib / 1024,
         (unsigned long long)f->huge_kib / 1024);

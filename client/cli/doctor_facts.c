@@ -41,7 +41,7 @@ static int read_below(const char *root, const char *path, char *text, size_t tex
     return n > 0;
 }
 
-/* The number behind "NAME:" at the beginning of a line of /proc/meminfo or its like; 0: none. */
+/* The number after "NAME:" at the beginning of a line of /proc/meminfo or its like; 0: none. */
 static uint64_t number_of(const char *root, const char *path, const char *name)
 {
     char text[8192] = "";
@@ -153,7 +153,7 @@ static void find_nvidia(const char *root, struct doctor_facts *f)
         f->has_libcuda && (is_there("libcublas.so.13") || is_there("libcublas.so.12"));
 }
 
-/* Is this process's user in the group, by what the session has? One who was added since logs in again. */
+/* Is this process's user in the group, as the session has it? A user added since then must log in again. */
 static int find_group(const char *name)
 {
     gid_t groups[256];

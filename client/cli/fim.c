@@ -6,7 +6,7 @@
 
 /* ---- the place ------------------------------------------------------------------------------- */
 
-/* Where the byte at line and column (both from 1; column 0: behind the line's last) stands in text.
+/* Where the byte at line and column (both from 1; column 0: after the line's last) stands in text.
  * Returns -1 for a line that is not there, -2 for such a column. */
 static int64_t find_place(const char *text, size_t bytes, uint32_t line, uint32_t column)
 {
@@ -24,7 +24,7 @@ static int64_t find_place(const char *text, size_t bytes, uint32_t line, uint32_
     return column - 1 > length ? -2 : (int64_t)(at + column - 1);
 }
 
-/* Cuts ":NUMBER" off the end of name. Returns the number, -1 where there is none. */
+/* Cuts ":NUMBER" off the end of name. Returns the number, or -1 without one. */
 static int32_t cut_number(char *name)
 {
     char *colon = strrchr(name, ':'), *end;

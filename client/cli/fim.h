@@ -1,5 +1,5 @@
 /* cli_fim.h - the prompt of `hearth fim`: a file and a place in it, or what stands before and
- * behind that place, and other files. It reads files; the tokens are the library's work.
+ * after that place, and other files. It reads files; the tokens are the library's work.
  */
 #ifndef HEARTH_CLIENT_CLI_FIM_H
 #define HEARTH_CLIENT_CLI_FIM_H

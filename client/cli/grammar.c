@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Is this meant to be a file, the @ forgotten? Asked of text that is no schema. */
+/* Is text that is not a schema meant as a file, the @ forgotten? */
 static int looks_like_file(const char *schema)
 {
     size_t bytes = strlen(schema);

@@ -21,7 +21,7 @@ static void escape(struct buffer *b, unsigned char c)
     buffer_add(b, code, 6);
 }
 
-/* Bytes that are no UTF-8: told apart from every character by half of a pair, \udc80 to \udcff. */
+/* Bytes that are not UTF-8 become half of a surrogate pair, \udc80 to \udcff, which no character is. */
 static void escape_raw(struct buffer *b, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)

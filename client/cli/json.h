@@ -1,6 +1,6 @@
 /* cli_json.h - writes the few JSON shapes that `hearth` prints.
  *
- * Strings may hold any bytes: control characters are escaped, what is no UTF-8 becomes U+FFFD, the
+ * Strings may hold any bytes: control characters are escaped, bytes that are not UTF-8 become U+FFFD, the
  * rest stays as it is. Numbers that JSON does not have (infinite) become null.
  */
 #ifndef HEARTH_CLIENT_CLI_JSON_H
@@ -9,8 +9,9 @@
 #include "client/cli/cli.h"
 
 void json_text(struct buffer *b, const char *text, size_t bytes);
-void json_bytes(struct buffer *b, const char *text,
-                size_t bytes); /* as json_text, but what is no UTF-8 stays: \udc80 to \udcff */
+void json_bytes(
+    struct buffer *b, const char *text,
+    size_t bytes); /* as json_text, but bytes that are not UTF-8 stay: \udc80 to \udcff */
 void json_ids(struct buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */
 void json_number(struct buffer *b, double value);
 

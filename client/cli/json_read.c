@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_BYTES = 64 }; /* longer ones are nobody's: 17 digits are exact */
+enum { NUMBER_BYTES = 64 }; /* longer ones are not needed: 17 digits are exact */
 
 void json_reader_init(struct json_reader *r, const char *text, size_t bytes)
 {
@@ -25,7 +25,7 @@ int json_read_fail(struct json_reader *r, int rc, const char *why)
     return r->rc;
 }
 
-/* The next byte that is no blank, not taken; -1 at the end, or after an error. */
+/* The next byte that is not a blank, not taken; -1 at the end, or after an error. */
 static int look(struct json_reader *r)
 {
     if (r->rc)
@@ -121,7 +121,7 @@ static int is_number(const char *text, int *ret_whole)
     return !*p;
 }
 
-/* Takes a number's text, with a 0 behind it. whole: no fraction and no exponent. */
+/* Takes a number's text, with a 0 after it. whole: no fraction and no exponent. */
 static int take_number(struct json_reader *r, int whole, char text[NUMBER_BYTES])
 {
     size_t n = 0;
@@ -204,7 +204,7 @@ static int32_t hex4(const struct json_reader *r)
     return value;
 }
 
-/* Behind "\u". */
+/* After "\u". */
 static int read_code(struct json_reader *r, struct buffer *ret)
 {
     int32_t code = hex4(r);

@@ -1,13 +1,13 @@
 /* cli_json_read.h - reads JSON strictly, value by value: for shapes that are known before.
  *
- * A reader walks over text that it does not own and believes nothing of it: no byte behind `end` is
+ * A reader walks over text that it does not own and believes nothing of it: no byte after `end` is
  * touched, nothing recurses, and what is not exactly JSON is refused. The first error stays, so a
  * caller may go on asking and look once. Each call skips blanks before what it reads and returns 0,
  * or -EBADMSG with `why` and `at` set, or -ENOMEM.
  *
  * Why not jansson, which reads all other JSON here: a record must give back exactly what was asked,
  * and jansson refuses two things that a request may hold: seeds from 2^63 on (its integers are
- * signed) and bytes that are no UTF-8 (written as half of a pair, see json_read_text).
+ * signed) and bytes that are not UTF-8 (written as half of a pair, see json_read_text).
  */
 #ifndef HEARTH_CLIENT_CLI_JSON_READ_H
 #define HEARTH_CLIENT_CLI_JSON_READ_H
@@ -29,7 +29,7 @@ int json_read_fail(struct json_reader *r, int rc, const char *why);
 /* '{', ':', ... */
 int json_read_mark(struct json_reader *r, char mark);
 
-/* Between items: returns 1 behind a comma, 0 behind `close`, or an error. *count is the caller's
+/* Between items: returns 1 after a comma, 0 after `close`, or an error. *count is the caller's
  * number of items so far and is counted up, so that the first item needs no comma. */
 int json_read_next(struct json_reader *r, char close, uint32_t *count);
 

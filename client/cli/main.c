@@ -1,4 +1,4 @@
-/* cli.c - main of `hearth`: finds the command, parses its options, runs it. */
+/* main.c - main of `hearth`: finds the command, parses its options, runs it. */
 #include "client/prompt/chat_families.h"
 #include "client/cli/cli.h"
 
@@ -22,9 +22,9 @@ static const struct command commands[] = {
      "The prompt is PROMPT, or --file, or --tokens, else what stdin holds.\n"
      "Ctrl-C ends the answer and frees the daemon for others.\n"},
     {"fim", CLI_CMD_FIM, cli_run, "[options] [FILE:LINE:COL]",
-     "fill in the middle: what stands at a place of a file",
+     "fill in the middle: the missing text at a place of a file",
      "The text is FILE or what stdin holds, the place LINE and COL (bytes, both from\n"
-     "1), or --prefix-file and --suffix-file are the text before and behind it.\n"},
+     "1), or --prefix-file and --suffix-file are the text before and after it.\n"},
     {"chat", CLI_CMD_CHAT, cli_chat, "[options]", "a conversation; not on a terminal, one message",
      "Ctrl-C ends an answer, Ctrl-D the conversation; /help lists what else there is.\n"
      "Without a terminal stdin is one message. --template names a family where the\n"
@@ -35,17 +35,17 @@ static const struct command commands[] = {
      "a JSON array of ids on stdin to its bytes",
      "Without --model the daemon's vocabulary is used.\n"},
     {"replay", CLI_CMD_REPLAY, cli_replay, "[options] FILE...",
-     "ask again what run --record recorded, and compare",
+     "repeat a request that run --record recorded, and compare",
      "Says `equal`, or the first token that differs (exit code 1). Another model,\n"
      "other numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
     {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what the daemon does now",
-     "q or Ctrl-C leaves. With --once, or where stdout is no terminal, one frame is\n"
+     "q or Ctrl-C quits. With --once, or where stdout is not a terminal, one frame is\n"
      "printed: what happened in one interval.\n"},
     {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
-     "what of this machine hinders hearth, and what mends it",
-     "Exit code 71 where hearthd cannot run at all, 0 where it runs.\n"},
+     "check this machine for hearth, and say what would help",
+     "Exits with 71 where hearthd cannot run, with 0 where it can.\n"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -70,7 +70,7 @@ static int help(void)
 }
 
 /* "templates: chatml, ...", for people and for completions; a line has 80 bytes at most, with the
- * comma behind a name. */
+ * comma after a name. */
 static void add_templates(struct buffer *b)
 {
     enum { INDENT = 11, WIDTH = 80 };
@@ -143,8 +143,7 @@ int main(int argc, char **argv)
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
         return print("hearth " HEARTH_VERSION "\n", sizeof "hearth " HEARTH_VERSION "\n" - 1);
     if (!*word)
-        return cli_fail(CLI_USAGE,
-                        "no command: say what to do, for instance hearth run 'Once upon'; see "
-                        "hearth --help");
+        return cli_fail(CLI_USAGE, "no command: give one, for instance hearth run 'Once upon'; see "
+                                   "hearth --help");
     return cli_fail(CLI_USAGE, "unknown command '%s': see hearth --help", word);
 }

@@ -241,7 +241,8 @@ static int read_members(struct json_reader *r, struct record *c, uint32_t *ret_s
     return json_read_end(r);
 }
 
-static const char fast[] = "+fast"; /* behind the id of what computed the prompt */
+static const char fast[] =
+    "+fast"; /* follows the numerics id of the pass that computed the prompt */
 
 int record_is_fast(const struct record *c)
 {
@@ -374,7 +375,7 @@ int record_check_path(const char *path)
     return rc ? fail_path(path, rc) : CLI_OK;
 }
 
-/* Returns 0 or -errno; then there is no new file. */
+/* Returns 0, or -errno and leaves no new file. */
 static int write_beside(const char *path, const struct buffer *text)
 {
     size_t room = strlen(path) + sizeof ".XXXXXX";

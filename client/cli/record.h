@@ -2,7 +2,7 @@
  *
  * One JSON object on one line, of exactly the members below, in any order (the grammar only where
  * there is one): what an answer is a function of, the answer, and the receipt that vouches for it.
- * What changes no answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that are no UTF-8
+ * What does not change an answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that are not UTF-8
  * stand as \udc80 to \udcff, half of a pair each.
  */
 #ifndef HEARTH_CLIENT_CLI_RECORD_H
@@ -44,22 +44,22 @@ struct record {
     uint32_t version; /* RECORD_VERSION */
     const char *model, *fingerprint, *numerics;
     struct hearth_request request; /* the prompt as tokens; max_tokens cut to the context */
-    const char *grammar;           /* NULL: none; else request.grammar, with a 0 behind it */
+    const char *grammar;           /* NULL: none; else request.grammar, followed by a 0 */
     const uint32_t *ids;           /* [n_ids] the answer */
     uint32_t n_ids;
     const char *reason, *receipt;
 };
 
-/* Appends the line. The pointers of *c may be anybody's. */
+/* Appends the line. Takes none of c's pointers. */
 void record_write(const struct record *c, struct buffer *out);
 
-/* Reads what record_write() wrote, or somebody's change of it. Every member is there once, the
+/* Reads what record_write() wrote, perhaps edited since. Every member is there once, the
  * receipt has its form and is for this model and numerics; ranges are hearth_submit()'s to check.
  * Returns 0 with *ret to be given to fini, or -EBADMSG or -ENOMEM with one line and *ret empty. */
 int record_read(const char *text, size_t bytes, struct record *ret, char *err, size_t err_bytes);
 void record_fini(struct record *c);
 
-/* Did fast passes give the answer? Nobody verified it then, and the same request may get another. */
+/* Did fast passes give the answer? Then it was not verified, and the same request may get another. */
 int record_is_fast(const struct record *c);
 
 /* Is its numerics id, but for what says so, this one? */

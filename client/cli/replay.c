@@ -2,7 +2,7 @@
  *
  * What the answer is a function of comes first: another model, other numerics, or a prompt or
  * parameter that the receipt was not made for are named instead of a difference that would mean
- * nothing. The daemon has no part in the comparison but to answer. An answer that nobody verified
+ * nothing. The daemon has no part in the comparison but to answer. An answer that was not verified
  * (--deterministic no, where fast passes gave it) is asked for as such and compared all the same,
  * and every line says that it may differ.
  */

@@ -31,10 +31,10 @@ void show_clear(struct show *s);
 /* Writes what an event brings to stdout. Returns 0 or -errno. */
 int show_event(struct show *s, const struct hearth_event *e);
 
-/* The text is over. */
+/* Ends the text. */
 void show_end(struct show *s);
 
-/* Does nobody read stdout any more? */
+/* Has the reader of stdout gone? */
 int show_is_unread(void);
 
 #endif

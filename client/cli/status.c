@@ -96,7 +96,7 @@ static int print_status(const struct cli_options *o, const char *json, size_t by
     json_t *status = o->json ? NULL : json_loadb(json, bytes, 0, NULL);
     if (json_is_object(status)) {
         add_members(&out, "", status);
-    } else { /* what is no table is shown as it came */
+    } else { /* anything else is shown as it came */
         buffer_add(&out, json, bytes);
         buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
     }

@@ -28,7 +28,7 @@ static volatile sig_atomic_t resized;
 static void write_terminal(const char *text, size_t bytes)
 {
     if (write(STDOUT_FILENO, text, bytes) < 0)
-        return; /* gone: nobody sees it */
+        return; /* the terminal is gone */
 }
 
 static void enter_terminal(void)
@@ -126,7 +126,7 @@ static int wait_key(uint64_t now_ns, uint64_t due_ns)
         return 0;
     ssize_t bytes = read(STDIN_FILENO, key, sizeof key);
     if (bytes <= 0)
-        terminal.keys = 0; /* nobody types any more */
+        terminal.keys = 0; /* stdin has ended */
     for (ssize_t i = 0; i < bytes; i++)
         if (key[i] == 'q' || key[i] == 'Q' || key[i] == 3)
             return 'q';
@@ -171,8 +171,8 @@ static void look_up(struct top_slot *slot)
 struct top {
     const struct cli_options *o;
     struct hearth *h;              /* NULL: away */
-    struct top_sample now, before; /* before.at_ns 0: there is none */
-    char trouble[256];             /* why there is no newer sample, or "" */
+    struct top_sample now, before; /* before.at_ns 0: not read yet */
+    char trouble[256];             /* why no newer sample could be read, or "" */
 };
 
 static void forget(struct top *t)
@@ -261,7 +261,7 @@ static int live(struct top *t, uint64_t interval_ns)
     const char *no_color = getenv("NO_COLOR");
     struct top_screen screen = {.colours = !no_color || !*no_color, .live = 1};
     cli_stop_at_once(1);
-    int rc = ask(t); /* that there is none is told on the caller's own screen */
+    int rc = ask(t); /* a missing daemon is reported before the screen is switched */
     if (rc)
         return cli_fail(cli_exit_connect(rc), "%s", t->trouble);
     terminal.keys = tcgetattr(STDIN_FILENO, &terminal.before) == 0;

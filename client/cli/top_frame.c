@@ -117,7 +117,7 @@ static struct small time_of(uint64_t ns)
     return s;
 }
 
-/* A part of a whole, "-" where there is no whole. */
+/* A percentage, "-" where the whole is 0. */
 static struct small share(uint64_t part, uint64_t whole)
 {
     struct small s;
@@ -245,7 +245,7 @@ static void totals(struct frame *f, const struct top_sample *now, const char *tr
 
 static const struct {
     const char *name;
-    uint32_t width; /* with the blank behind it */
+    uint32_t width; /* with the blank after it */
     int right;
 } columns[] = {{"USER", 12, 0}, {"PID", 8, 1},     {"NAME", 17, 0},  {"SLOT", 5, 1},
                {"STATE", 9, 0}, {"CLASS", 12, 0},  {"PROMPT", 8, 1}, {"OUTPUT", 8, 1},
@@ -313,7 +313,7 @@ static void table(struct frame *f, const struct top_sample *now)
     uint64_t more = now->slots_left_out;
     uint32_t shown = 0;
     for (; shown < now->n_slots; shown++) {
-        /* The last line says how many there is no room for. */
+        /* The last line says how many do not fit. */
         int last = shown + 1 == now->n_slots && !more;
         if (rows_left(f) < 2 && !(last && rows_left(f) == 1))
             break;

@@ -79,7 +79,7 @@ struct top_sample {
 int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_sample *ret);
 void top_sample_fini(struct top_sample *sample);
 
-/* Gives every slot its rate, from the sample before of the same daemon (NULL: there is none), and
+/* Gives every slot its rate, from the sample before of the same daemon (NULL: none), and
  * sorts them: those at work, then the fastest, first. */
 void top_sample_compare(struct top_sample *now, const struct top_sample *before);
 

@@ -160,7 +160,7 @@ int cli_exit_output(int rc)
     if (!rc)
         return CLI_OK;
     if (rc == -EPIPE || rc == -EINTR)
-        return CLI_INTERRUPTED; /* whoever did it knows: not a word */
+        return CLI_INTERRUPTED; /* no message: the user caused it */
     if (rc == -EBADF)
         return cli_fail(CLI_SYSTEM, "stdout is closed: give the answer a place to go to");
     return cli_fail(CLI_SYSTEM, "cannot write the answer: %s: free space, or write elsewhere",
@@ -170,7 +170,7 @@ int cli_exit_output(int rc)
 int cli_open_standard(void)
 {
     /* In the order of their numbers, as open() gives out the lowest. The wrong way round, so that
-     * reading and writing still fail, as they do where nothing is open; stderr has nobody to tell.
+     * reading and writing still fail, as they do where nothing is open; stderr has no reader.
      */
     static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
     for (int fd = 0; fd < 3; fd++)

@@ -10,7 +10,7 @@ struct characters {
     size_t n_tail; /* bytes of that one */
 };
 
-/* Bytes that are no UTF-8 count as the U+FFFD that stands for them. */
+/* Bytes that are not UTF-8 count as the U+FFFD that stands for them. */
 void characters_add(struct characters *c, const char *bytes, size_t n);
 
 #endif

@@ -41,7 +41,7 @@ struct choice {
     struct characters emitted; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
-    uint32_t n_tokens; /* handed on in all */
+    uint32_t n_tokens; /* emitted in all */
     uint64_t submit_ns, first_ns;
     struct finish finish;
 };
@@ -62,7 +62,7 @@ struct exchange {
     struct MHD_Connection *mhd;
     struct exchange *next, **link; /* all of a server's */
     const struct route *route;     /* NULL: refused before it was known */
-    char path_rest[128];           /* behind a route that takes more */
+    char path_rest[128];           /* what follows a route that takes more */
 
     struct buffer body;
     size_t body_counted, discarded;
@@ -76,8 +76,8 @@ struct exchange {
     json_t *root; /* the request's object, until x->params takes it */
     json_t *made; /* an answer that reading the request made */
     struct task task;
-    struct worker *worker; /* who reads the request, or NULL */
-    bool is_orphan;        /* nobody waits any more: free it when that is done */
+    struct worker *worker; /* that reads the request, or NULL */
+    bool is_orphan;        /* its connection is gone: free it when the worker is done */
     const struct reply *reply;
     struct gen_params params;
     struct choice *choices; /* [n_choices] */
@@ -109,7 +109,7 @@ void exchange_close(struct exchange *x);
 /* Appends json to x->out, as a server-sent event in a stream. Takes it. */
 void exchange_put(struct exchange *x, json_t *json);
 
-/* Of the stream, after libmicrohttpd took bytes: has the daemon go on where there is room. */
+/* libmicrohttpd took bytes of the stream: unpauses the slots where there is room. */
 void exchange_taken(struct exchange *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* guard.h - who may ask: keys, and headers that only a web page of somebody else would send.
+/* guard.h - access: keys, and headers that only another site's web page would send.
  *
  * A page in a browser can reach loopback, under a name of its own that it points there (DNS
  * rebinding) or with requests across origins. So on TCP the Host header must name this machine, and
@@ -13,7 +13,7 @@
 enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 64 };
 
 struct guard {
-    const char *keys[GUARD_KEYS_MAX]; /* [n_keys]; none: everybody may */
+    const char *keys[GUARD_KEYS_MAX]; /* [n_keys]; none: open to all */
     size_t n_keys;
     const char *origins[GUARD_ORIGINS_MAX]; /* [n_origins], "*" is any */
     size_t n_origins;

@@ -55,7 +55,7 @@ static bool is_no_socket(const char *path)
     return lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
 }
 
-/* Does nobody listen there any more? */
+/* Is it a stale socket, without a listener? */
 static int is_stale(const struct sockaddr_un *to)
 {
     if (access(to->sun_path, F_OK) < 0 || is_no_socket(to->sun_path))
@@ -99,12 +99,12 @@ int listen_unix(const char *path, char *err, size_t err_bytes)
     if (fd >= 0)
         close(fd);
     if (rc == -EADDRINUSE && is_no_socket(path)) {
-        snprintf(err, err_bytes, "%s is there and is no socket: give another --listen", path);
+        snprintf(err, err_bytes, "%s exists and is not a socket: give another --listen", path);
         return -ENOTSOCK;
     }
     if (rc == -EADDRINUSE)
-        snprintf(err, err_bytes, "%s: somebody listens there: stop it, or give another --listen",
-                 path);
+        snprintf(err, err_bytes,
+                 "%s: another program listens there: stop it, or give another --listen", path);
     else if (rc == -ENOENT)
         snprintf(err, err_bytes,
                  "cannot listen at %s: its folder is missing: make it, or give "

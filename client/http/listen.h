@@ -11,7 +11,7 @@
 void listen_default_path(char *path, size_t path_bytes);
 
 /* Listens at `path`, mode 0600; makes the default path's directory, no other, and replaces a socket
- * that nobody listens at. Returns a descriptor, or -errno (-ENOTSOCK: something else lies there) with
+ * without a listener. Returns a descriptor, or -errno (-ENOTSOCK: something else lies there) with
  * one line in err. */
 int listen_unix(const char *path, char *err, size_t err_bytes);
 

@@ -12,7 +12,7 @@ struct server;
 void metrics_own(const struct server *s, struct buffer *out);
 
 /* Appends the daemon's counters as hearth_NAME (those that only grow: hearth_NAME_total), and its
- * words as labels of hearth_info. status NULL: there is none. */
+ * words as labels of hearth_info. status NULL: no daemon. */
 void metrics_daemon(const json_t *status, struct buffer *out);
 
 #endif

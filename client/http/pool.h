@@ -10,7 +10,7 @@
  * The next request connects again, and queued requests fail when that fails.
  *
  * One thread, that of the loop. Functions of a job may call anything in here, and free the job in
- * on_end; on_event must not look at its event after it stopped or cancelled the job.
+ * on_lost and with the last event; on_event must not look at its event after it stopped or cancelled the job.
  */
 #ifndef HEARTH_CLIENT_HTTP_POOL_H
 #define HEARTH_CLIENT_HTTP_POOL_H
@@ -66,7 +66,7 @@ void pool_stop(struct pool *p, struct job *job);
 void pool_pause(struct pool *p, struct job *job);
 void pool_unpause(struct pool *p, struct job *job);
 
-/* A connection for the vocabulary and the status; NULL while there is no daemon. */
+/* A connection for the vocabulary and the status; NULL without a daemon. */
 struct hearth *pool_any(struct pool *p);
 
 /* How many jobs run, how many handles are connected, how many connections ended so far. */

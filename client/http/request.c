@@ -8,7 +8,8 @@
 
 enum {
     BLOCK_BYTES = 16384, /* that libmicrohttpd takes of a stream at once */
-    DISCARD_TIMES = 16   /* so much of a body that is too large is read, to tell its sender */
+    DISCARD_TIMES =
+        16 /* x max_body: read of a body that is too large, so that its sender gets the answer */
 };
 
 static void suspend(struct exchange *x)
@@ -106,8 +107,8 @@ static bool is_preflight(const struct exchange *x, const char *method)
            MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
 }
 
-/* Who may not ask is told so before a body is read. A browser's preflight never has a key: it asks
- * whether one may be sent. */
+/* Refuses senders without access before a body is read. A browser's preflight never has a key: it
+ * asks whether one may be sent. */
 static void check_sender(struct exchange *x, const struct conn *c, const char *path,
                          const char *method)
 {
@@ -121,7 +122,8 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
                  "Host '%.100s' is not this machine: use localhost or 127.0.0.1 in the URL", host);
     else if (c->is_tcp && origin && !guard_origin(g, origin))
         fail_set(&x->fail, 403, FAIL_PERMISSION,
-                 "pages of '%.100s' may not ask: start hearth-http with --cors-origin %.100s",
+                 "requests of pages of '%.100s' are refused: start hearth-http with --cors-origin "
+                 "%.100s",
                  origin, origin);
     else if (!route_is_open(x->route) && !is_preflight(x, method) && !guard_key(g, auth, key))
         fail_set(&x->fail, 401, FAIL_AUTHENTICATION,
@@ -146,7 +148,7 @@ static struct exchange *exchange_open(struct server *s, struct MHD_Connection *m
     return x;
 }
 
-/* Headers are there. */
+/* The headers have arrived. */
 static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const char *path,
                              const char *method, void **ret_x)
 {
@@ -169,7 +171,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
                  "the request has %.20s bytes, at most %u are taken: start hearth-http with a "
                  "larger --max-body",
                  length, s->config->max_body);
-    if (x->fail.status && expect) { /* its sender waits for a word before it sends the body */
+    if (x->fail.status && expect) { /* the sender waits for 100 Continue before it sends the body */
         x->is_started = true;
         exchange_fail(x, &x->fail);
         return respond(x);
@@ -177,7 +179,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
     return MHD_YES;
 }
 
-/* More of the body. What is refused anyway is read and forgotten, so that its sender reads why. */
+/* More of the body. Of a refused request it is discarded, so that the sender gets to read why. */
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 {
     struct server *s = x->server;
@@ -198,7 +200,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
     return x->body.failed ? MHD_NO : MHD_YES;
 }
 
-/* The whole request is there, for the first time. */
+/* The whole request has arrived. */
 static void start(struct exchange *x)
 {
     x->is_started = true;

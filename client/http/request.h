@@ -1,6 +1,6 @@
-/* request.h - a request under libmicrohttpd: who may ask, its body, its response.
+/* request.h - a request under libmicrohttpd: access, its body, its response.
  *
- * What it asks for is its exchange's; here is what libmicrohttpd calls. On the loop's thread. */
+ * The callbacks of libmicrohttpd; what is asked for is the exchange's. On the loop's thread. */
 #ifndef HEARTH_CLIENT_HTTP_REQUEST_H
 #define HEARTH_CLIENT_HTTP_REQUEST_H
 

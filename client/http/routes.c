@@ -22,7 +22,7 @@ enum {
 
 enum {
     ROUTE_OPEN = 1,   /* no key is needed */
-    ROUTE_REST = 2,   /* the path goes on behind it */
+    ROUTE_REST = 2,   /* the path continues after it */
     ROUTE_DAEMON = 4, /* there must be a daemon */
     ROUTE_POST = 8    /* with a JSON object, in x->root; else GET */
 };

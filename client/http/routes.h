@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL where there is none. What follows a route that takes more goes to rest. */
+/* NULL for an unknown path. What follows a route that takes more goes to rest. */
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes);
 
-/* May everybody ask, without a key? NULL: no. */
+/* Is no key needed? NULL: it is. */
 bool route_is_open(const struct route *r);
 
 /* "GET" or "POST"; a GET may also be a HEAD. */

@@ -18,7 +18,7 @@ enum {
     CONNECTION_BYTES = 65536, /* what libmicrohttpd reads at once, and keeps of headers */
     ACCEPTS_AT_ONCE = 16,
     ACCEPT_AGAIN_MS = 500, /* after the system had no descriptor or memory for a connection */
-    HUNG_UP_S = 1          /* how long half a request is kept whose sender left */
+    HUNG_UP_S = 1          /* how long to keep a half-received request after the peer hung up */
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static void on_hang_up(struct watch *w, uint32_t events)
     reactor_unwatch(&c->server->loop, w);
     if (c->x && c->x->is_started)
         exchange_hang_up(c->x);
-    else /* libmicrohttpd may miss the end behind the last bytes of a long body, and wait */
+    else /* libmicrohttpd may miss the end after the last bytes of a long body, and wait */
         MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HUNG_UP_S);
 }
 
@@ -127,7 +127,8 @@ static void on_pool_connect(void *owner, const struct fail *why)
 
 static void be_quiet(void *cls, const char *format, va_list args)
 {
-    (void)cls, (void)format, (void)args; /* what clients do wrong is told to them, not to the log */
+    (void)cls, (void)format,
+        (void)args; /* clients' mistakes go into their answers, not into the log */
 }
 
 static int start_mhd(struct server *s, char *err, size_t err_bytes)
@@ -190,7 +191,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     return rc;
 }
 
-/* Were connections left to wait for want of a descriptor, not because there are too many? */
+/* Do connections wait because descriptors ran out, not because of --connections? */
 static bool is_short(const struct server *s)
 {
     return s->is_full && !s->is_draining && s->n_connections < s->config->connections;

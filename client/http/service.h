@@ -3,7 +3,7 @@
 #ifndef HEARTH_CLIENT_HTTP_SERVICE_H
 #define HEARTH_CLIENT_HTTP_SERVICE_H
 
-/* Sends "READY=1" and the like; nothing where nobody wants it. Returns 0 or -errno. */
+/* Sends "READY=1" and the like; nothing without NOTIFY_SOCKET. Returns 0 or -errno. */
 int service_notify(const char *state);
 
 /* How many listening sockets were passed, from descriptor SERVICE_FIRST_FD on; 0: none. They are

@@ -5,7 +5,7 @@
 
 size_t token_text(struct hearth *h, uint32_t id, char *bytes)
 {
-    /* A detokenizer drops the first space of a text: so the token stands behind another one. */
+    /* A detokenizer drops the first space of a text: so the token is put after another one. */
     uint32_t ids[2] = {0, id};
     char both[2 * TOKEN_TEXT_BYTES];
     if (hearth_tokenize(h, "a", 1, 0, ids, 1) < 1)

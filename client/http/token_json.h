@@ -14,7 +14,7 @@ enum { TOKEN_TEXT_BYTES = 256 };
  * number, at most TOKEN_TEXT_BYTES. */
 size_t token_text(struct hearth *h, uint32_t id, char *bytes);
 
-/* A string; bytes that are no UTF-8 become U+FFFD. */
+/* A string; bytes that are not UTF-8 become U+FFFD. */
 json_t *json_of_text(const char *bytes, size_t n);
 
 /* A string, or an array of bytes where it is not all UTF-8. */

@@ -55,7 +55,7 @@ static uint32_t change_case(uint32_t code, int how, uint32_t before)
     bool begins = before == 0;
     if (how == 't') /* the method: a word is letters */
         begins = !text_is_letter(before);
-    else if (how == 'w') /* the filter: a word begins behind a blank or a bracket */
+    else if (how == 'w') /* the filter: a word begins after a blank or a bracket */
         begins = begins || text_is_space(before) || (before < 0x80 && strchr("-({[<", (int)before));
     switch (how) {
     case 'u':

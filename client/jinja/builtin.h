@@ -62,7 +62,7 @@ struct value self_string(struct eval *e, const struct call *c);
 /* Shared by filters and methods of the same name. */
 struct value text_case(struct eval *e, struct value s, int how); /* 'u' 'l' 't' 'w' 'c' 's' */
 struct value text_strip(struct eval *e, struct value s, struct value chars, bool left, bool right);
-/* At least `width` characters: with `fill`, one character, behind s ('l'), before it ('r') or on both
+/* At least `width` characters: with `fill`, one character, after s ('l'), before it ('r') or on both
  * sides ('c'). */
 struct value text_pad(struct eval *e, struct value s, int64_t width, struct value fill, int side);
 struct value text_replace(struct eval *e, struct value s, struct value from, struct value to,

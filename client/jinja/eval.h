@@ -71,7 +71,7 @@ struct value call_builtin(struct eval *e, const struct builtin *b, struct value 
                           const struct args *a);
 struct value call_loop(struct eval *e, const struct loop *of, struct value items);
 
-/* v.name and v[key]; undefined where there is none. */
+/* v.name and v[key]; undefined where it is missing. */
 struct value get_attribute(struct eval *e, struct value v, const char *name, size_t bytes);
 struct value get_item(struct eval *e, struct value v, struct value key);
 /* "a.b.0" */

@@ -77,7 +77,7 @@ FILTER(length)
     return value_integer((int64_t)value_length(e->heap, c->self));
 }
 
-/* Lines behind the first begin with so many blanks, or with a string. */
+/* Lines after the first begin with so many blanks, or with a string. */
 FILTER(indent)
 {
     struct value s = self_string(e, c), by = c->a[0];
@@ -235,7 +235,7 @@ FILTER(format)
 
 enum { NUMBER_BYTES = 64 }; /* longer ones are none */
 
-/* A string without the blanks around it, with a 0 behind; false: too long, or no string. */
+/* A string without the blanks around it, followed by a 0; false: too long, or not a string. */
 static bool number_text(struct eval *e, struct value v, char text[NUMBER_BYTES])
 {
     if (v.kind != VALUE_STRING)

@@ -3,7 +3,7 @@
  * Whatever a template makes is taken from here and freed together; nothing is freed before. Bytes
  * and steps are bounded, because templates come from model files that strangers made. What goes
  * wrong (memory, limits, an error in the template) is a fault: it leaves by longjmp to the one
- * caller that set `escape` up, so nobody in between owns anything or checks anything. One thread. */
+ * caller that set `escape` up, so nothing in between owns or checks anything. One thread. */
 #ifndef HEARTH_CLIENT_JINJA_HEAP_H
 #define HEARTH_CLIENT_JINJA_HEAP_H
 
@@ -28,7 +28,7 @@ struct heap {
 void heap_init(struct heap *h, size_t most_bytes, uint64_t steps);
 void heap_fini(struct heap *h);
 
-/* Zeroed memory, aligned for anything. A fault where there is none. */
+/* Zeroed memory, aligned for anything. A fault without memory. */
 void *heap_take(struct heap *h, size_t bytes);
 
 /* The same with the first `used` of `old` bytes at p copied; p itself where it could grow. */

@@ -95,7 +95,7 @@ static void define_all(struct job *j)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* The next part of s from input values at or behind *at; false: none. */
+/* The next part of s from input values at or after *at; false: none. */
 static bool next_input(struct value s, size_t *at, struct token_span *ret)
 {
     if (s.origin != ORIGIN_MIXED) {

@@ -106,7 +106,7 @@ static void skip_comment(struct lexer *x)
     end_tag(x, sign);
 }
 
-/* At p, does WORD stand alone in a tag, `{% WORD %}`, p behind its `{%` and sign? Then *ret_end is
+/* At p, does WORD stand alone in a tag, `{% WORD %}`, p after its `{%` and sign? Then *ret_end is
  * the end of the tag, and *ret_sign the sign there. */
 static bool is_tag(const struct lexer *x, size_t p, const char *word, size_t *ret_end,
                    char *ret_sign)
@@ -126,7 +126,7 @@ static bool is_tag(const struct lexer *x, size_t p, const char *word, size_t *re
     return true;
 }
 
-/* Behind {% raw %}: everything up to {% endraw %} is text. */
+/* After {% raw %}: everything up to {% endraw %} is text. */
 static void lex_raw(struct lexer *x)
 {
     for (size_t p = x->at; x->n - p >= 2; p++) {
@@ -155,7 +155,7 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The escape at s[0, n) behind its backslash: writes what it means to out, at most 4 bytes. Returns
+/* The escape at s[0, n) after its backslash: writes what it means to out, at most 4 bytes. Returns
  * how much of s it took, 0 for none. */
 static size_t unescape(const char *s, size_t n, char *out, size_t *ret_bytes)
 {
@@ -276,7 +276,7 @@ static void lex_code(struct lexer *x, char mark)
         if (!depth && look(x, sign) == close && look(x, sign + 1) == '}') {
             push(x, mark == '{' ? TOKEN_OUTPUT_END : TOKEN_TAG_END, x->s + x->at, 2);
             move(x, x->at + sign + 2);
-            /* A newline behind an output stays. */
+            /* A newline after an output stays. */
             end_tag(x, sign ? c : mark == '{' ? '+' : 0);
             return;
         }

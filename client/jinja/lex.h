@@ -1,5 +1,5 @@
 /* lex: a template's text as tokens, with whitespace control applied as for a chat template: the
- * newline behind a tag goes (trim_blocks), blanks before a tag that begins its line go
+ * newline after a tag goes (trim_blocks), blanks before a tag that begins its line go
  * (lstrip_blocks), one newline at the end of the text goes. Called by the parser. */
 #ifndef HEARTH_CLIENT_JINJA_LEX_H
 #define HEARTH_CLIENT_JINJA_LEX_H

@@ -62,7 +62,7 @@ METHOD(center)
     return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'c');
 }
 
-/* Zeros stand behind a sign. */
+/* Zeros stand after a sign. */
 METHOD(zfill)
 {
     int64_t width = arg_integer(e, c, 0, 0);

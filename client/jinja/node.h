@@ -62,7 +62,7 @@ struct node {
     uint32_t line;
     struct node *next, *a, *b, *c, *d, *e;
     const struct name *name;
-    const struct builtin *builtin; /* of a filter or a test; NULL: there is none of that name */
+    const struct builtin *builtin; /* of a filter or a test; NULL: unknown */
     struct value value;
 };
 

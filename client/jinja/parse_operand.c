@@ -6,7 +6,7 @@
 #include "client/jinja/builtin.h"
 #include "client/jinja/node.h"
 
-/* Positional arguments to n->b, named ones to n->c; behind the parenthesis. */
+/* Positional arguments to n->b, named ones to n->c; after the parenthesis. */
 static void parse_arguments(struct parser *p, struct node *n)
 {
     struct chain positional, named;
@@ -157,7 +157,7 @@ static struct node *parse_primary(struct parser *p)
     parser_fault(p, "an expression");
 }
 
-/* Behind `[`: an item, or a part from:to:step. */
+/* After `[`: an item, or a part from:to:step. */
 static struct node *parse_subscript(struct parser *p, struct node *of)
 {
     struct node *n = parser_node(p, NODE_ITEM);

@@ -107,7 +107,7 @@ bool value_contains(struct heap *h, struct value all, struct value one);
 struct list *value_items(struct heap *h, struct value v);
 size_t value_length(struct heap *h, struct value v);
 
-/* Characters of a string (a byte that is no UTF-8 is one). */
+/* Characters of a string (a byte that is not UTF-8 is one). */
 size_t text_length(const char *text, size_t bytes);
 /* Where character i begins: at most `bytes`. */
 size_t text_offset(const char *text, size_t bytes, size_t i);

@@ -26,7 +26,7 @@ struct answer {
     char *text; /* [text_bytes] of [text_room]: given out, followed by a 0 */
     size_t text_bytes, text_room;
     int at_start; /* nothing was given out yet, and a leading space is to be dropped */
-    int ended;    /* a stop text was found: what follows is no text */
+    int ended;    /* a stop text was found: nothing follows it */
 };
 
 /* All zero is a valid, empty answer. */

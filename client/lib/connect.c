@@ -30,7 +30,7 @@ static struct hearth *handle_open(void)
     return h;
 }
 
-/* A line for what happens most. */
+/* The common failures get a line of their own. */
 static int connect_socket(struct hearth *h, char *err, size_t err_bytes)
 {
     int fd = h->never_wait ? hello_connect_now(h->path, err, err_bytes)
@@ -38,7 +38,8 @@ static int connect_socket(struct hearth *h, char *err, size_t err_bytes)
     if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -ENOTDIR)
         snprintf(err, err_bytes, "no daemon at %s: start one with hearthd --model FILE", h->path);
     else if (fd == -EACCES || fd == -EPERM)
-        snprintf(err, err_bytes, "%s: not for this user: ask who runs hearthd, or start your own",
+        snprintf(err, err_bytes,
+                 "%s: permission denied: have the owner of hearthd add you, or start your own",
                  h->path);
     if (fd < 0)
         return fd;
@@ -118,11 +119,11 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
     }
     int rc = hello_send(h->socket_fd, &h->hello, sizeof h->hello, NULL, 0);
     if (rc)
-        snprintf(err, err_bytes, "the daemon at %s does not listen: %s", h->path, strerror(-rc));
+        snprintf(err, err_bytes, "cannot send to the daemon at %s: %s", h->path, strerror(-rc));
     return rc;
 }
 
-/* Waits for the daemon's answer and takes what it brings. -ETIMEDOUT: there is none yet. */
+/* Waits for the daemon's answer and takes what it brings. -ETIMEDOUT: it has not come yet. */
 static int take_answer(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
     int fds[HELLO_FDS] = {-1, -1, -1, -1, -1, -1};
@@ -135,8 +136,8 @@ static int take_answer(struct hearth *h, int timeout_ms, char *err, size_t err_b
     return rc ? rc : open_slots(h, err, err_bytes);
 }
 
-/* What hearth_fd() gives: its number stays when the daemon behind it changes, and also when it
- * answers: until then it is readable when an answer is there. */
+/* The descriptor of hearth_fd(). Its number stays the same when another daemon takes over; until the
+ * handshake is answered it becomes readable with the answer. */
 static int open_poll_fd(struct hearth *h, char *err, size_t err_bytes)
 {
     int fd = h->connecting ? h->socket_fd : h->notify_fd;
@@ -219,7 +220,7 @@ int hearth_ready(struct hearth *h)
     if (rc == -ETIMEDOUT && (!h->give_up_ns || bell_now_ns() < h->give_up_ns))
         return 0;
     if (rc == -ETIMEDOUT)
-        snprintf(err, sizeof err, "the daemon at %s did not answer in time: see whether it is well",
+        snprintf(err, sizeof err, "the daemon at %s did not answer in time: see hearth status",
                  h->path);
     if (!rc && h->poll_fd >= 0 && h->notify_fd >= 0)
         rc = resume_watch(h, h->socket_fd, h->notify_fd);

@@ -127,15 +127,16 @@ int handle_check_slot(struct hearth *h, uint32_t slot);
 /* Turns `text` into h->scratch. Returns 0 or -errno with the line kept. */
 int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags);
 
-/* Gives back the runs at the beginning of the slot's ring that are for nobody: of a superseded or
+/* Releases the runs at the head of the slot's ring that are void: of a superseded or
  * cancelled request, or of one whose end was delivered. Returns whether there were any (then ring
  * the bell), or -EPROTO. */
 int events_drop_void(struct client_slot *s);
 
-/* Would a run of this generation and kind be delivered to nobody? */
+/* Is a run of this generation and kind void, so that it is not delivered? */
 int events_is_void(const struct client_slot *s, uint32_t generation, uint32_t kind);
 
-/* Takes the slot's runs until an event is full or there is no more. Returns 0, -EPROTO or -ENOMEM. */
+/* Takes the slot's runs until an event is full or the ring is empty. Returns 0, -EPROTO, -ENOMEM, or
+ * -ESHUTDOWN: the daemon is stopping, see resume_daemon_gone(). */
 int events_take(struct hearth *h, struct client_slot *s);
 
 /* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */

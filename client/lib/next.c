@@ -11,7 +11,7 @@ enum {
     FIRST_SPIN_NS =
         20000, /* while the daemon is awake and the first token may come at any moment */
     PROGRESS_NS = 250000000,    /* between two looks at the progress of a prefill */
-    SOCKET_LOOK_NS = 100000000, /* between two looks for a hang-up by a caller who never waits */
+    SOCKET_LOOK_NS = 100000000, /* between two hang-up checks of a caller that never waits */
 };
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -132,7 +132,7 @@ static int is_busy(const struct span *span)
     return 0;
 }
 
-/* Does the ring begin with a run for nobody, or is it broken? */
+/* Is the run at the head of the ring void, or the ring broken? */
 static int head_is_void(const struct client_slot *s)
 {
     struct event_run run;
@@ -140,7 +140,7 @@ static int head_is_void(const struct client_slot *s)
     return n < 0 || (n && events_is_void(s, run.generation, run.kind));
 }
 
-/* Is there something to do: an event of the span, or runs for nobody in any other ring? */
+/* Is there something to do: an event of the span, or void runs in any other ring? */
 static int is_ready(const void *arg)
 {
     const struct span *span = arg;
@@ -157,7 +157,7 @@ static int is_ready(const void *arg)
 }
 
 /* Gives back what is void in the rings that the call is not about. All slots share one submit ring,
- * and the daemon leaves a cell in it while its slot's event ring has no room: so a slot that nobody
+ * and the daemon leaves a cell in it while its slot's event ring has no room: so a slot that is never
  * reads must not keep the others' requests from being taken. */
 static void drop_elsewhere(const struct span *span)
 {
@@ -203,7 +203,7 @@ static struct bell_patience patience(const struct span *span, uint64_t now, uint
     return p;
 }
 
-/* Did the daemon hang up? For callers who never wait, and so never get it told by bell_wait(). */
+/* Did the daemon hang up? For callers that never wait, which bell_wait() would tell. */
 static int socket_is_gone(struct hearth *h)
 {
     uint64_t now = bell_now_ns();

@@ -92,7 +92,7 @@ static int is_stop_token(const struct client_slot *s, uint32_t id)
     return 0;
 }
 
-/* One accepted token: its id, and its bytes unless they are no text. */
+/* One accepted token: its id, and its bytes unless it has no text. */
 static int add_token(struct hearth *h, struct client_slot *s, uint32_t id)
 {
     if (token_list_push(&s->ids, id))
@@ -283,6 +283,6 @@ int events_end_without_daemon(struct hearth *h, struct client_slot *s)
     if (is_error)
         snprintf(s->done.text, sizeof s->done.text, "%.240s", s->lost ? s->lost : h->error);
     memcpy(s->done.numerics, h->welcome.numerics, sizeof s->done.numerics);
-    s->receipt[0] = 0; /* nobody vouches for a part of an answer */
+    s->receipt[0] = 0; /* a partial answer gets no receipt */
     return end_slot(h, s);
 }

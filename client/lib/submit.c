@@ -26,7 +26,7 @@ static int read_request(struct hearth *h, const struct hearth_request *from,
     return 0;
 }
 
-/* The wire's number of a proposer's name; PROPOSER_COUNT: there is none. */
+/* The wire's number of a proposer's name; PROPOSER_COUNT: unknown. */
 static uint32_t find_proposer(const char *name)
 {
     static const char *const names[PROPOSER_COUNT] = {
@@ -192,7 +192,7 @@ static int prepare_slot(struct hearth *h, struct client_slot *s, const struct he
             return -ENOMEM;
         memcpy(copy, r->stop_tokens, r->n_stop_tokens * sizeof *copy);
     }
-    /* After a begin-of-sequence token the space that SPM puts before every text is no part of the
+    /* After a begin-of-sequence token the space that SPM puts before every text is not part of the
      * answer. */
     int drop_space =
         h->vocab.flags & VOCAB_ADD_SPACE_PREFIX && vocab_is_control(&h->vocab, last_token);

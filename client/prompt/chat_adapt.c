@@ -120,7 +120,7 @@ static int adapt_content(const struct chat *c, json_t *m)
         other = json_pack("[{s:s,s:O}]", "type", "text", "text", content);
     else
         return 0;
-    /* Parts that are no text stay: the template may know them. */
+    /* Parts that are not text stay: the template may know them. */
     if (!other)
         return json_is_array(content) ? 0 : -ENOMEM;
     return json_object_set_new(m, "content", other) ? -ENOMEM : 0;

@@ -41,7 +41,7 @@ static int add(struct parts *p, const char *text, size_t bytes, unsigned flags,
     return fim_text_add(p->text, p->v, text, bytes, flags, out, p->err, p->err_bytes);
 }
 
-/* A prefix of many times the room loses its beginning before anybody reads it, in steps of the
+/* A prefix of many times the room loses its beginning before it is tokenized, in steps of the
  * room, up to a line's beginning. */
 static size_t far_bytes(const char *prefix, size_t bytes, size_t room)
 {
@@ -69,7 +69,7 @@ static int add_suffix(struct parts *p, const struct hearth_fim *f, size_t room)
     return add(p, f->suffix, bytes, TOKENIZE_CONTINUE, &p->suffix);
 }
 
-/* "name\ntext\n" behind the file separator, where there is one. */
+/* "name\ntext\n" after the file separator, where there is one. */
 static int add_file(struct parts *p, const char *name, const char *text, size_t bytes)
 {
     uint32_t file = vocab_special(p->v, VOCAB_FIM_FILE);

@@ -71,7 +71,7 @@ static int is_cut(const char *s, size_t at)
     return s[at] == ' ' && is_letter(s[at - 1]) && is_letter(s[at + 1]);
 }
 
-/* The last place in s[BLOCK_MIN, BLOCK_MAX] that must do where there is no good one: behind a line
+/* The last place in s[BLOCK_MIN, BLOCK_MAX] that must do where there is no good one: after a line
  * break, else before a blank, else between two characters. */
 static size_t any_cut(const char *s)
 {
@@ -87,7 +87,7 @@ static size_t any_cut(const char *s)
     return i;
 }
 
-/* A cut shows by the two characters behind it, so a text that grows does not move one. */
+/* A cut shows by the two characters after it, so a text that grows does not move one. */
 size_t fim_text_block(const char *text, size_t bytes)
 {
     size_t most = bytes < BLOCK_MAX + 2 ? bytes : BLOCK_MAX + 2;

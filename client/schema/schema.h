@@ -11,7 +11,7 @@
  * the callers need not look. Functions that return the name of a rule never return NULL.
  *
  * Bounds: depth, steps, bytes of rules and repetitions, each with its constant below. A schema is
- * whatever a remote user sent. One conversion belongs to one thread; there is no state between two. */
+ * whatever a remote user sent. One conversion belongs to one thread; it keeps no state. */
 #ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_H
 #define HEARTH_CLIENT_SCHEMA_SCHEMA_H
 
@@ -40,7 +40,7 @@ struct schema {
     json_t *root;       /* borrowed */
     json_t *rules;      /* name -> text; null where a rule is being made */
     json_t *asked;      /* "name ::= text" as asked for -> the name it got */
-    json_t *numbers;    /* name -> the next number to try behind it */
+    json_t *numbers;    /* name -> the next number to try after it */
     json_t *refs;       /* $ref -> name of its rule */
     json_t *levels;     /* $ref that is being made -> `level` when that began */
     json_t *keep;       /* array: schemas made on the way, which others point into */
@@ -96,7 +96,7 @@ void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_
 /* Puts NAME-PART, or PART where name is "", into *t, in letters that a rule's name may have. */
 void schema_name(struct schema *c, struct buffer *t, const char *name, const char *part);
 
-/* Adds a rule. Where another one has the name, it gets a number behind it. `own`: NULL, or the name
+/* Adds a rule. Where another one has the name, it gets a number after it. `own`: NULL, or the name
  * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives as
  * long as the rule. */
 const char *schema_rule(struct schema *c, const char *own, const char *name, const char *text);
@@ -163,7 +163,7 @@ void schema_object(struct schema *c, struct buffer *t, const json_t *schema, con
 void schema_integer(struct schema *c, struct buffer *t, const json_t *schema);
 
 /* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]: the
- * lengths that are allowed besides. */
+ * lengths that are also allowed. */
 void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most);
 

@@ -151,7 +151,7 @@ static void check_lists(struct schema *c, const json_t *schema)
     {
         if (!json_is_string(item))
             schema_fail(c,
-                        "\"required\" holds something that is no text: give names of properties");
+                        "\"required\" has an item that is not a string: give names of properties");
     }
 }
 

@@ -74,7 +74,7 @@ static uint32_t read_unicode(struct pattern *p)
     return 0x10000 + ((high & 0x3ff) << 10) + (low & 0x3ff);
 }
 
-/* The character that an escape means; p->at is behind the backslash, at `letter`. */
+/* The character that an escape means; p->at is after the backslash, at `letter`. */
 uint32_t pattern_escape(struct pattern *p)
 {
     if (p->at == p->end) {
@@ -114,7 +114,7 @@ static void add_to_class(struct pattern *p, struct char_class *k, uint32_t from,
     }
 }
 
-/* Adds what \d, \w, \s mean, or with a capital letter all others. Returns 0: it is no such letter.
+/* Adds what \d, \w, \s mean, or with a capital letter all others. Returns 0 for any other letter.
  * Engines differ in which blanks beyond ASCII \s takes: what any of them takes is none of \S. */
 static int add_shorthand(struct pattern *p, struct char_class *k, char letter)
 {
@@ -150,7 +150,7 @@ static int has(const struct char_class *k, uint32_t point)
     return 0;
 }
 
-/* A character inside [ ]; a dash stands for itself only at the end, ^ only behind the beginning. */
+/* A character inside [ ]; a dash stands for itself only at the end, ^ only after the beginning. */
 static void add_class_point(struct pattern *p, struct buffer *t, uint32_t point, int may_be_caret)
 {
     if (point == ']' || point == '[')
@@ -179,7 +179,7 @@ static void add_class_range(struct pattern *p, struct buffer *t, uint32_t from, 
 static void add_plain_ranges(struct pattern *p, struct buffer *t, const struct char_class *k)
 {
     static const uint32_t cuts[] = {' ', '"', '\\',
-                                    LAST_POINT + 1}; /* first character behind each */
+                                    LAST_POINT + 1}; /* first character after each */
     int has_dash = 0;
     for (uint32_t i = 0; i < k->n; i++) {
         uint32_t from = k->from[i];

@@ -15,7 +15,7 @@ struct pattern {
 /* Notes a mistake at p->at. */
 void pattern_fail(struct pattern *p, const char *what);
 
-/* The character that an escape means; p->at stands behind the backslash. */
+/* The character that an escape means; p->at stands after the backslash. */
 uint32_t pattern_escape(struct pattern *p);
 
 /* Adds a character for the inside of a GBNF literal, as a JSON string has it (but see the quote in

@@ -334,7 +334,7 @@ static int add_properties(struct schema *c, json_t *to, json_t *required, const 
 }
 
 /* llama.cpp's reading of an allOf of objects of which none says what is required: every property is,
- * but those of alternatives. NULL: it is no such allOf. */
+ * but those of alternatives. NULL if the allOf cannot be merged. */
 static json_t *mixed_in(struct schema *c, const json_t *schema)
 {
     static const char *const may[] = {"allOf", "type", NULL};

@@ -1,5 +1,5 @@
 /* schema_object.c - objects: properties in the order of the schema, those that are required, those
- * that may be left out, and others besides.
+ * that may be left out, and additional ones.
  *
  * With a required, b and c not, and others allowed (*):
  *
@@ -78,7 +78,7 @@ static void add_class_point(struct schema *c, struct buffer *t, const char *at)
 }
 
 /* keys[0, n): sorted, JSON texts without their quotes, alike up to `at`. Adds what may follow there
- * so that none of them comes about: at each character of a key, it and what differs behind it, or
+ * so that none of them comes about: at each character of a key, it and what differs after it, or
  * another one. */
 static void add_other_keys(struct schema *c, struct buffer *t, const char **keys, size_t n,
                            size_t at)
@@ -219,7 +219,7 @@ static void add_undescribed(struct schema *c, struct object *o, const json_t *sc
         if (is_there || c->rc)
             continue;
         if (json_is_false(more))
-            schema_fail(c, "\"required\" names '%.40s', which is no property: nothing can match",
+            schema_fail(c, "\"required\" names '%.40s', which is not a property: nothing can match",
                         key);
         o->keys[o->n_keys++] = key;
         o->needed[o->n_needed++] =

@@ -1,7 +1,7 @@
 /* schema_pattern.c - regular expressions of "pattern" as GBNF.
  *
  * Understood: texts, . [classes], (groups), (?:groups), alternation, * + ? {m} {m,} {m,n}, the
- * escapes \d \D \w \W \s \S \t \n \r \f \v \0 \xHH \uHHHH and those of signs; ^ in front and $ behind,
+ * escapes \d \D \w \W \s \S \t \n \r \f \v \0 \xHH \uHHHH and those of signs; ^ in front and $ after,
  * of the whole. Everything else is refused by name: a grammar has no looking around, no references
  * back, no boundaries of words.
  *
@@ -88,7 +88,7 @@ static void read_atom(struct pattern *p, struct atom *a)
         return;
     case '^':
     case '$':
-        pattern_fail(p, "^ is supported in front of the whole, $ behind it, nowhere else");
+        pattern_fail(p, "^ is supported in front of the whole, $ after it, nowhere else");
         return;
     case '*':
     case '+':
@@ -124,7 +124,7 @@ static uint32_t read_number(struct pattern *p, uint32_t otherwise)
     return p->at == begin ? otherwise : n;
 }
 
-/* Reads what may stand behind an atom. Returns the sign, 0 for none. */
+/* Reads what may stand after an atom. Returns the sign, 0 for none. */
 static char read_times(struct pattern *p, uint32_t *ret_least, uint32_t *ret_most)
 {
     char sign = p->at < p->end ? *p->at : 0;

@@ -157,7 +157,7 @@ static const char *visit_string(struct schema *c, json_t *schema, const char *ru
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* The items that stand at fixed places. rest: the rule of those behind, "" for none. */
+/* The items that stand at fixed places. rest: the rule of those after, "" for none. */
 static void add_tuple(struct schema *c, struct buffer *t, const json_t *schema, const json_t *tuple,
                       const char *key, const char *name, const char *rest)
 {

@@ -37,7 +37,7 @@ _hearth_widget_clean() {
             }'
 }
 
-# Prints the command line for a description, or why there is none. Returns what hearth returned: 0,
+# Prints the command line for a description, or the reason for having none. Returns what hearth returned: 0,
 # 130 after Ctrl-C, else a failure.
 _hearth_widget_ask() { # SHELL DESCRIPTION
     local answer code errors

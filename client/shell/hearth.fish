@@ -2,7 +2,7 @@
 # makes of the table that its parser uses, so what is offered is what this program takes. The file is
 # there once for each program, under its name.
 
-# Prints the values that an option's argument may have, one a line, behind PREFIX.
+# Prints the values that an option's argument may have, one per line, after PREFIX.
 function __hearth_values --argument-names name argument prefix listed
     set -l token (string replace -- "$prefix" '' (commandline -ct))
     if test -n "$listed"
@@ -43,7 +43,7 @@ function __hearth_candidates
         set option $given
         set prefix $given=
     end
-    # A list goes on behind a comma.
+    # A list continues after a comma.
     set -l help ($program $command --help 2>/dev/null </dev/null | string collect)
     set help (string replace -ra -- ',\n +' ', ' $help)
     for line in $help

@@ -13,7 +13,7 @@ struct search {
     size_t bytes;
     bool control;                   /* control tokens, too, ... */
     const struct token_span *plain; /* [n_plain] ... but not in these parts */
-    size_t n_plain, next;           /* plain[next] is the first that ends behind where we are */
+    size_t n_plain, next;           /* plain[next] is the first that ends after this place */
 };
 
 /* How many bytes from `at` on may be a control token: up to the next plain part. */
@@ -43,7 +43,7 @@ static uint32_t match_special(struct search *s, size_t at, size_t *ret_bytes)
 }
 
 /* The next special token from `at` on: its id with *ret_at and *ret_bytes; VOCAB_NONE and
- * *ret_at = bytes where there is none. The leftmost wins, of several there the longest. */
+ * *ret_at = bytes where none follows. The leftmost wins, then the longest. */
 static uint32_t find_special(struct search *s, size_t at, size_t *ret_at, size_t *ret_bytes)
 {
     for (; at < s->bytes; at++) {

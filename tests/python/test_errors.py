@@ -43,7 +43,7 @@ BAD = [
     ({"prompt": ["a"]}, "prompt: give token ids"),
     ({"prompt": [2**32]}, "prompt: give token ids"),
     ({"prompt": "x" * 5000}, "the context holds 1024"),
-    ({"prompt": "\ud800"}, "half of a surrogate pair is no text"),
+    ({"prompt": "\ud800"}, "half of a surrogate pair is not text"),
 ]
 
 

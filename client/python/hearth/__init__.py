@@ -60,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """asyncio takes longer to import than all the rest: only for those who want it."""
+    """asyncio takes longer to import than all the rest: only on demand."""
     if name in ("AsyncClient", "AsyncSequence", "AsyncStream"):
         from . import aio
 

@@ -1,11 +1,11 @@
 """One connection and the answers that run on it; what Client and AsyncClient have in common.
 
 A handle of the library belongs to one thread at a time: it is called with `lock` held only. The handle is
-pollable, so nobody waits with the lock held. The library wants hearth_next() to be called until it has
-nothing more before anybody polls: pump() does that, whenever the lock is given back.
+pollable, so no thread waits with the lock held. The library wants hearth_next() to be called until it has
+nothing more before a poll: pump() does that, whenever the lock is given back.
 
 A stream that is dropped without a word ends in a finalizer, and that may run anywhere, also in this thread
-while it holds the lock. So drop() only notes the run; whoever can take the lock cancels it.
+while it holds the lock. So drop() only notes the run; the next holder of the lock cancels it.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Core:
     # ---- the lock ------------------------------------------------------------------------------
 
     def __enter__(self) -> "Core":
-        if os.getpid() != self._pid:  # the lock may be somebody's who is not here
+        if os.getpid() != self._pid:  # the lock may belong to a thread of the parent
             raise Forked("this connection belongs to the parent process: connect again after fork")
         self.lock.acquire()
         if self.is_closed:
@@ -202,13 +202,13 @@ class Core:
                 self.bury()
 
     def drop(self, run: Run) -> None:
-        """From a finalizer: nobody waits for this run any more."""
+        """From a finalizer: this run is no longer referenced."""
         self._dropped.append(run)
         if os.getpid() == self._pid:
             self.bury()
 
     def bury(self) -> None:
-        """Cancels what was dropped, unless somebody holds the lock, who will do it then."""
+        """Cancels what was dropped; where the lock is held, its holder does that."""
         while self._dropped and self.lock.acquire(blocking=False):
             try:
                 while self._dropped:
@@ -323,7 +323,7 @@ class Core:
     # ---- requests, with the lock held ----------------------------------------------------------
 
     def start(self, run: Run) -> None:
-        """Runs it on a free slot, or queues it behind those that wait already. A bad request is refused here,
+        """Runs it on a free slot, or queues it after those that wait already. A bad request is refused here,
         also where it would have to wait."""
         if not self._slots:
             raise InvalidRequest("this client has no slots: connect with at least one")

@@ -94,7 +94,7 @@ class BaseSequence(Generic[StreamT]):
         return self._client.detokenize(self._tokens, special=special)
 
     def append(self, more: Prompt, *, special: bool = False) -> Self:
-        """Puts a text, tokenized on its own, or tokens behind what is there. Returns the sequence."""
+        """Puts a text, tokenized on its own, or tokens at the end. Returns the sequence."""
         self._check()
         if isinstance(more, str):
             self._tokens += self._client.tokenize(more, bos=not self._tokens, special=special)
@@ -222,7 +222,7 @@ class BaseClient(Generic[StreamT]):
         return self._tokenize(text, bos, special).tolist()
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """The text of tokens. special: that of control tokens too. Bytes that are no character become
+        """The text of tokens. special: that of control tokens too. Bytes that are not a character become
         U+FFFD."""
         return self.detokenize_bytes(ids, special=special).decode("utf-8", "replace")
 

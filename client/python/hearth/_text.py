@@ -24,7 +24,7 @@ def encode(what: str, text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{what}: half of a surrogate pair is no text") from None
+        raise InvalidRequest(f"{what}: half of a surrogate pair is not text") from None
 
 
 def address(ids: "array[Any]") -> int:

@@ -116,7 +116,7 @@ class AsyncStream(BaseStream):
     """An answer, as it comes: `async for` events, or text(), or `await wait()` for the whole.
 
     It is cancelled, within one pass of the model, by aclose(), by the end of an `async with`, when the task
-    that waits for it is cancelled, or when nobody holds it any more.
+    that waits for it is cancelled, or when it is no longer referenced.
     """
 
     _core: _AsyncCore
@@ -148,7 +148,7 @@ class AsyncStream(BaseStream):
         return result
 
     def cancel(self) -> None:
-        """Cancels what is not read yet. `result` tells what was."""
+        """Cancels the rest. `result` has what came before."""
         self._cancel()
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
 """The client for programs that wait: Client, Stream, Sequence.
 
 Several threads may use one client. Those whose answer has nothing new wait: one of them for the descriptor
-of the connection, without the lock; the others for that one, who hands out what arrives.
+of the connection, without the lock; the others for that one, which hands out what arrives.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _SyncCore(Core):
         timeout: Optional[float],
         resume: float,
     ) -> None:
-        self._alarm = (-1, -1)  # ends the wait of who polls
-        self._turns: List[threading.Condition] = []  # of threads that wait for who polls
+        self._alarm = (-1, -1)  # ends the poll of the polling thread
+        self._turns: List[threading.Condition] = []  # of threads that wait for the polling one
         self._polls = self._closing = False
         super().__init__(
             socket, slots, slot_name, timeout, resume, _native.POLLABLE | _native.NONBLOCK if slots else 0
@@ -115,7 +115,7 @@ class _SyncCore(Core):
         super().close()
 
     def _close_handle(self) -> None:
-        if self._polls:  # whoever polls closes it: this thread, below a signal handler, or another one
+        if self._polls:  # the polling thread closes it: this one, below a signal handler, or another one
             self._ring()
             return
         super()._close_handle()
@@ -147,7 +147,7 @@ class Stream(BaseStream):
     """An answer, as it comes: iterate events, or text(), or wait() for the whole.
 
     It is cancelled, within one pass of the model, by close(), by the end of a `with`, when an exception
-    goes through it, or when nobody holds it any more.
+    goes through it, or when it is no longer referenced.
     """
 
     _core: _SyncCore
@@ -197,7 +197,7 @@ class Stream(BaseStream):
         return result
 
     def close(self) -> None:
-        """Cancels what is not read yet. `result` tells what was."""
+        """Cancels the rest. `result` has what came before."""
         self._cancel()
 
     def __enter__(self) -> Self:
@@ -245,7 +245,7 @@ class Client(BaseClient[Stream]):
             return Stream(self._core, run)
         except Error:
             raise
-        except BaseException:  # Ctrl-C: it may have begun, and nobody would end it
+        except BaseException:  # Ctrl-C: it may have begun, and would never be ended
             self._core.drop(run)
             raise
 

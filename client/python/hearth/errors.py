@@ -21,7 +21,7 @@ class Error(Exception):
 
 
 class NotRunning(Error):
-    """There is no daemon, or it went away and did not come back in time."""
+    """No daemon is running, or it went away and did not come back in time."""
 
 
 class Busy(Error):
@@ -33,7 +33,7 @@ class NotAllowed(Error):
 
 
 class Incompatible(Error):
-    """The daemon speaks another version, or is no hearthd at all."""
+    """The daemon speaks another version, or is not hearthd."""
 
 
 class NotSupported(Error):

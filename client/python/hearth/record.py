@@ -43,7 +43,7 @@ def _text(data: bytes) -> str:
 def make_record(info: Info, request: Request, result: Result) -> str:
     """One line of JSON, as `hearth run --record` writes it."""
     if result.reason not in _ENDS:
-        raise InvalidRequest(f"no record of an answer that ended with {result.reason}: there is no receipt")
+        raise InvalidRequest(f"no record of an answer that ended with {result.reason}: it has no receipt")
     c = request.c
     numbers = {name: _number(getattr(c, name)) for name in _NUMBERS}
     # The context ends the answer too: so that a daemon with a larger one ends it there.
@@ -81,11 +81,11 @@ class Recorded(NamedTuple):
 
 
 def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
-    """Raises InvalidRequest for what is no record. Ranges are the library's to check."""
+    """Raises InvalidRequest for anything but a record. Ranges are checked by the library."""
     try:
         members: Dict[str, Any] = json.loads(record) if isinstance(record, (str, bytes)) else dict(record)
         if members.pop("hearth_record") != _VERSION:
-            raise InvalidRequest(f"this is no record of version {_VERSION}")
+            raise InvalidRequest(f"this is not a record of version {_VERSION}")
         names: Tuple[str, ...] = ("model", "fingerprint", "numerics", "prompt")
         first = [members.pop(name) for name in names]
         last = [members.pop(name) for name in ("ids", "reason", "receipt")]
@@ -106,7 +106,7 @@ def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
     return Recorded(model, fingerprint, numerics, prompt, cast(Params, params), ids, reason, receipt)
 
 
-# Behind the numerics id: fast passes gave the answer and nobody verified it.
+# At the end of the numerics id: fast passes gave the answer, and it was not verified.
 _FAST = "+fast"
 
 

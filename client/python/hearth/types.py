@@ -38,7 +38,7 @@ class Params(TypedDict, total=False):
     json_schema: Optional[Schema]  # [none] the same, made of a JSON schema
     logprobs: Optional[int]  # [none] 0 of each token, 1 to 20 also of that many alternatives
     priority: Optional[str]  # ["interactive"], "batch" lets others go first
-    proposer: Optional[str]  # ["auto"] who drafts tokens. Never changes the answer
+    proposer: Optional[str]  # ["auto"] the source of drafts. Never changes the answer
     guess: Optional[Prompt]  # what may follow: the last completion, the file's next lines. May be wrong
     deterministic: Optional[bool]  # [True] the same tokens, always; False: faster where a device can
     bos: Optional[
@@ -75,7 +75,7 @@ class Result(NamedTuple):
 
     reason: str  # eos, stop, length, cancelled, error
     text: str  # all of it
-    ids: List[int]  # all of them; the token that ended it included, which is no part of the text
+    ids: List[int]  # all of them; the token that ended it included, which is not part of the text
     prompt_tokens: int
     output_tokens: int
     logprobs: Optional[List[TokenLogprobs]] = None  # of all ids

@@ -38,7 +38,7 @@ START_TEST(what_is_refused_is_named_with_its_place)
         {"{\"properties\":[]}", "\"properties\" must be an object"},
         {"{\"items\":{\"anyOf\":[{},3]}}", "#/items/anyOf/1: a schema is an object"},
         {"{\"required\":[1],\"properties\":{}}", "\"required\" holds something"},
-        {"{\"required\":[\"x\"],\"additionalProperties\":false}", "'x', which is no property"},
+        {"{\"required\":[\"x\"],\"additionalProperties\":false}", "'x', which is not a property"},
         {"{\"type\":\"string\",\"minLength\":-1}", "\"minLength\" must be a whole number"},
         {"{\"type\":\"string\",\"maxLength\":1000000}", "from 0 to 10000"},
         {"{\"items\":{},\"minItems\":3,\"maxItems\":2}", "\"minItems\" is above \"maxItems\""},

@@ -275,7 +275,7 @@ function M.forget(buffer)
   end
 end
 
--- Shortens the ghost by what was typed, where that is what it said; else there is none any more. Nor
+-- Shortens the ghost by what was typed where the two agree, else removes it. Nor
 -- where it came by another connection: its ids are those of another vocabulary.
 local function follow(s, buffer, typed)
   local g = s.ghost

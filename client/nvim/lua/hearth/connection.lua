@@ -1,5 +1,5 @@
 -- The one connection to the daemon: made without waiting, watched by the editor's own loop, made
--- anew when somebody needs it. Buffers get slots, least recently used first.
+-- anew when it is needed. Buffers get slots, least recently used first.
 --
 -- The poll callback runs where Neovim's API must not be called: it only takes events out of the
 -- library and gathers them in their requests. What there is to show is shown by a scheduled flush.
@@ -81,7 +81,7 @@ local function take(e)
   local r = s and s.request
   M.counts.events = M.counts.events + 1
   if not r or r.serial ~= tonumber(e.cookie) then
-    M.counts.stale = M.counts.stale + 1 -- the library promises that there is none
+    M.counts.stale = M.counts.stale + 1 -- the library promises that this never happens
     return
   end
   if e.text_bytes > 0 then
@@ -125,7 +125,7 @@ local flush = measure.wrap('flush', function()
   end
 end)
 
--- The first token is shown at once, those behind it a frame at a time.
+-- The first token is shown at once, those after it one frame at a time.
 local function plan_flush()
   if not M.fresh or flush_planned then
     return
@@ -243,7 +243,7 @@ local function connect()
   finish_connecting()
 end
 
--- Is there a daemon? Where there is none yet, tries to reach it, at most once a second.
+-- Is a daemon connected? If not, tries to connect, at most once a second.
 function M.want()
   if M.state == 'ready' then
     return true

@@ -1,4 +1,4 @@
--- Text that is not there yet: drawn behind the cursor, one per buffer, with one extmark that moves.
+-- Text that is not there yet: drawn after the cursor, one per buffer, with one extmark that moves.
 local config = require('hearth.config')
 
 local api = vim.api
@@ -7,7 +7,7 @@ local M = {}
 local space = api.nvim_create_namespace('hearth')
 local inline = vim.fn.has('nvim-0.10') == 1
 
--- A line as it is drawn behind the cursor or (`below`) at a line's beginning: tabs as blanks, since
+-- A line as it is drawn after the cursor or (`below`) at a line's beginning: tabs as blanks, since
 -- virtual text has no tab stops.
 local function drawn(line, tabstop, below)
   if not line:find('[%z\1-\31]') then
@@ -26,8 +26,8 @@ local function drawn(line, tabstop, below)
   return table.concat(out)
 end
 
--- Draws `text` at (row, col), both from 0; `rest` is what the line has behind the cursor. Older
--- Neovims cannot push that aside: there it is drawn anew behind the text.
+-- Draws `text` at (row, col), both from 0; `rest` is what the line has after the cursor. Older
+-- Neovims cannot push that aside: there it is drawn anew after the text.
 function M.draw(buffer, row, col, text, rest)
   local hl, tabstop = config.options.highlight, vim.bo[buffer].tabstop
   local lines = vim.split(text, '\n', { plain = true })

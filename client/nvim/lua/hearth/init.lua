@@ -259,7 +259,7 @@ function M.status_lines()
   if s.state == 'ready' then
     add('%s, %d slots of %d tokens, %s%s', d.model, d.slots, d.context,
       d.fim == 2 and 'suffix first' or d.fim == 1 and 'prefix first'
-        or 'no fill-in-the-middle tokens: what stands behind the cursor is not used',
+        or 'no fill-in-the-middle tokens: the text after the cursor is not used',
       d.is_away == 1 and '; AWAY, waited for' or '')
   end
   if s.problem then

@@ -3,7 +3,7 @@
 --
 -- What comes before the cursor's own text must not change while one types, or it is computed again:
 -- the window's first line moves in coarse steps, and for a model that wants the prefix first, what is
--- typed since a line began stands behind the middle token, so that the suffix keeps its place.
+-- typed since a line began stands after the middle token, so that the suffix keeps its place.
 local config = require('hearth.config')
 local connection = require('hearth.connection')
 local native = require('hearth.native')
@@ -14,7 +14,7 @@ local M = {}
 
 local LINE_BYTES = 8192   -- of the cursor's own line, to either side
 local MUCH_BYTES = 16384  -- read at once are enough for one callback
-local ANCHOR_LINES = 32   -- lines behind the middle token before they become prefix
+local ANCHOR_LINES = 32   -- lines after the middle token before they become prefix
 local ids, room           -- uint32_t[room], for one prompt after the other
 local joined, joined_room -- char[joined_room], the same for a prefix: no garbage with each key
 
@@ -107,7 +107,7 @@ local function below(buffer, row, count)
 end
 
 -- (Of the current buffer.) The text before a place from line `first` on without its own line, that line's two parts, and all
--- behind the place.
+-- after the place.
 local function read(buffer, row, col, first)
   local count = api.nvim_buf_line_count(buffer)
   local length = vim.fn.col({ row + 1, '$' }) - 1
@@ -126,7 +126,7 @@ end
 
 -- ---- the place ------------------------------------------------------------------------------------
 
--- Where the text behind the middle token begins: at this line, or where it did while the same text
+-- Where the text after the middle token begins: at this line, or where it did while the same text
 -- grew. `last` is the place before, of the same buffer.
 local function anchor(last, place)
   if last and last.anchor and last.first == place.first and last.suffix == place.suffix
@@ -162,7 +162,7 @@ function M.place(buffer, row, col, last)
   p.middle, p.prefix_bytes = '', #p.above + #p.before
   if fim == 0 then
     p.order = native.FIM_PLAIN
-    -- A line break and the indentation behind it are one token, in the words a model knows.
+    -- A line break and the indentation after it are one token, in the words a model knows.
     p.white = white_of(p.above, p.before)
     p.prefix_bytes = p.prefix_bytes - #p.white
   elseif fim == 1 then

@@ -1,7 +1,7 @@
 -- Pieces of other buffers for the prompt: what was yanked, saved, or looked at when one went from
 -- buffer to buffer. A bounded list without near copies, in the order in which they came.
 --
--- The pieces stand at the prompt's beginning, so a change here makes everything behind be computed
+-- The pieces stand at the prompt's beginning, so a change here makes everything after it be computed
 -- anew. New ones therefore wait until nothing was typed for a while; and when there are too many, a
 -- quarter of them goes at once.
 local config = require('hearth.config')
