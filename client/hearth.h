@@ -1,4 +1,4 @@
-/* hearth.h - the public C interface of libhearth: talk to a resident `hearthd`.
+/* hearth.h: the public C interface of libhearth: talk to a resident `hearthd`.
  *
  * A handle is one connection: some slots (each holds one sequence of tokens and runs one request at
  * a time), the daemon's vocabulary, and two pieces of shared memory. Requests and tokens travel
@@ -21,10 +21,10 @@
  *
  *   struct hearth *h;
  *   char err[256];
- *   if (hearth_connect(NULL, NULL, &h, err, sizeof err) < 0)
+ *   if (hearth_connect(NULL, NULL, &h, err, sizeof(err)) < 0)
  *       return fprintf(stderr, "%s\n", err), 1;
  *   struct hearth_request r;
- *   hearth_request_init(&r, sizeof r);
+ *   hearth_request_init(&r, sizeof(r));
  *   r.text = "def fib(n):";
  *   r.text_bytes = strlen(r.text);
  *   r.max_tokens = 64;
@@ -76,7 +76,7 @@ struct hearth_options {
                           the same path, and go on there. Default 30000; 0: not at all */
 };
 
-/* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof *options. */
+/* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof(*options). */
 HEARTH_API void hearth_options_init(struct hearth_options *options, size_t size);
 
 /* Connects to the daemon at `path`; NULL means $HEARTH_SOCKET, else
@@ -175,7 +175,7 @@ struct hearth_fim {
     const char *name;    /* of the file that is edited, for models that know such; NULL: none */
 };
 
-/* Fills *fim with nothing: no text, automatic order. `size` is sizeof *fim. */
+/* Fills *fim with nothing: no text, automatic order. `size` is sizeof(*fim). */
 HEARTH_API void hearth_fim_init(struct hearth_fim *fim, size_t size);
 
 /* Makes a prompt, to be submitted as tokens, whose answer is the text between prefix and suffix.
@@ -204,7 +204,7 @@ struct hearth_chat {
     uint32_t add_generation_prompt; /* default 1: the text ends where the answer begins */
 };
 
-/* Fills *chat with the defaults. `size` is sizeof *chat. */
+/* Fills *chat with the defaults. `size` is sizeof(*chat). */
 HEARTH_API void hearth_chat_init(struct hearth_chat *chat, size_t size);
 
 /* The conversation as the model's template writes it, for people to look at: writes at most `max`
@@ -295,7 +295,7 @@ struct hearth_request {
     size_t grammar_bytes; /* 0: none. All parameters together have room for 64 KiB */
 };
 
-/* Fills *request with the defaults above. `size` is sizeof *request. */
+/* Fills *request with the defaults above. `size` is sizeof(*request). */
 HEARTH_API void hearth_request_init(struct hearth_request *request, size_t size);
 
 /* Starts a request on a slot of this handle. A request that still runs there is superseded: none of

@@ -1,12 +1,13 @@
+/* unicode: see unicode.h. */
 #include "client/base/unicode.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 #include "client/base/unicode_tables.h"
 #include "client/base/utf8.h"
 
-enum { N_RUNS = sizeof unicode_runs / sizeof unicode_runs[0] };
+#include <errno.h>
+#include <stdlib.h>
+
+enum { N_RUNS = sizeof(unicode_runs) / sizeof(unicode_runs[0]) };
 
 enum unicode_class unicode_class_of(uint32_t code)
 {
@@ -28,8 +29,8 @@ enum unicode_class unicode_class_of(uint32_t code)
 int letters_open(struct letters *l, const char *text, size_t bytes)
 {
     l->n = 0;
-    l->letter = malloc((bytes + 1) * sizeof *l->letter);
-    l->at = malloc((bytes + 1) * sizeof *l->at);
+    l->letter = malloc((bytes + 1) * sizeof(*l->letter));
+    l->at = malloc((bytes + 1) * sizeof(*l->at));
     if (l->letter == NULL || l->at == NULL) {
         letters_close(l);
         return -ENOMEM;

@@ -1,3 +1,4 @@
+/* utf8: see utf8.h. */
 #include "client/base/utf8.h"
 
 int utf8_step(const char *s, size_t n, uint32_t *ret_code)

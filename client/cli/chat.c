@@ -1,4 +1,4 @@
-/* cli_chat.c - `hearth chat`: a conversation with the model, in the form that its chat template
+/* chat: `hearth chat`: a conversation with the model, in the form that its chat template
  * gives. On a terminal it goes on until Ctrl-D; else stdin is one message and its answer the end. */
 #include "client/cli/chat.h"
 
@@ -40,7 +40,7 @@ static void run_command(struct talk *t, char *line)
     while (line[bytes - 1] == ' ' || line[bytes - 1] == '\t')
         line[--bytes] = 0;
     if (strcmp(line, "/help") == 0)
-        (void)cli_write(STDERR_FILENO, help_text, sizeof help_text - 1);
+        (void)cli_write(STDERR_FILENO, help_text, sizeof(help_text) - 1);
     else if (strcmp(line, "/reset") == 0)
         (void)talk_reset(t);
     else if (strcmp(line, "/save") == 0)

@@ -1,4 +1,4 @@
-/* cli_chat.h - what the files of `hearth chat` share: lines from a terminal, and a conversation.
+/* chat: what the files of `hearth chat` share: lines from a terminal, and a conversation.
  *
  * Ctrl-C is the user's word to us here: it ends an answer or empties a line, never the program.
  * SIGTERM ends it. One thread. */

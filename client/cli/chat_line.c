@@ -1,4 +1,4 @@
-/* cli_chat_line.c - lines from a terminal: by readline where it is installed, else plainly.
+/* chat_line: lines from a terminal: by readline where it is installed, else plainly.
  *
  * readline is opened by name when a conversation begins: linked, it would cost every start of
  * `hearth run` the time to load it and what it needs. */
@@ -107,11 +107,11 @@ static int load_readline(void)
         {"rl_readline_name", &lib.readline_name},
     };
     void *handle = dlopen("libreadline.so.8", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; handle && i < sizeof symbols / sizeof symbols[0]; i++) {
+    for (size_t i = 0; handle && i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         void *symbol = dlsym(handle, symbols[i].name);
         if (!symbol)
             return 0;
-        memcpy(symbols[i].at, &symbol, sizeof symbol);
+        memcpy(symbols[i].at, &symbol, sizeof(symbol));
     }
     return handle != NULL;
 }
@@ -123,7 +123,7 @@ void chat_line_open(void)
     sigemptyset(&interrupt.sa_mask);
     sigaction(SIGINT, &interrupt, NULL);
     if (!load_readline()) {
-        memset(&lib, 0, sizeof lib);
+        memset(&lib, 0, sizeof(lib));
         (void)cli_fail(CLI_OK, "lines cannot be edited: install libreadline8 for that");
         return;
     }
@@ -164,7 +164,7 @@ static int read_plainly(const char *prompt, struct buffer *ret)
     char piece[4096];
     (void)cli_write(STDERR_FILENO, prompt, strlen(prompt));
     while (!take_pending(ret, 0)) {
-        ssize_t n = read_keys(STDIN_FILENO, piece, sizeof piece);
+        ssize_t n = read_keys(STDIN_FILENO, piece, sizeof(piece));
         if (n > 0) {
             buffer_add(&pending, piece, (size_t)n);
         } else if (n == 0) {

@@ -1,4 +1,4 @@
-/* cli_chat_talk.c - a conversation: messages, their tokens, answers.
+/* chat_talk: a conversation: messages, their tokens, answers.
  *
  * The slot keeps the KV of prompt and answer. A conversation that is rendered anew and tokenized
  * anew may cut the answer into other tokens than the model wrote, and all from there on would be
@@ -66,7 +66,7 @@ static int reserve_ids(struct cli_ids *ids, size_t n)
     size_t room = 1;
     while (room < n)
         room *= 2;
-    uint32_t *items = n > UINT32_MAX / 2 ? NULL : realloc(ids->items, room * sizeof *items);
+    uint32_t *items = n > UINT32_MAX / 2 ? NULL : realloc(ids->items, room * sizeof(*items));
     if (items)
         ids->items = items;
     return items != NULL;
@@ -76,7 +76,7 @@ static int reserve_ids(struct cli_ids *ids, size_t n)
 static int render(struct talk *t, struct cli_ids *ret)
 {
     struct hearth_chat chat;
-    hearth_chat_init(&chat, sizeof chat);
+    hearth_chat_init(&chat, sizeof(chat));
     char *messages = json_dumps(t->messages, JSON_COMPACT);
     if (!messages)
         return out_of_memory();
@@ -107,8 +107,8 @@ static void spell(const struct talk *t, uint32_t id, struct buffer *b)
     const uint32_t two[2] = {t->anchor, id};
     char text[1024], *bytes = text;
     int64_t n_anchor = hearth_detokenize(t->hearth, two, 1, HEARTH_SPECIAL, NULL, 0);
-    int64_t n = hearth_detokenize(t->hearth, two, 2, HEARTH_SPECIAL, text, sizeof text);
-    if (n > (int64_t)sizeof text) {
+    int64_t n = hearth_detokenize(t->hearth, two, 2, HEARTH_SPECIAL, text, sizeof(text));
+    if (n > (int64_t)sizeof(text)) {
         bytes = malloc((size_t)n);
         if (bytes)
             n = hearth_detokenize(t->hearth, two, 2, HEARTH_SPECIAL, bytes, (size_t)n);
@@ -149,8 +149,8 @@ static int keep_sequence(struct talk *t, struct cli_ids *ids)
     uint32_t rest = ids->n - end;
     if (!reserve_ids(ids, (size_t)n + rest))
         return out_of_memory();
-    memmove(ids->items + n, ids->items + end, rest * sizeof *ids->items);
-    memcpy(ids->items, t->sequence.items, n * sizeof *ids->items);
+    memmove(ids->items + n, ids->items + end, rest * sizeof(*ids->items));
+    memcpy(ids->items, t->sequence.items, n * sizeof(*ids->items));
     ids->n = n + rest;
     return CLI_OK;
 }
@@ -174,7 +174,7 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     if (!reserve_ids(ids, (size_t)ids->n + r->n_ids))
         return out_of_memory();
     if (r->n_ids)
-        memcpy(ids->items + ids->n, r->ids, r->n_ids * sizeof *ids->items);
+        memcpy(ids->items + ids->n, r->ids, r->n_ids * sizeof(*ids->items));
     ids->n += r->n_ids;
     free(t->sequence.items);
     t->sequence = *ids;
@@ -229,7 +229,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
 /* Of a conversation that became too long. Returns 0 or an exit code. */
 static int check_length(struct talk *t, const struct cli_ids *ids)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     if (!t->sequence.n || hearth_info(t->hearth, &info) || ids->n <= info.context)
         return CLI_OK;
     return cli_fail(CLI_BAD_INPUT,

@@ -1,4 +1,4 @@
-/* cli.h - what the files of the `hearth` command share.
+/* cli: what the files of the `hearth` command share.
  *
  * A process runs one command in one thread: main (cli.c) parses the options and calls one of
  * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose

@@ -1,4 +1,4 @@
-/* cli_doctor.c - what is made of the facts, and `hearth doctor` itself; see cli_doctor.h. */
+/* doctor: what is made of the facts, and `hearth doctor` itself; see doctor.h. */
 #include "client/cli/doctor.h"
 
 #include "client/cli/json.h"
@@ -24,7 +24,7 @@ say(struct judge *j, enum doctor_verdict verdict, const char *name, const char *
 
     *line = (struct doctor_line){.verdict = verdict, .name = name};
     va_start(args, format);
-    vsnprintf(line->text, sizeof line->text, format, args);
+    vsnprintf(line->text, sizeof(line->text), format, args);
     va_end(args);
     return line;
 }
@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static void mend(struct doctor_line *line,
     va_list args;
 
     va_start(args, format);
-    vsnprintf(line->mend, sizeof line->mend, format, args);
+    vsnprintf(line->mend, sizeof(line->mend), format, args);
     va_end(args);
 }
 

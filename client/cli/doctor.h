@@ -1,4 +1,4 @@
-/* cli_doctor.h - `hearth doctor`: what of this machine helps or hinders hearth, and what mends it.
+/* doctor: `hearth doctor`: what of this machine helps or hinders hearth, and what mends it.
  *
  * Two steps, so that each can be tried without such a machine: facts are gathered (files below a
  * root, system calls, the daemon's answer), then judged, which is pure.

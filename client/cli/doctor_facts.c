@@ -1,4 +1,4 @@
-/* cli_doctor_facts.c - what is so on this machine, see cli_doctor.h. */
+/* doctor_facts: what is so on this machine, see doctor.h. */
 #include "client/cli/doctor.h"
 
 #ifdef __x86_64__
@@ -24,7 +24,7 @@ static int open_below(const char *root, const char *path, int flags)
 {
     char whole[512];
 
-    snprintf(whole, sizeof whole, "%s%s", root, path);
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
     return open(whole, flags | O_CLOEXEC);
 }
 
@@ -46,7 +46,7 @@ static uint64_t number_of(const char *root, const char *path, const char *name)
 {
     char text[8192] = "";
     int fd = open_below(root, path, O_RDONLY);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
     if (fd >= 0)
         close(fd);
@@ -119,7 +119,7 @@ static void find_huge_pages(const char *root, char *word, size_t word_bytes)
     char text[128];
 
     word[0] = 0;
-    if (!read_below(root, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
+    if (!read_below(root, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text)))
         return;
     const char *from = strchr(text, '[');
     if (from)
@@ -188,15 +188,15 @@ static void find_socket_folder(const char *root, struct doctor_facts *f)
     struct stat st;
 
     if (named && *named)
-        snprintf(path, sizeof path, "%s", named);
+        snprintf(path, sizeof(path), "%s", named);
     else if (session && *session)
-        snprintf(path, sizeof path, "%s/hearth/hearth.sock", session);
+        snprintf(path, sizeof(path), "%s/hearth/hearth.sock", session);
     else
-        snprintf(path, sizeof path, "%s/run/hearth/hearth.sock", root);
+        snprintf(path, sizeof(path), "%s/run/hearth/hearth.sock", root);
     for (int up = 0; up < 2; up++) {
         cut_name(path);
         if (!up)
-            snprintf(f->socket_folder, sizeof f->socket_folder, "%.127s", path);
+            snprintf(f->socket_folder, sizeof(f->socket_folder), "%.127s", path);
         if (stat(path, &st) < 0 && errno == ENOENT)
             continue;
         if (access(path, W_OK | X_OK) < 0)
@@ -218,18 +218,18 @@ void doctor_gather(const char *root, struct doctor_facts *f)
 
     *f = (struct doctor_facts){0};
     if (uname(&name) == 0)
-        snprintf(f->kernel, sizeof f->kernel, "%.64s", name.release);
+        snprintf(f->kernel, sizeof(f->kernel), "%.64s", name.release);
     f->seal_error = try_seal();
     f->uring_error = try_uring();
     f->pidfd_error = try_pidfd();
     f->isa = find_isa();
-    if (read_below(root, "/proc/sys/kernel/io_uring_disabled", text, sizeof text))
+    if (read_below(root, "/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
         f->uring_disabled = atoi(text);
-    find_huge_pages(root, f->huge_pages, sizeof f->huge_pages);
-    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+    find_huge_pages(root, f->huge_pages, sizeof(f->huge_pages));
+    if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
         f->cores = (uint32_t)CPU_COUNT(&cores);
     read_below(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", f->governor,
-               sizeof f->governor);
+               sizeof(f->governor));
     f->memory_kib = number_of(root, "/proc/meminfo", "MemTotal");
     f->available_kib = number_of(root, "/proc/meminfo", "MemAvailable");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0)
@@ -246,21 +246,21 @@ void doctor_gather(const char *root, struct doctor_facts *f)
 void doctor_ask(const struct cli_options *o, const char *root, struct doctor_facts *f)
 {
     struct hearth_options options;
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     struct hearth *h;
     char path[64];
 
-    hearth_options_init(&options, sizeof options);
+    hearth_options_init(&options, sizeof(options));
     options.slots = 0;
     f->daemon_error =
-        hearth_connect(o->socket, &options, &h, f->daemon_problem, sizeof f->daemon_problem);
+        hearth_connect(o->socket, &options, &h, f->daemon_problem, sizeof(f->daemon_problem));
     if (f->daemon_error)
         return;
     if (hearth_info(h, &info) == 0) {
-        snprintf(f->model, sizeof f->model, "%s", info.model);
-        snprintf(f->daemon_version, sizeof f->daemon_version, "%s", info.server_version);
-        snprintf(f->socket, sizeof f->socket, "%s", info.socket_path);
-        snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)info.server_pid);
+        snprintf(f->model, sizeof(f->model), "%s", info.model);
+        snprintf(f->daemon_version, sizeof(f->daemon_version), "%s", info.server_version);
+        snprintf(f->socket, sizeof(f->socket), "%s", info.socket_path);
+        snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)info.server_pid);
         f->resident_kib = number_of(root, path, "Rss");
         f->huge_kib = number_of(root, path, "AnonHugePages");
     }

@@ -1,4 +1,4 @@
-/* cli_fim.c - what `hearth fim` fills in: files, and the place between prefix and suffix. */
+/* fim: what `hearth fim` fills in: files, and the place between prefix and suffix. */
 #include "client/cli/fim.h"
 
 #include <stdlib.h>
@@ -108,8 +108,8 @@ static int read_extra(const struct cli_options *o, struct cli_fim *f)
     int code = CLI_OK;
     if (!o->extra.n)
         return CLI_OK;
-    f->files = calloc(o->extra.n, sizeof *f->files);
-    f->chunks = calloc(o->extra.n, sizeof *f->chunks);
+    f->files = calloc(o->extra.n, sizeof(*f->files));
+    f->chunks = calloc(o->extra.n, sizeof(*f->chunks));
     if (!f->files || !f->chunks)
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
     for (uint32_t i = 0; i < o->extra.n && !code; i++) {
@@ -125,8 +125,8 @@ static int read_extra(const struct cli_options *o, struct cli_fim *f)
 
 int cli_fim_read(const struct cli_options *o, struct cli_fim *f)
 {
-    memset(f, 0, sizeof *f);
-    hearth_fim_init(&f->request, sizeof f->request);
+    memset(f, 0, sizeof(*f));
+    hearth_fim_init(&f->request, sizeof(f->request));
     f->request.order = o->order;
     f->request.repo = o->repo;
     f->request.max_tokens = o->prompt_tokens;
@@ -143,7 +143,7 @@ void cli_fim_fini(struct cli_fim *f)
     free(f->files);
     free(f->chunks);
     free(f->name);
-    memset(f, 0, sizeof *f);
+    memset(f, 0, sizeof(*f));
 }
 
 int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids)
@@ -152,7 +152,7 @@ int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *id
     if (n < 0)
         return cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
     for (int64_t i = 0; i < n; i++) {
-        if (cli_grow((void **)&ids->items, ids->n, sizeof *ids->items))
+        if (cli_grow((void **)&ids->items, ids->n, sizeof(*ids->items)))
             return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
         ids->items[ids->n++] = 0;
     }

@@ -1,4 +1,4 @@
-/* cli_fim.h - the prompt of `hearth fim`: a file and a place in it, or what stands before and
+/* fim: the prompt of `hearth fim`: a file and a place in it, or what stands before and
  * after that place, and other files. It reads files; the tokens are the library's work.
  */
 #ifndef HEARTH_CLIENT_CLI_FIM_H

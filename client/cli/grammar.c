@@ -1,4 +1,4 @@
-/* cli_grammar.c - the grammar that an answer follows: --grammar, --grammar-file, --json-schema. */
+/* grammar: the grammar that an answer follows: --grammar, --grammar-file, --json-schema. */
 #include "client/cli/cli.h"
 
 #include <errno.h>
@@ -26,10 +26,10 @@ static int read_schema(const char *schema, struct buffer *text)
         buffer_text(&json, schema);
     int64_t bytes = code || json.failed ? -ENOMEM
                                         : hearth_schema(json.data ? json.data : "", json.bytes,
-                                                        NULL, 0, err, sizeof err);
+                                                        NULL, 0, err, sizeof(err));
     char *grammar = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
     if (grammar) {
-        (void)hearth_schema(json.data, json.bytes, grammar, (size_t)bytes + 1, err, sizeof err);
+        (void)hearth_schema(json.data, json.bytes, grammar, (size_t)bytes + 1, err, sizeof(err));
         buffer_add(text, grammar, (size_t)bytes);
     } else if (!code && bytes == -EINVAL && !is_file && looks_like_file(schema)) {
         code = cli_fail(CLI_BAD_INPUT, "--json-schema %s: for a file give @%s", schema, schema);

@@ -1,4 +1,4 @@
-/* cli_json.c - see cli_json.h. */
+/* json: see json.h. */
 #include "client/cli/json.h"
 
 #include "client/base/utf8.h"
@@ -71,9 +71,9 @@ static void add_u32(struct buffer *b, uint32_t value)
     char digits[10];
     size_t n = 0;
     do
-        digits[sizeof digits - ++n] = (char)('0' + value % 10);
+        digits[sizeof(digits) - ++n] = (char)('0' + value % 10);
     while (value /= 10);
-    buffer_add(b, digits + sizeof digits - n, n);
+    buffer_add(b, digits + sizeof(digits) - n, n);
 }
 
 void json_ids(struct buffer *b, const uint32_t *ids, size_t n)
@@ -138,7 +138,7 @@ const char *json_reason(uint32_t reason)
         [HEARTH_SUPERSEDED] = "superseded",
         [HEARTH_ERROR] = "error",
     };
-    return reason < sizeof names / sizeof names[0] && names[reason] ? names[reason] : "error";
+    return reason < sizeof(names) / sizeof(names[0]) && names[reason] ? names[reason] : "error";
 }
 
 void json_done_event(struct buffer *b, const struct hearth_result *r)

@@ -1,4 +1,4 @@
-/* cli_json.h - writes the few JSON shapes that `hearth` prints.
+/* json: writes the few JSON shapes that `hearth` prints.
  *
  * Strings may hold any bytes: control characters are escaped, bytes that are not UTF-8 become U+FFFD, the
  * rest stays as it is. Numbers that JSON does not have (infinite) become null.

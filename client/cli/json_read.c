@@ -1,4 +1,4 @@
-/* cli_json_read.c - see cli_json_read.h. */
+/* json_read: see json_read.h. */
 #include "client/cli/json_read.h"
 
 #include "client/base/utf8.h"

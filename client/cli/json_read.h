@@ -1,4 +1,4 @@
-/* cli_json_read.h - reads JSON strictly, value by value: for shapes that are known before.
+/* json_read: reads JSON strictly, value by value: for shapes that are known before.
  *
  * A reader walks over text that it does not own and believes nothing of it: no byte after `end` is
  * touched, nothing recurses, and what is not exactly JSON is refused. The first error stays, so a

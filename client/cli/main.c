@@ -1,6 +1,6 @@
-/* main.c - main of `hearth`: finds the command, parses its options, runs it. */
-#include "client/prompt/chat_families.h"
+/* main: main of `hearth`: finds the command, parses its options, runs it. */
 #include "client/cli/cli.h"
+#include "client/prompt/chat_families.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static const struct command commands[] = {
      "check this machine for hearth, and say what would help",
      "Exits with 71 where hearthd cannot run, with 0 where it can.\n"},
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static int print(const char *text, size_t bytes)
 {
@@ -76,7 +76,7 @@ static void add_templates(struct buffer *b)
     enum { INDENT = 11, WIDTH = 80 };
     char names[1024];
     size_t column = INDENT, bytes;
-    (void)chat_family_names(names, sizeof names);
+    (void)chat_family_names(names, sizeof(names));
     buffer_text(b, "templates: ");
     for (const char *name = names; *name; name += bytes + strspn(name + bytes, ", ")) {
         bytes = strcspn(name, ",");
@@ -114,7 +114,7 @@ static int run_command(const struct command *c, int argc, char **argv)
     struct cli_options o;
     char err[512];
     int code;
-    int rc = cli_options_parse(&o, c->id, argc, argv, err, sizeof err);
+    int rc = cli_options_parse(&o, c->id, argc, argv, err, sizeof(err));
     if (rc)
         code = cli_fail(CLI_USAGE, "%s", err);
     else if (o.help)

@@ -1,4 +1,4 @@
-/* options.c - see options.h. */
+/* options: see options.h. */
 #include "client/cli/options.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ int cli_grow(void **items, uint32_t n, size_t item_bytes)
 static int ids_add(struct cli_ids *l, uint32_t id)
 {
     void *items = l->items;
-    int rc = cli_grow(&items, l->n, sizeof *l->items);
+    int rc = cli_grow(&items, l->n, sizeof(*l->items));
     l->items = items;
     if (!rc)
         l->items[l->n++] = id;
@@ -95,7 +95,7 @@ static int read_bias(const struct option_row *row, void *field, const char *text
     if (end == number || *end || !in_range)
         return -EINVAL;
     void *items = b->items;
-    int rc = cli_grow(&items, b->n, sizeof *b->items);
+    int rc = cli_grow(&items, b->n, sizeof(*b->items));
     b->items = items;
     if (!rc)
         b->items[b->n++] = (struct hearth_bias){.token = (uint32_t)id, .value = (float)value};
@@ -118,7 +118,7 @@ static const struct option_row rows[] = {
     CLI_OPTIONS(O)
 #undef O
 };
-enum { N_ROWS = sizeof rows / sizeof rows[0] };
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static struct options table(struct cli_options *o, uint32_t command)
 {
@@ -130,9 +130,9 @@ int cli_options_parse(struct cli_options *o, uint32_t command, int argc, char **
                       size_t err_bytes)
 {
     const struct options t = table(o, command);
-    memset(o, 0, sizeof *o);
+    memset(o, 0, sizeof(*o));
     o->command = command;
-    hearth_request_init(&o->request, sizeof o->request);
+    hearth_request_init(&o->request, sizeof(o->request));
     options_init(&t);
     int n = options_parse(&t, argc, argv, err, err_bytes);
     o->words = argv;
@@ -145,7 +145,7 @@ void cli_options_fini(struct cli_options *o)
     free(o->tokens.items);
     free(o->stop_tokens.items);
     free(o->bias.items);
-    memset(o, 0, sizeof *o);
+    memset(o, 0, sizeof(*o));
 }
 
 void cli_options_help(uint32_t command, FILE *out)

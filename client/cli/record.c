@@ -1,4 +1,4 @@
-/* cli_record.c - see cli_record.h. */
+/* record: see record.h. */
 #include "client/cli/record.h"
 
 #include "client/cli/json.h"
@@ -38,7 +38,7 @@ static const struct member members[] = {
     RECORD_MEMBERS(M)
 #undef M
 };
-enum { N_MEMBERS = sizeof members / sizeof members[0] };
+enum { N_MEMBERS = sizeof(members) / sizeof(members[0]) };
 _Static_assert(N_MEMBERS <= 32, "a bit each");
 
 enum { HASHES_BYTES = 65, FINGERPRINT_BYTES = 32 };
@@ -196,7 +196,7 @@ static int read_member(struct json_reader *r, const struct member *m, struct rec
     case MEMBER_TEXTS:
     case MEMBER_BIAS:
         rc = read_list(r, m->kind, &items, (uint32_t *)((char *)c + m->count));
-        memcpy(field, &items, sizeof items);
+        memcpy(field, &items, sizeof(items));
         return rc;
     }
     return -EBADMSG;
@@ -246,13 +246,13 @@ static const char fast[] =
 
 int record_is_fast(const struct record *c)
 {
-    size_t bytes = strlen(c->numerics), end = sizeof fast - 1;
+    size_t bytes = strlen(c->numerics), end = sizeof(fast) - 1;
     return bytes > end && strcmp(c->numerics + bytes - end, fast) == 0;
 }
 
 int record_has_numerics(const struct record *c, const char *numerics)
 {
-    size_t bytes = strlen(c->numerics) - (record_is_fast(c) ? sizeof fast - 1 : 0);
+    size_t bytes = strlen(c->numerics) - (record_is_fast(c) ? sizeof(fast) - 1 : 0);
     return strlen(numerics) == bytes && memcmp(c->numerics, numerics, bytes) == 0;
 }
 
@@ -273,11 +273,11 @@ static int receipt_fits(const struct record *c)
     static const char first[] = "hearth1:";
     size_t numerics = strlen(c->numerics);
     const char *at = c->receipt;
-    if (strlen(at) != sizeof first - 1 + FINGERPRINT_BYTES + 1 + numerics + 1 + HASHES_BYTES)
+    if (strlen(at) != sizeof(first) - 1 + FINGERPRINT_BYTES + 1 + numerics + 1 + HASHES_BYTES)
         return 0;
-    if (memcmp(at, first, sizeof first - 1) != 0 || !record_hashes(at))
+    if (memcmp(at, first, sizeof(first) - 1) != 0 || !record_hashes(at))
         return 0;
-    at += sizeof first - 1;
+    at += sizeof(first) - 1;
     return memcmp(at, c->fingerprint, FINGERPRINT_BYTES) == 0 && at[FINGERPRINT_BYTES] == ':' &&
            memcmp(at + FINGERPRINT_BYTES + 1, c->numerics, numerics) == 0;
 }
@@ -317,8 +317,8 @@ int record_read(const char *text, size_t bytes, struct record *ret, char *err, s
 {
     struct json_reader r;
     uint32_t seen = 0;
-    memset(ret, 0, sizeof *ret);
-    hearth_request_init(&ret->request, sizeof ret->request);
+    memset(ret, 0, sizeof(*ret));
+    hearth_request_init(&ret->request, sizeof(ret->request));
     json_reader_init(&r, text, bytes);
     int rc = read_members(&r, ret, &seen);
     if (rc == -ENOMEM)
@@ -341,13 +341,13 @@ void record_fini(struct record *c)
         void *field = (char *)c + m->field, *data;
         if (m->kind < MEMBER_TEXT)
             continue;
-        memcpy(&data, field, sizeof data);
+        memcpy(&data, field, sizeof(data));
         uint32_t n = m->kind == MEMBER_TEXTS ? *(uint32_t *)((char *)c + m->count) : 0;
         for (uint32_t k = 0; k < n; k++)
             free(((char **)data)[k]);
         free(data);
     }
-    memset(c, 0, sizeof *c);
+    memset(c, 0, sizeof(*c));
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -408,7 +408,7 @@ static int write_into(const char *path, const struct buffer *text)
 int record_save(const char *path, struct hearth *h, const struct hearth_request *request,
                 const struct hearth_result *result)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     struct buffer text = {0};
     struct stat st;
     if (hearth_info(h, &info))

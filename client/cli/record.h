@@ -1,4 +1,4 @@
-/* cli_record.h - the file of `hearth run --record`: a request and its answer, to be replayed.
+/* record: the file of `hearth run --record`: a request and its answer, to be replayed.
  *
  * One JSON object on one line, of exactly the members below, in any order (the grammar only where
  * there is one): what an answer is a function of, the answer, and the receipt that vouches for it.

@@ -1,4 +1,4 @@
-/* cli_replay.c - `hearth replay`: asks again what a record asked, and compares the answers.
+/* replay: `hearth replay`: asks again what a record asked, and compares the answers.
  *
  * What the answer is a function of comes first: another model, other numerics, or a prompt or
  * parameter that the receipt was not made for are named instead of a difference that would mean
@@ -43,7 +43,7 @@ __attribute__((format(printf, 4, 5))) static void decide(struct verdict *v, cons
     va_start(args, format);
     v->result = result;
     v->code = code;
-    vsnprintf(v->text, sizeof v->text, format, args);
+    vsnprintf(v->text, sizeof(v->text), format, args);
     va_end(args);
 }
 
@@ -86,8 +86,8 @@ static void compare_ids(const struct record *c, const struct hearth_result *now,
     v->at_token = 1;
     v->token = i;
     v->position = c->request.n_tokens + i;
-    name_id(v->recorded, sizeof v->recorded, c->ids, c->n_ids, i);
-    name_id(v->now, sizeof v->now, now->ids, now->n_ids, i);
+    name_id(v->recorded, sizeof(v->recorded), c->ids, c->n_ids, i);
+    name_id(v->now, sizeof(v->now), now->ids, now->n_ids, i);
     decide(v, "differs", CLI_DIFFERS, "differs at token %u (position %u): recorded %s, now %s%s", i,
            v->position, v->recorded, v->now,
            strcmp(c->receipt, now->receipt) == 0
@@ -126,7 +126,7 @@ static void compare(const struct record *c, const struct hearth_result *now, str
     compare_all(c, now, v);
     size_t bytes = strlen(v->text);
     if (record_is_fast(c) && v->code != CLI_BAD_INPUT)
-        snprintf(v->text + bytes, sizeof v->text - bytes, "%s",
+        snprintf(v->text + bytes, sizeof(v->text) - bytes, "%s",
                  v->code == CLI_OK
                      ? "; it was not deterministic: another time it may differ"
                      : "; it was not deterministic: nothing says that it must be the same");
@@ -175,7 +175,7 @@ static int connect_once(struct replay *r, struct verdict *v)
         v->ends = 1;
         return code;
     }
-    r->info = (struct hearth_info){.size = sizeof r->info};
+    r->info = (struct hearth_info){.size = sizeof(r->info)};
     int rc = hearth_info(r->hearth, &r->info);
     if (rc)
         fail_request(v, rc, hearth_error(r->hearth));
@@ -259,7 +259,7 @@ static int replay_file(struct replay *r, const char *path, int *ret_ends)
         decide(&v, "unreadable", code, "%s", "");
         v.ends = code == CLI_INTERRUPTED;
         code = tell(r, path, &v);
-    } else if (record_read(text.data, text.bytes, &c, err, sizeof err)) {
+    } else if (record_read(text.data, text.bytes, &c, err, sizeof(err))) {
         decide(&v, "malformed", CLI_BAD_INPUT, "%s: give a file of hearth run --record", err);
         code = tell(r, path, &v);
     } else {

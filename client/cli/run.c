@@ -1,4 +1,4 @@
-/* cli_run.c - `hearth run`, `hearth fim`: one request, its answer to stdout as it comes.
+/* run: `hearth run`, `hearth fim`: one request, its answer to stdout as it comes.
  *
  * However the command ends, the slot is freed: by the cancel here, or by the daemon, which sees the
  * connection close.
@@ -104,7 +104,7 @@ static int finish(struct run *r, const struct hearth_result *result)
 /* The answer goes on whatever happens to the daemon; why it takes longer is for stderr. */
 static void tell_resume(struct run *r)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     if (hearth_info(r->hearth, &info))
         return;
     int is_back = info.resumes != r->resumes;
@@ -160,7 +160,7 @@ static int read_tokens(struct run *r, const char *what, const char *text, size_t
     int64_t n = hearth_tokenize(r->hearth, text, bytes, flags, NULL, 0);
     if (n < 0)
         return cli_fail(CLI_BAD_INPUT, "%s: %s", what, hearth_error(r->hearth));
-    uint32_t *tokens = malloc((size_t)(n ? n : 1) * sizeof *tokens);
+    uint32_t *tokens = malloc((size_t)(n ? n : 1) * sizeof(*tokens));
     if (!tokens || hearth_tokenize(r->hearth, text, bytes, flags, tokens, (size_t)n) != n) {
         free(tokens);
         return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");

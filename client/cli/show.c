@@ -1,4 +1,4 @@
-/* cli_show.c - see cli_show.h. */
+/* show: see show.h. */
 #include "client/cli/show.h"
 
 #include "client/cli/json.h"

@@ -1,4 +1,4 @@
-/* cli_show.h - an answer on its way to stdout, and on a terminal how far the prompt was read.
+/* show: an answer on its way to stdout, and on a terminal how far the prompt was read.
  *
  * stdout gets the text, or JSON events, and nothing else; a newline follows the text only on a
  * terminal, so that a pipe carries exactly the answer. One thread. */

@@ -1,4 +1,4 @@
-/* cli_status.c - `hearth status`: the daemon's counters, as JSON or as a table.
+/* status: `hearth status`: the daemon's counters, as JSON or as a table.
  *
  * The table is made from the JSON that the daemon sends, a line per member, so a counter that is
  * new in the daemon needs no change here; an object in an array (a slot) is one line.
@@ -60,7 +60,7 @@ static void add_items(struct buffer *out, const char *name, const json_t *array)
     char numbered[NAME_BYTES + 24];
     json_array_foreach(array, i, item)
     {
-        snprintf(numbered, sizeof numbered, "%s.%zu", name, i);
+        snprintf(numbered, sizeof(numbered), "%s.%zu", name, i);
         add_item(out, numbered, item);
     }
     if (json_array_size(array))
@@ -77,7 +77,7 @@ static void add_members(struct buffer *out, const char *of, json_t *object)
     json_object_foreach(object, member, value)
     {
         char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%s%s%s", of, member, json_is_object(value) ? "." : "");
+        snprintf(name, sizeof(name), "%s%s%s", of, member, json_is_object(value) ? "." : "");
         if (json_is_object(value))
             add_members(out, name, value);
         else if (json_is_array(value))
@@ -114,11 +114,11 @@ int cli_status(const struct cli_options *o)
     int code = cli_connect(o, 0, &h);
     if (code)
         return code;
-    int64_t n = hearth_status(h, json, sizeof json);
+    int64_t n = hearth_status(h, json, sizeof(json));
     if (n < 0)
         code = cli_fail(cli_exit_connect((int)n), "%s", hearth_error(h));
     else
-        code = print_status(o, json, (size_t)n < sizeof json ? (size_t)n : sizeof json - 1);
+        code = print_status(o, json, (size_t)n < sizeof(json) ? (size_t)n : sizeof(json) - 1);
     hearth_close(h);
     return code;
 }

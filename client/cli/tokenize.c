@@ -1,4 +1,4 @@
-/* cli_tokenize.c - `hearth tokenize` and `hearth detokenize`: stdin to stdout, with the vocabulary
+/* tokenize: `hearth tokenize` and `hearth detokenize`: stdin to stdout, with the vocabulary
  * of the daemon or of a file.
  */
 #include "client/cli/cli.h"
@@ -36,7 +36,7 @@ static int tokenize_file(const struct cli_options *o, const struct buffer *text,
     struct token_list ids;
     token_list_init(&ids);
     int rc = tokenize(&v, text->data, text->bytes, o->special ? TOKENIZE_PARSE_SPECIAL : 0, &ids,
-                      err, sizeof err);
+                      err, sizeof(err));
     if (rc == 0)
         json_ids(out, ids.ids, ids.n);
     else
@@ -101,7 +101,7 @@ static int tokenize_daemon(const struct cli_options *o, const struct buffer *tex
     uint32_t flags = o->special ? HEARTH_SPECIAL : 0, *ids = NULL;
     int64_t n = hearth_tokenize(h, text->data, text->bytes, flags, NULL, 0);
     if (n > 0) {
-        ids = malloc((size_t)n * sizeof *ids);
+        ids = malloc((size_t)n * sizeof(*ids));
         n = ids ? hearth_tokenize(h, text->data, text->bytes, flags, ids, (size_t)n) : -ENOMEM;
     }
     if (n >= 0)

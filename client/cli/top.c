@@ -1,5 +1,5 @@
-/* cli_top.c - `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
- * was, however it ends. See cli_top.h.
+/* top: `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
+ * was, however it ends. See top.h.
  */
 #include "client/cli/top_frame.h"
 
@@ -41,7 +41,7 @@ static void enter_terminal(void)
     terminal.ours = 1;
     if (terminal.keys)
         tcsetattr(STDIN_FILENO, TCSADRAIN, &cbreak);
-    write_terminal(enter, sizeof enter - 1);
+    write_terminal(enter, sizeof(enter) - 1);
     resized = 1;
 }
 
@@ -51,7 +51,7 @@ static void leave_terminal(void)
     if (!terminal.ours)
         return;
     terminal.ours = 0;
-    write_terminal(leave, sizeof leave - 1);
+    write_terminal(leave, sizeof(leave) - 1);
     if (terminal.keys)
         tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal.before);
 }
@@ -101,7 +101,7 @@ static void catch_signals(void)
                 {SIGBUS, (int)SA_RESETHAND, on_crash},
                 {SIGFPE, (int)SA_RESETHAND, on_crash},
                 {SIGILL, (int)SA_RESETHAND, on_crash}};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         struct sigaction action = {.sa_handler = ways[i].handler, .sa_flags = ways[i].flags};
         sigfillset(&action.sa_mask); /* one at a time: the terminal has one state */
         sigaction(ways[i].number, &action, NULL);
@@ -124,7 +124,7 @@ static int wait_key(uint64_t now_ns, uint64_t due_ns)
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (n <= 0)
         return 0;
-    ssize_t bytes = read(STDIN_FILENO, key, sizeof key);
+    ssize_t bytes = read(STDIN_FILENO, key, sizeof(key));
     if (bytes <= 0)
         terminal.keys = 0; /* stdin has ended */
     for (ssize_t i = 0; i < bytes; i++)
@@ -155,12 +155,12 @@ static void look_up(struct top_slot *slot)
     const struct passwd *user = getpwuid((uid_t)slot->uid);
     char path[48];
     if (user) {
-        snprintf(slot->user, sizeof slot->user, "%s", user->pw_name);
+        snprintf(slot->user, sizeof(slot->user), "%s", user->pw_name);
         clean(slot->user);
     }
-    snprintf(path, sizeof path, "/proc/%llu/comm", (unsigned long long)slot->pid);
+    snprintf(path, sizeof(path), "/proc/%llu/comm", (unsigned long long)slot->pid);
     FILE *file = slot->pid ? fopen(path, "re") : NULL;
-    if (file && fgets(slot->command, sizeof slot->command, file)) {
+    if (file && fgets(slot->command, sizeof(slot->command), file)) {
         slot->command[strcspn(slot->command, "\n")] = 0;
         clean(slot->command);
     }
@@ -188,23 +188,23 @@ static int ask(struct top *t)
     static char json[65536]; /* the most that the daemon sends */
     struct hearth_options options;
     struct top_sample next;
-    hearth_options_init(&options, sizeof options);
+    hearth_options_init(&options, sizeof(options));
     options.slots = 0;
     int rc =
-        t->h ? 0 : hearth_connect(t->o->socket, &options, &t->h, t->trouble, sizeof t->trouble);
+        t->h ? 0 : hearth_connect(t->o->socket, &options, &t->h, t->trouble, sizeof(t->trouble));
     if (rc)
         return rc;
-    int64_t n = hearth_status(t->h, json, sizeof json);
+    int64_t n = hearth_status(t->h, json, sizeof(json));
     if (n < 0) {
-        snprintf(t->trouble, sizeof t->trouble, "%s", hearth_error(t->h));
+        snprintf(t->trouble, sizeof(t->trouble), "%s", hearth_error(t->h));
         forget(t);
         return (int)n;
     }
-    rc = top_sample_read(json, (size_t)n < sizeof json ? (size_t)n : sizeof json - 1, now_ns(),
+    rc = top_sample_read(json, (size_t)n < sizeof(json) ? (size_t)n : sizeof(json) - 1, now_ns(),
                          &next);
     if (rc) {
         top_sample_fini(&next);
-        snprintf(t->trouble, sizeof t->trouble, "%s",
+        snprintf(t->trouble, sizeof(t->trouble), "%s",
                  rc == -ENOMEM ? "out of memory: free some"
                                : "the daemon's status is not understood: use hearth and hearthd of "
                                  "the same version");

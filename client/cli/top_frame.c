@@ -1,4 +1,4 @@
-/* cli_top_frame.c - draws a frame, see top_frame.h. Lines are cut at the screen's edges; a style is
+/* top_frame: draws a frame, see top_frame.h. Lines are cut at the screen's edges; a style is
  * taken back at the end of what it colours, so a cut never leaves one on. */
 #include "client/cli/top_frame.h"
 
@@ -39,7 +39,7 @@ __attribute__((format(printf, 3, 4))) static void put(struct frame *f, enum styl
     size_t bytes;
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     uint32_t n = fitting(f, text, &bytes);
     int styled = f->screen->colours && style != PLAIN && n;
@@ -85,13 +85,13 @@ static struct small count(uint64_t n)
 {
     struct small s;
     if (n < 100000)
-        snprintf(s.text, sizeof s.text, "%llu", (unsigned long long)n);
+        snprintf(s.text, sizeof(s.text), "%llu", (unsigned long long)n);
     else if (n < 10000000)
-        snprintf(s.text, sizeof s.text, "%lluk", (unsigned long long)n / 1000);
+        snprintf(s.text, sizeof(s.text), "%lluk", (unsigned long long)n / 1000);
     else if (n < 10000000000)
-        snprintf(s.text, sizeof s.text, "%lluM", (unsigned long long)n / 1000000);
+        snprintf(s.text, sizeof(s.text), "%lluM", (unsigned long long)n / 1000000);
     else
-        snprintf(s.text, sizeof s.text, "%lluG", (unsigned long long)n / 1000000000);
+        snprintf(s.text, sizeof(s.text), "%lluG", (unsigned long long)n / 1000000000);
     return s;
 }
 
@@ -99,9 +99,9 @@ static struct small bytes_of(uint64_t n)
 {
     struct small s;
     if (n < 1ull << 30)
-        snprintf(s.text, sizeof s.text, "%.1f MiB", (double)n / (1 << 20));
+        snprintf(s.text, sizeof(s.text), "%.1f MiB", (double)n / (1 << 20));
     else
-        snprintf(s.text, sizeof s.text, "%.2f GiB", (double)n / (1 << 30));
+        snprintf(s.text, sizeof(s.text), "%.2f GiB", (double)n / (1 << 30));
     return s;
 }
 
@@ -109,11 +109,11 @@ static struct small time_of(uint64_t ns)
 {
     struct small s;
     if (!ns)
-        snprintf(s.text, sizeof s.text, "-");
+        snprintf(s.text, sizeof(s.text), "-");
     else if (ns < 10000000)
-        snprintf(s.text, sizeof s.text, "%.0f us", (double)ns * 1e-3);
+        snprintf(s.text, sizeof(s.text), "%.0f us", (double)ns * 1e-3);
     else
-        snprintf(s.text, sizeof s.text, "%.1f ms", (double)ns * 1e-6);
+        snprintf(s.text, sizeof(s.text), "%.1f ms", (double)ns * 1e-6);
     return s;
 }
 
@@ -122,9 +122,9 @@ static struct small share(uint64_t part, uint64_t whole)
 {
     struct small s;
     if (whole)
-        snprintf(s.text, sizeof s.text, "%.1f %%", 100 * (double)part / (double)whole);
+        snprintf(s.text, sizeof(s.text), "%.1f %%", 100 * (double)part / (double)whole);
     else
-        snprintf(s.text, sizeof s.text, "-");
+        snprintf(s.text, sizeof(s.text), "-");
     return s;
 }
 
@@ -132,9 +132,9 @@ static struct small rate(double per_second)
 {
     struct small s;
     if (per_second < 0)
-        snprintf(s.text, sizeof s.text, "-");
+        snprintf(s.text, sizeof(s.text), "-");
     else
-        snprintf(s.text, sizeof s.text, per_second < 1000 ? "%.1f" : "%.0f", per_second);
+        snprintf(s.text, sizeof(s.text), per_second < 1000 ? "%.1f" : "%.0f", per_second);
     return s;
 }
 
@@ -250,7 +250,7 @@ static const struct {
 } columns[] = {{"USER", 12, 0}, {"PID", 8, 1},     {"NAME", 17, 0},  {"SLOT", 5, 1},
                {"STATE", 9, 0}, {"CLASS", 12, 0},  {"PROMPT", 8, 1}, {"OUTPUT", 8, 1},
                {"TOK/S", 9, 1}, {"COMMAND", 16, 0}};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
+enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
 static void cells(struct frame *f, const char *const values[COLUMNS], enum style all,
                   enum style state)
@@ -276,7 +276,7 @@ static enum style style_of(const char *state)
         const char *state;
         enum style style;
     } known[] = {{"decode", GREEN}, {"prefill", YELLOW}, {"queued", YELLOW}, {"paused", RED}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (!strcmp(known[i].state, state))
             return known[i].style;
     return PLAIN;
@@ -287,14 +287,14 @@ static void slot_line(struct frame *f, const struct top_slot *slot)
     char pid[24] = "-", number[24], prompt[32];
     int idle = !strcmp(slot->state, "idle");
     if (slot->pid)
-        snprintf(pid, sizeof pid, "%llu", (unsigned long long)slot->pid);
-    snprintf(number, sizeof number, "%llu", (unsigned long long)slot->slot);
+        snprintf(pid, sizeof(pid), "%llu", (unsigned long long)slot->pid);
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)slot->slot);
     if (!strcmp(slot->state, "prefill") && slot->prompt)
-        snprintf(prompt, sizeof prompt, "%.0f%%",
+        snprintf(prompt, sizeof(prompt), "%.0f%%",
                  100 * (double)(slot->kv < slot->prompt ? slot->kv : slot->prompt) /
                      (double)slot->prompt);
     else
-        snprintf(prompt, sizeof prompt, "%s", count(slot->prompt).text);
+        snprintf(prompt, sizeof(prompt), "%s", count(slot->prompt).text);
     struct small output = count(slot->output), speed_text = rate(slot->rate);
     const char *const values[COLUMNS] = {
         slot->user,   pid,         slot->name[0] ? slot->name : "-",

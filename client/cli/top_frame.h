@@ -1,4 +1,4 @@
-/* top_frame.h - two samples become a frame of `hearth top`. Pure. */
+/* top_frame: two samples become a frame of `hearth top`. Pure. */
 #ifndef HEARTH_CLIENT_CLI_TOP_FRAME_H
 #define HEARTH_CLIENT_CLI_TOP_FRAME_H
 

@@ -1,4 +1,4 @@
-/* cli_top_sample.c - a status as numbers, see top_sample.h. */
+/* top_sample: a status as numbers, see top_sample.h. */
 #include "client/cli/top_sample.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void read_slot(const json_t *row, struct top_slot *ret)
     word_of(row, "name", ret->name);
     word_of(row, "state", ret->state);
     word_of(row, "priority", ret->priority);
-    snprintf(ret->user, sizeof ret->user, "%llu", (unsigned long long)ret->uid);
+    snprintf(ret->user, sizeof(ret->user), "%llu", (unsigned long long)ret->uid);
 }
 
 int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_sample *ret)
@@ -63,7 +63,7 @@ int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_s
 #undef TOP_WORD
     const json_t *rows = json_object_get(status, "slots");
     size_t n = json_array_size(rows);
-    ret->slots = n ? calloc(n, sizeof *ret->slots) : NULL;
+    ret->slots = n ? calloc(n, sizeof(*ret->slots)) : NULL;
     if (n && !ret->slots)
         rc = -ENOMEM;
     for (size_t i = 0; i < n && !rc; i++)
@@ -113,5 +113,5 @@ void top_sample_compare(struct top_sample *now, const struct top_sample *before)
             seconds > 0 && slot->outputs >= from ? (double)(slot->outputs - from) / seconds : -1;
     }
     if (now->n_slots)
-        qsort(now->slots, now->n_slots, sizeof *now->slots, compare_slots);
+        qsort(now->slots, now->n_slots, sizeof(*now->slots), compare_slots);
 }

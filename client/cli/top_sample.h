@@ -1,4 +1,4 @@
-/* top_sample.h - the daemon's status as a sample: numbers, words and slots. Pure, but for looking up
+/* top_sample: the daemon's status as a sample: numbers, words and slots. Pure, but for looking up
  * users and processes. */
 #ifndef HEARTH_CLIENT_CLI_TOP_SAMPLE_H
 #define HEARTH_CLIENT_CLI_TOP_SAMPLE_H

@@ -1,4 +1,4 @@
-/* util.c - errors, files, output and signals of `hearth`. */
+/* util: errors, files, output and signals of `hearth`. */
 #include "client/cli/cli.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@ int cli_fail(int code, const char *format, ...)
     char line[1024];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(line, sizeof line - 1, format, args);
+    int n = vsnprintf(line, sizeof(line) - 1, format, args);
     va_end(args);
-    size_t bytes = n < 0 ? 0 : (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    size_t bytes = n < 0 ? 0 : (size_t)n < sizeof(line) - 1 ? (size_t)n : sizeof(line) - 2;
     for (size_t i = 0; i < bytes; i++) /* one line, whatever words and names it repeats */
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
@@ -79,13 +79,13 @@ int cli_exit_request(int rc)
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h)
 {
     struct hearth_options options;
-    hearth_options_init(&options, sizeof options);
+    hearth_options_init(&options, sizeof(options));
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
     options.resume_ms = o->resume_ms;
     char err[512];
     cli_stop_at_once(1);
-    int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof err);
+    int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof(err));
     if (slots)
         cli_stop_at_once(0);
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;

@@ -1,4 +1,4 @@
-/* cli_vocab.c - see cli_vocab.h. */
+/* vocab: see vocab.h. */
 #include "client/cli/vocab.h"
 
 #include "client/cli/cli.h"
@@ -36,7 +36,7 @@ static struct vocab_string view(struct gguf_string s)
 
 static struct vocab_string *copy_views(const struct gguf_string *from, uint32_t n)
 {
-    struct vocab_string *to = calloc(n ? n : 1, sizeof *to);
+    struct vocab_string *to = calloc(n ? n : 1, sizeof(*to));
     for (uint32_t i = 0; to && i < n; i++)
         to[i] = view(from[i]);
     return to;
@@ -85,15 +85,15 @@ int cli_vocab_open(const char *path, struct vocab *ret_vocab, void **ret_block)
     struct gguf_vocab g = {0};
     size_t bytes = 0;
     *ret_block = NULL;
-    int rc = gguf_open(path, &file, err, sizeof err);
+    int rc = gguf_open(path, &file, err, sizeof(err));
     if (!rc)
-        rc = gguf_vocab_open(file, &g, err, sizeof err);
+        rc = gguf_vocab_open(file, &g, err, sizeof(err));
     if (rc == -ENOENT && file)
         rc = -EBADMSG; /* the file is there, its tokenizer is not */
     if (!rc)
-        rc = build(&g, ret_block, &bytes, err, sizeof err);
+        rc = build(&g, ret_block, &bytes, err, sizeof(err));
     if (!rc)
-        rc = vocab_open(*ret_block, bytes, ret_vocab, err, sizeof err);
+        rc = vocab_open(*ret_block, bytes, ret_vocab, err, sizeof(err));
     gguf_vocab_close(&g);
     gguf_close(file);
     if (!rc)

@@ -1,4 +1,4 @@
-/* cli_vocab.h - the vocabulary for `hearth tokenize` and `detokenize`: of a GGUF file.
+/* vocab: the vocabulary for `hearth tokenize` and `detokenize`: of a GGUF file.
  *
  * This is the one place on the client's side that reads a model file; it takes the format's two
  * leaf headers from kernels/ and nothing else.

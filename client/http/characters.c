@@ -1,4 +1,4 @@
-/* characters.c - see characters.h. */
+/* characters: see characters.h. */
 #include "client/http/characters.h"
 
 #include "client/base/utf8.h"

@@ -1,4 +1,4 @@
-/* characters.h - how many characters a text has that comes in pieces, which may end amid one. */
+/* characters: how many characters a text has that comes in pieces, which may end amid one. */
 #ifndef HEARTH_CLIENT_HTTP_CHARACTERS_H
 #define HEARTH_CLIENT_HTTP_CHARACTERS_H
 

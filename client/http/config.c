@@ -1,4 +1,4 @@
-/* config.c - see config.h. */
+/* config: see config.h. */
 #include "client/http/config.h"
 
 #include "client/http/guard.h"

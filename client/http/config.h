@@ -1,4 +1,4 @@
-/* config.h - hearth-http's table of options. */
+/* config: hearth-http's table of options. */
 #ifndef HEARTH_CLIENT_HTTP_CONFIG_H
 #define HEARTH_CLIENT_HTTP_CONFIG_H
 

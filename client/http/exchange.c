@@ -1,4 +1,4 @@
-/* exchange.c - choices at the daemon become an answer. See exchange.h. */
+/* exchange: choices at the daemon become an answer. See exchange.h. */
 #include "client/http/exchange.h"
 
 #include "client/http/state.h"
@@ -144,7 +144,7 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     end->accepted = r->accepted_drafts;
     end->prefill_ns = r->prefill_ns;
     end->decode_ns = r->decode_ns;
-    snprintf(end->receipt, sizeof end->receipt, "%s", c->is_cut ? "" : r->receipt);
+    snprintf(end->receipt, sizeof(end->receipt), "%s", c->is_cut ? "" : r->receipt);
     if (r->reason == HEARTH_STOP && c->job.request.n_stops)
         find_stopping_word(c, r);
     c->x->server->count.prompt_tokens += end->prompt - end->cached;
@@ -158,7 +158,7 @@ static void add_ids(struct choice *c, const struct hearth_event *e)
 {
     size_t n = c->n_ids + e->n_tokens;
     if (n > c->ids_room) {
-        uint32_t *more = realloc(c->ids, 2 * n * sizeof *more);
+        uint32_t *more = realloc(c->ids, 2 * n * sizeof(*more));
         if (!more) {
             c->text.failed = true;
             return;
@@ -166,7 +166,7 @@ static void add_ids(struct choice *c, const struct hearth_event *e)
         c->ids = more;
         c->ids_room = 2 * n;
     }
-    memcpy(c->ids + c->n_ids, e->tokens, e->n_tokens * sizeof *c->ids);
+    memcpy(c->ids + c->n_ids, e->tokens, e->n_tokens * sizeof(*c->ids));
     c->n_ids = n;
 }
 
@@ -308,7 +308,7 @@ void exchange_run(struct exchange *x, const struct reply *reply)
     struct fail f = {0};
     uint32_t n = x->params.n_prompts * x->params.n;
     x->reply = reply;
-    x->choices = calloc(n, sizeof *x->choices);
+    x->choices = calloc(n, sizeof(*x->choices));
     if (!x->choices) {
         out_of_memory(x);
         return;

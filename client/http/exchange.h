@@ -1,4 +1,4 @@
-/* exchange.h - one HTTP request, from its first header to the last byte of its answer.
+/* exchange: one HTTP request, from its first header to the last byte of its answer.
  *
  * An exchange is made when a request's headers are there, collects the body, and is then answered
  * at once (exchange_answer), or runs choices at the daemon. While those run the connection is
@@ -9,11 +9,11 @@
 #ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 
-#include "client/http/gen_params.h"
+#include "client/base/buffer.h"
 #include "client/http/characters.h"
+#include "client/http/gen_params.h"
 #include "client/http/indent.h"
 #include "client/http/state.h"
-#include "client/base/buffer.h"
 
 #include <microhttpd.h>
 

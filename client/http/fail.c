@@ -1,4 +1,4 @@
-/* fail.c - see fail.h. */
+/* fail: see fail.h. */
 #include "client/http/fail.h"
 
 #include "client/hearth.h"
@@ -14,7 +14,7 @@ int fail_set(struct fail *f, unsigned status, const char *type, const char *form
     va_list args;
     *f = (struct fail){.status = status, .type = type};
     va_start(args, format);
-    vsnprintf(f->message, sizeof f->message, format, args);
+    vsnprintf(f->message, sizeof(f->message), format, args);
     va_end(args);
     return -1;
 }

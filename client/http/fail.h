@@ -1,4 +1,4 @@
-/* fail.h - why a request gets no answer, in OpenAI's form:
+/* fail: why a request gets no answer, in OpenAI's form:
  *
  *   {"error": {"code": 400, "message": "'stop' must be ...", "type": "invalid_request_error"}}
  */

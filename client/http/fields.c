@@ -1,4 +1,4 @@
-/* fields.c - see fields.h. */
+/* fields: see fields.h. */
 #include "client/http/fields.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* fields.h - reads members of a request's JSON object.
+/* fields: reads members of a request's JSON object.
  *
  * Each call returns 1 when the member is there and has the type, 0 when it is absent or null (the
  * value stays as it was), -1 when it is something else: then *f says what it must be.

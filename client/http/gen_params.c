@@ -1,4 +1,4 @@
-/* gen_params.c - parameters of a request; the prompt is in gen_params_prompt.c. */
+/* gen_params: parameters of a request; the prompt is in gen_params_prompt.c. */
 #include "client/http/gen_params.h"
 
 #include "client/http/fields.h"
@@ -16,7 +16,7 @@ static void set_defaults(struct gen_params *a)
 {
     struct hearth_request *r = &a->base;
     bool native = a->dialect == GEN_NATIVE || a->dialect == GEN_INFILL;
-    hearth_request_init(r, sizeof *r);
+    hearth_request_init(r, sizeof(*r));
     r->temperature = native ? 0.8f : 1.0f;
     r->top_k = native ? 40 : 0;
     r->top_p = native ? 0.95f : 1.0f;
@@ -68,7 +68,7 @@ static int read_samplers(struct gen_params *a, struct fail *f)
         const char *name = json_string_value(json_array_get(list, i));
         if (!name)
             return fail_set(f, 400, FAIL_INVALID, "'samplers' must be an array of names");
-        if (a->n_samplers < sizeof a->samplers / sizeof a->samplers[0])
+        if (a->n_samplers < sizeof(a->samplers) / sizeof(a->samplers[0]))
             a->samplers[a->n_samplers++] = name;
     }
     a->has_samplers = true;
@@ -99,7 +99,7 @@ static int refuse_unsupported(const struct gen_params *a, struct fail *f)
         double neutral;
     } numbers[] = {{"mirostat", 0},        {"dynatemp_range", 0}, {"dry_multiplier", 0},
                    {"xtc_probability", 0}, {"min_keep", 0},       {"n_discard", 0}};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         const json_t *v = json_object_get(a->root, numbers[i].name);
         if (json_is_number(v) && json_number_value(v) != numbers[i].neutral)
             return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'%s' is not supported: leave it out",
@@ -201,7 +201,7 @@ static int read_bias(struct gen_params *a, struct fail *f)
 static int read_length(struct gen_params *a, struct fail *f)
 {
     static const char *const names[] = {"max_tokens", "max_completion_tokens", "n_predict"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (field_int(a->root, names[i], -2, INT32_MAX, &a->max_tokens, f) < 0)
             return -1;
     int64_t id_slot = -1;
@@ -219,7 +219,7 @@ static int read_seed(struct gen_params *a, struct fail *f)
     if (field_int(a->root, "seed", INT64_MIN, INT64_MAX, &seed, f) < 0)
         return -1;
     uint32_t chance = 0;
-    if (seed == -1 && getrandom(&chance, sizeof chance, 0) != sizeof chance)
+    if (seed == -1 && getrandom(&chance, sizeof(chance), 0) != sizeof(chance))
         return fail_set(f, 500, FAIL_SERVER, "no random numbers: give a 'seed'");
     a->seed = seed == -1 ? chance : (uint64_t)seed;
     return 0;
@@ -287,7 +287,7 @@ static int read_form(struct gen_params *a, struct fail *f)
 int gen_params_read(struct gen_params *a, enum gen_dialect dialect, json_t *root, struct fail *f)
 {
     *a = (struct gen_params){.dialect = dialect, .root = root};
-    a->bias = malloc(BIAS_MAX * sizeof *a->bias);
+    a->bias = malloc(BIAS_MAX * sizeof(*a->bias));
     if (!a->bias)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     set_defaults(a);

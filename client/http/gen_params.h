@@ -1,4 +1,4 @@
-/* gen_params.h - the parameters of a generation, read from the JSON of its request.
+/* gen_params: the parameters of a generation, read from the JSON of its request.
  *
  * The endpoints of llama-server and those of OpenAI share most fields; what differs are defaults
  * and some names (struct ask_dialect). A field that is there must have its type; what hearth

@@ -1,7 +1,6 @@
-/* gen_params_grammar.c - what an answer must look like: a grammar, or a JSON schema that becomes one. */
-#include "client/http/gen_params.h"
-
+/* gen_params_grammar: what an answer must look like: a grammar, or a JSON schema that becomes one. */
 #include "client/http/fields.h"
+#include "client/http/gen_params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static int from_schema(struct gen_params *a, const json_t *schema, const char *n
     for (int i = 0; json && i < 2; i++) { /* again, where it is longer */
         free(a->grammar);
         a->grammar = malloc(room);
-        n = a->grammar ? hearth_schema(json, strlen(json), a->grammar, room, err, sizeof err) : -1;
+        n = a->grammar ? hearth_schema(json, strlen(json), a->grammar, room, err, sizeof(err)) : -1;
         if (n < (int64_t)room)
             break;
         room = (size_t)n + 1;

@@ -1,7 +1,6 @@
-/* gen_params_prompt.c - a request's prompt as tokens: text, ids, both, or several of these. */
-#include "client/http/gen_params.h"
-
+/* gen_params_prompt: a request's prompt as tokens: text, ids, both, or several of these. */
 #include "client/http/fields.h"
+#include "client/http/gen_params.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static int ids_room(struct ids *l, size_t more, struct fail *f)
     if (l->n + more <= l->room)
         return 0;
     size_t room = (l->n + more) * 2;
-    uint32_t *at = realloc(l->at, room * sizeof *at);
+    uint32_t *at = realloc(l->at, room * sizeof(*at));
     if (!at)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     l->at = at;
@@ -62,7 +61,7 @@ static int add_id(struct ids *l, const json_t *v, uint32_t n_vocab, const char *
 int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos,
                       bool special, uint32_t **ret_ids, uint32_t *ret_n, struct fail *f)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     struct ids l = {0};
     uint32_t flags = special ? HEARTH_SPECIAL : 0;
     int rc = hearth_info(h, &info) < 0 ? fail_library(f, -EPERM, hearth_error(h)) : 0;
@@ -118,7 +117,7 @@ static int too_long(struct fail *f, uint32_t n, uint32_t context)
 /* A text of many contexts is refused by its first part: others wait while it is tokenized. */
 static int check_length(struct hearth *h, const json_t *v, struct fail *f)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     size_t part = hearth_info(h, &info) < 0 ? SIZE_MAX / 4 : (size_t)info.context * PART_BYTES;
     if (json_string_length(v) <= 2 * part)
         return 0;
@@ -158,7 +157,7 @@ int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *
     if (n * a->n > PROMPTS_MAX)
         return fail_set(f, 400, FAIL_INVALID, "at most %d answers can be asked for at once",
                         PROMPTS_MAX);
-    a->prompts = calloc(n, sizeof *a->prompts);
+    a->prompts = calloc(n, sizeof(*a->prompts));
     if (!a->prompts)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     for (size_t i = 0; i < n && !rc; i++)

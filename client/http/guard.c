@@ -1,4 +1,4 @@
-/* guard.c - see guard.h. */
+/* guard: see guard.h. */
 #include "client/http/guard.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ bool guard_host(const char *host)
     static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
     if (!host)
         return true;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         size_t n = strlen(names[i]);
         if (strncasecmp(host, names[i], n) != 0)
             continue;
@@ -46,8 +46,8 @@ bool guard_key(const struct guard *g, const char *authorization, const char *key
     bool ok = false;
     if (!g->n_keys)
         return true;
-    if (authorization && strncasecmp(authorization, scheme, sizeof scheme - 1) == 0)
-        key = authorization + sizeof scheme - 1;
+    if (authorization && strncasecmp(authorization, scheme, sizeof(scheme) - 1) == 0)
+        key = authorization + sizeof(scheme) - 1;
     for (size_t i = 0; key && i < g->n_keys; i++)
         ok |= equal(g->keys[i], key);
     return ok;

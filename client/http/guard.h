@@ -1,4 +1,4 @@
-/* guard.h - access: keys, and headers that only another site's web page would send.
+/* guard: access: keys, and headers that only another site's web page would send.
  *
  * A page in a browser can reach loopback, under a name of its own that it points there (DNS
  * rebinding) or with requests across origins. So on TCP the Host header must name this machine, and

@@ -1,4 +1,4 @@
-/* indent.c - see indent.h. */
+/* indent: see indent.h. */
 #include "client/http/indent.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* indent.h - ends an answer at the first line that is indented less than asked for (n_indent).
+/* indent: ends an answer at the first line that is indented less than asked for (n_indent).
  *
  * Lines after the first are held back until their first visible character says whether they belong
  * to the answer; blank lines wait for the next one. Cutting takes the line end before with it.

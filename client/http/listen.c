@@ -1,4 +1,4 @@
-/* listen.c - see listen.h. */
+/* listen: see listen.h. */
 #include "client/http/listen.h"
 
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@ static void make_directory(const char *path)
 {
     char directory[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    listen_default_path(directory, sizeof directory);
+    listen_default_path(directory, sizeof(directory));
     *strrchr(directory, '/') = 0;
     size_t n = strlen(directory);
     /* The machine's is every user's to pass, whatever the umask. */
@@ -44,7 +44,7 @@ static void make_directory(const char *path)
 static int bind_private(int fd, const struct sockaddr_un *to)
 {
     mode_t old = umask(0177);
-    int rc = bind(fd, (const struct sockaddr *)to, sizeof *to) < 0 ? -errno : 0;
+    int rc = bind(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 ? -errno : 0;
     umask(old);
     return rc;
 }
@@ -63,7 +63,7 @@ static int is_stale(const struct sockaddr_un *to)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return 0;
-    int stale = connect(fd, (const struct sockaddr *)to, sizeof *to) < 0 && errno == ECONNREFUSED;
+    int stale = connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 && errno == ECONNREFUSED;
     close(fd);
     return stale;
 }
@@ -71,7 +71,7 @@ static int is_stale(const struct sockaddr_un *to)
 static int set_address(struct sockaddr_un *to, const char *path)
 {
     *to = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof to->sun_path)
+    if (strlen(path) >= sizeof(to->sun_path))
         return -ENAMETOOLONG;
     memcpy(to->sun_path, path, strlen(path) + 1);
     return 0;
@@ -136,10 +136,10 @@ int listen_loopback(const char *address, uint16_t port, char *err, size_t err_by
     if (fd < 0)
         rc = -errno;
     if (!rc) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         if (is_v6)
-            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-        if (bind(fd, to, is_v6 ? sizeof v6 : sizeof v4) < 0 || listen(fd, BACKLOG) < 0)
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        if (bind(fd, to, is_v6 ? sizeof(v6) : sizeof(v4)) < 0 || listen(fd, BACKLOG) < 0)
             rc = -errno;
     }
     if (!rc)
@@ -154,7 +154,7 @@ int listen_loopback(const char *address, uint16_t port, char *err, size_t err_by
 int listen_check(int fd, char *err, size_t err_bytes)
 {
     struct sockaddr_storage at = {0};
-    socklen_t bytes = sizeof at;
+    socklen_t bytes = sizeof(at);
     int ok = 0;
     if (getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
         ok = 0;

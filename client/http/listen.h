@@ -1,4 +1,4 @@
-/* listen.h - the sockets that clients connect to: a Unix socket, a port of loopback, or what a
+/* listen: the sockets that clients connect to: a Unix socket, a port of loopback, or what a
  * service manager passed.
  */
 #ifndef HEARTH_CLIENT_HTTP_LISTEN_H

@@ -1,8 +1,8 @@
-/* main.c - hearth-http: starts, turns the loop, ends. */
+/* main: hearth-http: starts, turns the loop, ends. */
 #include "client/http/config.h"
 #include "client/http/listen.h"
-#include "client/http/service.h"
 #include "client/http/server.h"
+#include "client/http/service.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -49,11 +49,11 @@ static void say_where(const struct gateway *g)
 {
     char text[256];
     if (g->path[0]) {
-        snprintf(text, sizeof text, "listening at %s", g->path);
+        snprintf(text, sizeof(text), "listening at %s", g->path);
         say(6, text);
     }
     if (g->urls[0]) {
-        snprintf(text, sizeof text, "listening at %s", g->urls);
+        snprintf(text, sizeof(text), "listening at %s", g->urls);
         say(6, text);
     }
 }
@@ -73,7 +73,7 @@ static int open_loopback(struct gateway *g, char *err, size_t err_bytes)
             continue;
         g->fds[g->n_fds++] = fd;
         size_t n = strlen(g->urls);
-        snprintf(g->urls + n, sizeof g->urls - n, "%shttp://%s:%u", n ? " and " : "",
+        snprintf(g->urls + n, sizeof(g->urls) - n, "%shttp://%s:%u", n ? " and " : "",
                  i ? "[::1]" : all[i], g->config.port);
     }
     return 0;
@@ -91,9 +91,9 @@ static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
     if (passed)
         return 0;
     if (g->config.listen)
-        snprintf(g->path, sizeof g->path, "%s", g->config.listen);
+        snprintf(g->path, sizeof(g->path), "%s", g->config.listen);
     else if (!g->config.port)
-        listen_default_path(g->path, sizeof g->path);
+        listen_default_path(g->path, sizeof(g->path));
     if (g->path[0]) {
         int fd = listen_unix(g->config.listen ? g->config.listen : g->path, err, err_bytes);
         if (fd < 0) {
@@ -110,7 +110,7 @@ static void on_signal(struct watch *w, uint32_t events)
     struct gateway *g = (struct gateway *)((char *)w - offsetof(struct gateway, signals));
     struct signalfd_siginfo info;
     (void)events;
-    if (read(w->fd, &info, sizeof info) != sizeof info)
+    if (read(w->fd, &info, sizeof(info)) != sizeof(info))
         return;
     if (g->end_ns) { /* the second time: at once */
         g->end_ns = 1;
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
 {
     static struct gateway g; /* large: slots and listeners lie in it */
     char err[512] = "";
-    int rc = http_config_read(&g.config, argc, argv, err, sizeof err), code = 0;
+    int rc = http_config_read(&g.config, argc, argv, err, sizeof(err)), code = 0;
     if (rc) {
         say(3, err);
         code = rc == -EINVAL ? EX_USAGE : EX_NOINPUT;
@@ -207,7 +207,7 @@ int main(int argc, char **argv)
         http_config_help(stdout);
     } else if (g.config.version) {
         puts("hearth-http " HEARTH_VERSION);
-    } else if ((rc = serve(&g, err, sizeof err)) < 0) {
+    } else if ((rc = serve(&g, err, sizeof(err))) < 0) {
         say(3, *err ? err : strerror(-rc));
         code = exit_code(rc);
     }

@@ -1,4 +1,4 @@
-/* metrics.c - see metrics.h. */
+/* metrics: see metrics.h. */
 #include "client/http/metrics.h"
 
 #include "client/http/state.h"
@@ -86,7 +86,7 @@ static void counters(const json_t *status, struct buffer *out)
         char name[80];
         if (!json_is_number(v))
             continue;
-        snprintf(name, sizeof name, "hearth_%s%s", c->name, is_gauge ? "" : "_total");
+        snprintf(name, sizeof(name), "hearth_%s%s", c->name, is_gauge ? "" : "_total");
         line(out, name, is_gauge ? "gauge" : "counter", c->help, json_number_value(v));
     }
 }

@@ -1,4 +1,4 @@
-/* metrics.h - what happens here and at the daemon, for Prometheus. */
+/* metrics: what happens here and at the daemon, for Prometheus. */
 #ifndef HEARTH_CLIENT_HTTP_METRICS_H
 #define HEARTH_CLIENT_HTTP_METRICS_H
 

@@ -1,4 +1,4 @@
-/* pool.c - see pool.h. */
+/* pool: see pool.h. */
 #include "client/http/pool.h"
 
 #include <errno.h>
@@ -121,15 +121,15 @@ static void on_readable(struct watch *w, uint32_t events)
 
 static void learn_model(struct pool *p, struct hearth *h)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     if (hearth_info(h, &info) < 0)
         return;
     struct pool_model *m = &p->model;
-    snprintf(m->name, sizeof m->name, "%s", info.model);
-    snprintf(m->numerics, sizeof m->numerics, "%s", info.numerics);
-    snprintf(m->fingerprint, sizeof m->fingerprint, "%s", info.fingerprint);
-    snprintf(m->version, sizeof m->version, "%s", info.server_version);
-    snprintf(m->socket, sizeof m->socket, "%s", info.socket_path);
+    snprintf(m->name, sizeof(m->name), "%s", info.model);
+    snprintf(m->numerics, sizeof(m->numerics), "%s", info.numerics);
+    snprintf(m->fingerprint, sizeof(m->fingerprint), "%s", info.fingerprint);
+    snprintf(m->version, sizeof(m->version), "%s", info.server_version);
+    snprintf(m->socket, sizeof(m->socket), "%s", info.socket_path);
     m->context = info.context;
     m->n_vocab = info.n_vocab;
     m->bos = info.bos;
@@ -191,7 +191,7 @@ static void on_answer(struct watch *w, uint32_t events)
     reactor_unwatch(p->loop, w);
     p->joining = NULL;
     if (rc < 0) {
-        snprintf(err, sizeof err, "%s", hearth_error(h));
+        snprintf(err, sizeof(err), "%s", hearth_error(h));
         hearth_close(h);
         h = NULL;
     }
@@ -206,11 +206,11 @@ static void join(struct pool *p)
     char err[256] = "";
     if (p->joining)
         return;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.flags = HEARTH_POLLABLE | HEARTH_NONBLOCK;
     o.connect_timeout_ms = CONNECT_MS;
     o.resume_ms = p->resume_ms;
-    int rc = hearth_connect(p->path, &o, &p->joining, err, sizeof err);
+    int rc = hearth_connect(p->path, &o, &p->joining, err, sizeof(err));
     if (!rc) {
         p->joining_watch = (struct watch){.fd = hearth_fd(p->joining), .on = on_answer};
         rc = reactor_watch(p->loop, &p->joining_watch, EPOLLIN);

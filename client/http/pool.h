@@ -1,4 +1,4 @@
-/* pool.h - the gateway's handles at the daemon, and the requests that wait for one.
+/* pool: the gateway's handles at the daemon, and the requests that wait for one.
  *
  * A handle is a connection of its own with one slot: so one whose reader is slow is left unread
  * alone, and the daemon pauses it alone. Handles are opened on demand, up to a number, and stay. A

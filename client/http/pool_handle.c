@@ -1,4 +1,4 @@
-/* pool_handle.c - see pool_handle.h. */
+/* pool_handle: see pool_handle.h. */
 #include "client/http/pool_handle.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ void pool_handle_close(struct pool_handle *s)
 
 bool pool_handle_is_away(struct pool_handle *s)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     return hearth_info(s->h, &info) < 0 || info.is_away;
 }
 
@@ -53,13 +53,13 @@ void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *
 {
     s->n_tokens = 0;
     if (r->n_tokens > s->room) {
-        uint32_t *more = realloc(s->tokens, r->n_tokens * sizeof *more);
+        uint32_t *more = realloc(s->tokens, r->n_tokens * sizeof(*more));
         if (!more)
             return;
         s->tokens = more;
         s->room = r->n_tokens;
     }
-    memcpy(s->tokens, r->tokens, r->n_tokens * sizeof *s->tokens);
+    memcpy(s->tokens, r->tokens, r->n_tokens * sizeof(*s->tokens));
     s->n_tokens = r->n_tokens;
 }
 
@@ -70,13 +70,13 @@ static void add_tokens(struct pool_handle *s, const struct hearth_result *r)
     if (!s->n_tokens || !r->n_ids)
         return;
     if (n > s->room) {
-        uint32_t *more = realloc(s->tokens, n * sizeof *more);
+        uint32_t *more = realloc(s->tokens, n * sizeof(*more));
         if (!more)
             return;
         s->tokens = more;
         s->room = (uint32_t)n;
     }
-    memcpy(s->tokens + s->n_tokens, r->ids, r->n_ids * sizeof *s->tokens);
+    memcpy(s->tokens + s->n_tokens, r->ids, r->n_ids * sizeof(*s->tokens));
     s->n_tokens = (uint32_t)n;
 }
 

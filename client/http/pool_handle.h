@@ -1,4 +1,4 @@
-/* pool_handle.h - one handle of the gateway's pool: a connection with one slot at the daemon, the
+/* pool_handle: one handle of the gateway's pool: a connection with one slot at the daemon, the
  * request that runs on it, and the tokens of its last sequence.
  *
  * On the loop's thread. A handle calls its job's functions, and nothing of the pool.

@@ -1,4 +1,4 @@
-/* reactor.c - see reactor.h. */
+/* reactor: see reactor.h. */
 #include "client/http/reactor.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* reactor.h - one epoll, and the function of each descriptor.
+/* reactor: one epoll, and the function of each descriptor.
  *
  * Everything in hearth-http runs on the one thread that turns it. A
  * watch is the caller's memory; it may be removed, and freed, in any handler.

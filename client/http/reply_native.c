@@ -1,7 +1,7 @@
-/* reply_native.c - answers as llama-server tells them. */
-#include "client/http/token_json.h"
+/* reply_native: answers as llama-server tells them. */
 #include "client/http/reply.h"
 #include "client/http/state.h"
+#include "client/http/token_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static json_t *samplers(const struct gen_params *a)
     static const char *const all[] = {"penalties", "top_k", "typ_p",
                                       "top_p",     "min_p", "temperature"};
     json_t *list = json_array();
-    uint32_t n = a->has_samplers ? a->n_samplers : sizeof all / sizeof all[0];
+    uint32_t n = a->has_samplers ? a->n_samplers : sizeof(all) / sizeof(all[0]);
     for (uint32_t i = 0; i < n; i++)
         json_array_append_new(list, json_string(a->has_samplers ? a->samplers[i] : all[i]));
     return list;

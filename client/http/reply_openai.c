@@ -1,7 +1,7 @@
-/* reply_openai.c - answers as OpenAI's completions and chat completions tell them. */
-#include "client/http/token_json.h"
+/* reply_openai: answers as OpenAI's completions and chat completions tell them. */
 #include "client/http/reply.h"
 #include "client/http/state.h"
+#include "client/http/token_json.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static json_t *head(const struct exchange *x, const char *object, json_t *choice
 {
     const struct pool_model *m = &x->server->pool.model;
     char fingerprint[80];
-    snprintf(fingerprint, sizeof fingerprint, "fp_%.12s_%.40s", m->fingerprint, m->numerics);
+    snprintf(fingerprint, sizeof(fingerprint), "fp_%.12s_%.40s", m->fingerprint, m->numerics);
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
                      (json_int_t)x->created, "model", m->name, "system_fingerprint", fingerprint,
                      "choices", choices);

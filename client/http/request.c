@@ -1,4 +1,4 @@
-/* request.c - see request.h. */
+/* request: see request.h. */
 #include "client/http/request.h"
 
 #include "client/http/routes.h"
@@ -134,7 +134,7 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
 
 static struct exchange *exchange_open(struct server *s, struct MHD_Connection *mhd)
 {
-    struct exchange *x = calloc(1, sizeof *x);
+    struct exchange *x = calloc(1, sizeof(*x));
     if (!x)
         return NULL;
     x->server = s;
@@ -157,7 +157,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
     if (!x)
         return MHD_NO;
     *ret_x = c->x = x;
-    x->route = route_find(path, x->path_rest, sizeof x->path_rest);
+    x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
     check_sender(x, c, path, method);
     if (!x->fail.status && is_preflight(x, method))
         x->status = 204;

@@ -1,4 +1,4 @@
-/* request.h - a request under libmicrohttpd: access, its body, its response.
+/* request: a request under libmicrohttpd: access, its body, its response.
  *
  * The callbacks of libmicrohttpd; what is asked for is the exchange's. On the loop's thread. */
 #ifndef HEARTH_CLIENT_HTTP_REQUEST_H

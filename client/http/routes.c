@@ -1,13 +1,13 @@
-/* routes.c - see routes.h. What describes the gateway is in here, answers of the model in
+/* routes: see routes.h. What describes the gateway is in here, answers of the model in
  * routes_model.c. */
 #include "client/http/routes.h"
 
 #include "client/http/fields.h"
 #include "client/http/metrics.h"
-#include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
+#include "client/http/token_json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -275,7 +275,7 @@ static const struct route routes[] = {
 
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes)
 {
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         const struct route *r = &routes[i];
         size_t n = strlen(r->path);
         if (strcmp(path, r->path) == 0 && !(r->flags & ROUTE_REST))

@@ -1,4 +1,4 @@
-/* routes.h - paths, and what answers them. */
+/* routes: paths, and what answers them. */
 #ifndef HEARTH_CLIENT_HTTP_ROUTES_H
 #define HEARTH_CLIENT_HTTP_ROUTES_H
 

@@ -1,9 +1,9 @@
-/* routes_chat.c - conversations: the model's template makes prompts of them. */
+/* routes_chat: conversations: the model's template makes prompts of them. */
 #include "client/http/fields.h"
-#include "client/http/token_json.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
+#include "client/http/token_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static int read_talk(const json_t *o, const char *chat_template, struct talk *t,
 {
     json_t *messages = NULL, *tools = NULL;
     bool add_prompt = true;
-    hearth_chat_init(&t->chat, sizeof t->chat);
+    hearth_chat_init(&t->chat, sizeof(t->chat));
     if (field_array(o, "messages", &messages, f) < 0 ||
         field_bool(o, "add_generation_prompt", &add_prompt, f) < 0 ||
         read_tools(o, &tools, f) < 0 || read_extra(o, t, f) < 0)
@@ -112,12 +112,12 @@ static int read_talk(const json_t *o, const char *chat_template, struct talk *t,
 static int make_prompt(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
                        struct fail *f)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     int rc = hearth_info(h, &info);
-    struct gen_prompt *p = calloc(1, sizeof *p);
+    struct gen_prompt *p = calloc(1, sizeof(*p));
     a->prompts = p;
     if (p)
-        p->ids = malloc(((size_t)info.context + 1) * sizeof *p->ids);
+        p->ids = malloc(((size_t)info.context + 1) * sizeof(*p->ids));
     if (rc || !p || !p->ids)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     a->n_prompts = 1;

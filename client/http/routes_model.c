@@ -1,4 +1,4 @@
-/* routes_model.c - requests that run the model. See routes_ask.h. */
+/* routes_model: requests that run the model. See routes_model.h. */
 #include "client/http/routes_model.h"
 
 #include "client/http/fields.h"
@@ -15,7 +15,7 @@
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     json_t *root = x->root;
     int rc = hearth_info(h, &info);
     if (rc < 0)
@@ -44,7 +44,7 @@ static void run(struct exchange *x, const struct reply *reply, const char *prefi
         return;
     }
     x->created = (uint64_t)time(NULL);
-    snprintf(x->id, sizeof x->id, "%s-%016" PRIx64, prefix, id);
+    snprintf(x->id, sizeof(x->id), "%s-%016" PRIx64, prefix, id);
     exchange_run(x, reply);
 }
 
@@ -84,13 +84,13 @@ static int read_extra(const json_t *list, struct hearth_chunk *chunks, struct fa
 static int make_fim(struct gen_params *a, struct hearth *h, const struct hearth_fim *fim,
                     struct fail *f)
 {
-    struct hearth_info info = {.size = sizeof info};
-    struct gen_prompt *p = calloc(1, sizeof *p);
+    struct hearth_info info = {.size = sizeof(info)};
+    struct gen_prompt *p = calloc(1, sizeof(*p));
     a->prompts = p;
     if (!p || hearth_info(h, &info) < 0)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     a->n_prompts = 1;
-    p->ids = malloc(((size_t)info.context + 1) * sizeof *p->ids);
+    p->ids = malloc(((size_t)info.context + 1) * sizeof(*p->ids));
     if (!p->ids)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     int64_t n = hearth_fim(h, fim, p->ids, (size_t)info.context + 1);
@@ -122,11 +122,11 @@ int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f)
 {
     struct hearth_fim fim;
     json_t *extra = NULL;
-    hearth_fim_init(&fim, sizeof fim);
+    hearth_fim_init(&fim, sizeof(fim));
     if (routes_read_options(x, h, GEN_INFILL, f) < 0 || read_sides(x->params.root, &fim, f) < 0 ||
         field_array(x->params.root, "input_extra", &extra, f) < 0)
         return -1;
-    struct hearth_chunk *chunks = calloc(json_array_size(extra) + 1, sizeof *chunks);
+    struct hearth_chunk *chunks = calloc(json_array_size(extra) + 1, sizeof(*chunks));
     if (!chunks)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     fim.extra = chunks;
@@ -143,7 +143,7 @@ int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f)
 static int read_suffixed(struct gen_params *a, struct hearth *h, struct fail *f)
 {
     struct hearth_fim fim;
-    hearth_fim_init(&fim, sizeof fim);
+    hearth_fim_init(&fim, sizeof(fim));
     if (field_text(a->root, "prompt", &fim.prefix, &fim.prefix_bytes, f) < 0 ||
         field_text(a->root, "suffix", &fim.suffix, &fim.suffix_bytes, f) < 0 ||
         make_fim(a, h, &fim, f) < 0)
@@ -165,6 +165,6 @@ int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)
 const char *routes_chat_template(struct exchange *x)
 {
     struct hearth *h = pool_any(&x->server->pool);
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     return h && hearth_info(h, &info) == 0 && info.chat_template ? info.chat_template : "";
 }

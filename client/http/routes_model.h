@@ -1,4 +1,4 @@
-/* routes_ask.h - the endpoints that run the model, or its template. */
+/* routes_model: the endpoints that run the model, or its template. */
 #ifndef HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
 #define HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
 

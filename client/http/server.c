@@ -1,4 +1,4 @@
-/* server.c - see server.h. */
+/* server: see server.h. */
 #include "client/http/server.h"
 
 #include "client/http/request.h"
@@ -48,7 +48,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
     struct server *s = cls;
     struct conn *c = *socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        c = calloc(1, sizeof *c);
+        c = calloc(1, sizeof(*c));
         s->n_connections++;
         s->count.connections++;
         *socket_context = c;
@@ -77,7 +77,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
 static bool accept_one(struct server *s, int listen_fd)
 {
     struct sockaddr_storage from = {0};
-    socklen_t bytes = sizeof from;
+    socklen_t bytes = sizeof(from);
     int on = 1;
     int fd = accept4(listen_fd, (struct sockaddr *)&from, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
@@ -86,7 +86,7 @@ static bool accept_one(struct server *s, int listen_fd)
         return false;
     }
     if (from.ss_family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     s->wants_run = true;
     return MHD_add_connection(s->mhd, fd, (const struct sockaddr *)&from, bytes) == MHD_YES;
 }
@@ -168,7 +168,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
 {
     s->config = config;
     s->start_ns = reactor_now_ns();
-    if (getrandom(&s->id_base, sizeof s->id_base, 0) < 0)
+    if (getrandom(&s->id_base, sizeof(s->id_base), 0) < 0)
         s->id_base = s->start_ns;
     for (size_t i = 0; i < config->api_keys.n; i++)
         s->guard.keys[s->guard.n_keys++] = config->api_keys.items[i];

@@ -1,4 +1,4 @@
-/* server.h - libmicrohttpd under the loop: connections. Their requests: request.h.
+/* server: libmicrohttpd under the loop: connections. Their requests: request.h.
  *
  * libmicrohttpd runs on the loop's thread (its epoll descriptor lies in ours). Sockets are accepted
  * here and handed to it, so that connections are bounded without losing any: while there are too

@@ -1,4 +1,4 @@
-/* service.c - see service.h. */
+/* service: see service.h. */
 #include "client/http/service.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ int service_notify(const char *state)
     size_t n = path ? strlen(path) : 0;
     if (!n)
         return 0;
-    if ((path[0] != '/' && path[0] != '@') || n >= sizeof to.sun_path)
+    if ((path[0] != '/' && path[0] != '@') || n >= sizeof(to.sun_path))
         return -EINVAL;
     memcpy(to.sun_path, path, n);
     if (path[0] == '@')

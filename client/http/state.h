@@ -1,4 +1,4 @@
-/* state.h - what the requests of one gateway share: configuration, the pool of handles, workers,
+/* state: what the requests of one gateway share: configuration, the pool of handles, workers,
  * counters. On the loop's thread.
  */
 #ifndef HEARTH_CLIENT_HTTP_STATE_H

@@ -1,4 +1,4 @@
-/* token_json.c - see token_json.h. */
+/* token_json: see token_json.h. */
 #include "client/http/token_json.h"
 
 #include "client/base/buffer.h"
@@ -12,11 +12,11 @@ size_t token_text(struct hearth *h, uint32_t id, char *bytes)
         return 0;
     ids[1] = id;
     int64_t first = hearth_detokenize(h, ids, 1, HEARTH_SPECIAL, both, 0);
-    int64_t n = hearth_detokenize(h, ids, 2, HEARTH_SPECIAL, both, sizeof both);
+    int64_t n = hearth_detokenize(h, ids, 2, HEARTH_SPECIAL, both, sizeof(both));
     if (first < 0 || n <= first)
         return 0;
-    if (n > (int64_t)sizeof both)
-        n = sizeof both;
+    if (n > (int64_t)sizeof(both))
+        n = sizeof(both);
     size_t mine = (size_t)(n - first) < TOKEN_TEXT_BYTES ? (size_t)(n - first) : TOKEN_TEXT_BYTES;
     for (size_t i = 0; i < mine; i++)
         bytes[i] = both[(size_t)first + i];

@@ -1,4 +1,4 @@
-/* token_json.h - tokens and bytes as JSON. */
+/* token_json: tokens and bytes as JSON. */
 #ifndef HEARTH_CLIENT_HTTP_TOKEN_JSON_H
 #define HEARTH_CLIENT_HTTP_TOKEN_JSON_H
 

@@ -1,4 +1,4 @@
-/* worker.c - see worker.h. */
+/* worker: see worker.h. */
 #include "client/http/worker.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static struct hearth *handle_for(struct worker *w, const struct task *t, int *re
     if (w->h && w->epoch == t->epoch)
         return w->h;
     hearth_close(w->h);
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 0;
     if (t->connect_ms)
         o.connect_timeout_ms = t->connect_ms;
@@ -45,7 +45,7 @@ static void *run(void *arg)
         pthread_mutex_unlock(&w->lock);
         char err[256] = "";
         int rc = 0;
-        struct hearth *h = handle_for(w, t, &rc, err, sizeof err);
+        struct hearth *h = handle_for(w, t, &rc, err, sizeof(err));
         t->work(t, h, rc, err);
         if (t->drop) {
             hearth_close(w->h);

@@ -1,4 +1,4 @@
-/* worker.h - a thread that reads large requests, or asks the daemon, so that the loop does not stand
+/* worker: a thread that reads large requests, or asks the daemon, so that the loop does not stand
  * still meanwhile.
  *
  * A text of a megabyte takes longer to become tokens than many answers do. A task is worked on in

@@ -1,10 +1,10 @@
 /* What builtins share: their arguments, and strings that several of them change. */
-#include <errno.h>
-#include <string.h>
-
+#include "client/base/utf8.h"
 #include "client/jinja/eval.h"
 #include "client/jinja/text.h"
-#include "client/base/utf8.h"
+
+#include <errno.h>
+#include <string.h>
 
 const struct builtin *builtin_find(const struct builtin *table, size_t n, const char *name,
                                    size_t bytes)

@@ -1,3 +1,4 @@
+/* buf: see buf.h. */
 #include "client/jinja/buf.h"
 
 #include <string.h>

@@ -61,7 +61,7 @@ struct keywords {
 static void add_keyword(struct eval *e, struct keywords *k, const struct name *name, struct value v)
 {
     if (k->n == k->room) {
-        size_t room = k->room ? 2 * k->room : 4, item = sizeof *k->at;
+        size_t room = k->room ? 2 * k->room : 4, item = sizeof(*k->at);
         k->at = heap_grow(e->heap, k->at, k->n * item, k->room * item, room * item);
         k->room = room;
     }
@@ -157,7 +157,7 @@ struct value call_builtin(struct eval *e, const struct builtin *b, struct value 
 
 static struct value call_macro(struct eval *e, const struct macro *m, const struct args *a)
 {
-    struct scope *inside = heap_take(e->heap, sizeof *inside), *outside = e->scope;
+    struct scope *inside = heap_take(e->heap, sizeof(*inside)), *outside = e->scope;
     const struct name *name = m->node->name;
     size_t i = 0, used = 0;
     inside->up = m->scope;

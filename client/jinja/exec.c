@@ -1,11 +1,11 @@
 /* Statements. */
-#include <errno.h>
-
 #include "client/jinja/eval.h"
+
+#include <errno.h>
 
 static struct scope *scope_open(struct eval *e, struct scope *up)
 {
-    struct scope *s = heap_take(e->heap, sizeof *s);
+    struct scope *s = heap_take(e->heap, sizeof(*s));
     s->up = up;
     return s;
 }
@@ -55,7 +55,7 @@ static struct list *choose_items(struct eval *e, const struct node *n, struct li
 {
     if (!n->c)
         return all;
-    struct list *chosen = heap_take(e->heap, sizeof *chosen);
+    struct list *chosen = heap_take(e->heap, sizeof(*chosen));
     for (size_t i = 0; i < all->n; i++) {
         e->scope = scope_open(e, around);
         assign(e, n->a, all->items[i]);
@@ -70,7 +70,7 @@ static void run_loop(struct eval *e, const struct node *n, struct list *all, str
                      unsigned depth)
 {
     struct scope *before = e->scope;
-    struct loop *l = heap_take(e->heap, sizeof *l);
+    struct loop *l = heap_take(e->heap, sizeof(*l));
     struct value loop = {.kind = VALUE_LOOP, .loop = l};
     e->scope = around;
     *l = (struct loop){
@@ -107,7 +107,7 @@ struct value call_loop(struct eval *e, const struct loop *of, struct value items
 
 static struct value make_macro(struct eval *e, const struct node *n)
 {
-    struct macro *m = heap_take(e->heap, sizeof *m);
+    struct macro *m = heap_take(e->heap, sizeof(*m));
     *m = (struct macro){.node = n, .scope = e->scope};
     return (struct value){.kind = VALUE_MACRO, .macro = m};
 }

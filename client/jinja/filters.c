@@ -1,11 +1,11 @@
 /* Filters over one value: {{ x | trim }}. Those over lists are in filters_list.c. */
+#include "client/jinja/eval.h"
+#include "client/jinja/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
-#include "client/jinja/text.h"
 
 #define FILTER(name) static struct value name(struct eval *e, const struct call *c)
 
@@ -147,7 +147,7 @@ FILTER(escape)
     buf_init(&b, e->heap);
     for (size_t i = 0; i < s.bytes; i++) {
         const char *text = NULL;
-        for (size_t k = 0; k < sizeof marks / sizeof marks[0]; k++)
+        for (size_t k = 0; k < sizeof(marks) / sizeof(marks[0]); k++)
             if (marks[k].c == s.text[i])
                 text = marks[k].text;
         if (text)
@@ -319,7 +319,7 @@ static struct value round_nearest(struct value v, double number, int64_t places)
     if (is_whole && places >= 0)
         return value_integer(value_whole(v));
     double scale = power_of_ten(-places);
-    snprintf(digits, sizeof digits, "%.*f", places > 0 ? (int)places : 0, number / scale);
+    snprintf(digits, sizeof(digits), "%.*f", places > 0 ? (int)places : 0, number / scale);
     number = strtod(digits, NULL) * scale;
     return is_whole && number > -9e18 && number < 9e18 ? value_integer((int64_t)number)
                                                        : value_float(number);
@@ -374,6 +374,6 @@ static const struct builtin filters[] = {
 const struct builtin *filters_find(const char *name, size_t bytes)
 {
     const struct builtin *b =
-        builtin_find(filters, sizeof filters / sizeof filters[0], name, bytes);
+        builtin_find(filters, sizeof(filters) / sizeof(filters[0]), name, bytes);
     return b ? b : builtin_find(list_filters, n_list_filters, name, bytes);
 }

@@ -1,8 +1,8 @@
 /* Filters over lists: {{ messages | selectattr('role', 'equalto', 'user') | list }}. */
+#include "client/jinja/eval.h"
+
 #include <errno.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
 
 #define FILTER(name) static struct value name(struct eval *e, const struct call *c)
 
@@ -70,7 +70,7 @@ FILTER(reverse)
 static struct entry *keyed(struct eval *e, const struct list *l, struct value attribute,
                            bool case_sensitive)
 {
-    struct entry *entries = heap_take(e->heap, l->n * sizeof *entries);
+    struct entry *entries = heap_take(e->heap, l->n * sizeof(*entries));
     for (size_t i = 0; i < l->n; i++) {
         struct value key = l->items[i];
         if (attribute.kind != VALUE_ABSENT && attribute.kind != VALUE_NONE)
@@ -304,4 +304,4 @@ const struct builtin list_filters[] = {
     {"groupby", groupby, 1, "attribute"},
 };
 
-const size_t n_list_filters = sizeof list_filters / sizeof list_filters[0];
+const size_t n_list_filters = sizeof(list_filters) / sizeof(list_filters[0]);

@@ -1,11 +1,11 @@
 /* Formats: 'x %s' % y, the filter format, and 'x {}'.format(y). */
+#include "client/jinja/eval.h"
+#include "client/jinja/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
-#include "client/jinja/text.h"
 
 static void pad(struct buf *b, struct value s, int64_t width, bool left, char fill)
 {
@@ -77,14 +77,14 @@ static void convert(struct eval *e, struct buf *b, const char *flags, char lette
         if (v.kind == VALUE_FLOAT && !(v.number > -9e18 && v.number < 9e18))
             heap_fault(e->heap, -EINVAL, "a number is too large");
         v = value_integer(v.kind == VALUE_FLOAT ? (int64_t)v.number : value_whole(v));
-        snprintf(format, sizeof format, "%%%slld", flags);
+        snprintf(format, sizeof(format), "%%%slld", flags);
     } else if (strchr("xXo", letter) && v.kind != VALUE_FLOAT) {
         v = value_integer(value_whole(v));
-        snprintf(format, sizeof format, "%%%sll%c", flags, letter);
+        snprintf(format, sizeof(format), "%%%sll%c", flags, letter);
     } else {
         v = value_float(value_number(v));
         letter = strchr("xXo", letter) ? 'f' : letter;
-        snprintf(format, sizeof format, "%%%s%c", flags, letter);
+        snprintf(format, sizeof(format), "%%%s%c", flags, letter);
     }
     put_number(b, format, v);
 }
@@ -129,7 +129,7 @@ static size_t percent_one(struct eval *e, struct buf *b, struct value f, size_t 
         at += bytes + 2;
     }
     while (at < f.bytes && strchr("-+ #.0123456789", f.text[at]) && f.text[at]) {
-        if (n == sizeof flags - 1)
+        if (n == sizeof(flags) - 1)
             heap_fault(e->heap, -EINVAL, "a format has too many digits");
         flags[n++] = f.text[at++];
     }

@@ -1,9 +1,9 @@
 /* Functions that every template has. */
+#include "client/jinja/eval.h"
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>
-
-#include "client/jinja/eval.h"
 
 #define FUNCTION(name) static struct value name(struct eval *e, const struct call *c)
 
@@ -74,12 +74,12 @@ FUNCTION(strftime_now)
     char pattern[256], text[1024];
     time_t now = (time_t)e->now;
     struct tm tm;
-    if (format.bytes >= sizeof pattern || !localtime_r(&now, &tm))
+    if (format.bytes >= sizeof(pattern) || !localtime_r(&now, &tm))
         heap_fault(e->heap, -EINVAL, "strftime_now: the format is too long");
     if (format.bytes)
         memcpy(pattern, format.text, format.bytes);
     pattern[format.bytes] = 0;
-    size_t bytes = strftime(text, sizeof text, pattern, &tm);
+    size_t bytes = strftime(text, sizeof(text), pattern, &tm);
     char *copy = heap_take(e->heap, bytes);
     memcpy(copy, text, bytes);
     struct value v = value_text(copy, bytes);
@@ -95,4 +95,4 @@ const struct builtin globals[] = {
     {"strftime_now", strftime_now, 1, "format"},
 };
 
-const size_t n_globals = sizeof globals / sizeof globals[0];
+const size_t n_globals = sizeof(globals) / sizeof(globals[0]);

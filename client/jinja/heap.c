@@ -1,3 +1,4 @@
+/* heap: see heap.h. */
 #include "client/jinja/heap.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static const size_t HEAD = (sizeof(struct heap_block) + ALIGN - 1) / ALIGN * ALI
 
 void heap_init(struct heap *h, size_t most_bytes, uint64_t steps)
 {
-    memset(h, 0, sizeof *h);
+    memset(h, 0, sizeof(*h));
     h->most_bytes = most_bytes;
     h->steps = steps;
 }

@@ -1,11 +1,12 @@
+/* jinja: see jinja.h. */
 #include "client/jinja/jinja.h"
+
+#include "client/jinja/eval.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
 
 enum { MOST_BYTES = 256 << 20, MOST_STEPS = 20 * 1000 * 1000, MOST_DEPTH = 150 };
 
@@ -78,8 +79,8 @@ static struct value import(struct job *j, const char *key, const json_t *value, 
 
 static void define_all(struct job *j)
 {
-    struct scope *root = heap_take(&j->heap, sizeof *root);
-    struct scope *top = heap_take(&j->heap, sizeof *top);
+    struct scope *root = heap_take(&j->heap, sizeof(*root));
+    struct scope *top = heap_take(&j->heap, sizeof(*top));
     for (size_t i = 0; i < n_globals; i++)
         scope_set(&j->eval, root, names_find(&j->names, globals[i].name, strlen(globals[i].name)),
                   (struct value){.kind = VALUE_BUILTIN, .builtin = &globals[i]});
@@ -120,7 +121,7 @@ static void give_out(struct job *j)
     for (size_t at = 0; next_input(s, &at, &span);)
         n++;
     /* Spans first, for their alignment. */
-    struct token_span *inputs = malloc(n * sizeof *inputs + s.bytes + 1);
+    struct token_span *inputs = malloc(n * sizeof(*inputs) + s.bytes + 1);
     if (!inputs)
         heap_fault(&j->heap, -ENOMEM, "out of memory: free some and try again");
     n = 0;
@@ -149,8 +150,8 @@ static void run(struct job *j)
 int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *err,
                  size_t err_bytes)
 {
-    memset(ret, 0, sizeof *ret);
-    struct job *j = calloc(1, sizeof *j);
+    memset(ret, 0, sizeof(*ret));
+    struct job *j = calloc(1, sizeof(*j));
     if (!j) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
         return -ENOMEM;
@@ -174,5 +175,5 @@ int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *
 void jinja_output_fini(struct jinja_output *o)
 {
     free((void *)o->inputs);
-    memset(o, 0, sizeof *o);
+    memset(o, 0, sizeof(*o));
 }

@@ -11,13 +11,12 @@
 #ifndef HEARTH_CLIENT_JINJA_JINJA_H
 #define HEARTH_CLIENT_JINJA_JINJA_H
 
+#include "client/tokenizer/tokenizer.h"
+
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <jansson.h>
-
-#include "client/tokenizer/tokenizer.h"
 
 struct jinja_variable {
     const char *name;

@@ -1,9 +1,10 @@
+/* lex: see lex.h. */
 #include "client/jinja/lex.h"
+
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "client/base/utf8.h"
 
 struct lexer {
     struct heap *heap;
@@ -39,7 +40,7 @@ static char look(const struct lexer *x, size_t ahead)
 static struct token *push(struct lexer *x, enum token_kind kind, const char *text, size_t bytes)
 {
     if (x->n_tokens == x->room) {
-        size_t room = x->room ? 2 * x->room : 256, item = sizeof *x->tokens;
+        size_t room = x->room ? 2 * x->room : 256, item = sizeof(*x->tokens);
         x->tokens = heap_grow(x->heap, x->tokens, x->n_tokens * item, x->room * item, room * item);
         x->room = room;
     }
@@ -160,7 +161,7 @@ static int hex_value(char c)
 static size_t unescape(const char *s, size_t n, char *out, size_t *ret_bytes)
 {
     static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
-    const char *simple = n ? memchr(from, s[0], sizeof from - 1) : NULL;
+    const char *simple = n ? memchr(from, s[0], sizeof(from) - 1) : NULL;
     size_t digits = !n ? 0 : s[0] == 'x' ? 2 : s[0] == 'u' ? 4 : s[0] == 'U' ? 8 : 0, i = 1;
     uint32_t code = 0;
     *ret_bytes = 0;
@@ -247,7 +248,7 @@ static void lex_sign(struct lexer *x, unsigned *depth)
 {
     static const char *const twos[] = {"==", "!=", "<=", ">=", "//", "**"};
     char c = look(x, 0);
-    for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
+    for (size_t i = 0; i < sizeof(twos) / sizeof(twos[0]); i++)
         if (c == twos[i][0] && look(x, 1) == twos[i][1]) {
             push(x, TOKEN_SIGN, x->s + x->at, 2)->sign = (uint16_t)OP2(twos[i][0], twos[i][1]);
             x->at += 2;

@@ -1,9 +1,9 @@
 /* Methods: 'text'.strip(), {}.items(), [].index(x), loop.cycle(a, b). */
-#include <errno.h>
-#include <string.h>
-
 #include "client/jinja/eval.h"
 #include "client/jinja/text.h"
+
+#include <errno.h>
+#include <string.h>
 
 #define METHOD(name) static struct value name(struct eval *e, const struct call *c)
 

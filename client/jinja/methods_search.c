@@ -1,9 +1,9 @@
 /* Methods that search and split strings: 'a b'.split(), 'text'.find('x'). */
-#include <errno.h>
-#include <string.h>
-
 #include "client/jinja/eval.h"
 #include "client/jinja/text.h"
+
+#include <errno.h>
+#include <string.h>
 
 #define METHOD(name) static struct value name(struct eval *e, const struct call *c)
 
@@ -213,4 +213,4 @@ const struct builtin search_methods[] = {
     {"rpartition", rpartition, 1, "sep"},
 };
 
-const size_t n_search_methods = sizeof search_methods / sizeof search_methods[0];
+const size_t n_search_methods = sizeof(search_methods) / sizeof(search_methods[0]);

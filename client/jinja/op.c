@@ -1,8 +1,8 @@
 /* Operators: arithmetic, comparison, attributes and items. */
+#include "client/jinja/eval.h"
+
 #include <errno.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
 
 static const char *op_name(unsigned op, char text[3])
 {
@@ -213,7 +213,7 @@ static struct value loop_attribute(struct eval *e, const struct loop *l, const c
                                         "first", "last",     "length",   "previtem",
                                         "depth", "nextitem", "depth0"};
     int64_t at = (int64_t)l->at, n = (int64_t)l->items->n;
-    size_t i = 0, count = sizeof names / sizeof names[0];
+    size_t i = 0, count = sizeof(names) / sizeof(names[0]);
     while (i < count && (strlen(names[i]) != bytes || memcmp(names[i], name, bytes) != 0))
         i++;
     switch (i) {
@@ -250,7 +250,7 @@ struct value get_attribute(struct eval *e, struct value v, const char *name, siz
     value_need(e->heap, v);
     const struct builtin *b = methods_find((enum value_kind)v.kind, name, bytes);
     if (b) {
-        struct method *m = heap_take(e->heap, sizeof *m);
+        struct method *m = heap_take(e->heap, sizeof(*m));
         *m = (struct method){.self = v, .builtin = b};
         return (struct value){.kind = VALUE_METHOD, .method = m};
     }

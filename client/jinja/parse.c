@@ -224,7 +224,7 @@ static const struct {
 
 static struct node *parse_tag(struct parser *p)
 {
-    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+    for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
         if (parser_is_name(p, tags[i].name)) {
             parser_enter(p);
             struct node *n = tags[i].parse(p);

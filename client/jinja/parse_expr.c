@@ -1,7 +1,7 @@
 /* Expressions: operators, from the loosest binding to the tightest. */
-#include <string.h>
-
 #include "client/jinja/node.h"
+
+#include <string.h>
 
 static struct node *parse_power(struct parser *p)
 {

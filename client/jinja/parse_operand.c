@@ -1,10 +1,10 @@
 /* Operands: what stands between operators, with its calls, filters and tests. */
+#include "client/jinja/builtin.h"
+#include "client/jinja/node.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/jinja/builtin.h"
-#include "client/jinja/node.h"
 
 /* Positional arguments to n->b, named ones to n->c; after the parenthesis. */
 static void parse_arguments(struct parser *p, struct node *n)
@@ -85,7 +85,7 @@ static struct node *parse_number(struct parser *p)
     char digits[64], *end;
     size_t used = 0;
     for (size_t i = 0; i < p->t->bytes; i++) {
-        if (used == sizeof digits - 1)
+        if (used == sizeof(digits) - 1)
             heap_fault(p->heap, -EINVAL, "a number is too long");
         if (p->t->text[i] != '_')
             digits[used++] = p->t->text[i];
@@ -115,7 +115,7 @@ static struct node *parse_name(struct parser *p)
         {"none", {.kind = VALUE_NONE}},
         {"None", {.kind = VALUE_NONE}},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+    for (size_t i = 0; i < sizeof(constants) / sizeof(constants[0]); i++)
         if (parser_skip_name(p, constants[i].name)) {
             struct node *n = parser_node(p, NODE_CONST);
             n->value = constants[i].value;

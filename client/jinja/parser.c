@@ -36,7 +36,7 @@ void chain_add(struct chain *c, struct node *n)
 
 struct node *parser_node(struct parser *p, enum node_kind kind)
 {
-    struct node *n = heap_take(p->heap, sizeof *n);
+    struct node *n = heap_take(p->heap, sizeof(*n));
     n->kind = (uint8_t)kind;
     n->line = p->t->line;
     p->heap->line = p->t->line;

@@ -1,13 +1,13 @@
 /* Values as text: str(), repr() and json.dumps() of Python. */
+#include "client/base/utf8.h"
+#include "client/jinja/eval.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/jinja/eval.h"
-#include "client/base/utf8.h"
 
 enum { MOST_DEPTH = 200 };
 
@@ -21,7 +21,7 @@ static void check_depth(struct buf *b, unsigned depth)
 static void put_integer(struct buf *b, int64_t integer)
 {
     char digits[32];
-    snprintf(digits, sizeof digits, "%" PRId64, integer);
+    snprintf(digits, sizeof(digits), "%" PRId64, integer);
     buf_literal(b, digits);
 }
 
@@ -35,15 +35,15 @@ static void put_float(struct buf *b, double number)
         return;
     }
     do
-        snprintf(digits, sizeof digits, "%.*e", precision - 1, number);
+        snprintf(digits, sizeof(digits), "%.*e", precision - 1, number);
     while (strtod(digits, NULL) != number && precision++ < 17);
     e = strchr(digits, 'e');
     long exponent = strtol(e + 1, NULL, 10);
     if (exponent >= -4 && exponent < 16) {
         int places = precision - 1 - (int)exponent;
-        snprintf(digits, sizeof digits, "%.*f", places > 1 ? places : 1, number);
+        snprintf(digits, sizeof(digits), "%.*f", places > 1 ? places : 1, number);
     } else {
-        snprintf(digits, sizeof digits, "%.*e", precision - 1, number);
+        snprintf(digits, sizeof(digits), "%.*e", precision - 1, number);
     }
     buf_literal(b, digits);
 }
@@ -75,7 +75,7 @@ static void add_escaped(struct buf *b, struct value s, escape_function *spell, i
         n = text_step(s.text + at, s.bytes - at);
         if (n > 1)
             (void)utf8_step(s.text + at, s.bytes - at, &code);
-        int bytes = spell(out, sizeof out, code, how);
+        int bytes = spell(out, sizeof(out), code, how);
         if (bytes || at + n == s.bytes) {
             size_t to = bytes ? at : at + n;
             buf_string(b, value_slice(s, plain, to - plain));
@@ -185,7 +185,7 @@ struct value print_string(struct eval *e, struct value v)
 static int json_escape(char *out, size_t room, uint32_t code, int ascii)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
-    const char *simple = code && code < 0x80 ? memchr(from, (int)code, sizeof from - 1) : NULL;
+    const char *simple = code && code < 0x80 ? memchr(from, (int)code, sizeof(from) - 1) : NULL;
     if (simple)
         return snprintf(out, room, "\\%c", to[simple - from]);
     if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000))
@@ -234,8 +234,8 @@ static void json_dict(struct buf *b, const struct dict *d, const struct json_sty
 {
     struct entry *entries = d->entries;
     if (style->sorted && d->n) {
-        entries = heap_take(b->heap, d->n * sizeof *entries);
-        memcpy(entries, d->entries, d->n * sizeof *entries);
+        entries = heap_take(b->heap, d->n * sizeof(*entries));
+        memcpy(entries, d->entries, d->n * sizeof(*entries));
         entries_sort(b->heap, entries, d->n, false);
     }
     buf_literal(b, "{");

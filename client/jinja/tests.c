@@ -1,7 +1,7 @@
 /* Tests: {% if x is string %}. */
-#include <errno.h>
-
 #include "client/jinja/eval.h"
+
+#include <errno.h>
 
 #define TEST(name) static struct value name(struct eval *e, const struct call *c)
 #define KIND_TEST(name, condition)                                                                 \
@@ -154,5 +154,5 @@ static const struct builtin tests[] = {
 
 const struct builtin *tests_find(const char *name, size_t bytes)
 {
-    return builtin_find(tests, sizeof tests / sizeof tests[0], name, bytes);
+    return builtin_find(tests, sizeof(tests) / sizeof(tests[0]), name, bytes);
 }

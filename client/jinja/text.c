@@ -1,3 +1,4 @@
+/* text: see text.h. */
 #include "client/jinja/text.h"
 
 #include "client/base/unicode.h"

@@ -1,9 +1,10 @@
+/* value: see value.h. */
 #include "client/jinja/value.h"
+
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "client/base/utf8.h"
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -65,7 +66,7 @@ void list_push(struct heap *h, struct list *l, struct value v)
 {
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 8;
-        l->items = heap_grow(h, l->items, l->n * sizeof v, l->room * sizeof v, room * sizeof v);
+        l->items = heap_grow(h, l->items, l->n * sizeof(v), l->room * sizeof(v), room * sizeof(v));
         l->room = room;
     }
     l->items[l->n++] = v;
@@ -89,7 +90,7 @@ struct value *dict_find(struct heap *h, const struct dict *d, struct value key)
 void dict_add(struct heap *h, struct dict *d, struct value key, struct value v)
 {
     if (d->n == d->room) {
-        size_t room = d->room ? 2 * d->room : 8, item = sizeof *d->entries;
+        size_t room = d->room ? 2 * d->room : 8, item = sizeof(*d->entries);
         d->entries = heap_grow(h, d->entries, d->n * item, d->room * item, room * item);
         d->room = room;
     }
@@ -320,7 +321,7 @@ static void merge(struct heap *h, const struct entry *from, struct entry *to, co
 
 void entries_sort(struct heap *h, struct entry *entries, size_t n, bool reverse)
 {
-    struct entry *from = entries, *to = heap_take(h, n * sizeof *to);
+    struct entry *from = entries, *to = heap_take(h, n * sizeof(*to));
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t at = 0; at < n; at += 2 * width) {
             size_t middle = n - at < width ? n : at + width;
@@ -332,7 +333,7 @@ void entries_sort(struct heap *h, struct entry *entries, size_t n, bool reverse)
         to = other;
     }
     if (from != entries && n)
-        memcpy(entries, from, n * sizeof *entries);
+        memcpy(entries, from, n * sizeof(*entries));
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -367,7 +368,7 @@ struct list *value_items(struct heap *h, struct value v)
     struct list *l = v.list;
     if (value_is_list(v))
         return l;
-    l = heap_take(h, sizeof *l);
+    l = heap_take(h, sizeof(*l));
     if (v.kind == VALUE_STRING) {
         heap_charge(h, v.bytes);
         for (size_t at = 0, n; at < v.bytes; at += n) {

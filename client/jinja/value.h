@@ -7,9 +7,9 @@
 #ifndef HEARTH_CLIENT_JINJA_VALUE_H
 #define HEARTH_CLIENT_JINJA_VALUE_H
 
-#include <stdbool.h>
-
 #include "client/jinja/heap.h"
+
+#include <stdbool.h>
 
 enum value_kind {
     VALUE_ABSENT = 0, /* an argument that was not given; never seen by a template */

@@ -1,4 +1,4 @@
-/* answer.c - see answer.h. */
+/* answer: see answer.h. */
 #include "client/lib/answer.h"
 
 #include "client/base/utf8.h"
@@ -22,7 +22,7 @@ void answer_fini(struct answer *a)
     stops_free(a);
     free(a->held);
     free(a->text);
-    memset(a, 0, sizeof *a);
+    memset(a, 0, sizeof(*a));
 }
 
 int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, int drop_space)
@@ -34,7 +34,7 @@ int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, i
     answer_take(a);
     if (!n_stops)
         return 0;
-    a->stops = calloc(n_stops, sizeof *a->stops);
+    a->stops = calloc(n_stops, sizeof(*a->stops));
     if (!a->stops)
         return -ENOMEM;
     for (uint32_t i = 0; i < n_stops; i++, a->n_stops++) {

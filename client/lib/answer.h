@@ -1,4 +1,4 @@
-/* answer.h - the text of an answer while it arrives: stop texts and whole characters.
+/* answer: the text of an answer while it arrives: stop texts and whole characters.
  *
  * The daemon decides where an answer stops; it matches stop texts over the bytes of the tokens.
  * This module repeats that match over the same bytes to know where to cut, and holds back every

@@ -1,4 +1,4 @@
-/* connect.c - a handle's beginning and end: the handshake, what it maps, and letting go of it. */
+/* connect: a handle's beginning and end: the handshake, what it maps, and letting go of it. */
 #include "client/lib/handle.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static struct hearth *handle_open(void)
 {
-    struct hearth *h = calloc(1, sizeof *h);
+    struct hearth *h = calloc(1, sizeof(*h));
     if (!h)
         return NULL;
     h->socket_fd = h->bell_fd = h->notify_fd = h->poll_fd = h->timer_fd = h->resume.fd = -1;
@@ -26,7 +26,7 @@ static struct hearth *handle_open(void)
     h->not_forked = page;
     *h->not_forked = 1;
     cpu_set_t cpus;
-    h->processors = sched_getaffinity(0, sizeof cpus, &cpus) < 0 ? 1 : (uint32_t)CPU_COUNT(&cpus);
+    h->processors = sched_getaffinity(0, sizeof(cpus), &cpus) < 0 ? 1 : (uint32_t)CPU_COUNT(&cpus);
     return h;
 }
 
@@ -83,7 +83,7 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
 static int open_slots(struct hearth *h, char *err, size_t err_bytes)
 {
     uint32_t n = h->welcome.limits.slots;
-    h->slots = calloc(n ? n : 1, sizeof *h->slots);
+    h->slots = calloc(n ? n : 1, sizeof(*h->slots));
     if (!h->slots) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
         return -ENOMEM;
@@ -117,7 +117,7 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
                  o->slot_name, HELLO_NAME_BYTES - 1);
         return -EINVAL;
     }
-    int rc = hello_send(h->socket_fd, &h->hello, sizeof h->hello, NULL, 0);
+    int rc = hello_send(h->socket_fd, &h->hello, sizeof(h->hello), NULL, 0);
     if (rc)
         snprintf(err, err_bytes, "cannot send to the daemon at %s: %s", h->path, strerror(-rc));
     return rc;
@@ -175,16 +175,16 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     *ret_h = NULL;
     if (!err || !err_bytes) {
         err = none;
-        err_bytes = sizeof none;
+        err_bytes = sizeof(none);
     }
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
-    if (options && options->size < sizeof options->size) {
+    hearth_options_init(&o, sizeof(o));
+    if (options && options->size < sizeof(options->size)) {
         snprintf(err, err_bytes, "prepare the options with hearth_options_init");
         return -EINVAL;
     }
     if (options) /* fields that the caller's header lacks keep their defaults */
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+        memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
     struct hearth *h = handle_open();
     if (!h) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
@@ -193,11 +193,11 @@ int hearth_connect(const char *path, const struct hearth_options *options, struc
     int rc = 0;
     if (!path)
         rc = hello_find_socket(HELLO_MACHINE_SOCKET, h->path, err, err_bytes);
-    else if (strlen(path) < sizeof h->path)
+    else if (strlen(path) < sizeof(h->path))
         memcpy(h->path, path, strlen(path) + 1);
     else {
         snprintf(err, err_bytes, "%s: too long for a socket: use a path below %zu bytes", path,
-                 sizeof h->path);
+                 sizeof(h->path));
         rc = -ENAMETOOLONG;
     }
     if (!rc)
@@ -215,12 +215,12 @@ int hearth_ready(struct hearth *h)
     int rc = handle_check_fork(h);
     if (rc || h->connecting <= 0)
         return rc ? rc : h->connecting < 0 ? h->connecting : 1;
-    char err[sizeof h->error];
-    rc = take_answer(h, 0, err, sizeof err);
+    char err[sizeof(h->error)];
+    rc = take_answer(h, 0, err, sizeof(err));
     if (rc == -ETIMEDOUT && (!h->give_up_ns || bell_now_ns() < h->give_up_ns))
         return 0;
     if (rc == -ETIMEDOUT)
-        snprintf(err, sizeof err, "the daemon at %s did not answer in time: see hearth status",
+        snprintf(err, sizeof(err), "the daemon at %s did not answer in time: see hearth status",
                  h->path);
     if (!rc && h->poll_fd >= 0 && h->notify_fd >= 0)
         rc = resume_watch(h, h->socket_fd, h->notify_fd);
@@ -247,13 +247,13 @@ void hearth_close(struct hearth *h)
         if (h->vocab_block)
             munmap((void *)h->vocab_block, h->welcome.vocab_bytes);
         if (h->ctl)
-            munmap((void *)h->ctl, sizeof *h->ctl);
+            munmap((void *)h->ctl, sizeof(*h->ctl));
         if (h->segment.up)
             segment_close(&h->segment);
     }
     const int fds[] = {h->socket_fd, h->bell_fd,  h->notify_fd,
                        h->poll_fd,   h->timer_fd, h->resume.fd};
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
         if (fds[i] >= 0)
             close(fds[i]);
     for (uint32_t i = 0; i < h->n_slots; i++)

@@ -41,7 +41,7 @@ static const struct family *find_family(const struct vocab *v)
     struct vocab_token t;
     if (!vocab_find_token(v, vocab_special(v, VOCAB_FIM_PREFIX), &t))
         return NULL;
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (is_family(v, &families[i], &t))
             return &families[i];
     return NULL;

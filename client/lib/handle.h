@@ -1,4 +1,4 @@
-/* handle.h - what the library's files share: a connection and its slots.
+/* handle: what the library's files share: a connection and its slots.
  *
  * Everything here belongs to the one thread that uses the handle. Private memory is authoritative:
  * of the shared words the library reads back only its own arena, to find what is unchanged.
@@ -6,8 +6,8 @@
 #ifndef HEARTH_CLIENT_LIB_HANDLE_H
 #define HEARTH_CLIENT_LIB_HANDLE_H
 
-#include "client/lib/answer.h"
 #include "client/hearth.h"
+#include "client/lib/answer.h"
 #include "client/tokenizer/tokenizer.h"
 #include "ipc/bell.h"
 #include "ipc/event.h"

@@ -1,4 +1,4 @@
-/* hearth.c - what every call begins with, and what a handle tells about itself. */
+/* hearth: what every call begins with, and what a handle tells about itself. */
 #include "client/lib/fim_form.h"
 #include "client/lib/handle.h"
 
@@ -14,7 +14,7 @@ int handle_fail(struct hearth *h, int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(h->error, sizeof h->error, format, args);
+    vsnprintf(h->error, sizeof(h->error), format, args);
     va_end(args);
     return code;
 }
@@ -63,7 +63,7 @@ void hearth_options_init(struct hearth_options *options, size_t size)
 {
     const struct hearth_options defaults = {
         .slots = 1, .connect_timeout_ms = 30000, .resume_ms = 30000};
-    fill(options, &defaults, size, sizeof defaults);
+    fill(options, &defaults, size, sizeof(defaults));
 }
 
 void hearth_request_init(struct hearth_request *request, size_t size)
@@ -78,13 +78,13 @@ void hearth_request_init(struct hearth_request *request, size_t size)
         .repeat_penalty = 1,
         .penalty_last_n = 64,
     };
-    fill(request, &defaults, size, sizeof defaults);
+    fill(request, &defaults, size, sizeof(defaults));
 }
 
 void hearth_fim_init(struct hearth_fim *fim, size_t size)
 {
     const struct hearth_fim defaults = {.order = HEARTH_FIM_AUTO};
-    fill(fim, &defaults, size, sizeof defaults);
+    fill(fim, &defaults, size, sizeof(defaults));
 }
 
 /* ---- what a handle tells --------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
     int rc = handle_check(h);
     if (rc)
         return rc;
-    if (info->size < sizeof info->size)
+    if (info->size < sizeof(info->size))
         return handle_fail(h, -EINVAL, "hearth_info: set size to sizeof(struct hearth_info) first");
     enum fim_form fim = fim_find(&h->vocab, HEARTH_FIM_AUTO);
     const struct hearth_info all = {
@@ -122,7 +122,7 @@ int hearth_info(struct hearth *h, struct hearth_info *info)
                                 : 2,
         .chat_template = vocab_template(&h->vocab, VOCAB_TEMPLATE_CHAT).data,
     };
-    fill(info, &all, info->size, sizeof all);
+    fill(info, &all, info->size, sizeof(all));
     return 0;
 }
 
@@ -187,7 +187,7 @@ const char *hearth_strerror(int code)
         {-ENOTSUP, "not something this model can do"},
         {-EAGAIN, "not done yet, call again"},
     };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (texts[i].code == code)
             return texts[i].text;
     const char *text = code < 0 ? strerrordesc_np(-code) : NULL;

@@ -1,4 +1,4 @@
-/* next.c - events out of shared memory: what hearth_next() does.
+/* next: events out of shared memory: what hearth_next() does.
  *
  * What several cells hold already (runs.c) is given out as one event. */
 #include "client/lib/handle.h"

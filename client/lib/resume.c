@@ -1,4 +1,4 @@
-/* resume.c - the daemon went away in the middle of answers: wait for the next one, and go on there.
+/* resume: the daemon went away in the middle of answers: wait for the next one, and go on there.
  *
  * Answers are reproducible, so the next daemon (same model, same numerics) continues a request from
  * its prompt and the tokens that were accepted so far. The segments of the dead daemon stay mapped
@@ -74,7 +74,7 @@ __attribute__((format(printf, 3, 4))) static void die(struct hearth *h, int why,
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(h->error, sizeof h->error, format, args);
+    vsnprintf(h->error, sizeof(h->error), format, args);
     va_end(args);
     h->dead = why;
     h->resume.away = 0;
@@ -176,9 +176,9 @@ static void carry(struct hearth *h, const struct segment *to, uint32_t slot)
     if (s->lost)
         return;
     uint32_t *arena = segment_arena(to, slot), n = s->prompt;
-    segment_copy_out(arena, segment_arena(&h->segment, slot), (size_t)n * sizeof *arena);
+    segment_copy_out(arena, segment_arena(&h->segment, slot), (size_t)n * sizeof(*arena));
     if (s->ids.n)
-        segment_copy_out(arena + n, s->ids.ids, s->ids.n * sizeof *arena);
+        segment_copy_out(arena + n, s->ids.ids, s->ids.n * sizeof(*arena));
     n = add_backlog(s, arena, n + (uint32_t)s->ids.n, context);
     segment_copy_out(segment_params(to, slot), segment_params(&h->segment, slot),
                      cell->params_bytes);
@@ -221,13 +221,13 @@ static int is_same(struct hearth *h, const struct hello_welcome *w)
     char other[33] = "";
     for (int i = 0; i < 16; i++)
         snprintf(other + 2 * i, 3, "%02x", w->fingerprint[i]);
-    if (memcmp(w->fingerprint, h->welcome.fingerprint, sizeof w->fingerprint) != 0 ||
+    if (memcmp(w->fingerprint, h->welcome.fingerprint, sizeof(w->fingerprint)) != 0 ||
         w->n_vocab != h->welcome.n_vocab)
         die(h, -EPIPE,
             "the daemon at %s came back with another model (fingerprint %.16s, was %.16s): repeat "
             "the request",
             h->path, other, h->fingerprint);
-    else if (strncmp(w->numerics, h->welcome.numerics, sizeof w->numerics) != 0)
+    else if (strncmp(w->numerics, h->welcome.numerics, sizeof(w->numerics)) != 0)
         die(h, -EPIPE,
             "the daemon at %s came back with other numerics (%.24s, was %.24s): repeat the request",
             h->path, w->numerics, h->welcome.numerics);
@@ -243,9 +243,9 @@ static void replace(struct hearth *h, const struct hello_welcome *w, const struc
     for (uint32_t i = 0; i < h->n_slots; i++)
         carry(h, segment, i);
     segment_close(&h->segment);
-    munmap((void *)h->ctl, sizeof *h->ctl);
+    munmap((void *)h->ctl, sizeof(*h->ctl));
     uint64_t vocab_bytes = h->welcome.vocab_bytes; /* of what is mapped */
-    memcpy(&h->segment, segment, sizeof *segment);
+    memcpy(&h->segment, segment, sizeof(*segment));
     h->ctl = ctl;
     h->welcome = *w;
     h->welcome.vocab_bytes = vocab_bytes;
@@ -283,10 +283,10 @@ static int take_over(struct hearth *h, const struct hello_welcome *w, int *fds)
     if (w->limits.slots != h->n_slots)
         return -EBUSY; /* others were faster: one of them may leave */
     int rc =
-        segment_map(&segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err, sizeof err);
+        segment_map(&segment, fds[HELLO_FD_UP], fds[HELLO_FD_DOWN], &w->limits, err, sizeof(err));
     if (rc)
         return rc;
-    rc = segment_map_sealed(fds[HELLO_FD_CTL], sizeof(struct ctl), &ctl, err, sizeof err);
+    rc = segment_map_sealed(fds[HELLO_FD_CTL], sizeof(struct ctl), &ctl, err, sizeof(err));
     if (!rc) {
         rc = events_drain(h);
         if (rc)
@@ -306,7 +306,7 @@ static void take_answer(struct hearth *h)
     char err[256];
     struct hello_welcome w;
     int fds[HELLO_FDS];
-    int rc = hello_recv_answer(h->resume.fd, &w, fds, 0, err, sizeof err);
+    int rc = hello_recv_answer(h->resume.fd, &w, fds, 0, err, sizeof(err));
     if (rc == -ETIMEDOUT)
         return;
     if (rc == -EPROTONOSUPPORT)
@@ -326,8 +326,9 @@ static void try(struct hearth *h, uint64_t now)
     if (h->resume.fd < 0 && now - h->resume.tried_ns >= RETRY_NS) {
         h->resume.tried_ns = now;
         h->hello.slots = h->n_slots;
-        h->resume.fd = hello_connect_now(h->path, err, sizeof err);
-        if (h->resume.fd >= 0 && hello_send(h->resume.fd, &h->hello, sizeof h->hello, NULL, 0) != 0)
+        h->resume.fd = hello_connect_now(h->path, err, sizeof(err));
+        if (h->resume.fd >= 0 &&
+            hello_send(h->resume.fd, &h->hello, sizeof(h->hello), NULL, 0) != 0)
             close_fd(&h->resume.fd);
     }
     if (h->resume.fd >= 0)
@@ -347,7 +348,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 int resume_wait(struct hearth *h, int timeout_ms, uint64_t deadline_ns)
 {
     uint64_t ticks, now = bell_now_ns();
-    if (h->timer_fd >= 0 && read(h->timer_fd, &ticks, sizeof ticks) < 0 && errno != EAGAIN)
+    if (h->timer_fd >= 0 && read(h->timer_fd, &ticks, sizeof(ticks)) < 0 && errno != EAGAIN)
         return -errno;
     try(h, now);
     if (!h->resume.away)

@@ -1,4 +1,4 @@
-/* runs.c - runs of cells become a slot's tokens, text and result.
+/* runs: runs of cells become a slot's tokens, text and result.
  *
  * Cells of another generation than the slot's are dropped unseen, so a caller never gets a token of
  * a request that it has superseded or cancelled.
@@ -63,7 +63,7 @@ int events_drain(struct hearth *h)
                 return dropped;
             if (s->backlog_n == s->backlog_room) {
                 size_t room = s->backlog_room ? 2 * s->backlog_room : 16;
-                struct event_run *more = realloc(s->backlog, room * sizeof *more);
+                struct event_run *more = realloc(s->backlog, room * sizeof(*more));
                 if (!more)
                     return -ENOMEM;
                 s->backlog = more;
@@ -124,10 +124,10 @@ static int add_logprob(struct client_slot *s, const struct event_logprob *head,
                        const struct event_top *top)
 {
     void *list = s->logprobs, *tops = s->tops;
-    int rc = grow(&list, &s->logprobs_room, s->n_logprobs + 1, sizeof *s->logprobs);
+    int rc = grow(&list, &s->logprobs_room, s->n_logprobs + 1, sizeof(*s->logprobs));
     s->logprobs = list;
     if (!rc)
-        rc = grow(&tops, &s->tops_room, s->n_tops + head->n_top + 1, sizeof *s->tops);
+        rc = grow(&tops, &s->tops_room, s->n_tops + head->n_top + 1, sizeof(*s->tops));
     s->tops = tops;
     if (rc)
         return rc;
@@ -185,8 +185,8 @@ static void make_receipt(struct client_slot *s)
     put_hex(model, s->done.model, 16);
     put_hex(request, s->done.request_hash, 16);
     put_hex(answer, s->done.output_hash, 16);
-    snprintf(s->receipt, sizeof s->receipt, "hearth1:%s:%s:%s:%s", model, s->done.numerics, request,
-             answer);
+    snprintf(s->receipt, sizeof(s->receipt), "hearth1:%s:%s:%s:%s", model, s->done.numerics,
+             request, answer);
 }
 
 /* Everything about the end but its ids, which may still grow. */
@@ -275,14 +275,14 @@ int events_take(struct hearth *h, struct client_slot *s)
 int events_end_without_daemon(struct hearth *h, struct client_slot *s)
 {
     int is_error = s->state == CLIENT_RUNNING;
-    memset(&s->done, 0, sizeof s->done);
+    memset(&s->done, 0, sizeof(s->done));
     s->done.reason = is_error ? DONE_ERROR : DONE_CANCELLED;
     s->done.error = is_error ? -ECONNRESET : 0;
     s->done.prompt = s->prompt;
     s->done.output = (uint32_t)s->ids.n;
     if (is_error)
-        snprintf(s->done.text, sizeof s->done.text, "%.240s", s->lost ? s->lost : h->error);
-    memcpy(s->done.numerics, h->welcome.numerics, sizeof s->done.numerics);
+        snprintf(s->done.text, sizeof(s->done.text), "%.240s", s->lost ? s->lost : h->error);
+    memcpy(s->done.numerics, h->welcome.numerics, sizeof(s->done.numerics));
     s->receipt[0] = 0; /* a partial answer gets no receipt */
     return end_slot(h, s);
 }

@@ -1,4 +1,4 @@
-/* submit.c - requests into shared memory, and their cancel. */
+/* submit: requests into shared memory, and their cancel. */
 #include "client/lib/handle.h"
 #include "ipc/params.h"
 
@@ -19,10 +19,10 @@ enum {
 static int read_request(struct hearth *h, const struct hearth_request *from,
                         struct hearth_request *ret)
 {
-    hearth_request_init(ret, sizeof *ret);
-    if (from->size < sizeof from->size)
+    hearth_request_init(ret, sizeof(*ret));
+    if (from->size < sizeof(from->size))
         return handle_fail(h, -EINVAL, "prepare the request with hearth_request_init");
-    memcpy(ret, from, from->size < sizeof *ret ? from->size : sizeof *ret);
+    memcpy(ret, from, from->size < sizeof(*ret) ? from->size : sizeof(*ret));
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
                            PARAMS_BIAS_MAX);
     if (!r->n_bias)
         return 0;
-    lists->bias = malloc(r->n_bias * sizeof *lists->bias);
+    lists->bias = malloc(r->n_bias * sizeof(*lists->bias));
     if (!lists->bias)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
     for (uint32_t i = 0; i < r->n_bias; i++) {
@@ -166,8 +166,8 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
 
 static int check_params(struct hearth *h, const struct params *p)
 {
-    char err[sizeof h->error];
-    int rc = params_check(p, h->welcome.n_vocab, err, sizeof err);
+    char err[sizeof(h->error)];
+    int rc = params_check(p, h->welcome.n_vocab, err, sizeof(err));
     if (rc)
         return handle_fail(h, rc, "%s", err);
     if (params_bytes(p) > h->welcome.limits.params_bytes)
@@ -187,10 +187,10 @@ static int prepare_slot(struct hearth *h, struct client_slot *s, const struct he
 {
     uint32_t *copy = NULL;
     if (r->n_stop_tokens) {
-        copy = malloc(r->n_stop_tokens * sizeof *copy);
+        copy = malloc(r->n_stop_tokens * sizeof(*copy));
         if (!copy)
             return -ENOMEM;
-        memcpy(copy, r->stop_tokens, r->n_stop_tokens * sizeof *copy);
+        memcpy(copy, r->stop_tokens, r->n_stop_tokens * sizeof(*copy));
     }
     /* After a begin-of-sequence token the space that SPM puts before every text is not part of the
      * answer. */
@@ -297,9 +297,9 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     while (keep < most && arena[keep] == tokens[keep])
         keep++;
     advance_generation(h, slot, CLIENT_RUNNING);
-    segment_copy_out(arena + keep, tokens + keep, (size_t)(n - keep) * sizeof *tokens);
+    segment_copy_out(arena + keep, tokens + keep, (size_t)(n - keep) * sizeof(*tokens));
     int used = params_encode(p, segment_params(&h->segment, slot), h->welcome.limits.params_bytes,
-                             h->error, sizeof h->error);
+                             h->error, sizeof(h->error));
     assert(used > 0); /* check_params() let it pass */
     s->cell = (struct submit_cell){
         .opcode = SUBMIT_REQUEST,

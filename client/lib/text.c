@@ -1,4 +1,4 @@
-/* text.c - text to tokens and back, with the vocabulary that the daemon shares. */
+/* text: text to tokens and back, with the vocabulary that the daemon shares. */
 #include "client/lib/handle.h"
 #include "client/tokenizer/detokenizer.h"
 
@@ -8,7 +8,7 @@
 
 int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags)
 {
-    char err[sizeof h->error];
+    char err[sizeof(h->error)];
     uint32_t bos = vocab_special(&h->vocab, VOCAB_BOS);
     h->scratch.n = 0;
     int rc = 0;
@@ -19,7 +19,7 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
     if (rc)
         return handle_fail(h, rc, "out of memory: free some and try again");
     rc = tokenize(&h->vocab, text, bytes, flags & HEARTH_SPECIAL ? TOKENIZE_PARSE_SPECIAL : 0,
-                  &h->scratch, err, sizeof err);
+                  &h->scratch, err, sizeof(err));
     return rc ? handle_fail(h, rc, "%s", err) : 0;
 }
 
@@ -33,7 +33,7 @@ int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32
         return rc;
     size_t n = h->scratch.n < max ? h->scratch.n : max;
     if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof *ids);
+        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
     return (int64_t)h->scratch.n;
 }
 

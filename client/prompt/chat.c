@@ -1,4 +1,4 @@
-/* chat.c - hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
+/* chat: hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_families.h"
 
@@ -11,7 +11,7 @@ void hearth_chat_init(struct hearth_chat *chat, size_t size)
 {
     const struct hearth_chat defaults = {.size = (uint32_t)size, .add_generation_prompt = 1};
     memset(chat, 0, size);
-    memcpy(chat, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    memcpy(chat, &defaults, size < sizeof(defaults) ? size : sizeof(defaults));
 }
 
 /* ---- input ----------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static int choose_template(struct chat *c, const struct hearth_chat *chat)
     const struct chat_family *f = chat_family_find(c->source, c->source_bytes);
     if (!f) {
         char names[512];
-        chat_family_names(names, sizeof names);
+        chat_family_names(names, sizeof(names));
         return handle_fail(c->h, -ENOTSUP,
                            "chat template '%.*s' is not known: give a Jinja text, or one of %s",
                            (int)(c->source_bytes < 64 ? c->source_bytes : 64), c->source, names);
@@ -107,10 +107,10 @@ static void chat_close(struct chat *c)
 static int chat_open(struct hearth *h, const struct hearth_chat *given, struct chat *c)
 {
     struct hearth_chat chat;
-    hearth_chat_init(&chat, sizeof chat);
-    if (given->size < sizeof given->size)
+    hearth_chat_init(&chat, sizeof(chat));
+    if (given->size < sizeof(given->size))
         return handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
-    memcpy(&chat, given, given->size < sizeof chat ? given->size : sizeof chat);
+    memcpy(&chat, given, given->size < sizeof(chat) ? given->size : sizeof(chat));
     *c = (struct chat){.h = h, .prompt = chat.add_generation_prompt != 0};
     if (!chat.messages)
         return handle_fail(h, -EINVAL, "messages: give a JSON array");
@@ -142,7 +142,7 @@ static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja
         chat_close(&c);
         return rc;
     }
-    rc = chat_render(&c, c.messages, ret, err, sizeof err);
+    rc = chat_render(&c, c.messages, ret, err, sizeof(err));
     if (rc) {
         const struct chat_family *f =
             c.is_family ? NULL : chat_family_recognise(c.source, c.source_bytes);
@@ -179,14 +179,14 @@ static int begin_once(struct hearth *h)
     while (n < l->n && l->ids[n] == bos)
         n++;
     if (n > 1) {
-        memmove(l->ids + 1, l->ids + n, (l->n - n) * sizeof *l->ids);
+        memmove(l->ids + 1, l->ids + n, (l->n - n) * sizeof(*l->ids));
         l->n -= n - 1;
     }
     if (n > 0 || !(h->vocab.flags & VOCAB_ADD_BOS))
         return 0;
     int rc = token_list_push(l, bos);
     if (!rc) {
-        memmove(l->ids + 1, l->ids, (l->n - 1) * sizeof *l->ids);
+        memmove(l->ids + 1, l->ids, (l->n - 1) * sizeof(*l->ids));
         l->ids[0] = bos;
     }
     return rc;
@@ -196,14 +196,14 @@ int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uin
                            size_t max)
 {
     struct jinja_output o;
-    char err[sizeof h->error];
+    char err[sizeof(h->error)];
     int rc = render(h, chat, &o);
     if (rc)
         return rc;
     h->scratch.n = 0;
     const struct token_spans inputs = {.at = o.inputs, .n = o.n_inputs};
     rc = tokenize_plain(&h->vocab, o.text, o.bytes, TOKENIZE_PARSE_SPECIAL, &inputs, &h->scratch,
-                        err, sizeof err);
+                        err, sizeof(err));
     if (rc)
         (void)handle_fail(h, rc, "%s", err);
     else if ((rc = begin_once(h)) != 0)
@@ -213,6 +213,6 @@ int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uin
         return rc;
     size_t n = h->scratch.n < max ? h->scratch.n : max;
     if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof *ids);
+        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
     return (int64_t)h->scratch.n;
 }

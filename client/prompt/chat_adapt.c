@@ -1,4 +1,4 @@
-/* chat_adapt.c - messages in the form that a template can take.
+/* chat_adapt: messages in the form that a template can take.
  *
  * Templates differ in what they know: some refuse a system message or pass it over, some want a
  * content in parts and most in one text, some want a call's arguments as an object though the
@@ -32,7 +32,7 @@ static bool writes(const struct chat *c, const char *messages, const char *word)
     struct jinja_output o;
     char err[8];
     json_t *j = json_loads(messages, 0, NULL);
-    bool found = j && chat_render(c, j, &o, err, sizeof err) == 0;
+    bool found = j && chat_render(c, j, &o, err, sizeof(err)) == 0;
     if (found) {
         found = memmem(o.text, o.bytes, word, strlen(word)) != NULL;
         jinja_output_fini(&o);

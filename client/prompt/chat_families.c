@@ -1,3 +1,4 @@
+/* chat_families: see chat_families.h. */
 #include "client/prompt/chat_families.h"
 
 #include <stdio.h>
@@ -200,7 +201,7 @@ const struct chat_family
                  PROMPT("<|role_start|>assistant<|role_end|>")},
 };
 
-const size_t n_chat_families = sizeof chat_families / sizeof chat_families[0];
+const size_t n_chat_families = sizeof(chat_families) / sizeof(chat_families[0]);
 
 static bool is_name(const char *name, const char *text, size_t bytes)
 {

@@ -31,7 +31,7 @@ static bool is_role(const char *key, const char *text, size_t bytes)
     };
     if (strcmp(key, "role") != 0)
         return false;
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strlen(roles[i]) == bytes && memcmp(roles[i], text, bytes) == 0)
             return true;
     return false;

@@ -1,4 +1,4 @@
-/* fim.c - fill-in-the-middle prompts.
+/* fim: fill-in-the-middle prompts.
  *
  * The prompt is what the cache has to keep between two keystrokes, so nothing in it may depend on
  * the cursor but the tokens at the cursor: chunks stand first, in the caller's order; lengths that
@@ -150,7 +150,7 @@ static void cut_prefix(const struct vocab *v, struct token_list *l, size_t room,
         line++;
     if (line < l->n && line - at < step)
         at = line;
-    memmove(l->ids, l->ids + at, (l->n - at) * sizeof *l->ids);
+    memmove(l->ids, l->ids + at, (l->n - at) * sizeof(*l->ids));
     l->n -= at;
 }
 
@@ -254,12 +254,12 @@ static int make(struct parts *p, const struct hearth_fim *f, enum fim_form form,
 static int read_fim(const struct hearth_fim *from, struct hearth_fim *f, char *err,
                     size_t err_bytes)
 {
-    hearth_fim_init(f, sizeof *f);
-    if (from->size < sizeof from->size) {
+    hearth_fim_init(f, sizeof(*f));
+    if (from->size < sizeof(from->size)) {
         snprintf(err, err_bytes, "hearth_fim: prepare it with hearth_fim_init");
         return -EINVAL;
     }
-    memcpy(f, from, from->size < sizeof *f ? from->size : sizeof *f);
+    memcpy(f, from, from->size < sizeof(*f) ? from->size : sizeof(*f));
     if ((!f->prefix && f->prefix_bytes) || (!f->suffix && f->suffix_bytes) ||
         (!f->middle && f->middle_bytes) || (!f->extra && f->n_extra)) {
         snprintf(err, err_bytes, "hearth_fim: a text of NULL with a length: give both or none");
@@ -322,13 +322,13 @@ int64_t hearth_fim(struct hearth *h, const struct hearth_fim *fim, uint32_t *ids
     }
     if (!h->prompt_cache)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
-    char err[sizeof h->error];
+    char err[sizeof(h->error)];
     rc = fim_prompt(&h->vocab, h->prompt_cache, fim, h->welcome.limits.context, &h->scratch, err,
-                    sizeof err);
+                    sizeof(err));
     if (rc)
         return handle_fail(h, rc, "%s", err);
     size_t n = h->scratch.n < max ? h->scratch.n : max;
     if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof *ids);
+        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
     return (int64_t)h->scratch.n;
 }

@@ -132,12 +132,12 @@ static void keep_young(struct fim_text *t, struct block *b)
     struct block **bucket = &t->young[b->hash % BUCKETS];
     b->next = *bucket;
     *bucket = b;
-    t->young_bytes += b->bytes + b->n * sizeof *b->data;
+    t->young_bytes += b->bytes + b->n * sizeof(*b->data);
     if (t->young_bytes < YOUNG_BYTES)
         return;
     drop(t->old);
-    memcpy(t->old, t->young, sizeof t->old);
-    memset(t->young, 0, sizeof t->young);
+    memcpy(t->old, t->young, sizeof(t->old));
+    memset(t->young, 0, sizeof(t->young));
     t->young_bytes = 0;
 }
 
@@ -168,12 +168,12 @@ static int append(struct token_list *out, const uint32_t *ids, size_t n)
 static void remember(struct fim_text *t, uint64_t hash, const char *text, size_t bytes,
                      unsigned flags, const uint32_t *ids, size_t n)
 {
-    struct block *b = malloc(sizeof *b + n * sizeof *ids + bytes);
+    struct block *b = malloc(sizeof(*b) + n * sizeof(*ids) + bytes);
     if (!b)
         return;
     *b = (struct block){.hash = hash, .bytes = (uint32_t)bytes, .n = (uint32_t)n, .flags = flags};
     if (n)
-        memcpy(b->data, ids, n * sizeof *ids);
+        memcpy(b->data, ids, n * sizeof(*ids));
     memcpy(b->data + n, text, bytes);
     keep_young(t, b);
 }

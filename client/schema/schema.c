@@ -1,6 +1,7 @@
-/* schema.c - hearth_schema: a JSON schema to a GBNF grammar (schema.h). */
-#include "client/hearth.h"
+/* schema: hearth_schema: a JSON schema to a GBNF grammar (schema.h). */
 #include "client/schema/schema.h"
+
+#include "client/hearth.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static json_t *load(const char *json, size_t bytes, char *err, size_t err_bytes)
 static int open_tables(struct schema *c)
 {
     json_t **tables[] = {&c->rules, &c->asked, &c->numbers, &c->refs, &c->levels};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         *tables[i] = json_object();
     c->keep = json_array();
     if (!c->rules || !c->asked || !c->numbers || !c->refs || !c->levels || !c->keep)

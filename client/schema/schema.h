@@ -1,4 +1,4 @@
-/* schema.h - a JSON schema becomes a GBNF grammar: what the files of the converter share. Private;
+/* schema: a JSON schema becomes a GBNF grammar: what the files of the converter share. Private;
  * the public call is hearth_schema() in hearth.h.
  *
  * The dialect, the names of rules and their text are those of llama.cpp's converter, so that what
@@ -15,11 +15,11 @@
 #ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_H
 #define HEARTH_CLIENT_SCHEMA_SCHEMA_H
 
+#include "client/base/buffer.h"
+
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "client/base/buffer.h"
 
 enum {
     SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */

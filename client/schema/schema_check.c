@@ -1,4 +1,4 @@
-/* schema_check.c - what a schema's keywords may be: kinds of their values, those that are refused,
+/* schema_check: what a schema's keywords may be: kinds of their values, those that are refused,
  * and what a reference means. */
 #include "client/schema/schema.h"
 
@@ -47,7 +47,7 @@ static const struct keyword understood[] = {
     {"exclusiveMaximum", NUMBER | TRUTH},
     {"nullable", TRUTH},
 };
-enum { N_UNDERSTOOD = sizeof understood / sizeof understood[0] };
+enum { N_UNDERSTOOD = sizeof(understood) / sizeof(understood[0]) };
 
 /* Keywords that restrict in a way no grammar of ours can follow. "uniqueItems" is not among them:
  * llama.cpp's vectors want it passed over. */
@@ -65,7 +65,7 @@ static const char *const refused[] = {
 
 static const char *const types[] = {"object",  "array",   "string", "number",
                                     "integer", "boolean", "null"};
-enum { N_TYPES = sizeof types / sizeof types[0] };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 static int kind_of(const json_t *value)
 {
@@ -129,7 +129,7 @@ static void check_type(struct schema *c, const json_t *type)
 static void check_lists(struct schema *c, const json_t *schema)
 {
     static const char *const full[] = {"enum", "allOf", "anyOf", "oneOf", "type"};
-    for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
+    for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++) {
         const json_t *list = json_object_get(schema, full[i]);
         if (json_is_array(list) && json_array_size(list) == 0)
             schema_fail(c, "\"%s\" is empty, so nothing can match: give it at least one item",
@@ -157,7 +157,7 @@ static void check_lists(struct schema *c, const json_t *schema)
 
 void schema_check(struct schema *c, const json_t *schema)
 {
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
         if (json_object_get(schema, refused[i]))
             schema_fail(c, "\"%s\" is not supported: leave it out, and check the answer for it",
                         refused[i]);
@@ -247,7 +247,7 @@ json_t *schema_target(struct schema *c, const char *ref)
     while (target && *at == '/') {
         char part[256];
         at++;
-        if (unescape(&at, part, sizeof part) == sizeof part)
+        if (unescape(&at, part, sizeof(part)) == sizeof(part))
             target = NULL;
         else if (json_is_array(target))
             target = *part && strspn(part, "0123456789") == strlen(part) && strlen(part) < 8

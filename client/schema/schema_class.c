@@ -1,6 +1,7 @@
-/* schema_class.c - the characters of a pattern: classes in brackets, escapes, and how each stands in
+/* schema_class: the characters of a pattern: classes in brackets, escapes, and how each stands in
  * a JSON string. */
 #include "client/schema/schema_class.h"
+
 #include "client/base/utf8.h"
 
 #include <string.h>
@@ -132,7 +133,7 @@ static int add_shorthand(struct pattern *p, struct char_class *k, char letter)
                0x200a + 1, 0x2028 - 1, 0x2029 + 1, 0x202f - 1, 0x202f + 1, 0x205f - 1,
                0x205f + 1, 0x3000 - 1, 0x3000 + 1, 0xfeff - 1, 0xfeff + 1, LAST_POINT}},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (all[i].letter != letter)
             continue;
         for (const uint32_t *r = all[i].ranges; r < all[i].ranges + RANGES_SHORT && *r; r += 2)

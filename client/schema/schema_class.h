@@ -1,4 +1,4 @@
-/* schema_class.h - the characters of a pattern: escapes and classes. For schema_pattern.c. */
+/* schema_class: the characters of a pattern: escapes and classes. For schema_pattern.c. */
 #ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_CLASS_H
 #define HEARTH_CLIENT_SCHEMA_SCHEMA_CLASS_H
 

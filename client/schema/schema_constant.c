@@ -1,4 +1,4 @@
-/* schema_constant.c - "const" and "enum": which of the values the keywords beside them let through. */
+/* schema_constant: "const" and "enum": which of the values the keywords beside them let through. */
 #include "client/schema/schema.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* schema_integer.c - integers between two bounds, as alternatives over their digits.
+/* schema_integer: integers between two bounds, as alternatives over their digits.
  *
  *   15 to 300    ([1] ([5-9]) | [2-9] [0-9])  |  ([1-2] [0-9]{2} | [3] "00")
  *   25 and up    [1] [0-9]{2,15} | [2] ([0-4] [0-9]{1,14} | [5-9] [0-9]{0,14}) | [3-9] [0-9]{1,15}
@@ -94,8 +94,8 @@ static void add_same_length(struct schema *c, struct buffer *t, const char *from
 static void add_between(struct schema *c, struct buffer *t, int64_t from, int64_t to)
 {
     char first[24], last[24];
-    snprintf(first, sizeof first, "%" PRId64, from);
-    snprintf(last, sizeof last, "%" PRId64, to);
+    snprintf(first, sizeof(first), "%" PRId64, from);
+    snprintf(last, sizeof(last), "%" PRId64, to);
     size_t longest = strlen(last);
     for (size_t n = strlen(first); n < longest; n++) {
         char nines[24];
@@ -145,7 +145,7 @@ static void add_from(struct schema *c, struct buffer *t, const char *from, size_
 static void add_up(struct schema *c, struct buffer *t, int64_t from)
 {
     char digits[24];
-    snprintf(digits, sizeof digits, "%" PRId64, from);
+    snprintf(digits, sizeof(digits), "%" PRId64, from);
     if (from)
         add_from(c, t, digits, SCHEMA_DIGITS, '1');
     else
@@ -160,7 +160,7 @@ static void add_down(struct schema *c, struct buffer *t, int64_t to)
         return;
     }
     char digits[24];
-    snprintf(digits, sizeof digits, "%" PRId64, -to);
+    snprintf(digits, sizeof(digits), "%" PRId64, -to);
     schema_add(c, t, "\"-\" (");
     /* Of one digit it is llama.cpp's text, which its vectors pin: there a zero may lead. */
     add_from(c, t, digits, SCHEMA_DIGITS, digits[1] ? '1' : '0');

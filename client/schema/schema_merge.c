@@ -1,4 +1,4 @@
-/* schema_merge.c - schemas that hold at the same time: allOf, and what stands beside a $ref, an anyOf
+/* schema_merge: schemas that hold at the same time: allOf, and what stands beside a $ref, an anyOf
  * or a oneOf.
  *
  * The schema is taken apart into ways: plain schemas without any of these keywords, of which a value

@@ -1,4 +1,4 @@
-/* schema_object.c - objects: properties in the order of the schema, those that are required, those
+/* schema_object: objects: properties in the order of the schema, those that are required, those
  * that may be left out, and additional ones.
  *
  * With a required, b and c not, and others allowed (*):
@@ -142,7 +142,7 @@ static const char *other_key_rule(struct schema *c, const struct object *o, cons
 {
     if (!o->n_keys)
         return schema_builtin(c, "string", NULL);
-    const char **keys = calloc(o->n_keys, sizeof *keys);
+    const char **keys = calloc(o->n_keys, sizeof(*keys));
     if (!keys) {
         schema_no_memory(c);
         return "";
@@ -154,7 +154,7 @@ static const char *other_key_rule(struct schema *c, const struct object *o, cons
     schema_builtin(c, "char", NULL);
     schema_add(c, &t, "[\"] ( ");
     if (!c->rc) {
-        qsort(keys, n, sizeof *keys, by_text);
+        qsort(keys, n, sizeof(*keys), by_text);
         add_other_keys(c, &t, keys, n, 0);
         schema_add(c, &t, *keys[0] ? " )? [\"] space" : " ) [\"] space");
     }
@@ -234,9 +234,9 @@ static void read_object(struct schema *c, struct object *o, const json_t *schema
     json_t *more = json_object_get(schema, "additionalProperties");
     size_t room = json_object_size(properties) + json_array_size(required) + 1;
     const char *key;
-    o->needed = calloc(room, sizeof *o->needed);
-    o->free = calloc(room, sizeof *o->free);
-    o->keys = calloc(room, sizeof *o->keys);
+    o->needed = calloc(room, sizeof(*o->needed));
+    o->free = calloc(room, sizeof(*o->free));
+    o->keys = calloc(room, sizeof(*o->keys));
     if (!o->needed || !o->free || !o->keys) {
         schema_no_memory(c);
         return;

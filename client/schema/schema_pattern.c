@@ -1,4 +1,4 @@
-/* schema_pattern.c - regular expressions of "pattern" as GBNF.
+/* schema_pattern: regular expressions of "pattern" as GBNF.
  *
  * Understood: texts, . [classes], (groups), (?:groups), alternation, * + ? {m} {m,} {m,n}, the
  * escapes \d \D \w \W \s \S \t \n \r \f \v \0 \xHH \uHHHH and those of signs; ^ in front and $ after,

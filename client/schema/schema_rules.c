@@ -1,7 +1,7 @@
-/* schema_rules.c - text that grows, names of rules, the table of rules, the rules that every grammar
+/* schema_rules: text that grows, names of rules, the table of rules, the rules that every grammar
  * may have. */
-#include "client/schema/schema.h"
 #include "client/base/utf8.h"
+#include "client/schema/schema.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static const struct builtin builtins[] = {
     {"time-string", "\"\\\"\" time \"\\\"\" space", "time"},
     {"date-time-string", "\"\\\"\" date-time \"\\\"\" space", "date-time"},
 };
-enum { N_BUILTINS = sizeof builtins / sizeof builtins[0] };
+enum { N_BUILTINS = sizeof(builtins) / sizeof(builtins[0]) };
 
 void schema_fail(struct schema *c, const char *format, ...)
 {
@@ -58,7 +58,7 @@ void schema_fail(struct schema *c, const char *format, ...)
     char line[400];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     if (c->err_bytes) {
         snprintf(c->err, c->err_bytes, "schema at #%.200s: %s", schema_get(&c->path), line);
@@ -116,7 +116,7 @@ size_t schema_enter(struct schema *c, const char *part)
 size_t schema_enter_index(struct schema *c, const char *part, size_t index)
 {
     char text[24];
-    snprintf(text, sizeof text, "%zu", index);
+    snprintf(text, sizeof(text), "%zu", index);
     size_t mark = schema_enter(c, part);
     schema_enter(c, text);
     return mark;
@@ -156,9 +156,9 @@ void schema_format(struct schema *c, struct buffer *t, const char *format, ...)
     char line[512];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
+    int n = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= sizeof line)
+    if (n < 0 || (size_t)n >= sizeof(line))
         schema_fail(c, "a name is too long: shorten it");
     else
         schema_add_bytes(c, t, line, (size_t)n);
@@ -401,7 +401,7 @@ static int by_name(const void *a, const void *b)
 void schema_write(struct schema *c, struct buffer *t)
 {
     size_t n = json_object_size(c->rules), i = 0;
-    const char **names = malloc((n + 1) * sizeof *names);
+    const char **names = malloc((n + 1) * sizeof(*names));
     if (!names) {
         schema_no_memory(c);
         return;
@@ -409,7 +409,7 @@ void schema_write(struct schema *c, struct buffer *t)
     const char *name;
     json_t *text;
     json_object_foreach(c->rules, name, text) names[i++] = name;
-    qsort(names, n, sizeof *names, by_name);
+    qsort(names, n, sizeof(*names), by_name);
     for (i = 0; i < n && !c->rc; i++) {
         schema_add(c, t, names[i]);
         schema_add(c, t, " ::= ");

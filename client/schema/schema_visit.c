@@ -1,4 +1,4 @@
-/* schema_visit.c - the walk down a schema: which kind of value a place takes, and its rule. */
+/* schema_visit: the walk down a schema: which kind of value a place takes, and its rule. */
 #include "client/schema/schema.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static void add_alternative(struct schema *c, struct buffer *t, json_t *schema, 
 {
     struct buffer sub = {0};
     char part[40];
-    snprintf(part, sizeof part, *name ? "%zu" : "alternative-%zu", i);
+    snprintf(part, sizeof(part), *name ? "%zu" : "alternative-%zu", i);
     schema_name(c, &sub, name, part);
     schema_add(c, t, i ? " | " : "");
     schema_add(c, t, schema_visit(c, schema, schema_get(&sub), NULL));
@@ -115,7 +115,7 @@ static const struct format {
 static const struct format *find_format(const json_t *schema)
 {
     const char *name = json_string_value(json_object_get(schema, "format"));
-    for (size_t i = 0; name && i < sizeof formats / sizeof formats[0]; i++)
+    for (size_t i = 0; name && i < sizeof(formats) / sizeof(formats[0]); i++)
         if (strcmp(name, formats[i].name) == 0)
             return &formats[i];
     return NULL;
@@ -168,7 +168,7 @@ static void add_tuple(struct schema *c, struct buffer *t, const json_t *schema, 
     for (uint32_t i = 0; i < n && !c->rc; i++) {
         struct buffer sub = {0};
         char part[24];
-        snprintf(part, sizeof part, "tuple-%u", i);
+        snprintf(part, sizeof(part), "tuple-%u", i);
         schema_name(c, &sub, name, part);
         schema_add(c, t, i ? " \",\" space " : "");
         size_t mark = schema_enter_index(c, key, i);

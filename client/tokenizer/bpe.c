@@ -1,9 +1,10 @@
+/* bpe: see bpe.h. */
 #include "client/tokenizer/bpe.h"
+
+#include "client/tokenizer/words.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#include "client/tokenizer/words.h"
 
 static bool rule(const struct merge *m, const struct merge_link *left,
                  const struct merge_link *right, uint32_t *ret_order, uint32_t *ret_id)

@@ -1,10 +1,11 @@
+/* detokenizer: see detokenizer.h. */
 #include "client/tokenizer/detokenizer.h"
+
+#include "client/base/utf8.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-
-#include "client/base/utf8.h"
 
 static const char replacement[3] = "\xef\xbf\xbd"; /* U+FFFD */
 
@@ -23,8 +24,8 @@ size_t detokenizer_room(const struct detokenizer *d, uint32_t id)
 
 static size_t put_replacement(char *out)
 {
-    memcpy(out, replacement, sizeof replacement);
-    return sizeof replacement;
+    memcpy(out, replacement, sizeof(replacement));
+    return sizeof(replacement);
 }
 
 /* Completes the held-back tail from s[0, n). Returns what it wrote; *ret_used bytes were taken. */
@@ -114,7 +115,7 @@ int detokenizer_push(struct detokenizer *d, uint32_t id, char *out, size_t capac
 
 int detokenizer_finish(struct detokenizer *d, char *out, size_t capacity, size_t *ret_n)
 {
-    *ret_n = d->n_tail > 0 ? sizeof replacement : 0;
+    *ret_n = d->n_tail > 0 ? sizeof(replacement) : 0;
     if (*ret_n > capacity)
         return -ENOBUFS;
     if (d->n_tail > 0)

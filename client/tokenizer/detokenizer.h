@@ -11,10 +11,10 @@
 #ifndef HEARTH_CLIENT_TOKENIZER_DETOKENIZER_H
 #define HEARTH_CLIENT_TOKENIZER_DETOKENIZER_H
 
+#include "ipc/vocab.h"
+
 #include <stddef.h>
 #include <stdint.h>
-
-#include "ipc/vocab.h"
 
 enum detokenize_flag {
     DETOKENIZE_RAW = 1,          /* bytes as they are, also half characters and invalid ones */

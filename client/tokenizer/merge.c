@@ -1,3 +1,4 @@
+/* merge: see merge.h. */
 #include "client/tokenizer/merge.h"
 
 #include <assert.h>
@@ -10,8 +11,8 @@ int merge_reserve(struct merge *m, size_t n)
         return 0;
     size_t capacity = n < 64 ? 64 : n + n / 2;
     merge_fini(m);
-    m->links = malloc(capacity * sizeof *m->links);
-    m->pairs = malloc(2 * capacity * sizeof *m->pairs);
+    m->links = malloc(capacity * sizeof(*m->links));
+    m->pairs = malloc(2 * capacity * sizeof(*m->pairs));
     if (m->links == NULL || m->pairs == NULL) {
         merge_fini(m);
         return -ENOMEM;

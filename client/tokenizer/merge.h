@@ -4,11 +4,11 @@
 #ifndef HEARTH_CLIENT_TOKENIZER_MERGE_H
 #define HEARTH_CLIENT_TOKENIZER_MERGE_H
 
+#include "ipc/vocab.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "ipc/vocab.h"
 
 #define MERGE_NO_LINK UINT32_MAX
 

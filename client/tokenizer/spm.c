@@ -1,10 +1,11 @@
+/* spm: see spm.h. */
 #include "client/tokenizer/spm.h"
+
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/base/utf8.h"
 
 static const char space[3] = {'\xe2', '\x96', '\x81'}; /* U+2581 is written for a space */
 
@@ -29,7 +30,7 @@ static uint32_t order_of_score(float score)
     uint32_t bits;
     if (normal != normal)
         return UINT32_MAX;
-    memcpy(&bits, &normal, sizeof bits);
+    memcpy(&bits, &normal, sizeof(bits));
     return (bits & 0x80000000u) != 0 ? bits : 0x7fffffffu - bits;
 }
 
@@ -47,13 +48,13 @@ static size_t escape_spaces(const char *text, size_t bytes, bool prefix, char *o
 {
     size_t n = 0;
     if (prefix) {
-        memcpy(out, space, sizeof space);
-        n = sizeof space;
+        memcpy(out, space, sizeof(space));
+        n = sizeof(space);
     }
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == ' ') {
-            memcpy(out + n, space, sizeof space);
-            n += sizeof space;
+            memcpy(out + n, space, sizeof(space));
+            n += sizeof(space);
         } else {
             out[n++] = text[i];
         }

@@ -19,7 +19,7 @@ int token_list_push(struct token_list *l, uint32_t id)
 {
     if (l->n == l->capacity) {
         size_t capacity = l->capacity < 32 ? 64 : 2 * l->capacity;
-        uint32_t *ids = realloc(l->ids, capacity * sizeof *ids);
+        uint32_t *ids = realloc(l->ids, capacity * sizeof(*ids));
         if (ids == NULL)
             return -ENOMEM;
         l->ids = ids;

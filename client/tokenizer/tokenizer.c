@@ -1,10 +1,11 @@
+/* tokenizer: see tokenizer.h. */
 #include "client/tokenizer/tokenizer.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 #include "client/tokenizer/bpe.h"
 #include "client/tokenizer/spm.h"
+
+#include <errno.h>
+#include <stdio.h>
 
 /* Where special tokens are looked for. */
 struct search {

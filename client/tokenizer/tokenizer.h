@@ -11,11 +11,11 @@
 #ifndef HEARTH_CLIENT_TOKENIZER_TOKENIZER_H
 #define HEARTH_CLIENT_TOKENIZER_TOKENIZER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "client/tokenizer/token_list.h"
 #include "ipc/vocab.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 enum tokenize_flag {
     TOKENIZE_ADD_SPECIAL = 1,   /* put bos before and eos after the text, as the vocabulary says */

@@ -1,9 +1,10 @@
+/* words: see words.h. */
 #include "client/tokenizer/words.h"
+
+#include "client/tokenizer/words_match.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#include "client/tokenizer/words_match.h"
 
 enum { MAX_STAGES = 6 };
 
@@ -55,8 +56,8 @@ int words_open(struct word_list *w, enum vocab_pre pre, const struct letters *l)
     if (l->n == 0)
         return 0;
     /* There are at most as many pieces as letters. */
-    uint32_t *from = malloc(l->n * sizeof *from);
-    uint32_t *to = malloc(l->n * sizeof *to);
+    uint32_t *from = malloc(l->n * sizeof(*from));
+    uint32_t *to = malloc(l->n * sizeof(*to));
     if (from == NULL || to == NULL) {
         free(from);
         free(to);

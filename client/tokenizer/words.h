@@ -4,11 +4,11 @@
 #ifndef HEARTH_CLIENT_TOKENIZER_WORDS_H
 #define HEARTH_CLIENT_TOKENIZER_WORDS_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "client/base/unicode.h"
 #include "ipc/vocab.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 struct word_list {
     uint32_t *end; /* [n] index of the letter after each word; ascending, the last is letters->n */

@@ -1,3 +1,4 @@
+/* words_match: see words_match.h. */
 #include "client/tokenizer/words_match.h"
 
 #include "client/base/unicode.h"

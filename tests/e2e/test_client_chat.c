@@ -29,7 +29,7 @@ static char folder[64], model[128];
 
 static void put_u64(FILE *f, uint64_t value)
 {
-    ck_assert_uint_eq(fwrite(&value, sizeof value, 1, f), 1);
+    ck_assert_uint_eq(fwrite(&value, sizeof(value), 1, f), 1);
 }
 
 /* A copy of a GGUF file with one more key, right behind its head. The key's bytes are a multiple of
@@ -37,17 +37,17 @@ static void put_u64(FILE *f, uint64_t value)
 static void write_model(const char *from, const char *to)
 {
     static const char key[] = "tokenizer.chat_template";
-    const size_t n_key = sizeof key - 1, n_text = sizeof TEMPLATE - 1 + 4; /* {##} */
+    const size_t n_key = sizeof(key) - 1, n_text = sizeof(TEMPLATE) - 1 + 4; /* {##} */
     size_t fill = 63 - (8 + n_key + 4 + 8 + n_text + 63) % 64;
     FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
     char head[24], *block = malloc(1 << 16);
     uint64_t n_keys;
     size_t n;
-    ck_assert(in && out && fread(head, sizeof head, 1, in) == 1);
-    memcpy(&n_keys, head + 16, sizeof n_keys);
+    ck_assert(in && out && fread(head, sizeof(head), 1, in) == 1);
+    memcpy(&n_keys, head + 16, sizeof(n_keys));
     n_keys++;
-    memcpy(head + 16, &n_keys, sizeof n_keys);
-    ck_assert_uint_eq(fwrite(head, sizeof head, 1, out), 1);
+    memcpy(head + 16, &n_keys, sizeof(n_keys));
+    ck_assert_uint_eq(fwrite(head, sizeof(head), 1, out), 1);
     put_u64(out, n_key);
     fputs(key, out);
     ck_assert_uint_eq(fwrite(&(uint32_t){8}, 4, 1, out), 1); /* a string */
@@ -65,7 +65,7 @@ static void start(void)
     static const char *const arguments[] = {"--context", "8000", "--threads", "1", NULL};
     strcpy(folder, "/tmp/hearth-chat-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(model, sizeof model, "%s/model.gguf", folder);
+    snprintf(model, sizeof(model), "%s/model.gguf", folder);
     write_model(harness_model(), model);
     harness_start(&d, model, arguments);
 }
@@ -129,7 +129,7 @@ START_TEST(a_family_or_a_file_can_be_the_template)
     ck_assert_msg(o.code == 0, "%s", o.error);
     ck_assert_str_eq(o.out, plain.out);
     harness_output_fini(&o);
-    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    snprintf(path, sizeof(path), "%s/x.jinja", folder);
     FILE *f = fopen(path, "w");
     fputs("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
           "{% endfor %}<|im_start|>assistant\n\n",
@@ -143,14 +143,14 @@ START_TEST(a_family_or_a_file_can_be_the_template)
 }
 END_TEST
 
-START_TEST(what_cannot_be_is_one_line_and_its_code)
+START_TEST(impossible_requests_fail_with_one_line_and_a_code)
 {
     char path[200];
     o = HARNESS_RUN(&d, "Hi", "chat", "--template", "nope");
     assert_failed(65, "'nope' is not known");
     o = HARNESS_RUN(&d, "Hi", "chat", "--template", "/nonexistent/x.jinja");
     assert_failed(66, "/nonexistent/x.jinja");
-    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    snprintf(path, sizeof(path), "%s/x.jinja", folder);
     FILE *f = fopen(path, "w");
     fputs("{{ raise_exception('No more') }}", f);
     fclose(f);
@@ -160,7 +160,7 @@ START_TEST(what_cannot_be_is_one_line_and_its_code)
     o = HARNESS_RUN(&d, "", "chat");
     assert_failed(64, "no message");
     o = HARNESS_RUN(&d, "\xff\xfe", "chat");
-    assert_failed(65, "no UTF-8");
+    assert_failed(65, "not UTF-8");
     o = HARNESS_RUN(&d, "Hi", "chat", "surplus");
     assert_failed(64, "surplus");
     o = HARNESS_RUN(NULL, "Hi", "chat");
@@ -251,7 +251,7 @@ START_TEST(a_conversation_that_became_too_long_can_begin_anew)
     struct harness_output plain =
         HARNESS_RUN(&small, "Once upon a time", "chat", "--max-tokens", "8");
     char twice[500];
-    snprintf(twice, sizeof twice, "%s%s", plain.out, plain.out);
+    snprintf(twice, sizeof(twice), "%s%s", plain.out, plain.out);
     ck_assert_str_eq(t.seen, twice);
     harness_output_fini(&plain);
     ck_assert_int_eq(harness_stop(&small), 0);
@@ -314,15 +314,15 @@ static int is_halted(void)
 {
     char path[300], text[512];
     int halted = 1;
-    snprintf(path, sizeof path, "/proc/%d/task", d.pid);
+    snprintf(path, sizeof(path), "/proc/%d/task", d.pid);
     DIR *tasks = opendir(path);
     ck_assert_ptr_nonnull(tasks);
     for (struct dirent *e; (e = readdir(tasks));) {
-        snprintf(path, sizeof path, "/proc/%d/task/%s/stat", d.pid, e->d_name);
+        snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", d.pid, e->d_name);
         FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
         if (!f)
             continue;
-        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        text[fread(text, 1, sizeof(text) - 1, f)] = 0;
         fclose(f);
         const char *state = strrchr(text, ')');
         halted = halted && state && state[1] == ' ' && state[2] == 'T';
@@ -407,7 +407,7 @@ static void assert_refused(const char *socket, const char *chat_template, int co
     terminal_open(&t, socket, arguments);
     ssize_t n = 1;
     while (n > 0 && !strstr(t.shown, "> ")) {
-        n = read(t.keys, t.shown + t.n_shown, sizeof t.shown - t.n_shown - 1);
+        n = read(t.keys, t.shown + t.n_shown, sizeof(t.shown) - t.n_shown - 1);
         t.n_shown += n > 0 ? (size_t)n : 0;
         t.shown[t.n_shown] = 0;
     }
@@ -418,12 +418,12 @@ static void assert_refused(const char *socket, const char *chat_template, int co
     ck_assert_msg(strchr(t.shown, '\n') == t.shown + t.n_shown - 1, "%s", t.shown);
 }
 
-START_TEST(a_template_that_cannot_be_is_refused_before_the_first_prompt)
+START_TEST(an_impossible_template_is_refused_before_the_first_prompt)
 {
     char path[200];
     assert_refused(d.socket, "nope", 65, "'nope' is not known");
     assert_refused(d.socket, "/nonexistent/x.jinja", 66, "/nonexistent/x.jinja");
-    snprintf(path, sizeof path, "%s/x.jinja", folder);
+    snprintf(path, sizeof(path), "%s/x.jinja", folder);
     FILE *f = fopen(path, "w");
     fputs("{{ raise_exception('No more') }}", f);
     fclose(f);
@@ -440,8 +440,8 @@ START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
 {
     struct terminal t;
     char path[200], command[300];
-    snprintf(path, sizeof path, "%s/saved", folder);
-    snprintf(command, sizeof command, "/save %s  \r", path);
+    snprintf(path, sizeof(path), "%s/saved", folder);
+    snprintf(command, sizeof(command), "/save %s  \r", path);
     struct harness_output plain = HARNESS_RUN(&d, "Once upon a time", "chat", "--max-tokens", "20");
     open_terminal(&t, (const char *const[]){"chat", "--max-tokens", "20", NULL});
     terminal_wait_prompts(&t, 1);
@@ -484,7 +484,7 @@ int main(void)
     tcase_add_checked_fixture(c, go_on, teardown);
     tcase_add_test(c, a_message_on_stdin_is_answered_in_the_models_form);
     tcase_add_test(c, a_family_or_a_file_can_be_the_template);
-    tcase_add_test(c, what_cannot_be_is_one_line_and_its_code);
+    tcase_add_test(c, impossible_requests_fail_with_one_line_and_a_code);
     tcase_add_test(c, a_model_without_a_template_says_to_name_one);
     tcase_add_test(c, a_conversation_computes_only_what_is_new);
     tcase_add_test(c, a_conversation_that_became_too_long_can_begin_anew);
@@ -492,7 +492,7 @@ int main(void)
     tcase_add_test(c, ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program);
     tcase_add_test(c, ctrl_c_in_a_pass_that_takes_long_waits_for_its_end);
     tcase_add_test(c, a_second_ctrl_c_in_such_a_pass_ends_the_conversation);
-    tcase_add_test(c, a_template_that_cannot_be_is_refused_before_the_first_prompt);
+    tcase_add_test(c, an_impossible_template_is_refused_before_the_first_prompt);
     tcase_add_test(c, stdout_holds_answers_only_and_a_conversation_is_saved);
     suite_add_tcase(s, c);
     return run_suite(s);

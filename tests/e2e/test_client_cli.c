@@ -134,7 +134,7 @@ START_TEST(prompts_come_from_words_stdin_a_file_or_ids)
     harness_output_fini(&o);
 
     char path[200];
-    snprintf(path, sizeof path, "%s/prompt", d.directory);
+    snprintf(path, sizeof(path), "%s/prompt", d.directory);
     FILE *f = fopen(path, "w");
     fputs("Once upon a time", f);
     fclose(f);
@@ -149,7 +149,7 @@ START_TEST(prompts_come_from_words_stdin_a_file_or_ids)
     hearth_close(h);
     char list[1024] = "";
     for (int64_t i = 0; i < n; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%u", i ? "," : "", ids[i]);
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%u", i ? "," : "", ids[i]);
     o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "20", "--tokens", list);
     ck_assert_str_eq(o.out, words.out);
     harness_output_fini(&o);
@@ -180,7 +180,7 @@ START_TEST(a_stop_text_ends_the_answer_before_it)
     char text[1024] = "";
     for (size_t i = 0; i < json_array_size(a.ids); i++)
         ids[i] = (uint32_t)json_integer_value(json_array_get(a.ids, i));
-    ck_assert_int_lt(hearth_detokenize(h, ids, json_array_size(a.ids), 0, text, sizeof text - 1),
+    ck_assert_int_lt(hearth_detokenize(h, ids, json_array_size(a.ids), 0, text, sizeof(text) - 1),
                      1000);
     hearth_close(h);
     ck_assert_ptr_nonnull(strstr(text, stop_text));
@@ -194,7 +194,7 @@ START_TEST(a_stop_token_ends_the_answer)
     o = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "10", "--json", "Once upon a time");
     struct answer_lines all = read_lines(o.out);
     char id[16];
-    snprintf(id, sizeof id, "%lld", (long long)json_integer_value(json_array_get(all.ids, 4)));
+    snprintf(id, sizeof(id), "%lld", (long long)json_integer_value(json_array_get(all.ids, 4)));
     struct harness_output stopped = HARNESS_RUN(&d, NULL, "run", "--max-tokens", "10", "--json",
                                                 "--stop-token", id, "Once upon a time");
     struct answer_lines a = read_lines(stopped.out);
@@ -208,7 +208,7 @@ START_TEST(a_stop_token_ends_the_answer)
 }
 END_TEST
 
-START_TEST(a_seed_decides_where_temperature_leaves_a_choice)
+START_TEST(the_seed_decides_at_a_temperature_above_0)
 {
     const char *const seeds[] = {"1", "1", "2"};
     char *texts[3];
@@ -321,7 +321,7 @@ START_TEST(doctor_looks_at_the_machine_and_at_the_daemon)
 
     o = HARNESS_RUN(&d, NULL, "doctor");
     ck_assert_int_eq(o.code, 0);
-    snprintf(line, sizeof line, " at %s\n", d.socket);
+    snprintf(line, sizeof(line), " at %s\n", d.socket);
     ck_assert_msg(strstr(o.out, "daemon      serves ") && strstr(o.out, line), "%s", o.out);
     ck_assert_ptr_nonnull(strstr(o.out, "resident    "));
     harness_output_fini(&o);
@@ -342,7 +342,7 @@ END_TEST
 static void assert_line(const char *format, const char *value)
 {
     char line[400] = "\n";
-    snprintf(line + 1, sizeof line - 2, format, value);
+    snprintf(line + 1, sizeof(line) - 2, format, value);
     strcat(line, "\n");
     ck_assert_msg(strstr(o.out, line), "no '%s': %s", line, o.out);
 }
@@ -354,7 +354,7 @@ START_TEST(status_is_json_and_a_table_of_the_same)
     json_t *j = json_loads(o.out, 0, NULL);
     static const char *const names[] = {"slots_used", "pages_free", "fds_open", "rss_bytes",
                                         "clients"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         ck_assert_msg(json_is_integer(json_object_get(j, names[i])), "%s", names[i]);
     harness_output_fini(&o);
     o = HARNESS_RUN(&d, NULL, "status");
@@ -363,7 +363,7 @@ START_TEST(status_is_json_and_a_table_of_the_same)
     json_object_foreach(j, name, value)
     {
         char line[80];
-        snprintf(line, sizeof line, "%s ", name);
+        snprintf(line, sizeof(line), "%s ", name);
         ck_assert_msg(strstr(o.out, line), "%s", name);
     }
     assert_line("model                    %s", json_string_value(json_object_get(j, "model")));
@@ -384,7 +384,7 @@ START_TEST(a_slot_is_one_line_of_the_table)
     for (size_t i = 0; i < 2; i++) {
         json_t *row = json_array_get(rows, i);
         char line[200];
-        snprintf(line, sizeof line,
+        snprintf(line, sizeof(line),
                  "\nslots.%zu                  client %lld slot %zu uid %lld pid %d state idle ", i,
                  (long long)json_integer_value(json_object_get(row, "client")), i,
                  (long long)json_integer_value(json_object_get(row, "uid")), (int)getpid());
@@ -431,13 +431,13 @@ START_TEST(bad_input_gets_one_line_and_its_code)
 }
 END_TEST
 
-START_TEST(a_schema_s_file_without_its_at_is_told)
+START_TEST(a_schema_file_without_its_at_sign_is_named)
 {
     static const char *const names[] = {"/nonexistent/s.json", "/etc/passwd"};
     for (size_t i = 0; i < 2; i++) {
         char hint[64];
         o = HARNESS_RUN(&d, NULL, "run", "--json-schema", names[i], "x");
-        snprintf(hint, sizeof hint, "give @%s", names[i]);
+        snprintf(hint, sizeof(hint), "give @%s", names[i]);
         ck_assert_msg(strstr(o.error, hint) != NULL, "%s", o.error);
         assert_failed(65);
     }
@@ -456,7 +456,7 @@ static int shell(const char *line)
     ck_assert_ptr_nonnull(realpath(harness_program("hearth"), program));
     setenv("HEARTH", program, 1);
     setenv("HEARTH_SOCKET", d.socket, 1);
-    snprintf(command, sizeof command, "cd %s && %s", d.directory, line);
+    snprintf(command, sizeof(command), "cd %s && %s", d.directory, line);
     return WEXITSTATUS(system(command));
 }
 
@@ -465,16 +465,16 @@ static const char *left_in(const char *name)
 {
     static char text[512];
     char path[200];
-    snprintf(path, sizeof path, "%s/%s", d.directory, name);
+    snprintf(path, sizeof(path), "%s/%s", d.directory, name);
     FILE *f = fopen(path, "r");
     ck_assert_ptr_nonnull(f);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    text[fread(text, 1, sizeof(text) - 1, f)] = 0;
     fclose(f);
     unlink(path);
     return text;
 }
 
-START_TEST(closed_descriptors_are_told_and_nothing_goes_elsewhere)
+START_TEST(closed_standard_descriptors_are_reported)
 {
     ck_assert_int_eq(shell("$HEARTH run Once 2>err >&-"), 71);
     ck_assert_str_eq(left_in("err"),
@@ -512,9 +512,9 @@ END_TEST
 START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
 {
     char longer[200];
-    memset(longer, 'x', sizeof longer);
+    memset(longer, 'x', sizeof(longer));
     longer[0] = '/';
-    longer[sizeof longer - 1] = 0;
+    longer[sizeof(longer) - 1] = 0;
     const struct {
         const char *socket, *part;
         int code;
@@ -522,7 +522,7 @@ START_TEST(a_daemon_whose_socket_cannot_be_made_says_why)
                  {"/nonexistent/h.sock", "its folder does not exist", 73},
                  {longer, "a socket path has at most", 64},
                  {d.socket, " already listens at ", 75}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         o = harness_run_hearthd((const char *const[]){"--model", harness_model(), "--log-level",
                                                       "error", "--threads", "1", "--socket",
                                                       cases[i].socket, NULL});
@@ -551,7 +551,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, prompts_come_from_words_stdin_a_file_or_ids);
     tcase_add_test(t, a_stop_text_ends_the_answer_before_it);
     tcase_add_test(t, a_stop_token_ends_the_answer);
-    tcase_add_test(t, a_seed_decides_where_temperature_leaves_a_choice);
+    tcase_add_test(t, the_seed_decides_at_a_temperature_above_0);
     tcase_add_test(t, logprobs_are_sorted_and_belong_to_the_tokens);
     tcase_add_test(t, an_edit_says_where_the_prefix_broke);
     tcase_add_test(t, a_named_slot_stays_warm_and_is_busy_while_held);
@@ -560,8 +560,8 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_slot_is_one_line_of_the_table);
     tcase_add_test(t, doctor_looks_at_the_machine_and_at_the_daemon);
     tcase_add_test(t, bad_input_gets_one_line_and_its_code);
-    tcase_add_test(t, a_schema_s_file_without_its_at_is_told);
-    tcase_add_test(t, closed_descriptors_are_told_and_nothing_goes_elsewhere);
+    tcase_add_test(t, a_schema_file_without_its_at_sign_is_named);
+    tcase_add_test(t, closed_standard_descriptors_are_reported);
     tcase_add_test(t, a_prompt_beyond_the_context_is_refused);
     tcase_add_test(t, a_daemon_whose_socket_cannot_be_made_says_why);
     tcase_add_test(t, no_daemon_is_69_and_says_how_to_start_one);

@@ -79,13 +79,13 @@ START_TEST(ctrl_c_ends_a_command_that_waits_for_the_daemon)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char message[512];
     int out, listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    snprintf(silent.socket, sizeof silent.socket, "%s/silent", d.directory);
+    snprintf(silent.socket, sizeof(silent.socket), "%s/silent", d.directory);
     memcpy(a.sun_path, silent.socket, strlen(silent.socket));
-    ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
     pid_t pid = harness_spawn(&silent, &out, _i / 2 ? status : run);
     int connection = accept(listener, NULL, NULL);
-    ck_assert_int_gt(recv(connection, message, sizeof message, 0), 0);
+    ck_assert_int_gt(recv(connection, message, sizeof(message), 0), 0);
     kill(pid, _i % 2 ? SIGTERM : SIGINT);
     ck_assert_int_eq(harness_wait(pid), 130);
     unlink(silent.socket);
@@ -116,7 +116,7 @@ START_TEST(a_killed_client_frees_the_slot)
 }
 END_TEST
 
-START_TEST(a_daemon_that_dies_is_told_in_one_line)
+START_TEST(a_dying_daemon_is_reported_in_one_line)
 {
     struct harness own = {0};
     static const char *const arguments[] = {"--context", "30000", "--slots", "8",
@@ -125,7 +125,7 @@ START_TEST(a_daemon_that_dies_is_told_in_one_line)
     struct hearth *h = harness_connect(&own, 1, NULL);
     struct hearth_request r;
     const struct hearth_event *e;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     const uint32_t bos[] = {1};
     r.tokens = bos;
     r.n_tokens = 1;
@@ -163,7 +163,7 @@ int main(void)
     tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 4);
     tcase_add_test(t, a_closed_stdout_ends_the_answer_and_frees_the_slot);
     tcase_add_test(t, a_killed_client_frees_the_slot);
-    tcase_add_test(t, a_daemon_that_dies_is_told_in_one_line);
+    tcase_add_test(t, a_dying_daemon_is_reported_in_one_line);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -40,7 +40,7 @@ static void teardown(void)
 static struct hearth_request request(const char *text, uint32_t max_tokens)
 {
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.text = text;
     r.text_bytes = strlen(text);
     r.max_tokens = max_tokens;
@@ -74,9 +74,9 @@ START_TEST(an_event_loop_gets_every_token)
 {
     struct hearth_options o;
     char err[256];
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.flags = HEARTH_POLLABLE;
-    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof(err)) == 0, "%s", err);
     struct hearth_request r = request("Once upon a time", 300);
     submit(0, &r);
     struct pollfd p = {.fd = hearth_fd(h), .events = POLLIN};
@@ -110,7 +110,7 @@ START_TEST(slots_answer_side_by_side_as_alone)
         submit(0, &r);
         const struct hearth_result *result = finish(0);
         ck_assert_uint_le(result->n_ids, 50);
-        memcpy(alone[i], result->ids, result->n_ids * sizeof *result->ids);
+        memcpy(alone[i], result->ids, result->n_ids * sizeof(*result->ids));
         n[i] = result->n_ids;
     }
     for (uint32_t i = 0; i < 4; i++) {
@@ -134,18 +134,18 @@ END_TEST
 START_TEST(the_newest_request_wins)
 {
     static const char text[] = "Once upon a time there was a little girl named Lily who loved";
-    char prompt[sizeof text] = "";
+    char prompt[sizeof(text)] = "";
     h = harness_connect(&d, 1, NULL);
     struct hearth_request r = request(text, 20);
     submit(0, &r);
     const struct hearth_result *alone = finish(0);
     uint32_t ids[20], n = alone->n_ids;
-    memcpy(ids, alone->ids, n * sizeof *ids);
+    memcpy(ids, alone->ids, n * sizeof(*ids));
     for (int round = 0; round < 20; round++) {
-        for (size_t bytes = 20; bytes <= sizeof text - 1; bytes++) {
+        for (size_t bytes = 20; bytes <= sizeof(text) - 1; bytes++) {
             memcpy(prompt, text, bytes);
             prompt[bytes] = 0;
-            r = request(prompt, bytes < sizeof text - 1 ? 5000 : 20);
+            r = request(prompt, bytes < sizeof(text) - 1 ? 5000 : 20);
             r.cookie = bytes;
             submit(0, &r);
             const struct hearth_event *e;
@@ -155,10 +155,10 @@ START_TEST(the_newest_request_wins)
         const struct hearth_event *e;
         do {
             e = next(0);
-            ck_assert_uint_eq(e->cookie, sizeof text - 1);
+            ck_assert_uint_eq(e->cookie, sizeof(text) - 1);
         } while (e->kind != HEARTH_DONE);
         ck_assert_uint_eq(e->result->n_ids, n);
-        ck_assert_int_eq(memcmp(e->result->ids, ids, n * sizeof *ids), 0);
+        ck_assert_int_eq(memcmp(e->result->ids, ids, n * sizeof(*ids)), 0);
         ck_assert_uint_gt(e->result->cached_tokens, 0);
     }
     ck_assert_int_eq(harness_wait_counter(&d, "slots_active", 0), 0);
@@ -243,10 +243,10 @@ START_TEST(an_event_loop_may_submit_more_than_fits)
     struct hearth_options o;
     char err[256];
     const struct hearth_event *e;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.flags = HEARTH_POLLABLE;
     o.slots = 4;
-    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(hearth_connect(d.socket, &o, &h, err, sizeof(err)) == 0, "%s", err);
     struct pollfd p = {.fd = hearth_fd(h), .events = POLLIN};
     struct hearth_request r = request("Once upon a time", 20);
     pthread_t thread;
@@ -272,7 +272,7 @@ START_TEST(an_event_loop_may_submit_more_than_fits)
 }
 END_TEST
 
-START_TEST(two_handles_of_a_process_know_nothing_of_each_other)
+START_TEST(two_handles_of_a_process_are_independent)
 {
     h = harness_connect(&d, 1, NULL);
     struct hearth *other = harness_connect(&d, 2, NULL);
@@ -303,15 +303,15 @@ START_TEST(two_handles_of_a_process_know_nothing_of_each_other)
 }
 END_TEST
 
-START_TEST(progress_of_a_long_prompt_is_told)
+START_TEST(a_long_prompt_reports_progress)
 {
     enum { PROMPT = 25000 };
     h = harness_connect(&d, 1, NULL);
-    uint32_t *ids = malloc(PROMPT * sizeof *ids);
+    uint32_t *ids = malloc(PROMPT * sizeof(*ids));
     for (uint32_t i = 0; i < PROMPT; i++)
         ids[i] = 3 + (i * 7 + i / 97) % 200;
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = ids;
     r.n_tokens = PROMPT;
     r.max_tokens = 1;
@@ -352,8 +352,8 @@ int main(void)
     tcase_add_test(t, a_slow_reader_loses_nothing);
     tcase_add_test(t, a_slot_that_is_not_read_holds_up_no_other);
     tcase_add_test(t, an_event_loop_may_submit_more_than_fits);
-    tcase_add_test(t, two_handles_of_a_process_know_nothing_of_each_other);
-    tcase_add_test(t, progress_of_a_long_prompt_is_told);
+    tcase_add_test(t, two_handles_of_a_process_are_independent);
+    tcase_add_test(t, a_long_prompt_reports_progress);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

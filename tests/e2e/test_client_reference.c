@@ -58,7 +58,7 @@ START_TEST(the_answer_is_the_references)
     struct harness d = {0};
     static const char *const one_thread[] = {"--threads", "1", NULL};
     char model[512];
-    snprintf(model, sizeof model, "%s", harness_data(r->model));
+    snprintf(model, sizeof(model), "%s", harness_data(r->model));
     harness_start(&d, model, one_thread);
 
     json_t *j = load(r->answer);
@@ -67,7 +67,7 @@ START_TEST(the_answer_is_the_references)
     const json_t *all = json_object_get(j, "ids");
     size_t n_prompt = (size_t)json_integer_value(json_object_get(j, "n_prompt"));
     char max_tokens[16];
-    snprintf(max_tokens, sizeof max_tokens, "%zu", json_array_size(all) - n_prompt);
+    snprintf(max_tokens, sizeof(max_tokens), "%zu", json_array_size(all) - n_prompt);
 
     /* The prompt as text, which the tokenizer must turn into the reference's ids; or as its BOS. */
     const char *option = *prompt ? "--" : "--tokens", *value = *prompt ? prompt : "1";
@@ -97,7 +97,7 @@ int main(void)
     TCase *t = tcase_create("reference");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, the_answer_is_the_references, 0,
-                        (int)(sizeof references / sizeof references[0]));
+                        (int)(sizeof(references) / sizeof(references[0])));
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

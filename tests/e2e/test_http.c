@@ -37,8 +37,8 @@ START_TEST(a_stream_is_the_whole_in_pieces)
     static const char options[] = "\"prompt\":\"import os\\n\\ndef "
                                   "\",\"n_predict\":600,\"seed\":3,\"logit_bias\":[[2,false]]";
     char whole[512], streamed[512];
-    snprintf(whole, sizeof whole, "{%s}", options);
-    snprintf(streamed, sizeof streamed, "{%s,\"stream\":true}", options);
+    snprintf(whole, sizeof(whole), "{%s}", options);
+    snprintf(streamed, sizeof(streamed), "{%s,\"stream\":true}", options);
     json_t *one = rig_json("/completion", whole),
            *events = http_stream(&rig_gate, "/completion", streamed);
     char *text = json_joined(events, "content");
@@ -59,10 +59,10 @@ START_TEST(a_prompt_may_be_tokens_texts_or_both)
     char *ids = json_dumps(json_at(t, "tokens"), JSON_COMPACT), body[2048];
     json_t *as_text =
         rig_json("/completion", "{\"prompt\":\"def main():\",\"n_predict\":8,\"temperature\":0}");
-    snprintf(body, sizeof body, "{\"prompt\":%s,\"n_predict\":8,\"temperature\":0}", ids);
+    snprintf(body, sizeof(body), "{\"prompt\":%s,\"n_predict\":8,\"temperature\":0}", ids);
     json_t *as_ids = rig_json("/completion", body);
     ck_assert_str_eq(json_text(as_text, "content"), json_text(as_ids, "content"));
-    snprintf(body, sizeof body,
+    snprintf(body, sizeof(body),
              "{\"prompt\":[%s,\"def main():\"],\"n_predict\":8,\"temperature\":0}", ids);
     json_t *both = rig_json("/completion", body);
     ck_assert_uint_eq(json_array_size(both), 2);
@@ -83,7 +83,7 @@ START_TEST(stop_texts_end_an_answer_and_are_named)
 {
     static const char options[] = "\"prompt\":\"def f(a, b):\",\"n_predict\":40,\"temperature\":0";
     char body[512], stop[8] = "";
-    snprintf(body, sizeof body, "{%s}", options);
+    snprintf(body, sizeof(body), "{%s}", options);
     json_t *all = rig_json("/completion", body);
     const char *text = json_text(all, "content"), *at = NULL;
     for (size_t i = 12; !at && i + 4 < strlen(text); i++) /* four letters in the middle of it */
@@ -91,7 +91,7 @@ START_TEST(stop_texts_end_an_answer_and_are_named)
             at = text + i;
     ck_assert_msg(at != NULL, "%s", text);
     memcpy(stop, at, 4);
-    snprintf(body, sizeof body, "{%s,\"stop\":[\"never seen\",\"%s\"]}", options, stop);
+    snprintf(body, sizeof(body), "{%s,\"stop\":[\"never seen\",\"%s\"]}", options, stop);
     json_t *cut = rig_json("/completion", body);
     ck_assert_str_eq(json_text(cut, "stop_type"), "word");
     ck_assert_str_eq(json_text(cut, "stopping_word"), stop);
@@ -104,7 +104,7 @@ START_TEST(stop_texts_end_an_answer_and_are_named)
 END_TEST
 
 /* Bytes that are no text are longer in the answer than they were as tokens. */
-START_TEST(a_stop_text_behind_broken_bytes_is_named)
+START_TEST(a_stop_text_after_invalid_bytes_is_named)
 {
     static const char options[] = "\"prompt\":\"def f(x):\",\"n_predict\":60,\"top_k\":0,"
                                   "\"top_p\":1,\"min_p\":0,\"temperature\":1.9,\"seed\":";
@@ -113,7 +113,7 @@ START_TEST(a_stop_text_behind_broken_bytes_is_named)
     json_t *all = NULL, *cut;
     for (int seed = 1; !at && seed < 100; seed++) {
         json_decref(all);
-        snprintf(body, sizeof body, "{%s%d}", options, seed);
+        snprintf(body, sizeof(body), "{%s%d}", options, seed);
         all = rig_json("/completion", body);
         const char *text = json_text(all, "content"), *broken = strstr(text, "\xef\xbf\xbd");
         for (at = broken; at && *at && strspn(at, "abcdefghijklmnopqrstuvwxyz") < 4;)
@@ -127,7 +127,7 @@ START_TEST(a_stop_text_behind_broken_bytes_is_named)
     }
     ck_assert_ptr_nonnull(at);
     size_t n = strlen(body);
-    snprintf(body + n, sizeof body - n, ",\"stop\":[\"never seen\",\"%s\"]}", stop);
+    snprintf(body + n, sizeof(body) - n, ",\"stop\":[\"never seen\",\"%s\"]}", stop);
     cut = rig_json("/completion", body);
     ck_assert_str_eq(json_text(cut, "stop_type"), "word");
     ck_assert_str_eq(json_text(cut, "stopping_word"), stop);
@@ -187,7 +187,7 @@ START_TEST(an_infill_stands_between_prefix_and_suffix)
 }
 END_TEST
 
-START_TEST(several_choices_begin_with_the_likeliest)
+START_TEST(the_first_of_several_choices_is_greedy)
 {
     json_t *o =
         rig_json("/infill", "{\"input_prefix\":\"def f(x):\\n    \",\"input_suffix\":\"\\n\","
@@ -205,7 +205,7 @@ START_TEST(several_choices_begin_with_the_likeliest)
 }
 END_TEST
 
-START_TEST(tokens_go_there_and_back)
+START_TEST(tokenize_and_detokenize_are_inverse)
 {
     json_t *o = rig_json("/tokenize", "{\"content\":\"def \\u00e9:\\n\",\"with_pieces\":true}");
     json_t *list = json_at(o, "tokens"), *ids = json_array();
@@ -223,7 +223,7 @@ START_TEST(tokens_go_there_and_back)
 }
 END_TEST
 
-START_TEST(it_tells_what_it_serves)
+START_TEST(props_and_models_describe_the_model)
 {
     json_t *health = rig_json("/health", NULL), *models = rig_json("/v1/models", NULL);
     json_t *props = rig_json("/props", NULL), *slots = rig_json("/slots", NULL);
@@ -247,7 +247,7 @@ START_TEST(it_tells_what_it_serves)
 }
 END_TEST
 
-START_TEST(metrics_count)
+START_TEST(metrics_count_requests_and_tokens)
 {
     json_decref(rig_json("/completion", "{\"prompt\":\"x = \",\"n_predict\":5,\"logit_bias\":[]}"));
     struct http_answer a = http_ask(&rig_gate, "/metrics", NULL);
@@ -258,7 +258,7 @@ START_TEST(metrics_count)
                                         "\nhearth_output_tokens_total 5\n",
                                         "\nhearth_slots_used ",
                                         "model=\"hearth code 5M\""};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         ck_assert_msg(strstr(a.body, names[i]) != NULL, "no %s", names[i]);
     /* Each line is a comment, or a name, perhaps labels, and a number. */
     for (char *line = strtok(a.body, "\n"); line; line = strtok(NULL, "\n")) {
@@ -297,8 +297,8 @@ START_TEST(a_schema_is_followed)
                             "\"schema\":%s}"}};
     for (size_t i = 0; i < 3; i++) {
         char options[1024], body[1200];
-        snprintf(options, sizeof options, forms[i][1], schema);
-        snprintf(body, sizeof body, "{\"prompt\":\"data = \",\"temperature\":0,%s}", options);
+        snprintf(options, sizeof(options), forms[i][1], schema);
+        snprintf(body, sizeof(body), "{\"prompt\":\"data = \",\"temperature\":0,%s}", options);
         json_t *o = rig_json(forms[i][0], body);
         const char *text = json_text(o, i ? "choices/0/text" : "content");
         json_t *answer = json_loads(text, 0, NULL);
@@ -320,13 +320,13 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_the_whole_in_pieces);
     tcase_add_test(tcase, a_prompt_may_be_tokens_texts_or_both);
     tcase_add_test(tcase, stop_texts_end_an_answer_and_are_named);
-    tcase_add_test(tcase, a_stop_text_behind_broken_bytes_is_named);
+    tcase_add_test(tcase, a_stop_text_after_invalid_bytes_is_named);
     tcase_add_test(tcase, probabilities_come_with_tokens_and_bytes);
     tcase_add_test(tcase, an_infill_stands_between_prefix_and_suffix);
-    tcase_add_test(tcase, several_choices_begin_with_the_likeliest);
-    tcase_add_test(tcase, tokens_go_there_and_back);
-    tcase_add_test(tcase, it_tells_what_it_serves);
-    tcase_add_test(tcase, metrics_count);
+    tcase_add_test(tcase, the_first_of_several_choices_is_greedy);
+    tcase_add_test(tcase, tokenize_and_detokenize_are_inverse);
+    tcase_add_test(tcase, props_and_models_describe_the_model);
+    tcase_add_test(tcase, metrics_count_requests_and_tokens);
     tcase_add_test(tcase, a_grammar_is_followed);
     tcase_add_test(tcase, a_schema_is_followed);
     suite_add_tcase(suite, tcase);

@@ -109,10 +109,10 @@ static int status_of(int fd, const char *method, const char *path, const char *h
     return status;
 }
 
-START_TEST(pages_of_others_may_not_ask)
+START_TEST(web_pages_of_other_origins_are_refused)
 {
     char host[64];
-    snprintf(host, sizeof host, "Host: 127.0.0.1:%d\r\n", rig_gate.port);
+    snprintf(host, sizeof(host), "Host: 127.0.0.1:%d\r\n", rig_gate.port);
     ck_assert_int_eq(status_of(gateway_connect_port(&rig_gate), "GET", "/slots", host), 200);
     ck_assert_int_eq(status_of(gateway_connect_port(&rig_gate), "GET", "/slots", "Host: [::1]\r\n"),
                      200);
@@ -137,20 +137,20 @@ START_TEST(pages_of_others_may_not_ask)
 }
 END_TEST
 
-START_TEST(it_says_where_it_listens)
+START_TEST(listening_addresses_are_logged)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     at.sin6_port = htons((uint16_t)rig_gate.port);
-    bool v6 = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    bool v6 = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
     char want[128], line[512];
-    int n = snprintf(want, sizeof want, "listening at http://127.0.0.1:%d", rig_gate.port);
-    snprintf(want + n, sizeof want - (size_t)n, v6 ? " and http://[::1]:%d\n" : "\n",
+    int n = snprintf(want, sizeof(want), "listening at http://127.0.0.1:%d", rig_gate.port);
+    snprintf(want + n, sizeof(want) - (size_t)n, v6 ? " and http://[::1]:%d\n" : "\n",
              rig_gate.port);
     FILE *log = fopen(rig_daemon.log, "re");
     ck_assert_ptr_nonnull(log);
     bool said = false;
-    while (fgets(line, sizeof line, log))
+    while (fgets(line, sizeof(line), log))
         said = said || strstr(line, want);
     ck_assert_msg(said, "not in the log: %s", want);
     fclose(log);
@@ -159,15 +159,15 @@ START_TEST(it_says_where_it_listens)
 }
 END_TEST
 
-START_TEST(the_socket_is_its_user_s_alone)
+START_TEST(the_socket_has_mode_0600)
 {
     struct stat st;
     ck_assert_int_eq(stat(rig_gate.socket, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
     ck_assert_int_eq(gateway_run((const char *const[]){"--listen", rig_gate.socket, NULL}), 75);
     char folder[160], path[192];
-    snprintf(folder, sizeof folder, "%s/missing", rig_daemon.directory);
-    snprintf(path, sizeof path, "%s/x.sock", folder);
+    snprintf(folder, sizeof(folder), "%s/missing", rig_daemon.directory);
+    snprintf(path, sizeof(path), "%s/x.sock", folder);
     ck_assert_int_eq(gateway_run((const char *const[]){"--listen", path, NULL}), 73);
     ck_assert_int_eq(access(folder, F_OK), -1);
     ck_assert_int_eq(gateway_run((const char *const[]){"--listen", "Makefile", NULL}), 73);
@@ -191,9 +191,9 @@ int main(void)
     tcase_add_test(tcase, a_body_may_come_in_pieces);
     tcase_add_test(tcase, a_connection_that_ends_as_asked_is_not_dropped);
     tcase_add_loop_test(tcase, a_body_that_breaks_off_takes_its_connection_along, 0, 2);
-    tcase_add_test(tcase, pages_of_others_may_not_ask);
-    tcase_add_test(tcase, it_says_where_it_listens);
-    tcase_add_test(tcase, the_socket_is_its_user_s_alone);
+    tcase_add_test(tcase, web_pages_of_other_origins_are_refused);
+    tcase_add_test(tcase, listening_addresses_are_logged);
+    tcase_add_test(tcase, the_socket_has_mode_0600);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -16,7 +16,7 @@
 
 /* ---- daemons --------------------------------------------------------------------------------- */
 
-START_TEST(without_a_daemon_it_says_so_and_comes_back)
+START_TEST(without_a_daemon_requests_get_503_until_it_returns)
 {
     json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
     harness_kill(&rig_daemon);
@@ -53,7 +53,7 @@ static bool slots_overtake_counters(void)
 
 /* Its counters are asked for by a thread of their own, and not for ever: for a second, in which this test may be stopped
  * now and then. */
-START_TEST(a_daemon_that_stands_still_holds_up_its_counters_alone)
+START_TEST(a_stopped_daemon_delays_only_metrics)
 {
     int tries = 0;
     json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
@@ -80,15 +80,15 @@ START_TEST(it_starts_before_the_daemon)
 }
 END_TEST
 
-START_TEST(a_running_answer_outlives_the_daemon)
+START_TEST(a_running_answer_resumes_at_the_next_daemon)
 {
     static const char body[] =
         "{\"prompt\":\"class "
         "A:\\n\",\"n_predict\":%d,\"seed\":4,\"logit_bias\":[],\"stream\":%s}";
     char text[200];
-    snprintf(text, sizeof text, body, rig_fewer(3000), "false");
+    snprintf(text, sizeof(text), body, rig_fewer(3000), "false");
     json_t *want = http_json(&rig_gate, "/completion", text, 200);
-    snprintf(text, sizeof text, body, rig_fewer(3000), "true");
+    snprintf(text, sizeof(text), body, rig_fewer(3000), "true");
     int fd = gateway_connect(&rig_gate);
     http_send(fd, "POST", "/completion", "", text);
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 2), 2);
@@ -144,7 +144,7 @@ START_TEST(sigterm_lets_running_answers_end)
     char body[100];
     rig_start_patient();
     int idle = gateway_connect(&rig_gate), fd = gateway_connect(&rig_gate);
-    snprintf(body, sizeof body, "{\"prompt\":\"x\",\"n_predict\":%d}", rig_fewer(500));
+    snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"n_predict\":%d}", rig_fewer(500));
     http_send(fd, "POST", "/completion", "", body);
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
     kill(rig_gate.pid, SIGTERM);
@@ -205,8 +205,8 @@ static pid_t activate(int listen_fd)
     static const char *const argv[] = {NULL, NULL, NULL, NULL};
     const char *with[4];
     char program[512], pid_text[16];
-    memcpy(with, argv, sizeof with);
-    snprintf(program, sizeof program, "%s", harness_program("hearth-http"));
+    memcpy(with, argv, sizeof(with));
+    snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
     with[0] = program;
     with[1] = "--socket";
     with[2] = rig_daemon.socket;
@@ -214,7 +214,7 @@ static pid_t activate(int listen_fd)
     ck_assert_int_ge(pid, 0);
     if (pid)
         return pid;
-    snprintf(pid_text, sizeof pid_text, "%d", (int)getpid());
+    snprintf(pid_text, sizeof(pid_text), "%d", (int)getpid());
     setenv("LISTEN_FDS", "1", 1);
     setenv("LISTEN_PID", pid_text, 1);
     dup2(listen_fd, 3);
@@ -227,9 +227,9 @@ START_TEST(a_socket_of_the_service_manager_is_used_and_left)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
-    snprintf(at.sun_path, sizeof at.sun_path, "%.100s", rig_gate.socket);
+    snprintf(at.sun_path, sizeof(at.sun_path), "%.100s", rig_gate.socket);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     ck_assert_int_eq(listen(fd, 8), 0);
     rig_gate.pid = activate(fd);
     ck_assert_int_eq(rig_wait_health(200), 200);
@@ -246,10 +246,10 @@ int main(void)
     TCase *tcase = tcase_create("http_ends");
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
-    tcase_add_test(tcase, without_a_daemon_it_says_so_and_comes_back);
-    tcase_add_test(tcase, a_daemon_that_stands_still_holds_up_its_counters_alone);
+    tcase_add_test(tcase, without_a_daemon_requests_get_503_until_it_returns);
+    tcase_add_test(tcase, a_stopped_daemon_delays_only_metrics);
     tcase_add_test(tcase, it_starts_before_the_daemon);
-    tcase_add_test(tcase, a_running_answer_outlives_the_daemon);
+    tcase_add_test(tcase, a_running_answer_resumes_at_the_next_daemon);
     tcase_add_test(tcase, choices_of_one_answer_end_together);
     tcase_add_test(tcase, sigterm_lets_running_answers_end);
     tcase_add_test(tcase, sigterm_twice_ends_at_once);

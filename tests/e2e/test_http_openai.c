@@ -75,7 +75,7 @@ START_TEST(a_token_s_offset_counts_characters)
                                   "\"temperature\":0,\"max_tokens\":40,\"logprobs\":0,"
                                   "\"stop\":[\"utf8, but\"]";
     char body[512];
-    snprintf(body, sizeof body, "{%s}", options);
+    snprintf(body, sizeof(body), "{%s}", options);
     json_t *whole = rig_json("/v1/completions", body);
     const char *text = json_text(whole, "choices/0/text");
     json_t *tokens = json_at(whole, "choices/0/logprobs/tokens");
@@ -86,7 +86,7 @@ START_TEST(a_token_s_offset_counts_characters)
         ck_assert_msg(stands_at(text, json_integer_value(json_array_get(offsets, i)),
                                 json_string_value(json_array_get(tokens, i))),
                       "token %zu of %s", i, text);
-    snprintf(body, sizeof body, "{%s,\"stream\":true}", options);
+    snprintf(body, sizeof(body), "{%s,\"stream\":true}", options);
     json_t *events = http_stream(&rig_gate, "/v1/completions", body);
     size_t n = 0;
     for (size_t i = 0; i + 1 < json_array_size(events); i++) {
@@ -124,7 +124,7 @@ static const char talk[] =
 static char *talk_with(const char *more)
 {
     static char body[1024];
-    snprintf(body, sizeof body, "{%s%s}", talk, more);
+    snprintf(body, sizeof(body), "{%s%s}", talk, more);
     return body;
 }
 
@@ -204,7 +204,7 @@ START_TEST(a_model_without_a_template_says_so)
     struct harness elsewhere = rig_daemon;
     char directory[] = "/tmp/hearth-http-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(elsewhere.directory, sizeof elsewhere.directory, "%s", directory);
+    snprintf(elsewhere.directory, sizeof(elsewhere.directory), "%s", directory);
     gateway_start(&plain, &elsewhere, false, NULL);
     json_t *o = http_json(&plain, "/v1/chat/completions", talk_with(""), 501);
     ck_assert_msg(strstr(json_text(o, "error/message"), "hearth-http --chat-template") != NULL,

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-START_TEST(who_waits_has_a_bounded_queue)
+START_TEST(the_queue_of_requests_is_bounded)
 {
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
     gateway_start(&rig_gate, &rig_daemon, false,
@@ -42,7 +42,7 @@ START_TEST(who_waits_has_a_bounded_queue)
 END_TEST
 
 /* Where all slots run answers that have no end, nobody's turn comes. */
-START_TEST(a_wrong_request_is_refused_before_those_that_wait)
+START_TEST(an_invalid_request_is_refused_without_queueing)
 {
     static const char *const wrong[][2] = {
         {"{\"prompt\":\"x\",\"logit_bias\":[[99999999,1]]}", "logit bias: token 99999999"},
@@ -60,7 +60,7 @@ START_TEST(a_wrong_request_is_refused_before_those_that_wait)
         if (full)
             http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
         gateway_wait_metric(&rig_gate, "hearth_http_queued", full);
-        for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
             json_t *o = http_json(&rig_gate, "/completion", wrong[i][0], 400);
             ck_assert_str_eq(json_text(o, "error/type"), "invalid_request_error");
             ck_assert_msg(strstr(json_text(o, "error/message"), wrong[i][1]) != NULL, "%s",
@@ -96,7 +96,7 @@ START_TEST(a_grammar_too_large_is_not_called_a_context_too_small)
 END_TEST
 
 /* Somebody else holds the daemon's other slots: ours serve all, and where there is none it is said. */
-START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
+START_TEST(waiting_for_slots_of_other_clients_ends)
 {
     static const char two[] = "{\"prompt\":\"x\",\"n_predict\":2}";
     int waiting[2];
@@ -146,7 +146,7 @@ START_TEST(slots_that_others_hold_are_not_waited_for_without_end)
 END_TEST
 
 /* Who has a slot, but no descriptor for another one, lets requests wait for that slot. */
-START_TEST(a_want_of_descriptors_makes_requests_wait_for_a_slot)
+START_TEST(without_descriptors_requests_wait_for_a_slot)
 {
     struct rlimit before, few;
     int waiting = gateway_connect(&rig_gate);
@@ -177,11 +177,11 @@ int main(void)
     TCase *tcase = tcase_create("http_queue");
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
-    tcase_add_test(tcase, who_waits_has_a_bounded_queue);
-    tcase_add_test(tcase, a_wrong_request_is_refused_before_those_that_wait);
+    tcase_add_test(tcase, the_queue_of_requests_is_bounded);
+    tcase_add_test(tcase, an_invalid_request_is_refused_without_queueing);
     tcase_add_test(tcase, a_grammar_too_large_is_not_called_a_context_too_small);
-    tcase_add_test(tcase, slots_that_others_hold_are_not_waited_for_without_end);
-    tcase_add_test(tcase, a_want_of_descriptors_makes_requests_wait_for_a_slot);
+    tcase_add_test(tcase, waiting_for_slots_of_other_clients_ends);
+    tcase_add_test(tcase, without_descriptors_requests_wait_for_a_slot);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -71,7 +71,7 @@ static const struct refusal {
     {"/detokenize", "{\"tokens\":[\"a\"]}", 400, "invalid_request_error", "tokens"},
 };
 
-START_TEST(what_is_wrong_is_said_in_openai_s_form)
+START_TEST(errors_have_openai_s_form)
 {
     const struct refusal *r = &refusals[_i];
     json_t *o = http_json(&rig_gate, r->path, r->body, r->status);
@@ -111,13 +111,13 @@ static json_t *refused_words(size_t n)
     return o;
 }
 
-START_TEST(a_text_beyond_the_context_has_its_true_length_or_none)
+START_TEST(a_text_beyond_the_context_reports_its_exact_length_or_none)
 {
     json_t *much = refused_words(19000); /* 95 kB: only its beginning is tokenized */
     int64_t context = json_number(much, "error/n_ctx");
     char more[64];
     ck_assert_int_lt(context * 16, 95000);
-    snprintf(more, sizeof more, "the prompt has more than %d tokens, ", (int)context);
+    snprintf(more, sizeof(more), "the prompt has more than %d tokens, ", (int)context);
     ck_assert_ptr_nonnull(strstr(json_text(much, "error/message"), more));
     ck_assert_ptr_null(json_at(much, "error/n_prompt_tokens"));
     json_t *some = refused_words((size_t)context * 2);
@@ -152,10 +152,10 @@ int main(void)
     TCase *tcase = tcase_create("http_refused");
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
-    tcase_add_loop_test(tcase, what_is_wrong_is_said_in_openai_s_form, 0,
-                        (int)(sizeof refusals / sizeof refusals[0]));
+    tcase_add_loop_test(tcase, errors_have_openai_s_form, 0,
+                        (int)(sizeof(refusals) / sizeof(refusals[0])));
     tcase_add_test(tcase, a_prompt_beyond_the_context_is_refused_with_both_numbers);
-    tcase_add_test(tcase, a_text_beyond_the_context_has_its_true_length_or_none);
+    tcase_add_test(tcase, a_text_beyond_the_context_reports_its_exact_length_or_none);
     tcase_add_test(tcase, a_body_too_large_is_refused_and_read);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -21,7 +21,7 @@ START_TEST(a_dropped_connection_cancels_its_request)
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
     if (_i) { /* in the middle of the stream */
         char some[4096];
-        ck_assert_int_gt(recv(fd, some, sizeof some, 0), 0);
+        ck_assert_int_gt(recv(fd, some, sizeof(some), 0), 0);
     }
     close(fd);
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_cancelled", 1), 1);
@@ -112,8 +112,8 @@ static char *long_text_body(void)
     char *body = malloc(BYTES + 100);
     size_t at = (size_t)sprintf(body, "{\"content\":\"");
     while (at < BYTES) {
-        memcpy(body + at, words, sizeof words - 1);
-        at += sizeof words - 1;
+        memcpy(body + at, words, sizeof(words) - 1);
+        at += sizeof(words) - 1;
     }
     strcpy(body + at, "\"}");
     return body;
@@ -180,9 +180,9 @@ static long resident_kb(pid_t pid)
 {
     char path[64], line[256];
     long kb = -1;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
+    while (f && fgets(line, sizeof(line), f))
         if (sscanf(line, "VmRSS: %ld", &kb) == 1)
             break;
     if (f)
@@ -217,7 +217,7 @@ START_TEST(a_slow_reader_is_paused_alone)
 }
 END_TEST
 
-START_TEST(a_template_that_is_no_utf8_is_told)
+START_TEST(a_template_of_invalid_utf8_is_served)
 {
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
     gateway_start(&rig_gate, &rig_daemon, false,
@@ -229,7 +229,7 @@ START_TEST(a_template_that_is_no_utf8_is_told)
 }
 END_TEST
 
-START_TEST(a_want_of_descriptors_passes)
+START_TEST(a_shortage_of_descriptors_passes)
 {
     struct rlimit before, none = {.rlim_cur = 3};
     json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":2}", 200));
@@ -274,7 +274,7 @@ START_TEST(a_key_is_asked_for)
     static const char page[] = "Origin: http://localhost:3000\r\n";
     char file[200];
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
-    snprintf(file, sizeof file, "%s/keys", rig_daemon.directory);
+    snprintf(file, sizeof(file), "%s/keys", rig_daemon.directory);
     FILE *f = fopen(file, "w");
     fputs("# ours\nfrom-file\n", f);
     fclose(f);
@@ -312,8 +312,8 @@ int main(void)
     tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
     tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
     tcase_add_test(tcase, more_connections_than_allowed_wait);
-    tcase_add_test(tcase, a_template_that_is_no_utf8_is_told);
-    tcase_add_test(tcase, a_want_of_descriptors_passes);
+    tcase_add_test(tcase, a_template_of_invalid_utf8_is_served);
+    tcase_add_test(tcase, a_shortage_of_descriptors_passes);
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
     tcase_add_test(tcase, a_key_is_asked_for);
     suite_add_tcase(suite, tcase);

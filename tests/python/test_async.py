@@ -315,7 +315,7 @@ async def test_a_daemon_that_does_not_answer(own_daemon):
             client.generate("x")
 
 
-def test_nothing_is_left_behind(own_daemon):
+def test_nothing_leaks(own_daemon):
     async def ask():
         async with hearth.AsyncClient(own_daemon.socket, slots=2) as client:
             for i in range(50):

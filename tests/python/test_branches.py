@@ -44,7 +44,7 @@ def test_an_answer_is_kept_when_asked_for(client):
     assert sequence.generate(max_tokens=8).wait().ids == whole.ids[8:]
 
 
-def test_of_a_closed_answer_what_was_read_is_kept(client):
+def test_a_closed_answer_keeps_what_was_read(client):
     sequence = client.sequence("def f(x):\n    return")
     before = sequence.tokens
     stream = sequence.generate(max_tokens=500, keep=True)
@@ -61,7 +61,7 @@ def test_of_a_closed_answer_what_was_read_is_kept(client):
     assert len(sequence.append("y").tokens) > len(before)
 
 
-def test_a_sequence_that_could_not_be_asked_is_not_locked(client):
+def test_a_failed_request_does_not_lock_its_sequence(client):
     sequence = client.sequence("def f")
     with pytest.raises(hearth.InvalidRequest):
         sequence.generate(keep=True, top_p=5.0)

@@ -121,7 +121,7 @@ def test_a_socket_is_a_path_to_its_end(daemon):
         hearth.Client(daemon.socket + "\0.more")  # no other one than it says
 
 
-def test_somebody_else_listens_there(tmp_path):
+def test_a_peer_that_is_not_hearthd(tmp_path):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.bind(path)

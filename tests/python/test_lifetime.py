@@ -217,7 +217,7 @@ def test_a_daemon_that_does_not_come_back(own_daemon):
         assert hearth.Client(own_daemon.socket).generate("x", max_tokens=3).wait().output_tokens == 3
 
 
-def test_another_thread_that_waits_hears_it_too(own_daemon):
+def test_another_waiting_thread_gets_the_error_too(own_daemon):
     with hearth.Client(own_daemon.socket, slots=3, resume=0.3) as client:
         said = []
 

@@ -45,7 +45,7 @@ def test_fim_is_that_of_hearth_fim(daemon, client, tmp_path):
         assert f'"receipt":"{result.receipt}"' in line
 
 
-def test_fim_puts_everything_in_its_place(client):
+def test_fim_places_all_parts(client):
     assert client.info.fim
     bos, pre, suf, mid = 1, 3, 4, 5
     spm = client.fim(PREFIX, SUFFIX, middle="items", order="spm", max_tokens=0).prompt

@@ -60,7 +60,7 @@ def test_it_is_the_record_of_the_command(daemon, client, tmp_path, params, optio
     assert client.replay(ours).equal
 
 
-def test_bytes_that_are_no_text_travel_too(daemon, client, tmp_path):
+def test_bytes_that_are_not_utf8_are_kept(daemon, client, tmp_path):
     stream = client.generate(PROMPT, max_tokens=5, stop=b"\xff\x80a".decode("utf-8", "surrogateescape"))
     stream.wait()
     (tmp_path / "r").write_text(stream.record())
@@ -108,7 +108,7 @@ def test_an_answer_that_was_not_verified(client):
     assert fast.equal and fast.text.endswith("; it was not deterministic: another time it may differ")
 
 
-def test_what_is_no_record(client):
+def test_malformed_records_are_refused(client):
     stream = client.generate(PROMPT, max_tokens=3)
     with pytest.raises(hearth.InvalidRequest, match="still on its way"):
         stream.record()

@@ -80,7 +80,7 @@ def test_the_answer_is_that_of_hearth_run(daemon, client):
             assert getattr(ours, name) == theirs[name], (name, params)
 
 
-def test_pieces_make_the_whole(client):
+def test_chunks_concatenate_to_the_answer(client):
     stream = client.generate(PROMPT, max_tokens=60, temperature=0.8, seed=5, logprobs=2)
     events = list(stream)
     result = stream.result
@@ -229,7 +229,7 @@ def test_closing_a_stream_from_another_thread_ends_the_wait(own_daemon, readers)
         assert client.generate(PROMPT, max_tokens=3).wait().output_tokens == 3
 
 
-def test_events_that_another_thread_took_in_are_not_slept_through(daemon):
+def test_events_read_by_another_thread_wake_the_waiter(daemon):
     with hearth.Client(daemon.socket, slots=2) as client:
         for i in range(50):
             stream = client.generate(f"def f{i}(", max_tokens=3)

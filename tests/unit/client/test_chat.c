@@ -19,7 +19,7 @@ static const char two[] = "[{\"role\":\"system\",\"content\":\"Be kind\"},"
 static struct hearth_chat chat_of(const char *messages, const char *template)
 {
     struct hearth_chat c;
-    hearth_chat_init(&c, sizeof c);
+    hearth_chat_init(&c, sizeof(c));
     c.messages = messages;
     c.messages_bytes = strlen(messages);
     c.chat_template = template;
@@ -30,9 +30,9 @@ static struct hearth_chat chat_of(const char *messages, const char *template)
 static void assert_chat(const struct hearth_chat *c, const char *name, const char *want)
 {
     char text[8192] = "";
-    int64_t n = hearth_chat_text(h, c, text, sizeof text - 1);
+    int64_t n = hearth_chat_text(h, c, text, sizeof(text) - 1);
     ck_assert_msg(n >= 0, "%s: %s", name, hearth_error(h));
-    ck_assert_uint_lt((size_t)n, sizeof text);
+    ck_assert_uint_lt((size_t)n, sizeof(text));
     assert_same_text(name, text, want);
 }
 
@@ -46,7 +46,7 @@ static void assert_refused(const struct hearth_chat *c, int code, const char *pa
 {
     char text[64];
     uint32_t ids[64];
-    ck_assert_int_eq(hearth_chat_text(h, c, text, sizeof text), code);
+    ck_assert_int_eq(hearth_chat_text(h, c, text, sizeof(text)), code);
     ck_assert_msg(strstr(hearth_error(h), part) != NULL, "'%s' does not say '%s'", hearth_error(h),
                   part);
     ck_assert_ptr_null(strchr(hearth_error(h), '\n'));
@@ -94,7 +94,7 @@ START_TEST(every_family_renders_a_conversation)
         const struct chat_family *f = &chat_families[i];
         struct hearth_chat c = chat_of(messages, f->name);
         char text[2048] = "";
-        int64_t n = hearth_chat_text(h, &c, text, sizeof text - 1);
+        int64_t n = hearth_chat_text(h, &c, text, sizeof(text) - 1);
         ck_assert_msg(n > 0, "%s: %s", f->name, hearth_error(h));
         const char *at = text;
         static const char *const parts[] = {"sys1", "usr1", "ast1", "usr2"};
@@ -164,13 +164,13 @@ START_TEST(a_model_without_a_template_says_to_choose_one)
     ck_assert_ptr_nonnull(strstr(hearth_error(h), "hearth-http --chat-template"));
     ck_assert_uint_lt(strlen(hearth_error(h)), 160);
     assert_text(two, "{{ messages | length }}", "2");
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_str_eq(info.chat_template, "");
 }
 END_TEST
 
-START_TEST(input_that_makes_no_sense_is_one_line)
+START_TEST(invalid_input_is_reported_in_one_line)
 {
     static const struct {
         const char *messages, *tools, *extra, *part;
@@ -192,7 +192,7 @@ START_TEST(input_that_makes_no_sense_is_one_line)
         {two, NULL, "x", "extra: not JSON"},
     };
     connect_with(1, 0);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct hearth_chat c = chat_of(bad[i].messages, NULL);
         c.tools = bad[i].tools;
         c.tools_bytes = c.tools ? strlen(c.tools) : 0;
@@ -201,7 +201,7 @@ START_TEST(input_that_makes_no_sense_is_one_line)
         assert_refused(&c, -EINVAL, bad[i].part);
     }
     struct hearth_chat none;
-    hearth_chat_init(&none, sizeof none);
+    hearth_chat_init(&none, sizeof(none));
     assert_refused(&none, -EINVAL, "messages");
 }
 END_TEST
@@ -255,7 +255,7 @@ START_TEST(a_system_message_goes_to_the_user_where_a_template_has_none)
 }
 END_TEST
 
-START_TEST(parts_and_texts_become_what_a_template_reads)
+START_TEST(content_parts_are_adapted_to_the_template)
 {
     static const char parts[] =
         "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"ab\"},"
@@ -305,9 +305,9 @@ static void assert_tokens(const char *messages, const char *template, const char
     for (int64_t i = 0; i < n; i++) {
         size_t used = strlen(text);
         if (ids[i] >= FAKE_BYTE && ids[i] < FAKE_ONCE)
-            snprintf(text + used, sizeof text - used, "%c", (char)(ids[i] - FAKE_BYTE));
+            snprintf(text + used, sizeof(text) - used, "%c", (char)(ids[i] - FAKE_BYTE));
         else
-            snprintf(text + used, sizeof text - used, "(%u)", ids[i]);
+            snprintf(text + used, sizeof(text) - used, "(%u)", ids[i]);
     }
     assert_same_text(template ? template : "the model's", text, want);
     ck_assert_int_eq(hearth_chat_tokens(h, &c, NULL, 0), n);
@@ -339,7 +339,7 @@ START_TEST(control_tokens_come_from_the_template_alone)
 }
 END_TEST
 
-START_TEST(there_is_one_beginning)
+START_TEST(the_prompt_begins_with_one_bos)
 {
     connect_with(1, 0);
     assert_tokens(two, "{{ 'x' }}", "(1)" SPACE "x");
@@ -355,12 +355,12 @@ START_TEST(tokens_are_those_of_the_text_where_no_message_looks_like_a_control_to
     struct hearth_chat c = chat_of(two, NULL);
     char text[256];
     uint32_t ids[256], plain[256];
-    int64_t bytes = hearth_chat_text(h, &c, text, sizeof text);
+    int64_t bytes = hearth_chat_text(h, &c, text, sizeof(text));
     int64_t n = hearth_chat_tokens(h, &c, ids, 256);
     int64_t m =
         hearth_tokenize(h, text, (size_t)bytes, HEARTH_ADD_BOS | HEARTH_SPECIAL, plain, 256);
     ck_assert_int_eq(n, m);
-    ck_assert_mem_eq(ids, plain, (size_t)n * sizeof *ids);
+    ck_assert_mem_eq(ids, plain, (size_t)n * sizeof(*ids));
 }
 END_TEST
 
@@ -412,7 +412,7 @@ START_TEST(a_published_template_renders_as_published)
     c.extra = variables;
     c.extra_bytes = strlen(variables);
     if (json_is_true(json_object_get(one, "supported_with_jinja"))) {
-        ck_assert_int_ge(hearth_chat_text(h, &c, text, sizeof text - 1), 0);
+        ck_assert_int_ge(hearth_chat_text(h, &c, text, sizeof(text) - 1), 0);
         assert_same_text(name, without_ends(text, one), expected(one));
     } else {
         assert_refused(&c, -EINVAL, "its family is ");
@@ -436,7 +436,7 @@ static void load_cases(void)
         printf("skip: published templates: HEARTH_TESTDATA is not set\n");
         return;
     }
-    snprintf(path, sizeof path, "%s/vectors/chat_template.llama.cpp.json", folder);
+    snprintf(path, sizeof(path), "%s/vectors/chat_template.llama.cpp.json", folder);
     json_t *all = json_load_file(path, 0, &why);
     cases = json_incref(json_object_get(all, "cases"));
     json_decref(all);
@@ -456,14 +456,14 @@ int main(void)
     tcase_add_test(c, a_template_like_gemmas_renders);
     tcase_add_test(c, an_unknown_family_is_named_and_the_others_listed);
     tcase_add_test(c, a_model_without_a_template_says_to_choose_one);
-    tcase_add_test(c, input_that_makes_no_sense_is_one_line);
+    tcase_add_test(c, invalid_input_is_reported_in_one_line);
     tcase_add_test(c, errors_of_a_template_come_through);
     tcase_add_test(c, tools_and_extra_variables_reach_the_template);
     tcase_add_test(c, a_system_message_goes_to_the_user_where_a_template_has_none);
-    tcase_add_test(c, parts_and_texts_become_what_a_template_reads);
+    tcase_add_test(c, content_parts_are_adapted_to_the_template);
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
     tcase_add_test(c, control_tokens_come_from_the_template_alone);
-    tcase_add_test(c, there_is_one_beginning);
+    tcase_add_test(c, the_prompt_begins_with_one_bos);
     tcase_add_test(c, tokens_are_those_of_the_text_where_no_message_looks_like_a_control_token);
     tcase_add_loop_test(c, a_published_template_renders_as_published, 0,
                         (int)json_array_size(cases));

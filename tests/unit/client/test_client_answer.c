@@ -10,7 +10,7 @@ static struct answer answer;
 
 static void setup(void)
 {
-    memset(&answer, 0, sizeof answer);
+    memset(&answer, 0, sizeof(answer));
 }
 
 static void teardown(void)
@@ -47,7 +47,7 @@ START_TEST(text_without_stops_passes_at_once)
 }
 END_TEST
 
-START_TEST(a_beginning_of_a_stop_is_held_until_it_is_none)
+START_TEST(a_prefix_of_a_stop_text_is_held_until_it_cannot_match)
 {
     start((const char *[]){"END"}, 1);
     ck_assert_str_eq(feed("a E"), "a ");
@@ -84,7 +84,7 @@ START_TEST(held_text_comes_at_the_end_when_no_stop_did)
 }
 END_TEST
 
-START_TEST(the_stop_that_begins_first_counts)
+START_TEST(the_stop_text_that_begins_first_wins)
 {
     start((const char *[]){"cd", "bcd"}, 2);
     ck_assert_str_eq(feed("abcd"), "a");
@@ -112,7 +112,7 @@ START_TEST(characters_are_given_out_whole)
 }
 END_TEST
 
-START_TEST(bytes_that_are_no_character_are_replaced)
+START_TEST(invalid_utf8_is_replaced)
 {
     start(NULL, 0);
     ck_assert_str_eq(feed("a\xff\xfe"), "a\xef\xbf\xbd\xef\xbf\xbd");
@@ -169,11 +169,11 @@ START_TEST(cutting_makes_no_difference)
     for (int round = 0; round < 500; round++) {
         char out[200] = "";
         start(stops, 2);
-        for (size_t at = 0; at < sizeof text - 1;) {
+        for (size_t at = 0; at < sizeof(text) - 1;) {
             random = random * 1103515245u + 12345u;
             size_t n = 1 + (random >> 16) % 4;
-            if (n > sizeof text - 1 - at)
-                n = sizeof text - 1 - at;
+            if (n > sizeof(text) - 1 - at)
+                n = sizeof(text) - 1 - at;
             char piece[8] = "";
             memcpy(piece, text + at, n);
             strcat(out, feed(piece));
@@ -192,14 +192,14 @@ int main(void)
     TCase *t = tcase_create("answer");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, text_without_stops_passes_at_once);
-    tcase_add_test(t, a_beginning_of_a_stop_is_held_until_it_is_none);
+    tcase_add_test(t, a_prefix_of_a_stop_text_is_held_until_it_cannot_match);
     tcase_add_test(t, a_stop_over_several_tokens_is_cut_with_what_follows);
     tcase_add_test(t, a_stop_inside_one_token_is_cut);
     tcase_add_test(t, held_text_comes_at_the_end_when_no_stop_did);
-    tcase_add_test(t, the_stop_that_begins_first_counts);
+    tcase_add_test(t, the_stop_text_that_begins_first_wins);
     tcase_add_test(t, a_stop_that_overlaps_itself_is_found);
     tcase_add_test(t, characters_are_given_out_whole);
-    tcase_add_test(t, bytes_that_are_no_character_are_replaced);
+    tcase_add_test(t, invalid_utf8_is_replaced);
     tcase_add_test(t, half_a_character_before_a_stop_is_replaced_not_kept);
     tcase_add_test(t, a_stop_of_one_part_of_a_character_is_found);
     tcase_add_test(t, the_tokenizers_space_is_dropped_once);

@@ -18,7 +18,7 @@ static struct buffer out;
 
 static void setup(void)
 {
-    memset(&o, 0, sizeof o);
+    memset(&o, 0, sizeof(o));
     err[0] = 0;
 }
 
@@ -41,7 +41,7 @@ static const char *printed(void)
 static int ids(const char *text, struct cli_ids *ret)
 {
     const char *bad;
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     return cli_ids_parse(ret, text, strlen(text), &bad);
 }
 
@@ -49,7 +49,7 @@ START_TEST(ids_are_read_with_and_without_brackets)
 {
     static const char *const texts[] = {"1,22,333",  "[1,22,333]", " [ 1 , 22 ,333 ]\n",
                                         "1 22\n333", "[1 22 333]", "1, 22, 333"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct cli_ids l;
         ck_assert_msg(ids(texts[i], &l) == 0, "%s", texts[i]);
         ck_assert_uint_eq(l.n, 3);
@@ -63,12 +63,12 @@ START_TEST(ids_are_read_with_and_without_brackets)
 }
 END_TEST
 
-START_TEST(lists_that_are_none_are_refused)
+START_TEST(malformed_id_lists_are_refused)
 {
     static const char *const texts[] = {"[1",     "1]",         "[1,]", "[,1]",
                                         "[[1]]",  "1.5",        "[1]2", "\"1\"",
                                         "[1][2]", "4294967296", "a",    "99999999999999999999"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct cli_ids l;
         ck_assert_msg(ids(texts[i], &l) == -EINVAL, "%s", texts[i]);
         free(l.items);
@@ -114,7 +114,7 @@ START_TEST(strings_are_escaped)
 }
 END_TEST
 
-START_TEST(what_is_no_utf8_is_replaced)
+START_TEST(invalid_utf8_is_replaced)
 {
     ck_assert_str_eq(json("a\xff"
                           "b",
@@ -208,16 +208,16 @@ START_TEST(a_large_write_to_a_nonblocking_pipe_arrives_whole)
     int fds[2];
     ck_assert_int_eq(pipe2(fds, O_NONBLOCK), 0);
     static char data[1 << 20];
-    for (size_t i = 0; i < sizeof data; i++)
+    for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (char)(i * 7);
     pid_t child = fork();
     if (child == 0)
-        _exit(cli_write(fds[1], data, sizeof data) ? 1 : 0);
+        _exit(cli_write(fds[1], data, sizeof(data)) ? 1 : 0);
     close(fds[1]);
     struct buffer got = {0};
     ck_assert_int_eq(cli_read_all(fds[0], &got), 0);
-    ck_assert_uint_eq(got.bytes, sizeof data);
-    ck_assert(memcmp(got.data, data, sizeof data) == 0);
+    ck_assert_uint_eq(got.bytes, sizeof(data));
+    ck_assert(memcmp(got.data, data, sizeof(data)) == 0);
     buffer_fini(&got);
 }
 END_TEST
@@ -272,7 +272,7 @@ START_TEST(a_signal_ends_a_handshake)
         _exit(1);
     }
     fake.socket_fd = accept(fake.listen_fd, NULL, NULL);
-    ck_assert_int_gt(recv(fake.socket_fd, message, sizeof message, 0), 0); /* HELLO */
+    ck_assert_int_gt(recv(fake.socket_fd, message, sizeof(message), 0), 0); /* HELLO */
     kill(child, signals[_i % 2]);
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -332,10 +332,10 @@ int main(void)
     TCase *t = tcase_create("cli");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, ids_are_read_with_and_without_brackets);
-    tcase_add_test(t, lists_that_are_none_are_refused);
+    tcase_add_test(t, malformed_id_lists_are_refused);
     tcase_add_test(t, many_ids_fit);
     tcase_add_test(t, strings_are_escaped);
-    tcase_add_test(t, what_is_no_utf8_is_replaced);
+    tcase_add_test(t, invalid_utf8_is_replaced);
     tcase_add_test(t, numbers_that_json_lacks_become_null);
     tcase_add_test(t, a_tokens_event_is_one_line);
     tcase_add_test(t, a_done_event_has_every_member);

@@ -64,7 +64,7 @@ static void expect(const struct doctor_facts *f, const char *name, enum doctor_v
                       lines[i].text);
 }
 
-START_TEST(a_good_machine_has_nothing_to_mend)
+START_TEST(a_good_machine_gets_no_advice)
 {
     struct doctor_facts f = good();
 
@@ -79,7 +79,7 @@ START_TEST(a_good_machine_has_nothing_to_mend)
 }
 END_TEST
 
-START_TEST(what_is_wrong_is_named_with_its_mend)
+START_TEST(each_problem_is_named_with_its_fix)
 {
     struct doctor_facts f;
 
@@ -125,7 +125,7 @@ START_TEST(what_is_wrong_is_named_with_its_mend)
 END_TEST
 
 /* Without a daemon to talk to, what keeps one from being there. */
-START_TEST(permissions_matter_where_there_is_no_daemon)
+START_TEST(permissions_are_checked_only_without_a_daemon)
 {
     struct doctor_facts f = good();
 
@@ -142,7 +142,7 @@ START_TEST(permissions_matter_where_there_is_no_daemon)
 }
 END_TEST
 
-START_TEST(all_that_can_be_wrong_at_once_fits)
+START_TEST(all_problems_at_once_fit)
 {
     struct doctor_facts f = good();
 
@@ -163,8 +163,8 @@ static void put(const char *path, const char *text)
 {
     char whole[512];
 
-    snprintf(whole, sizeof whole, "%s%s", root, path);
-    for (char *slash = whole + sizeof root; (slash = strchr(slash, '/')); *slash++ = '/') {
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
+    for (char *slash = whole + sizeof(root); (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = 0;
         mkdir(whole, 0700);
     }
@@ -203,7 +203,7 @@ START_TEST(facts_are_read_from_the_system_s_files)
     ck_assert_int_eq(f.nvidia_error, ENOENT);
     struct stat st;
     char own[600];
-    snprintf(own, sizeof own, "%s/session", root);
+    snprintf(own, sizeof(own), "%s/session", root);
     mkdir(own, 0700);
     unsetenv("HEARTH_SOCKET");
     setenv("XDG_RUNTIME_DIR", own, 1);
@@ -225,7 +225,7 @@ START_TEST(facts_are_read_from_the_system_s_files)
     ck_assert_str_eq(f.socket_folder, ".");
     unsetenv("HEARTH_SOCKET");
     char command[64];
-    snprintf(command, sizeof command, "rm -r %s", root);
+    snprintf(command, sizeof(command), "rm -r %s", root);
     ck_assert_int_eq(system(command), 0);
 }
 END_TEST
@@ -264,10 +264,10 @@ int main(void)
 {
     Suite *suite = suite_create("client_cli_doctor");
     TCase *t = tcase_create("doctor");
-    tcase_add_test(t, a_good_machine_has_nothing_to_mend);
-    tcase_add_test(t, what_is_wrong_is_named_with_its_mend);
-    tcase_add_test(t, permissions_matter_where_there_is_no_daemon);
-    tcase_add_test(t, all_that_can_be_wrong_at_once_fits);
+    tcase_add_test(t, a_good_machine_gets_no_advice);
+    tcase_add_test(t, each_problem_is_named_with_its_fix);
+    tcase_add_test(t, permissions_are_checked_only_without_a_daemon);
+    tcase_add_test(t, all_problems_at_once_fit);
     tcase_add_test(t, facts_are_read_from_the_system_s_files);
     tcase_add_test(t, the_instruction_set_is_the_one_that_hearthd_takes);
     tcase_add_test(t, every_instruction_set_has_a_name);

@@ -13,7 +13,7 @@ static struct buffer out;
 
 static void setup(void)
 {
-    memset(&o, 0, sizeof o);
+    memset(&o, 0, sizeof(o));
     err[0] = 0;
 }
 
@@ -31,20 +31,20 @@ static int parse(char **words)
     for (; words[n]; n++)
         argv[n] = words[n];
     cli_options_fini(&o);
-    return cli_options_parse(&o, CLI_CMD_RUN, n, argv, err, sizeof err);
+    return cli_options_parse(&o, CLI_CMD_RUN, n, argv, err, sizeof(err));
 }
 #define PARSE(...) parse((char *[]){__VA_ARGS__, NULL})
 
 START_TEST(without_options_the_defaults_are_those_of_the_library)
 {
     struct hearth_request library;
-    hearth_request_init(&library, sizeof library);
+    hearth_request_init(&library, sizeof(library));
     ck_assert_int_eq(PARSE("hello"), 0);
     ck_assert_uint_eq(o.request.max_tokens, 256);
     ck_assert(o.request.temperature == 0 && o.request.top_p == 1 && o.request.repeat_penalty == 1);
     ck_assert_int_eq(o.request.logprobs, -1);
     ck_assert_uint_eq(o.request.deterministic, 1);
-    ck_assert_mem_eq(&o.request, &library, sizeof library);
+    ck_assert_mem_eq(&o.request, &library, sizeof(library));
     ck_assert_uint_eq(o.n_words, 1);
     ck_assert_str_eq(o.words[0], "hello");
 }
@@ -78,7 +78,7 @@ START_TEST(every_option_reaches_its_field)
 END_TEST
 
 /* As in Python: what the field holds. */
-START_TEST(numbers_go_as_far_as_the_request_has_room)
+START_TEST(numbers_reach_the_limits_of_their_fields)
 {
     ck_assert_int_eq(PARSE("--max-tokens", "4294967295", "--top-k", "4294967295",
                            "--penalty-last-n", "2147483647"),
@@ -89,7 +89,7 @@ START_TEST(numbers_go_as_far_as_the_request_has_room)
 }
 END_TEST
 
-START_TEST(options_that_repeat_add_up)
+START_TEST(repeated_options_accumulate)
 {
     ck_assert_int_eq(PARSE("--stop", "a", "--stop", "b", "--stop", "c", "--stop-token", "2",
                            "--stop-token", "5,6", "--logit-bias", "7=-1.5", "--logit-bias",
@@ -160,7 +160,7 @@ static char *const bad_words[][3] = {
     {"--max-token", "4"},
 };
 
-START_TEST(a_value_that_makes_no_sense_is_refused_with_its_name)
+START_TEST(an_invalid_value_is_refused_with_the_options_name)
 {
     ck_assert_int_eq(parse((char **)(uintptr_t)bad_words[_i]), -EINVAL);
     ck_assert_msg(strlen(err) > 10 && !strchr(err, '\n'), "error for %s: '%s'", bad_words[_i][0],
@@ -172,7 +172,7 @@ START_TEST(a_value_that_makes_no_sense_is_refused_with_its_name)
 }
 END_TEST
 
-START_TEST(as_many_stops_as_a_request_takes)
+START_TEST(stops_are_bounded_as_in_a_request)
 {
     char *words[4 + 2 * OPTION_TEXTS_MAX] = {0};
     for (int i = 0; i < OPTION_TEXTS_MAX; i++) {
@@ -199,22 +199,22 @@ END_TEST
 START_TEST(a_command_takes_only_its_own_options)
 {
     char *words[] = {"--max-tokens", "1"};
-    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, words, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, words, err, sizeof(err)), -EINVAL);
     char *model[] = {"--model", "x"};
     cli_options_fini(&o);
-    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, model, err, sizeof err), 0);
+    ck_assert_int_eq(cli_options_parse(&o, CLI_CMD_TOKENIZE, 2, model, err, sizeof(err)), 0);
 }
 END_TEST
 
 START_TEST(help_names_every_option_once_and_fits_a_terminal)
 {
     char text[8192] = "";
-    FILE *f = fmemopen(text, sizeof text, "w");
+    FILE *f = fmemopen(text, sizeof(text), "w");
     cli_options_help(CLI_CMD_RUN, f);
     ck_assert_int_eq(fclose(f), 0);
     for (int i = 0; i < N_ROWS; i++) {
         char name[64];
-        snprintf(name, sizeof name, "  --%s ", rows[i].name);
+        snprintf(name, sizeof(name), "  --%s ", rows[i].name);
         ck_assert_msg(!(rows[i].commands & CLI_CMD_RUN) == !strstr(text, name), "%s", name);
     }
     for (const char *line = text; *line; line = strchr(line, '\n') + 1)
@@ -230,7 +230,8 @@ START_TEST(the_man_page_knows_every_option)
     for (int i = 0; i < N_ROWS; i++) {
         char name[64] = "\\-\\-"; /* as roff writes it: \-\-max\-tokens */
         for (const char *c = rows[i].name; *c; c++)
-            snprintf(name + strlen(name), sizeof name - strlen(name), *c == '-' ? "\\-" : "%c", *c);
+            snprintf(name + strlen(name), sizeof(name) - strlen(name), *c == '-' ? "\\-" : "%c",
+                     *c);
         ck_assert_msg(strstr(page.data, name), "%s", name);
     }
     buffer_fini(&page);
@@ -244,11 +245,11 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, without_options_the_defaults_are_those_of_the_library);
     tcase_add_test(t, every_option_reaches_its_field);
-    tcase_add_test(t, numbers_go_as_far_as_the_request_has_room);
-    tcase_add_test(t, options_that_repeat_add_up);
-    tcase_add_loop_test(t, a_value_that_makes_no_sense_is_refused_with_its_name, 0,
-                        (int)(sizeof bad_words / sizeof bad_words[0]));
-    tcase_add_test(t, as_many_stops_as_a_request_takes);
+    tcase_add_test(t, numbers_reach_the_limits_of_their_fields);
+    tcase_add_test(t, repeated_options_accumulate);
+    tcase_add_loop_test(t, an_invalid_value_is_refused_with_the_options_name, 0,
+                        (int)(sizeof(bad_words) / sizeof(bad_words[0])));
+    tcase_add_test(t, stops_are_bounded_as_in_a_request);
     tcase_add_test(t, a_double_dash_ends_the_options);
     tcase_add_test(t, a_command_takes_only_its_own_options);
     tcase_add_test(t, help_names_every_option_once_and_fits_a_terminal);

@@ -21,7 +21,7 @@ static char err[256];
 
 static void setup(void)
 {
-    memset(&c, 0, sizeof c);
+    memset(&c, 0, sizeof(c));
     err[0] = 0;
 }
 
@@ -55,7 +55,7 @@ static struct record sample(void)
                        .n_ids = 2,
                        .reason = "stop",
                        .receipt = RECEIPT};
-    hearth_request_init(&s.request, sizeof s.request);
+    hearth_request_init(&s.request, sizeof(s.request));
     s.request.tokens = prompt;
     s.request.n_tokens = 3;
     s.request.max_tokens = UINT32_MAX;
@@ -83,12 +83,12 @@ static struct record sample(void)
 static int read_back(void)
 {
     record_fini(&c);
-    return record_read(out.data, out.bytes, &c, err, sizeof err);
+    return record_read(out.data, out.bytes, &c, err, sizeof(err));
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-START_TEST(what_was_written_is_read_bit_by_bit)
+START_TEST(a_record_is_read_back_bit_by_bit)
 {
     struct record s = sample();
     record_write(&s, &out);
@@ -99,15 +99,15 @@ START_TEST(what_was_written_is_read_bit_by_bit)
     ck_assert_str_eq(c.grammar, s.grammar);
     ck_assert_ptr_eq(c.request.grammar, c.grammar);
     ck_assert_uint_eq(c.request.grammar_bytes, strlen(s.grammar));
-    ck_assert_mem_eq(c.request.tokens, prompt, sizeof prompt);
-    ck_assert_mem_eq(c.ids, ids, sizeof ids);
-    ck_assert_mem_eq(c.request.stop_tokens, stop_tokens, sizeof stop_tokens);
+    ck_assert_mem_eq(c.request.tokens, prompt, sizeof(prompt));
+    ck_assert_mem_eq(c.ids, ids, sizeof(ids));
+    ck_assert_mem_eq(c.request.stop_tokens, stop_tokens, sizeof(stop_tokens));
     ck_assert_uint_eq(c.request.n_stops, 5);
     for (int i = 0; i < 5; i++)
         ck_assert_str_eq(c.request.stops[i], stops[i]);
     ck_assert_uint_eq(c.request.n_bias, 3);
     ck_assert(c.request.bias[0].token == 3 && c.request.bias[0].value == -10000);
-    ck_assert_mem_eq(&c.request.bias[1], &bias[1], 2 * sizeof bias[0]);
+    ck_assert_mem_eq(&c.request.bias[1], &bias[1], 2 * sizeof(bias[0]));
     /* The scalars: a second line of text is the first one, and floats are the same bits. */
     ck_assert_mem_eq(&c.request.temperature, &s.request.temperature,
                      offsetof(struct hearth_request, bias) -
@@ -255,21 +255,21 @@ START_TEST(damage_is_named_in_one_line)
 }
 END_TEST
 
-START_TEST(every_beginning_is_refused)
+START_TEST(every_truncation_is_refused)
 {
     struct record s = sample(), cut;
     record_write(&s, &out);
     for (size_t n = 0; n < out.bytes - 1; n++) {
         char *text = malloc(n ? n : 1); /* so that a sanitizer sees a byte too many */
         memcpy(text, out.data, n);
-        ck_assert_int_eq(record_read(text, n, &cut, err, sizeof err), -EBADMSG);
+        ck_assert_int_eq(record_read(text, n, &cut, err, sizeof(err)), -EBADMSG);
         free(text);
     }
 }
 END_TEST
 
 /* A few bytes changed at random: read or refused, and what is read can be written and read. */
-START_TEST(noise_is_survived)
+START_TEST(random_bytes_are_refused)
 {
     static const char pool[] = "\"\\{}[],:0123456789eE+-.tfu \n\xff\xc3\xed";
     struct record s = sample(), damaged;
@@ -281,16 +281,16 @@ START_TEST(noise_is_survived)
         memcpy(text, out.data, out.bytes);
         for (int k = 0; k <= round % 3; k++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
-            text[(state >> 33) % out.bytes] = pool[(state >> 20) % (sizeof pool - 1)];
+            text[(state >> 33) % out.bytes] = pool[(state >> 20) % (sizeof(pool) - 1)];
         }
-        int rc = record_read(text, out.bytes, &damaged, err, sizeof err);
+        int rc = record_read(text, out.bytes, &damaged, err, sizeof(err));
         ck_assert_msg(rc == 0 || rc == -EBADMSG, "round %d", round);
         if (rc == 0) {
             struct buffer again = {0};
             accepted++;
             record_write(&damaged, &again);
             record_fini(&c);
-            ck_assert_msg(!record_read(again.data, again.bytes, &c, err, sizeof err), "%s", err);
+            ck_assert_msg(!record_read(again.data, again.bytes, &c, err, sizeof(err)), "%s", err);
             buffer_fini(&again);
             record_fini(&damaged);
         }
@@ -301,7 +301,7 @@ START_TEST(noise_is_survived)
 }
 END_TEST
 
-START_TEST(a_deep_nest_is_no_record)
+START_TEST(deep_nesting_is_refused)
 {
     for (int i = 0; i < 1000000; i++)
         buffer_text(&out, "[");
@@ -309,7 +309,7 @@ START_TEST(a_deep_nest_is_no_record)
 }
 END_TEST
 
-START_TEST(the_hashes_of_a_receipt_are_found_or_not)
+START_TEST(the_hashes_of_a_receipt_are_found)
 {
     ck_assert_str_eq(record_hashes(RECEIPT), HASH_A ":" HASH_B);
     ck_assert_ptr_null(record_hashes(""));
@@ -352,13 +352,13 @@ START_TEST(numbers_are_exact)
         float value;
         json_reader_init(&r, texts[i], strlen(texts[i]));
         ck_assert_int_eq(json_read_float(&r, &value), 0);
-        ck_assert_mem_eq(&value, &values[i], sizeof value);
+        ck_assert_mem_eq(&value, &values[i], sizeof(value));
         ck_assert_int_eq(json_read_end(&r), 0);
     }
 }
 END_TEST
 
-START_TEST(the_first_error_stays)
+START_TEST(the_first_error_is_kept)
 {
     struct json_reader r;
     uint64_t value;
@@ -373,7 +373,7 @@ END_TEST
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-START_TEST(a_path_that_cannot_be_written_is_told_before_the_answer)
+START_TEST(an_unwritable_path_is_reported_before_the_answer)
 {
     ck_assert_int_eq(record_check_path("/nonexistent/record"), CLI_CANNOT_MAKE);
     ck_assert_int_eq(record_check_path("/tmp"), CLI_CANNOT_MAKE);
@@ -383,12 +383,12 @@ START_TEST(a_path_that_cannot_be_written_is_told_before_the_answer)
 }
 END_TEST
 
-START_TEST(a_file_is_replaced_whole_and_nothing_stays_beside_it)
+START_TEST(a_file_is_replaced_whole_without_leftovers)
 {
     char folder[] = "/tmp/hearth-record-XXXXXX", path[64], command[160];
     struct buffer read = {0};
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/r", folder);
+    snprintf(path, sizeof(path), "%s/r", folder);
     buffer_text(&out, "a long first text");
     ck_assert_int_eq(write_beside(path, &out), 0);
     out.bytes = 0;
@@ -399,7 +399,7 @@ START_TEST(a_file_is_replaced_whole_and_nothing_stays_beside_it)
     ck_assert_mem_eq(read.data, "short", 5);
     buffer_fini(&read);
     ck_assert_int_lt(write_beside(folder, &out), 0); /* a folder is no file to replace */
-    snprintf(command, sizeof command, "[ \"$(ls %s*)\" = r ] && [ \"$(stat -c %%a %s)\" = 600 ]",
+    snprintf(command, sizeof(command), "[ \"$(ls %s*)\" = r ] && [ \"$(stat -c %%a %s)\" = 600 ]",
              folder, path);
     ck_assert_int_eq(system(command), 0);
     unlink(path);
@@ -412,21 +412,22 @@ int main(void)
     Suite *suite = suite_create("client_cli_record");
     TCase *t = tcase_create("record");
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, what_was_written_is_read_bit_by_bit);
+    tcase_add_test(t, a_record_is_read_back_bit_by_bit);
     tcase_add_test(t, a_record_may_have_no_grammar);
     tcase_add_test(t, a_record_is_one_line_of_utf8);
     tcase_add_test(t, empty_lists_stay_empty);
     tcase_add_test(t, order_and_blanks_do_not_matter);
-    tcase_add_loop_test(t, damage_is_named_in_one_line, 0, (int)(sizeof damage / sizeof damage[0]));
-    tcase_add_test(t, every_beginning_is_refused);
-    tcase_add_test(t, noise_is_survived);
-    tcase_add_test(t, a_deep_nest_is_no_record);
-    tcase_add_test(t, the_hashes_of_a_receipt_are_found_or_not);
+    tcase_add_loop_test(t, damage_is_named_in_one_line, 0,
+                        (int)(sizeof(damage) / sizeof(damage[0])));
+    tcase_add_test(t, every_truncation_is_refused);
+    tcase_add_test(t, random_bytes_are_refused);
+    tcase_add_test(t, deep_nesting_is_refused);
+    tcase_add_test(t, the_hashes_of_a_receipt_are_found);
     tcase_add_test(t, strings_are_unescaped);
     tcase_add_test(t, numbers_are_exact);
-    tcase_add_test(t, the_first_error_stays);
-    tcase_add_test(t, a_path_that_cannot_be_written_is_told_before_the_answer);
-    tcase_add_test(t, a_file_is_replaced_whole_and_nothing_stays_beside_it);
+    tcase_add_test(t, the_first_error_is_kept);
+    tcase_add_test(t, an_unwritable_path_is_reported_before_the_answer);
+    tcase_add_test(t, a_file_is_replaced_whole_without_leftovers);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -78,7 +78,7 @@ START_TEST(a_frame_says_what_happened_between_two_samples)
 }
 END_TEST
 
-START_TEST(without_a_sample_before_no_rate_is_known)
+START_TEST(the_first_sample_has_no_rates)
 {
     struct top_sample now = read_status(first, 5);
 
@@ -91,7 +91,7 @@ START_TEST(without_a_sample_before_no_rate_is_known)
 }
 END_TEST
 
-START_TEST(a_daemon_at_rest_divides_nothing_by_nothing)
+START_TEST(an_idle_daemon_does_not_divide_by_zero)
 {
     struct top_sample now = read_status("{}", 5), before = read_status("{}", 5);
 
@@ -104,13 +104,13 @@ START_TEST(a_daemon_at_rest_divides_nothing_by_nothing)
 }
 END_TEST
 
-START_TEST(what_is_no_status_is_refused)
+START_TEST(a_malformed_status_is_refused)
 {
     static const char *const texts[] = {
         "", "[]", "{", "{\"slots\":[{}]", "7", "{\"model\":\"\xff\"}"};
     struct top_sample sample;
 
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         ck_assert_int_eq(top_sample_read(texts[i], strlen(texts[i]), 0, &sample), -EBADMSG);
         top_sample_fini(&sample);
     }
@@ -123,7 +123,7 @@ START_TEST(what_is_no_status_is_refused)
 }
 END_TEST
 
-START_TEST(words_cannot_move_the_terminal)
+START_TEST(control_characters_do_not_reach_the_terminal)
 {
     struct top_sample sample = read_status("{\"model\":\"a\\u001b[2Jb\\u009b3J\\u007f\\r\\nc\","
                                            "\"slots\":[{\"name\":\"\\u001b]0;x\\u0007\"}]}",
@@ -177,8 +177,8 @@ START_TEST(a_frame_never_leaves_its_screen)
     top_sample_compare(&now, &before);
     for (int i = 0; i < 40; i++) {
         many[i] = now.slots[i % 3];
-        snprintf(many[i].user, sizeof many[i].user, "somebody-with-a-long-name");
-        snprintf(many[i].command, sizeof many[i].command,
+        snprintf(many[i].user, sizeof(many[i].user), "somebody-with-a-long-name");
+        snprintf(many[i].command, sizeof(many[i].command),
                  "a\xc3\xa9"
                  "b");
     }
@@ -200,7 +200,7 @@ START_TEST(a_frame_never_leaves_its_screen)
 }
 END_TEST
 
-START_TEST(colours_are_there_when_asked_for_and_always_taken_back)
+START_TEST(colours_are_optional_and_always_reset)
 {
     struct top_sample now = read_status(second, 2);
     struct top_screen screen = {.rows = 30, .columns = 100, .live = 1, .colours = 1};
@@ -230,12 +230,12 @@ int main(void)
     Suite *suite = suite_create("client_cli_top");
     TCase *t = tcase_create("top");
     tcase_add_test(t, a_frame_says_what_happened_between_two_samples);
-    tcase_add_test(t, without_a_sample_before_no_rate_is_known);
-    tcase_add_test(t, a_daemon_at_rest_divides_nothing_by_nothing);
-    tcase_add_test(t, what_is_no_status_is_refused);
-    tcase_add_test(t, words_cannot_move_the_terminal);
+    tcase_add_test(t, the_first_sample_has_no_rates);
+    tcase_add_test(t, an_idle_daemon_does_not_divide_by_zero);
+    tcase_add_test(t, a_malformed_status_is_refused);
+    tcase_add_test(t, control_characters_do_not_reach_the_terminal);
     tcase_add_test(t, a_frame_never_leaves_its_screen);
-    tcase_add_test(t, colours_are_there_when_asked_for_and_always_taken_back);
+    tcase_add_test(t, colours_are_optional_and_always_reset);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -51,7 +51,7 @@ START_TEST(tokens_text_and_the_end_are_delivered)
 }
 END_TEST
 
-START_TEST(what_is_there_already_becomes_one_event)
+START_TEST(available_tokens_become_one_event)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -64,7 +64,7 @@ START_TEST(what_is_there_already_becomes_one_event)
 }
 END_TEST
 
-START_TEST(read_events_are_given_back_to_the_daemon)
+START_TEST(read_events_are_released_to_the_daemon)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -81,7 +81,7 @@ START_TEST(read_events_are_given_back_to_the_daemon)
 }
 END_TEST
 
-START_TEST(the_space_after_bos_is_the_tokenizers)
+START_TEST(the_space_after_bos_is_dropped)
 {
     connect_with(1, 0);
     const uint32_t bos[] = {FAKE_BOS}, out[] = {FAKE_ONCE, FAKE_UPON};
@@ -150,7 +150,7 @@ START_TEST(stop_texts_and_stop_tokens_are_cut_from_the_text_only)
 }
 END_TEST
 
-START_TEST(logprobs_stand_beside_their_tokens)
+START_TEST(logprobs_belong_to_their_tokens)
 {
     connect_with(1, 0);
     struct hearth_request r = text_request("Once");
@@ -173,7 +173,7 @@ START_TEST(logprobs_stand_beside_their_tokens)
 }
 END_TEST
 
-START_TEST(an_error_is_told_with_its_line)
+START_TEST(an_error_event_has_its_message)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -187,7 +187,7 @@ END_TEST
 
 /* ---- generations ----------------------------------------------------------------------------- */
 
-START_TEST(a_superseded_request_is_not_heard_of_again)
+START_TEST(a_superseded_request_delivers_nothing)
 {
     connect_with(1, 0);
     uint32_t first = submit_ids(0, prompt, 3).generation;
@@ -206,7 +206,7 @@ START_TEST(a_superseded_request_is_not_heard_of_again)
 }
 END_TEST
 
-START_TEST(a_cancelled_request_gives_its_end_and_nothing_else)
+START_TEST(a_cancelled_request_delivers_only_its_end)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -239,7 +239,7 @@ START_TEST(a_request_cancelled_before_it_was_read_ends_cancelled)
 }
 END_TEST
 
-START_TEST(an_answer_cancelled_before_it_was_read_is_not_called_whole)
+START_TEST(an_answer_cancelled_before_it_was_read_is_not_complete)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -292,7 +292,7 @@ END_TEST
 
 /* ---- endings --------------------------------------------------------------------------------- */
 
-START_TEST(a_dead_daemon_ends_every_request_after_what_it_said)
+START_TEST(a_dead_daemon_ends_every_request_after_its_published_tokens)
 {
     connect_with(2, 0);
     uint32_t g0 = submit_ids(0, prompt, 3).generation;
@@ -322,7 +322,7 @@ START_TEST(a_dead_daemon_ends_every_request_after_what_it_said)
 }
 END_TEST
 
-START_TEST(half_a_run_of_a_killed_daemon_is_no_event)
+START_TEST(an_unfinished_run_of_a_killed_daemon_is_dropped)
 {
     connect_with(2, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -338,7 +338,7 @@ START_TEST(half_a_run_of_a_killed_daemon_is_no_event)
 }
 END_TEST
 
-START_TEST(a_daemon_that_writes_nonsense_is_left)
+START_TEST(a_daemon_that_writes_garbage_is_disconnected)
 {
     connect_with(1, 0);
     submit_ids(0, prompt, 3);
@@ -358,7 +358,7 @@ START_TEST(a_forked_child_is_refused_and_may_close)
     if (child == 0) {
         const struct hearth_event *e;
         struct hearth_request r = text_request("Once");
-        struct hearth_info info = {.size = sizeof info};
+        struct hearth_info info = {.size = sizeof(info)};
         int ok = hearth_next(h, 0, &e, 0) == -EPERM && hearth_submit(h, 0, &r) == -EPERM &&
                  hearth_cancel(h, 0) == -EPERM && hearth_info(h, &info) == -EPERM &&
                  hearth_tokenize(h, "a", 1, 0, NULL, 0) == -EPERM && hearth_fd(h) == -EPERM &&
@@ -377,22 +377,22 @@ END_TEST
 static void add_tests(TCase *t)
 {
     tcase_add_test(t, tokens_text_and_the_end_are_delivered);
-    tcase_add_test(t, what_is_there_already_becomes_one_event);
-    tcase_add_test(t, read_events_are_given_back_to_the_daemon);
-    tcase_add_test(t, the_space_after_bos_is_the_tokenizers);
+    tcase_add_test(t, available_tokens_become_one_event);
+    tcase_add_test(t, read_events_are_released_to_the_daemon);
+    tcase_add_test(t, the_space_after_bos_is_dropped);
     tcase_add_test(t, a_character_in_byte_tokens_comes_whole);
     tcase_add_test(t, stop_texts_and_stop_tokens_are_cut_from_the_text_only);
-    tcase_add_test(t, logprobs_stand_beside_their_tokens);
-    tcase_add_test(t, an_error_is_told_with_its_line);
-    tcase_add_test(t, a_superseded_request_is_not_heard_of_again);
-    tcase_add_test(t, a_cancelled_request_gives_its_end_and_nothing_else);
+    tcase_add_test(t, logprobs_belong_to_their_tokens);
+    tcase_add_test(t, an_error_event_has_its_message);
+    tcase_add_test(t, a_superseded_request_delivers_nothing);
+    tcase_add_test(t, a_cancelled_request_delivers_only_its_end);
     tcase_add_test(t, a_request_cancelled_before_it_was_read_ends_cancelled);
-    tcase_add_test(t, an_answer_cancelled_before_it_was_read_is_not_called_whole);
+    tcase_add_test(t, an_answer_cancelled_before_it_was_read_is_not_complete);
     tcase_add_test(t, a_request_after_a_cancel_does_not_see_the_cancelled_end);
     tcase_add_test(t, slots_are_apart_and_any_slot_is_fair);
-    tcase_add_test(t, a_dead_daemon_ends_every_request_after_what_it_said);
-    tcase_add_test(t, half_a_run_of_a_killed_daemon_is_no_event);
-    tcase_add_test(t, a_daemon_that_writes_nonsense_is_left);
+    tcase_add_test(t, a_dead_daemon_ends_every_request_after_its_published_tokens);
+    tcase_add_test(t, an_unfinished_run_of_a_killed_daemon_is_dropped);
+    tcase_add_test(t, a_daemon_that_writes_garbage_is_disconnected);
     tcase_add_test(t, a_forked_child_is_refused_and_may_close);
 }
 

@@ -13,10 +13,10 @@
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-START_TEST(connecting_tells_what_is_served)
+START_TEST(hearth_info_describes_the_model)
 {
     connect_with(2, 0);
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.context, FAKE_CONTEXT);
     ck_assert_uint_eq(info.slots, 2);
@@ -33,11 +33,11 @@ START_TEST(connecting_tells_what_is_served)
 }
 END_TEST
 
-START_TEST(an_older_callers_info_is_not_written_beyond_its_size)
+START_TEST(an_info_struct_is_filled_up_to_its_size)
 {
     connect_with(1, 0);
     struct hearth_info info;
-    memset(&info, 0x5a, sizeof info);
+    memset(&info, 0x5a, sizeof(info));
     info.size = 12;
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.slots, 1);
@@ -50,13 +50,13 @@ END_TEST
 START_TEST(no_daemon_is_one_clear_line)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
-    ck_assert_int_eq(hearth_connect("/nonexistent/hearth.sock", &o, &h, err, sizeof err), -ENOENT);
+    hearth_options_init(&o, sizeof(o));
+    ck_assert_int_eq(hearth_connect("/nonexistent/hearth.sock", &o, &h, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_null(h);
     ck_assert_str_eq(err,
                      "no daemon at /nonexistent/hearth.sock: start one with hearthd --model FILE");
     close(fake.listen_fd);
-    ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, err, sizeof err), -ECONNREFUSED);
+    ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, err, sizeof(err)), -ECONNREFUSED);
     ck_assert_ptr_nonnull(strstr(err, "start one with hearthd"));
     ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, NULL, 0), -ECONNREFUSED);
     fake.listen_fd = dup(0);
@@ -67,53 +67,53 @@ START_TEST(the_path_comes_from_the_environment)
 {
     setenv("HEARTH_SOCKET", fake.path, 1);
     fake_start(&fake);
-    ck_assert_int_eq(hearth_connect(NULL, NULL, &h, err, sizeof err), 0);
+    ck_assert_int_eq(hearth_connect(NULL, NULL, &h, err, sizeof(err)), 0);
     fake_join(&fake);
     char path[200];
-    memset(path, 'x', sizeof path);
-    path[sizeof path - 1] = 0;
+    memset(path, 'x', sizeof(path));
+    path[sizeof(path) - 1] = 0;
     struct hearth *other;
-    ck_assert_int_eq(hearth_connect(path, NULL, &other, err, sizeof err), -ENAMETOOLONG);
+    ck_assert_int_eq(hearth_connect(path, NULL, &other, err, sizeof(err)), -ENAMETOOLONG);
 }
 END_TEST
 
-START_TEST(a_refusal_is_handed_on)
+START_TEST(a_refusal_of_the_daemon_is_reported)
 {
     fake.refuse = -EBUSY;
     fake.refuse_line = "slot 'edit' is in use: choose another name";
     fake_start(&fake);
-    ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, err, sizeof err), -EBUSY);
+    ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, err, sizeof(err)), -EBUSY);
     fake_join(&fake);
     ck_assert_str_eq(err, fake.refuse_line);
     ck_assert_ptr_null(h);
 }
 END_TEST
 
-START_TEST(somebody_else_at_the_socket_is_an_error)
+START_TEST(a_peer_that_is_not_hearthd_is_an_error)
 {
     fake.garbage = 1;
     fake_start(&fake);
-    ck_assert_int_lt(hearth_connect(fake.path, NULL, &h, err, sizeof err), 0);
+    ck_assert_int_lt(hearth_connect(fake.path, NULL, &h, err, sizeof(err)), 0);
     fake_join(&fake);
     ck_assert_uint_gt(strlen(err), 10);
 }
 END_TEST
 
-START_TEST(options_that_nobody_prepared_are_refused)
+START_TEST(uninitialized_options_are_refused)
 {
     const struct hearth_options o = {.slots = 2};
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof(err)), -EINVAL);
     ck_assert_ptr_null(h);
     ck_assert_ptr_nonnull(strstr(err, "hearth_options_init"));
 }
 END_TEST
 
-START_TEST(a_silent_daemon_is_given_up)
+START_TEST(a_silent_daemon_times_out)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.connect_timeout_ms = 20;
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), -ETIMEDOUT);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof(err)), -ETIMEDOUT);
 }
 END_TEST
 
@@ -170,13 +170,13 @@ START_TEST(signals_do_not_end_a_handshake)
 {
     char json[8];
     pthread_t thread = interrupt_and(start_late);
-    int rc = hearth_connect(fake.path, NULL, &h, err, sizeof err);
+    int rc = hearth_connect(fake.path, NULL, &h, err, sizeof(err));
     end_of_signals(thread);
     fake_join(&fake);
     ck_assert_msg(rc == 0, "%s", err);
     done = 0;
     thread = interrupt_and(answer_late);
-    int64_t n = hearth_status(h, json, sizeof json);
+    int64_t n = hearth_status(h, json, sizeof(json));
     end_of_signals(thread);
     ck_assert_int_eq(n, 2);
 }
@@ -185,10 +185,10 @@ END_TEST
 START_TEST(signals_do_not_make_a_handshake_longer)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.connect_timeout_ms = 50;
     pthread_t thread = interrupt_and(NULL);
-    int rc = hearth_connect(fake.path, &o, &h, err, sizeof err);
+    int rc = hearth_connect(fake.path, &o, &h, err, sizeof(err));
     end_of_signals(thread);
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
@@ -197,22 +197,22 @@ END_TEST
 START_TEST(a_name_and_slots_reach_the_daemon)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 3;
     o.slot_name = "edit";
     fake_start(&fake);
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), 0);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof(err)), 0);
     fake_join(&fake);
     ck_assert_str_eq(fake.hello.name, "edit");
     ck_assert_uint_eq(fake.hello.slots, 3);
     o.slot_name = "with blank";
     struct hearth *other;
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof(err)), -EINVAL);
     ck_assert_str_eq(err, "slot name 'with blank': give 1 to 63 printable ASCII characters without "
                           "blanks");
     o.slots = 257;
     o.slot_name = NULL;
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &other, err, sizeof(err)), -EINVAL);
     ck_assert_str_eq(err, "257 slots: ask for at most 256");
 }
 END_TEST
@@ -223,7 +223,7 @@ START_TEST(a_request_lies_in_arena_cell_and_parameters)
 {
     connect_with(1, 0);
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.max_tokens = 17;
@@ -252,17 +252,17 @@ START_TEST(a_request_lies_in_arena_cell_and_parameters)
     ck_assert_uint_eq(c.max_tokens, 17);
     ck_assert_uint_eq(c.priority, PRIORITY_BATCH);
     ck_assert_uint_eq(c.flags, SUBMIT_FAST);
-    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), prompt, sizeof prompt), 0);
+    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), prompt, sizeof(prompt)), 0);
     ck_assert_uint_eq(ring_generation(&segment_up_slot(&fake.segment, 0)->generation),
                       c.generation);
     ck_assert_uint_ne(c.generation, 0);
     struct ipc_limits limits = fake.limits;
-    ck_assert_int_eq(submit_check(&c, &limits, err, sizeof err), 0);
+    ck_assert_int_eq(submit_check(&c, &limits, err, sizeof(err)), 0);
 
     struct params p;
     _Alignas(8) uint8_t block[4096];
     memcpy(block, segment_params(&fake.segment, 0), c.params_bytes);
-    ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof err) == 0, "%s",
+    ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof(err)) == 0, "%s",
                   err);
     ck_assert(p.temperature == 0.5f && p.top_k == 10 && p.seed == 77);
     ck_assert_uint_eq(p.penalty_last_n, PARAMS_LAST_ALL);
@@ -275,7 +275,7 @@ START_TEST(a_request_lies_in_arena_cell_and_parameters)
 }
 END_TEST
 
-START_TEST(keep_is_the_common_beginning_with_the_last_prompt)
+START_TEST(keep_is_the_common_prefix_with_the_last_prompt)
 {
     connect_with(2, 0);
     uint32_t a[] = {1, 2, 3, 4, 5}, b[] = {1, 2, 3, 9, 9, 9};
@@ -286,7 +286,7 @@ START_TEST(keep_is_the_common_beginning_with_the_last_prompt)
     /* Beyond what the last cell said, the arena is nobody's business. */
     ck_assert_uint_eq(submit_ids(0, b, 6).keep, 2);
     ck_assert_uint_eq(submit_ids(1, b, 6).keep, 0);
-    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), b, sizeof b), 0);
+    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), b, sizeof(b)), 0);
 }
 END_TEST
 
@@ -297,7 +297,7 @@ START_TEST(text_is_tokenized_with_its_bos)
     struct submit_cell c = submit_request(&r);
     const uint32_t expected[] = {FAKE_BOS, FAKE_A, FAKE_B};
     ck_assert_uint_eq(c.length, 3);
-    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), expected, sizeof expected), 0);
+    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), expected, sizeof(expected)), 0);
     r.text_flags = 0;
     ck_assert_uint_eq(submit_request(&r).length, 2);
 }
@@ -308,7 +308,7 @@ START_TEST(a_bad_request_changes_nothing)
     connect_with(1, 0);
     uint32_t generation = submit_ids(0, prompt, 3).generation;
     struct hearth_request good, r;
-    hearth_request_init(&good, sizeof good);
+    hearth_request_init(&good, sizeof(good));
     good.tokens = prompt;
     good.n_tokens = 3;
     uint32_t many[FAKE_CONTEXT + 1] = {0}, unknown[] = {1, FAKE_VOCAB};
@@ -354,13 +354,13 @@ START_TEST(text_and_tokens_turn_into_each_other)
     uint32_t ids[8];
     ck_assert_int_eq(hearth_tokenize(h, "a b!", 4, HEARTH_ADD_BOS, ids, 8), 4);
     const uint32_t expected[] = {FAKE_BOS, FAKE_A, FAKE_B, FAKE_BYTE + '!'};
-    ck_assert_int_eq(memcmp(ids, expected, sizeof expected), 0);
+    ck_assert_int_eq(memcmp(ids, expected, sizeof(expected)), 0);
     ck_assert_int_eq(hearth_tokenize(h, "a b!", 4, 0, NULL, 0), 3);
     uint32_t one[2] = {0, 12345};
     ck_assert_int_eq(hearth_tokenize(h, "a b!", 4, 0, one, 1), 3);
     ck_assert(one[0] == FAKE_A && one[1] == 12345);
     char text[32] = "";
-    ck_assert_int_eq(hearth_detokenize(h, ids, 4, 0, text, sizeof text), 4);
+    ck_assert_int_eq(hearth_detokenize(h, ids, 4, 0, text, sizeof(text)), 4);
     ck_assert_str_eq(text, "a b!");
     ck_assert_int_eq(hearth_detokenize(h, ids, 4, HEARTH_SPECIAL, NULL, 0), 7);
     char part[5] = "####";
@@ -374,9 +374,9 @@ END_TEST
 START_TEST(a_model_without_fim_tokens_says_so)
 {
     connect_with(1, 0);
-    struct hearth_info info = {.size = sizeof info, .fim = 7};
+    struct hearth_info info = {.size = sizeof(info), .fim = 7};
     struct hearth_fim f;
-    hearth_fim_init(&f, sizeof f);
+    hearth_fim_init(&f, sizeof(f));
     f.prefix = "a b";
     f.prefix_bytes = 3;
     ck_assert_int_eq(hearth_info(h, &info), 0);
@@ -394,35 +394,35 @@ static void *answer_status(void *arg)
     return NULL;
 }
 
-START_TEST(status_takes_no_slot)
+START_TEST(status_needs_no_slot)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 0;
     pthread_t thread;
     fake_start(&fake);
-    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof err), 0);
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof(err)), 0);
     fake_join(&fake);
     ck_assert_int_eq(hearth_tokenize(h, "a b!", 4, 0, NULL, 0), 3);
     ck_assert_int_eq(
         pthread_create(&thread, NULL, answer_status, (void *)(uintptr_t) "{\"clients\":1}"), 0);
     char json[64], little[5] = "####";
-    ck_assert_int_eq(hearth_status(h, json, sizeof json), 13);
+    ck_assert_int_eq(hearth_status(h, json, sizeof(json)), 13);
     ck_assert_str_eq(json, "{\"clients\":1}");
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(
         pthread_create(&thread, NULL, answer_status, (void *)(uintptr_t) "{\"clients\":1}"), 0);
-    ck_assert_int_eq(hearth_status(h, little, sizeof little), 13);
+    ck_assert_int_eq(hearth_status(h, little, sizeof(little)), 13);
     ck_assert_str_eq(little, "{\"cl");
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     struct hearth_request r = text_request("x");
     ck_assert_int_eq(hearth_submit(h, 0, &r), -EINVAL);
     fake_hang_up(&fake);
-    ck_assert_int_eq(hearth_status(h, json, sizeof json), -ECONNRESET);
+    ck_assert_int_eq(hearth_status(h, json, sizeof(json)), -ECONNRESET);
 }
 END_TEST
 
-START_TEST(codes_have_words)
+START_TEST(error_codes_have_texts)
 {
     ck_assert_str_eq(hearth_strerror(0), "no error");
     ck_assert_str_eq(hearth_strerror(-ECONNRESET), "the daemon is gone");
@@ -434,25 +434,25 @@ END_TEST
 
 static void add_tests(TCase *t)
 {
-    tcase_add_test(t, connecting_tells_what_is_served);
-    tcase_add_test(t, an_older_callers_info_is_not_written_beyond_its_size);
+    tcase_add_test(t, hearth_info_describes_the_model);
+    tcase_add_test(t, an_info_struct_is_filled_up_to_its_size);
     tcase_add_test(t, no_daemon_is_one_clear_line);
     tcase_add_test(t, the_path_comes_from_the_environment);
-    tcase_add_test(t, a_refusal_is_handed_on);
-    tcase_add_test(t, somebody_else_at_the_socket_is_an_error);
-    tcase_add_test(t, options_that_nobody_prepared_are_refused);
-    tcase_add_test(t, a_silent_daemon_is_given_up);
+    tcase_add_test(t, a_refusal_of_the_daemon_is_reported);
+    tcase_add_test(t, a_peer_that_is_not_hearthd_is_an_error);
+    tcase_add_test(t, uninitialized_options_are_refused);
+    tcase_add_test(t, a_silent_daemon_times_out);
     tcase_add_test(t, signals_do_not_end_a_handshake);
     tcase_add_test(t, signals_do_not_make_a_handshake_longer);
     tcase_add_test(t, a_name_and_slots_reach_the_daemon);
     tcase_add_test(t, a_request_lies_in_arena_cell_and_parameters);
-    tcase_add_test(t, keep_is_the_common_beginning_with_the_last_prompt);
+    tcase_add_test(t, keep_is_the_common_prefix_with_the_last_prompt);
     tcase_add_test(t, text_is_tokenized_with_its_bos);
     tcase_add_test(t, a_bad_request_changes_nothing);
     tcase_add_test(t, text_and_tokens_turn_into_each_other);
     tcase_add_test(t, a_model_without_fim_tokens_says_so);
-    tcase_add_test(t, status_takes_no_slot);
-    tcase_add_test(t, codes_have_words);
+    tcase_add_test(t, status_needs_no_slot);
+    tcase_add_test(t, error_codes_have_texts);
 }
 
 int main(void)

@@ -17,7 +17,7 @@ static int readable(int timeout_ms)
     return poll(&p, 1, timeout_ms);
 }
 
-START_TEST(a_handle_without_requests_is_told_of_the_first_one)
+START_TEST(an_idle_handle_wakes_for_its_first_request)
 {
     connect_with(2, HEARTH_POLLABLE);
     ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
@@ -30,7 +30,7 @@ START_TEST(a_handle_without_requests_is_told_of_the_first_one)
 }
 END_TEST
 
-START_TEST(a_handle_without_requests_hears_that_the_daemon_died)
+START_TEST(an_idle_handle_wakes_when_the_daemon_dies)
 {
     const struct hearth_event *e;
     connect_with(1, HEARTH_POLLABLE);
@@ -123,7 +123,7 @@ START_TEST(a_submit_that_waits_notices_a_dead_daemon)
 }
 END_TEST
 
-START_TEST(nonsense_found_by_a_submit_makes_the_loop_come_back)
+START_TEST(garbage_found_by_a_submit_wakes_the_event_loop)
 {
     struct hearth_request r = text_request("Once");
     full_and_armed();
@@ -139,12 +139,12 @@ END_TEST
 static void start_connecting(int32_t connect_timeout_ms)
 {
     struct hearth_options o;
-    hearth_options_init(&o, sizeof o);
+    hearth_options_init(&o, sizeof(o));
     o.slots = 2;
     o.flags = HEARTH_POLLABLE | HEARTH_NONBLOCK;
     o.resume_ms = 0;
     o.connect_timeout_ms = connect_timeout_ms;
-    ck_assert_msg(hearth_connect(fake.path, &o, &h, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(hearth_connect(fake.path, &o, &h, err, sizeof(err)) == 0, "%s", err);
 }
 
 START_TEST(a_daemon_that_answers_later_is_not_waited_for)
@@ -172,7 +172,7 @@ START_TEST(a_daemon_that_answers_later_is_not_waited_for)
 }
 END_TEST
 
-START_TEST(a_daemon_that_never_answers_is_given_up)
+START_TEST(a_daemon_that_never_answers_times_out)
 {
     start_connecting(1);
     usleep(2000);
@@ -199,7 +199,7 @@ END_TEST
 static struct submit_cell submit_on(uint32_t slot, const uint32_t *ids, uint32_t n)
 {
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = ids;
     r.n_tokens = n;
     ck_assert_msg(hearth_submit(h, slot, &r) == 0, "%s", hearth_error(h));
@@ -230,7 +230,7 @@ START_TEST(a_full_submit_ring_is_not_waited_for)
     ck_assert_int_eq(fake_take(&fake, &cell), 1);
     ck_assert_uint_eq(cell.generation, last.generation);
     ck_assert_uint_eq(cell.keep, 2);
-    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), c, sizeof c), 0);
+    ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), c, sizeof(c)), 0);
 }
 END_TEST
 
@@ -279,14 +279,14 @@ int main(void)
     TCase *t = tcase_create("library");
     tcase_add_checked_fixture(t, fixture_setup, fixture_teardown);
     tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_handle_without_requests_is_told_of_the_first_one);
-    tcase_add_test(t, a_handle_without_requests_hears_that_the_daemon_died);
+    tcase_add_test(t, an_idle_handle_wakes_for_its_first_request);
+    tcase_add_test(t, an_idle_handle_wakes_when_the_daemon_dies);
     tcase_add_test(t, what_came_while_a_submit_waited_is_announced);
     tcase_add_test(t, what_comes_after_a_submit_that_waited_is_announced);
     tcase_add_test(t, a_submit_that_waits_notices_a_dead_daemon);
-    tcase_add_test(t, nonsense_found_by_a_submit_makes_the_loop_come_back);
+    tcase_add_test(t, garbage_found_by_a_submit_wakes_the_event_loop);
     tcase_add_test(t, a_daemon_that_answers_later_is_not_waited_for);
-    tcase_add_test(t, a_daemon_that_never_answers_is_given_up);
+    tcase_add_test(t, a_daemon_that_never_answers_times_out);
     tcase_add_test(t, a_refusal_comes_with_ready);
     tcase_add_test(t, a_full_submit_ring_is_not_waited_for);
     tcase_add_test(t, a_cancelled_request_without_a_cell_leaves_no_trace);

@@ -38,7 +38,7 @@ static uint32_t hear(uint32_t slot, int timeout_ms)
         return hear(slot, timeout_ms);
     ck_assert_uint_eq(e->position, 3 + n_ids);
     if (e->n_tokens)
-        memcpy(ids + n_ids, e->tokens, e->n_tokens * sizeof *ids);
+        memcpy(ids + n_ids, e->tokens, e->n_tokens * sizeof(*ids));
     n_ids += e->n_tokens;
     strcat(text, e->text);
     if (e->result) {
@@ -53,12 +53,12 @@ static void hear_end(uint32_t slot)
     while (hear(slot, -1) != HEARTH_DONE)
         ;
     ck_assert_uint_eq(result.n_ids, n_ids);
-    ck_assert_int_eq(memcmp(result.ids, ids, n_ids * sizeof *ids), 0);
+    ck_assert_int_eq(memcmp(result.ids, ids, n_ids * sizeof(*ids)), 0);
 }
 
 static struct hearth_info look(void)
 {
-    struct hearth_info info = {.size = sizeof info};
+    struct hearth_info info = {.size = sizeof(info)};
     ck_assert_int_eq(hearth_info(h, &info), 0);
     return info;
 }
@@ -95,7 +95,7 @@ static uint32_t take_again(uint32_t slot, const char *said)
     ck_assert_uint_eq(c.length, 3 + n);
     ck_assert_uint_eq(c.cookie, 99);
     ck_assert_uint_eq(c.max_tokens, 256);
-    ck_assert_int_eq(memcmp(arena, prompt, sizeof prompt), 0);
+    ck_assert_int_eq(memcmp(arena, prompt, sizeof(prompt)), 0);
     for (uint32_t i = 0; i < n; i++)
         ck_assert_uint_eq(arena[3 + i], FAKE_BYTE + (unsigned char)said[i]);
     ck_assert_uint_eq(ring_generation(&segment_up_slot(&fake.segment, slot)->generation),
@@ -103,7 +103,7 @@ static uint32_t take_again(uint32_t slot, const char *said)
     struct params p;
     _Alignas(8) uint8_t block[4096];
     memcpy(block, segment_params(&fake.segment, slot), c.params_bytes);
-    ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof err) == 0, "%s",
+    ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof(err)) == 0, "%s",
                   err);
     return c.generation;
 }
@@ -150,7 +150,7 @@ START_TEST(what_was_published_and_not_read_counts_once)
 }
 END_TEST
 
-START_TEST(before_the_first_token_the_prompt_is_said_again)
+START_TEST(before_the_first_token_the_prompt_is_submitted_again)
 {
     connect_with(1, 0);
     submit_ids(0, prompt, 3);
@@ -163,7 +163,7 @@ START_TEST(before_the_first_token_the_prompt_is_said_again)
 }
 END_TEST
 
-START_TEST(half_an_end_is_none)
+START_TEST(an_unfinished_done_run_does_not_end_the_answer)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -179,7 +179,7 @@ START_TEST(half_an_end_is_none)
 }
 END_TEST
 
-START_TEST(a_whole_end_needs_no_daemon)
+START_TEST(a_published_end_is_delivered_without_a_daemon)
 {
     struct submit_cell c;
     connect_with(2, 0);
@@ -199,7 +199,7 @@ START_TEST(a_whole_end_needs_no_daemon)
 }
 END_TEST
 
-START_TEST(twice_in_a_row)
+START_TEST(two_daemons_may_die_in_a_row)
 {
     connect_with(1, 0);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -224,7 +224,7 @@ START_TEST(text_that_is_held_back_stays_held_back)
     static const char *const stops[] = {"END"};
     connect_with(1, 0);
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.stops = stops;
@@ -247,7 +247,7 @@ START_TEST(text_that_is_held_back_stays_held_back)
 }
 END_TEST
 
-START_TEST(a_daemon_that_is_stopped_is_one_that_went_away)
+START_TEST(a_stopped_daemon_is_waited_for)
 {
     connect_with(2, 0);
     uint32_t g0 = submit_ids(0, prompt, 3).generation, g1 = submit_ids(1, prompt, 3).generation;
@@ -313,7 +313,7 @@ START_TEST(a_context_that_moves_the_end_is_named)
 {
     connect_with(1, 0);
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.max_tokens = FAKE_CONTEXT;
@@ -331,7 +331,7 @@ START_TEST(a_request_that_is_not_deterministic_ends)
     struct submit_cell c;
     connect_with(1, 0);
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.deterministic = 0;
@@ -353,7 +353,7 @@ START_TEST(a_request_that_is_not_deterministic_ends)
 }
 END_TEST
 
-START_TEST(nobody_comes_back_in_time)
+START_TEST(without_a_new_daemon_the_request_ends_in_time)
 {
     resume_ms = 150;
     connect_with(1, 0);
@@ -382,7 +382,7 @@ START_TEST(requests_and_cancels_need_no_daemon)
     ck_assert_uint_eq(hear(1, -1), HEARTH_DONE);
     ck_assert_uint_eq(result.reason, HEARTH_CANCELLED);
     struct hearth_request r;
-    hearth_request_init(&r, sizeof r);
+    hearth_request_init(&r, sizeof(r));
     r.tokens = prompt;
     r.n_tokens = 3;
     r.cookie = 99;
@@ -432,7 +432,7 @@ START_TEST(an_event_loop_keeps_its_descriptor)
 }
 END_TEST
 
-START_TEST(an_event_loop_hears_that_nobody_comes_back)
+START_TEST(an_event_loop_is_woken_when_the_wait_ends)
 {
     resume_ms = 150;
     connect_with(1, HEARTH_POLLABLE);
@@ -479,20 +479,20 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_daemon_that_dies_between_two_tokens_is_replaced);
     tcase_add_test(t, what_was_published_and_not_read_counts_once);
-    tcase_add_test(t, before_the_first_token_the_prompt_is_said_again);
-    tcase_add_test(t, half_an_end_is_none);
-    tcase_add_test(t, a_whole_end_needs_no_daemon);
-    tcase_add_test(t, twice_in_a_row);
+    tcase_add_test(t, before_the_first_token_the_prompt_is_submitted_again);
+    tcase_add_test(t, an_unfinished_done_run_does_not_end_the_answer);
+    tcase_add_test(t, a_published_end_is_delivered_without_a_daemon);
+    tcase_add_test(t, two_daemons_may_die_in_a_row);
     tcase_add_test(t, text_that_is_held_back_stays_held_back);
-    tcase_add_test(t, a_daemon_that_is_stopped_is_one_that_went_away);
+    tcase_add_test(t, a_stopped_daemon_is_waited_for);
     tcase_add_test(t, another_model_ends_the_answer_and_is_named);
     tcase_add_test(t, other_numerics_end_the_answer_and_are_named);
     tcase_add_test(t, a_context_that_moves_the_end_is_named);
     tcase_add_test(t, a_request_that_is_not_deterministic_ends);
-    tcase_add_test(t, nobody_comes_back_in_time);
+    tcase_add_test(t, without_a_new_daemon_the_request_ends_in_time);
     tcase_add_test(t, requests_and_cancels_need_no_daemon);
     tcase_add_test(t, an_event_loop_keeps_its_descriptor);
-    tcase_add_test(t, an_event_loop_hears_that_nobody_comes_back);
+    tcase_add_test(t, an_event_loop_is_woken_when_the_wait_ends);
     tcase_add_test(t, a_signal_breaks_off_the_wait);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -75,7 +75,7 @@ static void *serve_in_order(void *arg)
             fake_wake(&fake);
             bell_daemon_sleep(fake.ctl);
             if (ring_space(&fake.events[c.slot]) < (int)(2 * EVENT_RUN_CELLS) &&
-                (poll(&p, 1, 60000) != 1 || read(p.fd, &count, sizeof count) < 0))
+                (poll(&p, 1, 60000) != 1 || read(p.fd, &count, sizeof(count)) < 0))
                 return (void *)(uintptr_t) "nobody made room";
             bell_daemon_awake(fake.ctl);
             continue;

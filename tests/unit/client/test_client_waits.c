@@ -28,7 +28,7 @@ static void *answer_later(void *arg)
     return NULL;
 }
 
-START_TEST(a_blocking_wait_ends_with_the_event)
+START_TEST(a_blocking_wait_returns_the_event)
 {
     connect_with(2, _i ? HEARTH_POLLABLE : 0);
     pthread_t thread;
@@ -80,7 +80,7 @@ START_TEST(a_signal_ends_a_wait)
 }
 END_TEST
 
-START_TEST(an_event_loop_is_told_by_its_descriptor)
+START_TEST(an_event_loop_is_woken_by_the_descriptor)
 {
     connect_with(1, HEARTH_POLLABLE);
     uint32_t g = submit_ids(0, prompt, 3).generation;
@@ -112,7 +112,7 @@ START_TEST(a_handle_that_is_not_pollable_says_so)
 }
 END_TEST
 
-START_TEST(the_bell_rings_for_a_sleeping_daemon_only)
+START_TEST(only_a_sleeping_daemon_is_woken)
 {
     connect_with(1, 0);
     struct pollfd p = {.fd = fake.bell_fd, .events = POLLIN};
@@ -136,7 +136,7 @@ START_TEST(room_in_a_ring_wakes_the_daemon)
 }
 END_TEST
 
-START_TEST(progress_of_a_long_prefill_is_told)
+START_TEST(a_long_prefill_reports_progress)
 {
     connect_with(1, 0);
     struct submit_cell c = submit_ids(0, prompt, 3);
@@ -196,14 +196,14 @@ int main(void)
     TCase *t = tcase_create("waits");
     tcase_add_checked_fixture(t, fixture_setup, fixture_teardown);
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, a_blocking_wait_ends_with_the_event, 0, 2);
+    tcase_add_loop_test(t, a_blocking_wait_returns_the_event, 0, 2);
     tcase_add_test(t, a_wait_ends_when_its_time_is_up);
     tcase_add_test(t, a_signal_ends_a_wait);
-    tcase_add_test(t, an_event_loop_is_told_by_its_descriptor);
+    tcase_add_test(t, an_event_loop_is_woken_by_the_descriptor);
     tcase_add_test(t, a_handle_that_is_not_pollable_says_so);
-    tcase_add_test(t, the_bell_rings_for_a_sleeping_daemon_only);
+    tcase_add_test(t, only_a_sleeping_daemon_is_woken);
     tcase_add_test(t, room_in_a_ring_wakes_the_daemon);
-    tcase_add_test(t, progress_of_a_long_prefill_is_told);
+    tcase_add_test(t, a_long_prefill_reports_progress);
     tcase_add_test(t, a_full_submit_ring_is_waited_for_while_events_are_taken);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -31,7 +31,7 @@ static const char *push(struct detokenizer *d, uint32_t id)
 {
     static char out[256];
     size_t n = 0;
-    ck_assert_int_eq(detokenizer_push(d, id, out, sizeof out - 1, &n), 0);
+    ck_assert_int_eq(detokenizer_push(d, id, out, sizeof(out) - 1, &n), 0);
     out[n] = '\0';
     return out;
 }
@@ -40,12 +40,12 @@ static const char *finish(struct detokenizer *d)
 {
     static char out[8];
     size_t n = 0;
-    ck_assert_int_eq(detokenizer_finish(d, out, sizeof out - 1, &n), 0);
+    ck_assert_int_eq(detokenizer_finish(d, out, sizeof(out) - 1, &n), 0);
     out[n] = '\0';
     return out;
 }
 
-START_TEST(half_characters_wait)
+START_TEST(incomplete_characters_are_held)
 {
     struct tiny t;
     struct vocab v = open_bytes(&t);
@@ -63,7 +63,7 @@ START_TEST(half_characters_wait)
 }
 END_TEST
 
-START_TEST(what_cannot_become_a_character_is_replaced)
+START_TEST(invalid_utf8_is_replaced)
 {
     struct tiny t;
     struct vocab v = open_bytes(&t);
@@ -121,7 +121,7 @@ START_TEST(errors_change_nothing)
     size_t n;
     detokenizer_init(&d, &v, 0);
     ck_assert_str_eq(push(&d, 0xc3), "");
-    ck_assert_int_eq(detokenizer_push(&d, v.n_tokens, out, sizeof out, &n), -EINVAL);
+    ck_assert_int_eq(detokenizer_push(&d, v.n_tokens, out, sizeof(out), &n), -EINVAL);
     ck_assert_uint_eq(n, 0);
     ck_assert_int_eq(detokenizer_push(&d, 256, out, 2, &n), -ENOBUFS);
     ck_assert_uint_eq(n, detokenizer_room(&d, 256));
@@ -147,7 +147,7 @@ static struct vocab open_spm(struct tiny *t)
     return tiny_open(t, &block);
 }
 
-START_TEST(the_space_before_the_text_goes)
+START_TEST(the_leading_space_is_dropped)
 {
     struct tiny t;
     struct vocab v = open_spm(&t);
@@ -167,7 +167,7 @@ START_TEST(the_space_before_the_text_goes)
 }
 END_TEST
 
-START_TEST(the_space_after_a_special_token_goes)
+START_TEST(the_space_after_a_special_token_is_dropped)
 {
     struct tiny t;
     struct vocab v = open_spm(&t);
@@ -235,7 +235,7 @@ START_TEST(pieces_are_whole_and_add_up)
             bool pair = i + 1 < n && text[i] == 'a' && text[i + 1] == 'b';
             uint32_t id = pair ? 256 : (unsigned char)text[i], code;
             i += pair;
-            ck_assert_int_eq(detokenizer_push(&d, id, got + n_got, sizeof got - n_got, &n_piece),
+            ck_assert_int_eq(detokenizer_push(&d, id, got + n_got, sizeof(got) - n_got, &n_piece),
                              0);
             for (size_t at = 0; at < n_piece;) {
                 int step = utf8_step(got + n_got + at, n_piece - at, &code);
@@ -274,12 +274,12 @@ START_TEST(detokenizing_undoes_tokenizing)
         }
         l.n = 0;
         unsigned flags = turn % 2 == 0 ? TOKENIZE_PARSE_SPECIAL : 0;
-        ck_assert_int_eq(tokenize(&v, text, n, flags, &l, err, sizeof err), 0);
+        ck_assert_int_eq(tokenize(&v, text, n, flags, &l, err, sizeof(err)), 0);
         struct detokenizer d;
         detokenizer_init(&d, &v, DETOKENIZE_RAW);
         for (size_t i = 0; i < l.n; i++) {
             ck_assert_int_eq(
-                detokenizer_push(&d, l.ids[i], got + n_got, sizeof got - n_got, &n_piece), 0);
+                detokenizer_push(&d, l.ids[i], got + n_got, sizeof(got) - n_got, &n_piece), 0);
             n_got += n_piece;
         }
         ck_assert_msg(n_got == n && memcmp(got, text, n) == 0, "<%.*s> gave <%.*s>", (int)n, text,
@@ -294,13 +294,13 @@ int main(void)
     Suite *s = suite_create("detokenizer");
     TCase *c = tcase_create("detokenizer");
     tcase_add_checked_fixture(c, NULL, close_block);
-    tcase_add_test(c, half_characters_wait);
-    tcase_add_test(c, what_cannot_become_a_character_is_replaced);
+    tcase_add_test(c, incomplete_characters_are_held);
+    tcase_add_test(c, invalid_utf8_is_replaced);
     tcase_add_test(c, raw_mode_gives_every_byte_at_once);
     tcase_add_test(c, control_tokens_may_be_left_out);
     tcase_add_test(c, errors_change_nothing);
-    tcase_add_test(c, the_space_before_the_text_goes);
-    tcase_add_test(c, the_space_after_a_special_token_goes);
+    tcase_add_test(c, the_leading_space_is_dropped);
+    tcase_add_test(c, the_space_after_a_special_token_is_dropped);
     tcase_add_test(c, a_vocabulary_without_prefix_keeps_spaces);
     tcase_add_loop_test(c, pieces_are_whole_and_add_up, 0, 2);
     tcase_add_loop_test(c, detokenizing_undoes_tokenizing, 0, 2);

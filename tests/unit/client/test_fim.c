@@ -48,7 +48,7 @@ static void open_bpe(const char *pre, const char *const *names)
 static struct hearth_fim request(const char *prefix, const char *suffix)
 {
     struct hearth_fim f;
-    hearth_fim_init(&f, sizeof f);
+    hearth_fim_init(&f, sizeof(f));
     f.prefix = prefix;
     f.prefix_bytes = strlen(prefix);
     f.suffix = suffix;
@@ -61,12 +61,12 @@ static const char *shown(const struct hearth_fim *f, uint32_t context)
 {
     static char s[1 << 16];
     size_t n = 0;
-    int rc = fim_prompt(&v, text, f, context, &out, err, sizeof err);
+    int rc = fim_prompt(&v, text, f, context, &out, err, sizeof(err));
     ck_assert_msg(rc == 0, "%d %s", rc, err);
     for (size_t i = 0; i < out.n; i++) {
         uint32_t bytes;
         const char *b = vocab_bytes(&v, out.ids[i], &bytes);
-        if (n + bytes >= sizeof s) /* an assertion for each is slow */
+        if (n + bytes >= sizeof(s)) /* an assertion for each is slow */
             ck_abort_msg("a prompt of more than %zu bytes", n);
         memcpy(s + n, b, bytes);
         n += bytes;
@@ -77,7 +77,7 @@ static const char *shown(const struct hearth_fim *f, uint32_t context)
 
 /* ---- forms ----------------------------------------------------------------------------------- */
 
-START_TEST(forms_follow_the_vocabulary)
+START_TEST(the_fim_form_follows_the_vocabulary)
 {
     const struct hearth_fim f = request("pre", "suf");
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
@@ -116,15 +116,15 @@ START_TEST(the_order_can_be_chosen)
     f.order = HEARTH_FIM_PLAIN;
     ck_assert_str_eq(shown(&f, 512), "premid");
     f.order = HEARTH_FIM_PLAIN + 1;
-    ck_assert_int_eq(fim_prompt(&v, text, &f, 512, &out, err, sizeof err), -EINVAL);
+    ck_assert_int_eq(fim_prompt(&v, text, &f, 512, &out, err, sizeof(err)), -EINVAL);
 }
 END_TEST
 
-START_TEST(a_model_without_the_tokens_is_told)
+START_TEST(a_model_without_fim_tokens_is_reported)
 {
     const struct hearth_fim f = request("pre", "suf");
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>"); /* no middle */
-    ck_assert_int_eq(fim_prompt(&v, text, &f, 512, &out, err, sizeof err), -ENOTSUP);
+    ck_assert_int_eq(fim_prompt(&v, text, &f, 512, &out, err, sizeof(err)), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(err, "no fill-in-the-middle tokens"));
     ck_assert_int_eq(fim_find(&v, HEARTH_FIM_SPM), FIM_NONE);
     struct hearth_fim plain = f;
@@ -133,7 +133,7 @@ START_TEST(a_model_without_the_tokens_is_told)
 }
 END_TEST
 
-START_TEST(control_tokens_in_a_text_stay_letters)
+START_TEST(control_tokens_in_a_text_stay_plain_text)
 {
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
     const struct hearth_fim f = request("<|fim_middle|>", "<|fim_prefix|>");
@@ -204,8 +204,8 @@ END_TEST
 START_TEST(chunks_go_first_where_there_is_no_room)
 {
     char big[400];
-    memset(big, 'x', sizeof big);
-    const struct hearth_chunk many[] = {{"a", "one\n", 4}, {"b", big, sizeof big}, {"c", "z", 1}};
+    memset(big, 'x', sizeof(big));
+    const struct hearth_chunk many[] = {{"a", "one\n", 4}, {"b", big, sizeof(big)}, {"c", "z", 1}};
     struct hearth_fim f = request("pre", "suf");
     f.extra = many;
     f.n_extra = 3;
@@ -228,7 +228,7 @@ static char *lines(size_t n)
     return s;
 }
 
-START_TEST(far_ends_are_left_out_at_lines)
+START_TEST(far_ends_are_cut_at_line_breaks)
 {
     char *prefix = lines(500), *suffix = lines(500);
     struct hearth_fim f = request(prefix, suffix);
@@ -259,13 +259,13 @@ static int breaks_while_typing(size_t n, size_t tail)
     struct token_list before;
     int breaks = 0;
     token_list_init(&before);
-    ck_assert_uint_lt(400 * LINE + n, sizeof typed);
+    ck_assert_uint_lt(400 * LINE + n, sizeof(typed));
     memcpy(typed, prefix, 400 * LINE);
     for (size_t i = 0; i < n; i++) {
         typed[400 * LINE + i] = i % 30 == 29 ? '\n' : (char)('a' + i % 26);
         typed[400 * LINE + i + 1] = 0;
         struct hearth_fim f = request(typed, suffix);
-        if (fim_prompt(&v, text, &f, 4096, &out, err, sizeof err) || out.n > 4096 - 512)
+        if (fim_prompt(&v, text, &f, 4096, &out, err, sizeof(err)) || out.n > 4096 - 512)
             ck_abort_msg("%zu tokens; %s", out.n, err);
         size_t same = 0;
         while (same < before.n && same < out.n && before.ids[same] == out.ids[same])
@@ -297,7 +297,7 @@ START_TEST(a_prefix_of_megabytes_is_cut_before_it_is_tokenized)
     struct hearth_fim f = request(prefix, suffix);
     f.step_bytes = 3 * 4096 * 8;
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
-    ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof err), 0);
+    ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof(err)), 0);
     free(prefix);
     free(suffix);
 }
@@ -311,7 +311,7 @@ START_TEST(a_middle_without_room_is_an_error)
     f.middle_bytes = strlen(middle);
     f.max_tokens = 300;
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
-    ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof err), -E2BIG);
+    ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof(err)), -E2BIG);
     ck_assert_ptr_nonnull(strstr(err, "raise max_tokens"));
     free(middle);
 }
@@ -319,14 +319,14 @@ END_TEST
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-START_TEST(a_step_tokenizes_so_much_and_the_next_goes_on)
+START_TEST(a_step_tokenizes_its_budget_and_the_next_continues)
 {
     char *prefix = lines(300);
     struct hearth_fim f = request(prefix, "");
     OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
     f.step_bytes = 600;
     int rc, steps = 0;
-    while ((rc = fim_prompt(&v, text, &f, 8192, &out, err, sizeof err)) == -EAGAIN)
+    while ((rc = fim_prompt(&v, text, &f, 8192, &out, err, sizeof(err))) == -EAGAIN)
         ck_assert_int_lt(++steps, 20);
     ck_assert_int_eq(rc, 0);
     ck_assert_int_ge(steps, 5); /* blocks of 260 bytes, two a step: 12 calls */
@@ -355,7 +355,7 @@ static size_t some_program(char *s, size_t max, uint32_t *seed)
                                          "foo(bar);\r\n"};
     size_t n = 0;
     for (;;) {
-        const char *piece = pieces[next_random(seed) % (sizeof pieces / sizeof pieces[0])];
+        const char *piece = pieces[next_random(seed) % (sizeof(pieces) / sizeof(pieces[0]))];
         if (n + strlen(piece) > max)
             return n;
         memcpy(s + n, piece, strlen(piece));
@@ -374,13 +374,13 @@ static void check_blocks(const struct vocab *w)
     for (int i = 0; i < 20; i++) {
         size_t n = some_program(s, 500 * (size_t)(i + 1), &seed);
         whole.n = 0;
-        ck_assert_int_eq(tokenize(w, s, n, 0, &whole, err, sizeof err), 0);
+        ck_assert_int_eq(tokenize(w, s, n, 0, &whole, err, sizeof(err)), 0);
         for (int again = 0; again < 2; again++) {
             parts.n = 0;
             fim_text_begin(text, 0);
-            ck_assert_int_eq(fim_text_add(text, w, s, n, 0, &parts, err, sizeof err), 0);
+            ck_assert_int_eq(fim_text_add(text, w, s, n, 0, &parts, err, sizeof(err)), 0);
             ck_assert_uint_eq(parts.n, whole.n);
-            ck_assert_int_eq(memcmp(parts.ids, whole.ids, whole.n * sizeof *whole.ids), 0);
+            ck_assert_int_eq(memcmp(parts.ids, whole.ids, whole.n * sizeof(*whole.ids)), 0);
         }
     }
     token_list_fini(&whole);
@@ -392,7 +392,7 @@ START_TEST(blocks_give_the_tokens_of_the_whole)
     static const char *const pres[] = {"gpt-2",     "llama-bpe",      "qwen2",       "qwen35",
                                        "starcoder", "deepseek-coder", "falcon",      "tekken",
                                        "gpt-4o",    "deepseek-v3",    "deepseek-llm"};
-    for (size_t i = 0; i < sizeof pres / sizeof pres[0]; i++) {
+    for (size_t i = 0; i < sizeof(pres) / sizeof(pres[0]); i++) {
         tiny_init_bpe(&tiny, pres[i]); /* merges across a line's end show a wrong cut */
         tiny_merge(&tiny, "\n", "d");
         tiny_merge(&tiny, "\n", "x");
@@ -419,7 +419,7 @@ END_TEST
 START_TEST(a_text_without_lines_is_cut_all_the_same)
 {
     static char s[100001];
-    for (size_t i = 0; i + 1 < sizeof s; i++) /* characters of two bytes: none is cut in two */
+    for (size_t i = 0; i + 1 < sizeof(s); i++) /* characters of two bytes: none is cut in two */
         s[i] = i % 2 ? '\xa4' : '\xc3';
     for (size_t at = 0, n; at < 100000; at += n) {
         n = fim_text_block(s + at, 100000 - at);
@@ -430,15 +430,15 @@ START_TEST(a_text_without_lines_is_cut_all_the_same)
 }
 END_TEST
 
-START_TEST(what_was_not_used_for_long_is_forgotten)
+START_TEST(least_recently_used_blocks_are_evicted)
 {
     static char s[2000];
     OPEN_BPE("gpt-2", "<|fim_prefix|>");
     for (unsigned i = 0; i < 6000; i++) { /* 12 MB, three times what is kept young */
-        snprintf(s, sizeof s, "%0*u", 1000, i);
+        snprintf(s, sizeof(s), "%0*u", 1000, i);
         out.n = 0;
         fim_text_begin(text, 0);
-        ck_assert_int_eq(fim_text_add(text, &v, s, 1000, 0, &out, err, sizeof err), 0);
+        ck_assert_int_eq(fim_text_add(text, &v, s, 1000, 0, &out, err, sizeof(err)), 0);
         ck_assert_uint_eq(out.n, 1000);
         ck_assert_int_eq((int)out.ids[999], s[999]);
     }
@@ -456,9 +456,9 @@ static int open_real(const char *name)
         printf("skip: HEARTH_TESTDATA is not set: no vocabulary %s\n", name);
         return 0;
     }
-    snprintf(path, sizeof path, "%s/tokenizers/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/tokenizers/%s", folder, name);
     block = vocab_file_build(path, &bytes);
-    ck_assert_int_eq(vocab_open(block, bytes, &v, err, sizeof err), 0);
+    ck_assert_int_eq(vocab_open(block, bytes, &v, err, sizeof(err)), 0);
     return 1;
 }
 
@@ -468,7 +468,7 @@ START_TEST(qwen2s_prompt)
     if (!open_real("ggml-vocab-qwen2.gguf"))
         return;
     if (fim_find(&v, HEARTH_FIM_AUTO) == FIM_NONE) { /* the first Qwen2 had none */
-        ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof err), -ENOTSUP);
+        ck_assert_int_eq(fim_prompt(&v, text, &f, 4096, &out, err, sizeof(err)), -ENOTSUP);
     } else {
         ck_assert_str_eq(shown(&f, 4096), "<|fim_prefix|>def f(x):\n    return <|fim_suffix|>\n\n"
                                           "print(f(1))\n<|fim_middle|>");
@@ -513,22 +513,22 @@ int main(void)
     TCase *c = tcase_create("fim");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
-    tcase_add_test(c, forms_follow_the_vocabulary);
+    tcase_add_test(c, the_fim_form_follows_the_vocabulary);
     tcase_add_test(c, the_order_can_be_chosen);
-    tcase_add_test(c, a_model_without_the_tokens_is_told);
-    tcase_add_test(c, control_tokens_in_a_text_stay_letters);
+    tcase_add_test(c, a_model_without_fim_tokens_is_reported);
+    tcase_add_test(c, control_tokens_in_a_text_stay_plain_text);
     tcase_add_test(c, sentencepiece_puts_a_space_before_the_prefix_alone);
     tcase_add_test(c, chunks_stand_in_files_where_the_vocabulary_has_such);
     tcase_add_test(c, chunks_are_plain_text_elsewhere);
     tcase_add_test(c, chunks_go_first_where_there_is_no_room);
-    tcase_add_test(c, far_ends_are_left_out_at_lines);
+    tcase_add_test(c, far_ends_are_cut_at_line_breaks);
     tcase_add_test(c, typing_changes_the_end_alone);
     tcase_add_test(c, a_prefix_of_megabytes_is_cut_before_it_is_tokenized);
     tcase_add_test(c, a_middle_without_room_is_an_error);
-    tcase_add_test(c, a_step_tokenizes_so_much_and_the_next_goes_on);
+    tcase_add_test(c, a_step_tokenizes_its_budget_and_the_next_continues);
     tcase_add_test(c, blocks_give_the_tokens_of_the_whole);
     tcase_add_test(c, a_text_without_lines_is_cut_all_the_same);
-    tcase_add_test(c, what_was_not_used_for_long_is_forgotten);
+    tcase_add_test(c, least_recently_used_blocks_are_evicted);
     tcase_add_test(c, qwen2s_prompt);
     tcase_add_test(c, starcoders_prompt);
     tcase_add_test(c, other_vocabularies_cut_the_same);

@@ -113,7 +113,7 @@ START_TEST(null_is_absent_and_whole_numbers_may_have_a_point)
 }
 END_TEST
 
-START_TEST(without_a_seed_there_is_one_by_chance)
+START_TEST(without_a_seed_a_random_one_is_used)
 {
     ck_assert_int_eq(read_as(GEN_NATIVE, "{}"), 0);
     uint64_t first = params.seed;
@@ -190,7 +190,7 @@ static const struct {
     {GEN_CHAT, "{\"seed\":\"x\"}", "seed"},
 };
 
-START_TEST(what_has_another_type_is_refused_by_name)
+START_TEST(a_field_of_the_wrong_type_is_refused_by_name)
 {
     ck_assert_int_eq(read_as(refused[_i].dialect, refused[_i].json), -1);
     ck_assert_uint_eq(fail.status, 400);
@@ -198,7 +198,7 @@ START_TEST(what_has_another_type_is_refused_by_name)
 }
 END_TEST
 
-START_TEST(a_model_is_ours_or_none)
+START_TEST(only_the_served_model_may_be_named)
 {
     json_t *o = json_pack("{s:s}", "model", "a"), *empty = json_pack("{s:s}", "model", "");
     ck_assert_int_eq(gen_params_check_model(o, "a", &fail), 0);
@@ -223,12 +223,12 @@ int main(void)
     tcase_add_test(tcase, each_dialect_has_its_defaults);
     tcase_add_test(tcase, every_field_arrives);
     tcase_add_test(tcase, null_is_absent_and_whole_numbers_may_have_a_point);
-    tcase_add_test(tcase, without_a_seed_there_is_one_by_chance);
+    tcase_add_test(tcase, without_a_seed_a_random_one_is_used);
     tcase_add_test(tcase, samplers_that_are_not_named_are_off);
     tcase_add_test(tcase, choices_differ_by_their_seed);
-    tcase_add_loop_test(tcase, what_has_another_type_is_refused_by_name, 0,
-                        (int)(sizeof refused / sizeof refused[0]));
-    tcase_add_test(tcase, a_model_is_ours_or_none);
+    tcase_add_loop_test(tcase, a_field_of_the_wrong_type_is_refused_by_name, 0,
+                        (int)(sizeof(refused) / sizeof(refused[0])));
+    tcase_add_test(tcase, only_the_served_model_may_be_named);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -15,22 +15,22 @@
 
 /* ---- guard ----------------------------------------------------------------------------------- */
 
-START_TEST(only_names_of_this_machine_are_hosts)
+START_TEST(only_loopback_names_are_valid_hosts)
 {
     static const char *const good[] = {"localhost",      "LocalHost:80", "127.0.0.1",
                                        "127.0.0.1:8012", "[::1]",        "[::1]:1"};
     static const char *const bad[] = {"",      "localhost.a.org", "localhost:",     "localhost:8a",
                                       "a.org", "127.0.0.1.a.org", "[::1]x",         "127.0.0.2",
                                       "[::]",  "localhost@a.org", "127.0.0.1:80:80"};
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         ck_assert_msg(guard_host(good[i]), "%s", good[i]);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         ck_assert_msg(!guard_host(bad[i]), "%s", bad[i]);
     ck_assert(guard_host(NULL));
 }
 END_TEST
 
-START_TEST(an_origin_is_one_that_was_allowed)
+START_TEST(only_allowed_origins_pass)
 {
     struct guard none = {0}, one = {.origins = {"http://localhost:3000"}, .n_origins = 1};
     struct guard all = {.origins = {"*"}, .n_origins = 1};
@@ -42,7 +42,7 @@ START_TEST(an_origin_is_one_that_was_allowed)
 }
 END_TEST
 
-START_TEST(a_key_must_be_whole)
+START_TEST(keys_match_as_a_whole)
 {
     struct guard g = {.keys = {"abc", "de"}, .n_keys = 2}, open = {0};
     ck_assert(guard_key(&open, NULL, NULL));
@@ -94,7 +94,7 @@ START_TEST(an_answer_ends_where_the_indent_does)
 }
 END_TEST
 
-START_TEST(a_message_that_was_cut_keeps_its_letters)
+START_TEST(a_truncated_message_is_valid_utf8)
 {
     struct fail f;
     fail_set(&f, 400, FAIL_INVALID, "caf\xc3\xa9, caf\xc3");
@@ -107,7 +107,7 @@ END_TEST
 
 /* ---- JSON and events ------------------------------------------------------------------------- */
 
-START_TEST(an_event_is_a_line_of_json)
+START_TEST(a_server_sent_event_is_one_line_of_json)
 {
     struct exchange x = {.params = {.stream = true}};
     exchange_put(&x, json_pack("{s:s, s:f}", "a", "1\n2", "b", 0.1f));
@@ -125,7 +125,7 @@ START_TEST(an_event_is_a_line_of_json)
 }
 END_TEST
 
-START_TEST(bytes_that_are_no_text_are_replaced_or_listed)
+START_TEST(invalid_utf8_is_replaced_or_listed)
 {
     json_t *s = json_of_text("a\xc3\xa9\xc3z\xff", 6), *whole = json_of_exact("\xc3\xa9", 2);
     json_t *half = json_of_exact("\xc3", 1);
@@ -139,7 +139,7 @@ START_TEST(bytes_that_are_no_text_are_replaced_or_listed)
 }
 END_TEST
 
-START_TEST(characters_are_counted_across_pieces)
+START_TEST(characters_are_counted_across_tokens)
 {
     static const struct {
         const char *piece;
@@ -148,7 +148,7 @@ START_TEST(characters_are_counted_across_pieces)
                {"\xa6", 3},         {"\xffz", 6},     {"", 6},      {"\xe6", 6},
                {"\xe6\x97\xa5", 8}, {"\x80\x80", 10}, {"\xc0z", 12}};
     struct characters c = {0};
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         characters_add(&c, row[i].piece, strlen(row[i].piece));
         ck_assert_msg(c.n == row[i].n, "piece %zu: %zu, not %zu", i, c.n, row[i].n);
     }
@@ -180,7 +180,7 @@ static int read_options(char **argv)
     while (argv[argc])
         argc++;
     *err = 0;
-    return http_config_read(&config, argc, argv, err, sizeof err);
+    return http_config_read(&config, argc, argv, err, sizeof(err));
 }
 
 START_TEST(options_are_read_and_checked)
@@ -205,7 +205,7 @@ START_TEST(options_are_read_and_checked)
                                          {"--host", "::1", "--port"},
                                          {"--host", "192.168.0.1", "loopback"},
                                          {"-", "", "-"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(READ((char *)(uintptr_t)bad[i][0], (char *)(uintptr_t)bad[i][1]), -EINVAL);
         ck_assert_msg(strstr(err, bad[i][2]) != NULL, "%s", err);
         http_config_fini(&config);
@@ -245,15 +245,15 @@ int main(void)
 {
     Suite *suite = suite_create("http_parts");
     TCase *tcase = tcase_create("parts");
-    tcase_add_test(tcase, only_names_of_this_machine_are_hosts);
-    tcase_add_test(tcase, an_origin_is_one_that_was_allowed);
-    tcase_add_test(tcase, a_key_must_be_whole);
+    tcase_add_test(tcase, only_loopback_names_are_valid_hosts);
+    tcase_add_test(tcase, only_allowed_origins_pass);
+    tcase_add_test(tcase, keys_match_as_a_whole);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
     tcase_add_test(tcase, a_key_file_is_read_whole_or_refused);
-    tcase_add_test(tcase, a_message_that_was_cut_keeps_its_letters);
-    tcase_add_test(tcase, an_event_is_a_line_of_json);
-    tcase_add_test(tcase, bytes_that_are_no_text_are_replaced_or_listed);
-    tcase_add_test(tcase, characters_are_counted_across_pieces);
+    tcase_add_test(tcase, a_truncated_message_is_valid_utf8);
+    tcase_add_test(tcase, a_server_sent_event_is_one_line_of_json);
+    tcase_add_test(tcase, invalid_utf8_is_replaced_or_listed);
+    tcase_add_test(tcase, characters_are_counted_across_tokens);
     tcase_add_test(tcase, a_text_grows_and_gives_back);
     tcase_add_test(tcase, options_are_read_and_checked);
     suite_add_tcase(suite, tcase);

@@ -289,7 +289,7 @@ START_TEST(an_error_is_one_line_that_says_where_and_what)
 }
 END_TEST
 
-START_TEST(the_clock_is_the_callers)
+START_TEST(strftime_now_uses_the_given_time)
 {
     setenv("TZ", "UTC", 1);
     jinja_prints("{{ strftime_now('%d %b %Y') }}", NULL, "10 Jul 2025");
@@ -327,7 +327,7 @@ static void assert_marked(const char *source, const char *data, const char *want
     jinja_output_fini(&o);
 }
 
-START_TEST(input_is_known_whatever_was_done_to_it)
+START_TEST(input_values_stay_marked_through_every_operation)
 {
     static const char data[] = "{\"m\":{\"role\":\"user\",\"content\":\" a<b \"},"
                                "\"n\":{\"role\":\"<x>\",\"content\":\"c,d\"},\"k\":7}";
@@ -355,7 +355,7 @@ START_TEST(input_is_known_whatever_was_done_to_it)
         {"{{ m.content | e }}", "[ a&lt;b ]"},
         {"{% for key in n %}{{ key }} {% endfor %}", "[role] [content] "},
     };
-    for (size_t i = 0; i < sizeof marked / sizeof marked[0]; i++)
+    for (size_t i = 0; i < sizeof(marked) / sizeof(marked[0]); i++)
         assert_marked(marked[i][0], data, marked[i][1]);
 }
 END_TEST
@@ -365,12 +365,13 @@ int main(void)
     Suite *s = suite_create("jinja");
     TCase *c = tcase_create("jinja");
     tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, a_template_prints_what_jinja_prints, 0, sizeof cases / sizeof cases[0]);
+    tcase_add_loop_test(c, a_template_prints_what_jinja_prints, 0,
+                        sizeof(cases) / sizeof(cases[0]));
     tcase_add_loop_test(c, an_error_is_one_line_that_says_where_and_what, 0,
-                        sizeof errors / sizeof errors[0]);
-    tcase_add_test(c, the_clock_is_the_callers);
+                        sizeof(errors) / sizeof(errors[0]));
+    tcase_add_test(c, strftime_now_uses_the_given_time);
     tcase_add_test(c, lines_of_errors_are_counted);
-    tcase_add_test(c, input_is_known_whatever_was_done_to_it);
+    tcase_add_test(c, input_values_stay_marked_through_every_operation);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

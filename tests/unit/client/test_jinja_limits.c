@@ -30,10 +30,10 @@ START_TEST(endless_templates_end)
         "'%9999999d' % a", "'%.999999f' % a",    "s | wordcount", "s | truncate(9999999)",
         "s | center(1)",   "s.startswith(part)", "key in d",      "s.rfind(part)"};
     char text[400];
-    snprintf(text, sizeof text, spent, "a");
+    snprintf(text, sizeof(text), spent, "a");
     jinja_prints(text, NULL, "");
-    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
-        snprintf(text, sizeof text, spent, slow[i]);
+    for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++) {
+        snprintf(text, sizeof(text), spent, slow[i]);
         jinja_fails(text, -E2BIG, "does not come to an end");
     }
     jinja_fails("{% set s = 'x' * 999999 %}{% for a in range(99999) %}{% if 'y' in s %}{% endif %}"
@@ -89,7 +89,7 @@ START_TEST(deep_texts_are_refused)
         "{{ (",     "{{ [",       "{{ {1:",           "{{ not ",
         "{{ -",     "{% if 1 %}", "{% for x in y %}", "{{ a(",
         "{{ 1 if ", "{{ a[",      "{% macro m() %}",  "{% filter upper %}"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         struct jinja_output o;
         const char *part = parts[i];
         char *source = repeated(part[1] == '{' ? part + 3 : part, 20000), *whole;
@@ -120,7 +120,7 @@ START_TEST(deep_input_is_refused)
 }
 END_TEST
 
-START_TEST(every_beginning_of_a_template_is_fine_or_an_error)
+START_TEST(every_truncated_template_renders_or_fails)
 {
     static const char whole[] =
         "{%- set ns = namespace(a='\\x41', b=[1, (2, 3.5e1)]) -%}{# c #}{% raw %}{{{% endraw %}"
@@ -129,7 +129,7 @@ START_TEST(every_beginning_of_a_template_is_fine_or_an_error)
         "{% call(x) m(1) %}{{ x }}{% endcall %}{% filter upper %}q{% endfilter %}"
         "{% set y | trim %} z {% endset %}{{ y[::-1] if y in 'z' and not false else -1 }}";
     struct jinja_output o;
-    for (size_t n = 0; n <= sizeof whole - 1; n++) {
+    for (size_t n = 0; n <= sizeof(whole) - 1; n++) {
         char *exact = malloc(n ? n : 1); /* so that a read beyond its end is seen */
         memcpy(exact, whole, n);
         int rc = jinja_with(exact, n, NULL, &o);
@@ -141,12 +141,12 @@ START_TEST(every_beginning_of_a_template_is_fine_or_an_error)
 }
 END_TEST
 
-START_TEST(bytes_that_are_no_utf8_and_zeros_pass_through)
+START_TEST(invalid_utf8_and_zeros_pass_through)
 {
     static const char source[] =
         "a\0\xff\xc3{{ '\xe2\x82' | upper | trim }}{{ x }}{{ x | length }}";
     struct jinja_output o;
-    ck_assert_int_eq(jinja_with(source, sizeof source - 1, "{\"x\":\"q\\u0000r\"}", &o), 0);
+    ck_assert_int_eq(jinja_with(source, sizeof(source) - 1, "{\"x\":\"q\\u0000r\"}", &o), 0);
     ck_assert_uint_eq(o.bytes, 10);
     ck_assert_mem_eq(o.text, "a\0\xff\xc3\xe2\x82q\0r3", 10);
     jinja_output_fini(&o);
@@ -163,8 +163,8 @@ int main(void)
     tcase_add_test(c, growing_templates_are_stopped);
     tcase_add_test(c, deep_texts_are_refused);
     tcase_add_test(c, deep_input_is_refused);
-    tcase_add_test(c, every_beginning_of_a_template_is_fine_or_an_error);
-    tcase_add_test(c, bytes_that_are_no_utf8_and_zeros_pass_through);
+    tcase_add_test(c, every_truncated_template_renders_or_fails);
+    tcase_add_test(c, invalid_utf8_and_zeros_pass_through);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -39,7 +39,7 @@ START_TEST(a_published_template_renders_as_published)
     const struct jinja_desc d = describe(c, variables);
     struct jinja_output o;
     char err[300] = "";
-    int rc = jinja_render(&d, &o, err, sizeof err);
+    int rc = jinja_render(&d, &o, err, sizeof(err));
     ck_assert_msg(rc == 0, "%s: %s", name, err);
     assert_same_text(name, o.text, json_string_value(json_object_get(c, "target")));
     jinja_output_fini(&o);
@@ -56,7 +56,7 @@ int main(void)
         return 0;
     }
     setenv("TZ", "UTC", 1);
-    snprintf(path, sizeof path, "%s/vectors/jinja_chat_templates.hf.json", folder);
+    snprintf(path, sizeof(path), "%s/vectors/jinja_chat_templates.hf.json", folder);
     json_t *all = json_load_file(path, 0, &why);
     if (!all) {
         printf("skip: %s: %s\n", path, why.text);

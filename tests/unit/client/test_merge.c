@@ -32,7 +32,7 @@ static uint32_t next_random(uint64_t *state, uint32_t below)
 
 static void fill_table(struct table *t, uint64_t *state, uint32_t n_orders)
 {
-    memset(t->id, 0, sizeof t->id);
+    memset(t->id, 0, sizeof(t->id));
     for (uint32_t made = LETTERS; made < MAX_ID; made++) {
         uint32_t left = next_random(state, made), right = next_random(state, made);
         if (t->id[left][right] != 0)
@@ -56,7 +56,7 @@ static size_t join_slowly(const struct table *t, uint32_t *ids, size_t n)
         if (best == n)
             return n;
         ids[best] = t->id[ids[best]][ids[best + 1]];
-        memmove(ids + best + 1, ids + best + 2, (n - best - 2) * sizeof *ids);
+        memmove(ids + best + 1, ids + best + 2, (n - best - 2) * sizeof(*ids));
         n--;
     }
 }

@@ -32,7 +32,7 @@ static void assert_lines(const struct line *all, size_t n)
 }
 #define ASSERT_LINES(all) assert_lines(all, sizeof(all) / sizeof(all)[0])
 
-START_TEST(what_a_place_takes_is_seen_from_its_keywords)
+START_TEST(the_type_of_a_schema_follows_from_its_keywords)
 {
     static const struct line all[] = {
         {"{\"type\":\"null\"}", "root ::= \"null\" space"},
@@ -90,7 +90,7 @@ START_TEST(bounds_of_integers_count_zeros_and_fractions)
 END_TEST
 
 /* Whatever engine looks at the answer. */
-START_TEST(no_blank_of_unicode_is_none)
+START_TEST(the_non_blank_class_excludes_unicode_blanks)
 {
     static const char *const blanks[] = {" ",
                                          "\\t",
@@ -112,12 +112,12 @@ START_TEST(no_blank_of_unicode_is_none)
     char text[16];
     for (size_t i = 0; i < 2; i++) {
         ck_assert_msg(schema_convert(schemas[i]) > 0, "%s", schema_err);
-        for (size_t k = 0; k < sizeof blanks / sizeof blanks[0]; k++) {
-            snprintf(text, sizeof text, "\"%s\"", blanks[k]);
+        for (size_t k = 0; k < sizeof(blanks) / sizeof(blanks[0]); k++) {
+            snprintf(text, sizeof(text), "\"%s\"", blanks[k]);
             ck_assert_msg(!schema_takes(schemas[i], text), "%s takes blank %zu", schemas[i], k);
         }
-        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
-            snprintf(text, sizeof text, "\"%s\"", others[k]);
+        for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++) {
+            snprintf(text, sizeof(text), "\"%s\"", others[k]);
             ck_assert_msg(schema_takes(schemas[i], text), "%s: no %s", schemas[i], text);
         }
     }
@@ -147,7 +147,7 @@ START_TEST(a_pattern_stays_inside_its_string)
 }
 END_TEST
 
-START_TEST(schemas_that_hold_together_become_one)
+START_TEST(schemas_of_an_allof_are_merged)
 {
     static const struct line all[] = {
         {"{\"allOf\":[{\"type\":\"number\"},{\"type\":\"integer\",\"minimum\":3}],\"maximum\":5}",
@@ -199,7 +199,7 @@ START_TEST(a_schema_may_refer_to_itself)
 }
 END_TEST
 
-START_TEST(types_that_hold_together_are_each_there_once)
+START_TEST(merged_types_are_listed_once)
 {
     char text[8192], *p = stpcpy(text, "{\"allOf\":[true");
     for (int i = 0; i < 20; i++)
@@ -236,7 +236,7 @@ START_TEST(answers_follow_their_schema)
          {"2", "16", "3.0", "-3"}},
         {"true", {"1.5e3", "[null, {\"a\": \"b\"}]"}, {"nul", "[1,]"}},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         ck_assert_msg(schema_convert(all[i].json) > 0, "%s: %s", all[i].json, schema_err);
         for (int k = 0; k < 4; k++) {
             const char *good = all[i].good[k], *bad = all[i].bad[k];
@@ -253,21 +253,21 @@ START_TEST(integers_are_exactly_those_between_the_bounds)
 {
     static const int bounds[][2] = {{0, 0},      {-1, 1},      {7, 130},   {-130, -7},
                                     {-99, 1000}, {100, 19999}, {105, 105}, {-1010, -101}};
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
         for (int which = 1; which < 4; which++) {
             int from = bounds[i][0], to = bounds[i][1];
             char json[120], least[40] = "", most[40] = "", text[24];
             if (which & 1)
-                snprintf(least, sizeof least, ",\"minimum\":%d", from);
+                snprintf(least, sizeof(least), ",\"minimum\":%d", from);
             if (which & 2)
-                snprintf(most, sizeof most, ",\"maximum\":%d", to);
-            snprintf(json, sizeof json, "{\"type\":\"integer\"%s%s}", least, most);
+                snprintf(most, sizeof(most), ",\"maximum\":%d", to);
+            snprintf(json, sizeof(json), "{\"type\":\"integer\"%s%s}", least, most);
             ck_assert_msg(schema_convert(json) > 0, "%s", schema_err);
             for (int edge = 0; edge < 4; edge++)
                 for (int n = -12; n <= 12; n++) {
                     int value = (edge == 3 ? 100000 : edge == 2 ? 0 : bounds[i][edge]) + n;
                     bool want = (!(which & 1) || value >= from) && (!(which & 2) || value <= to);
-                    snprintf(text, sizeof text, "%d", value);
+                    snprintf(text, sizeof(text), "%d", value);
                     ck_assert_msg(schema_takes(json, text) == want, "%s: %s", json, text);
                 }
         }
@@ -279,13 +279,13 @@ int main(void)
     Suite *suite = suite_create("schema");
     TCase *tc = tcase_create("schema");
     tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, what_a_place_takes_is_seen_from_its_keywords);
+    tcase_add_test(tc, the_type_of_a_schema_follows_from_its_keywords);
     tcase_add_test(tc, bounds_of_integers_count_zeros_and_fractions);
-    tcase_add_test(tc, no_blank_of_unicode_is_none);
+    tcase_add_test(tc, the_non_blank_class_excludes_unicode_blanks);
     tcase_add_test(tc, a_pattern_stays_inside_its_string);
-    tcase_add_test(tc, schemas_that_hold_together_become_one);
+    tcase_add_test(tc, schemas_of_an_allof_are_merged);
     tcase_add_test(tc, a_schema_may_refer_to_itself);
-    tcase_add_test(tc, types_that_hold_together_are_each_there_once);
+    tcase_add_test(tc, merged_types_are_listed_once);
     tcase_add_test(tc, answers_follow_their_schema);
     tcase_add_test(tc, integers_are_exactly_those_between_the_bounds);
     suite_add_tcase(suite, tc);

@@ -22,7 +22,7 @@ static void assert_refused(const char *json, const char *words)
                   schema_err);
 }
 
-START_TEST(what_is_refused_is_named_with_its_place)
+START_TEST(refusals_name_the_place)
 {
     static const char *const all[][2] = {
         {"", "not JSON at line 1"},
@@ -37,7 +37,7 @@ START_TEST(what_is_refused_is_named_with_its_place)
         {"{\"type\":[]}", "\"type\" is empty"},
         {"{\"properties\":[]}", "\"properties\" must be an object"},
         {"{\"items\":{\"anyOf\":[{},3]}}", "#/items/anyOf/1: a schema is an object"},
-        {"{\"required\":[1],\"properties\":{}}", "\"required\" holds something"},
+        {"{\"required\":[1],\"properties\":{}}", "\"required\" has an item that is not a string"},
         {"{\"required\":[\"x\"],\"additionalProperties\":false}", "'x', which is not a property"},
         {"{\"type\":\"string\",\"minLength\":-1}", "\"minLength\" must be a whole number"},
         {"{\"type\":\"string\",\"maxLength\":1000000}", "from 0 to 10000"},
@@ -95,7 +95,7 @@ START_TEST(what_is_refused_is_named_with_its_place)
         {P("^\\\\uDE00$"), "surrogate"},
         {P("^a\\\\"), "a backslash at the end"},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         assert_refused(all[i][0], all[i][1]);
 }
 END_TEST
@@ -129,13 +129,13 @@ START_TEST(hostile_schemas_end_within_the_bounds)
         {300000, "", "{\"pattern\":\"^((((((((((((((((((((((((((((((((((((((((((((((((((((((", "",
          "not JSON"},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char *text = nested(all[i].n, all[i].open, all[i].middle, all[i].close);
         assert_refused(text, all[i].words);
         free(text);
     }
     char *groups = nested(200, "(", "a", ")"), pattern[600];
-    snprintf(pattern, sizeof pattern, "{\"pattern\":\"^%s$\"}", groups);
+    snprintf(pattern, sizeof(pattern), "{\"pattern\":\"^%s$\"}", groups);
     assert_refused(pattern, "too many groups");
     free(groups);
 }
@@ -145,14 +145,14 @@ END_TEST
 START_TEST(doubling_references_end_within_the_bounds)
 {
     char text[8192];
-    int at =
-        snprintf(text, sizeof text, "{\"$ref\":\"#/$defs/d40\",\"$defs\":{\"d0\":{\"minItems\":1}");
+    int at = snprintf(text, sizeof(text),
+                      "{\"$ref\":\"#/$defs/d40\",\"$defs\":{\"d0\":{\"minItems\":1}");
     for (int i = 1; i <= 40; i++)
         at +=
-            snprintf(text + at, sizeof text - (size_t)at,
+            snprintf(text + at, sizeof(text) - (size_t)at,
                      ",\"d%d\":{\"allOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]}",
                      i, i - 1, i - 1);
-    snprintf(text + at, sizeof text - (size_t)at, "}}");
+    snprintf(text + at, sizeof(text) - (size_t)at, "}}");
     assert_refused(text, "too ");
 }
 END_TEST
@@ -166,7 +166,7 @@ START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
         "\"allOf\":[{\"type\":\"string\"},{\"maxLength\":2}],\"enum\":[\"a\",",
     };
     char *text = malloc(SCHEMA_TEXT_MAX);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char *p = stpcpy(text, "{\"anyOf\":[");
         for (int k = 0; k < 5000; k++)
             p = stpcpy(p, "{\"$ref\":\"#/$defs/long\",\"minLength\":1},");
@@ -203,21 +203,21 @@ START_TEST(a_message_that_is_cut_stays_utf8)
 }
 END_TEST
 
-START_TEST(the_length_is_that_of_the_whole)
+START_TEST(the_returned_length_is_that_of_the_whole_text)
 {
     static const char json[] = "{\"type\":\"boolean\"}";
     char cut[8], *exact;
-    int64_t n = hearth_schema(json, sizeof json - 1, NULL, 0, NULL, 0);
+    int64_t n = hearth_schema(json, sizeof(json) - 1, NULL, 0, NULL, 0);
     ck_assert_int_eq(n, schema_convert(json));
     ck_assert_uint_eq(strlen(schema_grammar), (size_t)n);
-    ck_assert_int_eq(hearth_schema(json, sizeof json - 1, cut, sizeof cut, NULL, 0), n);
-    ck_assert_uint_eq(strlen(cut), sizeof cut - 1);
-    ck_assert(memcmp(cut, schema_grammar, sizeof cut - 1) == 0);
+    ck_assert_int_eq(hearth_schema(json, sizeof(json) - 1, cut, sizeof(cut), NULL, 0), n);
+    ck_assert_uint_eq(strlen(cut), sizeof(cut) - 1);
+    ck_assert(memcmp(cut, schema_grammar, sizeof(cut) - 1) == 0);
     exact = malloc((size_t)n + 1);
-    ck_assert_int_eq(hearth_schema(json, sizeof json - 1, exact, (size_t)n + 1, NULL, 0), n);
+    ck_assert_int_eq(hearth_schema(json, sizeof(json) - 1, exact, (size_t)n + 1, NULL, 0), n);
     ck_assert_str_eq(exact, schema_grammar);
     free(exact);
-    ck_assert_int_eq(hearth_schema("{", 1, cut, sizeof cut, NULL, 0), -EINVAL);
+    ck_assert_int_eq(hearth_schema("{", 1, cut, sizeof(cut), NULL, 0), -EINVAL);
 }
 END_TEST
 
@@ -226,13 +226,13 @@ int main(void)
     Suite *suite = suite_create("schema_refused");
     TCase *tc = tcase_create("schema_refused");
     tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, what_is_refused_is_named_with_its_place);
+    tcase_add_test(tc, refusals_name_the_place);
     tcase_add_test(tc, hostile_schemas_end_within_the_bounds);
     tcase_add_test(tc, doubling_references_end_within_the_bounds);
     tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
     tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
-    tcase_add_test(tc, the_length_is_that_of_the_whole);
+    tcase_add_test(tc, the_returned_length_is_that_of_the_whole_text);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }

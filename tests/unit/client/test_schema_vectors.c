@@ -39,7 +39,7 @@ static void assert_same_lines(const char *name, const char *got, const char *wan
 START_TEST(llama_cpp_makes_the_same_grammars)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/vectors/json_schema_to_grammar.llama.cpp.json",
+    snprintf(path, sizeof(path), "%s/vectors/json_schema_to_grammar.llama.cpp.json",
              getenv("HEARTH_TESTDATA"));
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error), *c;
@@ -67,7 +67,7 @@ END_TEST
 START_TEST(llama_cpp_takes_and_refuses_the_same_texts)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/vectors/grammar_integration.llama.cpp.json",
+    snprintf(path, sizeof(path), "%s/vectors/grammar_integration.llama.cpp.json",
              getenv("HEARTH_TESTDATA"));
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error), *c, *text;

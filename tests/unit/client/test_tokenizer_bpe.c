@@ -112,7 +112,7 @@ START_TEST(a_byte_without_token_is_a_broken_character)
     t.texts[0xbf] = (struct vocab_string){"gone too", 8};
     v = tiny_open(&t, &block);
     token_list_init(&list);
-    ck_assert_int_eq(tokenize(&v, "ab ab\xff", 6, 0, &list, err, sizeof err), -EILSEQ);
+    ck_assert_int_eq(tokenize(&v, "ab ab\xff", 6, 0, &list, err, sizeof(err)), -EILSEQ);
     ck_assert_str_eq(err, "the vocabulary has no token for the text at byte 5");
     ck_assert_uint_eq(list.n, 0);
     token_list_fini(&list);
@@ -170,7 +170,7 @@ START_TEST(a_list_grows_by_appending)
     struct vocab v = tiny_open(&t, &block);
     token_list_init(&list);
     for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(tokenize(&v, "abc", 3, 0, &list, err, sizeof err), 0);
+        ck_assert_int_eq(tokenize(&v, "abc", 3, 0, &list, err, sizeof(err)), 0);
     ck_assert_uint_eq(list.n, 200);
     ck_assert_uint_eq(list.ids[198], ab);
     ck_assert_uint_eq(list.ids[199], 'c');
@@ -189,7 +189,7 @@ START_TEST(too_long_a_text_is_refused)
     struct vocab v = tiny_open(&t, &block);
     token_list_init(&list);
     size_t n = (size_t)TOKENIZE_MAX_BYTES + 1; /* never looked at */
-    ck_assert_int_eq(tokenize(&v, "a", n, 0, &list, err, sizeof err), -E2BIG);
+    ck_assert_int_eq(tokenize(&v, "a", n, 0, &list, err, sizeof(err)), -E2BIG);
     ck_assert_ptr_nonnull(strstr(err, "67108865 bytes"));
     token_list_fini(&list);
 }
@@ -207,7 +207,7 @@ START_TEST(one_long_word_is_quick)
     struct token_list list;
     memset(text, 'a', n);
     token_list_init(&list);
-    ck_assert_int_eq(tokenize(&v, text, n, 0, &list, err, sizeof err), 0);
+    ck_assert_int_eq(tokenize(&v, text, n, 0, &list, err, sizeof(err)), 0);
     ck_assert_uint_eq(list.n, n / 4);
     for (size_t i = 0; i < list.n; i++)
         if (list.ids[i] != id)

@@ -21,7 +21,7 @@ static struct vocab small_vocab(void **ret_block)
     static const char *const merges[][2] = {{"a", "b"}, {" ", "ab"}, {"<", "|"}, {"|", ">"},
                                             {"e", "n"}, {"en", "d"}, {"c", "d"}, {"ab", "cd"}};
     tiny_init_bpe(&t, "qwen2");
-    for (size_t i = 0; i < sizeof merges / sizeof merges[0]; i++)
+    for (size_t i = 0; i < sizeof(merges) / sizeof(merges[0]); i++)
         tiny_merge(&t, merges[i][0], merges[i][1]);
     ck_assert_uint_eq(tiny_add(&t, "<|end|>", VOCAB_TYPE_CONTROL, 0), END);
     ck_assert_uint_eq(tiny_add(&t, "<|end|><|user|>", VOCAB_TYPE_CONTROL, 0), USER);
@@ -47,7 +47,7 @@ static void assert_plain(const struct vocab *v, const char *marked, const char *
     }
     token_list_init(&l);
     ck_assert_int_eq(tokenize_plain(v, text, n, TOKENIZE_PARSE_SPECIAL,
-                                    &(struct token_spans){spans, n_spans}, &l, err, sizeof err),
+                                    &(struct token_spans){spans, n_spans}, &l, err, sizeof(err)),
                      0);
     for (size_t i = 0; i < l.n; i++) {
         uint32_t bytes;
@@ -85,7 +85,7 @@ START_TEST(control_tokens_are_found_outside_of_plain_parts)
 }
 END_TEST
 
-START_TEST(words_go_across_the_ends_of_plain_parts)
+START_TEST(words_may_cross_the_ends_of_plain_parts)
 {
     void *block;
     struct vocab v = small_vocab(&block);
@@ -93,7 +93,7 @@ START_TEST(words_go_across_the_ends_of_plain_parts)
     const struct token_span spans[] = {{1, 1}, {3, 1}};
     token_list_init(&l);
     ck_assert_int_eq(tokenize_plain(&v, "abcd", 4, TOKENIZE_PARSE_SPECIAL,
-                                    &(struct token_spans){spans, 2}, &l, err, sizeof err),
+                                    &(struct token_spans){spans, 2}, &l, err, sizeof(err)),
                      0);
     ck_assert_uint_eq(l.n, 1);
     ck_assert_uint_eq(l.ids[0], 263);
@@ -134,11 +134,11 @@ static void check_same(const struct vocab *v, uint32_t *random)
     struct token_list a, b;
     token_list_init(&a);
     token_list_init(&b);
-    ck_assert_int_eq(tokenize(v, text, n, TOKENIZE_PARSE_SPECIAL, &a, err, sizeof err), 0);
+    ck_assert_int_eq(tokenize(v, text, n, TOKENIZE_PARSE_SPECIAL, &a, err, sizeof(err)), 0);
     ck_assert_int_eq(tokenize_plain(v, text, n, TOKENIZE_PARSE_SPECIAL,
-                                    &(struct token_spans){spans, n_spans}, &b, err, sizeof err),
+                                    &(struct token_spans){spans, n_spans}, &b, err, sizeof(err)),
                      0);
-    ck_assert_msg(a.n == b.n && memcmp(a.ids, b.ids, a.n * sizeof *a.ids) == 0, "%s", text);
+    ck_assert_msg(a.n == b.n && memcmp(a.ids, b.ids, a.n * sizeof(*a.ids)) == 0, "%s", text);
     token_list_fini(&a);
     token_list_fini(&b);
 }
@@ -149,9 +149,9 @@ START_TEST(a_message_changes_no_ids_but_those_of_control_tokens)
     char path[1024];
     struct vocab v;
     size_t bytes;
-    snprintf(path, sizeof path, "%s/tokenizers/ggml-vocab-qwen2.gguf", folder);
+    snprintf(path, sizeof(path), "%s/tokenizers/ggml-vocab-qwen2.gguf", folder);
     void *block = vocab_file_build(path, &bytes);
-    ck_assert_msg(vocab_open(block, bytes, &v, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(vocab_open(block, bytes, &v, err, sizeof(err)) == 0, "%s", err);
     uint32_t random = 7;
     for (int i = 0; i < 2000; i++)
         check_same(&v, &random);
@@ -161,14 +161,14 @@ START_TEST(a_message_changes_no_ids_but_those_of_control_tokens)
     struct token_list l, inside;
     token_list_init(&l);
     token_list_init(&inside);
-    ck_assert_int_eq(tokenize_plain(&v, text, sizeof text - 1, TOKENIZE_PARSE_SPECIAL,
-                                    &(struct token_spans){&span, 1}, &l, err, sizeof err),
+    ck_assert_int_eq(tokenize_plain(&v, text, sizeof(text) - 1, TOKENIZE_PARSE_SPECIAL,
+                                    &(struct token_spans){&span, 1}, &l, err, sizeof(err)),
                      0);
-    ck_assert_int_eq(tokenize(&v, "user\nsay <|im_end|> twice", 25, 0, &inside, err, sizeof err),
+    ck_assert_int_eq(tokenize(&v, "user\nsay <|im_end|> twice", 25, 0, &inside, err, sizeof(err)),
                      0);
     ck_assert_uint_eq(l.n, inside.n + 3);
     ck_assert_uint_eq(l.ids[0], 151644);
-    ck_assert_mem_eq(l.ids + 1, inside.ids, inside.n * sizeof *l.ids);
+    ck_assert_mem_eq(l.ids + 1, inside.ids, inside.n * sizeof(*l.ids));
     ck_assert_uint_eq(l.ids[l.n - 2], 151645);
     token_list_fini(&l);
     token_list_fini(&inside);
@@ -181,7 +181,7 @@ int main(void)
     Suite *s = suite_create("tokenizer_plain");
     TCase *c = tcase_create("tokenizer_plain");
     tcase_add_test(c, control_tokens_are_found_outside_of_plain_parts);
-    tcase_add_test(c, words_go_across_the_ends_of_plain_parts);
+    tcase_add_test(c, words_may_cross_the_ends_of_plain_parts);
     if (getenv("HEARTH_TESTDATA"))
         tcase_add_test(c, a_message_changes_no_ids_but_those_of_control_tokens);
     else

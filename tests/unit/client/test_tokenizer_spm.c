@@ -131,7 +131,7 @@ START_TEST(no_token_at_all_is_an_error)
     struct vocab v = tiny_open(&t, &block);
     token_list_init(&list);
     ck_assert_int_eq(token_list_push(&list, 77), 0);
-    ck_assert_int_eq(tokenize(&v, "aax", 3, 0, &list, err, sizeof err), -EILSEQ);
+    ck_assert_int_eq(tokenize(&v, "aax", 3, 0, &list, err, sizeof(err)), -EILSEQ);
     ck_assert_str_eq(err, "the vocabulary has no token for the text at byte 2");
     ck_assert_uint_eq(list.n, 1); /* as it was */
     token_list_fini(&list);
@@ -222,7 +222,7 @@ START_TEST(one_long_word_is_quick)
     struct token_list list;
     memset(text, 'l', n);
     token_list_init(&list);
-    ck_assert_int_eq(tokenize(&v, text, n, TOKENIZE_CONTINUE, &list, err, sizeof err), 0);
+    ck_assert_int_eq(tokenize(&v, text, n, TOKENIZE_CONTINUE, &list, err, sizeof(err)), 0);
     ck_assert_uint_eq(list.n, n / 2);
     for (size_t i = 0; i < list.n; i++)
         if (list.ids[i] != ll)

@@ -37,7 +37,7 @@ static void check_text(const struct vocab *v, const char *text, size_t bytes, ch
 {
     struct token_list l;
     token_list_init(&l);
-    ck_assert_msg(tokenize(v, text, bytes, 0, &l, err, sizeof err) == 0, "%s", err);
+    ck_assert_msg(tokenize(v, text, bytes, 0, &l, err, sizeof(err)) == 0, "%s", err);
     size_t n = 0;
     for (char *id = strtok(line, " "); id != NULL; id = strtok(NULL, " "), n++)
         ck_assert_msg(n < l.n && l.ids[n] == strtoul(id, NULL, 10), "'%.*s': id %zu is not %s",
@@ -63,10 +63,10 @@ START_TEST(ids_are_the_published_ones)
     size_t n_block, n_texts, n_ids;
     struct vocab v;
     void *block = vocab_file_build(files[_i], &n_block);
-    ck_assert_msg(vocab_open(block, n_block, &v, err, sizeof err) == 0, "%s", err);
-    snprintf(path, sizeof path, "%s.inp", files[_i]);
+    ck_assert_msg(vocab_open(block, n_block, &v, err, sizeof(err)) == 0, "%s", err);
+    snprintf(path, sizeof(path), "%s.inp", files[_i]);
     char *texts = read_file(path, &n_texts);
-    snprintf(path, sizeof path, "%s.out", files[_i]);
+    snprintf(path, sizeof(path), "%s.out", files[_i]);
     char *ids = read_file(path, &n_ids), *line = ids;
     int n = 0;
     for (char *text = texts; text != NULL && *line != '\0'; n++) { /* a line for each text */
@@ -90,14 +90,14 @@ END_TEST
 static void find_files(const char *folder)
 {
     char path[400];
-    snprintf(path, sizeof path, "%s/tokenizers", folder);
+    snprintf(path, sizeof(path), "%s/tokenizers", folder);
     DIR *d = opendir(path);
     struct dirent *entry;
     while (d != NULL && (entry = readdir(d)) != NULL && n_files < MAX_FILES) {
         size_t n = strlen(entry->d_name);
         if (n < 5 || n > 100 || strcmp(entry->d_name + n - 4, ".inp") != 0)
             continue;
-        snprintf(files[n_files++], sizeof files[0], "%s/%.*s", path, (int)n - 4, entry->d_name);
+        snprintf(files[n_files++], sizeof(files[0]), "%s/%.*s", path, (int)n - 4, entry->d_name);
     }
     if (d != NULL)
         closedir(d);

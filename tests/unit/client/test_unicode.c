@@ -68,7 +68,7 @@ START_TEST(broken_sequences_give_their_longest_beginning)
         {"\xf5\x80", 2, -1},
         {"\xff", 1, -1},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint32_t code;
         ck_assert_msg(utf8_step(cases[i].bytes, cases[i].n, &code) == cases[i].want, "case %zu", i);
     }
@@ -98,26 +98,26 @@ START_TEST(classes_are_unicodes)
         {0x2ebf0, UNICODE_LO},     {0xe0001, UNICODE_OTHER},  {0xe0100, UNICODE_M},
         {0x10ffff, UNICODE_OTHER}, {0x110000, UNICODE_OTHER}, {UINT32_MAX, UNICODE_OTHER},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         ck_assert_msg(unicode_class_of(cases[i].code) == cases[i].class, "U+%04X is %d",
                       cases[i].code, unicode_class_of(cases[i].code));
 }
 END_TEST
 
-START_TEST(a_text_is_taken_apart)
+START_TEST(letters_carry_codes_classes_and_offsets)
 {
     static const char text[] = "a\0\xc3\xa9\xe2\x82"
                                "b\xff\xf0\x9f\x98\x80";
     static const uint32_t codes[] = {'a', 0, 0xe9, 0xfffd, 0xfffd, 'b', 0xfffd, 0x1f600};
     static const uint32_t at[] = {0, 1, 2, 4, 5, 6, 7, 8, 12};
     struct letters l;
-    ck_assert_int_eq(letters_open(&l, text, sizeof text - 1), 0);
+    ck_assert_int_eq(letters_open(&l, text, sizeof(text) - 1), 0);
     ck_assert_uint_eq(l.n, 8);
     for (size_t i = 0; i < l.n; i++) {
         ck_assert_uint_eq(letter_code(l.letter[i]), codes[i]);
         ck_assert(letter_in(l.letter[i], 1u << unicode_class_of(codes[i])));
     }
-    ck_assert_mem_eq(l.at, at, sizeof at);
+    ck_assert_mem_eq(l.at, at, sizeof(at));
     letters_close(&l);
     ck_assert_int_eq(letters_open(&l, "", 0), 0);
     ck_assert_uint_eq(l.n, 0);
@@ -133,7 +133,7 @@ int main(void)
     tcase_add_test(c, every_character_decodes);
     tcase_add_test(c, broken_sequences_give_their_longest_beginning);
     tcase_add_test(c, classes_are_unicodes);
-    tcase_add_test(c, a_text_is_taken_apart);
+    tcase_add_test(c, letters_carry_codes_classes_and_offsets);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
