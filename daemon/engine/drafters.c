@@ -25,24 +25,25 @@ int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, 
             .context = from->limits.context,
         };
         window_drafter_init(&drafter->window);
+        drafter->slots = calloc(n_slots, sizeof(struct slot *));
+        drafter->shares = calloc(n_slots, sizeof(*drafter->shares));
+        if (!drafter->slots || !drafter->shares)
+            return -ENOMEM;
     }
-    drafters->candidates = calloc(n_slots, sizeof(struct slot *));
-    drafters->mosts = calloc(n_slots, sizeof(*drafters->mosts));
-    drafters->shares = calloc(n_slots, sizeof(*drafters->shares));
     drafters->lagging = calloc(n_slots, sizeof(struct slot *));
     drafters->samplers = calloc(n_slots, sizeof(*drafters->samplers));
-    if (!drafters->candidates || !drafters->mosts || !drafters->shares || !drafters->lagging ||
-        !drafters->samplers)
+    if (!drafters->lagging || !drafters->samplers)
         return -ENOMEM;
     return model ? pages_init(&drafters->all[DRAFTER_MODEL].pool, model->limits.pages) : 0;
 }
 
 void drafters_fini(struct drafters *drafters)
 {
-    pages_fini(&drafters->all[DRAFTER_MODEL].pool);
-    free(drafters->candidates);
-    free(drafters->mosts);
-    free(drafters->shares);
+    for (int k = 0; k < DRAFTERS; k++) {
+        pages_fini(&drafters->all[k].pool);
+        free(drafters->all[k].slots);
+        free(drafters->all[k].shares);
+    }
     free(drafters->lagging);
     free(drafters->samplers);
     *drafters = (struct drafters){0};

@@ -26,18 +26,19 @@ struct drafter {
     struct pages pool;               /* DRAFTER_MODEL: its KV pages */
     uint64_t row_ns;                 /* smoothed cost of one row in a large pass */
     struct window_drafter window;
+
+    /* of a step: slots that could begin a window of its drafts */
+    struct slot **slots;         /* [n_shares] */
+    struct window_share *shares; /* [n_shares] */
+    uint32_t n_shares;
 };
 
 struct drafters {
     struct drafter all[DRAFTERS];
     enum backend_fast fast; /* what the device's fast pass is */
 
-    /* of a step: slots that could begin a window of drafts that a model makes */
-    struct slot **candidates; /* [n_candidates] */
-    uint32_t *mosts;          /* [n_candidates] drafts that they have room for */
-    uint32_t n_candidates;
-    uint32_t others;             /* slots that get a token by themselves meanwhile */
-    struct window_share *shares; /* [n slots] of one drafter's candidates */
+    /* of a step */
+    uint32_t n_next;       /* slots that begin a window, or get a token by themselves */
     struct slot **lagging; /* [n_lagging] slots whose text the draft model is to catch up with */
     uint32_t n_lagging;
     struct sampler_params *samplers; /* [n slots] of a drafting pass */
