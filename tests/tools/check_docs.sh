@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every file of this repository that a README names exists: the targets of links, and names in backticks that have a
 # source's suffix or begin with a folder of the top level (`ring.h`, `ipc/ring.{c,h}`, `tests/unit/`). A name may be the
-# end of a path. Names with capitals, such as `test_X.c`, stand for others.
+# end of a path. Names with capitals, such as `test_X.c`, stand for others. In `FILE`, `NAME` the file has that name.
 set -u
 cd "$(dirname "$0")/../.." || exit
 files=$(find . \( -path ./build -o -path ./.git \) -prune -o -print | sed 's|^\./||')
@@ -27,6 +27,9 @@ for page in $(grep '\.md$' <<<"$files"); do
             grep -qE "(^|/)$pattern\$" <<<"$files" || missing "$one"
         done
     done
+    while read -r file name; do
+        [ ! -e "$file" ] || grep -qw "$name" "$file" || missing "$name in $file"
+    done < <(grep -oE '`[a-z0-9_./]+\.[ch]`, `[a-z0-9_]+`' "$page" | tr -d '`,')
 done
 [ $bad -eq 0 ] && echo "ok: $seen files that READMEs name are there"
 exit $bad
