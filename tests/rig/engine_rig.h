@@ -168,7 +168,7 @@ bool rig_same(const struct rig *rig, const struct rig_request *request,
               const struct rig_answer *got);
 
 /* The same for a fast request that canonical passes had to take over now and then: is every token
- * what one kind of pass or the other samples behind those before it? */
+ * what one kind of pass or the other samples after those before it? */
 bool rig_possible(const struct rig *rig, const struct rig_request *request,
                   const struct rig_answer *got);
 

@@ -31,7 +31,7 @@ static enum done_reason token_ends(const struct params *p, uint32_t token, const
     return text_ends(p, bytes, n_bytes - 1, n_bytes) ? DONE_STOP : (enum done_reason)0;
 }
 
-/* What the grammar of the request allows behind bytes [n] of its answer, by the definition: tokens in
+/* What the grammar of the request allows after bytes [n] of its answer, by the definition: tokens in
  * `allowed` [FAKE_VOCAB bits]. Returns how many, but for the end token. */
 static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n, uint64_t *allowed)
 {
@@ -52,7 +52,7 @@ static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n,
     return n_allowed;
 }
 
-/* The sample behind tokens [n]; with `got` the one of either kind of pass that the answer has there. */
+/* The sample after tokens [n]; with `got` the one of either kind of pass that the answer has there. */
 static uint32_t find_next(const struct rig *rig, const struct rig_request *request,
                           const uint32_t *tokens, uint32_t n, const uint64_t *mask,
                           const struct rig_answer *got)

@@ -118,7 +118,7 @@ void rig_check(const struct rig *rig)
         check_slot_pages(engine, slot, seen, held);
         RIG_CHECK(spec_valid(&slot->spec), "slot %u", i);
         RIG_CHECK(kv_pages(slot->spec.canonical) <= slot->n_pages, "slot %u lost pages", i);
-        RIG_CHECK(slot->state == SLOT_IDLE || slot->client, "slot %u runs for nobody", i);
+        RIG_CHECK(slot->state == SLOT_IDLE || slot->client, "slot %u runs without a client", i);
         RIG_CHECK(slot->client || slot->name[0] || slot->n_pages == 0,
                   "slot %u is free, with pages", i);
         active += slot->state != SLOT_IDLE;

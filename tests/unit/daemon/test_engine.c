@@ -171,7 +171,7 @@ START_TEST(two_slots_decode_in_one_pass)
 }
 END_TEST
 
-/* A long prompt is computed in chunks, and somebody else's decoding goes on in the same passes. */
+/* A long prompt is computed in chunks, and another slot's decoding goes on in the same passes. */
 START_TEST(prefill_in_chunks_does_not_stop_decoding)
 {
     struct rig_request decode = {.tokens = other, .n = 4, .max_tokens = 40};
@@ -278,7 +278,7 @@ START_TEST(a_request_for_no_tokens_warms_the_slot)
     ck_assert_uint_eq(answer->reason, DONE_LENGTH);
     ck_assert_uint_eq(answer->done.output, 0);
     ck_assert_uint_ge(answer->done.passes, 3);
-    ck_assert_uint_eq(rig.fake.n_samples, 0); /* nor computed for nobody */
+    ck_assert_uint_eq(rig.fake.n_samples, 0); /* nor computed for no use */
     answer = rig_ask(&rig, &a, 0, &request);
     ck_assert(rig_same(&rig, &request, answer));
     ck_assert_uint_eq(answer->done.cached, 149);
@@ -367,21 +367,21 @@ END_TEST
 START_TEST(memory_of_free_pages_goes_back_once)
 {
     struct rig_request request = {.tokens = prompt, .n = 320, .max_tokens = 1};
-    struct rig_client nobody; /* whose pages are not cached */
+    struct rig_client overflow; /* whose pages are not cached */
 
-    rig_attach(&rig, &nobody, 1, PREFIX_NOBODY, "");
-    rig_ask(&rig, &nobody, 0, &request);
+    rig_attach(&rig, &overflow, 1, PREFIX_NOBODY, "");
+    rig_ask(&rig, &overflow, 0, &request);
     engine_tidy(rig.engine);
     ck_assert_uint_eq(rig.fake.n_released, 0); /* held, or never touched */
     request.n = 33;
-    rig_ask(&rig, &nobody, 0, &request);
+    rig_ask(&rig, &overflow, 0, &request);
     engine_tidy(rig.engine);
     ck_assert_uint_eq(rig.fake.n_released, 8);
     engine_tidy(rig.engine);
     ck_assert_uint_eq(rig.fake.n_released, 8);
     request.n = 320;
-    ck_assert(rig_same(&rig, &request, rig_ask(&rig, &nobody, 0, &request)));
-    rig_detach(&rig, &nobody);
+    ck_assert(rig_same(&rig, &request, rig_ask(&rig, &overflow, 0, &request)));
+    rig_detach(&rig, &overflow);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /*
- * Windows in the engine: the test is the proposer and drafts behind every active slot's accepted
+ * Windows in the engine: the test is the proposer and drafts after every active slot's accepted
  * tokens before a step, right or wrong as a seed says. No draft may change an answer, whatever else
  * goes on: page pressure, full rings, cancels, ends inside a window; and right ones save passes.
  */
@@ -43,7 +43,7 @@ static void close_all(void)
     rig_close(&rig);
 }
 
-/* Up to `most` drafts behind the slot's accepted tokens, the wrong ones with odds of 1 to `odds`.
+/* Up to `most` drafts after the slot's accepted tokens, the wrong ones with odds of 1 to `odds`.
  * They end where the request does: a row beyond the context has no place. */
 static void draft(struct slot *slot, uint32_t most, uint32_t odds)
 {

@@ -34,7 +34,7 @@ static void teardown(void)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-START_TEST(eos_is_a_reason_and_no_token)
+START_TEST(eos_is_a_reason_and_not_a_token)
 {
     struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 50};
 
@@ -141,7 +141,7 @@ START_TEST(a_poisoned_row_ends_its_answer_and_no_other)
     struct rig_request bad = {.tokens = prompt, .n = 100, .max_tokens = 10};
     struct rig_request good = {.tokens = other, .n = 100, .max_tokens = 10};
 
-    prompt[70] = 1; /* no byte: nobody else has it */
+    prompt[70] = 1; /* not a byte: no other text has it */
     rig.fake.poison = 1;
     rig_submit(&a, 0, &bad);
     rig_submit(&b, 0, &good);
@@ -202,9 +202,9 @@ START_TEST(a_resumed_request_goes_on_where_it_was)
 }
 END_TEST
 
-/* Control tokens are no text: a stop text that an answer began before them ends behind them, also where
+/* Control tokens are not text: a stop text that an answer began before them ends after them, also where
  * the daemon died meanwhile. */
-START_TEST(a_stop_text_is_found_across_what_is_no_text)
+START_TEST(a_stop_text_is_found_across_control_tokens)
 {
     struct params p;
     struct rig_request rest = {
@@ -279,7 +279,7 @@ int main(void)
     TCase *t = tcase_create("engine_ends");
 
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, eos_is_a_reason_and_no_token);
+    tcase_add_test(t, eos_is_a_reason_and_not_a_token);
     tcase_add_test(t, a_stop_token_ends_the_answer_and_belongs_to_it);
     tcase_add_test(t, a_stop_text_is_found_across_tokens);
     tcase_add_test(t, a_stop_text_in_the_prompt_stops_nothing);
@@ -287,7 +287,7 @@ int main(void)
     tcase_add_test(t, a_prompt_that_fills_the_context_gets_no_token);
     tcase_add_test(t, a_poisoned_row_ends_its_answer_and_no_other);
     tcase_add_test(t, a_resumed_request_goes_on_where_it_was);
-    tcase_add_test(t, a_stop_text_is_found_across_what_is_no_text);
+    tcase_add_test(t, a_stop_text_is_found_across_control_tokens);
     tcase_add_test(t, a_broken_backend_ends_every_answer);
     tcase_add_test(t, stop_ends_every_answer);
     suite_add_tcase(suite, t);

@@ -1,7 +1,7 @@
 /*
  * Clients that change their minds or do not read: newer requests, cancels, full event rings,
  * detaching, names. Whatever happens: one end for every request, nothing of an old one after its
- * successor's store (the rig checks both while it reads), and everybody else's answer is the one
+ * successor's store (the rig checks both while it reads), and every other answer is the one
  * they get alone.
  */
 #include "ipc/params.h"
@@ -221,7 +221,7 @@ START_TEST(a_full_event_ring_pauses_its_slot_alone)
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_PAUSED), 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_STALLS), 1);
     ck_assert_uint_eq(b.slots[0].n_ends, 1);       /* the neighbour went on to its end */
-    ck_assert_uint_eq(engine_step(rig.engine), 0); /* and nobody spins for a reader */
+    ck_assert_uint_eq(engine_step(rig.engine), 0); /* and the engine does not spin for a reader */
     ck_assert(!engine_look(rig.engine));
     rig_read(&a, 0, 1);
     ck_assert(engine_look(rig.engine));
@@ -303,7 +303,7 @@ START_TEST(a_cell_without_room_for_its_end_stays_unread)
     rig_submit(&a, 0, &request);
     finish(&b);
     ck_assert_uint_eq(a.slots[0].n_ends, 0);
-    ck_assert(!engine_look(rig.engine)); /* nobody spins for it */
+    ck_assert(!engine_look(rig.engine)); /* the engine does not spin for it */
     rig_read(&a, 0, 1);
     ck_assert(engine_look(rig.engine));
     finish(&a);
@@ -426,7 +426,7 @@ START_TEST(parked_slots_give_way_the_longest_unused_first)
 }
 END_TEST
 
-/* Who has fewest parked slots keeps them, however long they were not used. */
+/* The user with the fewest parked slots keeps them, however long they were not used. */
 START_TEST(many_names_of_one_user_push_out_no_other_user)
 {
     char name[16];

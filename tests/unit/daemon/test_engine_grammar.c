@@ -1,6 +1,6 @@
 /*
- * Grammars in the engine: answers are those of the definition (rig_alone), whoever drafts, however
- * wrongly; they go on after a resume; what cannot be served is told in one line, and nobody else
+ * Grammars in the engine: answers are those of the definition (rig_alone), whatever drafts, however
+ * wrongly; they go on after a resume; what cannot be served is told in one line, and no other slot
  * notices a grammar that costs much.
  */
 #include "ipc/params.h"
@@ -49,7 +49,7 @@ static void close_all(void)
     rig_close(&rig);
 }
 
-/* ---- whoever drafts -------------------------------------------------------------------------- */
+/* ---- whatever drafts ------------------------------------------------------------------------- */
 
 /* All proposers, drafts of models wrong one time in `wrong`. */
 static void answers_are_those_of_the_definition(enum submit_proposer proposer, uint32_t wrong)
@@ -223,7 +223,7 @@ START_TEST(an_answer_goes_on_after_a_resume)
             ck_assert(!memcmp(rest->tokens, whole.tokens + k, rest->n * sizeof(*sequence)));
             ck_assert_int_eq(rest->reason, whole.reason);
         }
-        sequence[9] = FAKE_BYTES + 'Z'; /* no grammar here has it: somebody else's answer */
+        sequence[9] = FAKE_BYTES + 'Z'; /* no grammar here has it: another one's answer */
         request.n = 10;
         const struct rig_answer *none = rig_ask(&rig, &client, 0, &request);
         ck_assert(none->reason == DONE_ERROR && none->done.error == -EINVAL);

@@ -367,7 +367,7 @@ START_TEST(a_step_copies_a_bounded_number_of_tokens)
 }
 END_TEST
 
-/* Its cells stay unread, and nobody spins for them; once it reads, they are taken. */
+/* Its cells stay unread, and the engine does not spin for them; once it reads, they are taken. */
 START_TEST(a_client_that_never_reads_lets_the_engine_sleep)
 {
     struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
@@ -407,7 +407,7 @@ START_TEST(a_closed_client_is_not_looked_at_any_more)
 END_TEST
 
 /* Garbage over the whole segment, again and again, while the other client streams. */
-START_TEST(garbage_everywhere_disturbs_nobody)
+START_TEST(garbage_everywhere_disturbs_no_other_client)
 {
     uint64_t state = (uint64_t)_i + 1;
 
@@ -475,7 +475,7 @@ int main(void)
     tcase_add_test(shut, a_step_copies_a_bounded_number_of_tokens);
     tcase_add_test(shut, a_client_that_never_reads_lets_the_engine_sleep);
     tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
-    tcase_add_loop_test(shut, garbage_everywhere_disturbs_nobody, 0, 5);
+    tcase_add_loop_test(shut, garbage_everywhere_disturbs_no_other_client, 0, 5);
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
     suite_add_tcase(suite, told);
     suite_add_tcase(suite, shut);

@@ -2,7 +2,7 @@
  * Models that draft, in the engine: the draft model with KV of its own, the shadow and the fast pass
  * in the slot's own pages. The device aborts where a canonical row reads what a fast pass wrote, the
  * rig where the draft model's KV is of other tokens. Drafts may be wrong as often as they like: no
- * answer changes, counts add up, nobody waits for somebody else's window.
+ * answer changes, counts add up, no slot waits for another one's window.
  */
 #include "ipc/params.h"
 #include "tests/random.h"
@@ -296,10 +296,10 @@ START_TEST(speculative_kv_is_never_shared)
 }
 END_TEST
 
-/* ---- who waits for whom ---------------------------------------------------------------------- */
+/* ---- which slots wait ------------------------------------------------------------------------ */
 
 /* One that does not draft gets a token in every step, whatever windows are being filled. */
-START_TEST(nobody_waits_for_somebody_elses_window)
+START_TEST(no_slot_waits_for_another_ones_window)
 {
     open_kind(kinds[_i], 0);
     clients[0].proposer = PROPOSER_NONE;
@@ -432,7 +432,7 @@ END_TEST
 
 /* A guess that holds again: what the draft model was to catch up with before is not wanted any more,
  * least of all beyond its context. */
-START_TEST(who_has_a_guess_needs_no_catching_up)
+START_TEST(a_slot_with_a_guess_needs_no_catching_up)
 {
     struct rig_answer right;
     struct params params;
@@ -594,13 +594,13 @@ int main(void)
     tcase_add_loop_test(t, a_client_that_goes_away_between_them_leaves_nothing, 0, KINDS);
     tcase_add_loop_test(t, a_window_may_lose_its_pages, 0, KINDS);
     tcase_add_loop_test(t, speculative_kv_is_never_shared, 0, 12 * KINDS);
-    tcase_add_loop_test(t, nobody_waits_for_somebody_elses_window, 0, KINDS);
+    tcase_add_loop_test(t, no_slot_waits_for_another_ones_window, 0, KINDS);
     tcase_add_loop_test(t, slots_that_draft_go_on_together, 0, KINDS);
     tcase_add_loop_test(t, the_first_token_is_not_held_back, 0, KINDS);
     tcase_add_test(t, the_draft_model_catches_up);
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
-    tcase_add_test(t, who_has_a_guess_needs_no_catching_up);
+    tcase_add_test(t, a_slot_with_a_guess_needs_no_catching_up);
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
     tcase_add_loop_test(t, a_resumed_answer_does_without_its_proposer, 0, KINDS);
     tcase_add_loop_test(t, a_poisoned_draft_is_left_alone, 0, KINDS);

@@ -135,8 +135,8 @@ START_TEST(batch_and_interactive_of_all_lengths_end)
 }
 END_TEST
 
-/* One after the other: the idle ones keep their pages until somebody needs them, the longest unused
- * loses them first. Those that nobody took yet are found again. */
+/* One after the other: the idle ones keep their pages until they are needed, the least recently used
+ * loses them first. Those that were not taken yet are found again. */
 START_TEST(idle_slots_give_way_the_longest_unused_first)
 {
     open_with(12);
@@ -176,7 +176,7 @@ START_TEST(an_evicted_answer_goes_on_where_it_was)
 }
 END_TEST
 
-/* A reader that stops holds nobody up, even if its request is the oldest; it resumes later. */
+/* A reader that stops delays no other slot, even if its request is the oldest; it resumes later. */
 START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
 {
     open_with(7);
@@ -206,7 +206,7 @@ START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
 }
 END_TEST
 
-/* Nobody is starved, and nobody computes the same prefix without end: the rows of a crowd under
+/* No slot is starved, and none computes the same prefix without end: the rows of a crowd under
  * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
 {

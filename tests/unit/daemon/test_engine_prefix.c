@@ -1,6 +1,6 @@
 /*
  * Pages shared between slots: what one computed, others of the same user do not compute again, also
- * when they start at once; who waits for a page takes over when its computer goes; nobody writes to
+ * when they start at once; a slot that waits for a page takes over when the one that computes it goes; none writes to
  * what others read; drafts are never shared. rig_check compares the cache with the device's memory
  * in every step, and every answer is the one the request gets alone.
  */
@@ -20,7 +20,7 @@ static struct rig_client clients[CLIENTS];
 static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
 
-/* Everybody asks the same first `trunk` tokens, and then goes a way of their own. */
+/* All prompts have the same first `trunk` tokens, and then differ. */
 static void write_prompts(uint32_t trunk, uint32_t n)
 {
     for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -209,7 +209,7 @@ START_TEST(users_compute_for_themselves_at_once_too)
     for (uint32_t i = 0; i < 4; i++)
         rig_submit(&clients[i], 0, &requests[i]);
     step();
-    ck_assert_uint_eq(rig.fake.last_sequences, 4); /* nobody waits for another user */
+    ck_assert_uint_eq(rig.fake.last_sequences, 4); /* no slot waits for another user */
     run_all(200);
     all_right(4);
     ck_assert_uint_eq(rig.fake.n_rows, 4 * alone);
@@ -234,7 +234,7 @@ START_TEST(named_slots_share_and_stay_warm)
 }
 END_TEST
 
-/* ---- nobody writes to what others read ------------------------------------------------------- */
+/* ---- shared pages are not written to --------------------------------------------------------- */
 
 /* A text changed in the middle of a page (before position 100): what others share is left to them,
  * what is the slot's alone is kept to the last position. */
@@ -245,7 +245,7 @@ START_TEST(a_shared_page_is_never_written_to)
     attach_all(USER);
     rig_ask(&rig, &clients[0], 0, &requests[0]);
     rig_ask(&rig, &clients[1], 0, &requests[1]);
-    tokens[0][77] = 1; /* no byte: nobody else has it */
+    tokens[0][77] = 1; /* not a byte: no other text has it */
     const struct rig_answer *answer = rig_ask(&rig, &clients[0], 0, &requests[0]);
     ck_assert(rig_same(&rig, &requests[0], answer));
     ck_assert_uint_eq(answer->done.prefix_break, 77);
@@ -333,8 +333,8 @@ START_TEST(the_same_prompt_at_once_is_computed_once)
 }
 END_TEST
 
-/* Who waits is not planned, and counted as waiting. */
-START_TEST(who_waits_is_not_planned)
+/* A slot that waits is not planned, and counted as waiting. */
+START_TEST(a_waiting_slot_is_not_planned)
 {
     open_with(0, 32);
     write_prompts(300, 310);
@@ -355,7 +355,7 @@ START_TEST(who_waits_is_not_planned)
 END_TEST
 
 /* A batch request computes what an interactive one waits for: it is planned as interactive. */
-START_TEST(who_waits_lends_its_priority)
+START_TEST(a_waiting_slot_lends_its_priority)
 {
     open_with(0, 64);
     write_prompts(400, 410);
@@ -396,7 +396,7 @@ static void fill_ring(struct rig_client *c)
 
 /* _i: how the computing slot goes, and after how many steps. What it computed is not computed
  * again, except for the page it was in. */
-START_TEST(who_waits_takes_over)
+START_TEST(a_waiting_slot_takes_over)
 {
     uint32_t manner = (uint32_t)_i % 5, steps = 1 + (uint32_t)_i / 5;
     struct rig_request newer = {.tokens = tokens[5], .n = 60, .max_tokens = 8};
@@ -446,7 +446,7 @@ END_TEST
 
 /* A batch request is ahead, but finds no pages while another user decodes; an interactive request
  * for the same trunk has a right to its pages, and does not wait for it. */
-START_TEST(nobody_waits_for_one_that_finds_no_pages)
+START_TEST(no_slot_waits_for_one_that_finds_no_pages)
 {
     open_with(21, 64);
     write_prompts(400, 400);
@@ -477,7 +477,7 @@ START_TEST(nobody_waits_for_one_that_finds_no_pages)
 END_TEST
 
 /* A pool that holds one request and little more, full of requests for one trunk and of another
- * user's: all of them end, whoever computes loses its pages again and again. */
+ * user's: all of them end, the one that computes loses its pages again and again. */
 START_TEST(eviction_in_the_middle_changes_nothing)
 {
     open_with(14 + (uint32_t)_i, 48);
@@ -552,7 +552,7 @@ START_TEST(speculation_never_reaches_the_cache)
     requests[1] = (struct rig_request){.tokens = wrong, .n = at + n_wrong + 60, .max_tokens = 8};
     if (_i % 3 == 0) /* its first pass is that of the drafts */
         rig_submit(&clients[1], 0, &requests[1]);
-    if (_i % 3 == 1) /* the drafts were computed, and nobody verified them */
+    if (_i % 3 == 1) /* the drafts were computed, and not verified */
         rig_cancel(&clients[0], 0);
     step();
     ck_assert_uint_eq(slot->spec.drafted, 0);
@@ -610,10 +610,10 @@ int main(void)
     tcase_add_test(t, shorter_requests_only_let_go);
     tcase_add_loop_test(t, a_trunk_is_computed_once, 0, 20);
     tcase_add_loop_test(t, the_same_prompt_at_once_is_computed_once, 0, 4);
-    tcase_add_test(t, who_waits_is_not_planned);
-    tcase_add_test(t, who_waits_lends_its_priority);
-    tcase_add_loop_test(t, who_waits_takes_over, 0, 50);
-    tcase_add_test(t, nobody_waits_for_one_that_finds_no_pages);
+    tcase_add_test(t, a_waiting_slot_is_not_planned);
+    tcase_add_test(t, a_waiting_slot_lends_its_priority);
+    tcase_add_loop_test(t, a_waiting_slot_takes_over, 0, 50);
+    tcase_add_test(t, no_slot_waits_for_one_that_finds_no_pages);
     tcase_add_loop_test(t, eviction_in_the_middle_changes_nothing, 0, 8);
     tcase_add_test(t, idle_cached_pages_go_before_any_slots);
     tcase_add_loop_test(t, speculation_never_reaches_the_cache, 0, 24);

@@ -1,6 +1,6 @@
 /*
  * The engine on its own thread, with real sleeping: every request rings only when the engine says
- * that it sleeps, every answer wakes only who said that it waits, nobody rescans. A lost wake-up
+ * that it sleeps, every answer wakes only a client that said that it waits, the engine never rescans. A lost wake-up
  * hangs a test here. On both loops, with and without a linger. Clients are threads; so is the
  * control thread's part.
  */
@@ -307,7 +307,7 @@ static void ring_for_nothing(void)
 
 /* A bell that rings on and on and announces nothing is not listened to any more, and its client is
  * still served: here by the rings of another. */
-START_TEST(a_bell_that_rings_for_nothing_is_not_heard_for_ever)
+START_TEST(a_bell_that_rings_for_nothing_is_not_heard_forever)
 {
     start(LOOP_AUTO, 0);
     uint64_t first = counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS);
@@ -340,7 +340,7 @@ int main(void)
     tcase_add_loop_test(t, a_request_in_the_moment_before_sleep_is_seen, 0, 5 * n);
     tcase_add_loop_test(t, a_request_in_the_moment_of_a_rescan_was_not_missed, 0, n);
     tcase_add_loop_test(t, an_idle_engine_sleeps, 0, n);
-    tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_for_ever);
+    tcase_add_test(t, a_bell_that_rings_for_nothing_is_not_heard_forever);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

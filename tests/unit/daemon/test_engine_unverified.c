@@ -2,7 +2,7 @@
  * Requests that need not be deterministic, in the engine: their tokens are those of fast passes,
  * which are wrong now and then here, so that the two kinds of answer can be told apart. The device
  * aborts where a canonical row reads what a fast pass wrote, rig_check where such KV is shared.
- * Whoever asked for a verified answer gets the one he always gets.
+ * A request for a verified answer gets the one that it always gets.
  */
 #include "ipc/params.h"
 #include "tests/run_suite.h"
@@ -49,8 +49,8 @@ START_TEST(elsewhere_it_is_verified)
 }
 END_TEST
 
-/* A single token, and a prompt alone, are canonical: their receipts are those of anybody. */
-START_TEST(what_no_fast_pass_had_a_part_in_does_not_say_so)
+/* A single token, and a prompt alone, are canonical: their receipts are those of verified ones. */
+START_TEST(a_receipt_without_a_fast_pass_does_not_name_one)
 {
     open_native(1);
     requests[0].max_tokens = (uint32_t)_i;
@@ -151,7 +151,7 @@ END_TEST
 /* ---- beside others --------------------------------------------------------------------------- */
 
 /* Verified answers, drafted and not, between such that are not: each is the one it is alone. */
-START_TEST(nobody_notices_them)
+START_TEST(verified_answers_do_not_notice_them)
 {
     static const enum submit_proposer proposers[] = {PROPOSER_FAST, PROPOSER_NONE, PROPOSER_LOOKUP,
                                                      PROPOSER_AUTO};
@@ -328,7 +328,7 @@ START_TEST(they_take_turns_at_masks)
 END_TEST
 
 /* The newer one finds no page, waits until the older one has ended, and loses nothing. */
-START_TEST(who_finds_no_page_waits)
+START_TEST(a_slot_that_finds_no_page_waits)
 {
     uint32_t waited = 0;
 
@@ -573,16 +573,16 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, the_answer_is_that_of_fast_passes);
     tcase_add_loop_test(t, elsewhere_it_is_verified, 0, 2);
-    tcase_add_loop_test(t, what_no_fast_pass_had_a_part_in_does_not_say_so, 0, 2);
+    tcase_add_loop_test(t, a_receipt_without_a_fast_pass_does_not_name_one, 0, 2);
     tcase_add_loop_test(t, every_end_is_found, 0, 12);
     tcase_add_test(t, each_token_has_its_log_probabilities);
     tcase_add_loop_test(t, an_answer_follows_its_grammar, 0, 6);
-    tcase_add_loop_test(t, nobody_notices_them, 0, 20);
+    tcase_add_loop_test(t, verified_answers_do_not_notice_them, 0, 20);
     tcase_add_test(t, they_share_their_passes_with_drafts);
     tcase_add_test(t, they_take_turns);
     tcase_add_test(t, a_long_prompt_leaves_them_time);
     tcase_add_test(t, they_take_turns_at_masks);
-    tcase_add_test(t, who_finds_no_page_waits);
+    tcase_add_test(t, a_slot_that_finds_no_page_waits);
     tcase_add_loop_test(t, only_the_prompt_is_kept_and_shared, 0, 6);
     tcase_add_test(t, a_named_slot_keeps_what_is_canonical);
     tcase_add_test(t, a_newer_request_starts_from_what_is_canonical);

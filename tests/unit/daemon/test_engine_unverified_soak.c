@@ -1,6 +1,6 @@
 /*
  * Verified and unverified answers at random, with few pages, rows and samples, cancelled and superseded:
- * whoever asked for a verified answer gets its bits, and each token of another one is what some pass
+ * a request for a verified answer gets its bits, and each token of another one is what some pass
  * samples.
  */
 #include "ipc/params.h"
@@ -63,7 +63,7 @@ static void random_act(void)
         random_request(i); /* supersedes */
 }
 
-START_TEST(whatever_happens_each_gets_what_he_asked_for)
+START_TEST(whatever_happens_each_request_gets_its_answer)
 {
     uint32_t stop = FAKE_BYTES + 'c';
 
@@ -109,7 +109,7 @@ int main(void)
     TCase *t = tcase_create("soak");
 
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, whatever_happens_each_gets_what_he_asked_for, 0, 60);
+    tcase_add_loop_test(t, whatever_happens_each_request_gets_its_answer, 0, 60);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -1,6 +1,6 @@
 /*
  * Sharing out the rows of a pass: the rules of plan.h one by one, then thousands of random crowds
- * in which the rules must hold in every pass and everybody must come to an end.
+ * in which the rules must hold in every pass and every slot must come to an end.
  */
 #include "daemon/policy/plan.h"
 #include "tests/random.h"
@@ -60,7 +60,7 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
 
 /* ---- the rules ------------------------------------------------------------------------------- */
 
-START_TEST(nobody_needs_nothing)
+START_TEST(no_slots_need_no_rows)
 {
     struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
@@ -83,7 +83,7 @@ START_TEST(one_prefill_gets_all_rows)
 }
 END_TEST
 
-START_TEST(who_decodes_goes_before_who_prefills)
+START_TEST(decoding_goes_before_prefills)
 {
     struct plan_limits limits = {.rows = 64, .samples = 16, .prefill = 64};
 
@@ -197,8 +197,8 @@ END_TEST
 
 /* ---- crowds ---------------------------------------------------------------------------------- */
 
-/* Everybody prefills and then decodes some windows; new ones take the places of those that ended.
- * With rows for at least one chunk nobody waits longer than the whole crowd needs. */
+/* Every slot prefills and then decodes some windows; new ones take the places of those that ended.
+ * With rows for at least one chunk no slot waits longer than the whole crowd needs. */
 static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t window_max)
 {
     uint32_t windows[CROWD], waits[CROWD] = {0}, finished = 0, bound = 60 + 30 * n;
@@ -280,10 +280,10 @@ START_TEST(unknown_costs_allow_a_short_prompts_rows)
     ck_assert_uint_eq(limits_of(1, &cost, 256).prefill, PLAN_SHORT);
     ck_assert_uint_eq(limits_of(1, &cost, 10).rows, 10);
     for (uint32_t i = 1; i < 9;
-         i++) /* who decodes has all his rows, short prompts have those of two */
+         i++) /* slots that decode have all their rows, short prompts those of two */
         slots[i] = (struct plan_slot){.rows = i % 2 ? 5 : 60, .window = 5};
     ck_assert_uint_eq(limits_of(9, &cost, 256).rows, 4 * 5 + 3 * PLAN_SHORT);
-    cost.row_ns = 100; /* nobody has decoded yet: pass_ns alone counts */
+    cost.row_ns = 100; /* no pass has decoded yet: pass_ns alone counts */
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 256);
     ck_assert_uint_eq(limits_of(1, &cost, 1000).rows, 400);
 }
@@ -295,7 +295,7 @@ START_TEST(prefills_alone_take_some_decode_passes)
 
     slots[0] = (struct plan_slot){.rows = 500, .window = 1};
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 80);
-    cost.lately = true; /* and fewer while somebody types */
+    cost.lately = true; /* and fewer while a user types */
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 40);
     cost.lately = false;
     cost.pass_ns = 5000;
@@ -326,7 +326,7 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 5);
     cost.row_ns = 1000000; /* one row at least */
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 1);
-    slots[1].batch = true; /* nobody is looking at that one */
+    slots[1].batch = true; /* no user is looking at that one */
     ck_assert(!plan_budget(slots, 2, &known, 256, &limits));
     ck_assert_uint_eq(limits.rows, 3 + 80);
     cost = known; /* but an answer of fast passes, of which this plan knows nothing else */
@@ -439,7 +439,7 @@ START_TEST(many_short_prompts_do_not_make_a_long_pass)
 }
 END_TEST
 
-START_TEST(everybody_who_decodes_has_his_rows)
+START_TEST(every_slot_that_decodes_has_its_rows)
 {
     struct plan_cost cost = known;
 
@@ -464,9 +464,9 @@ int main(void)
     Suite *suite = suite_create("plan");
     TCase *t = tcase_create("plan");
 
-    tcase_add_test(t, nobody_needs_nothing);
+    tcase_add_test(t, no_slots_need_no_rows);
     tcase_add_test(t, one_prefill_gets_all_rows);
-    tcase_add_test(t, who_decodes_goes_before_who_prefills);
+    tcase_add_test(t, decoding_goes_before_prefills);
     tcase_add_test(t, prefills_share_and_never_in_crumbs);
     tcase_add_test(t, batch_keeps_an_eighth_and_gets_what_is_left);
     tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_samples);
@@ -480,7 +480,7 @@ int main(void)
     tcase_add_test(t, credit_is_for_one_chunk_and_debt_has_an_end);
     tcase_add_test(t, a_keystroke_is_one_pass_beside_a_long_prompt);
     tcase_add_test(t, many_short_prompts_do_not_make_a_long_pass);
-    tcase_add_test(t, everybody_who_decodes_has_his_rows);
+    tcase_add_test(t, every_slot_that_decodes_has_its_rows);
     tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 24);
     tcase_add_loop_test(t, every_crowd_with_drafts_comes_to_an_end, 0, 24);
     suite_add_tcase(suite, t);

@@ -104,7 +104,7 @@ START_TEST(users_find_nothing_of_others)
 }
 END_TEST
 
-START_TEST(the_overflow_user_shares_with_nobody)
+START_TEST(the_overflow_user_does_not_share)
 {
     ck_assert(!prefix_shares(PREFIX_NOBODY));
     ck_assert(prefix_shares(0));
@@ -118,7 +118,7 @@ START_TEST(publishing_for_the_overflow_user_is_our_mistake)
 }
 END_TEST
 
-START_TEST(publishing_behind_a_page_one_does_not_hold_is_our_mistake)
+START_TEST(publishing_after_a_page_that_is_not_held_is_our_mistake)
 {
     uint32_t page = publish(ALICE, PAGE_NONE, 1);
 
@@ -256,7 +256,7 @@ START_TEST(the_least_recently_used_chain_goes_first_its_end_before_its_beginning
 }
 END_TEST
 
-START_TEST(what_is_taken_back_leaves_no_tokens)
+START_TEST(an_evicted_page_leaves_no_tokens)
 {
     static const struct prefix_page none;
     uint32_t page = publish(ALICE, PAGE_NONE, 1);
@@ -280,7 +280,7 @@ START_TEST(a_page_that_one_alone_holds_becomes_its_own_again)
     release_chain(chain + 2, 2);
     uint32_t free_pages = pool.n_free;
     ck_assert(prefix_withdraw(&prefix, chain[1]));
-    ck_assert_uint_eq(pool.n_free, free_pages + 5); /* two behind it, three of the branch */
+    ck_assert_uint_eq(pool.n_free, free_pages + 5); /* two after it, three of the branch */
     ck_assert_uint_eq(prefix.n_cached, 1);
     ck_assert_uint_eq(prefix.n_idle, 0);
     ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[0], text(2)), PAGE_NONE);
@@ -416,9 +416,9 @@ int main(void)
     tcase_add_test(t, a_page_is_found_by_its_whole_prefix);
     tcase_add_test(t, every_single_token_counts);
     tcase_add_test(t, users_find_nothing_of_others);
-    tcase_add_test(t, the_overflow_user_shares_with_nobody);
+    tcase_add_test(t, the_overflow_user_does_not_share);
     tcase_add_test_raise_signal(t, publishing_for_the_overflow_user_is_our_mistake, SIGABRT);
-    tcase_add_test_raise_signal(t, publishing_behind_a_page_one_does_not_hold_is_our_mistake,
+    tcase_add_test_raise_signal(t, publishing_after_a_page_that_is_not_held_is_our_mistake,
                                 SIGABRT);
     tcase_add_loop_test(t, equal_hashes_are_told_apart, 0, 4);
     tcase_add_test(t, an_equal_page_takes_the_place_of_a_second_one);
@@ -428,7 +428,7 @@ int main(void)
     tcase_add_test(t, held_pages_are_never_handed_out);
     tcase_add_test(t, free_pages_go_before_cached_ones);
     tcase_add_test(t, the_least_recently_used_chain_goes_first_its_end_before_its_beginning);
-    tcase_add_test(t, what_is_taken_back_leaves_no_tokens);
+    tcase_add_test(t, an_evicted_page_leaves_no_tokens);
     tcase_add_test(t, a_page_that_one_alone_holds_becomes_its_own_again);
     tcase_add_test(t, a_page_that_others_hold_stays);
     tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);

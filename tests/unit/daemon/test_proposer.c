@@ -1,4 +1,4 @@
-/* Who drafts what, and how much: lookup, guess, window. */
+/* What is drafted, and how much: lookup, guess, window. */
 #include "daemon/policy/proposer.h"
 #include "tests/run_suite.h"
 
@@ -69,7 +69,7 @@ START_TEST(lookup_says_nothing_where_nothing_repeats)
 }
 END_TEST
 
-/* A sequence that changed behind its common part: old entries must never give drafts of what is gone. */
+/* A sequence that changed after its common part: old entries must never give drafts of what is gone. */
 START_TEST(lookup_survives_a_changed_sequence)
 {
     uint32_t state = 9, drafts[8], tokens[400];
@@ -94,7 +94,7 @@ START_TEST(lookup_survives_a_changed_sequence)
 }
 END_TEST
 
-/* What is drafted behind `answer` [n], which follows a prompt of two tokens. */
+/* What is drafted after `answer` [n], which follows a prompt of two tokens. */
 static uint32_t guessed(const uint32_t *answer, uint32_t n, uint32_t *drafts)
 {
     uint32_t tokens[32] = {1, 2};
@@ -249,7 +249,7 @@ START_TEST(a_model_drafts_as_far_as_it_pays)
 }
 END_TEST
 
-/* Beside somebody who gets a token in every step a window has one draft, if any. */
+/* Beside a slot that gets a token in every step a window has one draft, if any. */
 START_TEST(beside_others_there_is_one_draft_a_step)
 {
     ck_assert_uint_eq(share(0.95f, 1, 1, 0.3f, 0.05f, false), 1);
@@ -260,7 +260,7 @@ START_TEST(beside_others_there_is_one_draft_a_step)
 END_TEST
 
 /* One whose drafts do not hold is not slowed down for the others. */
-START_TEST(nobody_is_slower_for_others)
+START_TEST(no_slot_is_slower_for_others)
 {
     struct window_cost cost = {.pass_ns = 1000, .row_ns = 20};
     struct window_drafter drafter = {.cost.pass_ns = 300};
@@ -272,7 +272,7 @@ START_TEST(nobody_is_slower_for_others)
     ck_assert_uint_eq(slots[0].drafts, 1);
     ck_assert_uint_eq(slots[1].drafts, 0);
     ck_assert_uint_eq(slots[2].drafts, 1);
-    /* room for few: nobody gets more than that */
+    /* room for few: no slot gets more than that */
     slots[1] = (struct window_share){.acceptance = 0.95f, .most = 2};
     window_share(slots, 3, 0, &cost, &drafter);
     ck_assert_uint_eq(slots[0].drafts, 2);
@@ -357,7 +357,7 @@ int main(void)
     tcase_add_test(tcase, costs_follow_what_was_measured);
     tcase_add_test(tcase, a_model_drafts_as_far_as_it_pays);
     tcase_add_test(tcase, beside_others_there_is_one_draft_a_step);
-    tcase_add_test(tcase, nobody_is_slower_for_others);
+    tcase_add_test(tcase, no_slot_is_slower_for_others);
     tcase_add_test(tcase, what_is_not_used_is_tried_now_and_then);
     tcase_add_test(tcase, a_long_lag_is_caught_up_with_where_it_pays);
     tcase_add_test(tcase, requests_begin_with_what_others_saw);

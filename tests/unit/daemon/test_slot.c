@@ -1,4 +1,4 @@
-/* Slots: pages as the sequence grows and shrinks, and who gives way to whom. */
+/* Slots: pages as the sequence grows and shrinks, and which one is evicted for which. */
 #include "daemon/cache/slot.h"
 
 #include "kernels/kv.h"
@@ -45,7 +45,7 @@ static void make_idle(uint32_t i, uint64_t serial)
     ck_assert(slot_reserve(&slots[i], &prefix, 40));
 }
 
-/* Everybody who gives way to `needy`, in this order; then nobody. */
+/* All slots that are evicted for `needy`, in this order; then none. */
 static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -233,9 +233,9 @@ START_TEST(the_next_row_goes_to_a_page_of_its_own)
 }
 END_TEST
 
-/* ---- who gives way --------------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
-START_TEST(who_has_nothing_gives_nothing)
+START_TEST(eviction_skips_slots_without_pages)
 {
     slots[0].state = SLOT_READY;
     ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[0]));
@@ -275,7 +275,7 @@ START_TEST(an_older_interactive_request_never_gives_way)
 }
 END_TEST
 
-START_TEST(batch_takes_from_newer_batch_and_from_nobody_that_runs)
+START_TEST(batch_evicts_newer_batch_and_no_interactive_request)
 {
     make_active(0, 10, true);
     make_active(1, 20, true);
@@ -287,7 +287,7 @@ START_TEST(batch_takes_from_newer_batch_and_from_nobody_that_runs)
 }
 END_TEST
 
-START_TEST(who_is_in_the_pass_keeps_its_pages)
+START_TEST(eviction_skips_slots_of_the_pass)
 {
     make_active(0, 10, false);
     make_active(1, 20, false);
@@ -328,12 +328,12 @@ int main(void)
     tcase_add_test(t, adopting_goes_as_far_as_the_tokens_agree);
     tcase_add_test(t, two_that_computed_the_same_keep_one_copy);
     tcase_add_test(t, the_next_row_goes_to_a_page_of_its_own);
-    tcase_add_test(t, who_has_nothing_gives_nothing);
+    tcase_add_test(t, eviction_skips_slots_without_pages);
     tcase_add_test(t, idle_slots_first_the_longest_unused_before);
     tcase_add_test(t, then_paused_then_batch_then_newer_interactive);
     tcase_add_test(t, an_older_interactive_request_never_gives_way);
-    tcase_add_test(t, batch_takes_from_newer_batch_and_from_nobody_that_runs);
-    tcase_add_test(t, who_is_in_the_pass_keeps_its_pages);
+    tcase_add_test(t, batch_evicts_newer_batch_and_no_interactive_request);
+    tcase_add_test(t, eviction_skips_slots_of_the_pass);
     tcase_add_test(t, a_paused_request_gives_way_the_oldest_too);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -84,7 +84,7 @@ START_TEST(all_drafts_accepted_gives_the_bonus_token)
     ck_assert(spec_accept(&spec, tokens, truth[P + 2]));
     ck_assert(spec_accept(&spec, tokens, truth[P + 3]));
     ck_assert_uint_eq(spec.drafted, 0);
-    ck_assert(!spec_accept(&spec, tokens, truth[P + 4])); /* T4: nobody drafted it */
+    ck_assert(!spec_accept(&spec, tokens, truth[P + 4])); /* T4: it was not drafted */
     check_accepted();
     ck_assert_uint_eq(spec.accepted, P + 5);  /* ..T0 T1 T2 T3 T4 */
     ck_assert_uint_eq(spec.canonical, P + 4); /* KV up to P+3: T3 has it, T4 not */
@@ -435,7 +435,7 @@ START_TEST(a_cut_drops_the_last_drafts)
 }
 END_TEST
 
-START_TEST(nothing_is_streamed_behind_drafts)
+START_TEST(nothing_is_unverified_after_drafts)
 {
     after_prefill(3);
     draft(2, 2);
@@ -443,7 +443,7 @@ START_TEST(nothing_is_streamed_behind_drafts)
 }
 END_TEST
 
-START_TEST(nothing_is_streamed_over_kv_that_is_not_there)
+START_TEST(nothing_is_unverified_over_kv_that_is_not_there)
 {
     after_fast(3, 2);
     spec_evict(&spec, 4);
@@ -451,13 +451,13 @@ START_TEST(nothing_is_streamed_over_kv_that_is_not_there)
 }
 END_TEST
 
-START_TEST(an_empty_request_is_no_request)
+START_TEST(an_empty_request_is_refused)
 {
     spec_begin(&spec, 0, 0);
 }
 END_TEST
 
-START_TEST(the_last_token_is_not_dropped_with_drafts_behind_it)
+START_TEST(the_last_token_is_not_dropped_with_drafts_after_it)
 {
     after_prefill(3);
     draft(2, 2);
@@ -492,10 +492,10 @@ int main(void)
     tcase_add_test(t, a_cut_drops_the_last_drafts);
     tcase_add_checked_fixture(mistakes, setup, NULL);
     tcase_add_test_raise_signal(mistakes, prefill_never_reaches_the_last_token, SIGABRT);
-    tcase_add_test_raise_signal(mistakes, nothing_is_streamed_behind_drafts, SIGABRT);
-    tcase_add_test_raise_signal(mistakes, nothing_is_streamed_over_kv_that_is_not_there, SIGABRT);
-    tcase_add_test_raise_signal(mistakes, an_empty_request_is_no_request, SIGABRT);
-    tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_behind_it,
+    tcase_add_test_raise_signal(mistakes, nothing_is_unverified_after_drafts, SIGABRT);
+    tcase_add_test_raise_signal(mistakes, nothing_is_unverified_over_kv_that_is_not_there, SIGABRT);
+    tcase_add_test_raise_signal(mistakes, an_empty_request_is_refused, SIGABRT);
+    tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_after_it,
                                 SIGABRT);
     suite_add_tcase(suite, t);
     suite_add_tcase(suite, mistakes);
