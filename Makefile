@@ -451,7 +451,7 @@ $(LINT)/%.ok: %.c .clang-tidy
 	$(call tidy)
 $(LINT)/%.analyzed: %.c .clang-tidy
 	$(call tidy,--checks='$(ANALYZER)')
-ANALYZER = -*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,$\
+ANALYZER = -*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-optin.portability.UnixAPI,$\
            -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 
 compile_commands.json: FORCE ## how each file is compiled, for clangd

@@ -153,9 +153,9 @@ suite() { # NAME
     log=$logs/${name//\//_}.log stamp=$(stamp_of "$name")
     rm -f "$stamp"
     : >"$stamp.new"
-    eval "timeout -k 10 1800 ${command[$name]}" >"$log" 2>&1 </dev/null &
+    eval "exec timeout -k 10 1800 ${command[$name]}" >"$log" 2>&1 </dev/null &
     child=$!
-    trap 'kill "$child"; exit 143' TERM # it has a process group of its own
+    trap 'kill "$child" 2>/dev/null; exit 143' TERM # it has a process group of its own
     wait "$child" && verdict=ok
     exec 9>"$logs/lock"
     flock 9

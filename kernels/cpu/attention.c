@@ -1,6 +1,8 @@
 /* attention.c: divides the attention of a pass into tiles and splits for the thread pool. */
 #include "kernels/cpu/attention.h"
 
+#include <assert.h>
+
 #include "kernels/base/pool.h"
 #include "kernels/cpu/share.h"
 
@@ -157,6 +159,7 @@ void attention(struct backend *b, const struct layer_op *op)
     uint64_t values = count_positions(b, g) * g->n_head * g->k_dim / 4;
     cut_tiles(b, g);
     uint32_t n = b->n_tiles * g->n_head_kv;
+    assert(n > 0 && b->n_splits > 0);
     if (!cut_in_splits(b, g, n)) {
         share_items(b, attend_item, op, n, values / n + 1);
         return;
