@@ -42,6 +42,17 @@ int hello_kind(const void *message, size_t bytes)
     return h.kind;
 }
 
+static int check_version(const struct hello_head *h, char *err, size_t err_bytes)
+{
+    if (h->version >= IPC_VERSION_OLDEST && h->version <= IPC_VERSION)
+        return 0;
+    return ipc_fail(err, err_bytes, -EPROTONOSUPPORT,
+                    "protocol version %u is too %s: this side speaks %u to %u; "
+                    "install the same version of hearth on both sides",
+                    h->version, h->version > IPC_VERSION ? "new" : "old", IPC_VERSION_OLDEST,
+                    IPC_VERSION);
+}
+
 /* The version is looked at before the size, which another version may have changed. */
 static int check_head(const void *message, size_t bytes, int kind, size_t wanted, char *err,
                       size_t err_bytes)
@@ -51,12 +62,9 @@ static int check_head(const void *message, size_t bytes, int kind, size_t wanted
     if (hello_kind(message, bytes) != kind)
         return ipc_fail(err, err_bytes, -EPROTO, "not a hearth handshake message");
     memcpy(&h, message, sizeof(h));
-    if (h.version < IPC_VERSION_OLDEST || h.version > IPC_VERSION)
-        return ipc_fail(err, err_bytes, -EPROTONOSUPPORT,
-                        "protocol version %u is too %s: this side speaks %u to %u; "
-                        "install the same version of hearth on both sides",
-                        h.version, h.version > IPC_VERSION ? "new" : "old", IPC_VERSION_OLDEST,
-                        IPC_VERSION);
+    int r = check_version(&h, err, err_bytes);
+    if (r < 0)
+        return r;
     if (bytes != wanted)
         return ipc_fail(err, err_bytes, -EPROTO, "a handshake message has %zu bytes, expected %zu",
                         bytes, wanted);
@@ -311,8 +319,10 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
         return -errno;
     n_fds = take_fds(&m, ret_fds, max_fds);
     if ((m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || n_fds > max_fds || (n == 0 && n_fds > 0)) {
-        for (uint32_t i = 0; i < n_fds && i < max_fds; i++)
+        for (uint32_t i = 0; i < n_fds && i < max_fds; i++) {
             close(ret_fds[i]);
+            ret_fds[i] = -1; /* the caller must not close the number again */
+        }
         return -EPROTO;
     }
     if (ret_n_fds != NULL)
@@ -344,10 +354,22 @@ static int wait_readable(int socket_fd, int timeout_ms)
     }
 }
 
+/* Names what is wrong with an answer that is longer, or brings more descriptors, than this version
+ * knows: another version, if its head says so. */
+static int refuse_longer(const uint8_t *message, char *err, size_t err_bytes)
+{
+    struct hello_head h;
+
+    memcpy(&h, message, sizeof(h));
+    if (h.magic == HELLO_MAGIC && check_version(&h, err, err_bytes) < 0)
+        return -EPROTONOSUPPORT;
+    return ipc_fail(err, err_bytes, -EPROTO, "the daemon's WELCOME message is malformed");
+}
+
 int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms,
                       char *err, size_t err_bytes)
 {
-    uint8_t buffer[512];
+    uint8_t buffer[512] = {0};
     struct hello_refuse refuse;
     uint32_t n_fds = 0;
     int n = wait_readable(socket_fd, timeout_ms);
@@ -359,6 +381,8 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
         n = hello_recv(socket_fd, buffer, sizeof(buffer), ret_fds, HELLO_FDS, &n_fds, 0);
     if (n == -ETIMEDOUT)
         return ipc_fail(err, err_bytes, n, "the daemon does not answer the handshake");
+    if (n == -EPROTO)
+        return refuse_longer(buffer, err, err_bytes);
     if (n <= 0)
         return ipc_fail(err, err_bytes, n == 0 ? -ECONNRESET : n,
                         "the daemon hung up during the handshake%s%s", n < 0 ? ": " : "",

@@ -381,15 +381,14 @@ START_TEST(a_wrong_number_of_descriptors_is_refused_and_closed)
 }
 END_TEST
 
-/* A client's packet with `n` descriptors, more than hello_send() would send. */
-static void send_fds(uint32_t n)
+/* A packet with `n` descriptors, more than hello_send() would send. */
+static void send_with_fds(void *message, size_t bytes, uint32_t n)
 {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(200 * sizeof(int))];
     } control = {0};
-    struct hello h = good_hello();
-    struct iovec iov = {&h, sizeof(h)};
+    struct iovec iov = {message, bytes};
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
@@ -399,8 +398,50 @@ static void send_fds(uint32_t n)
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(n * sizeof(int)); /* descriptor 0, n times */
-    ck_assert_int_eq((int)sendmsg(pair[1], &m, 0), sizeof(h));
+    ck_assert_int_eq((int)sendmsg(pair[1], &m, 0), (int)bytes);
 }
+
+static void send_fds(uint32_t n)
+{
+    struct hello h = good_hello();
+
+    send_with_fds(&h, sizeof(h), n);
+}
+
+/* The numbers must not be left in fds: the caller closes those, and another thread of its process may
+ * have got them meanwhile. */
+START_TEST(a_newer_daemons_longer_welcome_names_the_version_and_leaves_no_descriptor)
+{
+    static const struct {
+        size_t bytes;
+        uint32_t n_fds;
+        uint16_t version;
+        int code;
+    } cases[] = {
+        {600, HELLO_FDS, IPC_VERSION + 1, -EPROTONOSUPPORT},
+        {sizeof(struct hello_welcome), HELLO_FDS + 1, IPC_VERSION + 1, -EPROTONOSUPPORT},
+        {600, HELLO_FDS, IPC_VERSION, -EPROTO},
+        {sizeof(struct hello_welcome), HELLO_FDS + 1, IPC_VERSION, -EPROTO},
+    };
+    struct hello_welcome w;
+    int fds[HELLO_FDS], before = open_descriptors();
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint8_t message[600] = {0};
+        w = good_welcome(HELLO_FDS);
+        w.head.version = cases[i].version;
+        w.head.bytes = (uint32_t)cases[i].bytes;
+        memcpy(message, &w, sizeof(w));
+        send_with_fds(message, cases[i].bytes, cases[i].n_fds);
+        int rc = hello_recv_answer(pair[0], &w, fds, 1000, err, sizeof(err));
+        ck_assert_msg(rc == cases[i].code, "%zu: %d %s", i, rc, err);
+        ck_assert_ptr_nonnull(strstr(err, rc == -EPROTO ? "malformed" : "is too new"));
+        for (uint32_t k = 0; k < HELLO_FDS; k++)
+            ck_assert_int_eq(fds[k], -1);
+        ck_assert_int_eq(open_descriptors(), before);
+    }
+}
+END_TEST
 
 START_TEST(descriptors_from_a_client_are_refused_and_closed)
 {
@@ -522,6 +563,8 @@ int main(void)
     tcase_add_test(sockets, a_connection_carries_packets);
     tcase_add_test(sockets, welcome_hands_over_its_descriptors);
     tcase_add_test(sockets, a_wrong_number_of_descriptors_is_refused_and_closed);
+    tcase_add_test(sockets,
+                   a_newer_daemons_longer_welcome_names_the_version_and_leaves_no_descriptor);
     tcase_add_test(sockets, descriptors_from_a_client_are_refused_and_closed);
     tcase_add_test(sockets, a_packet_that_is_too_long_is_refused);
     tcase_add_test(sockets, a_wrong_reply_to_hello_is_one_line);
