@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     BLOCK_BYTES = 16384, /* that libmicrohttpd takes of a stream at once */
@@ -76,7 +77,7 @@ static void add_headers(struct exchange *x, struct MHD_Response *r)
         MHD_add_response_header(r, "Access-Control-Allow-Headers",
                                 "Content-Type, Authorization, X-Api-Key");
     }
-    if (x->server->is_draining)
+    if (x->server->is_draining || x->closes)
         MHD_add_response_header(r, "Connection", "close");
 }
 
@@ -148,6 +149,34 @@ static struct exchange *exchange_open(struct server *s, struct MHD_Connection *m
     return x;
 }
 
+struct framing {
+    unsigned lengths, encodings, hosts;
+};
+
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    struct framing *f = cls;
+    (void)kind, (void)value;
+    f->lengths += strcasecmp(name, "Content-Length") == 0;
+    f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
+    f->hosts += strcasecmp(name, "Host") == 0;
+    return MHD_YES;
+}
+
+/* Where a body ends, or the host, depends on which of two headers is meant, a proxy in front may mean
+ * the other: then what follows on the connection is not read. */
+static bool check_framing(struct exchange *x)
+{
+    struct framing f = {0};
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_framing, &f);
+    if (f.lengths + f.encodings <= 1 && f.hosts <= 1)
+        return true;
+    fail_set(&x->fail, 400, FAIL_INVALID, "the request has %s: send one",
+             f.hosts > 1 ? "two Host headers" : "two headers that give its length");
+    return false;
+}
+
 /* The headers have arrived. */
 static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const char *path,
                              const char *method, void **ret_x)
@@ -158,7 +187,9 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
         return MHD_NO;
     *ret_x = c->x = x;
     x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
-    check_sender(x, c, path, method);
+    x->closes = !check_framing(x);
+    if (!x->closes)
+        check_sender(x, c, path, method);
     if (!x->fail.status && is_preflight(x, method))
         x->status = 204;
     else if (!x->fail.status && !route_takes(x->route, method))
@@ -171,7 +202,8 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
                  "the request has %.20s bytes, at most %u are taken: start hearth-http with a "
                  "larger --max-body",
                  length, s->config->max_body);
-    if (x->fail.status && expect) { /* the sender waits for 100 Continue before it sends the body */
+    /* `expect`: the sender waits for 100 Continue before it sends the body */
+    if (x->closes || (x->fail.status && expect)) {
         x->is_started = true;
         exchange_fail(x, &x->fail);
         return respond(x);

@@ -99,6 +99,34 @@ START_TEST(a_connection_that_ends_as_asked_is_not_dropped)
 }
 END_TEST
 
+/* A proxy in front may go by the other header, and take what follows for the next request. */
+START_TEST(a_request_whose_end_is_ambiguous_is_refused_and_ends_its_connection)
+{
+    static const char *const headers[] = {
+        "Content-Length: 30\r\nContent-Length: 0\r\n",
+        "Content-Length: 0\r\nContent-Length: 30\r\n",
+        "Content-Length: 0\r\ncontent-length: 0\r\n",
+        "Content-Length: 30\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 30\r\nHost: localhost\r\n",
+    };
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
+        char text[512], rest[64];
+        int fd = gateway_connect(&rig_gate);
+        int n = snprintf(text, sizeof(text),
+                         "POST /completion HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                         "{\"prompt\":\"x\",\"n_predict\":1}GET /health HTTP/1.1\r\n"
+                         "Host: localhost\r\n\r\n",
+                         headers[i]);
+        ck_assert_int_eq(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
+        struct http_answer a = http_receive(fd);
+        ck_assert_msg(a.status == 400, "%s: %d %s", headers[i], a.status, a.body);
+        http_answer_fini(&a);
+        ck_assert_msg(recv(fd, rest, sizeof(rest), 0) <= 0, "%s: another answer", headers[i]);
+        close(fd);
+    }
+}
+END_TEST
+
 static int status_of(int fd, const char *method, const char *path, const char *headers)
 {
     http_send(fd, method, path, headers, NULL);
@@ -190,6 +218,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_connection_is_kept, 0, 2);
     tcase_add_test(tcase, a_body_may_come_in_pieces);
     tcase_add_test(tcase, a_connection_that_ends_as_asked_is_not_dropped);
+    tcase_add_test(tcase, a_request_whose_end_is_ambiguous_is_refused_and_ends_its_connection);
     tcase_add_loop_test(tcase, a_body_that_breaks_off_takes_its_connection_along, 0, 2);
     tcase_add_test(tcase, web_pages_of_other_origins_are_refused);
     tcase_add_test(tcase, listening_addresses_are_logged);
