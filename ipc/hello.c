@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -196,10 +197,20 @@ int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err
     return r;
 }
 
-static int connect_type(const char *path, int type, char *err, size_t err_bytes)
+/* connect() of a socket whose backlog is full waits as long as SO_SNDTIMEO says. */
+static void limit_connect(int fd, int timeout_ms)
+{
+    struct timeval t = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+/* timeout_ms: -1: without limit. */
+static int connect_type(const char *path, int type, int timeout_ms, char *err, size_t err_bytes)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd, r;
+    uint64_t start = bell_now_ns();
+    int fd, r, left = timeout_ms;
 
     if (strlen(path) >= sizeof(a.sun_path))
         return ipc_fail(err, err_bytes, -ENAMETOOLONG, "the socket path is too long: %s", path);
@@ -207,25 +218,39 @@ static int connect_type(const char *path, int type, char *err, size_t err_bytes)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | type, 0);
     if (fd < 0)
         return ipc_fail(err, err_bytes, -errno, "cannot create a socket: %s", strerror(errno));
-    do
+    do {
+        if (timeout_ms >= 0)
+            limit_connect(fd, left > 0 ? left : 1); /* 0 would be no limit */
         r = connect(fd, (struct sockaddr *)&a, sizeof(a));
-    while (r < 0 && errno == EINTR);
-    if (r == 0)
+        left = timeout_ms - (int)((bell_now_ns() - start) / 1000000u);
+    } while (r < 0 && errno == EINTR && (timeout_ms < 0 || left > 0));
+    if (r == 0) {
+        if (timeout_ms >= 0)
+            limit_connect(fd, 0);
         return fd;
+    }
     r = -errno;
     close(fd);
+    if (timeout_ms >= 0 && (r == -EAGAIN || r == -EINTR))
+        return ipc_fail(err, err_bytes, -ETIMEDOUT,
+                        "the daemon at %s accepts no connection: see whether it runs", path);
     return ipc_fail(err, err_bytes, r, "no daemon at %s (%s): start hearthd, or set HEARTH_SOCKET",
                     path, strerror(-r));
 }
 
 int hello_connect(const char *path, char *err, size_t err_bytes)
 {
-    return connect_type(path, 0, err, err_bytes);
+    return connect_type(path, 0, -1, err, err_bytes);
+}
+
+int hello_connect_within(const char *path, int timeout_ms, char *err, size_t err_bytes)
+{
+    return connect_type(path, 0, timeout_ms, err, err_bytes);
 }
 
 int hello_connect_now(const char *path, char *err, size_t err_bytes)
 {
-    return connect_type(path, SOCK_NONBLOCK, err, err_bytes);
+    return connect_type(path, SOCK_NONBLOCK, -1, err, err_bytes);
 }
 
 int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds, uint32_t n_fds)

@@ -160,6 +160,9 @@ int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err
 /* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
 int hello_connect(const char *path, char *err, size_t err_bytes);
 
+/* The same, but -ETIMEDOUT after timeout_ms (-1: without limit) where the backlog is full. */
+int hello_connect_within(const char *path, int timeout_ms, char *err, size_t err_bytes);
+
 /* The same without ever blocking (-EAGAIN from a daemon that does not accept); the socket is
  * non-blocking, too. */
 int hello_connect_now(const char *path, char *err, size_t err_bytes);

@@ -31,10 +31,10 @@ static struct hearth *handle_open(void)
 }
 
 /* The common failures get a line of their own. */
-static int connect_socket(struct hearth *h, char *err, size_t err_bytes)
+static int connect_socket(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
     int fd = h->never_wait ? hello_connect_now(h->path, err, err_bytes)
-                           : hello_connect(h->path, err, err_bytes);
+                           : hello_connect_within(h->path, timeout_ms, err, err_bytes);
     if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -ENOTDIR)
         snprintf(err, err_bytes, "no daemon at %s: start one with hearthd --model FILE", h->path);
     else if (fd == -EACCES || fd == -EPERM)
@@ -150,16 +150,27 @@ static int open_poll_fd(struct hearth *h, char *err, size_t err_bytes)
     return rc;
 }
 
+/* What is left of a timeout in ms; below 0 it has no end. */
+static int time_left(int timeout_ms, uint64_t start_ns)
+{
+    uint64_t passed = (bell_now_ns() - start_ns) / 1000000u;
+    if (timeout_ms < 0)
+        return timeout_ms;
+    return passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed : 0;
+}
+
 /* Says hello, and takes the answer unless that is for hearth_ready(). */
 static int start(struct hearth *h, const struct hearth_options *o, char *err, size_t err_bytes)
 {
     h->resume.ms = o->resume_ms > 0 ? o->resume_ms : 0;
     h->never_wait = (o->flags & HEARTH_NONBLOCK) != 0;
-    int rc = connect_socket(h, err, err_bytes);
+    int timeout_ms = o->connect_timeout_ms; /* of connecting and the answer together */
+    uint64_t start_ns = bell_now_ns();
+    int rc = connect_socket(h, timeout_ms, err, err_bytes);
     if (!rc)
         rc = shake_hands(h, o, err, err_bytes);
     if (!rc && !h->never_wait)
-        rc = take_answer(h, o->connect_timeout_ms, err, err_bytes);
+        rc = take_answer(h, time_left(timeout_ms, start_ns), err, err_bytes);
     h->connecting = h->never_wait;
     if (h->connecting && o->connect_timeout_ms >= 0)
         h->give_up_ns = bell_now_ns() + (uint64_t)o->connect_timeout_ms * 1000000u;

@@ -157,8 +157,8 @@ static int is_ready(const void *arg)
 }
 
 /* Gives back what is void in the rings that the call is not about. All slots share one submit ring,
- * and the daemon leaves a cell in it while its slot's event ring has no room: so a slot that is never
- * reads must not keep the others' requests from being taken. */
+ * and the daemon leaves a cell in it while its slot's event ring has no room: so a slot that is not
+ * read must not keep the others' requests from being taken. */
 static void drop_elsewhere(const struct span *span)
 {
     struct hearth *h = span->h;

@@ -117,6 +117,26 @@ START_TEST(a_silent_daemon_times_out)
 }
 END_TEST
 
+START_TEST(a_daemon_that_accepts_no_connection_times_out)
+{
+    struct hearth_options o;
+    int fds[256], n = 0;
+    while (n < 256 && (fds[n] = hello_connect_now(fake.path, err, sizeof(err))) >= 0)
+        n++;
+    ck_assert_int_eq(fds[n], -EAGAIN); /* the backlog is full */
+    hearth_options_init(&o, sizeof(o));
+    o.connect_timeout_ms = 50;
+    alarm(10); /* instead of waiting for ever */
+    uint64_t start = bell_now_ns();
+    ck_assert_int_eq(hearth_connect(fake.path, &o, &h, err, sizeof(err)), -ETIMEDOUT);
+    ck_assert_uint_ge(bell_now_ns() - start, 45000000);
+    ck_assert_ptr_nonnull(strstr(err, "accepts no connection"));
+    alarm(0);
+    while (n)
+        close(fds[--n]);
+}
+END_TEST
+
 /* ---- signals -----------------------------------------------------------------------------------
  */
 
@@ -442,6 +462,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_peer_that_is_not_hearthd_is_an_error);
     tcase_add_test(t, uninitialized_options_are_refused);
     tcase_add_test(t, a_silent_daemon_times_out);
+    tcase_add_test(t, a_daemon_that_accepts_no_connection_times_out);
     tcase_add_test(t, signals_do_not_end_a_handshake);
     tcase_add_test(t, signals_do_not_make_a_handshake_longer);
     tcase_add_test(t, a_name_and_slots_reach_the_daemon);
