@@ -67,6 +67,8 @@ struct client_resume {
     int fd;               /* a handshake under way, -1 none */
     uint32_t times;       /* how often it came back */
     uint64_t deadline_ns; /* until then */
+    uint64_t since_ns;    /* when it last came back */
+    int progressed;       /* tokens came, or requests were made, since then */
     uint64_t tried_ns;    /* when the last connection was tried */
 };
 

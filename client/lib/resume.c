@@ -87,9 +87,13 @@ __attribute__((format(printf, 3, 4))) static void die(struct hearth *h, int why,
 
 static void go_away(struct hearth *h)
 {
+    uint64_t now = bell_now_ns(), patience_ns = (uint64_t)h->resume.ms * 1000000u;
     h->resume.away = 1;
     h->resume.tried_ns = 0;
-    h->resume.deadline_ns = bell_now_ns() + (uint64_t)h->resume.ms * 1000000u;
+    /* One that dies of the same request again and again is waited for once, not for ever. */
+    if (h->resume.progressed || now - h->resume.since_ns >= patience_ns)
+        h->resume.deadline_ns = now + patience_ns;
+    h->resume.progressed = 0;
     close_fd(&h->socket_fd); /* one that is only being stopped need not look after us */
     h->sleeper.socket_fd = -1;
     for (uint32_t i = 0; i < h->n_slots; i++) {
@@ -239,7 +243,8 @@ static int is_same(struct hearth *h, const struct hello_welcome *w)
 static void replace(struct hearth *h, const struct hello_welcome *w, const struct segment *segment,
                     const struct ctl *ctl, int *fds)
 {
-    h->resume.away = h->resume.pending = 0;
+    h->resume.away = h->resume.pending = h->resume.progressed = 0;
+    h->resume.since_ns = bell_now_ns();
     for (uint32_t i = 0; i < h->n_slots; i++)
         carry(h, segment, i);
     segment_close(&h->segment);

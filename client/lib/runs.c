@@ -146,6 +146,7 @@ static int take_tokens(struct hearth *h, struct client_slot *s, const struct eve
     const uint32_t *tokens;
     uint32_t n = event_tokens(run, &tokens);
     int rc = 0;
+    h->resume.progressed = 1;
     for (uint32_t i = 0; i < n && !rc; i++)
         rc = add_token(h, s, tokens[i]);
     return rc;

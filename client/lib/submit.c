@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    SUBMIT_WAIT_NS = 100000000, /* a look at the rings while the submit ring is full */
-    ARMED_WAIT_MS = 1           /* the same where the daemon may not be asked to wake us */
+    SUBMIT_WAIT_NS = 100000000,     /* a look at the rings while the submit ring is full */
+    SUBMIT_GIVE_UP_NS = 1000000000, /* a daemon that takes no cell for so long is stopped */
+    ARMED_WAIT_MS = 1               /* the same where the daemon may not be asked to wake us */
 };
 
 /* The request as this library's header knows it: fields that the caller's lacks have their
@@ -242,17 +243,19 @@ static void forget_unsent(struct client_slot *s)
     s->resubmit = 0;
 }
 
-/* Waits for a free submit cell. The daemon leaves a cell unread while the refusal of an older one
+/* Waits for a free submit cell, but not for a daemon that stands still. The daemon leaves a cell unread while the refusal of an older one
  * has no room in an event ring: so the rings are emptied meanwhile, and it always goes on. */
 static int wait_for_space(struct hearth *h)
 {
+    uint64_t give_up_ns = bell_now_ns() + SUBMIT_GIVE_UP_NS;
     for (;;) {
         if (h->resume.away)
             return 0;
         int n = ring_space_known(&h->submit) ? 1 : ring_space(&h->submit);
         if (n > 0)
             return 0;
-        if (!n && h->never_wait) { /* the cell will be published when there is room */
+        /* Then hearth_next() publishes the cell when there is room. */
+        if (!n && (h->never_wait || bell_now_ns() >= give_up_ns)) {
             bell_ring(h->ctl, h->bell_fd);
             return 0;
         }
@@ -323,6 +326,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     } else {
         s->resubmit = h->resume.pending = 1;
     }
+    h->resume.progressed = 1;
     s->lost = NULL;
     s->sent = n;
     s->prompt = n;

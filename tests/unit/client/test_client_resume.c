@@ -365,6 +365,22 @@ START_TEST(without_a_new_daemon_the_request_ends_in_time)
 }
 END_TEST
 
+/* As a request does whose prompt the daemon dies of: the time runs from the first loss. */
+START_TEST(a_daemon_that_keeps_dying_without_a_token_is_given_up)
+{
+    resume_ms = 2000;
+    connect_with(1, 0);
+    submit_ids(0, prompt, 3);
+    for (int i = 0; i < 2; i++) {
+        replace_daemon();
+        usleep(1100000);
+    }
+    fake_die(&fake);
+    ck_assert_uint_eq(hear(0, 500), HEARTH_DONE);
+    ck_assert_ptr_nonnull(strstr(error_text, "did not come back within 2000 ms"));
+}
+END_TEST
+
 /* ---- while it is away ------------------------------------------------------------------------ */
 
 START_TEST(requests_and_cancels_need_no_daemon)
@@ -490,6 +506,7 @@ int main(void)
     tcase_add_test(t, a_context_that_moves_the_end_is_named);
     tcase_add_test(t, a_request_that_is_not_deterministic_ends);
     tcase_add_test(t, without_a_new_daemon_the_request_ends_in_time);
+    tcase_add_test(t, a_daemon_that_keeps_dying_without_a_token_is_given_up);
     tcase_add_test(t, requests_and_cancels_need_no_daemon);
     tcase_add_test(t, an_event_loop_keeps_its_descriptor);
     tcase_add_test(t, an_event_loop_is_woken_when_the_wait_ends);

@@ -190,6 +190,29 @@ START_TEST(a_full_submit_ring_is_waited_for_while_events_are_taken)
 }
 END_TEST
 
+/* Stopped by a debugger, or by SIGSTOP. */
+START_TEST(a_submit_does_not_wait_for_a_daemon_that_stands_still)
+{
+    struct submit_cell c;
+    struct hearth_request r = text_request("Once");
+    connect_with(2, 0);
+    alarm(30); /* instead of waiting for ever */
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
+    r.cookie = 77;
+    ck_assert_int_eq(hearth_submit(h, 1, &r), 0);
+    alarm(0);
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(fake_take(&fake, &c), 1);
+    ck_assert_int_eq(fake_take(&fake, &c), 0);
+    const struct hearth_event *e;
+    ck_assert_int_eq(hearth_next(h, 1, &e, 10), 0);
+    ck_assert_int_eq(fake_take(&fake, &c), 1);
+    ck_assert_uint_eq(c.slot, 1);
+    ck_assert_uint_eq(c.cookie, 77);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_waits");
@@ -205,6 +228,7 @@ int main(void)
     tcase_add_test(t, room_in_a_ring_wakes_the_daemon);
     tcase_add_test(t, a_long_prefill_reports_progress);
     tcase_add_test(t, a_full_submit_ring_is_waited_for_while_events_are_taken);
+    tcase_add_test(t, a_submit_does_not_wait_for_a_daemon_that_stands_still);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
