@@ -325,10 +325,8 @@ check-sim: deps-check ## the CUDA backend on a simulated GPU (minutes); where nv
 	$(submake) tests-sim
 	@BUILD=$(BUILD) tests/run.sh sim
 
-# Suites that took longer than 10 s are left to `make check`.
-SLOW     = $(shell awk '$$1 > 10 && NF == 2 { print "$(BUILD)/tests/" $$2 }' $(BUILD)/tests/times 2>/dev/null)
 quick: ## after a change: build and run what it can break, within a minute
-	$(submake) CUDA=0 all $(filter-out $(SLOW),$(UNIT) $(E2E) $(STRESS))
+	$(submake) CUDA=0 tests
 	@BUILD=$(BUILD) tests/run.sh quick
 NAMED    = $(patsubst %.c,$(BUILD)/%,$(wildcard $(foreach t,$(T),tests/unit/*/test_$t.c tests/e2e/test_$t.c tests/stress/stress_$t.c)))
 unit: ## one suite: make unit T=plan; some: make unit T='cpu_*'

@@ -5,7 +5,7 @@
 #        tests/run.sh sim         those of the simulated GPU; may be given together with check
 #        tests/run.sh quick       of check those that changed since they last passed, as many as fit in QUICK_SECONDS
 #        tests/run.sh total       nothing; the sum over the last check and sim
-# Suites run side by side, one for each core and at most four, the longest first; the output of each comes when it ends.
+# Suites run side by side, one more than there are cores and at most four, the longest first; the output of each comes when it ends.
 # In $BUILD/tests: logs/ has each suite's output, times each suite's seconds, stamps/ when it last passed.
 # Environment: BUILD (build folder), HEARTH_TESTDATA (optional real models and vectors), LANES (suites at a time),
 # QUICK_SECONDS (40).
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.." || exit
 export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-120} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3}
 export BUILD=${BUILD:-build}
 cores=$(nproc)
-lanes=${LANES:-$((cores < 4 ? cores : 4))}
+lanes=${LANES:-$((cores < 4 ? cores + 1 : 4))} # some suites wait more than they compute
 folder=$BUILD/tests logs=$BUILD/tests/logs stamps=$BUILD/tests/stamps times=$BUILD/tests/times
 group=${1:-check}
 
@@ -104,11 +104,11 @@ inputs() { # NAME: files and folders
     printf '%s\n' tests/fixtures daemon/models
 }
 
-changed() { # NAME: since it last passed
+changed() { # NAME: what changed since it last passed, or "all" where it never did
     local stamp
     stamp=$(stamp_of "$1")
-    [ -f "$stamp" ] || return 0
-    [ -n "$(inputs "$1" | xargs -d '\n' sh -c 'find "$@" -type f -newer "$0" ! -name "*.pyc" -print -quit 2>/dev/null' "$stamp")" ]
+    [ -f "$stamp" ] || { echo all; return; }
+    inputs "$1" | xargs -d '\n' sh -c 'find "$@" -type f -newer "$0" ! -name "*.pyc" 2>/dev/null' "$stamp"
 }
 
 declare -A seconds # by name, of the last time
@@ -117,20 +117,30 @@ expected() { # NAME
     local guess=1
     case $1 in
     cudasim/contract* | e2e/test_cuda) guess=600 ;;
-    */test_cpu_* | */test_grammar_* | */test_vocabulary | */test_determinism | */test_http_rough) guess=30 ;;
-    */test_idle_stop | */test_jinja_limits | */test_engine_thread | e2e/bench.sh | */stress_ring) guess=15 ;;
+    */test_cpu_* | */test_grammar_* | */test_vocabulary | */test_determinism | */test_http_rough | */python.sh) guess=30 ;;
+    */test_idle_stop | */test_jinja_limits | */test_engine_thread | */stress_ring | e2e/*.sh) guess=15 ;;
     e2e/*) guess=4 ;;
     esac
     echo "${seconds[$1]:-$guess}"
 }
 by_seconds() { # [-r]: the names on stdin
-    while read -r name; do echo "$(expected "$name") $name"; done | sort -s -n "$@" | cut -d ' ' -f 2-
+    while read -r name; do [ -z "$name" ] || echo "$(expected "$name") $name"; done | sort -s -n "$@" | cut -d ' ' -f 2-
 }
 
-# Of those that changed: unit and stress tests first, then the others, quick ones first, while they fit.
+# Of those that changed: test_X of a changed X.c or test_X.c, then other unit tests, then the rest, the shortest first, while
+# they fit.
 pick_quick() {
-    local name s affected=() picked=() left=() budget=$((${QUICK_SECONDS:-40} * lanes)) all=${#names[@]}
-    for name in "${names[@]}"; do ! changed "$name" || affected+=("$name"); done
+    local name s what subject own=() units=() others=() picked=() left=() budget=$((${QUICK_SECONDS:-40} * (lanes > cores ? cores : lanes))) all=${#names[@]}
+    for name in "${names[@]}"; do
+        what=$(changed "$name")
+        subject=${name##*/test_}
+        case "$what " in
+        ' ') ;;
+        *"/$subject.o"[[:space:]]* | "${program[$name]} ") own+=("$name") ;;
+        *) case $name in e2e/*) others+=("$name") ;; *) units+=("$name") ;; esac ;;
+        esac
+    done
+    for name in "${own[@]}"; do picked+=("$name") budget=$((budget - $(expected "$name"))); done
     while read -r name; do
         s=$(expected "$name")
         if [ "$s" -le 10 ] && [ "$s" -lt "$budget" ]; then
@@ -138,10 +148,8 @@ pick_quick() {
         else
             left+=("$name")
         fi
-    done < <(
-        [ ${#affected[@]} -eq 0 ] || printf '%s\n' "${affected[@]}" | grep -v '^e2e' | by_seconds
-        [ ${#affected[@]} -eq 0 ] || printf '%s\n' "${affected[@]}" | grep '^e2e' | by_seconds)
-    echo "hearth: of $all suites ${#affected[@]} can be broken by what changed"
+    done < <(printf '%s\n' "${units[@]}" | by_seconds; printf '%s\n' "${others[@]}" | by_seconds)
+    echo "hearth: of $all suites $((${#picked[@]} + ${#left[@]})) can be broken by what changed"
     [ ${#left[@]} -eq 0 ] || echo "left to make check: ${left[*]}"
     names=("${picked[@]}")
 }
@@ -183,7 +191,6 @@ done
 echo "hearth: running ${#names[@]} suites (logs in $logs)"
 echo "started ${#names[@]}" >"$verdicts"
 while read -r name; do
-    [ -n "$name" ] || continue
     while [ "$(jobs -rp | wc -l)" -ge "$lanes" ]; do wait -n; done
     suite "$name" &
 done < <(printf '%s\n' "${names[@]}" | by_seconds -r)
