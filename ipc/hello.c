@@ -37,10 +37,18 @@ int hello_kind(const void *message, size_t bytes)
     if (bytes < sizeof(h))
         return -EPROTO;
     memcpy(&h, message, sizeof(h));
-    if (h.magic != HELLO_MAGIC || h.bytes != bytes || h.zero != 0 || h.kind < HELLO_HELLO ||
-        h.kind > HELLO_STATUS)
+    if (h.magic != HELLO_MAGIC || h.bytes != bytes || h.kind < HELLO_HELLO ||
+        h.kind > HELLO_STATUS || (h.number != 0 && h.kind < HELLO_STATUS_ASK))
         return -EPROTO;
     return h.kind;
+}
+
+uint32_t hello_number(const void *message)
+{
+    struct hello_head h;
+
+    memcpy(&h, message, sizeof(h));
+    return h.number;
 }
 
 static int check_version(const struct hello_head *h, char *err, size_t err_bytes)
@@ -287,7 +295,7 @@ int hello_send_refuse(int socket_fd, int code, const char *line)
     return hello_send(socket_fd, &m, sizeof(m), NULL, 0);
 }
 
-int hello_send_status(int socket_fd, const char *text, size_t bytes)
+int hello_send_status(int socket_fd, uint32_t number, const char *text, size_t bytes)
 {
     struct hello_head h = head_of(HELLO_STATUS, sizeof(h) + bytes);
     struct iovec iov[2] = {{.iov_base = &h, .iov_len = sizeof(h)},
@@ -296,6 +304,7 @@ int hello_send_status(int socket_fd, const char *text, size_t bytes)
 
     if (bytes > HELLO_STATUS_MAX - sizeof(h))
         return -EMSGSIZE;
+    h.number = number;
     return sendmsg(socket_fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -426,30 +435,48 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
     return r;
 }
 
-int hello_status(int socket_fd, char *ret_text, size_t text_bytes, int timeout_ms)
+/* Takes one STATUS. Returns the bytes of its text; -EAGAIN: it has another number; or -errno. */
+static int recv_status(int socket_fd, uint32_t number, char *ret_text, size_t text_bytes)
 {
-    struct hello_head ask = head_of(HELLO_STATUS_ASK, sizeof(ask));
-    struct hello_head h;
+    struct hello_head h = {0};
     struct iovec iov[2] = {{.iov_base = &h, .iov_len = sizeof(h)},
                            {.iov_base = ret_text, .iov_len = text_bytes - 1}};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-    int r = hello_send(socket_fd, &ask, sizeof(ask), NULL, 0);
-    ssize_t n;
-
-    if (r == 0)
-        r = wait_readable(socket_fd, timeout_ms);
-    if (r < 0)
-        return r;
     /* Without a control buffer the kernel drops any descriptors that come along. */
-    n = recvmsg(socket_fd, &m, 0);
+    ssize_t n = recvmsg(socket_fd, &m, 0);
+
     if (n < 0)
         return -errno;
     if (n == 0)
         return -ECONNRESET;
+    if (h.magic == HELLO_MAGIC && h.kind == HELLO_STATUS && h.number != number)
+        return -EAGAIN;
     if ((m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || (size_t)n < sizeof(h) ||
         h.magic != HELLO_MAGIC || h.kind != HELLO_STATUS || h.bytes != (size_t)n)
         return -EPROTO;
     n -= (ssize_t)sizeof(h);
     ret_text[n] = 0;
     return (int)n;
+}
+
+int hello_status(int socket_fd, uint32_t number, char *ret_text, size_t text_bytes, int timeout_ms)
+{
+    struct hello_head ask = head_of(HELLO_STATUS_ASK, sizeof(ask));
+    uint64_t start = bell_now_ns();
+
+    ask.number = number;
+    int r = hello_send(socket_fd, &ask, sizeof(ask), NULL, 0);
+    while (r == 0) {
+        int passed = (int)((bell_now_ns() - start) / 1000000u);
+        r = wait_readable(socket_fd, timeout_ms < 0        ? -1
+                                     : passed < timeout_ms ? timeout_ms - passed
+                                                           : 0);
+        if (r < 0)
+            return r;
+        r = recv_status(socket_fd, number, ret_text, text_bytes);
+        if (r != -EAGAIN)
+            return r;
+        r = 0; /* an answer that came after its time */
+    }
+    return r;
 }

@@ -49,8 +49,8 @@ struct hello_head {
     uint32_t magic;
     uint16_t version; /* IPC_VERSION of the sender */
     uint16_t kind;
-    uint32_t bytes; /* of the whole message */
-    uint32_t zero;
+    uint32_t bytes;  /* of the whole message */
+    uint32_t number; /* of a STATUS_ASK, repeated in its STATUS; else 0 */
 };
 
 enum hello_flag {
@@ -104,7 +104,7 @@ LAYOUT_FIELD(hello_head, magic, 0, 4);
 LAYOUT_FIELD(hello_head, version, 4, 2);
 LAYOUT_FIELD(hello_head, kind, 6, 2);
 LAYOUT_FIELD(hello_head, bytes, 8, 4);
-LAYOUT_FIELD(hello_head, zero, 12, 4);
+LAYOUT_FIELD(hello_head, number, 12, 4);
 LAYOUT_SIZE(hello, 96);
 LAYOUT_FIELD(hello, slots, 16, 4);
 LAYOUT_FIELD(hello, flags, 20, 4);
@@ -130,6 +130,9 @@ LAYOUT_FIELD(hello_refuse, line, 24, 232);
 /* Returns the kind of a message whose head is well-formed and states its real length; else -EPROTO.
  * Does not look at the version. */
 int hello_kind(const void *message, size_t bytes);
+
+/* The number of a STATUS_ASK. */
+uint32_t hello_number(const void *message);
 
 /* Each returns 0 and a checked copy, or -errno and one line: -EPROTONOSUPPORT for a version we do
  * not speak (the line names both), -EINVAL for a field out of range, -EPROTO for what is not a
@@ -171,7 +174,7 @@ int hello_connect_now(const char *path, char *err, size_t err_bytes);
  * -errno. */
 int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds, uint32_t n_fds);
 int hello_send_refuse(int socket_fd, int code, const char *line);
-int hello_send_status(int socket_fd, const char *text,
+int hello_send_status(int socket_fd, uint32_t number, const char *text,
                       size_t bytes); /* -EMSGSIZE beyond HELLO_STATUS_MAX */
 
 /* Receives one packet and at most max_fds descriptors (CLOEXEC); `flags` as for recvmsg, e.g.
@@ -187,8 +190,8 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
 int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, int timeout_ms,
                       char *err, size_t err_bytes);
 
-/* Client: asks for STATUS and waits for it. ret_text: zero-terminated, [text_bytes]. Returns its
- * length or -errno. */
-int hello_status(int socket_fd, char *ret_text, size_t text_bytes, int timeout_ms);
+/* Client: asks for STATUS and waits for the answer of that number; others came after their time and
+ * are dropped. ret_text: zero-terminated, [text_bytes]. Returns its length or -errno. */
+int hello_status(int socket_fd, uint32_t number, char *ret_text, size_t text_bytes, int timeout_ms);
 
 #endif

@@ -86,6 +86,7 @@ struct hearth {
     int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
     struct hello hello;    /* what was asked for */
     struct client_resume resume;
+    uint32_t status_number; /* of the next question for the status */
     uint32_t n_slots;
     struct client_slot *slots; /* [n_slots] */
     struct segment segment;

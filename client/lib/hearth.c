@@ -144,7 +144,7 @@ int64_t hearth_status(struct hearth *h, char *json, size_t max)
     char *text = malloc(HELLO_STATUS_MAX);
     if (!text)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
-    rc = hello_status(h->socket_fd, text, HELLO_STATUS_MAX, STATUS_TIMEOUT_MS);
+    rc = hello_status(h->socket_fd, h->status_number++, text, HELLO_STATUS_MAX, STATUS_TIMEOUT_MS);
     if (rc >= 0 && max) {
         size_t n = (size_t)rc < max ? (size_t)rc : max - 1;
         memcpy(json, text, n);

@@ -70,7 +70,7 @@ static void control_accept(struct control *control, int fd)
         clients_free(control, client);
 }
 
-static void control_status(struct control *control, struct client *client)
+static void control_status(struct control *control, struct client *client, uint32_t number)
 {
     static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
     struct status_facts facts = {
@@ -85,7 +85,7 @@ static void control_status(struct control *control, struct client *client)
 
     if (n < 0)
         n = snprintf(text, sizeof(text), "{\"error\":\"the status does not fit\"}");
-    hello_send_status(client->socket_fd, text, (size_t)n);
+    hello_send_status(client->socket_fd, number, text, (size_t)n);
 }
 
 /* Reads what waits on a client's socket, at most as much as one turn allows. */
@@ -107,7 +107,7 @@ static void control_read(struct control *control, struct client *client)
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
         if (kind == HELLO_STATUS_ASK) {
             asks++;
-            control_status(control, client);
+            control_status(control, client, hello_number(message));
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
             if (!clients_have(control, client))

@@ -211,7 +211,7 @@ int fake_answer_status(struct fake_daemon *f, const char *text)
     int n = hello_recv(f->socket_fd, buffer, sizeof(buffer), NULL, 0, NULL, 0);
     ck_assert_int_gt(n, 0);
     ck_assert_int_eq(hello_kind(buffer, (size_t)n), HELLO_STATUS_ASK);
-    return hello_send_status(f->socket_fd, text, strlen(text));
+    return hello_send_status(f->socket_fd, hello_number(buffer), text, strlen(text));
 }
 
 /* ---- rings ----------------------------------------------------------------------------------- */

@@ -128,7 +128,7 @@ START_TEST(every_bad_field_of_hello_is_refused)
     HELLO_REFUSED(h.head.kind = HELLO_WELCOME, -EPROTO);
     HELLO_REFUSED(h.head.kind = 0, -EPROTO);
     HELLO_REFUSED(h.head.bytes--, -EPROTO);
-    HELLO_REFUSED(h.head.zero = 1, -EPROTO);
+    HELLO_REFUSED(h.head.number = 1, -EPROTO);
     HELLO_REFUSED(h.slots = 0, -EINVAL); /* a name, but no slot to carry it */
     HELLO_REFUSED(h.slots = LIMIT_SLOTS_MAX + 1, -EINVAL);
     HELLO_REFUSED(h.slots = UINT32_MAX, -EINVAL);
@@ -499,15 +499,29 @@ START_TEST(status_round_trips_up_to_its_limit)
 
     memset(text, 's', sizeof(text));
     for (size_t n = 0; n <= most; n = n == 0 ? 1 : n < most && n * 9 > most ? most : n * 9) {
-        ck_assert_int_eq(hello_send_status(pair[1], text, n), 0);
-        ck_assert_int_eq(hello_status(pair[0], got, sizeof(got), 1000), (int)n);
+        ck_assert_int_eq(hello_send_status(pair[1], 0, text, n), 0);
+        ck_assert_int_eq(hello_status(pair[0], 0, got, sizeof(got), 1000), (int)n);
         ck_assert_uint_eq(strlen(got), n);
         ck_assert_int_eq(hello_recv(pair[1], &ask, sizeof(ask), NULL, 0, NULL, 0), sizeof(ask));
         ck_assert_int_eq(hello_kind(&ask, sizeof(ask)), HELLO_STATUS_ASK);
         if (n == most)
             break;
     }
-    ck_assert_int_eq(hello_send_status(pair[1], text, most + 1), -EMSGSIZE);
+    ck_assert_int_eq(hello_send_status(pair[1], 0, text, most + 1), -EMSGSIZE);
+}
+END_TEST
+
+START_TEST(a_late_status_is_not_taken_for_the_next)
+{
+    char got[64];
+
+    ck_assert_int_eq(hello_status(pair[0], 7, got, sizeof(got), 10), -ETIMEDOUT);
+    ck_assert_int_eq(hello_send_status(pair[1], 7, "late", 4), 0);
+    ck_assert_int_eq(hello_status(pair[0], 8, got, sizeof(got), 10), -ETIMEDOUT);
+    ck_assert_int_eq(hello_send_status(pair[1], 8, "late, too", 9), 0);
+    ck_assert_int_eq(hello_send_status(pair[1], 9, "now", 3), 0);
+    ck_assert_int_eq(hello_status(pair[0], 9, got, sizeof(got), 1000), 3);
+    ck_assert_str_eq(got, "now");
 }
 END_TEST
 
@@ -516,17 +530,17 @@ START_TEST(a_malformed_status_is_refused)
     struct hello h = good_hello();
     char got[64];
 
-    ck_assert_int_eq(hello_status(pair[0], got, sizeof(got), 10), -ETIMEDOUT);
+    ck_assert_int_eq(hello_status(pair[0], 0, got, sizeof(got), 10), -ETIMEDOUT);
     ck_assert_int_eq(hello_send(pair[1], &h, sizeof(h), NULL, 0), 0);
-    ck_assert_int_eq(hello_status(pair[0], got, sizeof(got), 1000), -EPROTO);
+    ck_assert_int_eq(hello_status(pair[0], 0, got, sizeof(got), 1000), -EPROTO);
     ck_assert_int_eq((int)send(pair[1], "x", 1, 0), 1);
-    ck_assert_int_eq(hello_status(pair[0], got, sizeof(got), 1000), -EPROTO);
-    ck_assert_int_eq(hello_send_status(pair[1],
+    ck_assert_int_eq(hello_status(pair[0], 0, got, sizeof(got), 1000), -EPROTO);
+    ck_assert_int_eq(hello_send_status(pair[1], 0,
                                        "more than fits into the 64 bytes of the buffer, "
                                        "which is an error",
                                        65),
                      0);
-    ck_assert_int_eq(hello_status(pair[0], got, sizeof(got), 1000), -EPROTO);
+    ck_assert_int_eq(hello_status(pair[0], 0, got, sizeof(got), 1000), -EPROTO);
 }
 END_TEST
 
@@ -569,6 +583,7 @@ int main(void)
     tcase_add_test(sockets, a_packet_that_is_too_long_is_refused);
     tcase_add_test(sockets, a_wrong_reply_to_hello_is_one_line);
     tcase_add_test(sockets, status_round_trips_up_to_its_limit);
+    tcase_add_test(sockets, a_late_status_is_not_taken_for_the_next);
     tcase_add_test(sockets, a_malformed_status_is_refused);
     tcase_add_test(sockets, a_stuck_reader_does_not_block_the_sender);
     suite_add_tcase(s, sockets);
