@@ -1,11 +1,11 @@
-/*
- * attend: the kernels of attention, and which one for which items and heads. attend_kernel takes rows and small tiles,
- * in passes of any size; attend_large_kernel large tiles, which larger passes alone have. Each skips the items of the
- * other.
+/* attend.cu: the attention kernels, and which one computes which items and head sizes.
+ * attend_kernel computes single rows and small tiles, in passes of any size; attend_large_kernel
+ * large tiles, which only larger passes have. Each skips the items of the other.
  *
- * 128 registers, so that a processor has two blocks; large tiles of heads above 128 take more, one block (registers.txt).
- * Shared memory for heads of 64, 128, 256: 43, 48, 58 KB; large tiles 64, 73, 91 KB. From memory or the second-level
- * cache comes the KV of a run of splits once an item: K and V of each position, head_dim values each.
+ * 128 registers, so that an SM runs two blocks; large tiles of heads above 128 take more registers,
+ * with one block per SM (registers.txt). Shared memory for heads of 64, 128, 256: 43, 48, 58 KB;
+ * large tiles 64, 73, 91 KB. An item reads the KV of its run of splits once from memory or L2: K
+ * and V of each position, head_dim values each.
  */
 #include <stddef.h>
 
@@ -18,7 +18,7 @@
 enum {
     SMALL_GROUPS = CUDA_TILE_QUERIES / TILE_EACH,
     LARGE_GROUPS = CUDA_LARGE_QUERIES / TILE_EACH,
-    MOST_BYTES = 99 << 10 /* that every GPU has for a block */
+    MOST_BYTES = 99 << 10 /* available to a block on every GPU */
 };
 
 template <uint32_t KV, int DIMS>
@@ -48,7 +48,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
     });
 }
 
-/* Heads of up to 128 and 256 values; of up to 64, 128 and 256. */
+/* Heads of up to 128 and 256 values; large tiles: of up to 64, 128 and 256. */
 enum { SMALL_SIZES = 2, LARGE_SIZES = 3, KV_TYPES = 3 };
 typedef void (*attend_function)(struct attend_job);
 #define OF_TYPES(kernel, dims)                                                                     \

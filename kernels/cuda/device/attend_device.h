@@ -1,9 +1,8 @@
-/*
- * attend_device: NUMERICS.md, "Attention", of one row. A block of 256 threads computes a row's queries of one KV head,
- * four at a time, over a run of splits: a thread is a position while scores are computed, a dimension in the weighted
- * sum. Splits of a run are merged on the way, runs by merge_item, both ascending: the page's fold. Several rows of one
- * sequence: attend_tile_device.h.
- */
+/* attend_device.h: NUMERICS.md, "Attention", for one row. A block of 256 threads computes a row's
+ * queries of one KV head, four at a time, over a run of splits: a thread is a position while scores
+ * are computed, a dimension in the weighted sum. The splits of a run are combined as they are
+ * computed, the runs by merge_item, both in ascending order, as NUMERICS.md specifies. Several rows
+ * of one sequence: attend_tile_device.h. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
 
@@ -13,14 +12,14 @@ enum { ATTEND_QUERIES = 4 };
 
 struct attend_shared {
     float4 q[CUDA_MAX_HEAD]; /* [dimension] of four queries */
-    float4 e[CUDA_SPLIT];    /* [position] scores, then weights */
-    float4 o[CUDA_MAX_HEAD]; /* the running sum */
+    float4 e[CUDA_SPLIT];    /* [position] scores, then softmax weights */
+    float4 o[CUDA_MAX_HEAD]; /* the running weighted sum */
     const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
     float top[CUDA_WARPS][ATTEND_QUERIES];
     float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
 };
 
-/* Value i of K or V of a page and head; scale: q8_0 alone. */
+/* Value i of K or V of a page and head; scale is used for q8_0 only. */
 template <uint32_t KV>
 static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i, float scale)
 {
@@ -31,27 +30,28 @@ static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t
     return __fmul_rn((float)((const signed char *)values)[i], scale);
 }
 
-/* What is read of a split: positions [begin, end), but for pages that lie left of all windows. */
+/* The positions [begin, end) of a split that are read: pages left of all sliding windows are
+ * skipped. */
 struct attend_span {
     uint32_t begin, end;
 };
 
-/* From position `from` on. */
+/* The span of a split from position `from` on. */
 static __device__ __forceinline__ attend_span span_of(uint32_t split, uint32_t from)
 {
     const uint32_t begin = split * CUDA_SPLIT, page = from / CUDA_PAGE * CUDA_PAGE;
     return {page > begin ? page : begin, begin + CUDA_SPLIT};
 }
 
-/* How many of the positions [0, end) lie in the span. */
+/* How many of the positions [0, end) are in the span. */
 static __device__ __forceinline__ uint32_t positions_of(uint32_t end, const attend_span &span)
 {
     const uint32_t last = end < span.end ? end : span.end;
     return last <= span.begin ? 0 : last - span.begin;
 }
 
-/* Where the pages of a span have K of the layer and head, in shared memory; V lies n_head_kv * head_bytes behind. Both
- * are brought closer, so that what is read later waits for less. */
+/* Stores in shared memory where each page of a span has K of the layer and head; V is n_head_kv *
+ * head_bytes after it. Prefetches both into L2. */
 static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
                                   uint32_t begin, uint32_t n, uint32_t head_kv,
                                   const uint8_t **ret_page)
@@ -84,8 +84,8 @@ static __device__ __forceinline__ float warp_max_float(float x)
     return x;
 }
 
-/* Scores of the thread's position in shared.e; the largest of each query in the new m of the split. Seen are positions
- * [low, n) of the span; low lies in its first page. */
+/* Computes the score of the thread's position into shared.e, and the maximum of each query over the
+ * split. Positions [low, n) of the span are visible; low is in its first page. */
 template <uint32_t KV>
 static __device__ void attend_scores(const struct attend_job &job, uint32_t low, uint32_t n,
                                      attend_shared &shared)
@@ -121,7 +121,8 @@ static __device__ void attend_scores(const struct attend_job &job, uint32_t low,
     __syncthreads();
 }
 
-/* From scores to weights; the split's l, and how it joins what came before. first: it is the first of the run. */
+/* Turns scores into softmax weights; computes the split's l and the factors with which it is
+ * combined with the splits before. first: it is the first split of the run. */
 static __device__ void attend_weights(uint32_t low, uint32_t n, bool first, attend_shared &shared)
 {
     const uint32_t t = threadIdx.x, lane = t % 32, i = t / 32;
@@ -162,7 +163,7 @@ static __device__ void attend_weights(uint32_t low, uint32_t n, bool first, atte
     shared.m[i] = big;
 }
 
-/* Positions [low, n) of a page in the weighted sum of V. */
+/* Adds positions [low, n) of a page to the weighted sum of V. */
 template <uint32_t KV>
 static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, const uint8_t *v,
                                                    const float4 *e, uint32_t low, uint32_t n,
@@ -179,7 +180,7 @@ static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, con
     }
 }
 
-/* The weighted sum of V, two queries a thread, joined to what came before. */
+/* The weighted sum of V, two queries per thread, combined with the splits before. */
 template <uint32_t KV>
 static __device__ void attend_values(const struct attend_job &job, uint32_t low, uint32_t n,
                                      bool first, attend_shared &shared)
@@ -239,7 +240,7 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
     __syncthreads();
 }
 
-/* Item: a row's queries of one KV head; q: the first of them. */
+/* Item: a row's queries of one KV head; q: the first of these queries. */
 template <uint32_t KV>
 static __device__ void attend_item(const struct attend_job &job, const struct cuda_item &item,
                                    const float *q, uint32_t head_kv, attend_shared &shared)
@@ -252,7 +253,7 @@ static __device__ void attend_item(const struct attend_job &job, const struct cu
     }
 }
 
-/* Where the queries of a row and KV head lie in the job's. */
+/* Where the queries of a row and KV head are in the job's array. */
 static __device__ __forceinline__ const float *queries_of(const struct attend_job &job, uint32_t r,
                                                           uint32_t head_kv)
 {
@@ -260,8 +261,8 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
            (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.head_dim;
 }
 
-/* Value i of a row's attention output, a thread each: folds its head's parts. Values behind `end` are written by others,
- * or do not exist. */
+/* Value i of a row's attention output, one per thread: combines the partials of its head. Values
+ * from `end` on are written by other blocks, or do not exist. */
 static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint32_t i,
                                    uint32_t end)
 {
@@ -270,7 +271,7 @@ static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint
     if (i < end) {
         const uint32_t last = job.pass.rows[r + 1].part, head = i / job.head_dim;
         uint32_t first = job.pass.rows[r].part;
-        if (last - first > 1) /* one for each split */
+        if (last - first > 1) /* one partial per split */
             first += seen_from(job.pass.rows[r].position + 1, job.window) / CUDA_SPLIT;
         uint64_t at = (uint64_t)first * job.n_head + head;
         float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],

@@ -1,11 +1,12 @@
-/* attend_items_device: the items of attention that a block of a kernel for large tiles computes. Included by .cu files only. */
+/* attend_items_device.h: the items of attention that a block of a large-tile kernel computes.
+ * Included by .cu files only. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_ITEMS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_ITEMS_DEVICE_H
 
 #include "kernels/cuda/device/pass_device.h"
 
-/* compute(item) for each large tile that is this block's, of those that all blocks of a row of the grid share: the last rows
- * of a sequence, which have the most to read, first. */
+/* Calls compute(item) for each large tile of this block. All blocks of a row of the grid share the
+ * tiles; the last rows of a sequence, which have the most KV to read, come first. */
 template <class COMPUTE>
 static __device__ __forceinline__ void each_large_item(const struct attend_job &job,
                                                        COMPUTE compute)

@@ -1,7 +1,6 @@
-/*
- * attend_native: the kernels of attention in native numerics. The small one takes 16 queries a block, rows and small tiles;
- * the large one 64, or 32 of heads above 128, in passes that have large tiles. Each skips the items of the other.
- */
+/* attend_native.cu: the attention kernels in native numerics. The small one takes 16 queries per
+ * block, for single rows and small tiles; the large one 64, or 32 of heads above 128, in passes
+ * that have large tiles. Each skips the items of the other. */
 #include <stddef.h>
 
 #include "kernels/cuda/device/attend_items_device.h"
@@ -9,7 +8,7 @@
 #include "kernels/cuda/device/attend_native_device.h"
 #include "kernels/cuda/device/launch_device.h"
 
-enum { MOST_BYTES = 99 << 10 /* that every GPU has for a block */ };
+enum { MOST_BYTES = 99 << 10 /* available to a block on every GPU */ };
 
 template <uint32_t KV, int PAIRS>
 static __global__ void __launch_bounds__(CUDA_THREADS, 2)

@@ -1,12 +1,13 @@
-/*
- * attend_native_device: NUMERICS.md, "Native", attention by tensor cores. A block takes 16 * MTILES queries of one KV head
- * (rows of one sequence times heads of its share) over a run of splits. A tile of 16 queries belongs to 8 / MTILES warps:
- * for scores each takes every such page of the split, for the weighted sum every such 16 dimensions. Keys, then values come
- * through shared memory as f16, a stage ahead; weights go through it from the one to the other.
+/* attend_native_device.h: NUMERICS.md, "Native": attention by tensor cores. A block takes 16 *
+ * MTILES queries of one KV head (rows of one sequence times the query heads that share it) over a
+ * run of splits. A tile of 16 queries belongs to 8 / MTILES warps, which divide the pages of the
+ * split among them for the scores, and the dimensions, 16 at a time, for the weighted sum. Keys,
+ * then values, are staged in shared memory as f16, one stage ahead; softmax weights pass through
+ * shared memory from the first part to the second.
  *
- * A query's numbers are a row's of an mma, which no other row changes. Of what a step of 16 positions adds, terms that the
- * query's row does not see have weight and value +0: where rows of a tile end within a step, or their windows begin, it is
- * made once for each.
+ * A query is a row of an mma, and no other row affects it. In a step of 16 positions those that the
+ * query's row does not see get weight and value +0: if rows of a tile end within a step, or their
+ * windows begin in it, the step is computed once for each distinct range.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_NATIVE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_NATIVE_DEVICE_H
@@ -18,25 +19,28 @@
 template <int MTILES> struct attend_native {
     enum {
         QUERIES = NATIVE_TILE * MTILES,
-        WARPS = CUDA_WARPS / MTILES, /* of a tile of 16 */
+        WARPS = CUDA_WARPS / MTILES, /* per tile of 16 */
         PAGES = CUDA_SPLIT / CUDA_PAGE / WARPS
     };
     uint4 stage[2][NATIVE_STAGE / 8]; /* keys [page][32 dimensions][40], values [position][pitch] */
-    unsigned e[QUERIES][NATIVE_WEIGHT_PITCH / 2]; /* weights of a split, two f16 a word */
+    unsigned e[QUERIES][NATIVE_WEIGHT_PITCH / 2]; /* softmax weights of a split, two f16 per word */
     float top[QUERIES][WARPS];
     uint4
-        q[QUERIES * (CUDA_MAX_HEAD + 8) / 8]; /* [query][pitch]; the launch has as many as needed */
+        /* [query][pitch]; the launch allocates as many as needed */
+        q[QUERIES * (CUDA_MAX_HEAD + 8) / 8];
 };
 
-/* ---- scores and weights ------------------------------------------------------------------------ */
+/* ---- scores and weights
+ * ------------------------------------------------------------------------ */
 
-/* Where lane i of load_matrices points: row i % 16, and 8 columns further from lane 16 on. */
+/* The address for load_matrices in lane i: row i % 16, and 8 columns further from lane 16 on. */
 static __device__ __forceinline__ uint32_t matrices_at(uint32_t pitch)
 {
     return threadIdx.x % 16 * pitch + threadIdx.x % 32 / 16 * 8;
 }
 
-/* Adds a stage's dimensions to the scores of the warp's pages. q: its tile's queries from the stage's first dimension. */
+/* Adds a stage's dimensions to the scores of the warp's pages. q: the queries of its tile, from the
+ * stage's first dimension on. */
 template <int PAGES, int WARPS>
 static __device__ __forceinline__ void
 native_scores(const unsigned short *stage, const unsigned short *q, uint32_t pitch, uint32_t n_dims,
@@ -75,7 +79,7 @@ static __device__ __forceinline__ float quad_max(float x)
     return x;
 }
 
-/* Positions [low, high) of a span, or of a step: what a query sees. */
+/* The positions [low, high) of a span, or of a step, that a query sees. */
 struct native_seen {
     uint32_t low, high;
 
@@ -90,8 +94,9 @@ struct native_seen {
     }
 };
 
-/* From scores to weights in shared.e, as f16; m: the largest score of the lane's two queries, seen: their positions. A
- * block's threads all come here. first: the warp's tile's first query. */
+/* Turns scores into softmax weights, as f16, in shared.e; m: the maximum score of the lane's two
+ * queries, seen: their visible positions. All threads of the block call it. first: the first query
+ * of the warp's tile. */
 template <int MTILES>
 static __device__ __forceinline__ void
 native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool active,
@@ -141,21 +146,23 @@ native_weights(float scale, uint32_t first, uint32_t part, uint32_t pages, bool 
     }
 }
 
-/* ---- the weighted sum -------------------------------------------------------------------------- */
+/* ---- the weighted sum
+ * -------------------------------------------------------------------------- */
 
-/* A word of b with positions k and k + 1 of a step: +0 for those that are not seen. */
+/* A word of b with positions k and k + 1 of a step, with +0 for those that are not visible. */
 static __device__ __forceinline__ unsigned keep_seen(unsigned word, uint32_t k,
                                                      const native_seen &seen)
 {
     return word & ((seen.has(k) ? 0xffffu : 0u) | (seen.has(k + 1) ? 0xffff0000u : 0u));
 }
 
-/* A lane's sums: of 2 * PAIRS tiles of 8 dimensions, and of the weights themselves (a value of 1). */
+/* A lane's sums: of 2 * PAIRS tiles of 8 dimensions, and of the weights (as a dimension whose value
+ * is 1). */
 template <int PAIRS> struct native_sums {
     float o[2 * PAIRS][4], l[4];
 
-    /* One step of 16 positions, of which those seen count; results to the queries that see just these (own: of the lane's
-     * two), or ALL: every query sees every one. */
+    /* One step of 16 positions, restricted to `seen`; the result is kept for those of the lane's
+     * two queries that see exactly these (own), or, with ALL, for both. */
     template <bool ALL>
     __device__ __forceinline__ void add(const unsigned a[4], const unsigned short *v, uint32_t step,
                                         uint32_t n, const native_seen &seen,
@@ -191,7 +198,7 @@ template <int PAIRS> struct native_sums {
     }
 };
 
-/* How many of the positions [0, n) lie in the step that begins at `begin`. */
+/* How many of the positions [0, n) are in the step that starts at `begin`. */
 static __device__ __forceinline__ uint32_t step_part(uint32_t n, uint32_t begin)
 {
     return n <= begin ? 0 : n - begin < NATIVE_TILE ? n - begin : (uint32_t)NATIVE_TILE;
@@ -202,9 +209,9 @@ static __device__ __forceinline__ native_seen step_part(const native_seen &seen,
     return {step_part(seen.low, begin), step_part(seen.high, begin)};
 }
 
-/* Adds the steps of a stage of values, positions [begin, begin + count) of the span. top, last: what the first and the last
- * row of the tile see, own: those of the lane's queries. e: the tile's weights; v: the stage from the warp's first
- * dimensions on. */
+/* Adds the steps of a stage of values, positions [begin, begin + count) of the span. top, last:
+ * what the first and the last row of the tile see, own: what the lane's queries see. e: the tile's
+ * weights; v: the stage from the warp's first dimensions on. */
 template <int PAIRS>
 static __device__ __forceinline__ void
 native_stage_values(const unsigned short *e, const unsigned short *v, uint32_t pitch, uint32_t step,
@@ -223,7 +230,7 @@ native_stage_values(const unsigned short *e, const unsigned short *v, uint32_t p
             sums.template add<true>(a, here, step, n_pairs, mine[0], mine);
             continue;
         }
-        /* Row by row, but once for those that see the same. */
+        /* once per row, but rows that see the same are done together */
         const native_seen most = step_part(last, at);
         native_seen seen = step_part(top, at);
 #pragma unroll 1
@@ -239,13 +246,14 @@ native_stage_values(const unsigned short *e, const unsigned short *v, uint32_t p
     }
 }
 
-/* ---- an item ----------------------------------------------------------------------------------- */
+/* ---- an item
+ * ----------------------------------------------------------------------------------- */
 
-/* What a lane has of its two queries, over the splits so far. */
+/* The combined result of a lane's two queries over the splits so far. */
 template <int PAIRS> struct native_fold {
     float o[2 * PAIRS][4], m[2], l[2];
 
-    /* first: nothing came before the split. */
+    /* first: there is no split before this one. */
     __device__ __forceinline__ void join(const native_sums<PAIRS> &split, const float top[2],
                                          const native_seen seen[2], const bool first[2])
     {
@@ -287,8 +295,8 @@ static __device__ void native_begin(const struct attend_job &job, const native_i
     __syncthreads();
 }
 
-/* Results of the lane's two queries where their rows keep those of part `part`; none for a row that ends before it, or
- * begins behind it. */
+/* Writes partial `part` of the lane's two queries; nothing for a row that ends before this part or
+ * begins after it. */
 template <int PAIRS>
 static __device__ void native_end(const struct attend_job &job, const struct cuda_item &item,
                                   const native_item &x, uint32_t first, uint32_t part,
@@ -326,7 +334,7 @@ static __device__ __forceinline__ native_seen seen_of(const struct attend_job &j
     return {positions_of(seen_from(end, job.window), span), positions_of(end, span)};
 }
 
-/* The queries of x against the item's splits. */
+/* Computes the queries of x over the item's splits. */
 template <uint32_t KV, int MTILES, int PAIRS>
 static __device__ void native_queries(const struct attend_job &job, const struct cuda_item &item,
                                       const native_item &x, attend_native<MTILES> &shared)
@@ -392,7 +400,8 @@ static __device__ void native_queries(const struct attend_job &job, const struct
         native_end<PAIRS>(job, item, x, first, part, WARPS, fold);
 }
 
-/* Item: rows [row, row + n_rows), whose queries of one KV head are no more than 16 * MTILES; or one row of any. */
+/* Item: rows [row, row + n_rows), with at most 16 * MTILES queries of one KV head; or a single row
+ * of any number. */
 template <uint32_t KV, int MTILES, int PAIRS>
 static __device__ void attend_native_item(const struct attend_job &job,
                                           const struct cuda_item &item, uint32_t head_kv,

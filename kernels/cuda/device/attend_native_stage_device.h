@@ -1,32 +1,31 @@
-/*
- * attend_native_stage_device: keys and values of a split as attend_native_device.h reads them: f16 in shared memory, a stage
- * at a time: 32 dimensions of all the split's keys, or two pages of values (one of heads above 128). KV in f16 is copied
- * while the threads go on; q8_0 is rounded on the way.
- */
+/* attend_native_stage_device.h: stages keys and values of a split for attend_native_device.h: f16
+ * in shared memory, a stage at a time: 32 dimensions of all keys of the split, or two pages of
+ * values (one for heads above 128). KV in f16 is copied asynchronously; q8_0 is converted on the
+ * way. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_NATIVE_STAGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_NATIVE_STAGE_DEVICE_H
 
 #include "kernels/cuda/device/attend_device.h"
 
 enum {
-    NATIVE_TILE = 16, /* queries of an mma, dimensions or positions of its sum */
-    NATIVE_KEYS = 32, /* dimensions of a stage of keys */
+    NATIVE_TILE = 16, /* queries of an mma, and dimensions or positions of its sum */
+    NATIVE_KEYS = 32, /* dimensions in a stage of keys */
     NATIVE_KEY_PITCH = CUDA_PAGE + 8,
     NATIVE_STAGE = CUDA_SPLIT * NATIVE_KEYS / CUDA_PAGE * NATIVE_KEY_PITCH, /* values */
     NATIVE_WEIGHT_PITCH = CUDA_SPLIT + 8
 };
 
-/* What does not change while an item's queries are computed. */
+/* Constant while an item's queries are computed. */
 struct native_item {
     uint32_t row, head, n_heads,
-        count;           /* queries: rows from `row`, of each heads [head, head + n_heads) */
+        count;           /* queries: rows from `row` on, heads [head, head + n_heads) of each */
     uint32_t pages;      /* index of the sequence's first page */
-    uint32_t position;   /* of the first row */
-    uint32_t last;       /* of the last one */
+    uint32_t position;   /* position of the first row */
+    uint32_t last;       /* position of the last row */
     uint64_t k_at, v_at; /* bytes from a page's start to K and V of the layer and head */
 };
 
-/* Dimensions, in whole steps; values from one query or position to the next. */
+/* Dimensions rounded up to whole steps; and the pitch from one query or position to the next. */
 static __device__ __forceinline__ uint32_t native_dims(uint32_t head_dim)
 {
     return (head_dim + NATIVE_TILE - 1) / NATIVE_TILE * NATIVE_TILE;
@@ -37,7 +36,7 @@ static __device__ __forceinline__ uint32_t native_pitch(uint32_t head_dim)
     return native_dims(head_dim) + 8;
 }
 
-/* Positions of a stage of values. */
+/* Positions in a stage of values. */
 static __device__ __forceinline__ uint32_t native_values(uint32_t head_dim)
 {
     return head_dim > 128 ? CUDA_PAGE : 2 * CUDA_PAGE;
@@ -49,7 +48,7 @@ static __device__ __forceinline__ unsigned short half_of_kv(float x)
     return f16_from_f32(low > 65504.0f ? 65504.0f : low);
 }
 
-/* Eight values of q8_0 as f16; scale(i) is that of value i. */
+/* Converts eight q8_0 values to f16; scale(i) is the scale of value i. */
 template <typename SCALE>
 static __device__ __forceinline__ uint4 halves_of(const uint2 &q, SCALE scale)
 {
@@ -69,7 +68,7 @@ static __device__ __forceinline__ const uint8_t *native_page(const struct attend
     return job.kv.memory + job.pass.words[x.pages + page] * job.kv.page_bytes;
 }
 
-/* Keys of dimensions [first, first + 32) of pages [page, page + pages). */
+/* Stages dimensions [first, first + 32) of the keys of pages [page, page + pages). */
 template <uint32_t KV>
 static __device__ __forceinline__ void stage_keys(const struct attend_job &job,
                                                   const native_item &x, uint32_t page,
@@ -94,7 +93,7 @@ static __device__ __forceinline__ void stage_keys(const struct attend_job &job,
     }
 }
 
-/* Values of n positions, whole pages, from `page` on. */
+/* Stages the values of n positions, in whole pages, from `page` on. */
 template <uint32_t KV>
 static __device__ __forceinline__ void stage_values(const struct attend_job &job,
                                                     const native_item &x, uint32_t page, uint32_t n,
@@ -125,7 +124,8 @@ static __device__ __forceinline__ void stage_values(const struct attend_job &job
     }
 }
 
-/* Stage s of n positions of a split, from `page` on: keys, 32 dimensions each, then values. */
+/* Stage s of n positions of a split, from `page` on: keys come first, 32 dimensions per stage, then
+ * values. */
 template <uint32_t KV>
 static __device__ __forceinline__ void stage_split(const struct attend_job &job,
                                                    const native_item &x, uint32_t page, uint32_t n,

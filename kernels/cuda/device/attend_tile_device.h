@@ -1,13 +1,13 @@
-/*
- * attend_tile_device: NUMERICS.md, "Attention", of several rows of one sequence at once, so that their keys and values
- * are read once. A block takes 8 * GROUPS queries of one KV head (rows times heads of its share) over a run of splits. A
- * group of 8 queries belongs to 8 / GROUPS warps: for scores a warp takes every such page of the split, a lane a
- * position of it; for the weighted sum every such 32 dimensions, a lane one of them. Keys and values come through shared
- * memory as f32, 4096 at a time.
+/* attend_tile_device.h: NUMERICS.md, "Attention", for several rows of one sequence at once, so that
+ * their keys and values are read once. A block takes 8 * GROUPS queries of one KV head (rows times
+ * the query heads that share it) over a run of splits. A group of 8 queries belongs to 8 / GROUPS
+ * warps, which divide the pages of the split among them for the scores (a lane is a position) and
+ * the dimensions, 32 at a time, for the weighted sum (a lane is a dimension). Keys and values are
+ * staged in shared memory as f32, 4096 at a time.
  *
- * Each query's sums are those of a row alone, in the same order: chains over dimensions, over positions, and the fold
- * over splits. Where a row ends before the others of its tile, or its window begins behind theirs, its weights there are
- * MASKED and are left out.
+ * Each query's sums are those of a single row, in the same order: chains over dimensions, over
+ * positions, and the combination of splits. If a row ends before others of its tile, or its window
+ * begins after theirs, its weights outside are MASKED and skipped.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_TILE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_TILE_DEVICE_H
@@ -16,18 +16,19 @@
 
 enum {
     TILE_EACH = 8,       /* queries of a group */
-    TILE_STAGE = 4096,   /* values that are staged at once: 16 of each thread */
+    TILE_STAGE = 4096,   /* values staged at once: 16 per thread */
     TILE_DIMENSIONS = 16 /* of keys, for the 256 positions of a split */
 };
 
-/* Weights are not negative. */
+/* marks a weight to skip: weights are never negative */
 #define MASKED -1.0f
 
 template <int GROUPS> struct attend_tile {
     enum {
         QUERIES = TILE_EACH * GROUPS,
-        WARPS = CUDA_WARPS / GROUPS, /* of a group */
-        PITCH = QUERIES + 4,         /* lanes that store four queries each meet in no bank */
+        WARPS = CUDA_WARPS / GROUPS, /* per group */
+        /* padded, so that lanes that store four queries each have no bank conflicts */
+        PITCH = QUERIES + 4,
         PAGES = CUDA_SPLIT / CUDA_PAGE / WARPS
     };
     float stage[TILE_STAGE];
@@ -35,24 +36,27 @@ template <int GROUPS> struct attend_tile {
     const uint8_t *page[CUDA_SPLIT / CUDA_PAGE];
     float top[QUERIES][WARPS];
     float m[QUERIES], l[QUERIES];
-    float a[QUERIES], b[QUERIES]; /* factors of what came before, or MASKED, and of the split */
-    uint32_t end[QUERIES];        /* behind its last position; 0: there is no such query */
-    uint32_t low[QUERIES], n[QUERIES]; /* it sees n positions of the span from the low-th on */
+    float a[QUERIES], b[QUERIES]; /* factors of the splits before, or MASKED, and of this split */
+    uint32_t end[QUERIES];        /* end (exclusive) of its positions; 0: no such query */
+    /* the query sees the positions of the span from the low-th to the n-th */
+    uint32_t low[QUERIES], n[QUERIES];
     float
-        q[CUDA_MAX_HEAD * PITCH]; /* [dimension][PITCH]; the launch has as many as head_dim needs */
+        /* [dimension][PITCH]; the launch allocates as many as head_dim needs */
+        q[CUDA_MAX_HEAD * PITCH];
 };
 
-/* The queries of a tile: rows [row, row + n_rows), of each heads [head, head + n_heads). */
+/* The queries of a tile: rows [row, row + n_rows), heads [head, head + n_heads) of each. */
 struct tile_queries {
     uint32_t row, head, n_heads, count;
 };
 
-/* ---- keys and values, four at a time ----------------------------------------------------------- */
+/* ---- keys and values, four at a time
+ * ----------------------------------------------------------- */
 
-/* Four values of a page that follow one another, as they were loaded. */
+/* Four consecutive values of a page, as loaded. */
 template <uint32_t KV> struct kv_quad {
     uint4 bits;
-    float4 scale; /* q8_0 */
+    float4 scale; /* used for q8_0 */
 
     /* From value `at`, a multiple of 4. */
     __device__ __forceinline__ void load(const uint8_t *values, uint32_t at)
@@ -84,12 +88,13 @@ template <uint32_t KV> struct kv_quad {
     }
 };
 
-/* The thread's share of what is staged at once. */
+/* The values that one thread loads for a stage. */
 template <uint32_t KV> struct kv_share {
     enum { QUADS = TILE_STAGE / 4 / CUDA_THREADS };
     kv_quad<KV> quad[QUADS];
 
-    /* Keys: stage [page][16 dimensions][32 positions], dimensions from `first` on, pages [0, pages). */
+    /* Keys: stage [page][16 dimensions][32 positions], dimensions from `first` on, pages [0,
+     * pages). */
     __device__ __forceinline__ void load_keys(const struct cuda_kv &kv, const uint8_t *const *page,
                                               uint32_t pages, uint32_t first)
     {
@@ -138,7 +143,7 @@ template <uint32_t KV> struct kv_share {
         }
     }
 
-    /* Of four values of V, which may be of two positions. */
+    /* The scales of four values of V, which may belong to two positions. */
     static __device__ __forceinline__ float4 scales_of(const struct cuda_kv &kv,
                                                        const float *scales, uint32_t at)
     {
@@ -162,10 +167,11 @@ template <uint32_t KV> struct kv_share {
     }
 };
 
-/* ---- scores ------------------------------------------------------------------------------------ */
+/* ---- scores
+ * ------------------------------------------------------------------------------------ */
 
-/* Adds n dimensions of what is staged to the scores of a lane's position in PAGES pages, `step` from one to the next.
- * q: [dimension][pitch], the group's. */
+/* Adds n staged dimensions to the scores of a lane's position in PAGES pages, `step` apart. q:
+ * [dimension][pitch], of the group. */
 template <int PAGES, int PITCH, int OF>
 static __device__ __forceinline__ void score_dimensions(const float *keys, uint32_t step,
                                                         const float *q, uint32_t n,
@@ -186,7 +192,7 @@ static __device__ __forceinline__ void score_dimensions(const float *keys, uint3
     }
 }
 
-/* The scores of a lane's positions before they are scaled; pages [0, pages) of the split are there. */
+/* The scores of a lane's positions before scaling; only pages [0, pages) of the split exist. */
 template <uint32_t KV, int GROUPS>
 static __device__ __forceinline__ void tile_scores(const struct cuda_kv &kv, uint32_t pages,
                                                    bool active, attend_tile<GROUPS> &shared,
@@ -223,9 +229,10 @@ static __device__ __forceinline__ void tile_scores(const struct cuda_kv &kv, uin
     }
 }
 
-/* ---- weights ----------------------------------------------------------------------------------- */
+/* ---- weights
+ * ----------------------------------------------------------------------------------- */
 
-/* From scores to weights in shared.e. */
+/* Turns scores into softmax weights in shared.e. */
 template <int GROUPS>
 static __device__ __forceinline__ void
 tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
@@ -272,8 +279,8 @@ tile_weights(float scale, uint32_t pages, attend_tile<GROUPS> &shared,
     __syncthreads();
 }
 
-/* Each query's l, and how the split joins what came before: nothing in the item's first split, or where the query's own
- * positions begin in this one. */
+/* Each query's l, and the factors with which the split is combined with those before. In the item's
+ * first split, or in the split in which the query's own positions begin, there are none before. */
 template <int GROUPS>
 static __device__ __forceinline__ void tile_fold(uint32_t window, uint32_t pages, uint32_t split,
                                                  bool first_split, attend_tile<GROUPS> &shared)
@@ -313,10 +320,11 @@ static __device__ __forceinline__ void tile_fold(uint32_t window, uint32_t pages
     }
 }
 
-/* ---- the weighted sum -------------------------------------------------------------------------- */
+/* ---- the weighted sum
+ * -------------------------------------------------------------------------- */
 
-/* Adds positions [0, n) of what is staged. e: [position][pitch], the group's; v: the lane's first dimension, of which
- * it has `mine`, `step` from one to the next. masked: some weights may be. */
+/* Adds positions [0, n) of a stage. e: [position][pitch], of the group; v: the lane's first
+ * dimension; the lane has `mine` dimensions, `step` apart. masked: some weights may be MASKED. */
 template <int DIMS, int PITCH, bool masked>
 static __device__ __forceinline__ void add_positions(const float *v, uint32_t head_dim,
                                                      uint32_t step, uint32_t mine, const float *e,
@@ -340,7 +348,7 @@ static __device__ __forceinline__ void add_positions(const float *v, uint32_t he
     }
 }
 
-/* The split's weighted sum of V over n positions, of which every query sees [low, all). */
+/* The split's weighted sum of V over n positions, of which every query sees at least [low, all). */
 template <uint32_t KV, int GROUPS, int DIMS>
 static __device__ __forceinline__ void
 tile_values(const struct cuda_kv &kv, uint32_t n, uint32_t low, uint32_t all,
@@ -380,7 +388,8 @@ tile_values(const struct cuda_kv &kv, uint32_t n, uint32_t low, uint32_t all,
     }
 }
 
-/* ---- a tile ------------------------------------------------------------------------------------ */
+/* ---- a tile
+ * ------------------------------------------------------------------------------------ */
 
 template <int GROUPS>
 static __device__ void tile_begin(const struct attend_job &job, const tile_queries &x,
@@ -399,8 +408,8 @@ static __device__ void tile_begin(const struct attend_job &job, const tile_queri
     __syncthreads();
 }
 
-/* Results of the tile's queries where their rows keep those of part `part`; none for a row that ends before it, or begins
- * behind it. */
+/* Writes partial `part` of the tile's queries; nothing for a row that ends before this part or
+ * begins after it. */
 template <int GROUPS, int DIMS>
 static __device__ void tile_end(const struct attend_job &job, const tile_queries &x,
                                 const struct cuda_item &item, const attend_tile<GROUPS> &shared,
@@ -475,7 +484,8 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
     tile_end<GROUPS, DIMS>(job, x, item, shared, o);
 }
 
-/* Item: rows [row, row + n_rows), whose queries of one KV head are no more than the tile's; or one row of any. */
+/* Item: rows [row, row + n_rows), whose queries of one KV head fit a tile; or a single row of any
+ * number. */
 template <uint32_t KV, int GROUPS, int DIMS>
 static __device__ void attend_tile_item(const struct attend_job &job, const struct cuda_item &item,
                                         uint32_t head_kv, attend_tile<GROUPS> &shared)

@@ -1,10 +1,11 @@
-/*
- * grid_device: a barrier of all blocks of a cooperative launch, which the device runs all at once. Its word counts arrivals
- * of the whole launch and never goes back: the nth barrier is passed when it has n * gridDim.x. It is zero when the kernel
- * begins. Between arriving and waiting a block may do what depends on no other block.
+/* grid_device.h: a barrier of all blocks of a cooperative launch, which the device runs all at the
+ * same time. Its word counts the arrivals of the whole launch and never decreases: barrier number n
+ * is passed when it has reached n * gridDim.x. It is zero when the kernel starts. Between arriving
+ * and waiting a block may do work that does not depend on other blocks.
  *
- * All threads of a block call both. What any thread of the grid wrote before it arrived is seen by all that have waited:
- * __syncthreads brings a block's writes to its first thread, add_release and load_acquire from block to block.
+ * All threads of a block call both. Whatever any thread of the grid wrote before arriving is
+ * visible to all threads that have waited: __syncthreads orders a block's writes before its first
+ * thread's add_release, and load_acquire pairs with that across blocks.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_GRID_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_GRID_DEVICE_H

@@ -1,7 +1,5 @@
-/*
- * kernels: one kernel for every job but attention (attend.cu) and matmuls (matmul.cu), and what launches them: a block
- * an item.
- */
+/* kernels.cu: one kernel for every job except attention (attend.cu) and matmuls (matmul.cu), and
+ * their launches: one block per item. */
 #include "kernels/cuda/device/attend_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/device/launch_device.h"
@@ -37,7 +35,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct
         merge_item(job, blockIdx.y, blockIdx.x);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS, 1) sample_part_kernel(const struct sample_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1)
+    sample_part_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
@@ -45,7 +44,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1) sample_part_kernel(con
         sample_part_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) sample_sum_kernel(const struct sample_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    sample_sum_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
@@ -53,7 +53,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sample_sum_kernel(const s
         sample_sum_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS, 1) sample_best_kernel(const struct sample_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1)
+    sample_best_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();

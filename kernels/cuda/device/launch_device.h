@@ -1,4 +1,4 @@
-/* launch_device: starts a kernel of 256 threads a block. Included by .cu files only. */
+/* launch_device.h: launches a kernel with 256 threads per block. Included by .cu files only. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_LAUNCH_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_LAUNCH_DEVICE_H
 

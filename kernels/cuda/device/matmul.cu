@@ -1,4 +1,4 @@
-/* matmul: which kernel of matmuls for how many rows. */
+/* matmul.cu: chooses the matmul kernel by the number of rows. */
 #include "kernels/cuda/matmul_launch.h"
 
 int cuda_launch_init(int *ret_version)
@@ -35,13 +35,13 @@ static bool all_half(const struct matmul_job *job)
     return type == QUANT_F16 || type == QUANT_BF16;
 }
 
-/* Whether this many blocks give most processors one. */
+/* True if this many blocks give most SMs one. */
 static bool fills(const struct cuda_queue *queue, uint64_t blocks)
 {
     return 4 * blocks >= 3 * (uint64_t)queue->processors;
 }
 
-/* Blocks of 256 outputs and so many rows. */
+/* Blocks of 256 outputs and this many rows. */
 static uint64_t large_blocks(const struct matmul_job *job, uint32_t rows, uint32_t rows_of_block)
 {
     return (uint64_t)((job->groups + CUDA_WARPS - 1) / CUDA_WARPS) *
@@ -49,8 +49,7 @@ static uint64_t large_blocks(const struct matmul_job *job, uint32_t rows, uint32
 }
 
 template <bool BY_ROWS>
-static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job *job,
-                        uint32_t rows)
+static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     if (rows <= CUDA_TILE)
         return matmul_launch<1, BY_ROWS>(queue, job, rows);
@@ -61,8 +60,7 @@ static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job 
     return matmul_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
 }
 
-int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job,
-                        uint32_t rows)
+int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     if (job->part[0].matrix.by_rows)
         return launch_tiles<true>(queue, job, rows);

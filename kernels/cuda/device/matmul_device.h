@@ -1,10 +1,11 @@
-/*
- * matmul_device: NUMERICS.md, "Matmuls". A block of eight warps computes 32 outputs for 8 * TILES rows: a warp takes
- * every eighth segment, lanes are outputs, and segments are added up in ascending order through shared memory. So K is
- * cut where the page cuts it, and nowhere else, whatever the number of rows.
+/* matmul_device.h: NUMERICS.md, "Matmuls". A block of eight warps computes 32 outputs for 8 * TILES
+ * rows: a warp takes every eighth segment, lanes are outputs, and segments are added in ascending
+ * order through shared memory. So K is split exactly as NUMERICS.md splits it, whatever the number
+ * of rows.
  *
- * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integers are exact, what follows
- * is the page's chain. Float types: the page's chain, one output a lane; in native numerics F16 and BF16 by tensor cores.
+ * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integer sums
+ * are exact, and the float operations that follow are those of NUMERICS.md. Float types: the chain
+ * of NUMERICS.md, one output per lane; in native numerics F16 and BF16 use tensor cores.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
@@ -12,8 +13,8 @@
 #include "kernels/cuda/device/matmul_half_device.h"
 #include "kernels/cuda/device/rows_device.h"
 
-/* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded so that no two lanes of a store meet in
- * a bank. */
+/* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded to avoid bank
+ * conflicts. */
 enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
 #define SEGMENT_FLOATS(tiles) (SEGMENT_PITCH * CUDA_TILE * (tiles))
 
@@ -22,7 +23,7 @@ struct matmul_rows {
     uint32_t first, n;
 };
 
-/* The blocks of activations of a lane, and the scales of its two columns. */
+/* A lane's blocks of activations, and the scales of its two columns. */
 struct columns {
     unsigned b[2];
     float d[2];
@@ -37,7 +38,7 @@ struct columns {
         if (g < n)
             q = ((const uint2 *)x.q)[at * 32 + lane];
         float4 scales =
-            make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, if only the first exists too */
+            make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, even if only the first exists */
         if (2 * t < n)
             scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
         set(q, scales);
@@ -56,14 +57,14 @@ struct columns {
 
 enum { FLOAT_OF_INT = 0x4b400000 }; /* the bits of 0x1.8p+23 */
 
-/* One block of 32 inputs of a group's 32 outputs, as a lane has it: operands of the mma for outputs g, g + 8 (m = 0) and
- * g + 16, g + 24 (m = 1), and factors of the four. */
+/* One block of 32 inputs of a group's 32 outputs, as distributed over lanes: operands of the mma
+ * for outputs g, g + 8 (m = 0) and g + 16, g + 24 (m = 1), and the factors of these four. */
 template <uint32_t TYPE> struct block_weights {
     unsigned a[2][4];
     float w[4], min[4];
     int scale[4][2];
 
-    /* Block b of a segment; low: its units, bits: all of the segment's. */
+    /* Block b of a segment; low: its units, bits: those of the whole segment. */
     __device__ __forceinline__ void unpack(int b, const uint4 *low, const uint4 *bits,
                                            const row_factors<TYPE> factors[4])
     {
@@ -104,7 +105,8 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
             dot[e] = (float)(scale[0] * c0[e] + scale[1] * c1[e]);
         }
     } else {
-        /* The sum, below 2^22, becomes the mantissa of a float: exact, and an addition takes it out. */
+        /* The sum, below 2^22, is formed in the mantissa of a float: exact, and one subtraction
+         * removes the offset. */
         int start[4], isum[4];
         for (int e = 0; e < 4; e++)
             start[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
@@ -171,7 +173,7 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
                     acc[m][j][e];
 }
 
-/* One unit of inputs of ROWS rows; x: their values from the unit's first input on. */
+/* One unit of inputs for ROWS rows; x: their values from the unit's first input on. */
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void unit_step(const uint4 &unit, const float *x, uint32_t stride,
                                                  float acc[ROWS])
@@ -190,8 +192,8 @@ static __device__ __forceinline__ void unit_step(const uint4 &unit, const float 
     }
 }
 
-/* One segment of inputs [begin, end), F32, F16 or BF16, of ROWS rows, whether they exist or not (their memory does): a
- * lane is an output. */
+/* One segment of inputs [begin, end), F32, F16 or BF16, for ROWS rows, whether or not they exist
+ * (their memory does): a lane is an output. */
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void float_segment(const uint8_t *group, uint32_t begin,
                                                      uint32_t end, const struct cuda_input &x,
@@ -207,7 +209,7 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
     for (; i + INPUTS <= end; i += INPUTS)
         unit_step<TYPE, ROWS>(load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT), f + i,
                               x.stride, acc);
-    if (i < end) { /* a last unit that is not full */
+    if (i < end) { /* an incomplete last unit */
         const uint4 unit = load_stream(units + (uint64_t)(i / INPUTS) * CUDA_UNIT);
 #pragma unroll
         for (uint32_t k = 0; k + 1 < INPUTS; k++)
@@ -219,7 +221,7 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
         out[r * SEGMENT_PITCH + lane] = acc[r];
 }
 
-/* BY_ROWS: how the matrix lies, one of F16 or BF16 in native numerics. */
+/* BY_ROWS: the layout of an F16 or BF16 matrix in native numerics. */
 template <uint32_t TYPE, int TILES, bool BY_ROWS>
 static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
                                                    uint32_t segment, const struct cuda_input &x,
@@ -249,7 +251,7 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
     }
 }
 
-/* As prefetch_segment, of a matrix by rows: a lane's row. */
+/* As prefetch_segment, for a matrix by rows: a lane's row. */
 static __device__ __forceinline__ void prefetch_by_rows(const struct cuda_matrix &m, uint32_t group,
                                                         uint32_t segment)
 {
@@ -260,7 +262,7 @@ static __device__ __forceinline__ void prefetch_by_rows(const struct cuda_matrix
         prefetch_l2(row + at);
 }
 
-/* Brings a segment closer while the warp computes the one before it; none behind the last. */
+/* Prefetches a segment into L2 while the warp computes the one before; nothing after the last. */
 template <uint32_t TYPE, bool BY_ROWS>
 static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix &m, uint32_t group,
                                                         uint32_t segment)
@@ -276,19 +278,19 @@ static __device__ __forceinline__ void prefetch_segment(const struct cuda_matrix
         prefetch_l2(m.data + group * m.group_bytes + at);
 }
 
-/* Weights are never written: they may come before the item may begin. Not all of them: the second-level
- * cache holds what others work on. */
+/* Weights never change, so they may be prefetched before the item may start. The amount is limited,
+ * because other blocks use L2, too. */
 enum { PREFETCH_BYTES = 32 << 10 };
 
 template <bool BY_ROWS>
 static __device__ __forceinline__ void prefetch_weights(const struct matmul_job &job,
                                                         uint32_t group)
 {
-    int p = 0; /* gated: of the gate; up comes segment by segment */
+    int p = 0; /* gated: the gate's; those of up are prefetched segment by segment */
     while (group >= job.part[p].matrix.groups)
         group -= job.part[p++].matrix.groups;
     const struct cuda_matrix &m = job.part[p].matrix;
-    if constexpr (BY_ROWS) { /* two segments of a group are as many bytes */
+    if constexpr (BY_ROWS) { /* all segments of a group have the same size */
         if (threadIdx.x / 32 < PREFETCH_BYTES / (CUDA_GROUP * CUDA_SEGMENT * sizeof(uint16_t)))
             prefetch_by_rows(m, group, threadIdx.x / 32);
         return;
@@ -299,7 +301,7 @@ static __device__ __forceinline__ void prefetch_weights(const struct matmul_job 
         prefetch_l2(m.data + group * m.group_bytes + at);
 }
 
-/* Writes finished outputs of row r, those of one group: output tid % 32 of it, by one warp. */
+/* Writes finished outputs of row r in one group: output tid % 32, one warp per row. */
 static __device__ __forceinline__ void put_output(const struct matmul_job &job,
                                                   const struct matmul_part &part, uint32_t group,
                                                   uint32_t r, float y)
@@ -314,7 +316,8 @@ static __device__ __forceinline__ void put_output(const struct matmul_job &job,
         mark_bad(job.pass, r, job.layer);
 }
 
-/* Writes f(gate) * up of row r, a block of activations: output tid % 32 of a group, by one warp. */
+/* Writes f(gate) * up of row r, a block of activations: output tid % 32 of a group, one warp per
+ * row. */
 static __device__ __forceinline__ void put_gated(const struct matmul_job &job, uint32_t group,
                                                  uint32_t r, float gate, float up)
 {
@@ -341,7 +344,7 @@ matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uin
 #pragma unroll
             for (int i = 0; i < TILES; i++) {
                 const uint32_t in = warp + CUDA_TILE * i;
-                if (in >= rows.n) /* nobody has written those */
+                if (in >= rows.n) /* these rows do not exist, and their sums were not written */
                     break;
                 const float seg =
                     shared[w * SEGMENT_FLOATS(TILES) + in * SEGMENT_PITCH + threadIdx.x % 32];
@@ -388,7 +391,8 @@ any_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32
     }
 }
 
-/* Item: group `group` of all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS * SEGMENT_FLOATS(TILES) floats. */
+/* Item: group `group` over all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS *
+ * SEGMENT_FLOATS(TILES) floats. */
 template <int TILES, bool BY_ROWS>
 static __device__ void matmul_item(const struct matmul_job &job, uint32_t group, uint32_t run,
                                    float *shared)

@@ -1,7 +1,5 @@
-/*
- * matmul_half: the kernels of matmuls by tensor cores for many rows, native numerics. Blocks that follow one another have
- * the same weights and other rows.
- */
+/* matmul_half.cu: the tensor-core matmul kernels for many rows, native numerics. Consecutive blocks
+ * have the same weights and different rows. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_half_large_device.h"
 #include "kernels/cuda/matmul_launch.h"
@@ -20,7 +18,7 @@ static_assert(sizeof(half_large_shared) <= 99 << 10, "that every GPU has for a b
 int matmul_half_init(void)
 {
     void (*const kernels[])(struct matmul_job) = {matmul_half_kernel<false>,
-                                                   matmul_half_kernel<true>};
+                                                  matmul_half_kernel<true>};
     cudaError_t code = cudaSuccess;
     for (int i = 0; i < 2 && code == cudaSuccess; i++)
         code = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -40,8 +38,7 @@ uint64_t matmul_half_blocks(const struct matmul_job *job, uint32_t rows)
     return (uint64_t)grid.x * grid.y;
 }
 
-int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job,
-                        uint32_t rows)
+int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     return launch(queue,
                   job->part[0].matrix.type == QUANT_BF16 ? matmul_half_kernel<true>

@@ -1,8 +1,7 @@
-/*
- * matmul_half_device: NUMERICS.md, "Native", matmuls of F16 and BF16 matrices by tensor cores: 32 inputs of 16 outputs
- * and 8 rows are two mma. A lane's sixteen bytes of a unit of layout.h are its operands of both, and so are sixteen bytes of
- * activations: which inputs an mma takes follows from that, and is the same in every kernel.
- */
+/* matmul_half_device.h: NUMERICS.md, "Native": matmuls of F16 and BF16 matrices by tensor cores: 32
+ * inputs of 16 outputs and 8 rows are two mma. A lane's sixteen bytes of a unit of layout.h are its
+ * operands for both, and so are sixteen bytes of activations: this determines which inputs an mma
+ * takes, and it is the same in every kernel. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_HALF_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_HALF_DEVICE_H
 
@@ -11,10 +10,11 @@
 enum {
     HALF_CHUNK = 32,     /* inputs of two mma */
     HALF_OF_UNIT = 8,    /* inputs of a unit */
-    HALF_CHUNK_UNITS = 4 /* a lane's is lane % 4 */
+    HALF_CHUNK_UNITS = 4 /* a lane takes unit lane % 4 */
 };
 
-/* One chunk of outputs g (low) and g + 8 (high) and of the activations of row g; the lane's inputs 8t .. 8t + 7. */
+/* One chunk of outputs g (low) and g + 8 (high) and of the activations of row g; the lane has
+ * inputs 8t .. 8t + 7. */
 template <bool BF16>
 static __device__ __forceinline__ void half_step(const uint4 &low, const uint4 &high,
                                                  const uint4 &x, float acc[4])
@@ -28,8 +28,8 @@ static __device__ __forceinline__ void half_step(const uint4 &low, const uint4 &
     }
 }
 
-/* One segment, inputs [begin, end), of a group's 32 outputs and `rows` rows from `first_row` on, at most 8 * TILES: results
- * to out [8 * TILES][PITCH]. BY_ROWS: how the matrix lies. */
+/* One segment, inputs [begin, end), of a group's 32 outputs and `rows` rows from `first_row` on, at
+ * most 8 * TILES: results to out [8 * TILES][PITCH]. BY_ROWS: the matrix is in row layout. */
 template <bool BF16, int TILES, int PITCH, bool BY_ROWS>
 static __device__ __forceinline__ void
 half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32_t end,

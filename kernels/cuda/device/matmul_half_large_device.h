@@ -1,16 +1,15 @@
-/*
- * matmul_half_large_device: the matmuls of matmul_half_device.h for passes of many rows. A block makes 128 outputs (four
- * groups; gated: two of the gate and the same two of up) for 128 rows; a warp 64 of those outputs for 32 rows, 64 by 32
- * accumulators of a segment and as many sums of segments. Weights and activations come through shared memory, 64 inputs a
- * stage, two stages ahead.
- */
+/* matmul_half_large_device.h: the matmuls of matmul_half_device.h for passes of many rows. A block
+ * computes 128 outputs (four groups; gated: two of the gate and the same two of up) for 128 rows; a
+ * warp 64 of those outputs for 32 rows, with 64 by 32 accumulators of a segment and as many sums
+ * over segments. Weights and activations are staged in shared memory, 64 inputs per stage, two
+ * stages ahead. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_HALF_LARGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_HALF_LARGE_DEVICE_H
 
 #include "kernels/cuda/device/matmul_device.h"
 
 enum {
-    HALF_SLOTS = 4, /* groups of a block */
+    HALF_SLOTS = 4, /* groups per block */
     HALF_ROWS = 128,
     HALF_STAGES = 3,
     HALF_STAGE_INPUTS = 64,
@@ -19,7 +18,7 @@ enum {
     HALF_OUT_PITCH = HALF_SLOTS * CUDA_GROUP + 4
 };
 
-/* Sixteen bytes at a time, placed so that the lanes of a load meet in no bank: half_weight_at, half_input_at. */
+/* Sixteen bytes at a time, placed without bank conflicts: half_weight_at, half_input_at. */
 struct half_stage {
     uint4 weights[HALF_STAGE_UNITS * HALF_SLOTS * CUDA_GROUP];
     uint4 inputs[HALF_ROWS * HALF_STAGE_UNITS];
@@ -41,7 +40,7 @@ static __device__ __forceinline__ uint32_t half_input_at(uint32_t row, uint32_t 
     return row * HALF_STAGE_UNITS + (unit ^ row % 2 * HALF_CHUNK_UNITS);
 }
 
-/* Group of a slot of tile `tile`, and the part that it is of; part 3: there is none. */
+/* The group at index `slot` of tile `tile`, and its part; part 3: none. */
 struct half_slot {
     uint32_t part, group;
 };
@@ -59,7 +58,8 @@ static __device__ __forceinline__ half_slot slot_of(const struct matmul_job &job
     return s;
 }
 
-/* A thread's share of a stage: a unit's row of each slot, and a unit of four rows' activations. */
+/* What one thread loads for a stage: one row of a unit per group, and one unit of the activations
+ * of four rows. */
 template <bool BF16>
 static __device__ __forceinline__ void
 load_stage(const uint8_t *const data[HALF_SLOTS], const struct cuda_input &x,
@@ -91,7 +91,7 @@ struct half_sums {
     float of[4][4][4];
 };
 
-/* Chunk c of a stage. slot: the warp's first; row: its first. */
+/* Chunk c of a stage. slot: the warp's first group; row: its first row. */
 template <bool BF16>
 static __device__ __forceinline__ void add_chunk(const half_stage &stage, uint32_t c, uint32_t slot,
                                                  uint32_t row, half_sums &acc)
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void add_chunk(const half_stage &stage, uint32
     }
 }
 
-/* y = the first segment, then y = y + segment; the segment's sums begin anew. */
+/* y = the first segment, then y = y + segment; then resets the segment's sums. */
 static __device__ __forceinline__ void end_segment(bool first, half_sums &acc, half_sums &y)
 {
 #pragma unroll
@@ -137,7 +137,7 @@ static __device__ __forceinline__ void put_sums(const half_sums &y, uint32_t slo
                    [slot * CUDA_GROUP + 16 * m + 8 * (e / 2) + g] = y.of[m][j][e];
 }
 
-/* The rows of a block from shared memory, one a warp, lanes are outputs. */
+/* Writes the rows of a block from shared memory, one per warp; lanes are outputs. */
 static __device__ void put_rows(const struct matmul_job &job, uint32_t tile,
                                 const matmul_rows &rows, const float (*out)[HALF_OUT_PITCH])
 {
@@ -156,7 +156,8 @@ static __device__ void put_rows(const struct matmul_job &job, uint32_t tile,
     }
 }
 
-/* Item: four groups from 4 * tile on (gated: two of both), rows from 128 * run on. All parts have the same type. */
+/* Item: four groups from 4 * tile on (gated: two of gate and up each), rows from 128 * run on. All
+ * parts have the same type. */
 template <bool BF16>
 static __device__ void matmul_half_item(const struct matmul_job &job, uint32_t tile, uint32_t run,
                                         half_large_shared &shared)

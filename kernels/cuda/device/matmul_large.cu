@@ -1,13 +1,15 @@
 /*
- * matmul_large: the kernel of matmuls of quantized types, 256 outputs a block and rows in TILES tiles of 8, and what
- * launches it. An object for each ROW_TILES, 4 and 8 (VARIANTS_matmul_large.cu in the Makefile).
+ * matmul_large: the kernel of matmuls of quantized types, 256 outputs a block and rows in TILES
+ * tiles of 8, and what launches it. An object for each ROW_TILES, 4 and 8 (VARIANTS_matmul_large.cu
+ * in the Makefile).
  */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_large_device.h"
 #include "kernels/cuda/matmul_launch.h"
 
-/* Blocks that follow one another have the same weights and other rows, so that weights leave the memory once. 8 and 4 tiles
- * have 40 and 20 KB of shared memory, and registers (registers.txt) for one block a processor. */
+/* Consecutive blocks have the same weights and different rows, so that weights are read from memory
+ * once. 8 and 4 tiles take 40 and 20 KB of shared memory, and registers (registers.txt) for one
+ * block per SM. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     matmul_large_kernel(const struct matmul_job job)
@@ -28,7 +30,8 @@ int matmul_large_launch(const struct cuda_queue *queue, const struct matmul_job 
         sizeof(matmul_large_shared<TILES>), *job);
 }
 
-/* Brings the kernel's code to the device: small models never launch it while they are opened. */
+/* Loads the kernel's code onto the device at open: small models might not launch it until much
+ * later. */
 template <int TILES> int matmul_large_init(void)
 {
     cudaFuncAttributes attributes;

@@ -1,20 +1,19 @@
-/*
- * matmul_large_device: NUMERICS.md, "Matmuls", of quantized types for many rows: a block computes 256 outputs, a group
- * of 32 each warp, for 8 * TILES rows. A warp takes the segments of its group one after the other; activations, which
- * all eight read, come through shared memory, a segment ahead. K is cut and added up as matmul_device.h does it.
- */
+/* matmul_large_device.h: NUMERICS.md, "Matmuls", of quantized types for many rows: a block computes
+ * 256 outputs, one group of 32 per warp, for 8 * TILES rows. A warp goes over the segments of its
+ * group one after the other; activations, which all eight warps read, are staged in shared memory,
+ * one segment ahead. K is split and summed as in matmul_device.h. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_LARGE_DEVICE_H
 
 #include "kernels/cuda/device/matmul_device.h"
 
-/* Blocks of activations of a segment, as cuda_input has them. */
+/* A segment's blocks of activations, in the layout of cuda_input. */
 template <int TILES> struct matmul_stage {
     uint2 q[TILES][CUDA_SEGMENT_BLOCKS][32];
     float4 scale[TILES][CUDA_SEGMENT_BLOCKS][CUDA_TILE / 2]; /* of two rows: d, sum, d, sum */
 };
 
-/* What is computed, two tiles at a time and warp by warp, lies where the stages were. */
+/* Results, two tiles at a time and warp by warp, reuse the memory of the stages. */
 enum { LARGE_ROWS = 2 * CUDA_TILE, LARGE_FLOATS = LARGE_ROWS * SEGMENT_PITCH };
 
 template <int TILES> union matmul_large_shared {
@@ -22,14 +21,14 @@ template <int TILES> union matmul_large_shared {
     float out[CUDA_WARPS][LARGE_FLOATS];
 };
 
-/* Those of segment s, of all. */
+/* Blocks in segment s. */
 static __device__ __forceinline__ uint32_t blocks_of(uint32_t blocks, uint32_t s)
 {
     const uint32_t left = blocks - s * CUDA_SEGMENT_BLOCKS;
     return left < CUDA_SEGMENT_BLOCKS ? left : (uint32_t)CUDA_SEGMENT_BLOCKS;
 }
 
-/* Starts to bring a segment's activations; zeros for rows that do not exist. */
+/* Starts copying a segment's activations; zeros for rows that do not exist. */
 template <int TILES>
 static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,
                                                      const matmul_rows &rows, uint32_t s,
@@ -58,7 +57,7 @@ static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,
     }
 }
 
-/* One segment of n blocks, added to y of a warp's group: [m][tile] as the mma has its results. */
+/* One segment of n blocks, added to y of a warp's group: [m][tile] in the mma's result layout. */
 template <uint32_t TYPE, int TILES>
 static __device__ __forceinline__ void large_segment(const uint8_t *segment, uint32_t n, bool first,
                                                      const matmul_stage<TILES> &x,
@@ -132,8 +131,8 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
 #undef LARGE_CASE
 }
 
-/* Writes a warp's group, row by row: lanes are outputs. A gate waits as floats where f(gate) * up will be: each lane
- * reads what it has written. */
+/* Writes a warp's group, row by row; lanes are outputs. The gate is stored as floats in the place
+ * of f(gate) * up until up is known: each lane reads back only what it wrote. */
 template <int TILES>
 static __device__ __forceinline__ void put_large(const struct matmul_job &job, uint32_t p,
                                                  uint32_t group, const matmul_rows &rows,
@@ -163,7 +162,7 @@ static __device__ __forceinline__ void put_large(const struct matmul_job &job, u
     }
 }
 
-/* Item: groups [8 item, 8 item + 8) of all parts, rows from 8 * TILES * run on. */
+/* Item: groups [8 item, 8 item + 8) over all parts, rows from 8 * TILES * run on. */
 template <int TILES>
 static __device__ void matmul_large_item(const struct matmul_job &job, uint32_t item, uint32_t run,
                                          matmul_large_shared<TILES> &shared)

@@ -1,5 +1,6 @@
-/* matmul_sums: the end of matmuls whose sums cuBLAS computed: residuals, checks, gates and the forms of activations, as
- * every matmul has them. A block makes 32 outputs of eight rows, a warp those of a row. */
+/* matmul_sums.cu: the epilogue of matmuls whose sums cuBLAS computed: residuals, checks, gates and
+ * activation formats, as for every other matmul. A block takes 32 outputs of eight rows, a warp
+ * those of one row. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_device.h"
 

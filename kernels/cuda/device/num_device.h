@@ -1,6 +1,5 @@
-/*
- * num_device: NUMERICS.md, "Scalar functions", on the device, line by line, and sums over a warp. Constants: num.h.
- */
+/* num_device.h: NUMERICS.md, "Scalar functions", on the device, line by line, and sums over a warp.
+ * Constants: num.h. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_NUM_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_NUM_DEVICE_H
 
@@ -70,7 +69,7 @@ static __device__ __forceinline__ bool device_finite(float x)
     return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u;
 }
 
-/* Does not round to an infinite f16 (65520 does). */
+/* True if x does not round to an infinite f16 (65520 does). */
 static __device__ __forceinline__ bool device_fits_f16(float x)
 {
     return (__float_as_uint(x) & 0x7fffffffu) < 0x477ff000u;

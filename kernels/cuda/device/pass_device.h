@@ -1,7 +1,6 @@
-/*
- * pass_device: what lies in another place from pass to pass, as kernels find it (cuda.h). A kernel reads the counts before
- * anything else, so that to read with them where an array begins is no wait of its own.
- */
+/* pass_device.h: values that change from pass to pass, as kernels read them (cuda.h). A kernel
+ * loads the counts and array bases together, first of all, so loading an array's base costs no
+ * extra latency. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_PASS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_PASS_DEVICE_H
 
@@ -20,7 +19,7 @@ static __device__ __forceinline__ const struct cuda_item *attend_items(const str
     return (const struct cuda_item *)(job.pass.words + at);
 }
 
-/* Of row w of those with wants. */
+/* The sampling of row w of those with wants. */
 static __device__ __forceinline__ const struct cuda_sampling &
 sampling_of(const struct cuda_pass &pass, uint32_t w)
 {

@@ -1,4 +1,5 @@
-/* read: memory read as fast as it goes, for benches: 16-byte loads, eight in flight for each thread. */
+/* read.cu: reads memory as fast as possible, for benches: 16-byte loads, eight in flight per
+ * thread. */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/device/launch_device.h"
 
@@ -26,7 +27,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) read_kernel(const struct 
     }
     for (; i < job.n; i += threads)
         sum |= load_stream(job.from + i).x;
-    if (sum == 0x9e3779b9u) /* needed, so that the loads are */
+    if (sum == 0x9e3779b9u) /* a sink that keeps the compiler from removing the loads */
         *job.sum = sum;
 }
 

@@ -1,13 +1,13 @@
-/*
- * sample_device: NUMERICS.md, "Samples": the three jobs of a sample (ops.h), each as a function of one item that a block of
- * 256 threads computes, and the end of a pass. Shared memory: struct sample_shared.
- */
+/* sample_device.h: NUMERICS.md, "Samples": the three sampling jobs (ops.h), each as a function of
+ * one item that a block of 256 threads computes, and the end of a pass. Shared memory: struct
+ * sample_shared. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_DEVICE_H
 
 #include "kernels/cuda/device/sample_stage_device.h"
 
-/* ---- parts: the logits that the sample begins with, and the largest ------------------------------ */
+/* ---- parts: the logits that the sample begins with, and the largest
+ * ------------------------------ */
 
 static __device__ __forceinline__ bool allowed(const struct sample_job &job, uint32_t mask,
                                                uint32_t id)
@@ -15,7 +15,7 @@ static __device__ __forceinline__ bool allowed(const struct sample_job &job, uin
     return mask == CUDA_NOWHERE || (job.pass.words[mask + id / 32] >> id % 32 & 1) != 0;
 }
 
-/* Adds the biases of an id in the order of the list: the thread of the first one adds all. */
+/* Adds the biases of an id in the order of the list: the thread that has the first one adds all. */
 static __device__ void add_biases(const struct sample_job &job, const struct cuda_sampling &s,
                                   uint32_t begin, uint32_t end, float *logits)
 {
@@ -33,7 +33,7 @@ static __device__ void add_biases(const struct sample_job &job, const struct cud
     }
 }
 
-/* Mask, bias and the first penalties on logits [begin, end), into the tile. */
+/* Applies mask, bias and the first penalties to logits [begin, end), into the tile. */
 static __device__ void adjust(const struct sample_job &job, const struct cuda_sampling &s,
                               const float *raw, uint32_t begin, uint32_t end,
                               struct sample_shared *shared)
@@ -59,7 +59,7 @@ static __device__ void adjust(const struct sample_job &job, const struct cuda_sa
     __syncthreads();
 }
 
-/* The largest of the warp's values, which lie in a block of 32, to blocks. */
+/* Stores the maximum of the warp's values, a block of 32, in blocks. */
 static __device__ __forceinline__ void put_block(float *blocks, uint32_t id, float x)
 {
     for (int step = 16; step > 0; step /= 2) {
@@ -83,7 +83,7 @@ static __device__ void sample_part_item(const struct sample_job &job, uint32_t w
     struct cuda_best best = no_best();
     float raw_max = SAMPLE_NONE;
     for (uint32_t at = begin + threadIdx.x; at - threadIdx.x < end; at += 4 * CUDA_THREADS) {
-        float x[4]; /* all four are under way at once */
+        float x[4]; /* four loads in flight */
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
             const uint32_t i = at + j * CUDA_THREADS;
@@ -121,9 +121,10 @@ static __device__ void sample_part_item(const struct sample_job &job, uint32_t w
     }
 }
 
-/* ---- weights of all tokens --------------------------------------------------------------------- */
+/* ---- weights of all tokens
+ * --------------------------------------------------------------------- */
 
-/* The best of a row's parts, in all threads. */
+/* The best of a row's parts, returned to all threads. */
 static __device__ struct cuda_best best_of_parts(const struct sample_job &job, uint32_t w,
                                                  struct sample_shared *shared)
 {
@@ -151,7 +152,7 @@ static __device__ float raw_max_of_parts(const struct sample_job &job, uint32_t 
     return logit_of(~block_max(~rank, shared));
 }
 
-/* Where temperature is the first stage, it is the part's here, and its blocks'. */
+/* If temperature is the first stage, it is applied here to the part and to its blocks' maxima. */
 static __device__ void temper_part(const struct sample_job &job, const struct cuda_sampling &s,
                                    uint32_t w, uint32_t begin, uint32_t end, float max)
 {
@@ -176,7 +177,7 @@ static __device__ sample_word sum_of_part(const float *logits, uint32_t begin, u
     return block_sum(sum, shared);
 }
 
-/* What typical-p or top-p has to know of all tokens before it takes some. */
+/* Sums over all tokens that typical-p or top-p needs before it selects. */
 static __device__ void weigh_part(const struct cuda_sampling &s, const float *logits,
                                   uint32_t begin, uint32_t end, float max,
                                   struct cuda_sample_part *to, struct sample_shared *shared)
@@ -238,7 +239,8 @@ static __device__ void sample_sum_item(const struct sample_job &job, uint32_t w,
     }
 }
 
-/* ---- a row's sample ------------------------------------------------------------------------------ */
+/* ---- a row's sample
+ * ------------------------------------------------------------------------------ */
 
 struct sample_normalizer {
     float max, log_sum;
@@ -249,7 +251,7 @@ static __device__ __forceinline__ float logprob_of(const struct sample_normalize
     return __fadd_rn(__fadd_rn(l, -z.max), -z.log_sum);
 }
 
-/* The most likely tokens of the model's own logits, one after the other. */
+/* The most likely tokens by the model's own logits, one after the other. */
 static __device__ void put_top(const struct sample_job &job, uint32_t w,
                                const struct sample_normalizer &z, struct cuda_sample *to,
                                struct sample_shared *shared)
@@ -293,7 +295,7 @@ static __device__ void put_logprobs(const struct sample_job &job, uint32_t w, ui
     put_top(job, w, z, to, shared);
 }
 
-/* The token; *failed where there is none. */
+/* Returns the token; *failed if there is none. */
 static __device__ uint32_t token_of(const struct sample_job &job, uint32_t w,
                                     const struct cuda_best &best, bool *failed,
                                     struct sample_shared *shared)
@@ -316,11 +318,13 @@ static __device__ uint32_t token_of(const struct sample_job &job, uint32_t w,
     return token;
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results
+ * ----------------------------------------------------------------------------------- */
 
-/* What rows were bad, which is forgotten, then the pass's number: by one block, when all else that the pass gives is
- * written. D1: the fence and the store pair with is_done (wait.c); the fence behind the barrier, because it is the one that
- * the storing thread makes that orders what the block's other threads wrote. */
+/* Writes which rows were bad and clears that, then the pass's number: done by one block when
+ * everything else of the pass is written. D1: the fence and the store pair with is_done (wait.c).
+ * The fence comes after the barrier, because only a fence of the storing thread orders what the
+ * block's other threads wrote. */
 static __device__ void end_item(const struct cuda_pass &pass, const struct cuda_results &to)
 {
     for (uint32_t r = threadIdx.x; r < pass.counts[CUDA_COUNT_ROWS]; r += CUDA_THREADS) {

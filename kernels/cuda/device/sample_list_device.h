@@ -1,9 +1,10 @@
-/*
- * sample_list_device: what the stages of a sample are made of, each by all threads of a block: sums, a place in a running
- * sum, the border of a cut, candidates taken and kept.
+/* sample_list_device.h: building blocks of the sampling stages, each executed by all threads of a
+ * block: sums, a position in a running sum, the border of a truncation, selecting and keeping
+ * candidates.
  *
- * Sums are of integers, so their order is free; what is ordered has no equals (rank, then index). So nothing here can
- * show in a result, and the numbers of threads, parts and bins are chosen for speed alone.
+ * Sums are of integers, so their order is free; where there is an order, keys are unique (rank,
+ * then index). So these choices cannot affect a result, and the numbers of threads, parts and bins
+ * are chosen for speed.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_LIST_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_LIST_DEVICE_H
@@ -17,7 +18,7 @@ enum { SAMPLE_BINS = CUDA_SAMPLE_BINS, SAMPLE_PASSING = 4 * CUDA_THREADS };
 
 #define SAMPLE_NONE __uint_as_float(0xff800000u) /* -inf */
 
-/* Shared memory of a block. A part's logits as they are adjusted lie in `bins`. */
+/* Shared memory of a block. `bins` also holds a part's logits while they are adjusted. */
 struct sample_shared {
     union {
         sample_word bins[SAMPLE_BINS * CUDA_THREADS]; /* [bin][thread] */
@@ -31,9 +32,10 @@ struct sample_shared {
     uint32_t passing[SAMPLE_PASSING];
 };
 
-/* ---- sums ------------------------------------------------------------------------------------- */
+/* ---- sums
+ * ------------------------------------------------------------------------------------- */
 
-/* The sum of the threads before this one; *total: of all. */
+/* Exclusive prefix sum over the threads; *total: the sum of all. */
 static __device__ sample_word block_scan(sample_word x, sample_word *total,
                                          struct sample_shared *shared)
 {
@@ -74,7 +76,8 @@ static __device__ uint32_t block_max(uint32_t x, struct sample_shared *shared)
     return x;
 }
 
-/* ---- the order of tokens ---------------------------------------------------------------------- */
+/* ---- the order of tokens
+ * ---------------------------------------------------------------------- */
 
 /* Ascending with the logit; a lower id is better among equals. */
 static __device__ __forceinline__ bool better(const struct cuda_best &a, const struct cuda_best &b)
@@ -87,7 +90,7 @@ static __device__ __forceinline__ struct cuda_best no_best(void)
     return {CUDA_SOUND, 0, SAMPLE_NONE};
 }
 
-/* The best of the block's threads, in all of them. */
+/* The best over the block's threads, returned to all of them. */
 static __device__ struct cuda_best block_best(struct cuda_best x, struct sample_shared *shared)
 {
     for (int step = 16; step > 0; step /= 2) {
@@ -113,7 +116,8 @@ static __device__ struct cuda_best block_best(struct cuda_best x, struct sample_
     return x;
 }
 
-/* sample_rank of kernels/sample/sample_impl.h: ascending rank = descending logit, -0 and +0 alike; and back. */
+/* As sample_rank of kernels/sample/sample_impl.h: ascending rank = descending logit, -0 and +0
+ * alike; and its inverse. */
 static __device__ __forceinline__ uint32_t rank_of(float l)
 {
     const uint32_t u = __float_as_uint(__fadd_rn(l, 0.0f));
@@ -130,7 +134,7 @@ static __device__ __forceinline__ sample_word weight_of(float l, float max)
     return __float2ull_rz(__fmul_rn(device_exp(__fadd_rn(l, -max)), 0x1p40f));
 }
 
-/* The least and the largest of rank(i), i < n, n > 0. */
+/* The minimum and maximum of rank(i), i < n, n > 0. */
 template <typename RANK>
 static __device__ void rank_range(uint32_t n, const RANK &rank, uint32_t *least, uint32_t *most,
                                   struct sample_shared *shared)
@@ -146,10 +150,11 @@ static __device__ void rank_range(uint32_t n, const RANK &rank, uint32_t *least,
     *least = ~block_max(~low, shared);
 }
 
-/* ---- places ----------------------------------------------------------------------------------- */
+/* ---- places
+ * ----------------------------------------------------------------------------------- */
 
-/* The first i of n, ascending, at which the running sum of weight(i) is above target, which the sum of all is; *left:
- * target less the sum before i. */
+/* The first i of n, ascending, at which the running sum of weight(i) exceeds target; the total sum
+ * must exceed it. *left: target minus the sum before i. */
 template <typename WEIGHT>
 static __device__ uint32_t find_in_order(uint32_t n, const WEIGHT &weight, sample_word target,
                                          sample_word *left, struct sample_shared *shared)
@@ -176,7 +181,7 @@ static __device__ uint32_t find_in_order(uint32_t n, const WEIGHT &weight, sampl
 }
 
 struct sample_border {
-    uint32_t rank, index; /* of the last that is kept */
+    uint32_t rank, index; /* of the last one to keep */
 };
 
 /* shared->bin[b] = the sum of of(b, i), i < n. */
@@ -194,7 +199,7 @@ static __device__ void sum_bins(uint32_t n, const OF &of, struct sample_shared *
     __syncthreads();
 }
 
-/* The same of the threads' own bins. */
+/* The same for the threads' own bins. */
 static __device__ void sum_own_bins(struct sample_shared *shared)
 {
     const auto own = [&](uint32_t b, uint32_t i) { return shared->bins[b * CUDA_THREADS + i]; };
@@ -202,7 +207,8 @@ static __device__ void sum_own_bins(struct sample_shared *shared)
     sum_bins(CUDA_THREADS, own, shared);
 }
 
-/* The bin in which the running sum reaches *target, which loses what lies before it. Bins are the threads' own. */
+/* The bin in which the running sum reaches *target, which is reduced by the sum before it. For the
+ * threads' own bins. */
 static __device__ uint32_t border_bin(sample_word *target, struct sample_shared *shared)
 {
     sum_own_bins(shared);
@@ -213,8 +219,9 @@ static __device__ uint32_t border_bin(sample_word *target, struct sample_shared 
     return at;
 }
 
-/* Of n ordered by (rank, index), the last of the shortest beginning whose weights add up to target, 1 .. their sum: the
- * range of ranks that holds it is cut in 16 until it is one rank. */
+/* Of n items ordered by (rank, index), the last of the shortest prefix whose weights sum to at
+ * least target, 1 .. their sum: divides the range of ranks that contains it by 16 until it is a
+ * single rank. */
 template <typename RANK, typename WEIGHT>
 static __device__ struct sample_border select_border(uint32_t n, const RANK &rank,
                                                      const WEIGHT &weight, sample_word target,
@@ -242,10 +249,11 @@ static __device__ struct sample_border select_border(uint32_t n, const RANK &ran
     return {least, find_in_order(n, among_equals, target - 1, &left, shared)};
 }
 
-/* ---- candidates -------------------------------------------------------------------------------- */
+/* ---- candidates
+ * -------------------------------------------------------------------------------- */
 
-/* ids, ascending, of the n_vocab values for which keep(value) says so; blocks: the largest of each 32 of them, and none
- * of those is kept unless may_keep(largest). Returns how many. */
+/* Collects the ids, ascending, of the n_vocab values for which keep(value) is true. blocks: the
+ * maximum of every 32 values; a block is skipped unless may_keep(maximum). Returns how many. */
 template <typename MAY_KEEP, typename KEEP>
 static __device__ uint32_t admit(const float *values, const float *blocks, uint32_t n_vocab,
                                  const MAY_KEEP &may_keep, const KEEP &keep, uint32_t *ids,
@@ -265,7 +273,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
                 shared->passing[at++] = first + j;
         }
         __syncthreads();
-        for (uint32_t p = 0; p < total; p += 4 * CUDA_WARPS) { /* a warp takes four blocks */
+        for (uint32_t p = 0; p < total; p += 4 * CUDA_WARPS) { /* four blocks per warp */
             uint32_t found[4], mine = 0;
             for (uint32_t j = 0; j < 4; j++) {
                 const uint32_t i = p + warp * 4 + j;
@@ -290,7 +298,7 @@ static __device__ uint32_t admit(const float *values, const float *blocks, uint3
     return kept;
 }
 
-/* The same of values that are not below bound. */
+/* The same for values not below bound. */
 static __device__ uint32_t admit_from(const float *values, const float *blocks, uint32_t n_vocab,
                                       float bound, uint32_t *ids, struct sample_shared *shared)
 {
@@ -298,7 +306,7 @@ static __device__ uint32_t admit_from(const float *values, const float *blocks, 
     return admit(values, blocks, n_vocab, keep, keep, ids, shared);
 }
 
-/* Keeps those of the n ids for which keep(i) says so, in their order. Returns how many. */
+/* Keeps those of the n ids for which keep(i) is true, in order. Returns how many. */
 template <typename KEEP>
 static __device__ uint32_t keep_ids(uint32_t *ids, uint32_t n, const KEEP &keep,
                                     struct sample_shared *shared)

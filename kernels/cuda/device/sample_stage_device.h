@@ -1,10 +1,11 @@
-/*
- * sample_stage_device: NUMERICS.md, "Samples", from the adjusted logits of a row to the token that is drawn, by one block:
- * kernels/sample/sample_stage.c on the device. Candidates are ids, ascending; their logits stay in `work`.
+/* sample_stage_device.h: NUMERICS.md, "Samples", from a row's adjusted logits to the token drawn,
+ * by one block: kernels/sample/sample_stage.c on the device. Candidates are ids, ascending; their
+ * logits are in `work`.
  *
- * What the first cut drops anyway need not become a candidate. Of top-k the largest logits of blocks of 32 give a bound
- * that enough tokens reach; of typical-p and top-p the weights in bins, which many blocks have added up, tell how far the cut
- * reaches. So after a usual first stage there are some hundreds, and each further step is short.
+ * A token that the first truncating stage removes anyway need not become a candidate. For top-k the
+ * maxima of blocks of 32 logits give a bound that enough tokens reach; for typical-p and top-p the
+ * binned weights, which many blocks have summed, show how far the selection reaches. So after a
+ * typical first stage a few hundred candidates are left, and each further step is short.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_STAGE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_SAMPLE_STAGE_DEVICE_H
@@ -15,15 +16,16 @@ struct sample_run {
     const struct sample_job *job;
     const struct cuda_sampling *sampling;
     struct sample_shared *shared;
-    const struct cuda_sample_part *parts; /* of this row, as the arrays below */
+    const struct cuda_sample_part *parts; /* of this row, as are the arrays below */
     const float *blocks;
     float *work;
     uint32_t *ids;
-    uint32_t n;        /* candidates */
+    uint32_t n;        /* number of candidates */
     float max;         /* of all tokens at first, then of the candidates */
     sample_word total; /* with `weighed`: of the weights */
     float expected;    /* E of typical-p */
-    bool first;        /* max, and with `weighed` total and expected, are of all tokens yet */
+    /* max, and with `weighed` total and expected, are still those of all tokens */
+    bool first;
     bool weighed, failed;
 };
 
@@ -51,9 +53,11 @@ static __device__ sample_word share_of(sample_word total, sample_word share, boo
     return (sample_word)(((unsigned __int128)total * share + more) >> 40);
 }
 
-/* ---- the first candidates ---------------------------------------------------------------------- */
+/* ---- the first candidates
+ * ---------------------------------------------------------------------- */
 
-/* A value that at least k of all reach, by `blocks`; -inf where k is too large to find one cheaply. */
+/* A value that at least k of all tokens reach, from `blocks`; -inf if k is too large to find one
+ * cheaply. */
 static __device__ float bound_of(const float *blocks, uint32_t n_vocab, uint32_t k,
                                  struct sample_shared *shared)
 {
@@ -104,7 +108,7 @@ static __device__ __forceinline__ void add_moment(sample_word w, float l, float 
     *high += x >> 32;
 }
 
-/* Of the threads' halves. */
+/* Combines the threads' halves. */
 static __device__ float expected_from(const struct sample_run &run, sample_word low,
                                       sample_word high)
 {
@@ -124,13 +128,14 @@ static __device__ float expected_of_all(const struct sample_run &run)
     return expected_from(run, low, high);
 }
 
-/* Bin b: weights of tokens whose logits lie b or more below the largest, and less than b + 1; of the last one: b or more. */
+/* Bin b: tokens whose logits are at least b and less than b + 1 below the maximum; the last bin has
+ * no upper end. */
 static __device__ __forceinline__ uint32_t bin_of(float below)
 {
     return below < (float)SAMPLE_BINS ? (uint32_t)below : SAMPLE_BINS - 1;
 }
 
-/* Those of all tokens, in shared->bin. */
+/* Weights of all tokens by bin, into shared->bin. */
 static __device__ void weigh_bins(const struct sample_run &run)
 {
     const auto of = [&](uint32_t b, uint32_t i) { return run.parts[i].bins[b]; };
@@ -142,14 +147,16 @@ static __device__ sample_word typical_p_target(const struct sample_run &run)
     return share_of(run.total, run.sampling->typical_p, false) + 1;
 }
 
-/* How far from E a logit's distance to the largest is: typical-p keeps the nearest; and top-p, E being 0. */
+/* The distance from E of a logit's distance to the maximum: typical-p keeps the nearest; so does
+ * top-p, with E = 0. */
 static __device__ __forceinline__ float distance_of(const struct sample_run &run, float l)
 {
     return __fadd_rn(__fadd_rn(run.max, -l), -run.expected);
 }
 
-/* Within this distance lie tokens of the target's weight: whole bins on both sides of E, the nearer one first. A difference
- * rounds as its neighbours do, so that what is in those bins is within it. */
+/* A distance within which there are tokens with at least the target's weight: whole bins on both
+ * sides of E, the nearer one first. Rounding of the difference is monotonic, so all tokens of these
+ * bins are within it. */
 static __device__ float reach_of(const struct sample_run &run, sample_word target)
 {
     uint32_t begin = bin_of(run.expected), end = begin; /* bins [begin, end) are */
@@ -159,7 +166,7 @@ static __device__ float reach_of(const struct sample_run &run, sample_word targe
         const float left =
             begin > 0 ? __fadd_rn(run.expected, -(float)(begin - 1)) : -(SAMPLE_NONE);
         const float right = end < SAMPLE_BINS - 1 ? __fadd_rn((float)(end + 1), -run.expected)
-                                                  : -(SAMPLE_NONE); /* the last one has no end */
+                                                  : -(SAMPLE_NONE); /* the last bin has no end */
         const float next = left < right ? left : right;
         if (next == -(SAMPLE_NONE))
             return next;
@@ -169,7 +176,7 @@ static __device__ float reach_of(const struct sample_run &run, sample_word targe
     return reach;
 }
 
-/* Of typical-p or top-p: those that stand before all others, and have the weight that is to be kept. */
+/* For typical-p or top-p: keeps the first tokens in order that together have the weight to keep. */
 static __device__ void take_weighed(struct sample_run *run, bool typical)
 {
     run->total = weight_of_all(*run);
@@ -193,9 +200,11 @@ static __device__ void take_first(struct sample_run *run)
                                       : SAMPLE_NONE);
 }
 
-/* ---- stages ------------------------------------------------------------------------------------ */
+/* ---- stages
+ * ------------------------------------------------------------------------------------ */
 
-/* The largest logit of the candidates; a row whose is not finite fails. Each stage but the first and top-k begins so. */
+/* Finds the maximum logit of the candidates; the row fails if it is not finite. Every stage except
+ * the first and top-k starts with this. */
 static __device__ void look(struct sample_run *run)
 {
     uint32_t least, most;
@@ -212,7 +221,7 @@ static __device__ void weigh(struct sample_run *run)
     run->weighed = true;
 }
 
-/* Keeps what stands before the border or on it, by logit. */
+/* Keeps the candidates before the border and on it, by logit. */
 static __device__ void keep_to(struct sample_run *run, struct sample_border border)
 {
     const auto keep = [&](uint32_t i) {
@@ -278,7 +287,7 @@ static __device__ void stage_temperature(struct sample_run *run)
     __syncthreads();
 }
 
-/* How many ids are below `end`. */
+/* How many candidate ids are below `end`. */
 static __device__ uint32_t ids_below(const struct sample_run &run, uint32_t end)
 {
     uint32_t low = 0, high = run.n;
@@ -292,7 +301,8 @@ static __device__ uint32_t ids_below(const struct sample_run &run, uint32_t end)
     return low;
 }
 
-/* Behind another stage: the candidates of one part of the vocabulary after the other, whose counts fit. */
+/* Penalties after another stage: over the parts of the vocabulary one after the other, because the
+ * counts of one part fit in shared memory. */
 static __device__ void stage_penalties(struct sample_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;
@@ -343,9 +353,10 @@ static __device__ void run_stage(struct sample_run *run, uint32_t stage)
     }
 }
 
-/* ---- the draw ---------------------------------------------------------------------------------- */
+/* ---- the draw
+ * ---------------------------------------------------------------------------------- */
 
-/* Among all tokens: first the part, then the token in it. */
+/* Draws from all tokens: first the part, then the token in it. */
 static __device__ uint32_t draw_of_all(const struct sample_run &run)
 {
     const uint32_t n = run.job->n_vocab;
@@ -358,7 +369,8 @@ static __device__ uint32_t draw_of_all(const struct sample_run &run)
     return begin + find_in_order(here, weight, left, &left, run.shared);
 }
 
-/* The token, where run->failed stays false. max: of all logits as the stages find them, and finite. */
+/* Draws the token, unless run->failed gets set. max: of all logits as the stages receive them, and
+ * finite. */
 static __device__ uint32_t draw_token(struct sample_run *run)
 {
     const struct cuda_sampling &s = *run->sampling;

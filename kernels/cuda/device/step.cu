@@ -1,4 +1,4 @@
-/* step: which kernel for how many rows. */
+/* step.cu: chooses the kernel by the number of rows. */
 #include "kernels/cuda/step_launch.h"
 
 int cuda_step_blocks(const struct cuda_queue *queue, const struct step_job *job, uint32_t kernel,

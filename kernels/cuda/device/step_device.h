@@ -1,9 +1,9 @@
-/*
- * step_device: the phases of step.h. Items of a phase are shared out by a fixed stride; no result depends on which block
- * computes one.
+/* step_device.h: the phases of step.h. Items of a phase are distributed with a fixed stride; no
+ * result depends on which block computes an item.
  *
- * Operations stand once each in one loop, inlined, so that no registers are saved and restored for them; but attention,
- * which has fewer items and would make the matmuls spill, and samples, behind the loop.
+ * Every operation is inlined once, in one loop, so that no registers are saved and restored for
+ * calls. Exceptions are attention, which has fewer items and would make the matmuls spill, and
+ * sampling, which comes after the loop.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
@@ -13,12 +13,13 @@
 #include "kernels/cuda/device/step_jobs_device.h"
 #include "kernels/cuda/device/step_sample_device.h"
 
-/* Where a block's own queries begin: behind what attention of a row needs. */
+/* Offset of a block's own queries: after the memory that attention of a row needs. */
 enum { STEP_QUERIES = (sizeof(struct attend_shared) + 15) / 16 * 16 };
 
 enum { STEP_TILE_GROUPS = CUDA_TILE_QUERIES / TILE_EACH };
 
-/* ---- phases ----------------------------------------------------------------------------------- */
+/* ---- phases
+ * ----------------------------------------------------------------------------------- */
 
 static __device__ void step_begin(const struct begin_job &job)
 {
@@ -37,8 +38,8 @@ static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t begin, u
         norm_item(job, r, keep, (float *)(memory + STEP_SCRATCH));
 }
 
-/* A row's norm by this block for itself, if it has an item of the matmul: the first block has. That reads two scales at
- * once: there is no second row. */
+/* The block computes a row's norm for itself, if it has an item of the matmul, as the first block
+ * always has. There is only one row, which saves reading scales for a second. */
 static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t matmul)
 {
     SHARED_BYTES(memory);
@@ -59,7 +60,8 @@ template <int TILES> static __device__ __forceinline__ void step_matmuls(uint32_
         matmul_item<TILES, false>(job, group, 0, (float *)(memory + STEP_SCRATCH));
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention
+ * -------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void step_heads(void)
 {
@@ -79,7 +81,8 @@ static __device__ __forceinline__ uint32_t step_splits(const struct cuda_pass &p
     return pass.rows[r].position / CUDA_SPLIT + 1;
 }
 
-/* A row's queries of a KV head, rotated, for this block alone; with the row's last positions, their key and value, too. */
+/* A row's queries of a KV head, rotated, for this block alone; the block with the row's last
+ * positions also computes their key and value. */
 static __device__ __forceinline__ void step_own_heads(uint32_t r, uint32_t head_kv, uint32_t share,
                                                       bool last)
 {
@@ -92,7 +95,7 @@ static __device__ __forceinline__ void step_own_heads(uint32_t r, uint32_t head_
         const uint32_t head =
             i < share ? head_kv * share + i : job.n_head + (i - share) * job.kv.n_head_kv + head_kv;
         row_head(job, r, head, x, q + i * job.kv.head_dim);
-        __syncwarp(); /* x is the next head's */
+        __syncwarp(); /* x is overwritten for the next head */
     }
     __syncthreads();
 }
@@ -117,8 +120,9 @@ static __device__ __noinline__ void step_attend(const struct cuda_item item, uin
                                                   *(attend_tile<STEP_TILE_GROUPS> *)scratch);
 }
 
-/* The item's rows, of the values of `heads` KV heads, when all splits of them are done: who finds that merges. The word
- * counts splits and is zero again for the next layer; item.row stands for the rows of a tile, which all its items have. */
+/* The block that finishes the last split of the item's rows, for the values of `heads` KV heads,
+ * combines the splits. The word counts finished splits and is zero again for the next layer;
+ * item.row represents the rows of a tile, which all its items have. */
 static __device__ __forceinline__ void step_merge(const struct step_job &step,
                                                   const struct cuda_item &item, uint32_t head_kv)
 {
@@ -166,7 +170,8 @@ static __device__ void step_attention(const struct step_job &job)
     }
 }
 
-/* ---- a pass ----------------------------------------------------------------------------------- */
+/* ---- a pass
+ * ----------------------------------------------------------------------------------- */
 
 /* Of n rows. */
 template <int TILES>
@@ -198,7 +203,8 @@ static __device__ __forceinline__ bool step_skips(const struct step_job &job, ui
                                : job.own_norm && (phase == STEP_NORM || phase == STEP_FFN_NORM);
 }
 
-/* Every phase of a layer, or the head, behind a barrier; while the others come, the jobs, if they are new, and weights. */
+/* All phases of a layer, or of the head, each after a barrier; while waiting for other blocks it
+ * loads the next jobs, if they are new, and prefetches weights. */
 template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
 {
     const struct cuda_pass &pass = job.begin.pass;

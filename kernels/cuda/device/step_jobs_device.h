@@ -1,8 +1,7 @@
-/*
- * step_jobs_device: the jobs of step.h as a block has them: those of the layer in shared memory, brought there while the
- * block waits for the layer before, and which of them a phase is. A job is named by where it lies in shared memory, not
- * by a pointer, so that the compiler knows that memory for what it is.
- */
+/* step_jobs_device.h: the jobs of step.h as a block holds them: those of the current layer in
+ * shared memory, loaded while the block waits for the end of the layer before, and which of them
+ * belongs to a phase. A job is identified by its offset in shared memory instead of a pointer, so
+ * that the compiler knows the address space. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_JOBS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_JOBS_DEVICE_H
 
@@ -14,10 +13,10 @@
 struct step_shared {
     struct layer_jobs layer;
     struct head_jobs head;
-    uint32_t last; /* this block is the last one at a merge */
+    uint32_t last; /* this block is the last one to finish its splits */
 };
 
-/* Where the phase's own memory begins; matmuls have the first bytes of it, then a row's norm. */
+/* Offset of the phase's own memory; matmuls use its first bytes, followed by a row's norm. */
 enum { STEP_SCRATCH = (sizeof(struct step_shared) + 127) / 128 * 128 };
 #define STEP_MATMUL_BYTES(tiles) (CUDA_WARPS * SEGMENT_FLOATS(tiles) * (uint32_t)sizeof(float))
 
@@ -38,7 +37,8 @@ enum step_phase {
     STEP_HEAD_PHASES = STEP_HEADS
 };
 
-/* ---- jobs ------------------------------------------------------------------------------------- */
+/* ---- jobs
+ * ------------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void copy_words(void *to, const void *from, uint32_t bytes)
 {
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void copy_words(void *to, const void *from, ui
         ((uint32_t *)to)[i] = ((const uint32_t *)from)[i];
 }
 
-/* The row's norm goes to the block's own memory, and the matmul reads it there. */
+/* Redirects the row's norm to the block's own memory, where the matmul reads it. */
 static __device__ __forceinline__ void make_own(const struct step_job &job, struct norm_job *norm,
                                                 struct matmul_job *matmul, unsigned char *memory)
 {
@@ -57,7 +57,8 @@ static __device__ __forceinline__ void make_own(const struct step_job &job, stru
     matmul->x = norm->out;
 }
 
-/* The jobs of a layer, of the head behind the last. They are there behind the next barrier. */
+/* Loads the jobs of a layer, or of the head after the last layer. They are valid after the next
+ * barrier. */
 static __device__ void step_load(const struct step_job &job, uint32_t layer)
 {
     SHARED_BYTES(memory);
@@ -78,7 +79,7 @@ static __device__ void step_load(const struct step_job &job, uint32_t layer)
     }
 }
 
-/* The norm of a phase, or of the matmul that a phase is. */
+/* The norm of a phase, or the one before the matmul of a phase. */
 static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool head)
 {
     return head                ? STEP_JOB(head.norm)
@@ -87,7 +88,7 @@ static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool hea
                                : STEP_JOB(layer.end);
 }
 
-/* The matmul that a phase is, or else the next one. */
+/* The matmul of a phase, or else the next one. */
 static __device__ __forceinline__ uint32_t step_matmul_of(uint32_t phase, bool head)
 {
     return head                    ? STEP_JOB(head.logits)
@@ -97,7 +98,7 @@ static __device__ __forceinline__ uint32_t step_matmul_of(uint32_t phase, bool h
                                    : STEP_JOB(layer.down);
 }
 
-/* The first weights of the matmul at `at`, of this block's first item, come closer. */
+/* Prefetches the first weights of this block's first item of the matmul at `at`. */
 static __device__ __forceinline__ void step_prefetch(uint32_t at)
 {
     SHARED_BYTES(memory);

@@ -1,12 +1,13 @@
 /*
- * step_kernel: the kernel of step_device.h for rows in TILES tiles of 8, and what launches it. An object for each
- * ROW_TILES, 1 and 2 (VARIANTS_step_kernel.cu in the Makefile), because each takes long to compile.
+ * step_kernel: the kernel of step_device.h for rows in TILES tiles of 8, and what launches it. An
+ * object for each ROW_TILES, 1 and 2 (VARIANTS_step_kernel.cu in the Makefile), because each takes
+ * long to compile.
  */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/device/step_device.h"
 #include "kernels/cuda/step_launch.h"
 
-/* Two blocks a processor where the matmuls have few enough registers. */
+/* Two blocks per SM if the matmuls use few enough registers. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? STEP_BLOCKS : 1)
     step_kernel(const __grid_constant__ struct step_job job)
@@ -19,7 +20,7 @@ static constexpr size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of a block: what the phase needs that needs most. */
+/* Shared memory per block: that of the phase that needs most. */
 template <int TILES> static size_t step_bytes(const struct step_job &job)
 {
     const size_t head = (size_t)job.begin.kv.head_dim * sizeof(float),
@@ -30,7 +31,7 @@ template <int TILES> static size_t step_bytes(const struct step_job &job)
     return STEP_SCRATCH + larger(larger(tile, row), larger(matmul, sizeof(struct sample_shared)));
 }
 
-/* Of any instance: what a function may have is the process's, not one instance's. */
+/* For any instance: a function attribute is set per process, not per instance. */
 template <int TILES> static constexpr size_t step_most_bytes()
 {
     return STEP_SCRATCH + larger(sizeof(attend_tile<STEP_TILE_GROUPS>),
@@ -52,7 +53,7 @@ int step_open(const struct cuda_queue *queue, const struct step_job *job, uint32
     return (int)code;
 }
 
-/* All blocks run at once, or the launch is an error. */
+/* Launched cooperatively: all blocks run at once, or the launch fails. */
 template <int TILES>
 int step_launch(const struct cuda_queue *queue, const struct step_job *job, uint32_t blocks)
 {

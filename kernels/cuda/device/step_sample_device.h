@@ -1,8 +1,9 @@
-/*
- * step_sample_device: what a pass of step.h ends with: the samples of its head, and the results to the host, behind which its
- * number tells that they are there. The operations are sample_device.h's, the same as in a graph.
+/* step_sample_device.h: the end of a pass of step.h: sampling for the rows of its head, then the
+ * results to the host, followed by the pass number, which tells the host that they are complete.
+ * The operations are those of sample_device.h, as in a graph.
  *
- * A phase for each job of samples. A row's stages are one block's: the others are done when they have arrived.
+ * One phase for each sampling job. The stages of a row are one block's work: the other blocks are
+ * finished when they have arrived.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_SAMPLE_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_SAMPLE_DEVICE_H
@@ -11,7 +12,8 @@
 #include "kernels/cuda/device/sample_device.h"
 #include "kernels/cuda/device/step_jobs_device.h"
 
-/* goal: of the barrier that all have passed. No part of the loop over layers, whose matmuls need the registers. */
+/* goal: the barrier count that all blocks have passed. Not inlined into the loop over layers, whose
+ * matmuls need the registers. */
 static __device__ __noinline__ void step_samples(uint32_t goal)
 {
     SHARED_BYTES(memory);
@@ -36,7 +38,8 @@ static __device__ __noinline__ void step_samples(uint32_t goal)
         sample_best_item(job, w, shared);
 }
 
-/* Of a pass in which no row wants anything: by the last block, which has the fewest items and is there first. */
+/* For a pass in which no row wants anything: done by the last block, which has the fewest items and
+ * arrives first. */
 static __device__ __forceinline__ void step_end(const struct step_job &job, uint32_t goal)
 {
     const struct cuda_pass &pass = job.begin.pass;

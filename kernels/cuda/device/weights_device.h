@@ -1,7 +1,5 @@
-/*
- * weights_device: what the bytes of layout.h mean, on the device: integers as operands of mma_s8, factors as the exact
- * f32 of NUMERICS.md, "Weights".
- */
+/* weights_device.h: decodes the bytes of layout.h on the device: integers as operands of mma_s8,
+ * factors as the exact f32 of NUMERICS.md, "Weights". */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_WEIGHTS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_WEIGHTS_DEVICE_H
 
@@ -25,8 +23,8 @@ static __device__ __forceinline__ float half_of(const uint4 &v, int i)
     return f32_from_f16((unsigned short)(word_of(v, i / 2) >> 16 * (i % 2)));
 }
 
-/* Scale and minimum, 0 .. 63, of sub-block `sub` of a Q4_K or Q5_K block; f: D, Dmin and its twelve bytes. The format:
- * quant_scale_min in kernels/quant/quant_block.c. */
+/* Scale and minimum, 0 .. 63, of sub-block `sub` of a Q4_K or Q5_K block; f: D, Dmin and its twelve
+ * bytes. See quant_scale_min in kernels/quant/quant_block.c for the format. */
 static __device__ __forceinline__ void scale_min(const uint4 &f, int sub, float *scale, float *min)
 {
     unsigned s, m;
@@ -41,10 +39,10 @@ static __device__ __forceinline__ void scale_min(const uint4 &f, int sub, float 
     *min = (float)(int)m;
 }
 
-/* A row's factors of a whole segment, as loaded, and those of one block. */
+/* A row's factors of a whole segment, as loaded; block() returns those of one block. */
 template <uint32_t TYPE> struct row_factors {
-    uint4 first, second; /* second: Q5_1 */
-    float d;             /* Q6_K */
+    uint4 first, second; /* second: used by Q5_1 */
+    float d;             /* used by Q6_K */
 
     __device__ __forceinline__ void load(const uint8_t *segment, int row)
     {
@@ -55,7 +53,7 @@ template <uint32_t TYPE> struct row_factors {
             d = f32_from_f16(((const unsigned short *)(segment + CUDA_UNIT))[row]);
     }
 
-    /* w; m where the type has it; the scales of sixteen integers of Q6_K. */
+    /* w; m if the type has it; the two scales of Q6_K. */
     __device__ __forceinline__ void block(int b, float *w, float *m, int scale[2]) const
     {
         if (TYPE == QUANT_Q6_K) {
@@ -74,8 +72,9 @@ template <uint32_t TYPE> struct row_factors {
     }
 };
 
-/* The first (h = 0) or second sixteen inputs of a block, for this lane and row r: a word of four int8 as stored, but
- * Q6_K's with their offset subtracted. low: the block's unit(s), bits: its word(s) of upper bits. */
+/* The first (h = 0) or second sixteen inputs of a block, for this lane and row r: a word of four
+ * int8 as stored, for Q6_K with the offset subtracted. low: the block's unit(s), bits: its word(s)
+ * of upper bits. */
 template <uint32_t TYPE>
 static __device__ __forceinline__ unsigned integers(const uint4 low[2], const unsigned bits[2],
                                                     int r, int h)
@@ -93,7 +92,8 @@ static __device__ __forceinline__ unsigned integers(const uint4 low[2], const un
     return word;
 }
 
-/* One weight of a quantized matrix: NUMERICS.md, "Weights". For embedding rows: one value at a time. */
+/* One weight of a quantized matrix: NUMERICS.md, "Weights". For embedding rows: one value at a
+ * time. */
 template <uint32_t TYPE>
 static __device__ float block_value(const struct cuda_matrix &m, uint32_t row, uint32_t i)
 {
