@@ -6,7 +6,7 @@
  *   weight i = (d * scale[i / 16]) * q[i] - min          scale is 1 except for Q6_K, min only if
  *                                                         the type has one
  *
- * Formulas of kernels/NUMERICS.md, "Embedding" and "Products". The CPU reference computes from
+ * Formulas of kernels/NUMERICS.md, "Embedding" and "Matmuls". The CPU reference computes from
  * these numbers; packed layouts are tested against them. Pure functions, any thread, any alignment;
  * plain C, the same bits everywhere.
  */
