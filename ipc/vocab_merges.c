@@ -8,7 +8,7 @@ enum { BATCH = 32 };
 enum { LEFT, RIGHT, MERGED, PARTS };
 
 /* One merge, "left right". */
-struct merge {
+struct merge_text {
     struct vocab_string text; /* 0 bytes: not a valid merge */
     size_t n_left;
     uint64_t hash[PARTS];
@@ -16,7 +16,7 @@ struct merge {
 };
 
 /* joined[0, return): left and right concatenated. */
-static size_t join(const struct merge *m, char *joined)
+static size_t join(const struct merge_text *m, char *joined)
 {
     const size_t n_right = m->text.bytes - m->n_left - 1;
     memcpy(joined, m->text.data, m->n_left);
@@ -24,17 +24,17 @@ static size_t join(const struct merge *m, char *joined)
     return m->n_left + n_right;
 }
 
-static const char *right_of(const struct merge *m, size_t *ret_bytes)
+static const char *right_of(const struct merge_text *m, size_t *ret_bytes)
 {
     *ret_bytes = m->text.bytes - m->n_left - 1;
     return m->text.data + m->n_left + 1;
 }
 
 /* A text longer than two tokens cannot be a merge. */
-static void split(struct merge *m, struct vocab_string text)
+static void split(struct merge_text *m, struct vocab_string text)
 {
     char joined[2 * VOCAB_MAX_TEXT_BYTES];
-    *m = (struct merge){0};
+    *m = (struct merge_text){0};
     if (text.bytes < 3 || text.bytes > sizeof(joined))
         return;
     const char *space = memchr(text.data + 1, ' ', text.bytes - 1);
@@ -68,7 +68,7 @@ static uint32_t find(const struct build *b, uint64_t hash, const char *text, siz
     return vocab_find_hashed(&b->view, hash, text, bytes);
 }
 
-static void find_parts(const struct build *b, struct merge *m)
+static void find_parts(const struct build *b, struct merge_text *m)
 {
     char joined[2 * VOCAB_MAX_TEXT_BYTES];
     size_t n_right;
@@ -79,13 +79,13 @@ static void find_parts(const struct build *b, struct merge *m)
     m->id[MERGED] = find(b, m->hash[MERGED], joined, n);
 }
 
-static uint32_t place_of(const struct build *b, const struct merge *m)
+static uint32_t place_of(const struct build *b, const struct merge_text *m)
 {
     return vocab_hash_pair(m->id[LEFT], m->id[RIGHT]) & b->header->merges_mask;
 }
 
 /* Skips a merge whose parts or result are not tokens: it can never be used. */
-static void add(struct build *b, const struct merge *m, uint32_t rank)
+static void add(struct build *b, const struct merge_text *m, uint32_t rank)
 {
     const uint32_t left = m->id[LEFT], right = m->id[RIGHT], merged = m->id[MERGED];
     if (left == VOCAB_NONE || right == VOCAB_NONE || merged == VOCAB_NONE)
@@ -102,7 +102,7 @@ static void add(struct build *b, const struct merge *m, uint32_t rank)
 /* Merges first .. first + n - 1. */
 static void add_batch(struct build *b, uint32_t first, uint32_t n)
 {
-    struct merge batch[BATCH];
+    struct merge_text batch[BATCH];
     for (uint32_t i = 0; i < n; i++) {
         split(&batch[i], b->desc->merges[first + i]);
         for (int part = 0; part < PARTS; part++)

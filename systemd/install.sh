@@ -1,18 +1,18 @@
 #!/bin/sh
-# Puts files in their places, or takes them away: `make install`, `make uninstall`.
+# Installs or removes files: `make install`, `make uninstall`.
 # Usage: install.sh install|uninstall|list, from the repository's root, with $TABLE (the Makefile's INSTALLED: its comment
 # names the kinds of lines) and DESTDIR, PREFIX, BINDIR, LIBDIR, SYSCONFDIR, VERSION in the environment. `list` prints
 # every path.
 set -eu
 verb=$1
 
-# FILE with its words filled in, to stdout.
+# Prints FILE with its placeholders replaced.
 fill() {
     sed -e "s|@PREFIX@|$PREFIX|g" -e "s|@BINDIR@|$BINDIR|g" -e "s|@LIBDIR@|$LIBDIR|g" -e "s|@VERSION@|$VERSION|g" \
         -e "s|@SYSCONFDIR@|$SYSCONFDIR|g" "$1"
 }
 
-# KIND FOLDER NAME FILE: one file to its place; for a link FILE is the target.
+# KIND FOLDER NAME FILE: installs one file; for a link FILE is the target.
 one() {
     path=$DESTDIR$2/$3
     case $verb in
@@ -33,8 +33,8 @@ one() {
     if [ "$verb" = uninstall ]; then empty "$2/$3"; fi
 }
 
-# The folders above a path that was removed, as far as they are empty: all of them below DESTDIR, which is a tree of our
-# making; on a machine only those that bear our name, for the others belong to the system.
+# Removes the empty folders above a removed path: below DESTDIR all of them, since we made that tree; otherwise only
+# those with our name, since the others belong to the system.
 empty() {
     above=${1%/*}
     while [ -n "$above" ]; do
@@ -47,7 +47,7 @@ empty() {
     done
 }
 
-# KIND FOLDER FILE...: a line of the table.
+# KIND FOLDER FILE...: one line of the table.
 line() {
     kind=$1 folder=$2
     shift 2

@@ -7,7 +7,7 @@
 
 enum { POINT_MAX = 0x10ffff };
 
-static int64_t take_hex(struct parser *p, uint32_t digits)
+static int64_t take_hex(struct grammar_parser *p, uint32_t digits)
 {
     const uint32_t at = p->at;
     uint32_t value = 0;
@@ -26,7 +26,7 @@ static int64_t take_hex(struct parser *p, uint32_t digits)
     return value;
 }
 
-static int64_t take_escape(struct parser *p)
+static int64_t take_escape(struct grammar_parser *p)
 {
     static const char plain[] = "\\\"[]-^'/.";
     const char c = look(p);
@@ -54,7 +54,7 @@ static int64_t take_escape(struct parser *p)
 }
 
 /* Parses one code point of UTF-8. */
-static int64_t take_utf8(struct parser *p)
+static int64_t take_utf8(struct grammar_parser *p)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     const uint32_t at = p->at;
@@ -77,7 +77,7 @@ static int64_t take_utf8(struct parser *p)
 }
 
 /* Parses a character of the literal or class that begins at `from`. */
-static int64_t take_character(struct parser *p, uint32_t from, const char *what)
+static int64_t take_character(struct grammar_parser *p, uint32_t from, const char *what)
 {
     if (!more(p))
         return grammar_fail(p->t, from, "this %s is not closed", what);
@@ -102,7 +102,7 @@ uint32_t grammar_utf8(uint32_t point, uint8_t *to)
     return n;
 }
 
-int64_t grammar_take_literal(struct parser *p)
+int64_t grammar_take_literal(struct grammar_parser *p)
 {
     struct ast_tree *t = p->t;
     const uint32_t from = p->at++;
@@ -181,7 +181,7 @@ static int negate_ranges(struct ast_tree *t, uint32_t *first)
     return from <= POINT_MAX ? add_points(t, from, POINT_MAX) : 0;
 }
 
-static int take_members(struct parser *p, uint32_t open)
+static int take_members(struct grammar_parser *p, uint32_t open)
 {
     while (look(p) != ']' || !more(p)) {
         const uint32_t at = p->at;
@@ -205,7 +205,7 @@ static int take_members(struct parser *p, uint32_t open)
     return 0;
 }
 
-int64_t grammar_take_class(struct parser *p)
+int64_t grammar_take_class(struct grammar_parser *p)
 {
     struct ast_tree *t = p->t;
     const uint32_t open = p->at++;
@@ -224,7 +224,7 @@ int64_t grammar_take_class(struct parser *p)
     return grammar_new_node(p, node);
 }
 
-int64_t grammar_take_any(struct parser *p)
+int64_t grammar_take_any(struct grammar_parser *p)
 {
     struct ast node = {.kind = AST_CLASS, .a = p->t->n_ranges, .b = 2, .at = p->at++};
     return add_points(p->t, 0, POINT_MAX) < 0 ? -ENOMEM : grammar_new_node(p, node);

@@ -183,7 +183,7 @@ int grammar_analyse(const struct ast_tree *t, const uint32_t *rule_at, struct pr
 
 /* ---- grammar_state.c ------------------------------------------------------------------------- */
 
-struct frame {
+struct stack_frame {
     uint32_t op, node; /* op GRAMMAR_NONE: the bottom; in a state: a sentence may end here */
 };
 
@@ -194,7 +194,7 @@ struct frame_set {
 };
 
 struct set_table {
-    struct frame *frames;
+    struct stack_frame *frames;
     uint32_t n_frames, room_frames;
     struct frame_set *sets; /* sets, in an order in which a node follows the nodes it is made of */
     uint32_t n, room;
@@ -209,15 +209,16 @@ enum { NODE_BOTTOM = 0 };
 enum { STATE_UNKNOWN, STATE_DEAD, STATE_START, STATE_TWIN, STATE_NUMBERS };
 
 /* Sorts and removes duplicates. Returns how many are left. */
-uint32_t frames_sort(struct frame *f, uint32_t n);
-uint32_t frames_hash(const struct frame *f, uint32_t n);
+uint32_t frames_sort(struct stack_frame *f, uint32_t n);
+uint32_t frames_hash(const struct stack_frame *f, uint32_t n);
 
 /* Finds a set of sorted frames. Returns its number, or GRAMMAR_NONE. */
-uint32_t sets_find(const struct set_table *t, const struct frame *f, uint32_t n, uint32_t hash);
+uint32_t sets_find(const struct set_table *t, const struct stack_frame *f, uint32_t n,
+                   uint32_t hash);
 
 /* Adds a new set. Returns its number or -ENOMEM. It can be found after sets_put, for which
  * sets_grow keeps slots: at least twice as many as there are sets. */
-int64_t sets_add(struct set_table *t, const struct frame *f, uint32_t n, uint32_t hash);
+int64_t sets_add(struct set_table *t, const struct stack_frame *f, uint32_t n, uint32_t hash);
 void sets_put(struct set_table *t, uint32_t number);
 int sets_grow(struct set_table *t);
 
@@ -230,7 +231,7 @@ static inline bool number_stays(const uint32_t *to, uint32_t i)
 }
 
 struct frame_list {
-    struct frame *items; /* [n] */
+    struct stack_frame *items; /* [n] */
     uint32_t n, room;
 };
 
@@ -241,7 +242,7 @@ static inline int frames_push(struct frame_list *l, uint32_t op, uint32_t node)
         return -E2BIG;
     if (GROW(l->items, l->room, l->n) < 0)
         return -ENOMEM;
-    l->items[l->n++] = (struct frame){op, node};
+    l->items[l->n++] = (struct stack_frame){op, node};
     return 0;
 }
 
@@ -268,9 +269,9 @@ struct states {
     struct set_table unions; /* sets of nodes united since the last sweep ... */
     struct united *united;   /* [unions.n] ... and the results */
     uint32_t room_united;
-    uint64_t asked;       /* bytes of the nodes that this step made or reused */
-    struct frame *seen;   /* [SEEN_SLOTS] hash table of the frames done in this step ... */
-    uint32_t *seen_stamp; /* ... valid where this equals `stamp` */
+    uint64_t asked;           /* bytes of the nodes that this step made or reused */
+    struct stack_frame *seen; /* [SEEN_SLOTS] hash table of the frames done in this step ... */
+    uint32_t *seen_stamp;     /* ... valid where this equals `stamp` */
     uint32_t n_seen, stamp;
     uint32_t *op_stamp;  /* [n_ops] the same for ops of rules begun in this step */
     uint32_t *call_head; /* [n_rules] last of its frames in calls, or GRAMMAR_NONE */
@@ -322,10 +323,10 @@ struct grammar {
  * -ENOMEM. */
 
 /* Adds a new state that cannot be found yet. */
-int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash);
+int64_t states_add(struct grammar *g, const struct stack_frame *f, uint32_t n, uint32_t hash);
 /* The state, or the node, with these sorted and distinct frames. */
-int64_t states_find(struct grammar *g, const struct frame *f, uint32_t n);
-int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n);
+int64_t states_find(struct grammar *g, const struct stack_frame *f, uint32_t n);
+int64_t nodes_find_sorted(struct grammar *g, const struct stack_frame *f, uint32_t n);
 /* Adds a node's frames to a list. Returns as frames_push. */
 int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node);
 /* The node with the frames of a list, in any order. */
@@ -344,7 +345,7 @@ size_t grammar_states_bytes(const struct grammar *g);
 size_t grammar_nodes_bytes(const struct grammar *g);
 static inline size_t grammar_node_bytes(uint32_t n_frames)
 {
-    return sizeof(struct frame_set) + 2 * sizeof(uint32_t) + n_frames * sizeof(struct frame);
+    return sizeof(struct frame_set) + 2 * sizeof(uint32_t) + n_frames * sizeof(struct stack_frame);
 }
 
 /* grammar_sweep.c: drops all states that no root needs, and renumbers the others in the roots.

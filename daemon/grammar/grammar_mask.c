@@ -121,7 +121,7 @@ static uint32_t find_groups(const struct grammar *g, uint32_t state, uint32_t *n
     const struct frame_set set = t->sets[state];
     uint32_t n = 0;
     for (uint32_t i = 0; i < set.n && n <= GROUPS_MAX; i++) {
-        const struct frame f = t->frames[set.at + i];
+        const struct stack_frame f = t->frames[set.at + i];
         uint32_t k = 0;
         while (k < n && nodes[k] != f.node)
             k++;

@@ -11,21 +11,21 @@ size_t grammar_states_bytes(const struct grammar *g)
 {
     const struct states *s = &g->states;
     return grammar_nodes_bytes(g) + s->sets.n * grammar_node_bytes(0) +
-           s->sets.n_frames * sizeof(struct frame) +
+           s->sets.n_frames * sizeof(struct stack_frame) +
            (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 9) +
            s->unions.n * (grammar_node_bytes(0) + sizeof *s->united) +
-           s->unions.n_frames * sizeof(struct frame);
+           s->unions.n_frames * sizeof(struct stack_frame);
 }
 
 size_t grammar_nodes_bytes(const struct grammar *g)
 {
     const struct set_table *t = &g->states.nodes;
-    return t->n * grammar_node_bytes(0) + t->n_frames * sizeof(struct frame);
+    return t->n * grammar_node_bytes(0) + t->n_frames * sizeof(struct stack_frame);
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_t hash)
+int64_t states_add(struct grammar *g, const struct stack_frame *f, uint32_t n, uint32_t hash)
 {
     struct states *s = &g->states;
     const uint32_t n_classes = g->program.n_classes;
@@ -53,7 +53,8 @@ int64_t states_add(struct grammar *g, const struct frame *f, uint32_t n, uint32_
 }
 
 /* Finds the set of these frames in one of the two tables, or adds it. */
-static int64_t find_set(struct grammar *g, struct set_table *t, const struct frame *f, uint32_t n)
+static int64_t find_set(struct grammar *g, struct set_table *t, const struct stack_frame *f,
+                        uint32_t n)
 {
     const uint32_t hash = frames_hash(f, n);
     const uint32_t found = sets_find(t, f, n, hash);
@@ -70,7 +71,7 @@ static int64_t find_set(struct grammar *g, struct set_table *t, const struct fra
     return number;
 }
 
-int64_t states_find(struct grammar *g, const struct frame *f, uint32_t n)
+int64_t states_find(struct grammar *g, const struct stack_frame *f, uint32_t n)
 {
     return find_set(g, &g->states.sets, f, n);
 }
@@ -82,13 +83,13 @@ int nodes_push_all(struct states *s, struct frame_list *l, uint32_t node)
     const struct frame_set set = s->nodes.sets[node];
     int rc = 0;
     for (uint32_t i = 0; i < set.n && rc == 0; i++) {
-        const struct frame f = s->nodes.frames[set.at + i];
+        const struct stack_frame f = s->nodes.frames[set.at + i];
         rc = frames_push(l, f.op, f.node);
     }
     return rc;
 }
 
-int64_t nodes_find_sorted(struct grammar *g, const struct frame *f, uint32_t n)
+int64_t nodes_find_sorted(struct grammar *g, const struct stack_frame *f, uint32_t n)
 {
     g->states.asked += grammar_node_bytes(n);
     return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
@@ -106,7 +107,7 @@ static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
 {
     if (GROW(m->items, m->room, m->n) < 0)
         return -ENOMEM;
-    m->items[m->n++] = (struct frame){op, node};
+    m->items[m->n++] = (struct stack_frame){op, node};
     return 0;
 }
 
@@ -114,7 +115,7 @@ static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
  * list; their op is ignored. Returns its number or -errno. A cost of 0 means it is new. */
 static int64_t find_union(struct states *s, uint32_t from)
 {
-    const struct frame *keys = s->merge.items + from;
+    const struct stack_frame *keys = s->merge.items + from;
     const uint32_t n = s->merge.n - from, hash = frames_hash(keys, n);
     const uint32_t known = sets_find(&s->unions, keys, n, hash);
     s->merge.n = from;
@@ -146,7 +147,7 @@ static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
     for (uint32_t k = 0; k < keys.n; k++) {
         const struct frame_set set = s->nodes.sets[s->unions.frames[keys.at + k].node];
         for (uint32_t i = 0; i < set.n && rc == 0; i++) {
-            const struct frame f = s->nodes.frames[set.at + i];
+            const struct stack_frame f = s->nodes.frames[set.at + i];
             rc = push_merged(&s->merge, f.op, f.node);
         }
     }

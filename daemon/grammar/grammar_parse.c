@@ -16,7 +16,7 @@
 
 enum { COUNT_MAX = 1000000 };
 
-static void skip_blanks(struct parser *p, bool newlines)
+static void skip_blanks(struct grammar_parser *p, bool newlines)
 {
     for (; more(p); p->at++) {
         const char c = look(p);
@@ -31,7 +31,7 @@ static void skip_blanks(struct parser *p, bool newlines)
 
 /* ---- nodes and names ------------------------------------------------------------------------- */
 
-int64_t grammar_new_node(struct parser *p, struct ast node)
+int64_t grammar_new_node(struct grammar_parser *p, struct ast node)
 {
     struct ast_tree *t = p->t;
     if (GROW(t->nodes, t->room_nodes, t->n_nodes) < 0)
@@ -48,7 +48,7 @@ static bool is_name(char c)
 }
 
 /* Parses a name. Returns its rule, or -errno. */
-static int64_t take_name(struct parser *p)
+static int64_t take_name(struct grammar_parser *p)
 {
     const uint32_t at = p->at;
     while (more(p) && is_name(look(p)))
@@ -60,7 +60,7 @@ static int64_t take_name(struct parser *p)
 
 /* ---- repetitions ----------------------------------------------------------------------------- */
 
-static int64_t take_count(struct parser *p)
+static int64_t take_count(struct grammar_parser *p)
 {
     const uint32_t at = p->at;
     uint32_t value = 0;
@@ -74,7 +74,7 @@ static int64_t take_count(struct parser *p)
 }
 
 /* Parses {m}, {m,}, {m,n} or {,n}. */
-static int take_counts(struct parser *p, bool newlines, struct ast *node)
+static int take_counts(struct grammar_parser *p, bool newlines, struct ast *node)
 {
     const uint32_t open = p->at++;
     int64_t least = 0, most;
@@ -111,7 +111,7 @@ static bool repeats(char c)
 }
 
 /* Parses the operators after an item; they accumulate. */
-static int64_t take_repetitions(struct parser *p, bool newlines, int64_t item)
+static int64_t take_repetitions(struct grammar_parser *p, bool newlines, int64_t item)
 {
     for (uint32_t n = 0; more(p) && repeats(look(p)); n++) {
         struct ast node = {.kind = AST_REPEAT, .a = (uint32_t)item, .at = p->at};
@@ -138,9 +138,9 @@ static int64_t take_repetitions(struct parser *p, bool newlines, int64_t item)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-static int64_t take_choice(struct parser *p, bool newlines);
+static int64_t take_choice(struct grammar_parser *p, bool newlines);
 
-static int64_t take_group(struct parser *p)
+static int64_t take_group(struct grammar_parser *p)
 {
     const uint32_t open = p->at++;
     if (++p->nesting > GRAMMAR_NESTING_MAX)
@@ -160,7 +160,7 @@ static int64_t take_group(struct parser *p)
 
 /* Parses one item. Returns 0 if there is none: node 0 is never an item, because it is made
  * first. */
-static int64_t take_item(struct parser *p)
+static int64_t take_item(struct grammar_parser *p)
 {
     const char c = look(p);
     if (!more(p))
@@ -184,7 +184,7 @@ static int64_t take_item(struct parser *p)
                : grammar_new_node(p, (struct ast){.kind = AST_RULE, .a = (uint32_t)rule, .at = at});
 }
 
-static int64_t take_sequence(struct parser *p, bool newlines)
+static int64_t take_sequence(struct grammar_parser *p, bool newlines)
 {
     const int64_t sequence =
         grammar_new_node(p, (struct ast){.kind = AST_SEQUENCE, .a = GRAMMAR_NONE, .at = p->at});
@@ -208,7 +208,7 @@ static int64_t take_sequence(struct parser *p, bool newlines)
 }
 
 /* If a "|" follows after blanks and newlines, moves to it and returns true. */
-static bool at_bar(struct parser *p)
+static bool at_bar(struct grammar_parser *p)
 {
     const uint32_t at = p->at;
     skip_blanks(p, true);
@@ -218,7 +218,7 @@ static bool at_bar(struct parser *p)
     return false;
 }
 
-static int64_t take_choice(struct parser *p, bool newlines)
+static int64_t take_choice(struct grammar_parser *p, bool newlines)
 {
     const uint32_t at = p->at;
     int64_t item = take_sequence(p, newlines);
@@ -238,7 +238,7 @@ static int64_t take_choice(struct parser *p, bool newlines)
     return choice;
 }
 
-static int take_rule(struct parser *p)
+static int take_rule(struct grammar_parser *p)
 {
     struct ast_tree *t = p->t;
     const uint32_t at = p->at;
@@ -266,7 +266,7 @@ static int take_rule(struct parser *p)
 int grammar_parse(const char *text, size_t bytes, struct ast_tree *ret, char *err, size_t err_bytes)
 {
     *ret = (struct ast_tree){.text = text, .err = err, .err_bytes = err_bytes};
-    struct parser p = {.t = ret};
+    struct grammar_parser p = {.t = ret};
     if (bytes > GRAMMAR_TEXT_MAX)
         return grammar_fail(ret, 0, "the grammar has %zu bytes, more than %d", bytes,
                             GRAMMAR_TEXT_MAX);

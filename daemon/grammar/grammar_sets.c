@@ -9,19 +9,19 @@ enum { INSERTION_MAX = 24 };
 
 static int by_op(const void *x, const void *y)
 {
-    const struct frame *a = x, *b = y;
+    const struct stack_frame *a = x, *b = y;
     if (a->op != b->op)
         return a->op < b->op ? -1 : 1;
     return a->node < b->node ? -1 : a->node > b->node;
 }
 
-uint32_t frames_sort(struct frame *f, uint32_t n)
+uint32_t frames_sort(struct stack_frame *f, uint32_t n)
 {
     if (n > INSERTION_MAX)
         qsort(f, n, sizeof *f, by_op);
     else
         for (uint32_t i = 1; i < n; i++) {
-            const struct frame x = f[i];
+            const struct stack_frame x = f[i];
             uint32_t k = i;
             for (; k > 0 && by_op(&f[k - 1], &x) > 0; k--)
                 f[k] = f[k - 1];
@@ -34,7 +34,7 @@ uint32_t frames_sort(struct frame *f, uint32_t n)
     return kept;
 }
 
-uint32_t frames_hash(const struct frame *f, uint32_t n)
+uint32_t frames_hash(const struct stack_frame *f, uint32_t n)
 {
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++) {
@@ -68,7 +68,7 @@ int sets_grow(struct set_table *t)
     return 0;
 }
 
-int64_t sets_add(struct set_table *t, const struct frame *f, uint32_t n, uint32_t hash)
+int64_t sets_add(struct set_table *t, const struct stack_frame *f, uint32_t n, uint32_t hash)
 {
     if (GROW(t->sets, t->room, t->n) < 0)
         return -ENOMEM;
@@ -82,7 +82,8 @@ int64_t sets_add(struct set_table *t, const struct frame *f, uint32_t n, uint32_
     return t->n++;
 }
 
-uint32_t sets_find(const struct set_table *t, const struct frame *f, uint32_t n, uint32_t hash)
+uint32_t sets_find(const struct set_table *t, const struct stack_frame *f, uint32_t n,
+                   uint32_t hash)
 {
     for (uint32_t slot = hash & (t->n_slots - 1); t->slots[slot] != 0;
          slot = (slot + 1) & (t->n_slots - 1)) {
@@ -101,8 +102,8 @@ void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_
             continue;
         struct frame_set s = t->sets[i];
         for (uint32_t k = 0; k < s.n; k++) {
-            const struct frame f = t->frames[s.at + k];
-            t->frames[n_frames + k] = (struct frame){f.op, node_to[f.node]};
+            const struct stack_frame f = t->frames[s.at + k];
+            t->frames[n_frames + k] = (struct stack_frame){f.op, node_to[f.node]};
         }
         s.at = n_frames;
         n_frames += s.n;

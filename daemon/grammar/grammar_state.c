@@ -11,7 +11,7 @@ enum { SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX };
 /* ---- one step -------------------------------------------------------------------------------- */
 
 /* Marks the frame as done in this step. Returns 1 if it was new, else 0; -E2BIG. */
-static int see(struct states *s, struct frame f)
+static int see(struct states *s, struct stack_frame f)
 {
     uint32_t slot = frames_hash(&f, 1) & (SEEN_SLOTS - 1);
     for (; s->seen_stamp[slot] == s->stamp; slot = (slot + 1) & (SEEN_SLOTS - 1))
@@ -25,7 +25,7 @@ static int see(struct states *s, struct frame f)
 }
 
 /* Notes a call of a rule; after it `f` continues. */
-static int add_call(struct grammar *g, uint32_t rule, struct frame f)
+static int add_call(struct grammar *g, uint32_t rule, struct stack_frame f)
 {
     struct states *s = &g->states;
     const uint32_t at = s->calls.n;
@@ -47,7 +47,7 @@ static int call(struct grammar *g, const struct op *op, uint32_t node)
 {
     const struct set_table *t = &g->states.nodes;
     if (op->b != OP_AT_RETURN)
-        return add_call(g, op->a, (struct frame){op->b, node});
+        return add_call(g, op->a, (struct stack_frame){op->b, node});
     const uint32_t at = t->sets[node].at;
     for (uint32_t i = 0, n = t->sets[node].n; i < n; i++) {
         const int rc = add_call(g, op->a, t->frames[at + i]);
@@ -60,7 +60,7 @@ static int call(struct grammar *g, const struct op *op, uint32_t node)
 /* Follows one op up to those that take a byte. `begun`: no byte was taken since the op's rule was
  * called; reaching its end then adds nothing: a caller of a nullable rule has already been advanced
  * past it. */
-static int follow(struct grammar *g, struct frame f, bool begun)
+static int follow(struct grammar *g, struct stack_frame f, bool begun)
 {
     struct states *s = &g->states;
     const struct op *op = &g->program.ops[f.op];
@@ -76,7 +76,7 @@ static int follow(struct grammar *g, struct frame f, bool begun)
         return rc < 0 || !g->program.nullable[op->a] ? rc : frames_push(&s->work, op->b, f.node);
     case OP_RETURN:
         for (uint32_t i = 0; i < s->nodes.sets[f.node].n && !begun && rc == 0; i++) {
-            const struct frame to = s->nodes.frames[s->nodes.sets[f.node].at + i];
+            const struct stack_frame to = s->nodes.frames[s->nodes.sets[f.node].at + i];
             if (to.op == GRAMMAR_NONE)
                 s->may_end = true;
             else
@@ -110,7 +110,7 @@ static int begin_rules(struct grammar *g, int64_t *cost)
             s->work.n = 0;
             rc = frames_push(&s->work, p->starts[rule], (uint32_t)node);
             for (; s->work.n > 0 && rc == 0; ++*cost) {
-                const struct frame f = s->work.items[--s->work.n];
+                const struct stack_frame f = s->work.items[--s->work.n];
                 if (s->op_stamp[f.op] == s->stamp && f.op > OP_AT_FAIL)
                     continue;
                 s->op_stamp[f.op] = s->stamp;
@@ -127,13 +127,13 @@ static int begin_rules(struct grammar *g, int64_t *cost)
 static int merge_nodes(struct grammar *g)
 {
     struct states *s = &g->states;
-    struct frame *out = s->out.items;
+    struct stack_frame *out = s->out.items;
     const uint32_t n = frames_sort(out, s->out.n);
     uint32_t kept = 0;
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && out[end].op == out[i].op; end++)
             ;
-        struct frame f = out[i];
+        struct stack_frame f = out[i];
         if (end > i + 1) {
             s->work.n = 0;
             for (uint32_t k = i; k < end; k++) {
@@ -187,7 +187,7 @@ static int64_t end_step(struct grammar *g, uint64_t stacks, int64_t *cost)
     const uint32_t n_unions = s->unions.n;
     int rc = 0;
     for (; s->work.n > 0 && rc >= 0; ++*cost) {
-        const struct frame f = s->work.items[--s->work.n];
+        const struct stack_frame f = s->work.items[--s->work.n];
         rc = see(s, f);
         if (rc == 1)
             rc = follow(g, f, false);
@@ -219,7 +219,7 @@ int64_t grammar_step(struct grammar *g, uint32_t state, uint32_t class, int64_t 
         begin_step(g);
         *cost += 2 + from.n;
         for (uint32_t i = 0; i < from.n && rc == 0; i++) {
-            const struct frame f = s->sets.frames[from.at + i];
+            const struct stack_frame f = s->sets.frames[from.at + i];
             if (f.op == GRAMMAR_NONE || !byte_set_has(&p->sets[p->ops[f.op].a], byte))
                 continue;
             rc = frames_push(&s->work, p->ops[f.op].b, f.node);
@@ -239,7 +239,7 @@ int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node)
     const struct frame_set from = s->sets.sets[state];
     s->out.n = 0;
     for (uint32_t i = 0; i < from.n; i++) {
-        const struct frame f = s->sets.frames[from.at + i];
+        const struct stack_frame f = s->sets.frames[from.at + i];
         const int rc =
             f.op == GRAMMAR_NONE || f.node != node ? 0 : frames_push(&s->out, f.op, NODE_BOTTOM);
         if (rc < 0)
@@ -271,7 +271,7 @@ static int64_t same_node(struct grammar *g, uint32_t node, int which)
         const uint32_t n_work = s->work.n;
         s->calls.n = 0;
         for (uint32_t i = 0; i < set.n && rc == 0; i++) {
-            struct frame f = t->frames[set.at + i];
+            struct stack_frame f = t->frames[set.at + i];
             if (f.op == GRAMMAR_NONE) {
                 rc = frames_push(&s->calls, f.op, f.node);
             } else if (t->sets[f.node].same[which] == GRAMMAR_NONE) {
@@ -307,7 +307,7 @@ int64_t grammar_state_same(struct grammar *g, uint32_t state, int which)
     s->out.n = 0;
     bool ends = false;
     for (uint32_t i = 0; i < from.n; i++) {
-        const struct frame f = s->sets.frames[from.at + i];
+        const struct stack_frame f = s->sets.frames[from.at + i];
         if (f.op == GRAMMAR_NONE) {
             ends = true;
             continue;
@@ -337,13 +337,13 @@ static int open_start(struct grammar *g)
     int64_t cost = 0;
     begin_step(g);
     s->may_end = g->program.nullable[root];
-    int64_t rc = add_call(g, root, (struct frame){GRAMMAR_NONE, NODE_BOTTOM});
+    int64_t rc = add_call(g, root, (struct stack_frame){GRAMMAR_NONE, NODE_BOTTOM});
     rc = rc < 0 ? rc : end_step(g, grammar_node_bytes(1), &cost);
     if (rc < 0)
         return (int)rc;
     assert(rc == STATE_START); /* it has a sentence, so it is not STATE_DEAD */
     const struct frame_set set = s->sets.sets[STATE_START];
-    struct frame *copy = malloc(set.n * sizeof *copy);
+    struct stack_frame *copy = malloc(set.n * sizeof *copy);
     if (copy == NULL)
         return -ENOMEM;
     memcpy(copy, s->sets.frames + set.at, set.n * sizeof *copy);
@@ -356,7 +356,7 @@ int grammar_states_open(struct grammar *g)
 {
     struct states *s = &g->states;
     const struct program *p = &g->program;
-    const struct frame bottom = {GRAMMAR_NONE, NODE_BOTTOM};
+    const struct stack_frame bottom = {GRAMMAR_NONE, NODE_BOTTOM};
     s->seen = calloc(SEEN_SLOTS, sizeof *s->seen);
     s->seen_stamp = calloc(SEEN_SLOTS, sizeof *s->seen_stamp);
     s->op_stamp = calloc(p->n_ops, sizeof *s->op_stamp);

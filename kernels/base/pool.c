@@ -29,7 +29,7 @@
  * W1 and W2, C1 and C2 are seq_cst on both sides, and J1 and D1 too: of two threads that announce
  * and then look, at least one sees the other. These are operations and not fences, which TSan does
  * not model. */
-struct pool {
+struct thread_pool {
     /* High half: job number. Low half: chunks not claimed yet. A claim is a CAS of the whole word,
      * so a claimer that was preempted for long can only claim from the job it looked at. */
     _Alignas(64) _Atomic uint64_t ticket;
@@ -44,7 +44,7 @@ struct pool {
     uint32_t n_chunks;
     uint32_t threads;
     struct worker {
-        struct pool *pool;
+        struct thread_pool *pool;
         pthread_t thread;
         uint32_t index;
     } workers[];
@@ -95,7 +95,7 @@ static uint32_t unclaimed(uint64_t ticket)
 }
 
 /* Claims and runs chunks until none is left. */
-static void work(struct pool *pool, uint32_t worker)
+static void work(struct thread_pool *pool, uint32_t worker)
 {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     while (unclaimed(ticket) > 0) {
@@ -111,12 +111,12 @@ static void work(struct pool *pool, uint32_t worker)
     }
 }
 
-static bool has_work(struct pool *pool)
+static bool has_work(struct thread_pool *pool)
 {
     return unclaimed(atomic_load(&pool->ticket)) > 0 || atomic_load(&pool->stop);
 }
 
-static void wait_for_work(struct pool *pool)
+static void wait_for_work(struct thread_pool *pool)
 {
     for (int i = 0; i < SPINS; i++) {
         if (has_work(pool))
@@ -133,7 +133,7 @@ static void wait_for_work(struct pool *pool)
 static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
-    struct pool *pool = worker->pool;
+    struct thread_pool *pool = worker->pool;
     pool_float_mode();
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
         work(pool, worker->index);
@@ -142,7 +142,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void wake_sleepers(struct pool *pool, uint32_t n)
+static void wake_sleepers(struct thread_pool *pool, uint32_t n)
 {
     if (atomic_load(&pool->sleepers) > 0) { /* W2 */
         atomic_fetch_add_explicit(&pool->wake, 1, memory_order_release);
@@ -150,13 +150,13 @@ static void wake_sleepers(struct pool *pool, uint32_t n)
     }
 }
 
-static bool all_done(struct pool *pool, uint32_t *ret_done)
+static bool all_done(struct thread_pool *pool, uint32_t *ret_done)
 {
     *ret_done = atomic_load(&pool->done); /* D2 */
     return *ret_done == pool->n_chunks;
 }
 
-static void wait_for_others(struct pool *pool)
+static void wait_for_others(struct thread_pool *pool)
 {
     uint32_t done;
     for (int i = 0; i < SPINS; i++) {
@@ -170,7 +170,7 @@ static void wait_for_others(struct pool *pool)
     atomic_store_explicit(&pool->caller_waits, 0, memory_order_relaxed);
 }
 
-void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks)
+void pool_run(struct thread_pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks)
 {
     if (n_chunks <= 1 || pool->threads == 1) {
         for (uint32_t i = 0; i < n_chunks; i++)
@@ -189,12 +189,12 @@ void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks)
     wait_for_others(pool);
 }
 
-uint32_t pool_threads(const struct pool *pool)
+uint32_t pool_threads(const struct thread_pool *pool)
 {
     return pool->threads;
 }
 
-static int start_worker(struct pool *pool, uint32_t index)
+static int start_worker(struct thread_pool *pool, uint32_t index)
 {
     struct worker *worker = &pool->workers[index - 1];
     worker->pool = pool;
@@ -208,15 +208,15 @@ static int start_worker(struct pool *pool, uint32_t index)
     return -rc;
 }
 
-int pool_open(uint32_t threads, struct pool **ret_pool)
+int pool_open(uint32_t threads, struct thread_pool **ret_pool)
 {
     if (threads == 0 || threads > 1024)
         return -EINVAL;
-    size_t bytes = sizeof(struct pool) + (threads - 1) * sizeof(struct worker);
-    struct pool *pool = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    size_t bytes = sizeof(struct thread_pool) + (threads - 1) * sizeof(struct worker);
+    struct thread_pool *pool = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!pool)
         return -ENOMEM;
-    *pool = (struct pool){.threads = 1};
+    *pool = (struct thread_pool){.threads = 1};
     for (uint32_t i = 1; i < threads; i++) {
         int rc = start_worker(pool, i);
         if (rc) {
@@ -229,7 +229,7 @@ int pool_open(uint32_t threads, struct pool **ret_pool)
     return 0;
 }
 
-void pool_close(struct pool *pool)
+void pool_close(struct thread_pool *pool)
 {
     if (!pool)
         return;

@@ -13,22 +13,22 @@
 
 #include <stdint.h>
 
-struct pool;
+struct thread_pool;
 
 /* One chunk of a job. `worker` is 0 for the caller of pool_run, 1 .. threads - 1 for the others. */
 typedef void pool_chunk(void *arg, uint32_t chunk, uint32_t worker);
 
 /* Starts threads - 1 workers. Returns 0, or -errno (-EAGAIN, -ENOMEM, -EINVAL for 0 threads). */
-int pool_open(uint32_t threads, struct pool **ret_pool);
+int pool_open(uint32_t threads, struct thread_pool **ret_pool);
 
 /* Ends and joins the workers. NULL is fine. */
-void pool_close(struct pool *pool);
+void pool_close(struct thread_pool *pool);
 
-uint32_t pool_threads(const struct pool *pool);
+uint32_t pool_threads(const struct thread_pool *pool);
 
 /* Runs chunks 0 .. n_chunks - 1, each once, and returns when all are done. A job of one chunk, or
  * in a pool of one thread, runs in the caller alone. */
-void pool_run(struct pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks);
+void pool_run(struct thread_pool *pool, pool_chunk *run, void *arg, uint32_t n_chunks);
 
 /* Sets this thread to round to nearest even with denormals kept and exceptions masked; returns the
  * previous mode, for pool_float_restore. */

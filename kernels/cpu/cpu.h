@@ -18,7 +18,7 @@
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
 
-struct pool;
+struct thread_pool;
 
 enum {
     CPU_LANES = 16,    /* output rows of a group; buffers of outputs are padded to it */
@@ -175,7 +175,7 @@ struct backend {
     const struct model *model;
     struct backend_limits limits;
     const struct cpu_isa *isa;
-    struct pool *pool;
+    struct thread_pool *pool;
     struct kv_geometry kv;
     uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved;

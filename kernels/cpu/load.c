@@ -19,7 +19,7 @@ enum {
  * ---------------------------------------------------------------------------- */
 
 /* Matrices that are adjacent in memory: those from `first` on, up to the next run's. */
-struct run {
+struct matrix_run {
     size_t bytes;
     uint32_t first, n;
 };
@@ -27,7 +27,7 @@ struct run {
 struct file_job {
     const struct model *model;
     const struct cpu_matrix **matrix;
-    struct run *runs;
+    struct matrix_run *runs;
     uint8_t *buffers;    /* [threads][buffer_bytes] */
     size_t buffer_bytes; /* at least a group */
     _Atomic int error;   /* the first error of any thread */
@@ -68,7 +68,7 @@ static int load_matrix(const struct file_job *job, const struct cpu_matrix *m, u
 static void load_run(void *arg, uint32_t chunk, uint32_t worker)
 {
     struct file_job *job = arg;
-    const struct run *run = &job->runs[chunk];
+    const struct matrix_run *run = &job->runs[chunk];
     uint8_t *buffer = job->buffers + worker * job->buffer_bytes;
     for (uint32_t i = 0; i < run->n && !job->error; i++) {
         int rc = load_matrix(job, job->matrix[run->first + i], buffer);
@@ -79,17 +79,17 @@ static void load_run(void *arg, uint32_t chunk, uint32_t worker)
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct run *x = a, *y = b;
+    const struct matrix_run *x = a, *y = b;
     return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
 }
 
 /* Divides n matrices into runs [at most n]. Returns how many. */
-static uint32_t cut(const struct cpu_matrix **matrix, uint32_t n, struct run *runs)
+static uint32_t cut(const struct cpu_matrix **matrix, uint32_t n, struct matrix_run *runs)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (count == 0 || runs[count - 1].bytes + repack_bytes(matrix[i]) > RUN_BYTES)
-            runs[count++] = (struct run){.first = i};
+            runs[count++] = (struct matrix_run){.first = i};
         runs[count - 1].bytes += repack_bytes(matrix[i]);
         runs[count - 1].n++;
     }
@@ -105,8 +105,8 @@ static size_t largest_piece(const struct cpu_matrix **matrix, uint32_t n)
     return (most + 63) / 64 * 64;
 }
 
-int load_from_file(struct pool *pool, const struct model *model, const struct cpu_matrix **matrix,
-                   uint32_t n)
+int load_from_file(struct thread_pool *pool, const struct model *model,
+                   const struct cpu_matrix **matrix, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
         assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
@@ -162,7 +162,7 @@ static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
         repack_group(m, g, m->file.data + g * repack_file_bytes(m), NULL);
 }
 
-void load_from_memory(struct pool *pool, const struct cpu_matrix *matrix)
+void load_from_memory(struct thread_pool *pool, const struct cpu_matrix *matrix)
 {
     const size_t bytes = (size_t)(matrix->packed + repack_bytes(matrix) - first_unit(matrix));
     struct cpu_matrix m = *matrix;

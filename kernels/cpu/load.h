@@ -17,14 +17,14 @@
 
 /* Packs n matrices of the model's file into their memory, in ascending order; records their hashes.
  * Returns 0, -ENOMEM, or the error of gguf_read. */
-int load_from_file(struct pool *pool, const struct model *model, const struct cpu_matrix **matrix,
-                   uint32_t n);
+int load_from_file(struct thread_pool *pool, const struct model *model,
+                   const struct cpu_matrix **matrix, uint32_t n);
 
 /* to [bytes] = a tensor as in the model's file; records its hash. Returns the result of
  * gguf_read. */
 int load_vector_data(const struct model *model, const struct model_tensor *tensor, void *to);
 
 /* Packs a matrix whose tensor is in memory instead of in a file. */
-void load_from_memory(struct pool *pool, const struct cpu_matrix *matrix);
+void load_from_memory(struct thread_pool *pool, const struct cpu_matrix *matrix);
 
 #endif

@@ -44,7 +44,7 @@ enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
  * more bytes of these than of those. */
 enum { CUDA_BLAS_ROWS = 32 };
 
-struct pool;
+struct thread_pool;
 struct cuda_blas; /* blas.c */
 
 /* What grids cover: at least what the pass has. items: blocks that share them out; kinds: a bit for each that there may
@@ -142,7 +142,7 @@ struct backend {
     uint32_t n_copies;                   /* of logits to the host */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
     struct cuda_place *places;           /* likewise */
-    struct pool *pool;                   /* repacks weights, and samples what the device does not */
+    struct thread_pool *pool;            /* repacks weights, and samples what the device does not */
     struct sampler_scratch **sample;     /* [limits.threads] */
     bool broken;
     int code; /* the cudaError_t that broke it, and in what */

@@ -105,7 +105,7 @@ static int hash_tensors(const struct model *model, uint32_t threads)
 {
     const struct gguf *gguf = model->gguf;
     struct hash_job job = {.model = model};
-    struct pool *pool;
+    struct thread_pool *pool;
     job.order = malloc(gguf->n_tensors * sizeof(job.order[0]));
     int rc = job.order ? pool_open(threads, &pool) : -ENOMEM;
     if (rc)

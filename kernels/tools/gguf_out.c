@@ -18,7 +18,7 @@
 
 enum { ALIGNMENT = 32, CHUNK_BYTES = 1 << 20 };
 
-struct buffer {
+struct byte_list {
     uint8_t *data; /* [bytes] */
     size_t bytes, room;
 };
@@ -28,7 +28,7 @@ struct gguf_out {
     int fd;
     bool failed; /* no memory */
     uint64_t n_keys, n_tensors;
-    struct buffer keys;
+    struct byte_list keys;
     struct gguf_out_tensor *tensors; /* [n_tensors] */
     uint64_t room, bytes;
 };
@@ -36,7 +36,7 @@ struct gguf_out {
 /* ---- keys -------------------------------------------------------------------------------------
  */
 
-static void put(struct gguf_out *out, struct buffer *b, const void *data, size_t bytes)
+static void put(struct gguf_out *out, struct byte_list *b, const void *data, size_t bytes)
 {
     if (out->failed || bytes == 0)
         return;
@@ -54,7 +54,7 @@ static void put(struct gguf_out *out, struct buffer *b, const void *data, size_t
 }
 
 /* Numbers in the file are little-endian, whatever the machine. */
-static void put_number(struct gguf_out *out, struct buffer *b, uint64_t value, size_t bytes)
+static void put_number(struct gguf_out *out, struct byte_list *b, uint64_t value, size_t bytes)
 {
     uint8_t little[8];
     for (size_t i = 0; i < bytes; i++)
@@ -62,7 +62,7 @@ static void put_number(struct gguf_out *out, struct buffer *b, uint64_t value, s
     put(out, b, little, bytes);
 }
 
-static void put_string(struct gguf_out *out, struct buffer *b, const char *text, size_t bytes)
+static void put_string(struct gguf_out *out, struct byte_list *b, const char *text, size_t bytes)
 {
     put_number(out, b, bytes, 8);
     put(out, b, text, bytes);
@@ -181,7 +181,7 @@ static int write_at(int fd, const uint8_t *data, size_t bytes, uint64_t at)
 static int write_header(struct gguf_out *out, uint64_t *ret_data_at)
 {
     static const uint8_t zeros[ALIGNMENT];
-    struct buffer head = {0};
+    struct byte_list head = {0};
     put(out, &head, "GGUF", 4);
     put_number(out, &head, 3, 4);
     put_number(out, &head, out->n_tensors, 8);
@@ -208,7 +208,7 @@ static int write_header(struct gguf_out *out, uint64_t *ret_data_at)
 }
 
 /* One tensor being written in chunks of rows, each by one worker. */
-struct job {
+struct write_job {
     struct gguf_out *out;
     gguf_out_row *row;
     void *arg;
@@ -221,7 +221,7 @@ struct job {
 
 static void write_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
-    struct job *job = arg;
+    struct write_job *job = arg;
     const struct gguf_out_tensor *t = &job->out->tensors[job->tensor];
     uint64_t stride = row_bytes(t), first = chunk * job->rows_of_chunk;
     uint64_t last = first + job->rows_of_chunk < t->rows ? first + job->rows_of_chunk : t->rows;
@@ -241,7 +241,7 @@ static void write_chunk(void *arg, uint32_t chunk, uint32_t worker)
                                                 memory_order_relaxed);
 }
 
-static int write_tensor(struct job *job, struct pool *pool)
+static int write_tensor(struct write_job *job, struct thread_pool *pool)
 {
     const struct gguf_out_tensor *t = &job->out->tensors[job->tensor];
     uint32_t threads = pool_threads(pool);
@@ -281,8 +281,8 @@ static int fail_tensor(const struct gguf_out *out, uint32_t tensor, int rc, char
 int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t threads, char *err,
                    size_t err_bytes)
 {
-    struct pool *pool = NULL;
-    struct job job = {.out = out, .row = row, .arg = arg};
+    struct thread_pool *pool = NULL;
+    struct write_job job = {.out = out, .row = row, .arg = arg};
     uint64_t at;
     int rc = write_header(out, &at);
     if (rc)

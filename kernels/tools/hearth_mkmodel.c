@@ -86,7 +86,7 @@ static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
 
 static int make_random(const struct type_mix *mix, struct gguf_out *out)
 {
-    const struct shape *shape = shape_find(options.shape);
+    const struct model_shape *shape = shape_find(options.shape);
     struct random_model model = {shape, options.arch ? options.arch : shape->arch, mix,
                                  options.seed, options.peaked};
     int rc = random_model_list(&model, out);

@@ -102,7 +102,7 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
     return tensor < all + (m->shape->tied ? 2 : 3);
 }
 
-static uint32_t cols_of(const struct shape *s, enum kind kind)
+static uint32_t cols_of(const struct model_shape *s, enum kind kind)
 {
     switch (kind) {
     case ATTN_OUTPUT:
@@ -121,7 +121,7 @@ static uint32_t cols_of(const struct shape *s, enum kind kind)
     }
 }
 
-static uint32_t rows_of(const struct shape *s, enum kind kind) /* 0: a vector */
+static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vector */
 {
     switch (kind) {
     case EMBD:
@@ -171,7 +171,7 @@ static void list_local_layers(const struct random_model *m, struct gguf_out *out
 
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
-    const struct shape *s = m->shape;
+    const struct model_shape *s = m->shape;
     char text[96];
     snprintf(text, sizeof text, "%s random %llu%s", s->name, (unsigned long long)m->seed,
              m->peaked ? " peaked" : "");
@@ -286,7 +286,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
 #define OWN_SCORE 24.0f /* attention score of a position with itself */
 #define TOP_LOGIT 20.0f
 
-static uint32_t step_of(const struct shape *s)
+static uint32_t step_of(const struct model_shape *s)
 {
     uint32_t step = (uint32_t)((uint64_t)s->n_words * 618 / 1000);
     for (;; step++) { /* the next number coprime to the count: then the walk visits every word */
@@ -301,13 +301,13 @@ static uint32_t step_of(const struct shape *s)
     }
 }
 
-uint32_t random_model_next(const struct shape *s, uint32_t token)
+uint32_t random_model_next(const struct model_shape *s, uint32_t token)
 {
     return (token % s->n_words + step_of(s)) % s->n_words;
 }
 
 /* Dimensions of A, and of B after it: as many as a layer's values can carry. */
-static uint32_t code_dims(const struct shape *s)
+static uint32_t code_dims(const struct model_shape *s)
 {
     uint32_t values = s->n_head_kv * s->head_dim;
     return values < s->n_embd / 2 ? values : s->n_embd / 2;
@@ -321,7 +321,7 @@ static void code(const struct random_model *m, uint32_t row, float *x)
 /* A special token behaves like a word (its number modulo n_words), and is never a successor. */
 static void peaked_embedding(const struct random_model *m, struct place p, uint32_t token, float *x)
 {
-    const struct shape *s = m->shape;
+    const struct model_shape *s = m->shape;
     uint32_t a = code_dims(s), word = token % s->n_words;
     uint32_t before = (word + s->n_words - step_of(s)) % s->n_words;
     float scale = p.kind == EMBD && embedding_scaled(m) ? 1.0f / sqrtf((float)s->n_embd) : 1.0f;
@@ -335,7 +335,7 @@ static void peaked_embedding(const struct random_model *m, struct place p, uint3
 
 /* The magnitude that the first layer's attention adds to B, for a residual of the embedding
  * alone. */
-static float copied_code(const struct shape *s)
+static float copied_code(const struct model_shape *s)
 {
     float a = (float)code_dims(s), n = (float)s->n_embd;
     return COPY / sqrtf((2 * a + (n - 2 * a) * REST * REST) / n);
@@ -344,7 +344,7 @@ static float copied_code(const struct shape *s)
 /* The post-norm of a branch: the copy keeps its size, other branches are damped. */
 static void peaked_post_norm(const struct random_model *m, struct place p, float *x)
 {
-    const struct shape *s = m->shape;
+    const struct model_shape *s = m->shape;
     float share = (float)code_dims(s) / (float)s->n_embd, weight = BRANCH;
     if (p.layer == 0 && p.kind == ATTN_POST_NORM)
         weight = copied_code(s) * sqrtf(share);
@@ -354,7 +354,7 @@ static void peaked_post_norm(const struct random_model *m, struct place p, float
 /* Weights of the final norm: B, scaled for the top logit; the rest is damped. */
 static void peaked_output_norm(const struct random_model *m, struct place p, float *x)
 {
-    const struct shape *s = m->shape;
+    const struct model_shape *s = m->shape;
     float a = (float)code_dims(s), n = (float)s->n_embd, copied = copied_code(s);
     float after = sqrtf((2 * a + a * copied * copied + (n - 2 * a) * REST * REST) / n);
     float weight = TOP_LOGIT * after / (copied * a);
@@ -366,7 +366,7 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
 
 static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
-    const struct shape *s = m->shape;
+    const struct model_shape *s = m->shape;
     uint32_t cols = cols_of(s, p.kind), a = code_dims(s), share = s->n_head / s->n_head_kv;
     float in = 1.0f / sqrtf((float)cols), own = OWN_SCORE / sqrtf((float)s->head_dim);
     bool first = p.layer == 0;

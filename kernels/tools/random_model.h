@@ -22,7 +22,7 @@
 #include "kernels/tools/type_mix.h"
 
 struct random_model {
-    const struct shape *shape;
+    const struct model_shape *shape;
     const char *arch; /* "llama", "qwen2", "qwen3", "gemma3" */
     const struct type_mix *mix;
     uint64_t seed;
@@ -39,6 +39,6 @@ int random_model_list(const struct random_model *model, struct gguf_out *out);
 int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x);
 
 /* The word that follows `token` in a peaked model's greedy text. */
-uint32_t random_model_next(const struct shape *shape, uint32_t token);
+uint32_t random_model_next(const struct model_shape *shape, uint32_t token);
 
 #endif

@@ -17,7 +17,7 @@ typedef uint64_t read_way(const uint8_t *begin, const uint8_t *end);
 
 struct read_rate {
     struct arena *arena;
-    struct pool *pool;
+    struct thread_pool *pool;
     const uint8_t *data;
     size_t bytes, chunk_bytes;
     read_way *way;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct shape shapes[] = {
+const struct model_shape shapes[] = {
     /* For tests: rows are whole 256-blocks, so that every type can be used. */
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 500, 1024, 1e4f, 1e-5f, true, VOCABULARY_QWEN, 0},
     /* For benches: larger than a cache, but written within seconds. */
@@ -27,7 +27,7 @@ const struct shape shapes[] = {
 };
 const uint32_t n_shapes = sizeof shapes / sizeof shapes[0];
 
-const struct shape *shape_find(const char *name)
+const struct model_shape *shape_find(const char *name)
 {
     for (uint32_t i = 0; i < n_shapes; i++)
         if (strcmp(shapes[i].name, name) == 0)

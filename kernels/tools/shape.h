@@ -10,7 +10,7 @@
 /* Which special tokens a vocabulary ends with, and how its words are formed. */
 enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA, VOCABULARY_GEMMA };
 
-struct shape {
+struct model_shape {
     const char *name, *arch; /* arch: that of the real model; any other can be requested */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim;
     uint32_t n_vocab, n_words; /* tokens in total; the first n_words are text, the others special */
@@ -21,10 +21,10 @@ struct shape {
     uint32_t window; /* of local layers; 0: the real model has none */
 };
 
-extern const struct shape shapes[];
+extern const struct model_shape shapes[];
 extern const uint32_t n_shapes;
 
-const struct shape *shape_find(const char *name); /* or NULL */
+const struct model_shape *shape_find(const char *name); /* or NULL */
 
 /* Writes "a, b, c" of all names. */
 void shape_names(char *text, size_t text_bytes);

@@ -170,7 +170,7 @@ static uint32_t put_form(const struct family *f, const struct form *form, struct
 }
 
 /* All words of the vocabulary, as tokens or as merges. */
-static void put_words(const struct shape *s, struct gguf_out *out, bool gap)
+static void put_words(const struct model_shape *s, struct gguf_out *out, bool gap)
 {
     const struct family *f = &families[s->vocabulary];
     uint32_t left = s->n_words - BYTES;
@@ -181,7 +181,7 @@ static void put_words(const struct shape *s, struct gguf_out *out, bool gap)
     assert(left == 0);
 }
 
-static uint32_t type_of(const struct shape *s, uint32_t id)
+static uint32_t type_of(const struct model_shape *s, uint32_t id)
 {
     const struct family *f = &families[s->vocabulary];
     if (id < BYTES && is_spm(f))
@@ -199,14 +199,15 @@ static void put_u32(uint8_t *to, uint32_t value)
 }
 
 /* The token's type, or its score: earlier tokens merge first. */
-static uint32_t element_of(const struct shape *s, uint32_t id, bool score)
+static uint32_t element_of(const struct model_shape *s, uint32_t id, bool score)
 {
     float value = id < BYTES || id >= s->n_words ? 0.0f : (float)BYTES - (float)id;
     return score ? num_bits(value) : type_of(s, id);
 }
 
 /* An array of 32-bit elements, one per token. */
-static int put_elements(const struct shape *s, struct gguf_out *out, const char *key, bool score)
+static int put_elements(const struct model_shape *s, struct gguf_out *out, const char *key,
+                        bool score)
 {
     uint8_t *bytes = calloc(s->n_vocab, 4); /* little-endian */
     if (!bytes)
@@ -220,7 +221,7 @@ static int put_elements(const struct shape *s, struct gguf_out *out, const char 
 }
 
 /* Writes how words are made of shorter ones: by scores or by merges. */
-static int put_rules(const struct shape *s, struct gguf_out *out)
+static int put_rules(const struct model_shape *s, struct gguf_out *out)
 {
     if (is_spm(&families[s->vocabulary])) {
         gguf_out_bool(out, "tokenizer.ggml.add_space_prefix", false);
@@ -231,7 +232,7 @@ static int put_rules(const struct shape *s, struct gguf_out *out)
     return 0;
 }
 
-int vocabulary_keys(const struct shape *s, struct gguf_out *out)
+int vocabulary_keys(const struct model_shape *s, struct gguf_out *out)
 {
     const struct family *f = &families[s->vocabulary];
     char text[TEXT_BYTES];

@@ -15,6 +15,6 @@
 
 /* Writes the tokenizer.ggml.* keys. Returns 0, or -ENOMEM. n_words is 256 to 493,762, for gemma
  * from 283 on. */
-int vocabulary_keys(const struct shape *shape, struct gguf_out *out);
+int vocabulary_keys(const struct model_shape *shape, struct gguf_out *out);
 
 #endif

@@ -200,13 +200,14 @@ static float softmax_weights(float *e, uint32_t from, uint32_t n, float *ret_l)
 }
 
 /* Positions [t, end) of a split that starts at `begin`, for queries [i, i + n). */
-struct span {
+struct position_span {
     uint32_t begin, t, end, i;
 };
 
 /* o += e * V for `width` vectors of dimensions from d on. */
-ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s, struct span span,
-                            uint32_t d, int n, int width, enum kv_type type)
+ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
+                            struct position_span span, uint32_t d, int n, int width,
+                            enum kv_type type)
 {
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
@@ -238,8 +239,8 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s, str
 
 /* All dimensions. The last vector of a head may extend into what follows it; those lanes are not
  * used. */
-ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s, struct span span,
-                               int n, enum kv_type type)
+ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s,
+                               struct position_span span, int n, enum kv_type type)
 {
     uint32_t d = 0, head_dim = a->kv->head_dim;
     for (; d + 3 * VEC < head_dim; d += 4 * VEC)
@@ -255,8 +256,8 @@ ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s, 
         sum_queries(a, s, span, n, type);                                                          \
         break;
 
-ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, struct span span,
-                             uint32_t n, enum kv_type type)
+ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s,
+                             struct position_span span, uint32_t n, enum kv_type type)
 {
     switch (n) {
         SUM_CASE(1)
@@ -281,10 +282,11 @@ ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const st
     uint32_t per = group_size(split->last - split->first, SUM_QUERIES);
     for (uint32_t i = split->first; i < split->last; i += per) {
         uint32_t n = split->last - i < per ? split->last - i : per, common = split->to[i];
-        sum_group(a, s, (struct span){split->begin, split->from[i], common, i}, n, type);
+        sum_group(a, s, (struct position_span){split->begin, split->from[i], common, i}, n, type);
         for (uint32_t j = i + 1; j < i + n; j++) {
             if (split->to[j] > common)
-                sum_group(a, s, (struct span){split->begin, common, split->to[j], j}, 1, type);
+                sum_group(a, s, (struct position_span){split->begin, common, split->to[j], j}, 1,
+                          type);
         }
     }
 }

@@ -91,7 +91,7 @@ _Static_assert((int)BLOCK_BYTES >= (int)MODEL_MAX_FF &&
                "a row's activations fit a block");
 
 /* A block: some groups of outputs by some rows. */
-struct block {
+struct matmul_block {
     const struct cpu_matmul *p;
     const struct tile_set *set;
     uint32_t row0, row1, tile_rows; /* split into tiles of at most tile_rows */
@@ -116,7 +116,8 @@ static size_t fetch_share(uint32_t tiles, size_t segment_bytes)
 
 /* All rows by some inputs: the whole tiles in one call, then the remaining rows. The tiles prefetch
  * the weights two segments ahead. */
-static void run_tiles(const struct block *b, struct tile tile, const struct inputs *in, float *sums)
+static void run_tiles(const struct matmul_block *b, struct tile tile, const struct inputs *in,
+                      float *sums)
 {
     const struct cpu_matmul *p = b->p;
     const struct cpu_input *x = p->x;
@@ -141,7 +142,7 @@ static void run_tiles(const struct block *b, struct tile tile, const struct inpu
 
 /* With many tiles, a segment's weights are used for all rows while they are in L1. With one tile
  * they are read once in any case, so its segments run without interruption. */
-static void run_block(const struct block *b)
+static void run_block(const struct matmul_block *b)
 {
     const struct cpu_matrix *m = b->p->matrix;
     uint32_t cols = m->file.cols, tiles = (b->row1 - b->row0 + b->tile_rows - 1) / b->tile_rows;
@@ -167,7 +168,7 @@ static void run_block(const struct block *b)
 
 /* The groups of a tile are spread evenly over the matmul: each then reads one long sequential
  * stream, which hardware prefetchers handle best. */
-static void run_rows(const struct cpu_matmul *p, struct block b)
+static void run_rows(const struct cpu_matmul *p, struct matmul_block b)
 {
     uint32_t g = p->group0;
     for (b.log = b.set->groups[b.tile_rows - 1];; b.log--) {
@@ -191,7 +192,7 @@ static uint32_t block_rows(const struct cpu_matmul *p, uint32_t tile_rows)
     return rows < tile_rows ? tile_rows : rows / tile_rows * tile_rows;
 }
 
-static void fill_panels(const struct block *b, uint8_t *panels)
+static void fill_panels(const struct matmul_block *b, uint8_t *panels)
 {
     const struct cpu_matrix *m = b->p->matrix;
     size_t row_bytes = (size_t)m->file.cols / CPU_BLOCK * PANEL_BYTES;
@@ -210,7 +211,8 @@ void SIMD(simd_matmul)(const struct cpu_matmul *p)
     uint32_t n = p->row1 - p->row0, fit = BLOCK_BYTES / p->matrix->file.cols;
     uint32_t most = quantized && fit < set->max_rows ? fit : set->max_rows;
     uint32_t tiles = (n + most - 1) / most;
-    struct block b = {.p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles, .panels = panels};
+    struct matmul_block b = {
+        .p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles, .panels = panels};
     uint32_t rows = block_rows(p, b.tile_rows);
     for (b.row0 = p->row0; b.row0 < p->row1; b.row0 = b.row1) {
         b.row1 = p->row1 - b.row0 < rows ? p->row1 : b.row0 + rows;

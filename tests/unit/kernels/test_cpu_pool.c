@@ -30,7 +30,7 @@ static void count(void *arg, uint32_t chunk, uint32_t worker)
 
 START_TEST(every_chunk_runs_once)
 {
-    struct pool *pool;
+    struct thread_pool *pool;
     uint32_t threads = (uint32_t)_i;
     ck_assert_int_eq(pool_open(threads, &pool), 0);
     ck_assert_uint_eq(pool_threads(pool), threads);
@@ -60,7 +60,7 @@ static void slow(void *arg, uint32_t chunk, uint32_t worker)
 
 START_TEST(the_caller_sleeps_for_a_slow_worker_and_wakes)
 {
-    struct pool *pool;
+    struct thread_pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
     struct chunk_counts job = {.threads = 1};
     for (uint32_t round = 0; round < 20; round++) {
@@ -82,7 +82,7 @@ static double cpu_seconds(void)
 
 START_TEST(an_idle_pool_uses_no_cpu)
 {
-    struct pool *pool;
+    struct thread_pool *pool;
     ck_assert_int_eq(pool_open(4, &pool), 0);
     struct chunk_counts job = {.threads = 4};
     pool_run(pool, count, &job, 8);
@@ -101,7 +101,7 @@ END_TEST
 
 START_TEST(two_pools_are_independent)
 {
-    struct pool *a, *b;
+    struct thread_pool *a, *b;
     ck_assert_int_eq(pool_open(2, &a), 0);
     ck_assert_int_eq(pool_open(3, &b), 0);
     struct chunk_counts ja = {.threads = 2}, jb = {.threads = 3};
@@ -119,14 +119,14 @@ END_TEST
 START_TEST(opens_and_closes_at_any_time)
 {
     for (uint32_t i = 0; i < 50; i++) {
-        struct pool *pool;
+        struct thread_pool *pool;
         ck_assert_int_eq(pool_open(1 + i % 4, &pool), 0);
         struct chunk_counts job = {.threads = 4};
         if (i % 3 == 0)
             pool_run(pool, count, &job, 5);
         pool_close(pool);
     }
-    struct pool *none;
+    struct thread_pool *none;
     ck_assert_int_eq(pool_open(0, &none), -EINVAL);
     pool_close(NULL);
 }
@@ -143,7 +143,7 @@ static void halve_denormal(void *arg, uint32_t chunk, uint32_t worker)
 
 START_TEST(denormals_are_kept_in_any_caller_mode)
 {
-    struct pool *pool;
+    struct thread_pool *pool;
     ck_assert_int_eq(pool_open(3, &pool), 0);
     float out[16] = {0};
 #if defined(__x86_64__)

@@ -114,7 +114,7 @@ static struct tiny_model odd_shape(uint32_t i)
 
 /* The loaded matrix equals one packed group by group on one thread, and one that all threads pack
  * from memory with its first group across a unit boundary. */
-static void check_packed(const struct cpu_matrix *m, struct pool *pool)
+static void check_packed(const struct cpu_matrix *m, struct thread_pool *pool)
 {
     const size_t bytes = repack_bytes(m), before = UNIT - m->group_bytes / 128 * 64;
     struct cpu_matrix alone = *m, shared = *m;

@@ -111,7 +111,7 @@ START_TEST(real_shapes_have_the_published_sizes)
         {"llama-3.1-8b", "llama", 8030}, {"gemma-3-270m", "gemma3", 268},
         {"gemma-3-1b", "gemma3", 1000},
     };
-    const struct shape *s = shape_find(models[_i].shape);
+    const struct model_shape *s = shape_find(models[_i].shape);
     ck_assert_str_eq(s->arch, models[_i].arch);
     double q = s->n_head * s->head_dim, kv = s->n_head_kv * s->head_dim, width = s->n_embd;
     double layer = 2 * width * q + 2 * width * kv + 3.0 * width * s->n_ff;
@@ -161,7 +161,7 @@ START_TEST(a_peaked_model_follows_its_walk)
 {
     static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     enum { N = 100 };
-    const struct shape *s = shape_find("tiny");
+    const struct model_shape *s = shape_find("tiny");
     const char *path = path_of("peaked.gguf"), *low = path_of("low.gguf");
     uint32_t ids[N], copied[N], token = s->n_words - 1;
     write_model(path, "tiny", archs[_i], "F16", 4, true, 2);
@@ -178,7 +178,7 @@ END_TEST
 
 START_TEST(the_walk_visits_every_word)
 {
-    const struct shape *s = &shapes[_i];
+    const struct model_shape *s = &shapes[_i];
     uint32_t token = 0, steps = 0;
     do {
         token = random_model_next(s, token);

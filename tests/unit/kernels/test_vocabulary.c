@@ -26,7 +26,7 @@ static int by_text(const void *a, const void *b)
     return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static void make(struct made_vocabulary *m, const struct shape *s)
+static void make(struct made_vocabulary *m, const struct model_shape *s)
 {
     struct gguf_out *out;
     ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
@@ -56,7 +56,7 @@ static bool known(const struct made_vocabulary *m, const char *data, size_t byte
 }
 
 /* Every merge makes the next word of two known ones. */
-static void check_merges(const struct made_vocabulary *m, const struct shape *s)
+static void check_merges(const struct made_vocabulary *m, const struct model_shape *s)
 {
     ck_assert_uint_eq(m->v.n_merges, s->n_words - 256);
     for (uint32_t i = 0; i < m->v.n_merges; i++) {
@@ -74,7 +74,7 @@ static void check_merges(const struct made_vocabulary *m, const struct shape *s)
 
 /* SentencePiece: earlier words have higher scores, and a word is an earlier word and one more
  * letter. */
-static void check_scores(const struct made_vocabulary *m, const struct shape *s)
+static void check_scores(const struct made_vocabulary *m, const struct model_shape *s)
 {
     ck_assert_uint_eq(m->v.n_merges, 0);
     ck_assert_ptr_nonnull(m->v.scores);
@@ -87,7 +87,7 @@ static void check_scores(const struct made_vocabulary *m, const struct shape *s)
 
 START_TEST(tokens_are_distinct_and_merges_join_earlier_ones)
 {
-    const struct shape *s = &shapes[_i];
+    const struct model_shape *s = &shapes[_i];
     bool spm = s->vocabulary == VOCABULARY_GEMMA;
     struct made_vocabulary m;
     make(&m, s);
