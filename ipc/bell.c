@@ -167,7 +167,7 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
     for (;;) {
         uint32_t seen = atomic_load_explicit(s->wake, memory_order_acquire); /* S1 */
         uint64_t slice = s->look_ns;
-        int r = 0;
+        int rc = 0;
 
         sleeper_announce(s, BELL_FUTEX);
         if (!ready(arg)) {
@@ -177,17 +177,17 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
                 slice = now >= until_ns ? 0 : until_ns - now;
                 slice = slice < s->look_ns ? slice : s->look_ns;
             }
-            r = slice == 0 ? -ETIMEDOUT : sleeper_futex(s->wake, seen, slice);
+            rc = slice == 0 ? -ETIMEDOUT : sleeper_futex(s->wake, seen, slice);
         }
         sleeper_awake(s);
         if (ready(arg))
             return 0;
-        if (r == -ETIMEDOUT && sleeper_hung_up(s))
+        if (rc == -ETIMEDOUT && sleeper_hung_up(s))
             return ready(arg) ? 0 : -EPIPE; /* what it published before it died comes first */
-        if (r == -ETIMEDOUT && until_ns != 0 && bell_now_ns() >= until_ns)
+        if (rc == -ETIMEDOUT && until_ns != 0 && bell_now_ns() >= until_ns)
             return -ETIMEDOUT;
-        if (r != 0 && r != -ETIMEDOUT)
-            return r;
+        if (rc != 0 && rc != -ETIMEDOUT)
+            return rc;
     }
 }
 
@@ -221,10 +221,10 @@ int bell_wait(struct bell_sleeper *s, int (*ready)(const void *arg), const void 
         /* Announced and asleep until shortly before: an early event still wakes us. */
         if (p->expect_ns > now + p->guard_ns) {
             uint64_t until = sooner(p->expect_ns - p->guard_ns, p->deadline_ns);
-            int r = sleeper_block(s, ready, arg, until);
+            int rc = sleeper_block(s, ready, arg, until);
 
-            if (r != -ETIMEDOUT)
-                return r;
+            if (rc != -ETIMEDOUT)
+                return rc;
             now = bell_now_ns();
         }
         spin_until = p->expect_ns + p->guard_ns;

@@ -76,10 +76,10 @@ static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
 int event_put_many(struct ring_writer *w, uint32_t generation, uint32_t position,
                    const uint32_t *tokens, uint32_t n)
 {
-    int r = event_claim(w, (n + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX, EVENT_RUN_CELLS);
+    int rc = event_claim(w, (n + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX, EVENT_RUN_CELLS);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     while (n > 0) {
         uint32_t here = n < EVENT_TOKENS_MAX ? n : EVENT_TOKENS_MAX;
         uint32_t bytes = here * (uint32_t)sizeof(*tokens);
@@ -105,10 +105,10 @@ static int event_put_run(struct ring_writer *w, struct event_place place, const 
 {
     uint32_t cells = event_cells(bytes);
     const uint8_t *from = payload;
-    int r = event_claim(w, cells, reserve);
+    int rc = event_claim(w, cells, reserve);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < cells; i++) {
         size_t here = bytes < EVENT_BYTES ? bytes : EVENT_BYTES;
         uint32_t flags = i + 1 < cells ? EVENT_MORE : 0;
@@ -147,10 +147,10 @@ int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length,
 
 int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
 {
-    int r = event_claim(w, 1, EVENT_RUN_CELLS);
+    int rc = event_claim(w, 1, EVENT_RUN_CELLS);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memcpy(event_prep(w, generation, 0, EVENT_NOP, 0, sizeof(cookie)), &cookie, sizeof(cookie));
     ring_publish(w);
     return 0;

@@ -83,10 +83,10 @@ static int check_head(const void *message, size_t bytes, int kind, size_t wanted
 int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char *err,
                       size_t err_bytes)
 {
-    int r = check_head(message, bytes, HELLO_HELLO, sizeof(*ret), err, err_bytes);
+    int rc = check_head(message, bytes, HELLO_HELLO, sizeof(*ret), err, err_bytes);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memcpy(ret, message, sizeof(*ret));
     if (ret->slots > LIMIT_SLOTS_MAX)
         return ipc_fail(err, err_bytes, -EINVAL, "the client wants %u slots, outside 0..%u",
@@ -108,10 +108,10 @@ int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char
 int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome *ret, char *err,
                         size_t err_bytes)
 {
-    int r = check_head(message, bytes, HELLO_WELCOME, sizeof(*ret), err, err_bytes);
+    int rc = check_head(message, bytes, HELLO_WELCOME, sizeof(*ret), err, err_bytes);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memcpy(ret, message, sizeof(*ret));
     bool fds_fit = ret->limits.slots == 0 ? ret->n_fds == HELLO_FDS_SHARED
                                           : ret->n_fds == HELLO_FDS || ret->n_fds == HELLO_FDS - 1;
@@ -197,12 +197,12 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes)
 int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err_bytes)
 {
     const char *named = getenv("HEARTH_SOCKET");
-    int r = hello_socket_path(ret_path, err, err_bytes);
+    int rc = hello_socket_path(ret_path, err, err_bytes);
 
-    if (r == 0 && (named == NULL || named[0] == 0) && access(ret_path, F_OK) < 0 &&
+    if (rc == 0 && (named == NULL || named[0] == 0) && access(ret_path, F_OK) < 0 &&
         access(machine, F_OK) == 0)
         snprintf(ret_path, HELLO_PATH_BYTES, "%s", machine);
-    return r;
+    return rc;
 }
 
 /* connect() of a socket whose backlog is full waits as long as SO_SNDTIMEO says. */
@@ -407,7 +407,7 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
     struct hello_refuse refuse;
     uint32_t n_fds = 0;
     int n = wait_readable(socket_fd, timeout_ms);
-    int r;
+    int rc;
 
     for (uint32_t i = 0; i < HELLO_FDS; i++)
         ret_fds[i] = -1;
@@ -422,17 +422,17 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
                         "the daemon hung up during the handshake%s%s", n < 0 ? ": " : "",
                         n < 0 ? strerror(-n) : "");
     if (hello_check_refuse(buffer, (size_t)n, &refuse) == 0)
-        r = ipc_fail(err, err_bytes, refuse.code, "%s", refuse.line);
+        rc = ipc_fail(err, err_bytes, refuse.code, "%s", refuse.line);
     else
-        r = hello_check_welcome(buffer, (size_t)n, ret, err, err_bytes);
-    if (r == 0 && n_fds != ret->n_fds)
-        r = ipc_fail(err, err_bytes, -EPROTO, "the daemon passed %u descriptors, expected %u",
-                     n_fds, ret->n_fds);
-    for (uint32_t i = 0; r < 0 && i < n_fds; i++) {
+        rc = hello_check_welcome(buffer, (size_t)n, ret, err, err_bytes);
+    if (rc == 0 && n_fds != ret->n_fds)
+        rc = ipc_fail(err, err_bytes, -EPROTO, "the daemon passed %u descriptors, expected %u",
+                      n_fds, ret->n_fds);
+    for (uint32_t i = 0; rc < 0 && i < n_fds; i++) {
         close(ret_fds[i]);
         ret_fds[i] = -1;
     }
-    return r;
+    return rc;
 }
 
 /* Takes one STATUS. Returns the bytes of its text; -EAGAIN: it has another number; or -errno. */

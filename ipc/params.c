@@ -135,21 +135,21 @@ static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
 
 int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err_bytes)
 {
-    int r = check_floats(p, err, err_bytes);
+    int rc = check_floats(p, err, err_bytes);
 
-    if (r == 0)
-        r = check_counts(p, err, err_bytes);
-    if (r == 0)
-        r = check_order(p, err, err_bytes);
-    if (r == 0)
-        r = check_bias(p, n_vocab, err, err_bytes);
-    if (r == 0)
-        r = check_tokens("stop", p->stop_tokens, p->n_stop_tokens, n_vocab, err, err_bytes);
-    if (r == 0)
-        r = check_tokens("guessed", p->guess, p->n_guess, n_vocab, err, err_bytes);
-    if (r == 0)
-        r = check_stop_texts(p, err, err_bytes);
-    return r;
+    if (rc == 0)
+        rc = check_counts(p, err, err_bytes);
+    if (rc == 0)
+        rc = check_order(p, err, err_bytes);
+    if (rc == 0)
+        rc = check_bias(p, n_vocab, err, err_bytes);
+    if (rc == 0)
+        rc = check_tokens("stop", p->stop_tokens, p->n_stop_tokens, n_vocab, err, err_bytes);
+    if (rc == 0)
+        rc = check_tokens("guessed", p->guess, p->n_guess, n_vocab, err, err_bytes);
+    if (rc == 0)
+        rc = check_stop_texts(p, err, err_bytes);
+    return rc;
 }
 
 /* ---- the block ------------------------------------------------------------------------------- */
@@ -177,10 +177,10 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
     uint64_t bytes = params_bytes(p);
     struct params_head h;
     uint8_t *at;
-    int r = params_check(p, 0, err, err_bytes);
+    int rc = params_check(p, 0, err, err_bytes);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (bytes > capacity)
         return ipc_fail(err, err_bytes, -E2BIG,
                         "%llu bytes of parameters do not fit %u: fewer biases, stops or guesses",

@@ -89,7 +89,7 @@ static int last_error(void)
 static int memfd_open(const char *name, uint64_t bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    int r;
+    int rc;
 
     if (fd < 0 && errno == EINVAL) /* before 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -97,9 +97,9 @@ static int memfd_open(const char *name, uint64_t bytes)
         return last_error();
     if (ftruncate(fd, (off_t)bytes) == 0)
         return fd;
-    r = last_error();
+    rc = last_error();
     close(fd);
-    return r;
+    return rc;
 }
 
 /* Makes a memfd, maps it here with `prot`, then seals it. On failure nothing is left. */
@@ -107,17 +107,17 @@ static int memfd_share(const char *name, uint64_t bytes, int prot, int seals, ui
 {
     int fd = memfd_open(name, bytes);
     void *base;
-    int r;
+    int rc;
 
     if (fd < 0)
         return fd;
     base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        r = last_error();
+        rc = last_error();
         goto out_close;
     }
     if (fcntl(fd, F_ADD_SEALS, seals) < 0) {
-        r = last_error();
+        rc = last_error();
         goto out_unmap;
     }
     *ret_base = base;
@@ -127,7 +127,7 @@ out_unmap:
     munmap(base, bytes);
 out_close:
     close(fd);
-    return r;
+    return rc;
 }
 
 /* Cycles through 32 values. */
@@ -144,10 +144,10 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
     struct segment_plan plan;
     uint8_t *up = NULL, *down = NULL;
     int up_fd, down_fd;
-    int r = segment_plan(limits, shift, &plan, err, err_bytes);
+    int rc = segment_plan(limits, shift, &plan, err, err_bytes);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     up_fd = memfd_share("hearth-up", plan.up_bytes, PROT_READ, SEALS_SIZE, &up);
     if (up_fd < 0)
         return ipc_fail(err, err_bytes, up_fd, "no memory for a client's segment: %s",
@@ -155,8 +155,8 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
     down_fd =
         memfd_share("hearth-down", plan.down_bytes, PROT_READ | PROT_WRITE, SEALS_READ_ONLY, &down);
     if (down_fd < 0) {
-        r = ipc_fail(err, err_bytes, down_fd, "no memory for a client's events: %s",
-                     strerror(-down_fd));
+        rc = ipc_fail(err, err_bytes, down_fd, "no memory for a client's events: %s",
+                      strerror(-down_fd));
         goto out_up;
     }
     *s = (struct segment){.limits = *limits,
@@ -165,12 +165,12 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
                           .down = down,
                           .up_fd = up_fd,
                           .down_fd = down_fd};
-    r = segment_guard_add(up, plan.up_bytes, &s->broken);
-    if (r == 0)
-        r = segment_guard_add(down, plan.down_bytes, &s->broken);
-    if (r < 0) {
+    rc = segment_guard_add(up, plan.up_bytes, &s->broken);
+    if (rc == 0)
+        rc = segment_guard_add(down, plan.down_bytes, &s->broken);
+    if (rc < 0) {
         segment_close(s);
-        return ipc_fail(err, err_bytes, r, "too many clients for the memory guard");
+        return ipc_fail(err, err_bytes, rc, "too many clients for the memory guard");
     }
     *segment_down_about(s) = (struct down_about){
         .magic = DOWN_MAGIC, .version = IPC_VERSION, .limits = *limits, .shift = shift};
@@ -183,7 +183,7 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
 out_up:
     munmap(up, plan.up_bytes);
     close(up_fd);
-    return r;
+    return rc;
 }
 
 void segment_close_fds(struct segment *s)
@@ -241,10 +241,10 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
         }
     }
     if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS_READ_ONLY) < 0) {
-        int r = -errno;
+        int rc = -errno;
 
         close(fd);
-        fd = r;
+        fd = rc;
     }
     if (fd < 0)
         return ipc_fail(err, err_bytes, fd, "no memory to share %zu bytes (%s): %s", size, name,
@@ -338,25 +338,25 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     struct segment_plan plan;
     uint8_t *up = NULL, *down = NULL;
     uint32_t shift;
-    int r = read_shift(down_fd, limits, &shift);
+    int rc = read_shift(down_fd, limits, &shift);
 
-    if (r < 0)
-        return ipc_fail(err, err_bytes, r,
+    if (rc < 0)
+        return ipc_fail(err, err_bytes, rc,
                         "the limits in the down segment differ from those of the handshake");
-    r = segment_plan(limits, shift, &plan, err, err_bytes);
-    if (r == 0)
-        r = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);
-    if (r == 0)
-        r = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
-    if (r < 0)
-        return r;
-    r = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
-    if (r < 0)
-        return ipc_fail(err, err_bytes, r, "cannot map the up segment: %s", strerror(-r));
-    r = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
-    if (r < 0) {
+    rc = segment_plan(limits, shift, &plan, err, err_bytes);
+    if (rc == 0)
+        rc = check_fd(up_fd, "up segment", SEALS_SIZE, plan.up_bytes, err, err_bytes);
+    if (rc == 0)
+        rc = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
+    if (rc < 0)
+        return ipc_fail(err, err_bytes, rc, "cannot map the up segment: %s", strerror(-rc));
+    rc = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
+    if (rc < 0) {
         munmap(up, plan.up_bytes);
-        return ipc_fail(err, err_bytes, r, "cannot map the down segment: %s", strerror(-r));
+        return ipc_fail(err, err_bytes, rc, "cannot map the down segment: %s", strerror(-rc));
     }
     *s = (struct segment){
         .limits = *limits, .plan = plan, .up = up, .down = down, .up_fd = -1, .down_fd = -1};
@@ -367,13 +367,13 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
 int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes)
 {
     uint8_t *base = NULL;
-    int r = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
+    int rc = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
 
-    if (r < 0)
-        return r;
-    r = map_fd(fd, bytes, PROT_READ, 0, &base);
-    if (r < 0)
-        return ipc_fail(err, err_bytes, r, "cannot map a shared table: %s", strerror(-r));
+    if (rc < 0)
+        return rc;
+    rc = map_fd(fd, bytes, PROT_READ, 0, &base);
+    if (rc < 0)
+        return ipc_fail(err, err_bytes, rc, "cannot map a shared table: %s", strerror(-rc));
     *ret_base = base;
     return 0;
 }

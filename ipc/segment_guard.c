@@ -63,21 +63,21 @@ static void guard_on_sigbus(int sig, siginfo_t *info, void *context)
 int segment_guard_init(void)
 {
     struct sigaction action = {.sa_sigaction = guard_on_sigbus, .sa_flags = SA_SIGINFO};
-    int r = 0;
+    int rc = 0;
 
     pthread_mutex_lock(&guard_lock);
     sigemptyset(&action.sa_mask);
     guard_page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (!guard_installed && sigaction(SIGBUS, &action, &guard_previous) < 0)
-        r = -errno;
-    guard_installed |= r == 0;
+        rc = -errno;
+    guard_installed |= rc == 0;
     pthread_mutex_unlock(&guard_lock);
-    return r;
+    return rc;
 }
 
 int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken)
 {
-    int r = -ENOSPC;
+    int rc = -ENOSPC;
 
     assert((uintptr_t)base % IPC_PAGE == 0);
     pthread_mutex_lock(&guard_lock);
@@ -91,11 +91,11 @@ int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken)
         atomic_store(&g->base, (uintptr_t)base);
         if (i >= atomic_load(&guard_used))
             atomic_store(&guard_used, i + 1);
-        r = 0;
+        rc = 0;
         break;
     }
     pthread_mutex_unlock(&guard_lock);
-    return r;
+    return rc;
 }
 
 void segment_guard_remove(const void *base)

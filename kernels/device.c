@@ -32,7 +32,7 @@ static int plugin_path(char *path, size_t bytes)
     const char *folder = getenv("HEARTH_PLUGINS");
     if (folder && folder[0])
         return snprintf(path, bytes, "%s/" PLUGIN_FILE, folder) < (int)bytes ? 0 : -ENOENT;
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
     if (n <= 0)
         return -ENOENT;
     program[n] = 0;
@@ -48,7 +48,7 @@ static int plugin_path(char *path, size_t bytes)
 static int open_plugin(const struct hearth_plugin **ret, char *err, size_t err_bytes)
 {
     char path[PATH_MAX];
-    if (plugin_path(path, sizeof path))
+    if (plugin_path(path, sizeof(path)))
         return fail(err, err_bytes, -ENODEV,
                     "cannot determine the directory of " PLUGIN_FILE " lies");
     if (access(path, F_OK))
@@ -91,13 +91,13 @@ int device_choose(enum device_wanted wanted, struct device *ret_device, char *er
     *ret_device = (struct device){.ops = &backend_cpu};
     if (wanted == DEVICE_CPU)
         return 0;
-    int rc = find_cuda(ret_device, line, sizeof line);
+    int rc = find_cuda(ret_device, line, sizeof(line));
     if (wanted == DEVICE_CUDA)
         return rc ? fail(err, err_bytes, -ENODEV, "--device cuda: %s", line) : 0;
     if (rc)
-        snprintf(ret_device->why, sizeof ret_device->why, "device cpu: %s", line);
+        snprintf(ret_device->why, sizeof(ret_device->why), "device cpu: %s", line);
     else
-        snprintf(ret_device->why, sizeof ret_device->why, "device cuda: a GPU with %zu MiB free",
+        snprintf(ret_device->why, sizeof(ret_device->why), "device cuda: a GPU with %zu MiB free",
                  ret_device->free_bytes >> 20);
     return 0;
 }

@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return help();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
-        return print("hearth " HEARTH_VERSION "\n", sizeof "hearth " HEARTH_VERSION "\n" - 1);
+        return print("hearth " HEARTH_VERSION "\n", sizeof("hearth " HEARTH_VERSION "\n") - 1);
     if (!*word)
         return cli_fail(CLI_USAGE, "no command: give one, for instance hearth run 'Once upon'; see "
                                    "hearth --help");

@@ -378,7 +378,7 @@ int record_check_path(const char *path)
 /* Returns 0, or -errno and leaves no new file. */
 static int write_beside(const char *path, const struct buffer *text)
 {
-    size_t room = strlen(path) + sizeof ".XXXXXX";
+    size_t room = strlen(path) + sizeof(".XXXXXX");
     char *beside = malloc(room);
     if (!beside)
         return -ENOMEM;

@@ -34,7 +34,7 @@ void scope_set(struct eval *e, struct scope *s, const struct name *name, struct 
             return;
         }
     }
-    *at = heap_take(e->heap, sizeof **at);
+    *at = heap_take(e->heap, sizeof(**at));
     **at = (struct binding){.name = name, .value = v};
 }
 

@@ -324,7 +324,7 @@ static const struct builtin loop_methods[] = {
     {"changed", loop_changed, 0, "*"},
 };
 
-#define FIND(table) builtin_find(table, sizeof(table) / sizeof *(table), name, bytes)
+#define FIND(table) builtin_find(table, sizeof(table) / sizeof(*(table)), name, bytes)
 
 const struct builtin *methods_find(enum value_kind kind, const char *name, size_t bytes)
 {

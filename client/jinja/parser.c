@@ -17,7 +17,7 @@ const struct name *names_find(struct names *n, const char *text, size_t bytes)
         if ((*at)->bytes == bytes && memcmp((*at)->text, text, bytes) == 0)
             return *at;
     }
-    *at = heap_take(n->heap, sizeof **at);
+    *at = heap_take(n->heap, sizeof(**at));
     **at = (struct name){.text = text, .bytes = bytes};
     return *at;
 }

@@ -290,7 +290,7 @@ static void set(struct schema *c, json_t *table, const char *key, json_t *value)
 
 static const char *put(struct schema *c, const char *name, const char *text)
 {
-    c->bytes += strlen(name) + strlen(text) + sizeof " ::= \n";
+    c->bytes += strlen(name) + strlen(text) + sizeof(" ::= \n");
     if (c->bytes > SCHEMA_GRAMMAR_MAX || ++c->n_rules > SCHEMA_RULES_MAX)
         schema_fail(
             c, "the grammar would have more than %d rules or %d bytes: make the schema smaller",

@@ -24,7 +24,7 @@ static int open_grammar(struct grammar *g, const char *text, size_t bytes, char 
 int grammar_open(const struct grammar_vocab *v, const char *text, size_t bytes,
                  struct grammar **ret, char *err, size_t err_bytes)
 {
-    struct grammar *g = calloc(1, sizeof *g);
+    struct grammar *g = calloc(1, sizeof(*g));
     if (g == NULL)
         return -ENOMEM;
     g->vocab = v;
@@ -49,19 +49,19 @@ void grammar_close(struct grammar *g)
 
 static size_t table_memory(const struct set_table *t)
 {
-    return t->room * sizeof *t->sets + t->room_frames * sizeof *t->frames +
-           t->n_slots * sizeof *t->slots;
+    return t->room * sizeof(*t->sets) + t->room_frames * sizeof(*t->frames) +
+           t->n_slots * sizeof(*t->slots);
 }
 
 size_t grammar_memory(const struct grammar *g)
 {
     const struct states *s = &g->states;
-    size_t bytes = sizeof *g + g->program.room_ops * sizeof(struct op) +
+    size_t bytes = sizeof(*g) + g->program.room_ops * sizeof(struct op) +
                    g->program.room_sets * sizeof(struct byte_set) +
                    g->program.n_ops * 3 * sizeof(uint32_t);
-    bytes += (size_t)s->room * (g->program.n_classes * sizeof *s->next + 9);
+    bytes += (size_t)s->room * (g->program.n_classes * sizeof(*s->next) + 9);
     bytes += table_memory(&s->nodes) + table_memory(&s->sets) + table_memory(&s->unions);
-    bytes += s->room_united * sizeof *s->united;
+    bytes += s->room_united * sizeof(*s->united);
     for (uint32_t i = 0; i < g->n_masks; i++)
         bytes += g->vocab->n_words * sizeof(uint64_t) + g->masks[i].room_pops * sizeof(uint32_t);
     return bytes;

@@ -40,9 +40,9 @@ static uint32_t needs(const struct program *p, uint32_t i, uint32_t ret[2])
 static int users_open(const struct program *p, struct users *u)
 {
     uint32_t on[2];
-    u->at = calloc(p->n_ops + 2u, sizeof *u->at);
-    u->from = calloc(p->n_ops * 2u, sizeof *u->from);
-    u->queue = calloc(p->n_ops, sizeof *u->queue);
+    u->at = calloc(p->n_ops + 2u, sizeof(*u->at));
+    u->from = calloc(p->n_ops * 2u, sizeof(*u->from));
+    u->queue = calloc(p->n_ops, sizeof(*u->queue));
     if (u->at == NULL || u->from == NULL || u->queue == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->n_ops; i++)
@@ -107,7 +107,7 @@ static int add_edges(const struct program *p, uint32_t rule, struct edges *e)
             on[n_on++] = op->a;
             on[n_on++] = op->b;
         } else if (op->kind == OP_CALL) {
-            if (grammar_grow((void **)&e->to, &e->room_to, e->n_to, sizeof *e->to) < 0)
+            if (grammar_grow((void **)&e->to, &e->room_to, e->n_to, sizeof(*e->to)) < 0)
                 return -ENOMEM;
             e->to[e->n_to++] = op->a;
             if (p->nullable[op->a])
@@ -142,8 +142,8 @@ static int tell_left_recursion(const struct ast_tree *t, const uint32_t *rule_at
 static int find_order(const struct ast_tree *t, const uint32_t *rule_at, struct program *p,
                       const struct edges *e)
 {
-    uint32_t *path = calloc(p->n_rules, sizeof *path);
-    uint32_t *edge = calloc(p->n_rules, sizeof *edge);
+    uint32_t *path = calloc(p->n_rules, sizeof(*path));
+    uint32_t *edge = calloc(p->n_rules, sizeof(*edge));
     uint8_t *state = calloc(p->n_rules, 1); /* 1: on the path, 2: done */
     uint32_t left = p->n_rules;
     int rc = path == NULL || edge == NULL || state == NULL ? -ENOMEM : 0;
@@ -182,9 +182,9 @@ static int find_order(const struct ast_tree *t, const uint32_t *rule_at, struct 
 static int order_rules(const struct ast_tree *t, const uint32_t *rule_at, struct program *p)
 {
     struct edges e = {0};
-    e.at = calloc(p->n_rules + 1u, sizeof *e.at);
-    e.stack = calloc(p->n_ops, sizeof *e.stack);
-    e.seen = calloc(p->n_ops, sizeof *e.seen);
+    e.at = calloc(p->n_rules + 1u, sizeof(*e.at));
+    e.stack = calloc(p->n_ops, sizeof(*e.stack));
+    e.seen = calloc(p->n_ops, sizeof(*e.seen));
     int rc = e.at == NULL || e.stack == NULL || e.seen == NULL ? -ENOMEM : 0;
     for (uint32_t i = 0; i < p->n_rules && rc == 0; i++)
         rc = add_edges(p, i, &e);
@@ -224,8 +224,8 @@ int grammar_analyse(const struct ast_tree *t, const uint32_t *rule_at, struct pr
     struct users u = {0};
     uint8_t *yes = malloc(p->n_ops);
     p->nullable = calloc(p->n_rules, 1);
-    p->order = calloc(p->n_rules, sizeof *p->order);
-    p->by_order = calloc(p->n_rules, sizeof *p->by_order);
+    p->order = calloc(p->n_rules, sizeof(*p->order));
+    p->by_order = calloc(p->n_rules, sizeof(*p->by_order));
     int rc = -ENOMEM;
     if (yes != NULL && p->nullable != NULL && p->order != NULL && p->by_order != NULL)
         rc = users_open(p, &u);

@@ -157,7 +157,7 @@ static void merge_ranges(struct ast_tree *t, uint32_t first)
     struct ast_range *r = t->ranges + first;
     const uint32_t n = t->n_ranges - first;
     uint32_t kept = 0;
-    qsort(r, n, sizeof *r, by_from);
+    qsort(r, n, sizeof(*r), by_from);
     for (uint32_t i = 1; i < n; i++) {
         if (r[i].from > r[kept].to + 1)
             r[++kept] = r[i];

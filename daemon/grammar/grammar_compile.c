@@ -151,8 +151,8 @@ static int class_lead(struct class_ops *k, uint32_t from, uint32_t to, uint32_t 
         const int rc = class_join(k, new_op(c, OP_BYTE, k->sets[0], k->leads[0]));
         if (rc < 0)
             return rc;
-        memmove(k->leads, k->leads + 1, (TAILS - 1) * sizeof *k->leads);
-        memmove(k->sets, k->sets + 1, (TAILS - 1) * sizeof *k->sets);
+        memmove(k->leads, k->leads + 1, (TAILS - 1) * sizeof(*k->leads));
+        memmove(k->sets, k->sets + 1, (TAILS - 1) * sizeof(*k->sets));
         k->n_leads = i = TAILS - 1;
     }
     if (i == k->n_leads) {
@@ -304,7 +304,7 @@ static int64_t emit_sequence(struct compiler *c, uint32_t first, uint32_t next)
     uint32_t n = 0;
     for (uint32_t i = first; i != GRAMMAR_NONE; i = c->t->nodes[i].sibling)
         n++;
-    uint32_t *children = malloc((n + 1u) * sizeof *children);
+    uint32_t *children = malloc((n + 1u) * sizeof(*children));
     if (children == NULL)
         return -ENOMEM;
     n = 0;
@@ -378,7 +378,7 @@ static int emit_rules(struct compiler *c)
 static int find_same(struct compiler *c, uint32_t reach, int which)
 {
     struct program *p = c->p;
-    uint32_t *same = malloc(p->n_ops * sizeof *same);
+    uint32_t *same = malloc(p->n_ops * sizeof(*same));
     if (same == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->n_ops; i++)
@@ -413,7 +413,7 @@ static int compile(struct compiler *c, uint32_t longest)
 
 int grammar_compile(struct ast_tree *t, uint32_t longest, struct program *ret)
 {
-    struct compiler *c = calloc(1, sizeof *c);
+    struct compiler *c = calloc(1, sizeof(*c));
     *ret = (struct program){0};
     if (c == NULL)
         return -ENOMEM;

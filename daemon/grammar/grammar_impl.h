@@ -33,7 +33,7 @@
 
 /* Makes room for item n. Returns 0 or -ENOMEM. */
 int grammar_grow(void **items, uint32_t *room, uint32_t n, size_t item_bytes);
-#define GROW(items, room, n) grammar_grow((void **)&(items), &(room), n, sizeof *(items))
+#define GROW(items, room, n) grammar_grow((void **)&(items), &(room), n, sizeof(*(items)))
 
 /* ---- grammar_vocab.c ------------------------------------------------------------------------- */
 

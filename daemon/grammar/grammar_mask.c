@@ -36,7 +36,7 @@ const char grammar_too_wide[] =
 
 int grammar_masks_open(struct grammar *g)
 {
-    g->walk.stack = calloc(GRAMMAR_TOKEN_MAX + 1, sizeof *g->walk.stack);
+    g->walk.stack = calloc(GRAMMAR_TOKEN_MAX + 1, sizeof(*g->walk.stack));
     return g->walk.stack != NULL ? 0 : -ENOMEM;
 }
 
@@ -91,9 +91,9 @@ static int64_t take_entry(struct grammar *g)
             (oldest == GRAMMAR_NONE || g->masks[i].used < g->masks[oldest].used))
             oldest = i;
     if (oldest == GRAMMAR_NONE) {
-        uint64_t *bits = malloc(g->vocab->n_words * sizeof *bits);
+        uint64_t *bits = malloc(g->vocab->n_words * sizeof(*bits));
         if (bits == NULL ||
-            grammar_grow((void **)&g->masks, &g->room_masks, g->n_masks, sizeof *g->masks) < 0) {
+            grammar_grow((void **)&g->masks, &g->room_masks, g->n_masks, sizeof(*g->masks)) < 0) {
             free(bits);
             return -ENOMEM;
         }
@@ -108,7 +108,7 @@ static int64_t take_entry(struct grammar *g)
     m->error = 0;
     m->n_pops = 0;
     m->has_pops = false;
-    memset(m->bits, 0, g->vocab->n_words * sizeof *m->bits);
+    memset(m->bits, 0, g->vocab->n_words * sizeof(*m->bits));
     return oldest;
 }
 
@@ -186,7 +186,7 @@ static int add_pop(struct mask_entry *m, uint32_t node)
         m->has_pops = false;
         return 0;
     }
-    if (grammar_grow((void **)&m->pops, &m->room_pops, m->n_pops, sizeof *m->pops) < 0)
+    if (grammar_grow((void **)&m->pops, &m->room_pops, m->n_pops, sizeof(*m->pops)) < 0)
         return -ENOMEM;
     m->pops[m->n_pops++] = node;
     return 0;

@@ -12,8 +12,8 @@ size_t grammar_states_bytes(const struct grammar *g)
     const struct states *s = &g->states;
     return grammar_nodes_bytes(g) + s->sets.n * grammar_node_bytes(0) +
            s->sets.n_frames * sizeof(struct stack_frame) +
-           (size_t)s->sets.n * (g->program.n_classes * sizeof *s->next + 9) +
-           s->unions.n * (grammar_node_bytes(0) + sizeof *s->united) +
+           (size_t)s->sets.n * (g->program.n_classes * sizeof(*s->next) + 9) +
+           s->unions.n * (grammar_node_bytes(0) + sizeof(*s->united)) +
            s->unions.n_frames * sizeof(struct stack_frame);
 }
 
@@ -31,13 +31,13 @@ int64_t states_add(struct grammar *g, const struct stack_frame *f, uint32_t n, u
     const uint32_t n_classes = g->program.n_classes;
     if (s->sets.n == s->room) {
         const uint32_t room = s->room > 0 ? s->room * 2 : 16;
-        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof *next);
+        uint32_t *next = realloc(s->next, (size_t)room * n_classes * sizeof(*next));
         s->next = next != NULL ? next : s->next;
         uint8_t *ends = realloc(s->ends, room);
         s->ends = ends != NULL ? ends : s->ends;
-        uint32_t *mask = realloc(s->mask, room * sizeof *mask);
+        uint32_t *mask = realloc(s->mask, room * sizeof(*mask));
         s->mask = mask != NULL ? mask : s->mask;
-        uint32_t *stacks = realloc(s->stacks, room * sizeof *stacks);
+        uint32_t *stacks = realloc(s->stacks, room * sizeof(*stacks));
         s->stacks = stacks != NULL ? stacks : s->stacks;
         if (next == NULL || ends == NULL || mask == NULL || stacks == NULL)
             return -ENOMEM;
@@ -46,7 +46,7 @@ int64_t states_add(struct grammar *g, const struct stack_frame *f, uint32_t n, u
     const int64_t number = sets_add(&s->sets, f, n, hash);
     if (number < 0)
         return number;
-    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof *s->next);
+    memset(s->next + (size_t)number * n_classes, 0, n_classes * sizeof(*s->next));
     s->ends[number] = n > 0 && f[n - 1].op == GRAMMAR_NONE;
     s->mask[number] = s->stacks[number] = 0;
     return number;
@@ -208,7 +208,7 @@ static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in)
         const int64_t left = merge_group(g, i, end, in);
         if (left < 0 || left == GRAMMAR_NONE)
             return left;
-        memmove(m->items + kept, m->items + i, (size_t)left * sizeof *m->items);
+        memmove(m->items + kept, m->items + i, (size_t)left * sizeof(*m->items));
         kept += (uint32_t)left;
     }
     m->n = from;
@@ -227,6 +227,6 @@ int64_t nodes_find(struct grammar *g, const struct frame_list *l)
 
 void nodes_forget_unions(struct states *s)
 {
-    memset(s->unions.slots, 0, s->unions.n_slots * sizeof *s->unions.slots);
+    memset(s->unions.slots, 0, s->unions.n_slots * sizeof(*s->unions.slots));
     s->unions.n = s->unions.n_frames = 0;
 }

@@ -18,7 +18,7 @@ static int by_op(const void *x, const void *y)
 uint32_t frames_sort(struct stack_frame *f, uint32_t n)
 {
     if (n > INSERTION_MAX)
-        qsort(f, n, sizeof *f, by_op);
+        qsort(f, n, sizeof(*f), by_op);
     else
         for (uint32_t i = 1; i < n; i++) {
             const struct stack_frame x = f[i];
@@ -57,7 +57,7 @@ void sets_put(struct set_table *t, uint32_t number)
 int sets_grow(struct set_table *t)
 {
     const uint32_t n = t->n_slots > 0 ? t->n_slots * 2 : 64;
-    uint32_t *slots = calloc(n, sizeof *slots);
+    uint32_t *slots = calloc(n, sizeof(*slots));
     if (slots == NULL)
         return -ENOMEM;
     free(t->slots);
@@ -88,7 +88,7 @@ uint32_t sets_find(const struct set_table *t, const struct stack_frame *f, uint3
     for (uint32_t slot = hash & (t->n_slots - 1); t->slots[slot] != 0;
          slot = (slot + 1) & (t->n_slots - 1)) {
         const struct frame_set *s = &t->sets[t->slots[slot] - 1];
-        if (s->hash == hash && s->n == n && memcmp(t->frames + s->at, f, n * sizeof *f) == 0)
+        if (s->hash == hash && s->n == n && memcmp(t->frames + s->at, f, n * sizeof(*f)) == 0)
             return t->slots[slot] - 1;
     }
     return GRAMMAR_NONE;
@@ -113,7 +113,7 @@ void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_
     }
     t->n = n;
     t->n_frames = n_frames;
-    memset(t->slots, 0, t->n_slots * sizeof *t->slots);
+    memset(t->slots, 0, t->n_slots * sizeof(*t->slots));
     for (uint32_t i = 0; i < n; i++)
         sets_put(t, i);
 }

@@ -159,8 +159,8 @@ static void begin_step(struct grammar *g)
     s->asked = 0;
     s->may_end = false;
     if (++s->stamp == 0) { /* when the counter wraps, old stamps could match */
-        memset(s->seen_stamp, 0, SEEN_SLOTS * sizeof *s->seen_stamp);
-        memset(s->op_stamp, 0, g->program.n_ops * sizeof *s->op_stamp);
+        memset(s->seen_stamp, 0, SEEN_SLOTS * sizeof(*s->seen_stamp));
+        memset(s->op_stamp, 0, g->program.n_ops * sizeof(*s->op_stamp));
         s->stamp = 1;
     }
 }
@@ -169,7 +169,7 @@ static void begin_step(struct grammar *g)
 static void forget_calls(struct grammar *g)
 {
     struct states *s = &g->states;
-    memset(s->called, 0, (g->program.n_rules / 64 + 1u) * sizeof *s->called);
+    memset(s->called, 0, (g->program.n_rules / 64 + 1u) * sizeof(*s->called));
     for (uint32_t i = 0; i < g->program.n_rules; i++)
         s->call_head[i] = GRAMMAR_NONE;
 }
@@ -343,10 +343,10 @@ static int open_start(struct grammar *g)
         return (int)rc;
     assert(rc == STATE_START); /* it has a sentence, so it is not STATE_DEAD */
     const struct frame_set set = s->sets.sets[STATE_START];
-    struct stack_frame *copy = malloc(set.n * sizeof *copy);
+    struct stack_frame *copy = malloc(set.n * sizeof(*copy));
     if (copy == NULL)
         return -ENOMEM;
-    memcpy(copy, s->sets.frames + set.at, set.n * sizeof *copy);
+    memcpy(copy, s->sets.frames + set.at, set.n * sizeof(*copy));
     rc = states_add(g, copy, set.n, set.hash);
     free(copy);
     return rc < 0 ? (int)rc : 0;
@@ -357,11 +357,11 @@ int grammar_states_open(struct grammar *g)
     struct states *s = &g->states;
     const struct program *p = &g->program;
     const struct stack_frame bottom = {GRAMMAR_NONE, NODE_BOTTOM};
-    s->seen = calloc(SEEN_SLOTS, sizeof *s->seen);
-    s->seen_stamp = calloc(SEEN_SLOTS, sizeof *s->seen_stamp);
-    s->op_stamp = calloc(p->n_ops, sizeof *s->op_stamp);
-    s->call_head = malloc(p->n_rules * sizeof *s->call_head);
-    s->called = calloc(p->n_rules / 64 + 1u, sizeof *s->called);
+    s->seen = calloc(SEEN_SLOTS, sizeof(*s->seen));
+    s->seen_stamp = calloc(SEEN_SLOTS, sizeof(*s->seen_stamp));
+    s->op_stamp = calloc(p->n_ops, sizeof(*s->op_stamp));
+    s->call_head = malloc(p->n_rules * sizeof(*s->call_head));
+    s->called = calloc(p->n_rules / 64 + 1u, sizeof(*s->called));
     if (s->seen == NULL || s->seen_stamp == NULL || s->op_stamp == NULL || s->call_head == NULL ||
         s->called == NULL || sets_grow(&s->nodes) < 0 || sets_grow(&s->sets) < 0 ||
         sets_grow(&s->unions) < 0)

@@ -80,7 +80,7 @@ static void mark_nodes(const struct states *s, uint32_t state, uint32_t *mark)
 /* Bytes of the nodes that a state stands on, or -ENOMEM. */
 static int64_t count_stacks(const struct states *s, uint32_t state)
 {
-    uint32_t *mark = calloc(s->nodes.n, sizeof *mark);
+    uint32_t *mark = calloc(s->nodes.n, sizeof(*mark));
     size_t bytes = 0;
     if (mark == NULL)
         return -ENOMEM;
@@ -114,8 +114,8 @@ int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64
 static int sweep(struct grammar *g)
 {
     struct states *s = &g->states;
-    uint32_t *states = calloc(s->sets.n, sizeof *states);
-    uint32_t *nodes = calloc(s->nodes.n, sizeof *nodes);
+    uint32_t *states = calloc(s->sets.n, sizeof(*states));
+    uint32_t *nodes = calloc(s->nodes.n, sizeof(*nodes));
     if (states == NULL || nodes == NULL) {
         free(states);
         free(nodes);

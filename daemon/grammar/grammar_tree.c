@@ -36,7 +36,7 @@ int grammar_fail(const struct ast_tree *t, uint32_t at, const char *format, ...)
     char what[LINE_SHOWN];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     if (t->err_bytes > 0)
         snprintf(t->err, t->err_bytes, "grammar line %u, column %u: %s", line, column, what);
@@ -59,7 +59,7 @@ static uint32_t hash_name(const struct ast_tree *t, uint32_t at, uint32_t bytes)
 static int grow_names(struct ast_tree *t)
 {
     const uint32_t n = t->n_names > 0 ? t->n_names * 2 : 64;
-    uint32_t *names = calloc(n, sizeof *names);
+    uint32_t *names = calloc(n, sizeof(*names));
     if (names == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < t->n_names; i++) {

@@ -42,7 +42,7 @@ static uint64_t head_of(const uint8_t *bytes, uint32_t n)
 static void sort(struct sort_key *keys, struct sort_key *room, uint32_t n, int shift)
 {
     uint32_t at[256] = {0}, begin = 0;
-    memcpy(room, keys, n * sizeof *keys);
+    memcpy(room, keys, n * sizeof(*keys));
     for (uint32_t i = 0; i < n; i++)
         at[room[i].head >> shift & 255]++;
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -58,7 +58,7 @@ static void sort(struct sort_key *keys, struct sort_key *room, uint32_t n, int s
         if (count > FEW && shift > 0)
             sort(keys + begin, room, count, shift - 8);
         else if (count > 1)
-            qsort(keys + begin, count, sizeof *keys, compare);
+            qsort(keys + begin, count, sizeof(*keys), compare);
     }
 }
 
@@ -126,11 +126,11 @@ static int build(const struct sort_key *keys, uint32_t n_keys, struct grammar_tr
         t->longest = keys[i].n > t->longest ? keys[i].n : t->longest;
     }
     const size_t n = t->n_nodes + 1u; /* never 0 */
-    t->byte = calloc(n, sizeof *t->byte);
-    t->depth = calloc(n, sizeof *t->depth);
-    t->next = calloc(n, sizeof *t->next);
-    t->first = calloc(n, sizeof *t->first);
-    t->ids = calloc(t->n_tokens + 1u, sizeof *t->ids);
+    t->byte = calloc(n, sizeof(*t->byte));
+    t->depth = calloc(n, sizeof(*t->depth));
+    t->next = calloc(n, sizeof(*t->next));
+    t->first = calloc(n, sizeof(*t->first));
+    t->ids = calloc(t->n_tokens + 1u, sizeof(*t->ids));
     if (t->byte == NULL || t->depth == NULL || t->next == NULL || t->first == NULL ||
         t->ids == NULL)
         return -ENOMEM;
@@ -163,10 +163,10 @@ static int copy_tokens(struct grammar_vocab *v, const struct grammar_token *toke
     }
     if (bytes > UINT32_MAX)
         return -EINVAL;
-    v->at = calloc(v->n_vocab + 1u, sizeof *v->at);
+    v->at = calloc(v->n_vocab + 1u, sizeof(*v->at));
     v->text = malloc(bytes + 1);
-    v->ends = calloc(v->n_ends + 1u, sizeof *v->ends);
-    v->short_bits = calloc(v->n_words, sizeof *v->short_bits);
+    v->ends = calloc(v->n_ends + 1u, sizeof(*v->ends));
+    v->short_bits = calloc(v->n_words, sizeof(*v->short_bits));
     if (v->at == NULL || v->text == NULL || v->ends == NULL || v->short_bits == NULL)
         return -ENOMEM;
     uint32_t at = 0, n_ends = 0;
@@ -190,8 +190,8 @@ int grammar_vocab_open(const struct grammar_token *tokens, uint32_t n_tokens, ui
 {
     if (n_vocab == 0 || n_tokens > n_vocab || n_vocab > UINT32_MAX / 64)
         return -EINVAL;
-    struct grammar_vocab *v = calloc(1, sizeof *v);
-    struct sort_key *keys = calloc(n_vocab, 2 * sizeof *keys);
+    struct grammar_vocab *v = calloc(1, sizeof(*v));
+    struct sort_key *keys = calloc(n_vocab, 2 * sizeof(*keys));
     uint32_t n = 0;
     int rc = v == NULL || keys == NULL ? -ENOMEM : 0;
     if (rc == 0) {
@@ -229,13 +229,14 @@ void grammar_vocab_close(struct grammar_vocab *v)
 
 static size_t trie_memory(const struct grammar_trie *t)
 {
-    return t->n_nodes * (sizeof *t->byte + sizeof *t->depth + sizeof *t->next + sizeof *t->first) +
-           t->n_tokens * sizeof *t->ids;
+    return t->n_nodes *
+               (sizeof(*t->byte) + sizeof(*t->depth) + sizeof(*t->next) + sizeof(*t->first)) +
+           t->n_tokens * sizeof(*t->ids);
 }
 
 size_t grammar_vocab_memory(const struct grammar_vocab *v)
 {
-    return sizeof *v + trie_memory(&v->all) + trie_memory(&v->long_tokens) +
-           (v->n_vocab + 1u) * sizeof *v->at + v->at[v->n_vocab] +
-           v->n_words * sizeof *v->short_bits + v->n_ends * sizeof *v->ends;
+    return sizeof(*v) + trie_memory(&v->all) + trie_memory(&v->long_tokens) +
+           (v->n_vocab + 1u) * sizeof(*v->at) + v->at[v->n_vocab] +
+           v->n_words * sizeof(*v->short_bits) + v->n_ends * sizeof(*v->ends);
 }

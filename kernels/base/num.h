@@ -53,14 +53,14 @@ float num_gelu(float x);
 static inline uint32_t num_bits(float x)
 {
     uint32_t u;
-    memcpy(&u, &x, sizeof u);
+    memcpy(&u, &x, sizeof(u));
     return u;
 }
 
 static inline float num_float(uint32_t u)
 {
     float x;
-    memcpy(&x, &u, sizeof x);
+    memcpy(&x, &u, sizeof(x));
     return x;
 }
 

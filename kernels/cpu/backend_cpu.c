@@ -34,7 +34,7 @@ static int cpu_probe(char *err, size_t err_bytes)
 
 static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes)
 {
-    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+    for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
         if (name && strcmp(name, isas[i]->name) != 0)
             continue;
         if (isas[i]->usable()) {
@@ -196,7 +196,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
                   "the CPU has no native numerics: use --numerics portable, or --device cuda");
     if (rc)
         return rc;
-    struct backend *b = calloc(1, sizeof *b);
+    struct backend *b = calloc(1, sizeof(*b));
     if (!b)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
@@ -216,7 +216,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
 static int cpu_start(struct backend *b, const struct pass *pass)
 {
     int rc = contract_check_pass(pass, &b->limits, b->model, b->buffers.next_position, b->error,
-                                 sizeof b->error);
+                                 sizeof(b->error));
     if (rc)
         return rc;
     cpu_pass_run(b, pass);

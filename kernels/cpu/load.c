@@ -93,7 +93,7 @@ static uint32_t cut(const struct cpu_matrix **matrix, uint32_t n, struct matrix_
         runs[count - 1].bytes += repack_bytes(matrix[i]);
         runs[count - 1].n++;
     }
-    qsort(runs, count, sizeof runs[0], larger_first);
+    qsort(runs, count, sizeof(runs[0]), larger_first);
     return count;
 }
 
@@ -112,7 +112,7 @@ int load_from_file(struct thread_pool *pool, const struct model *model,
         assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
     struct file_job job = {
         .model = model, .matrix = matrix, .buffer_bytes = largest_piece(matrix, n)};
-    job.runs = malloc(n * sizeof job.runs[0]);
+    job.runs = malloc(n * sizeof(job.runs[0]));
     job.buffers = aligned_alloc(64, pool_threads(pool) * job.buffer_bytes);
     if (job.runs && job.buffers)
         pool_run(pool, load_run, &job, cut(matrix, n, job.runs));

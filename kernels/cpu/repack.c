@@ -66,7 +66,7 @@ void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *fro
 static float load_f16(const uint8_t *p)
 {
     uint16_t h;
-    memcpy(&h, p, sizeof h);
+    memcpy(&h, p, sizeof(h));
     return num_f32_from_f16(h);
 }
 

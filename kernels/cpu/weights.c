@@ -117,7 +117,7 @@ static int place_all(struct backend *b, struct cpu_weights *w)
     const struct model *m = b->model;
     if (reserve(b))
         return -ENOMEM;
-    w->layers = arena_alloc(b->arena, (m->n_layer + 1) * sizeof w->layers[0]);
+    w->layers = arena_alloc(b->arena, (m->n_layer + 1) * sizeof(w->layers[0]));
     int rc = w->layers ? 0 : -ENOMEM;
     for (uint32_t i = 0; i <= m->n_layer && !rc; i++)
         rc = place_layer(b, i, &w->layers[i]);
@@ -139,7 +139,7 @@ static int fill_matrices(struct backend *b, struct cpu_weights *w)
     uint32_t n = 0;
     while (weights_matrix(w, n_layer, n))
         n++;
-    matrix = malloc(n * sizeof matrix[0]);
+    matrix = malloc(n * sizeof(matrix[0]));
     if (!matrix)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)

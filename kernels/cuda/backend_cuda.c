@@ -18,7 +18,7 @@ bool cuda_ok(struct backend *b, int code, const char *what)
     b->broken = true;
     b->code = code;
     b->where = what;
-    fail(b->error, sizeof b->error, 0, "the GPU failed in %s: %s", what,
+    fail(b->error, sizeof(b->error), 0, "the GPU failed in %s: %s", what,
          cudaGetErrorString((cudaError_t)code));
     return false;
 }
@@ -52,11 +52,11 @@ static void place_input(struct backend *b, struct cuda_input *x, size_t rows, ui
     const size_t most = (size_t)CUDA_TILE * CUDA_MAX_TILES, tiled = (rows + most - 1) / most * most,
                  blocks = stride / CUDA_BLOCK;
     x->stride = stride;
-    x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->f);
+    x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof(*x->f));
     x->q = cuda_take(&b->scratch_memory, tiled * stride);
-    x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof *x->scale);
+    x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof(*x->scale));
     for (int i = 0; i < 2 && (b->native || b->fast); i++)
-        x->half[i] = cuda_take(&b->scratch_memory, tiled * stride * sizeof *x->half[i]);
+        x->half[i] = cuda_take(&b->scratch_memory, tiled * stride * sizeof(*x->half[i]));
 }
 
 static float *floats(struct backend *b, size_t count)
@@ -85,17 +85,18 @@ static void place_scratch(struct backend *b)
     u->part_ml = floats(b, parts * m->n_head * 2);
     u->part_o = floats(b, parts * m->n_head * m->head_dim);
     u->work = floats(b, samples * u->vocab);
-    u->ids = cuda_take(&b->scratch_memory, samples * u->vocab * sizeof *u->ids);
+    u->ids = cuda_take(&b->scratch_memory, samples * u->vocab * sizeof(*u->ids));
     u->blocks = floats(b, samples * sample_blocks(m->n_vocab));
     u->raw_blocks = floats(b, samples * sample_blocks(m->n_vocab));
-    u->parts = cuda_take(&b->scratch_memory, samples * sample_parts(m->n_vocab) * sizeof *u->parts);
+    u->parts =
+        cuda_take(&b->scratch_memory, samples * sample_parts(m->n_vocab) * sizeof(*u->parts));
     place_input(b, &u->norm, rows, u->embd);
     place_input(b, &u->attention, rows, u->heads);
     place_input(b, &u->ffn, rows, u->ff);
     place_input(b, &u->head, samples, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
-    b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.bad);
-    b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof *b->upload.to.mark);
+    b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.bad));
+    b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.mark));
     cuda_step_place(b);
     cuda_blas_place(b);
 }
@@ -158,9 +159,9 @@ static int map_results(struct backend *b)
 {
     struct cuda_results *here = &b->results, *there = &b->results_device;
     const size_t rows = b->limits.rows, samples = b->limits.samples;
-    if (map(sizeof *here->done, &here->done, &there->done) != cudaSuccess ||
-        map(rows * sizeof *here->bad, &here->bad, &there->bad) != cudaSuccess ||
-        map(samples * sizeof *here->samples, &here->samples, &there->samples) != cudaSuccess ||
+    if (map(sizeof(*here->done), &here->done, &there->done) != cudaSuccess ||
+        map(rows * sizeof(*here->bad), &here->bad, &there->bad) != cudaSuccess ||
+        map(samples * sizeof(*here->samples), &here->samples, &there->samples) != cudaSuccess ||
         cudaEventCreateWithFlags(&b->ended, cudaEventBlockingSync | cudaEventDisableTiming) !=
             cudaSuccess)
         return -ENOMEM;
@@ -172,17 +173,17 @@ static int map_results(struct backend *b)
 static int open_host(struct backend *b)
 {
     const size_t rows = b->limits.rows, samples = b->limits.samples;
-    b->sample = calloc(b->limits.threads, sizeof *b->sample);
+    b->sample = calloc(b->limits.threads, sizeof(*b->sample));
     int rc = b->sample ? pool_open(b->limits.threads, &b->pool) : -ENOMEM;
     for (uint32_t i = 0; i < b->limits.threads && !rc; i++)
         rc = sampler_scratch_open(b->model->n_vocab, &b->sample[i]);
-    b->next_position = calloc(rows, sizeof *b->next_position);
-    b->first_bad = calloc(rows, sizeof *b->first_bad);
-    b->places = calloc(rows, sizeof *b->places);
+    b->next_position = calloc(rows, sizeof(*b->next_position));
+    b->first_bad = calloc(rows, sizeof(*b->first_bad));
+    b->places = calloc(rows, sizeof(*b->places));
     if (rc || !b->next_position || !b->first_bad || !b->places)
         return -ENOMEM;
     if (cudaMallocHost((void **)&b->upload.host, cuda_upload_bytes(b)) != cudaSuccess ||
-        cudaMallocHost((void **)&b->logits, samples * b->model->n_vocab * sizeof *b->logits) !=
+        cudaMallocHost((void **)&b->logits, samples * b->model->n_vocab * sizeof(*b->logits)) !=
             cudaSuccess)
         return -ENOMEM;
     return map_results(b);
@@ -243,7 +244,7 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
     int version = 0;
     if (cuda_ok(b, (int)cudaSetDevice(0), "the choice of a device") &&
         cuda_ok(b, (int)cudaGetDeviceProperties(&properties, 0), "the device's properties"))
-        snprintf(b->name, sizeof b->name, "sm_%d%d", properties.major, properties.minor);
+        snprintf(b->name, sizeof(b->name), "sm_%d%d", properties.major, properties.minor);
     if (!cuda_ok(b, (int)cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking),
                  "opening a stream") ||
         !cuda_ok(b, cuda_launch_init(&version), "loading the kernels"))
@@ -259,7 +260,7 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
 
 static int open_parts(struct backend *b, char *err, size_t err_bytes)
 {
-    b->weights.layers = calloc(b->model->n_layer, sizeof *b->weights.layers);
+    b->weights.layers = calloc(b->model->n_layer, sizeof(*b->weights.layers));
     if (!b->weights.layers)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     int rc = open_device(b, err, err_bytes);
@@ -297,7 +298,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     if (limits->rows > CUDA_MOST_ROWS)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
                     CUDA_MOST_ROWS);
-    struct backend *b = calloc(1, sizeof *b);
+    struct backend *b = calloc(1, sizeof(*b));
     if (!b)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
@@ -316,7 +317,7 @@ int cuda_start(struct backend *b, const struct pass *pass)
     if (b->broken)
         return 0; /* finish says so */
     int rc = contract_check_pass(pass, &b->limits, b->model, b->next_position, b->error,
-                                 sizeof b->error);
+                                 sizeof(b->error));
     if (rc)
         return rc;
     b->pass = pass;

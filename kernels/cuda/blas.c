@@ -19,7 +19,7 @@ static bool all_of_one_half_type(const struct model *m)
     const uint32_t type = m->global[MODEL_OUTPUT].type;
     bool same = m->tied || m->global[MODEL_TOKEN_EMBD].type == type;
     for (uint32_t l = 0; l < m->n_layer; l++)
-        for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+        for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
             same = same && m->layers[l].tensor[matrices[i]].type == type;
     return same && (type == QUANT_F16 || type == QUANT_BF16);
 }
@@ -60,8 +60,8 @@ static void *open_library(char *problem, size_t bytes)
 {
     const char *asked = getenv("HEARTH_CUBLAS");
     char usual[32], older[32];
-    snprintf(usual, sizeof usual, "libcublas.so.%d", CUDART_VERSION / 1000);
-    snprintf(older, sizeof older, "libcublas.so.%d", CUDART_VERSION / 1000 - 1);
+    snprintf(usual, sizeof(usual), "libcublas.so.%d", CUDART_VERSION / 1000);
+    snprintf(older, sizeof(older), "libcublas.so.%d", CUDART_VERSION / 1000 - 1);
     const bool any = !asked || !asked[0];
     void *library = dlopen(any ? usual : asked, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -98,22 +98,22 @@ void cuda_blas_open(struct backend *b)
     if (!is_wanted(b))
         return;
     if (asked && strcmp(asked, "0") == 0) {
-        snprintf(b->note, sizeof b->note, "matmuls by own kernels alone, as HEARTH_CUBLAS=0 says");
+        snprintf(b->note, sizeof(b->note), "matmuls by own kernels alone, as HEARTH_CUBLAS=0 says");
         return;
     }
     char missing[160];
-    void *library = open_library(missing, sizeof missing);
-    struct cuda_blas *blas = calloc(1, sizeof *blas);
+    void *library = open_library(missing, sizeof(missing));
+    struct cuda_blas *blas = calloc(1, sizeof(*blas));
     const char *problem = !library ? missing : blas ? open_handle(blas, library) : "no memory";
     if (problem) {
-        snprintf(b->note, sizeof b->note,
+        snprintf(b->note, sizeof(b->note),
                  "matmuls by own kernels alone, slower where rows are many: no cuBLAS: %s",
                  problem);
         close_blas(blas);
         return;
     }
     b->blas = blas;
-    snprintf(b->note, sizeof b->note, "matmuls of more than %d rows by cuBLAS", CUDA_BLAS_ROWS);
+    snprintf(b->note, sizeof(b->note), "matmuls of more than %d rows by cuBLAS", CUDA_BLAS_ROWS);
 }
 
 void cuda_blas_close(struct backend *b)

@@ -169,12 +169,12 @@ static int load_rope(struct loader *l)
     const struct backend *b = l->b;
     const struct model *m = b->model;
     const size_t floats = rope_floats(b);
-    float *table = calloc(floats, sizeof *table);
+    float *table = calloc(floats, sizeof(*table));
     if (!table)
         return -ENOMEM;
     for (uint32_t i = 0; i < m->n_ropes; i++) {
         rope_build(table, m->rope_dim, b->limits.context, &m->ropes[i]);
-        load_bytes(l, table, b->weights.rope[i], floats * sizeof *table);
+        load_bytes(l, table, b->weights.rope[i], floats * sizeof(*table));
     }
     free(table);
     return 0;
@@ -201,7 +201,7 @@ static size_t largest_group(const struct cuda_weights *w, uint32_t n_layer)
         const struct cuda_layer *l = &w->layers[i];
         const struct cuda_matrix *const all[] = {&l->q,    &l->k,  &l->v,   &l->o,
                                                  &l->gate, &l->up, &l->down};
-        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)
             most = all[k]->group_bytes > most ? all[k]->group_bytes : most;
     }
     return most;

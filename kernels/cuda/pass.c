@@ -52,7 +52,7 @@ static void copy_sample(const struct cuda_sample *from, struct row_result *resul
         return;
     result->sample =
         (struct sample){.token = from->token, .logprob = from->logprob, .n_top = from->n_top};
-    memcpy(result->sample.top, from->top, from->n_top * sizeof *from->top);
+    memcpy(result->sample.top, from->top, from->n_top * sizeof(*from->top));
 }
 
 /* Chunk w is row w with wants; rows share nothing, so that who finishes one does not matter. */

@@ -195,14 +195,14 @@ static void plan_local_items(struct backend *b)
 static void forget_input(const struct cuda_input *x, uint32_t rows)
 {
     const size_t blocks = x->stride / CUDA_BLOCK, tiles = (rows + CUDA_TILE - 1) / CUDA_TILE;
-    cuda_forget(x->f, (size_t)rows * x->stride * sizeof *x->f);
+    cuda_forget(x->f, (size_t)rows * x->stride * sizeof(*x->f));
     cuda_forget(x->q, tiles * blocks * CUDA_BLOCK * CUDA_TILE);
     for (size_t at = 0; at < tiles * blocks; at++) {
         const size_t left = rows - at / blocks * CUDA_TILE, n = left < CUDA_TILE ? left : CUDA_TILE;
-        cuda_forget(x->scale + at * CUDA_TILE, n * sizeof *x->scale);
+        cuda_forget(x->scale + at * CUDA_TILE, n * sizeof(*x->scale));
     }
     for (int i = 0; i < 2 && x->half[i]; i++)
-        cuda_forget(x->half[i], (size_t)rows * x->stride * sizeof *x->half[i]);
+        cuda_forget(x->half[i], (size_t)rows * x->stride * sizeof(*x->half[i]));
 }
 
 /* A pass reads nothing that the one before it left in scratch, and nothing of a page that begins with it. */
@@ -217,17 +217,17 @@ static void forget_scratch(const struct backend *b)
     for (int i = 0; i < 5; i++)
         cuda_forget(of_rows[i], rows * strides[i] * sizeof(float));
     if (u->sums)
-        cuda_forget(u->sums, rows * u->sums_stride * sizeof *u->sums);
+        cuda_forget(u->sums, rows * u->sums_stride * sizeof(*u->sums));
     if (u->added)
         cuda_forget(u->added, rows * u->embd * sizeof(float));
     cuda_forget(u->logits, samples * u->vocab * sizeof(float));
     cuda_forget(u->part_ml, heads * 2 * sizeof(float));
     cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));
     cuda_forget(u->work, samples * u->vocab * sizeof(float));
-    cuda_forget(u->ids, samples * u->vocab * sizeof *u->ids);
+    cuda_forget(u->ids, samples * u->vocab * sizeof(*u->ids));
     cuda_forget(u->blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
     cuda_forget(u->raw_blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
-    cuda_forget(u->parts, samples * sample_parts(b->model->n_vocab) * sizeof *u->parts);
+    cuda_forget(u->parts, samples * sample_parts(b->model->n_vocab) * sizeof(*u->parts));
     cuda_forget(b->upload.device, cuda_upload_bytes(b));
     forget_input(&u->norm, b->pass->n_rows);
     forget_input(&u->attention, b->pass->n_rows);
@@ -293,7 +293,7 @@ void cuda_plan_pass(struct backend *b)
     u->n_words = CUDA_AT_ROWS;
     u->most_words = (uint32_t)most_words(b);
     cuda_take_words(b, WORDS_OF(b->pass->n_rows + 1, struct cuda_row));
-    memset(u->host, 0, CUDA_AT_ROWS * sizeof *u->host);
+    memset(u->host, 0, CUDA_AT_ROWS * sizeof(*u->host));
     u->from.counts[CUDA_COUNT_ROWS] = b->pass->n_rows;
     u->from.counts[CUDA_COUNT_PASS] = ++b->pass_number;
     plan_pages(b);
@@ -305,7 +305,7 @@ void cuda_plan_pass(struct backend *b)
     cuda_plan_samples(b);
     forget_scratch(b);
     cuda_ok(b,
-            (int)cudaMemcpyAsync(u->device, u->host, u->n_words * sizeof *u->host,
+            (int)cudaMemcpyAsync(u->device, u->host, u->n_words * sizeof(*u->host),
                                  cudaMemcpyHostToDevice, b->queue.stream),
             "the copy of a pass");
 }

@@ -53,6 +53,6 @@ double cuda_read_gb_s(size_t bytes)
     if (stream)
         cudaStreamDestroy(stream);
     cudaFree(memory);
-    qsort(ms, RUNS, sizeof ms[0], ascending);
+    qsort(ms, RUNS, sizeof(ms[0]), ascending);
     return ms[RUNS / 2] > 0 ? (double)bytes / 1e6 / (double)ms[RUNS / 2] : 0;
 }

@@ -20,9 +20,9 @@ static void stored_integers(const struct model_tensor *t, const uint8_t *row, ui
 static void add_bits(uint8_t *to, uint32_t bits)
 {
     uint32_t word;
-    memcpy(&word, to, sizeof word);
+    memcpy(&word, to, sizeof(word));
     word |= bits;
-    memcpy(to, &word, sizeof word);
+    memcpy(to, &word, sizeof(word));
 }
 
 /* Row `row` (0 .. 31 of the group) of one block into its low units and its segment's bits: four inputs at a time, a byte
@@ -37,9 +37,9 @@ static void place(uint32_t type, const uint8_t q[CUDA_BLOCK], uint32_t row, uint
         const uint32_t at = (4 * (row % 8) + t) * 16, first = word[t], second = word[4 + t],
                        both = (first & nibbles) | (second & nibbles) << 4;
         uint8_t *to = low + at + (size_t)r * 4;
-        memcpy(to, type == QUANT_Q8_0 ? &first : &both, sizeof both);
+        memcpy(to, type == QUANT_Q8_0 ? &first : &both, sizeof(both));
         if (type == QUANT_Q8_0) {
-            memcpy(to + CUDA_UNIT, &second, sizeof second);
+            memcpy(to + CUDA_UNIT, &second, sizeof(second));
         } else if (type == QUANT_Q6_K) {
             const uint32_t pairs = 0x03030303;
             uint8_t *upper = bits + in / 2 * CUDA_UNIT + at + (size_t)(in % 2) * 8;

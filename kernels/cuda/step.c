@@ -12,8 +12,8 @@
 void cuda_step_place(struct backend *b)
 {
     const size_t merges = (size_t)STEP_ROWS * b->model->n_head_kv;
-    b->steps.layers = cuda_take(&b->scratch_memory, b->model->n_layer * sizeof *b->steps.layers);
-    b->steps.merges = cuda_take(&b->scratch_memory, merges * sizeof *b->steps.merges);
+    b->steps.layers = cuda_take(&b->scratch_memory, b->model->n_layer * sizeof(*b->steps.layers));
+    b->steps.merges = cuda_take(&b->scratch_memory, merges * sizeof(*b->steps.merges));
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -65,7 +65,7 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
 
 static bool upload_jobs(struct backend *b)
 {
-    const size_t bytes = b->model->n_layer * sizeof *b->steps.layers;
+    const size_t bytes = b->model->n_layer * sizeof(*b->steps.layers);
     struct layer_jobs *jobs = calloc(1, bytes);
     if (!jobs)
         return cuda_ok(b, cudaErrorMemoryAllocation, "the jobs of layers");

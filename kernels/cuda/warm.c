@@ -204,7 +204,7 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
         const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1,
                        n = rows_possible(t, fewest, t->positions);
         char what[32];
-        snprintf(what, sizeof what, "the graph for %u", 1u << i);
+        snprintf(what, sizeof(what), "the graph for %u", 1u << i);
         b->least_bucket = i;
         rc = compare(t, n, i % t->positions + 1, t->positions);
         if (rc)
@@ -238,14 +238,14 @@ static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
 
 static int self_test(struct backend *b, char *err, size_t err_bytes)
 {
-    struct self_test *t = calloc(1, sizeof *t);
+    struct self_test *t = calloc(1, sizeof(*t));
     if (!t)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     t->b = b;
     t->positions = b->native ? NATIVE_POSITIONS : POSITIONS;
     t->positions = b->limits.context < t->positions ? b->limits.context : t->positions;
-    t->want = malloc((size_t)NATIVE_POSITIONS * b->model->n_vocab * sizeof *t->want);
-    t->got = malloc((size_t)MOST_ROWS * b->model->n_vocab * sizeof *t->got);
+    t->want = malloc((size_t)NATIVE_POSITIONS * b->model->n_vocab * sizeof(*t->want));
+    t->got = malloc((size_t)MOST_ROWS * b->model->n_vocab * sizeof(*t->got));
     int rc = t->want && t->got ? run_self_test(t, err, err_bytes)
                                : fail(err, err_bytes, -ENOMEM, "no memory");
     free(t->want);

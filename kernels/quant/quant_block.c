@@ -10,7 +10,7 @@
 static float load_f16(const uint8_t *p)
 {
     uint16_t h;
-    memcpy(&h, p, sizeof h);
+    memcpy(&h, p, sizeof(h));
     return num_f32_from_f16(h);
 }
 
@@ -192,10 +192,10 @@ float quant_float(uint32_t type, const uint8_t *row, uint64_t i)
     float f;
     uint16_t h;
     if (type == QUANT_F32) {
-        memcpy(&f, row + 4 * i, sizeof f);
+        memcpy(&f, row + 4 * i, sizeof(f));
         return f;
     }
-    memcpy(&h, row + 2 * i, sizeof h);
+    memcpy(&h, row + 2 * i, sizeof(h));
     return type == QUANT_F16 ? num_f32_from_f16(h) : num_f32_from_bf16(h);
 }
 

@@ -15,7 +15,7 @@ static const float F16_MAX = 65504.0f;
 static bool put_f16(float d, uint8_t *to)
 {
     const uint16_t half = num_f16_from_f32(d);
-    memcpy(to, &half, sizeof half);
+    memcpy(to, &half, sizeof(half));
     return d <= F16_MAX && d >= -F16_MAX;
 }
 
@@ -24,7 +24,7 @@ static bool put_f16(float d, uint8_t *to)
 static int write_q8_0(const float *x, uint8_t *out)
 {
     v4f v[VECTORS], q[VECTORS];
-    memcpy(v, x, sizeof v);
+    memcpy(v, x, sizeof(v));
     const float e = fit_extreme(v, VECTORS);
     const float d = fit_hold_f16((e < 0 ? -e : e) / 127.0f);
     if (!put_f16(d, out))
@@ -62,7 +62,7 @@ static void put_fifth_bits(const v4f *q, float offset, uint8_t *out)
 static int write_q4_0(const float *x, uint8_t *out)
 {
     v4f v[VECTORS], q[VECTORS];
-    memcpy(v, x, sizeof v);
+    memcpy(v, x, sizeof(v));
     if (!put_f16(fit_signed(v, VECTORS, -8.0f, fit_hold_f16, q), out))
         return -ERANGE;
     put_nibbles(q, 8.0f, out + 2);
@@ -72,7 +72,7 @@ static int write_q4_0(const float *x, uint8_t *out)
 static int write_q5_0(const float *x, uint8_t *out)
 {
     v4f v[VECTORS], q[VECTORS];
-    memcpy(v, x, sizeof v);
+    memcpy(v, x, sizeof(v));
     if (!put_f16(fit_signed(v, VECTORS, -16.0f, fit_hold_f16, q), out))
         return -ERANGE;
     put_fifth_bits(q, 16.0f, out + 2);
@@ -84,7 +84,7 @@ static int write_q5_1(const float *x, uint8_t *out)
 {
     v4f v[VECTORS];
     struct fit_affine fit;
-    memcpy(v, x, sizeof v);
+    memcpy(v, x, sizeof(v));
     fit_unsigned(v, VECTORS, 31.0f, false, fit_hold_f16, &fit);
     if (!put_f16(fit.d, out) || !put_f16(fit.m, out + 2))
         return -ERANGE;
@@ -137,7 +137,7 @@ static bool all_finite(const float *x, uint64_t n)
     uint64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         v4i v;
-        memcpy(&v, x + i, sizeof v);
+        memcpy(&v, x + i, sizeof(v));
         bad |= (v & 0x7f800000) == 0x7f800000;
     }
     for (; i < n; i++)

@@ -13,7 +13,7 @@ static const float F16_MAX = 65504.0f;
 static void put_f16(float v, uint8_t *to)
 {
     const uint16_t half = num_f16_from_f32(v);
-    memcpy(to, &half, sizeof half);
+    memcpy(to, &half, sizeof(half));
 }
 
 /* rint(v) as an integer, clamped. */
@@ -52,7 +52,7 @@ static void fit_sub(const v4f *x, float high, struct block_k *b, int sub)
             least = error;
             b->scale[sub] = (uint8_t)sc;
             b->min[sub] = (uint8_t)mn;
-            memcpy(best, q, sizeof best);
+            memcpy(best, q, sizeof(best));
         }
     }
     for (int i = 0; i < SUB; i++)
@@ -63,7 +63,7 @@ static int fit_block(const float *x, float high, struct block_k *b)
 {
     v4f values[SUBS][FIT_MOST];
     float d[SUBS], min[SUBS], most_d = 0.0f, most_min = 0.0f;
-    memcpy(values, x, sizeof values);
+    memcpy(values, x, sizeof(values));
     for (int s = 0; s < SUBS; s++) {
         struct fit_affine fit;
         fit_unsigned(values[s], FIT_MOST, high, true, fit_hold_f32, &fit);
@@ -151,7 +151,7 @@ static int8_t fit_group(const v4f *x, float d, int scale, uint8_t *ret_q)
         if (i == 0 || error < least) {
             least = error;
             chosen = sc;
-            memcpy(best, q, sizeof best);
+            memcpy(best, q, sizeof(best));
         }
     }
     for (int i = 0; i < GROUP; i++)
@@ -164,7 +164,7 @@ int quantize_q6_k(const float *x, uint8_t *out)
     v4f values[GROUPS][GROUP / 4], unused[GROUP / 4];
     float scale[GROUPS], most = 0.0f;
     uint8_t q[SUBS][SUB];
-    memcpy(values, x, sizeof values);
+    memcpy(values, x, sizeof(values));
     for (int g = 0; g < GROUPS; g++) {
         scale[g] = fit_signed(values[g], GROUP / 4, -32.0f, fit_hold_f32, unused);
         const float size = scale[g] < 0 ? -scale[g] : scale[g];

@@ -27,7 +27,7 @@ int sampler_scratch_open(uint32_t n_vocab, struct sampler_scratch **ret)
     if (n_vocab == 0 || n_vocab > SAMPLE_VOCAB_MAX) {
         return -EINVAL;
     }
-    struct sampler_scratch *s = calloc(1, sizeof *s);
+    struct sampler_scratch *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return -ENOMEM;
     }
@@ -38,16 +38,16 @@ int sampler_scratch_open(uint32_t n_vocab, struct sampler_scratch **ret)
         s->lanes = sample_lanes_avx2;
     }
 #endif
-    s->masked = calloc(n_vocab, sizeof *s->masked);
-    s->l = calloc(n_vocab, sizeof *s->l);
-    s->id = calloc(n_vocab, sizeof *s->id);
-    s->w = calloc(n_vocab, sizeof *s->w);
-    s->rank = calloc(n_vocab, sizeof *s->rank);
-    s->key = calloc(n_vocab, sizeof *s->key);
-    s->key_w = calloc(n_vocab, sizeof *s->key_w);
-    s->seen = calloc(n_vocab, sizeof *s->seen);
-    s->touched = calloc(n_vocab, sizeof *s->touched);
-    s->block = calloc(n_vocab / SAMPLE_BLOCK + 1, sizeof *s->block);
+    s->masked = calloc(n_vocab, sizeof(*s->masked));
+    s->l = calloc(n_vocab, sizeof(*s->l));
+    s->id = calloc(n_vocab, sizeof(*s->id));
+    s->w = calloc(n_vocab, sizeof(*s->w));
+    s->rank = calloc(n_vocab, sizeof(*s->rank));
+    s->key = calloc(n_vocab, sizeof(*s->key));
+    s->key_w = calloc(n_vocab, sizeof(*s->key_w));
+    s->seen = calloc(n_vocab, sizeof(*s->seen));
+    s->touched = calloc(n_vocab, sizeof(*s->touched));
+    s->block = calloc(n_vocab / SAMPLE_BLOCK + 1, sizeof(*s->block));
     if (s->masked == NULL || s->l == NULL || s->id == NULL || s->w == NULL || s->rank == NULL ||
         s->key == NULL || s->key_w == NULL || s->seen == NULL || s->touched == NULL ||
         s->block == NULL) {

@@ -39,7 +39,7 @@ static uint32_t narrow(struct sampler_scratch *s, uint32_t m, uint64_t *target)
         differ |= s->key[i] ^ s->key[0];
     }
     const int shift = digit_shift(differ);
-    memset(s->buckets, 0, sizeof s->buckets);
+    memset(s->buckets, 0, sizeof(s->buckets));
     for (uint32_t i = 0; i < m; i++) {
         s->buckets[i % SAMPLE_TABLES][(s->key[i] >> shift) & (SAMPLE_BUCKETS - 1)] += s->key_w[i];
     }
@@ -77,7 +77,7 @@ static uint32_t open_bucket(struct sampler_scratch *s, uint32_t differ, const ui
     const uint32_t n = s->n, mask = SAMPLE_BUCKETS - 1;
     const uint32_t *rank = s->rank, *id = s->id;
     const int shift = digit_shift(differ);
-    memset(s->buckets, 0, sizeof s->buckets);
+    memset(s->buckets, 0, sizeof(s->buckets));
     if (w == NULL) {
         for (uint32_t i = 0; i < n; i++) {
             s->buckets[i % SAMPLE_TABLES][(rank[i] >> shift) & mask]++;
@@ -123,7 +123,7 @@ void sample_admit(struct sampler_scratch *s, const float *logits, float bound)
         return;
     }
     s->n = s->n_vocab;
-    memcpy(s->l, logits, s->n * sizeof *s->l);
+    memcpy(s->l, logits, s->n * sizeof(*s->l));
     for (uint32_t i = 0; i < s->n; i++) {
         s->id[i] = i;
     }

@@ -39,10 +39,10 @@ static int run_pass(struct bench_run *r, uint32_t n_rows, uint32_t n_sequences)
     int rc = r->sizes.ops->start(r->backend, &pass);
     r->start_s += seconds() - begin;
     if (rc || r->sizes.ops->finish(r->backend))
-        return fail(r->error, sizeof r->error, -EIO, "%s", r->sizes.ops->error(r->backend));
+        return fail(r->error, sizeof(r->error), -EIO, "%s", r->sizes.ops->error(r->backend));
     for (uint32_t i = 0; i < n_rows; i++)
         if (r->results[i].status)
-            return fail(r->error, sizeof r->error, -EDOM,
+            return fail(r->error, sizeof(r->error), -EDOM,
                         "the model's logits are not finite at position %u", r->rows[i].position);
     return 0;
 }
@@ -147,10 +147,10 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
     r->slot_pages = kv_pages(r->length);
     r->max_rows = s->rows < s->prompt ? s->rows : s->prompt;
     r->max_rows = r->max_rows > BENCH_MAX_SLOTS ? r->max_rows : BENCH_MAX_SLOTS;
-    r->pages = calloc((size_t)s->slots * r->slot_pages, sizeof *r->pages);
-    r->tokens = calloc((size_t)s->slots * r->length, sizeof *r->tokens);
-    r->rows = calloc(r->max_rows, sizeof *r->rows);
-    r->results = calloc(r->max_rows, sizeof *r->results);
+    r->pages = calloc((size_t)s->slots * r->slot_pages, sizeof(*r->pages));
+    r->tokens = calloc((size_t)s->slots * r->length, sizeof(*r->tokens));
+    r->rows = calloc(r->max_rows, sizeof(*r->rows));
+    r->results = calloc(r->max_rows, sizeof(*r->results));
     if (!r->pages || !r->tokens || !r->rows || !r->results)
         return fail(err, err_bytes, -ENOMEM, "not enough memory");
     sampler_params_init(&r->params);
@@ -172,7 +172,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
 int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
                    struct bench_run **ret_run, char *err, size_t err_bytes)
 {
-    struct bench_run *r = calloc(1, sizeof *r);
+    struct bench_run *r = calloc(1, sizeof(*r));
     if (!r)
         return fail(err, err_bytes, -ENOMEM, "not enough memory");
     r->model = model;

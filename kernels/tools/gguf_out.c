@@ -89,7 +89,7 @@ void gguf_out_u32(struct gguf_out *out, const char *key, uint32_t value)
 void gguf_out_f32(struct gguf_out *out, const char *key, float value)
 {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     begin_key(out, named(key), GGUF_F32);
     put_number(out, &out->keys, bits, 4);
 }
@@ -139,7 +139,7 @@ void gguf_out_tensor(struct gguf_out *out, const struct gguf_out_tensor *tensor)
 {
     if (out->n_tensors == out->room) {
         uint64_t room = 2 * out->room + 64;
-        void *grown = realloc(out->tensors, room * sizeof *out->tensors);
+        void *grown = realloc(out->tensors, room * sizeof(*out->tensors));
         out->failed |= !grown;
         if (!grown)
             return;
@@ -291,8 +291,8 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
     rc = pool_open(threads, &pool);
     if (rc)
         return fail(err, err_bytes, rc, "cannot start %u threads: %s", threads, strerror(-rc));
-    job.x = calloc(threads, sizeof *job.x);
-    job.bytes = calloc(threads, sizeof *job.bytes);
+    job.x = calloc(threads, sizeof(*job.x));
+    job.bytes = calloc(threads, sizeof(*job.bytes));
     rc = job.x && job.bytes ? 0 : fail(err, err_bytes, -ENOMEM, "not enough memory");
     for (; job.tensor < out->n_tensors && !rc; job.tensor++) {
         const struct gguf_out_tensor *t = &out->tensors[job.tensor];
@@ -338,7 +338,7 @@ int gguf_out_open(const char *path, struct gguf_out **ret_out, char *err, size_t
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
         return fail(err, err_bytes, -EEXIST, "cannot write %s: it exists and is not a regular file",
                     path);
-    struct gguf_out *out = calloc(1, sizeof *out);
+    struct gguf_out *out = calloc(1, sizeof(*out));
     if (!out)
         return fail(err, err_bytes, -ENOMEM, "not enough memory");
     out->fd = -1;

@@ -53,7 +53,7 @@ static const struct tool tool = {
     "usage: hearth-bench --model FILE [-p N] [-n N] [-b SLOTS] [-t THREADS] [--json]\n"
     "Runs a model in process and says how fast: reading a prompt (prefill) and\n"
     "decoding, each beside the best plain read of as many bytes by as many threads.\n",
-    table, sizeof table / sizeof table[0], &options};
+    table, sizeof(table) / sizeof(table[0]), &options};
 
 static double seconds(void)
 {
@@ -70,7 +70,7 @@ static int ascending(const void *a, const void *b)
 
 static double median(double *x, uint32_t n)
 {
-    qsort(x, n, sizeof *x, ascending);
+    qsort(x, n, sizeof(*x), ascending);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
@@ -284,7 +284,7 @@ static int measure_rates(struct bench *b)
 static int measure_windows(struct bench *b)
 {
     static const uint32_t sizes[] = {1, 2, 4, 6, 8, 12, 16, 32, 64};
-    enum { ALL = sizeof sizes / sizeof sizes[0], OF_CPU = ALL - 2 };
+    enum { ALL = sizeof(sizes) / sizeof(sizes[0]), OF_CPU = ALL - 2 };
     const int n_sizes = b->device.ops == &backend_cpu ? OF_CPU : ALL;
     double times[ALL][MAX_RUNS], begin = seconds(), one = 0;
     uint32_t n = 0;
@@ -320,7 +320,7 @@ static int choose_device(struct device *device)
     if (!device_parse(options.device, &wanted))
         return tool_fail(&tool, EX_USAGE, "--device must be cpu, cuda or auto, not %s",
                          options.device);
-    if (device_choose(wanted, device, err, sizeof err))
+    if (device_choose(wanted, device, err, sizeof(err)))
         return tool_fail(&tool, EX_OSERR, "%s", err);
     return 0;
 }
@@ -350,7 +350,7 @@ static int open_all(struct bench *b)
                                 strcmp(options.numerics, "native") == 0,
                                 options.drafts};
     char err[512];
-    int rc = open_model(b, err, sizeof err);
+    int rc = open_model(b, err, sizeof(err));
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s: %s", options.model, err);
     if (options.prompt + options.tokens > b->model->n_context)
@@ -369,7 +369,7 @@ static int open_all(struct bench *b)
     for (int i = 0; i < 2; i++)
         b->read_s = (double)read_rate_pass_ns(b->rate, b->gguf->data, b->gguf->bytes) * 1e-9;
     double begin = seconds();
-    rc = bench_run_open(b->model, &sizes, &b->run, err, sizeof err);
+    rc = bench_run_open(b->model, &sizes, &b->run, err, sizeof(err));
     if (rc)
         return tool_fail(&tool, rc == -ENOTSUP ? EX_DATAERR : tool_exit(rc), "%s: %s",
                          options.model, err);

@@ -40,7 +40,7 @@ static const struct option_row table[] = {
 
 static char usage[2048];
 
-static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof table / sizeof table[0],
+static const struct tool tool = {"hearth-mkmodel", usage, table, sizeof(table) / sizeof(table[0]),
                                  &options};
 
 /* Adds "WHAT: a, b, ..." to the usage text; lines have at most 80 bytes, including a comma after
@@ -50,22 +50,22 @@ static void add_list(const char *what, char *names)
     enum { INDENT = 8, WIDTH = 80 };
     char *save = NULL;
     size_t at = strlen(usage), column = INDENT;
-    at += (size_t)snprintf(usage + at, sizeof usage - at, "%-*s", INDENT, what);
+    at += (size_t)snprintf(usage + at, sizeof(usage) - at, "%-*s", INDENT, what);
     for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
         bool first = usage[at - 1] == ' ', wraps = column + strlen(name) + 3 > WIDTH;
         const char *between = first ? "" : wraps ? ",\n        " : ", ";
         column = (wraps ? INDENT : column + strlen(between)) + strlen(name);
-        at += (size_t)snprintf(usage + at, sizeof usage - at, "%s%s", between, name);
+        at += (size_t)snprintf(usage + at, sizeof(usage) - at, "%s%s", between, name);
     }
-    snprintf(usage + at, sizeof usage - at, "\n");
+    snprintf(usage + at, sizeof(usage) - at, "\n");
 }
 
 static void fill_usage(void)
 {
     char shape_list[512], type_list[512];
-    shape_names(shape_list, sizeof shape_list);
-    type_mix_names(type_list, sizeof type_list);
-    snprintf(usage, sizeof usage,
+    shape_names(shape_list, sizeof(shape_list));
+    type_mix_names(type_list, sizeof(type_list));
+    snprintf(usage, sizeof(usage),
              "usage: hearth-mkmodel --shape NAME --type TYPE [OPTIONS] OUT.gguf\n"
              "       hearth-mkmodel --from FILE.gguf --type TYPE OUT.gguf\n"
              "Writes a GGUF model: random weights of a real model's sizes, or a copy of FILE\n"
@@ -77,10 +77,10 @@ static void fill_usage(void)
 static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
 {
     char err[512];
-    int rc = gguf_out_write(out, row, arg, tool_threads(options.threads), err, sizeof err);
+    int rc = gguf_out_write(out, row, arg, tool_threads(options.threads), err, sizeof(err));
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s", err);
-    rc = gguf_out_commit(out, err, sizeof err);
+    rc = gguf_out_commit(out, err, sizeof(err));
     return rc ? tool_fail(&tool, EX_CANTCREAT, "%s", err) : 0;
 }
 
@@ -98,11 +98,11 @@ static int make_copy(const struct type_mix *mix, struct gguf_out *out)
 {
     struct gguf *from;
     char err[512];
-    int rc = gguf_open(options.from, &from, err, sizeof err);
+    int rc = gguf_open(options.from, &from, err, sizeof(err));
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s: %s", options.from, err);
     struct quantized_copy copy = {from, mix};
-    rc = gguf_has_data(from) ? quantized_copy_list(&copy, out, err, sizeof err) : 0;
+    rc = gguf_has_data(from) ? quantized_copy_list(&copy, out, err, sizeof(err)) : 0;
     if (!gguf_has_data(from))
         rc = tool_fail(&tool, EX_DATAERR, "%s: no tensors to copy", options.from);
     else if (rc)
@@ -127,13 +127,13 @@ static int check_options(const char *path)
         return tool_fail(&tool, EX_USAGE,
                          "%s would be overwritten: it is the temporary name of %s: rename it first",
                          options.from, path);
-    shape_names(names, sizeof names);
+    shape_names(names, sizeof(names));
     if (options.shape && !shape_find(options.shape))
         return tool_fail(&tool, EX_USAGE, "unknown shape %s; known: %s", options.shape, names);
     if (options.arch && !random_model_arch_valid(options.arch))
         return tool_fail(&tool, EX_USAGE, "unknown architecture %s; known: %s", options.arch,
                          model_arch_names());
-    type_mix_names(names, sizeof names);
+    type_mix_names(names, sizeof(names));
     if (!options.type)
         return tool_fail(&tool, EX_USAGE, "give --type, one of %s", names);
     if (!type_mix_find(options.type))
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
         rc = check_options(path);
     if (rc)
         return rc;
-    if (gguf_out_open(path, &out, err, sizeof err))
+    if (gguf_out_open(path, &out, err, sizeof(err)))
         return tool_fail(&tool, EX_CANTCREAT, "%s", err);
     const struct type_mix *mix = type_mix_find(options.type);
     rc = options.from ? make_copy(mix, out) : make_random(mix, out);

@@ -15,7 +15,7 @@ static uint32_t count_layers(const struct gguf *g)
     char name[96];
     uint32_t layers = 0;
     if (gguf_string(g, "general.architecture", &arch) == 0) {
-        snprintf(name, sizeof name, "%.*s.block_count", GGUF_SHOW(arch));
+        snprintf(name, sizeof(name), "%.*s.block_count", GGUF_SHOW(arch));
         (void)gguf_u32(g, name, &layers);
     }
     return layers;
@@ -51,7 +51,7 @@ int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out,
         const struct gguf_tensor *from = gguf_tensor_at(g, i);
         struct gguf_out_tensor t = {
             .n_dims = from->n_dims, .cols = from->ne[0], .rows = from->ne[1]};
-        snprintf(t.name, sizeof t.name, "%.*s", (int)from->name.bytes, from->name.data);
+        snprintf(t.name, sizeof(t.name), "%.*s", (int)from->name.bytes, from->name.data);
         if (!readable(from->type))
             return fail(err, err_bytes, -ENOTSUP,
                         "tensor %s is already %s: start from an F32, F16 or BF16 file", t.name,

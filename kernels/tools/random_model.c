@@ -60,7 +60,7 @@ static const struct {
     {"ffn_down.weight", FFN_DOWN, MODEL_FFN_DOWN},
     {"post_ffw_norm.weight", FFN_POST_NORM, MODEL_FFN_POST_NORM},
 };
-enum { N_LAYER_TENSORS = sizeof layer_tensors / sizeof layer_tensors[0] };
+enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
 static const struct model_arch *find_arch(const char *name)
 {
@@ -146,14 +146,14 @@ static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vec
 static void u32(struct gguf_out *out, const char *arch, const char *key, uint32_t value)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s.%s", arch, key);
+    snprintf(name, sizeof(name), "%s.%s", arch, key);
     gguf_out_u32(out, name, value);
 }
 
 static void f32(struct gguf_out *out, const char *arch, const char *key, float value)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s.%s", arch, key);
+    snprintf(name, sizeof(name), "%s.%s", arch, key);
     gguf_out_f32(out, name, value);
 }
 
@@ -173,7 +173,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
     char text[96];
-    snprintf(text, sizeof text, "%s random %llu%s", s->name, (unsigned long long)m->seed,
+    snprintf(text, sizeof(text), "%s random %llu%s", s->name, (unsigned long long)m->seed,
              m->peaked ? " peaked" : "");
     gguf_out_string(out, "general.architecture", m->arch);
     gguf_out_string(out, "general.type", "model");
@@ -204,9 +204,9 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
         uint32_t rows = rows_of(m->shape, p.kind), cols = cols_of(m->shape, p.kind);
         struct gguf_out_tensor t = {.n_dims = rows ? 2 : 1, .cols = cols, .rows = rows ? rows : 1};
         if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM)
-            snprintf(t.name, sizeof t.name, "%s", p.name);
+            snprintf(t.name, sizeof(t.name), "%s", p.name);
         else
-            snprintf(t.name, sizeof t.name, "blk.%u.%s", p.layer, p.name);
+            snprintf(t.name, sizeof(t.name), "blk.%u.%s", p.layer, p.name);
         t.type =
             rows ? type_mix_of(m->mix, t.name, cols, m->shape->n_layer, m->shape->tied) : QUANT_F32;
         gguf_out_tensor(out, &t);

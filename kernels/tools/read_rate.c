@@ -110,7 +110,7 @@ static void aim(struct read_rate *r, const void *data, size_t bytes)
 
 int read_rate_open(size_t bytes, uint32_t threads, struct read_rate **ret_rate)
 {
-    struct read_rate *r = calloc(1, sizeof *r);
+    struct read_rate *r = calloc(1, sizeof(*r));
     if (!r)
         return -ENOMEM;
     bytes = bytes < UNIT ? UNIT : bytes / UNIT * UNIT;

@@ -25,7 +25,7 @@ const struct model_shape shapes[] = {
     {"gemma-3-1b", "gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 256000, 32768, 1e6f, 1e-6f, true,
      VOCABULARY_GEMMA, 512},
 };
-const uint32_t n_shapes = sizeof shapes / sizeof shapes[0];
+const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
 
 const struct model_shape *shape_find(const char *name)
 {

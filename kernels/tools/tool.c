@@ -15,9 +15,9 @@ int tool_fail(const struct tool *tool, int code, const char *format, ...)
     char text[1024], line[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fail(line, sizeof line, 0, "%s", text);
+    fail(line, sizeof(line), 0, "%s", text);
     fprintf(stderr, "%s: %s\n", tool->name, line);
     return code;
 }
@@ -58,7 +58,7 @@ int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_
     const struct tool_common *common = tool->fields;
     char err[512];
     options_init(&o);
-    int n_words = options_parse(&o, argc - 1, argv + 1, err, sizeof err);
+    int n_words = options_parse(&o, argc - 1, argv + 1, err, sizeof(err));
     if (n_words < 0)
         return tool_fail(tool, EX_USAGE, "%s", err);
     if (common->help) {
@@ -82,7 +82,7 @@ uint32_t tool_threads(uint64_t asked)
 
     if (asked)
         return (uint32_t)asked;
-    if (sched_getaffinity(0, sizeof cores, &cores) < 0)
+    if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
         return 1;
     return CPU_COUNT(&cores) < 256 ? (uint32_t)CPU_COUNT(&cores) : 256;
 }

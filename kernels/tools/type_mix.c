@@ -30,7 +30,7 @@ static const struct type_mix mixes[] = {
     {"Q4_K_M", FILE_Q4_K_M, QUANT_Q4_K}, {"Q5_K_S", FILE_Q5_K_S, QUANT_Q5_K},
     {"Q5_K_M", FILE_Q5_K_M, QUANT_Q5_K}, {"Q6_K", FILE_Q6_K, QUANT_Q6_K},
 };
-enum { N_MIXES = sizeof mixes / sizeof mixes[0] };
+enum { N_MIXES = sizeof(mixes) / sizeof(mixes[0]) };
 
 const struct type_mix *type_mix_find(const char *name)
 {

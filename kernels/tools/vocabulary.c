@@ -81,11 +81,11 @@ static const struct family {
     uint32_t n_specials;
 } families[] = {
     [VOCABULARY_QWEN] = {"gpt2", "qwen2", false, qwen_specials,
-                         sizeof qwen_specials / sizeof qwen_specials[0]},
+                         sizeof(qwen_specials) / sizeof(qwen_specials[0])},
     [VOCABULARY_LLAMA] = {"gpt2", "llama-bpe", true, llama_specials,
-                          sizeof llama_specials / sizeof llama_specials[0]},
+                          sizeof(llama_specials) / sizeof(llama_specials[0])},
     [VOCABULARY_GEMMA] = {"llama", "default", true, gemma_specials,
-                          sizeof gemma_specials / sizeof gemma_specials[0]},
+                          sizeof(gemma_specials) / sizeof(gemma_specials[0])},
 };
 
 static bool is_spm(const struct family *f)
@@ -174,9 +174,9 @@ static void put_words(const struct model_shape *s, struct gguf_out *out, bool ga
 {
     const struct family *f = &families[s->vocabulary];
     uint32_t left = s->n_words - BYTES;
-    for (size_t i = 0; is_spm(f) && i < sizeof spm_forms / sizeof spm_forms[0]; i++)
+    for (size_t i = 0; is_spm(f) && i < sizeof(spm_forms) / sizeof(spm_forms[0]); i++)
         left = put_form(f, &spm_forms[i], out, gap, left);
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
         left = put_form(f, &forms[i], out, gap, left);
     assert(left == 0);
 }

@@ -125,7 +125,7 @@ START_TEST(waiting_for_slots_of_other_clients_ends)
         a = http_ask(&rig_gate, "/metrics", NULL);
         const char *line = strstr(a.body, "\nhearth_http_queued ");
         ck_assert_ptr_nonnull(line);
-        queued = strtoll(line + sizeof "\nhearth_http_queued " - 1, NULL, 10);
+        queued = strtoll(line + sizeof("\nhearth_http_queued ") - 1, NULL, 10);
         http_answer_fini(&a);
     }
     ck_assert_int_eq(queued, 2);

@@ -25,7 +25,7 @@ struct double_model {
 
 static double *numbers(size_t n)
 {
-    double *p = calloc(n, sizeof *p);
+    double *p = calloc(n, sizeof(*p));
     if (!p)
         abort();
     return p;
@@ -36,7 +36,7 @@ static struct weights load(const struct model_tensor *t)
     struct weights w = {NULL, t->rows, t->cols};
     if (!t->data)
         return w;
-    float *row = malloc(t->cols * sizeof *row);
+    float *row = malloc(t->cols * sizeof(*row));
     w.w = numbers((size_t)t->rows * t->cols);
     for (uint32_t r = 0; r < t->rows && row; r++) {
         ref_matrix_row(t, r, row);
@@ -49,13 +49,13 @@ static struct weights load(const struct model_tensor *t)
 
 struct double_model *double_model_open(const struct model *m, uint32_t context, bool kv_f16)
 {
-    struct double_model *d = calloc(1, sizeof *d);
+    struct double_model *d = calloc(1, sizeof(*d));
     if (!d)
         abort();
     d->m = m;
     d->context = context;
     d->kv_f16 = kv_f16;
-    d->layers = calloc(m->n_layer + 1, sizeof *d->layers);
+    d->layers = calloc(m->n_layer + 1, sizeof(*d->layers));
     if (!d->layers)
         abort();
     for (uint32_t l = 0; l < m->n_layer; l++) {
@@ -189,7 +189,7 @@ static void attend_head(const struct double_model *d, const struct layer_op *op,
         e[t] *= (double)d->m->score_scale;
         max = e[t] > max ? e[t] : max;
     }
-    memset(out, 0, g->v_dim * sizeof *out);
+    memset(out, 0, g->v_dim * sizeof(*out));
     for (uint32_t t = from; t <= d->position; t++) {
         const double *v = kv_at(d, 1, op->read.index, t) + head_kv * g->v_dim;
         double w = exp(e[t] - max);
@@ -223,11 +223,11 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
     const double *from = d->buffer[op->from[0]], factor = (double)op->factor;
     double *to = d->buffer[op->to[0]];
     if (op->kind == OP_EMBED)
-        memcpy(to, w->w + (size_t)token * w->cols, w->cols * sizeof *to);
+        memcpy(to, w->w + (size_t)token * w->cols, w->cols * sizeof(*to));
     else if (w->w)
         rmsnorm(d, w, from, to);
     else
-        memcpy(to, from, op->n * sizeof *to);
+        memcpy(to, from, op->n * sizeof(*to));
     for (uint32_t i = 0; i < op->n; i++)
         to[i] *= factor;
     if (op->residual)

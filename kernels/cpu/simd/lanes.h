@@ -16,7 +16,7 @@ typedef uint32_t lanes __attribute__((vector_size(4 * LANES_ROWS)));
 static inline uint32_t lanes_word(const uint8_t *p)
 {
     uint32_t word;
-    memcpy(&word, p, sizeof word);
+    memcpy(&word, p, sizeof(word));
     return word;
 }
 
@@ -36,10 +36,10 @@ static inline lanes lanes_rows(const uint8_t *rows, size_t stride)
 /* A non-temporal store of a whole line: it is not read again until everything is loaded. */
 static inline void lanes_store(uint8_t *to, lanes w)
 {
-    if ((uintptr_t)to % sizeof w == 0)
+    if ((uintptr_t)to % sizeof(w) == 0)
         _mm512_stream_si512((void *)to, (__m512i)w);
     else
-        memcpy(to, &w, sizeof w);
+        memcpy(to, &w, sizeof(w));
 }
 
 /* Orders the non-temporal stores before later stores of this thread. */
@@ -82,7 +82,7 @@ static inline lanes lanes_rows(const uint8_t *rows, size_t stride)
 {
     (void)stride;
     lanes x;
-    memcpy(&x, rows, sizeof x);
+    memcpy(&x, rows, sizeof(x));
     return x;
 }
 
@@ -102,7 +102,7 @@ static inline lanes lanes_load(const uint8_t *rows, size_t stride, size_t at)
 
 static inline void lanes_store(uint8_t *to, lanes w)
 {
-    memcpy(to, &w, sizeof w);
+    memcpy(to, &w, sizeof(w));
 }
 
 static inline void lanes_done(void)
@@ -136,8 +136,8 @@ static inline void lanes_store_halves(uint8_t *to, lanes w)
     lanes_store(to,
                 (lanes)_mm512_inserti64x4(_mm512_castsi256_si512((__m256i)even), (__m256i)odd, 1));
 #else
-    memcpy(to, &even, sizeof even);
-    memcpy(to + 32, &odd, sizeof odd);
+    memcpy(to, &even, sizeof(even));
+    memcpy(to + 32, &odd, sizeof(odd));
 #endif
 }
 

@@ -35,14 +35,14 @@ ALWAYS_INLINE const uint8_t *panel_start(const uint8_t *panel, size_t b, int row
 ALWAYS_INLINE vi panel_word(const void *at)
 {
     int32_t word;
-    memcpy(&word, at, sizeof word);
+    memcpy(&word, at, sizeof(word));
     return vi_set1(word);
 }
 
 ALWAYS_INLINE vf panel_float(const void *at)
 {
     float value;
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return v_set1(value);
 }
 

@@ -65,9 +65,9 @@ static __device__ void step_load(const struct step_job &job, uint32_t layer)
     struct step_shared &shared = *(struct step_shared *)memory;
     unsigned char *own = memory + STEP_SCRATCH + STEP_MATMUL_BYTES(1);
     if (layer < job.n_layer)
-        copy_words(&shared.layer, job.layers + layer, sizeof shared.layer);
+        copy_words(&shared.layer, job.layers + layer, sizeof(shared.layer));
     else
-        copy_words(&shared.head, &job.head, sizeof shared.head);
+        copy_words(&shared.head, &job.head, sizeof(shared.head));
     __syncthreads();
     if (!job.own_norm || threadIdx.x != 0)
         return;
