@@ -33,7 +33,6 @@
  */
 #ifndef HEARTH_IPC_RING_H
 #define HEARTH_IPC_RING_H
-
 #include "ipc/layout.h"
 
 #include <errno.h>

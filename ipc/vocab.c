@@ -1,10 +1,10 @@
 /* vocab.c: reads a vocabulary block in place; every access is checked. */
 #include "ipc/vocab.h"
 
+#include "ipc/vocab_layout.h"
+
 #include <errno.h>
 #include <stdio.h>
-
-#include "ipc/vocab_layout.h"
 
 /* True if a section of `count` items lies inside the block, after the header, aligned. */
 static bool section_valid(const struct vocab_header *h, uint64_t at, uint64_t count, size_t item)

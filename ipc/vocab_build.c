@@ -1,11 +1,11 @@
 /* vocab_build.c: builds a vocabulary block (vocab_layout.h) from a description, in three passes
  * over the tokens: types and roles; texts and the lookup table; what needs lookups (bytes, merges,
  * specials). */
+#include "ipc/vocab_build_impl.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "ipc/vocab_build_impl.h"
 
 enum { FETCH_AHEAD = 8 }; /* tokens */
 

@@ -1,10 +1,10 @@
 /* vocab_check.c: refuses an invalid description and an unknown tokenizer, as far as the metadata of
  * a file shows it. */
-#include <errno.h>
-#include <stdio.h>
-
 #include "ipc/vocab_build_impl.h"
 #include "ipc/vocab_names.h"
+
+#include <errno.h>
+#include <stdio.h>
 
 /* One line for the caller; the value is -EINVAL. */
 #define REFUSE(b, ...) (snprintf((b)->err, (b)->err_bytes, __VA_ARGS__), -EINVAL)

@@ -15,13 +15,12 @@
  */
 #ifndef HEARTH_IPC_VOCAB_LAYOUT_H
 #define HEARTH_IPC_VOCAB_LAYOUT_H
+#include "ipc/vocab.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "ipc/vocab.h"
 
 #define VOCAB_MAGIC 0x31434f5654524548ull /* "HERTVOC1" */
 #define VOCAB_VERSION 2u

@@ -13,12 +13,11 @@
  */
 #ifndef HEARTH_KERNELS_BACKEND_H
 #define HEARTH_KERNELS_BACKEND_H
+#include "kernels/sample/sample.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/sample/sample.h"
 
 struct model;   /* kernels/model/model.h; must outlive every backend opened on it */
 struct backend; /* opaque: one opened instance */

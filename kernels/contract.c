@@ -1,10 +1,10 @@
 /* contract.c: checks limits and passes for every backend. */
 #include "kernels/contract.h"
 
-#include <errno.h>
-
 #include "kernels/base/fail.h"
 #include "kernels/model/model.h"
+
+#include <errno.h>
 
 enum { MAX_THREADS = 1024, MAX_ROWS = 1 << 20 };
 

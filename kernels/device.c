@@ -1,15 +1,15 @@
 /* device.c: finds, opens and checks the CUDA plugin. */
 #include "kernels/device.h"
 
+#include "kernels/base/fail.h"
+#include "kernels/plugin.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "kernels/base/fail.h"
-#include "kernels/plugin.h"
 
 #define PLUGIN_FILE "hearth-cuda.so"
 

@@ -10,11 +10,10 @@
  */
 #ifndef HEARTH_KERNELS_DEVICE_H
 #define HEARTH_KERNELS_DEVICE_H
+#include "kernels/backend.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/backend.h"
 
 enum device_wanted { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 

@@ -1,11 +1,11 @@
 /* hash128.c: see hash128.h for the definition. */
 #include "kernels/base/hash128.h"
 
+#include "kernels/base/hash128_impl.h"
+
 #include <endian.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "kernels/base/hash128_impl.h"
 
 enum { LANES = HASH128_LANES, STRIPE = HASH128_STRIPE };
 

@@ -6,10 +6,9 @@
  */
 #ifndef HEARTH_KERNELS_BASE_NUM_AVX2_H
 #define HEARTH_KERNELS_BASE_NUM_AVX2_H
+#include "kernels/base/num.h"
 
 #include <immintrin.h>
-
-#include "kernels/base/num.h"
 
 static inline __m256 num_exp_avx2(__m256 x)
 {

@@ -1,11 +1,5 @@
 /* The CPU backend's table: opens an instance (choice of instruction set, repacking, memory) and
  * forwards passes to pass.c. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
 #include "kernels/contract.h"
 #include "kernels/base/arena.h"
 #include "kernels/cpu/attention.h"
@@ -15,6 +9,12 @@
 #include "kernels/cpu/shadow.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/base/fail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 /* Best first. */
 static const struct cpu_isa *const isas[] = {

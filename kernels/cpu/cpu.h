@@ -9,14 +9,13 @@
  */
 #ifndef HEARTH_KERNELS_CPU_CPU_H
 #define HEARTH_KERNELS_CPU_CPU_H
+#include "kernels/backend.h"
+#include "kernels/kv.h"
+#include "kernels/model/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/backend.h"
-#include "kernels/kv.h"
-#include "kernels/model/model.h"
 
 struct thread_pool;
 

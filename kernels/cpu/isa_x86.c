@@ -1,7 +1,6 @@
 /* isa_x86.c: the tables of the x86-64 instruction sets, and whether this processor has them.
  * Compiled for the baseline: nothing here runs an instruction that may be missing. */
 #if defined(__x86_64__)
-
 #include "kernels/cpu/simd/simd.h"
 
 #include <cpuid.h>

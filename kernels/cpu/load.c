@@ -1,13 +1,13 @@
 /* load.c: reads, hashes and packs weights on all threads. See load.h. */
 #include "kernels/cpu/load.h"
 
+#include "kernels/cpu/repack.h"
+#include "kernels/base/hash128.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-#include "kernels/cpu/repack.h"
-#include "kernels/base/hash128.h"
 
 enum {
     PIECE_BYTES = 128 << 10, /* read, hashed and packed while in L2 */

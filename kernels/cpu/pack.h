@@ -16,11 +16,10 @@
  */
 #ifndef HEARTH_KERNELS_CPU_PACK_H
 #define HEARTH_KERNELS_CPU_PACK_H
+#include "kernels/quant/quant_types.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/quant/quant_types.h"
 
 enum { PACK_MOST = 8 }; /* words of a sub-block */
 

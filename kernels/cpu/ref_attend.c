@@ -1,10 +1,10 @@
 /* ref_attend.c: NUMERICS.md, "Attention", one query at a time. */
 #include "kernels/cpu/ref.h"
 
+#include "kernels/base/num.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "kernels/base/num.h"
 
 /* Value i of the K or V of a page and head, with the `scale`-th scale. */
 static float value(const struct cpu_attend *a, const uint8_t *values, uint32_t i, uint32_t scale)

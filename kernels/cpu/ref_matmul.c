@@ -1,9 +1,9 @@
 /* ref_matmul.c: NUMERICS.md, "Matmuls" and "Embedding", over the weights as stored in the file. */
 #include "kernels/cpu/ref.h"
 
-#include <math.h>
-
 #include "kernels/quant/quant_block.h"
+
+#include <math.h>
 
 static float float_segment(uint32_t type, const uint8_t *row, const float *x, uint32_t begin,
                            uint32_t end)

@@ -2,10 +2,10 @@
  * "One pass". */
 #include "kernels/cpu/ref.h"
 
+#include "kernels/base/num.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "kernels/base/num.h"
 
 void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
 {

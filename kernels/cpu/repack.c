@@ -1,10 +1,10 @@
 /* repack.c: sizes, packing and single rows of repacked weights. See repack.h. */
 #include "kernels/cpu/repack.h"
 
-#include <string.h>
-
 #include "kernels/base/num.h"
 #include "kernels/quant/quant_block.h"
+
+#include <string.h>
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 

@@ -3,11 +3,10 @@
  * every machine builds the same bits; no libm. Any thread; the caller owns the memory. */
 #ifndef HEARTH_KERNELS_CPU_ROPE_H
 #define HEARTH_KERNELS_CPU_ROPE_H
+#include "kernels/model/model.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/model/model.h"
 
 enum { ROPE_LOW = 256 };
 

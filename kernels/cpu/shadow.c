@@ -1,16 +1,17 @@
 /* shadow.c: the shadow's matrices: row by row to floats, to Q4_0, then packed like any others. */
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
+#include "kernels/cpu/shadow.h"
 
 #include "kernels/base/arena.h"
 #include "kernels/base/pool.h"
-#include "kernels/cpu/shadow.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/base/fail.h"
 #include "kernels/quant/quant_block.h"
 #include "kernels/quant/quantize.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* A shadow with more than this share of the model's bytes saves too little time to be worth its
  * memory. */

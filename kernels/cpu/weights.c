@@ -1,14 +1,14 @@
 /* weights.c: places all weights in the order of a pass. See weights.h. */
 #include "kernels/cpu/weights.h"
 
+#include "kernels/base/arena.h"
+#include "kernels/cpu/load.h"
+#include "kernels/cpu/repack.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/base/arena.h"
-#include "kernels/cpu/load.h"
-#include "kernels/cpu/repack.h"
 
 _Static_assert((int)MODEL_N_GLOBAL <= (int)MODEL_N_LAYER_TENSORS, "a cpu_layer for them");
 

@@ -1,6 +1,8 @@
 /* gguf.c: opens, maps, reads and closes the file. See gguf.h. */
 #include "kernels/gguf/gguf_impl.h"
 
+#include "kernels/base/fail.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,8 +10,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "kernels/base/fail.h"
 
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
                      size_t err_bytes)

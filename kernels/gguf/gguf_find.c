@@ -1,11 +1,11 @@
 /* gguf_find.c: lookups in a parsed file, by name, with values converted. See gguf.h. */
 #include "kernels/gguf/gguf_impl.h"
 
+#include "kernels/gguf/gguf_value.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-
-#include "kernels/gguf/gguf_value.h"
 
 const struct gguf_key *gguf_find_key(const struct gguf *gguf, const char *name)
 {

@@ -9,12 +9,12 @@
  */
 #include "kernels/gguf/gguf_impl.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 #include "kernels/base/fail.h"
 #include "kernels/gguf/gguf_value.h"
 #include "kernels/quant/quant_types.h"
+
+#include <errno.h>
+#include <stdlib.h>
 
 enum {
     DEFAULT_ALIGNMENT = 32,

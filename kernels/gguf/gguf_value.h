@@ -3,13 +3,12 @@
  * the bytes are inside the file. */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_VALUE_H
 #define HEARTH_KERNELS_GGUF_GGUF_VALUE_H
+#include "kernels/gguf/gguf.h"
 
 #include <endian.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "kernels/gguf/gguf.h"
 
 static inline uint32_t le32(const uint8_t *p)
 {

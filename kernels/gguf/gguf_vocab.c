@@ -2,13 +2,13 @@
  * has little to undo. */
 #include "kernels/gguf/gguf_vocab.h"
 
+#include "kernels/base/fail.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/base/fail.h"
 
 struct error {
     char *text;

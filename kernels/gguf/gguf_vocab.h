@@ -7,10 +7,9 @@
  */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_VOCAB_H
 #define HEARTH_KERNELS_GGUF_GGUF_VOCAB_H
+#include "kernels/gguf/gguf.h"
 
 #include <stdint.h>
-
-#include "kernels/gguf/gguf.h"
 
 enum { GGUF_VOCAB_MAX_TOKENS = 1 << 20 };
 

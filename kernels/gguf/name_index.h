@@ -6,12 +6,11 @@
  */
 #ifndef HEARTH_KERNELS_GGUF_NAME_INDEX_H
 #define HEARTH_KERNELS_GGUF_NAME_INDEX_H
+#include "kernels/gguf/gguf.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/gguf/gguf.h"
 
 /* Keys and tensors both begin with their name, so the same code sorts and finds them. */
 _Static_assert(offsetof(struct gguf_key, name) == 0, "name first");

@@ -1,11 +1,11 @@
 /* quant_block.c: decodes the blocks of each quantized type. */
 #include "kernels/quant/quant_block.h"
 
+#include "kernels/base/num.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-#include "kernels/base/num.h"
 
 static float load_f16(const uint8_t *p)
 {

@@ -12,11 +12,10 @@
  */
 #ifndef HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
 #define HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
+#include "kernels/quant/quant_types.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "kernels/quant/quant_types.h"
 
 enum { QUANT_SUB = 32 }; /* weights of a sub-block */
 

@@ -1,11 +1,11 @@
 /* quantize.c: rows, plain numbers, and blocks of 32. See quantize.h. */
 #include "kernels/quant/quantize.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "kernels/quant/quantize_fit.h"
 #include "kernels/quant/quantize_k.h"
+
+#include <errno.h>
+#include <string.h>
 
 enum { BLOCK = 32, VECTORS = BLOCK / 4 };
 

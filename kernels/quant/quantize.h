@@ -38,11 +38,10 @@
  */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_H
+#include "kernels/quant/quant_types.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "kernels/quant/quant_types.h"
 
 /* True for the types that quantize_row writes: those above. Q4_0 and Q8_0 take about 3 ns per
  * value, types with minima ten times as long. */

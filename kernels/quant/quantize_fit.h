@@ -7,11 +7,10 @@
  */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
+#include "kernels/base/num.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "kernels/base/num.h"
 
 typedef float v4f __attribute__((vector_size(16)));
 typedef int32_t v4i __attribute__((vector_size(16)));

@@ -1,10 +1,10 @@
 /* quantize_k.c: super-blocks of 256 weights with two levels of scales. */
 #include "kernels/quant/quantize_k.h"
 
+#include "kernels/quant/quantize_fit.h"
+
 #include <errno.h>
 #include <string.h>
-
-#include "kernels/quant/quantize_fit.h"
 
 enum { SUBS = 8, SUB = 32, GROUPS = 16, GROUP = 16 };
 

@@ -2,12 +2,12 @@
  * (bias, penalties), sample_stage.c (stages), sample_select.c (truncation), sample_logprob.c. */
 #include "kernels/sample/sample.h"
 
+#include "kernels/sample/philox.h"
+#include "kernels/sample/sample_impl.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-
-#include "kernels/sample/philox.h"
-#include "kernels/sample/sample_impl.h"
 
 void sampler_params_init(struct sampler_params *p)
 {

@@ -1,9 +1,9 @@
 /* sample_adjust.c: bias and penalties: logits are changed in place and the model's values are
  * saved. Only the tokens concerned are visited, never the whole vocabulary. */
+#include "kernels/sample/sample_impl.h"
+
 #include <errno.h>
 #include <math.h>
-
-#include "kernels/sample/sample_impl.h"
 
 /* Saves the model's logit of a token before it is changed. Each id once. */
 static void save(struct sampler_scratch *s, const float *logits, uint32_t id)

@@ -1,11 +1,11 @@
 /* sample_avx2.c: the sampler's loops over the whole vocabulary in AVX2, equal to sample_lanes.c bit
  * for bit; the last n mod 8 elements go there. */
+#include "kernels/base/num_avx2.h"
+#include "kernels/sample/sample_impl.h"
+
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-
-#include "kernels/base/num_avx2.h"
-#include "kernels/sample/sample_impl.h"
 
 static float max_of(__m256 v)
 {

@@ -1,10 +1,10 @@
 /* sample_lanes.c: the sampler's loops over the whole vocabulary, in portable C. sample_impl.h says
  * what each does. */
+#include "kernels/sample/sample_impl.h"
+
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-
-#include "kernels/sample/sample_impl.h"
 
 static int scan(const float *l, uint32_t n, float *ret_max, uint32_t *ret_index)
 {

@@ -1,7 +1,7 @@
 /* sample_logprob.c: log-probabilities of the model's own logits, and the most likely tokens. */
-#include <math.h>
-
 #include "kernels/sample/sample_impl.h"
+
+#include <math.h>
 
 /* log p = (l - max) - log(sum of weights / 2^40), of the model's own logits */
 struct normalizer {

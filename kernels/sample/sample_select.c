@@ -1,11 +1,11 @@
 /* sample_select.c: which candidates a stage keeps: a radix selection finds the border without
  * sorting. */
+#include "kernels/sample/sample_impl.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#include "kernels/sample/sample_impl.h"
 
 enum { SORT_BELOW = 24 }; /* a bucket smaller than this is sorted */
 

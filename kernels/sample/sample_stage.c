@@ -1,9 +1,9 @@
 /* sample_stage.c: the stages: each takes the set that the one before it left, and truncates it or
  * changes its logits. kernels/NUMERICS.md, "Samples", line by line. */
+#include "kernels/sample/sample_impl.h"
+
 #include <errno.h>
 #include <math.h>
-
-#include "kernels/sample/sample_impl.h"
 
 static int weigh(struct sampler_scratch *s)
 {

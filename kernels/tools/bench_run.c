@@ -1,13 +1,13 @@
 /* bench_run.c: see bench_run.h. */
 #include "kernels/tools/bench_run.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <time.h>
-
 #include "kernels/base/fail.h"
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
 
 struct bench_run {
     const struct model *model;

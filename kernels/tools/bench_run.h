@@ -3,12 +3,11 @@
  * its sequences; the model outlives it. */
 #ifndef HEARTH_KERNELS_TOOLS_BENCH_RUN_H
 #define HEARTH_KERNELS_TOOLS_BENCH_RUN_H
+#include "kernels/backend.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/backend.h"
 
 enum { BENCH_MAX_SLOTS = 64, BENCH_MAX_WINDOW = 64 };
 

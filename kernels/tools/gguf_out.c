@@ -1,6 +1,11 @@
 /* gguf_out.c: see gguf_out.h. */
 #include "kernels/tools/gguf_out.h"
 
+#include "kernels/base/pool.h"
+#include "kernels/base/fail.h"
+#include "kernels/quant/quant_types.h"
+#include "kernels/quant/quantize.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "kernels/base/pool.h"
-#include "kernels/base/fail.h"
-#include "kernels/quant/quant_types.h"
-#include "kernels/quant/quantize.h"
 
 enum { ALIGNMENT = 32, CHUNK_BYTES = 1 << 20 };
 

@@ -10,12 +10,11 @@
  */
 #ifndef HEARTH_KERNELS_TOOLS_GGUF_OUT_H
 #define HEARTH_KERNELS_TOOLS_GGUF_OUT_H
+#include "kernels/gguf/gguf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kernels/gguf/gguf.h"
 
 struct gguf_out;
 

@@ -1,18 +1,18 @@
 /* hearth_bench.c: measures how fast a model runs here, in process, next to how fast this machine
  * reads memory, which limits decoding. Medians of several runs, with reads measured in between. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sysexits.h>
-#include <time.h>
-
 #include "kernels/device.h"
 #include "kernels/gguf/gguf.h"
 #include "kernels/model/model.h"
 #include "kernels/tools/bench_run.h"
 #include "kernels/tools/read_rate.h"
 #include "kernels/tools/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
 
 enum { MAX_RUNS = 99, MAX_BATCHES = 4 /* 1, 4, 16, 64 */ };
 #define SHORTEST_SECONDS 1.0 /* if runs are quick, repeat until this much time has passed */

@@ -1,11 +1,6 @@
 /* hearth_mkmodel.c: writes GGUF models for benches and tests: random weights of real shapes, or a
  * copy of another file's model in another type. The same options give the same bytes on any
  * machine. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sysexits.h>
-
 #include "kernels/gguf/gguf.h"
 #include "kernels/model/model_arch.h"
 #include "kernels/tools/gguf_out.h"
@@ -14,6 +9,11 @@
 #include "kernels/tools/shape.h"
 #include "kernels/tools/tool.h"
 #include "kernels/tools/type_mix.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
 
 static struct mkmodel_options {
     struct tool_common common;

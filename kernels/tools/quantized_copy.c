@@ -1,13 +1,13 @@
 /* quantized_copy.c: see quantized_copy.h. */
 #include "kernels/tools/quantized_copy.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "kernels/base/fail.h"
 #include "kernels/quant/quant_block.h"
 #include "kernels/quant/quant_types.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 static uint32_t count_layers(const struct gguf *g)
 {

@@ -2,15 +2,15 @@
  * random_model.h. */
 #include "kernels/tools/random_model.h"
 
-#include <assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "kernels/model/model_arch.h"
 #include "kernels/sample/philox.h"
 #include "kernels/quant/quant_types.h"
 #include "kernels/tools/vocabulary.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* The numbers are part of what a seed means: append new kinds at the end. */
 enum kind {

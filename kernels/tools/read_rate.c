@@ -1,13 +1,13 @@
 /* read_rate.c: the ways to read, and the threads that do. See read_rate.h. */
 #include "kernels/tools/read_rate.h"
 
+#include "kernels/base/arena.h"
+#include "kernels/base/pool.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "kernels/base/arena.h"
-#include "kernels/base/pool.h"
 
 enum { CHUNKS = 64, UNIT = 1024, SHORTEST_NS = 20 * 1000 * 1000 };
 

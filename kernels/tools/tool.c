@@ -1,14 +1,14 @@
 /* tool.c: see tool.h. */
 #include "kernels/tools/tool.h"
 
+#include "kernels/base/fail.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-
-#include "kernels/base/fail.h"
 
 int tool_fail(const struct tool *tool, int code, const char *format, ...)
 {

@@ -5,13 +5,12 @@
  */
 #ifndef HEARTH_KERNELS_TOOLS_TOOL_H
 #define HEARTH_KERNELS_TOOLS_TOOL_H
+#include "ipc/options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include "ipc/options.h"
 
 /* Options of every tool: the first member of the struct that its options fill. */
 struct tool_common {

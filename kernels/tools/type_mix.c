@@ -1,11 +1,11 @@
 /* type_mix.c: the table of mixes and the rules of llama.cpp. See type_mix.h. */
 #include "kernels/tools/type_mix.h"
 
+#include "kernels/quant/quant_types.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/quant/quant_types.h"
 
 enum file_type {
     FILE_F32 = 0,

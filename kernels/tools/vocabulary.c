@@ -1,14 +1,14 @@
 /* vocabulary.c: makes words and merges by their number. See vocabulary.h. */
 #include "kernels/tools/vocabulary.h"
 
+#include "kernels/gguf/gguf_vocab.h"
+#include "kernels/base/num.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/gguf/gguf_vocab.h"
-#include "kernels/base/num.h"
 
 enum { BYTES = 256, LETTERS = 26, TEXT_BYTES = 40 };
 

@@ -1,9 +1,9 @@
 /* ops.c: row-wise operations, over vec.h; compiled for AVX2 and AVX-512 (VARIANTS_ops.c in the
  * Makefile). See cpu.h for what each does and ref_ops.c for the order of its operations. */
-#include <math.h>
-
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/vec.h"
+
+#include <math.h>
 
 enum { NORM_VECTORS = 128 / VEC };
 

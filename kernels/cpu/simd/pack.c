@@ -2,11 +2,11 @@
  * parallel, memory is written sequentially. Written over lanes.h and compiled once per number of
  * rows that an instruction set handles at a time; the bytes are the same for all. The Makefile
  * defines LANES_ROWS and the function's name, PACK_GROUP (VARIANTS_pack.c). */
-#include <assert.h>
-#include <string.h>
-
 #include "kernels/cpu/simd/lanes.h"
 #include "kernels/cpu/repack.h"
+
+#include <assert.h>
+#include <string.h>
 
 enum { SEGMENT_BLOCKS = CPU_SEGMENT / CPU_BLOCK };
 

@@ -8,11 +8,10 @@
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
-
-#include <string.h>
-
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd/vec.h"
+
+#include <string.h>
 
 enum { PANEL_BYTES = CPU_BLOCK + 4 + 4 }; /* per row and block */
 

@@ -8,13 +8,12 @@
  */
 #ifndef HEARTH_KERNELS_CPU_SIMD_VEC_H
 #define HEARTH_KERNELS_CPU_SIMD_VEC_H
+#include "kernels/base/num.h"
 
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "kernels/base/num.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
