@@ -37,7 +37,7 @@
 int bell_open(void);
 
 /* Client, after ring_push() (R1) and after ring_release() of events (R2): S2, then rings when the
- * daemon sleeps. Returns 1 when it rang, 0 when nobody sleeps, -errno when the descriptor is
+ * daemon sleeps. Returns 1 when it rang, 0 when it is awake, -errno when the descriptor is
  * unusable. */
 int bell_ring(const struct ctl *ctl, int bell_fd);
 

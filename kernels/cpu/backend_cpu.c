@@ -127,7 +127,7 @@ static int open_scratch(struct backend *b)
     return 0;
 }
 
-/* KV is reserved in full and committed by the first write to a page; what nobody uses costs
+/* KV is reserved in full and committed by the first write to a page; unused pages cost
  * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
 static int open_kv(struct backend *b)
 {
