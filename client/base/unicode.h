@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* General categories, as far as a pre-tokenizer tells them apart; SPACE is the property
+/* General categories, as far as pre-tokenizers distinguish them; SPACE is the property
  * White_Space (\s). Everything else (control, format, unassigned) is OTHER. */
 enum unicode_class {
     UNICODE_OTHER = 0,

@@ -15,7 +15,7 @@ static const char help_text[] = "/reset      begin anew, with the system message
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Readable by the owner only: it holds what was said. */
+/* Readable by the owner only: it holds the conversation. */
 static void save(const struct talk *t, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -1,6 +1,6 @@
 /* chat: what the files of `hearth chat` share: lines from a terminal, and a conversation.
  *
- * Ctrl-C is the user's word to us here: it ends an answer or empties a line, never the program.
+ * Ctrl-C ends an answer or empties a line here, never the program.
  * SIGTERM ends it. One thread. */
 #ifndef HEARTH_CLIENT_CLI_CHAT_H
 #define HEARTH_CLIENT_CLI_CHAT_H
@@ -9,10 +9,10 @@
 
 #include <jansson.h>
 
-/* ---- lines (cli_chat_line.c) ----------------------------------------------------------------- */
+/* ---- lines (chat_line.c) ----------------------------------------------------------------- */
 
-/* Loads readline, which nothing but this needs, and takes Ctrl-C. Without it lines are read plainly,
- * which is told on stderr. */
+/* Loads readline, and catches Ctrl-C. Without readline lines cannot be edited, which is reported on
+ * stderr. */
 void chat_line_open(void);
 
 /* Reads a line, without its end, into *ret; the prompt goes to stderr. Returns 1; 0 at the end of
@@ -22,7 +22,7 @@ int chat_line_read(const char *prompt, struct buffer *ret);
 /* Was Ctrl-C pressed since the last call? */
 int chat_line_interrupted(void);
 
-/* ---- a conversation (cli_chat_talk.c) -------------------------------------------------------- */
+/* ---- a conversation (chat_talk.c) -------------------------------------------------------- */
 
 struct talk {
     const struct cli_options *options;
@@ -39,19 +39,19 @@ struct talk {
 };
 
 /* Connects, and begins with the system message that the options have. Returns 0 or an exit code,
- * the error told; talk_close() in either case. */
+ * the error printed; talk_close() in either case. */
 int talk_open(struct talk *t, const struct cli_options *o);
 void talk_close(struct talk *t);
 
 /* Forgets everything but the system message. Returns 0 or an exit code. */
 int talk_reset(struct talk *t);
 
-/* Renders a first message, which is not said: a template that is missing or refuses it is told before
- * anything is typed. Returns 0 or an exit code, the error told. */
+/* Renders a first message without sending it: a template that is missing or refuses it is reported
+ * before anything is typed. Returns 0 or an exit code, the error printed. */
 int talk_try(struct talk *t);
 
-/* Says something and writes the answer to stdout. Returns 0 or an exit code, the error told: then it
- * was not said. */
+/* Sends a message and writes the answer to stdout. Returns 0, or an exit code with the error printed
+ * and the message dropped. */
 int talk_say(struct talk *t, const char *text, size_t bytes);
 
 #endif

@@ -161,7 +161,7 @@ struct answering {
     struct talk *talk;
     struct buffer text; /* so far */
     int cancelled;
-    int late; /* its end did not come at once: said so */
+    int late; /* its end did not come at once, which was reported */
 };
 
 /* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
@@ -219,7 +219,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
         if (a->talk->keeps_on && chat_line_interrupted()) {
             if (a->late)
                 return cli_fail(CLI_NO_DAEMON, "the daemon does not end the answer: hearth status "
-                                               "says whether it is well");
+                                               "says whether it runs");
             a->cancelled = 1;
             (void)hearth_cancel(h, 0);
         }

@@ -1,6 +1,6 @@
 /* cli: what the files of the `hearth` command share.
  *
- * A process runs one command in one thread: main (cli.c) parses the options and calls one of
+ * A process runs one command in one thread: main (main.c) parses the options and calls one of
  * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose
  * result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to do`;
  * stdout carries results only. Start-up is part of the product (a shell helper runs this once a
@@ -38,8 +38,8 @@ int cli_exit_connect(int rc);
 int cli_exit_request(int rc);
 
 /* Connects as the options say, with `slots` slots. Returns 0 or an exit code, the error already
- * printed. A signal that asks to stop ends the process meanwhile, and where no slot was wanted also
- * after that: there is nothing to give back. */
+ * printed. A signal that asks to stop ends the process meanwhile, and without slots also after
+ * that: then there is nothing to release. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
 /* Reads fd to its end. Returns 0 or -errno. */
@@ -52,12 +52,12 @@ int cli_read_file(const char *path, struct buffer *ret);
  * signal asks to stop; see cli_stop_requested). */
 int cli_write(int fd, const void *data, size_t bytes);
 
-/* Makes stdin, stdout and stderr be taken where the caller left one closed, or the connection would
- * get its number and the answer be written into that. Returns 0 or -errno. */
+/* Opens /dev/null where the caller left stdin, stdout or stderr closed: else the connection would get
+ * that number, and the answer be written into it. Returns 0 or -errno. */
 int cli_open_standard(void);
 
 /* Ctrl-C and SIGTERM set a flag and interrupt waits; a second one ends the process at once. SIGPIPE
- * is ignored: a write says EPIPE. */
+ * is ignored: a write fails with EPIPE. */
 void cli_catch_signals(void);
 int cli_stop_requested(void);
 

@@ -1,4 +1,4 @@
-/* doctor: `hearth doctor`: what of this machine helps or hinders hearth, and what mends it.
+/* doctor: `hearth doctor`: what on this machine helps or hinders hearth, and how to fix it.
  *
  * Two steps, so that each can be tried without such a machine: facts are gathered (files below a
  * root, system calls, the daemon's answer), then judged, which is pure.
@@ -14,7 +14,7 @@ enum { DOCTOR_LINES = 20, DOCTOR_TEXT = 256 };
 
 enum doctor_isa { DOCTOR_NO_ISA, DOCTOR_AVX2, DOCTOR_AVXVNNI, DOCTOR_AVX512 };
 
-/* Where something was not looked at or is not there, numbers are 0 and texts empty. */
+/* Unknown or missing: numbers are 0, texts empty. */
 struct doctor_facts {
     char kernel[65];     /* release */
     int seal_error;      /* errno of sealing a memfd against later writers; 0: it works */
@@ -32,7 +32,7 @@ struct doctor_facts {
     int has_nvidia;    /* /dev/nvidia0 is there */
     int nvidia_error;  /* errno of opening /dev/nvidiactl */
     int has_libcuda;   /* the driver's library is there */
-    int has_libcublas; /* NVIDIA's products of matrices: looked for where the driver is */
+    int has_libcublas; /* cuBLAS: looked for where the driver is */
 
     int in_group; /* the machine's daemon has a group: 1 we are in it, 0 not, -1: no such group,
                            or we are root */
@@ -55,7 +55,7 @@ struct doctor_line {
     enum doctor_verdict verdict;
     const char *name;
     char text[DOCTOR_TEXT];
-    char mend[DOCTOR_TEXT]; /* a command, or what to do; "" where there is nothing to do */
+    char mend[DOCTOR_TEXT]; /* a command, or advice; "" when all is well */
 };
 
 /* Fills all but what the daemon says. `root` stands before /proc, /sys and /dev: "" for the machine

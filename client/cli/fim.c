@@ -88,7 +88,7 @@ static int read_buffer(const struct cli_options *o, struct cli_fim *f)
 static int read_both(const struct cli_options *o, struct cli_fim *f)
 {
     if (o->n_words || o->line || o->col)
-        return cli_fail(CLI_USAGE, "--prefix-file and --suffix-file say the place already: leave "
+        return cli_fail(CLI_USAGE, "--prefix-file and --suffix-file give the place already: leave "
                                    "out FILE, --line and --col");
     if (o->prefix_file && o->suffix_file && strcmp(o->prefix_file, "-") == 0 &&
         strcmp(o->suffix_file, "-") == 0)

@@ -1,5 +1,5 @@
-/* fim: the prompt of `hearth fim`: a file and a place in it, or what stands before and
- * after that place, and other files. It reads files; the tokens are the library's work.
+/* fim: the prompt of `hearth fim`: a file and a place in it, or the texts before and after the
+ * place, and other files. It reads files; the library makes the tokens.
  */
 #ifndef HEARTH_CLIENT_CLI_FIM_H
 #define HEARTH_CLIENT_CLI_FIM_H
@@ -15,12 +15,12 @@ struct cli_fim {
     char *name; /* the file's, without the place */
 };
 
-/* Reads what the options name. Returns 0 or an exit code, the error told. cli_fim_fini either way.
+/* Reads what the options name. Returns 0 or an exit code, the error printed. cli_fim_fini either way.
  */
 int cli_fim_read(const struct cli_options *o, struct cli_fim *f);
 void cli_fim_fini(struct cli_fim *f);
 
-/* The tokens of the prompt, appended to *ids. Returns 0 or an exit code, the error told. */
+/* The tokens of the prompt, appended to *ids. Returns 0 or an exit code, the error printed. */
 int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids);
 
 #endif

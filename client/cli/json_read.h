@@ -1,8 +1,8 @@
-/* json_read: reads JSON strictly, value by value: for shapes that are known before.
+/* json_read: reads JSON strictly, value by value: for known shapes.
  *
- * A reader walks over text that it does not own and believes nothing of it: no byte after `end` is
- * touched, nothing recurses, and what is not exactly JSON is refused. The first error stays, so a
- * caller may go on asking and look once. Each call skips blanks before what it reads and returns 0,
+ * A reader walks over text that it neither owns nor trusts: no byte after `end` is
+ * touched, nothing recurses, and what is not exactly JSON is refused. The first error is kept, so a
+ * caller may continue and check once. Each call skips blanks before what it reads and returns 0,
  * or -EBADMSG with `why` and `at` set, or -ENOMEM.
  *
  * Why not jansson, which reads all other JSON here: a record must give back exactly what was asked,

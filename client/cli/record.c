@@ -362,7 +362,7 @@ int record_check_path(const char *path)
 {
     struct stat st;
     if (strcmp(path, "-") == 0)
-        return cli_fail(CLI_USAGE, "--record -: stdout is the answer's: give a file");
+        return cli_fail(CLI_USAGE, "--record -: stdout holds the answer: give a file");
     int there = stat(path, &st) == 0;
     if (there && S_ISDIR(st.st_mode))
         return fail_path(path, EISDIR);

@@ -1,9 +1,9 @@
 /* record: the file of `hearth run --record`: a request and its answer, to be replayed.
  *
- * One JSON object on one line, of exactly the members below, in any order (the grammar only where
- * there is one): what an answer is a function of, the answer, and the receipt that vouches for it.
- * What does not change an answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that are not UTF-8
- * stand as \udc80 to \udcff, half of a pair each.
+ * One JSON object on one line, of exactly the members below in any order ("grammar" only where the
+ * request has one): the inputs of an answer, the answer, and its receipt. What does not change an
+ * answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that
+ * are not UTF-8 stand as \udc80 to \udcff, half of a pair each.
  */
 #ifndef HEARTH_CLIENT_CLI_RECORD_H
 #define HEARTH_CLIENT_CLI_RECORD_H
@@ -54,7 +54,7 @@ struct record {
 void record_write(const struct record *c, struct buffer *out);
 
 /* Reads what record_write() wrote, perhaps edited since. Every member is there once, the
- * receipt has its form and is for this model and numerics; ranges are hearth_submit()'s to check.
+ * receipt has its form and is for this model and numerics; hearth_submit() checks ranges.
  * Returns 0 with *ret to be given to fini, or -EBADMSG or -ENOMEM with one line and *ret empty. */
 int record_read(const char *text, size_t bytes, struct record *ret, char *err, size_t err_bytes);
 void record_fini(struct record *c);
@@ -62,20 +62,20 @@ void record_fini(struct record *c);
 /* Did fast passes give the answer? Then it was not verified, and the same request may get another. */
 int record_is_fast(const struct record *c);
 
-/* Is its numerics id, but for what says so, this one? */
+/* Is its numerics id, without "+fast", this one? */
 int record_has_numerics(const struct record *c, const char *numerics);
 
-/* The two hashes at the end of a receipt, 32 hex digits each: "REQUEST:ANSWER". NULL when it does
- * not end so. */
+/* The two hashes at the end of a receipt, 32 hex digits each: "REQUEST:ANSWER". NULL for another
+ * form. */
 const char *record_hashes(const char *receipt);
 
 /* Is `path` likely to be written at the end of an answer? Returns 0 or an exit code, the error
- * told. */
+ * printed. */
 int record_check_path(const char *path);
 
 /* Writes the record of a request, its prompt given as tokens, that ended with *result. A regular
  * file appears whole or not at all, for its owner to read; a pipe or device is written to. Returns
- * 0 or an exit code, the error told. */
+ * 0 or an exit code, the error printed. */
 int record_save(const char *path, struct hearth *h, const struct hearth_request *request,
                 const struct hearth_result *result);
 

@@ -27,7 +27,7 @@ struct verdict {
     const char *result; /* one word */
     int code;           /* exit code */
     int ends;           /* no use to go on with other files */
-    char text[1024];    /* one line without the file's name; "": told already */
+    char text[1024];    /* one line without the file's name; "": printed already */
     const char *receipt;
     uint32_t n_ids;    /* of an equal answer */
     int at_token;      /* the following is set */

@@ -19,8 +19,8 @@ struct run {
     struct hearth *hearth;
     const struct hearth_request *request; /* what was submitted */
     struct show show;
-    int is_away;      /* the daemon is gone, and that was told */
-    uint32_t resumes; /* how often it came back, as told */
+    int is_away;      /* the daemon is gone, and that was reported */
+    uint32_t resumes; /* how often it came back, as reported */
 };
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
@@ -66,7 +66,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* Cancels, and waits a moment for the word that the slot is free. With --json that is printed. */
-static void cancel(struct run *r, int tell)
+static void cancel(struct run *r, int report)
 {
     const struct hearth_event *e;
     struct timespec start, now;
@@ -84,7 +84,7 @@ static void cancel(struct run *r, int tell)
             return;
         if (e->kind != HEARTH_DONE)
             continue;
-        if (tell && r->options->json)
+        if (report && r->options->json)
             (void)show_event(&r->show, e);
         return;
     }
@@ -113,7 +113,7 @@ static void tell_resume(struct run *r)
         (void)cli_fail(CLI_OK, "the daemon is gone, waiting for it");
     }
     if (is_back)
-        (void)cli_fail(CLI_OK, "the daemon is back, going on");
+        (void)cli_fail(CLI_OK, "the daemon is back, resuming");
     r->is_away = info.is_away != 0 && !is_back;
     r->resumes = info.resumes;
 }
@@ -209,7 +209,7 @@ static struct hearth_request make_request(const struct cli_options *o, const str
 int cli_run(const struct cli_options *o)
 {
     if (o->request.logprobs >= 0 && !o->json)
-        return cli_fail(CLI_USAGE, "--logprobs shows nothing in plain text: add --json");
+        return cli_fail(CLI_USAGE, "--logprobs needs --json");
     struct cli_ids ids = o->tokens;
     struct buffer text = {0}, grammar = {0};
     struct cli_fim fim = {0};

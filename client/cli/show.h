@@ -8,8 +8,8 @@
 #include "client/cli/cli.h"
 
 enum {
-    SHOW_LOOK_MS = 250,     /* how often a wait looks whether stdout is still read */
-    SHOW_FAREWELL_MS = 1000 /* most that a cancelled request may take to say so */
+    SHOW_LOOK_MS = 250,     /* how often a wait checks that stdout is still read */
+    SHOW_FAREWELL_MS = 1000 /* longest wait for the end of a cancelled request */
 };
 
 struct show {
@@ -17,14 +17,14 @@ struct show {
     int json;
     int is_terminal;    /* stdout */
     int shows_progress; /* stderr is a terminal */
-    int progress_shown; /* a progress line stands there now */
+    int progress_shown; /* a progress line is on the terminal */
     int ends_line;      /* the text so far ends with a newline, or needs none */
 };
 
 void show_open(struct show *s, int json);
 void show_close(struct show *s);
 
-/* The line that says how far the prompt was read; taken away. */
+/* Shows the line of progress on a prompt; removes it. */
 void show_progress(struct show *s, const struct hearth_event *e);
 void show_clear(struct show *s);
 

@@ -7,13 +7,13 @@
 
 /* A frame's size in characters and its looks. */
 struct top_screen {
-    uint32_t rows, columns; /* 0: without end */
+    uint32_t rows, columns; /* 0: unlimited */
     int colours;
     int live; /* on a terminal: every line clears what was there before, and none ends beyond it */
 };
 
-/* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a line for people
- * that takes the place of the totals of requests, or NULL. */
+/* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a message
+ * in place of the totals of requests, or NULL. */
 void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
                const struct top_screen *screen, struct buffer *out);
 

@@ -51,14 +51,14 @@ enum { TOP_WORD_BYTES = 64 };
 struct top_slot {
     uint64_t client, slot; /* which slot of which client: a key, for the daemon's life */
     uint64_t uid;
-    uint64_t pid;                         /* 0: another user's, not told */
+    uint64_t pid;                         /* 0: hidden, another user's */
     uint64_t prompt, kv, output, outputs; /* tokens (daemon/control/status.h) */
     char name[TOP_WORD_BYTES];            /* "" where it has none */
     char state[TOP_WORD_BYTES];           /* "decode", ... */
     char priority[TOP_WORD_BYTES];
     char user[TOP_WORD_BYTES];    /* looked up here: "root", or the number */
-    char command[TOP_WORD_BYTES]; /* looked up here: of the process, "" where it is not told */
-    double rate;                  /* tokens/s since the sample before, < 0: not known */
+    char command[TOP_WORD_BYTES]; /* looked up here: of the process, "" where hidden */
+    double rate;                  /* tokens/s since the previous sample, < 0: not known */
 };
 
 /* Numbers and words that a daemon does not send are 0 and "". */
@@ -74,13 +74,13 @@ struct top_sample {
     uint32_t n_slots;
 };
 
-/* Reads a status. Returns 0, -EBADMSG (it is none) or -ENOMEM; call fini in any case. Words lose
- * what could move a terminal. */
+/* Reads a status. Returns 0, -EBADMSG (malformed) or -ENOMEM; call fini in any case. Control
+ * characters in words become '?'. */
 int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_sample *ret);
 void top_sample_fini(struct top_sample *sample);
 
-/* Gives every slot its rate, from the sample before of the same daemon (NULL: none), and
- * sorts them: those at work, then the fastest, first. */
+/* Gives every slot its rate, from the previous sample of the same daemon (NULL: none), and
+ * sorts them: active ones first, then by rate. */
 void top_sample_compare(struct top_sample *now, const struct top_sample *before);
 
 #endif

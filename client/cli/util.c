@@ -162,7 +162,7 @@ int cli_exit_output(int rc)
     if (rc == -EPIPE || rc == -EINTR)
         return CLI_INTERRUPTED; /* no message: the user caused it */
     if (rc == -EBADF)
-        return cli_fail(CLI_SYSTEM, "stdout is closed: give the answer a place to go to");
+        return cli_fail(CLI_SYSTEM, "stdout is closed: redirect it to a file or a pipe");
     return cli_fail(CLI_SYSTEM, "cannot write the answer: %s: free space, or write elsewhere",
                     strerror(-rc));
 }

@@ -33,7 +33,7 @@ static int append(const char *bytes, size_t n, void *arg)
     return t->failed ? -1 : 0;
 }
 
-/* Floats are told exactly with nine digits. */
+/* Nine digits give a float exactly. */
 static void put_json(struct buffer *t, json_t *json)
 {
     if (!json || json_dump_callback(json, append, t, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)
@@ -204,7 +204,7 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
         pool_stop(&x->server->pool, &c->job);
 }
 
-/* What a chunk told is not told again. */
+/* What a chunk emitted is not emitted again. */
 static void clear_pending(struct choice *c)
 {
     c->text.bytes = 0;

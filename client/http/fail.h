@@ -23,7 +23,7 @@ struct fail {
     const char *type; /* one of the words above */
     const char *code; /* in place of the status, where clients look for a word; else NULL */
     char message[480];
-    int64_t n_prompt, n_context; /* tokens; told where not 0, n_prompt only beside n_context */
+    int64_t n_prompt, n_context; /* tokens; reported where not 0, n_prompt only with n_context */
 };
 
 /* Fills *f. Returns -1, so that a reader of requests can end in it. */

@@ -23,7 +23,7 @@ struct gateway {
     uint32_t n_fds;
     char urls[80];   /* of the ports of loopback that are among them; "" none */
     char path[128];  /* of our own Unix socket, fds[0]; "" none */
-    uint64_t end_ns; /* when running requests are given up; 0: not yet told to end */
+    uint64_t end_ns; /* when running requests are given up; 0: not asked to end */
 };
 
 /* JOURNAL_STREAM names what the service manager gave us as stderr; it may be redirected since. */

@@ -1,4 +1,4 @@
-/* reply: the three dialects in which answers are told (struct reply in exchange.h). */
+/* reply: the three dialects of answers (struct reply in exchange.h). */
 #ifndef HEARTH_CLIENT_HTTP_REPLY_H
 #define HEARTH_CLIENT_HTTP_REPLY_H
 

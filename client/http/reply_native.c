@@ -1,4 +1,4 @@
-/* reply_native: answers as llama-server tells them. */
+/* reply_native: answers in llama-server's form. */
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What becomes of a pack whose parts could not be made is told once, by put_json. */
+/* A pack whose parts could not be made is NULL, which put_json reports. */
 
 json_t *reply_timings(const struct finish *e)
 {

@@ -1,4 +1,4 @@
-/* reply_openai: answers as OpenAI's completions and chat completions tell them. */
+/* reply_openai: answers in the form of OpenAI's completions and chat completions. */
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"

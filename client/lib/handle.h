@@ -16,7 +16,7 @@
 #include "ipc/vocab.h"
 
 enum client_state {
-    CLIENT_IDLE = 0,  /* nothing runs, nothing to tell */
+    CLIENT_IDLE = 0,  /* nothing runs, nothing to deliver */
     CLIENT_RUNNING,   /* events of `generation` are delivered */
     CLIENT_CANCELLED, /* only the EVENT_DONE of `ending` is */
     CLIENT_ENDED      /* the end is known and waits in `result` to be delivered */
@@ -26,11 +26,11 @@ struct client_slot {
     struct ring_reader events;
     uint32_t generation; /* last stored in up; 0: none yet */
     uint32_t ending;     /* generation of the cancelled request */
-    uint32_t sent;       /* arena [0, sent) is what the last cell said */
+    uint32_t sent;       /* arena [0, sent) holds the tokens of the last cell */
     uint32_t prompt;     /* tokens of the running request's prompt */
     enum client_state state;
     uint64_t cookie;
-    struct submit_cell cell; /* what was said of the running request, to say it again */
+    struct submit_cell cell; /* of the running request, to be published again */
     int resubmit;            /* resume: the cell is still to be published */
     const char
         *lost; /* the request ended with its daemon, and why; "" cancelled, NULL: it did not */
@@ -39,9 +39,9 @@ struct client_slot {
     uint32_t n_stop_tokens;
     struct answer answer;
     struct token_list ids; /* the answer so far */
-    uint32_t told;         /* of these, delivered in events */
+    uint32_t delivered;    /* of these, given out in events */
 
-    struct hearth_token_logprobs *logprobs; /* [n_logprobs], of ids [told, ids.n) */
+    struct hearth_token_logprobs *logprobs; /* [n_logprobs], of ids [delivered, ids.n) */
     size_t n_logprobs, logprobs_room;
     struct hearth_logprob *tops; /* [n_tops], the alternatives of all of these one after another */
     size_t n_tops, tops_room;
@@ -52,14 +52,14 @@ struct client_slot {
     size_t backlog_at, backlog_n, backlog_room;
 
     uint64_t progress_ns;   /* when progress was looked at last */
-    uint32_t progress_done; /* what was told last */
+    uint32_t progress_done; /* what was reported last */
 
     struct event_done done; /* of the ended request */
     struct hearth_result result;
     char receipt[160];
 };
 
-/* Whether, and how long, another daemon is waited for when this one is gone (resume.c). */
+/* Waiting for another daemon when this one is gone (resume.c). */
 struct client_resume {
     int32_t ms;           /* 0: not at all */
     int away;             /* the daemon is gone, and waited for */
@@ -100,7 +100,7 @@ struct hearth {
     uint32_t *not_forked; /* a page of its own: 1 here, wiped to 0 in a forked child */
     uint32_t processors;  /* that we may use */
     int armed;            /* the daemon was asked to write to notify_fd */
-    int dead; /* 0; -EPIPE the daemon is gone; -EPROTO it wrote nonsense: rings are not read */
+    int dead; /* 0; -EPIPE the daemon is gone; -EPROTO it wrote garbage: rings are not read */
     uint32_t next_slot;        /* round robin of HEARTH_ANY_SLOT */
     uint64_t socket_look_ns;   /* when the socket was looked at last */
     struct token_list scratch; /* tokens of a text prompt */
@@ -157,7 +157,7 @@ int next_may_spin(const struct hearth *h);
 int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
                        const struct event_run *run);
 
-/* The daemon is gone (-EPIPE): it is waited for, or, where that is off, as next. It wrote nonsense
+/* The daemon is gone (-EPIPE): it is waited for, or, where that is off, as next. It wrote garbage
  * (-EPROTO): every running request will end with an error, after what its ring still holds. */
 void resume_daemon_gone(struct hearth *h, int why);
 

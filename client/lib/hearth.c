@@ -1,4 +1,4 @@
-/* hearth: what every call begins with, and what a handle tells about itself. */
+/* hearth: checks at the start of each call, and facts about a handle. */
 #include "client/lib/fim_form.h"
 #include "client/lib/handle.h"
 
@@ -87,7 +87,7 @@ void hearth_fim_init(struct hearth_fim *fim, size_t size)
     fill(fim, &defaults, size, sizeof(defaults));
 }
 
-/* ---- what a handle tells --------------------------------------------------------------------- */
+/* ---- facts about a handle -------------------------------------------------------------------- */
 
 static int32_t role(const struct hearth *h, enum vocab_role which)
 {

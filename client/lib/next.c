@@ -20,7 +20,7 @@ static struct hearth_event *event_new(struct hearth *h, uint32_t slot, uint32_t 
 {
     const struct client_slot *s = &h->slots[slot];
     h->event = (struct hearth_event){.kind = kind, .slot = slot, .cookie = s->cookie, .text = ""};
-    h->event.position = s->prompt + s->told;
+    h->event.position = s->prompt + s->delivered;
     return &h->event;
 }
 
@@ -28,8 +28,8 @@ static void tokens_event(struct hearth *h, uint32_t slot)
 {
     struct client_slot *s = &h->slots[slot];
     struct hearth_event *e = event_new(h, slot, HEARTH_TOKENS);
-    e->n_tokens = (uint32_t)s->ids.n - s->told;
-    e->tokens = s->ids.ids + s->told;
+    e->n_tokens = (uint32_t)s->ids.n - s->delivered;
+    e->tokens = s->ids.ids + s->delivered;
     if (s->answer.text_bytes) {
         e->text = s->answer.text;
         e->text_bytes = s->answer.text_bytes;
@@ -42,7 +42,7 @@ static void tokens_event(struct hearth *h, uint32_t slot)
         }
         e->logprobs = s->logprobs;
     }
-    s->told = (uint32_t)s->ids.n;
+    s->delivered = (uint32_t)s->ids.n;
 }
 
 static void done_event(struct hearth *h, uint32_t slot)
@@ -89,11 +89,11 @@ static int take_event(struct hearth *h, uint32_t slot)
     int rc = h->dead == -EPROTO ? 0 : events_take(h, s);
     for (; rc == -ESHUTDOWN; rc = events_take(h, s))
         resume_daemon_gone(h, -EPIPE);
-    if (!rc && (h->dead || s->lost) && s->told == s->ids.n && s->state != CLIENT_ENDED)
+    if (!rc && (h->dead || s->lost) && s->delivered == s->ids.n && s->state != CLIENT_ENDED)
         rc = events_end_without_daemon(h, s);
     if (rc)
         return rc;
-    if (s->told < s->ids.n || s->answer.text_bytes) {
+    if (s->delivered < s->ids.n || s->answer.text_bytes) {
         tokens_event(h, slot);
         return 1;
     }
@@ -117,7 +117,7 @@ static struct client_slot *span_slot(const struct span *span, uint32_t i)
     return &span->h->slots[(span->first + i) % span->h->n_slots];
 }
 
-/* Is there a whole run, or nonsense? A daemon that was killed may leave the beginning of one: that
+/* Is there a whole run, or garbage? A daemon that was killed may leave the beginning of one: that
  * is nothing to wake for, or the wait would never come to look whether the daemon lives. */
 static int has_run(const struct client_slot *s, struct event_run *ret)
 {

@@ -249,7 +249,7 @@ int events_take(struct hearth *h, struct client_slot *s)
 {
     struct event_run run;
     int rc = 0, taken = 0;
-    while (!rc && s->ids.n - s->told < EVENT_TOKENS_AT_ONCE && s->state != CLIENT_ENDED) {
+    while (!rc && s->ids.n - s->delivered < EVENT_TOKENS_AT_ONCE && s->state != CLIENT_ENDED) {
         int found = run_next(s, &run);
         if (found <= 0) {
             rc = found;

@@ -208,7 +208,7 @@ static void forget_events(struct client_slot *s)
 {
     s->backlog_at = s->backlog_n = 0;
     s->ids.n = 0;
-    s->told = 0;
+    s->delivered = 0;
     s->n_logprobs = s->n_tops = 0;
     s->progress_ns = bell_now_ns();
     s->progress_done = 0;
@@ -268,7 +268,7 @@ static int wait_for_space(struct hearth *h)
         }
         if (rc == -EPIPE || rc == -EPROTO) {
             resume_daemon_gone(h, rc);
-            if (h->resume.away) /* it will be said to the next one */
+            if (h->resume.away) /* it will be published to the next one */
                 return 0;
             return handle_fail(h, -ECONNRESET, "the daemon at %s is gone: connect again", h->path);
         }
@@ -287,7 +287,7 @@ static void advance_generation(struct hearth *h, uint32_t slot, enum client_stat
     if (!s->generation) /* 0 means that there never was one */
         s->generation = 1;
     ring_generation_start(&segment_up_slot(&h->segment, slot)->generation, s->generation);
-    (void)events_drop_void(s); /* nonsense in the ring: hearth_next() finds and tells it */
+    (void)events_drop_void(s); /* garbage in the ring: hearth_next() finds and reports it */
 }
 
 static void publish(struct hearth *h, uint32_t slot, const struct hearth_request *r,

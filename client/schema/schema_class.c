@@ -97,7 +97,7 @@ uint32_t pattern_escape(struct pattern *p)
         (letter >= '0' && letter <= '9') || ((letter | 32) >= 'a' && (letter | 32) <= 'z');
     if (is_word)
         pattern_fail(
-            p, "this escape is not supported: no references back, word boundaries or properties");
+            p, "this escape is not supported: no back-references, word boundaries or properties");
     return schema_point(&p->at);
 }
 

@@ -174,7 +174,7 @@ static void check_places(struct schema *c, const json_t *a, const json_t *b)
     }
     if (in_a && in_b && has_tuple && !is_same)
         schema_fail(c, "\"prefixItems\" in one of two schemas that both say what items are is not "
-                       "supported: say it in one");
+                       "supported: put it into one");
 }
 
 /* NULL: nothing matches both, or a failure. */
@@ -277,7 +277,7 @@ static json_t *find_ways(struct schema *c, json_t *schema)
     if (c->depth == SCHEMA_DEPTH_MAX || ++c->steps > SCHEMA_STEPS_MAX) {
         schema_fail(c,
                     "too deep or too large, or it refers to itself with nothing in between: at "
-                    "most %d schemas in each other, %d in all",
+                    "most %d nested schemas, %d in all",
                     SCHEMA_DEPTH_MAX, SCHEMA_STEPS_MAX);
         return NULL;
     }

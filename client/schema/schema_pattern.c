@@ -54,7 +54,7 @@ static void read_group(struct pattern *p, struct atom *a)
             pattern_fail(p, "groups that look ahead, look behind or set flags are not supported");
     }
     if (p->nesting++ == SCHEMA_NESTING_MAX)
-        pattern_fail(p, "too many groups in each other");
+        pattern_fail(p, "too many nested groups");
     schema_add(p->c, &a->text, "(");
     if (!p->c->rc)
         a->span = read_choice(p, &a->text);
@@ -216,7 +216,8 @@ static struct span read_sequence(struct pattern *p, struct buffer *t)
         char sign = read_times(p, &least, &most);
         if (most == SCHEMA_NO_MAX && a.span.least == 0)
             pattern_fail(
-                p, "what is repeated without end may be empty: make it at least one character");
+                p,
+                "an unbounded repetition may match nothing: make it match at least one character");
         sum.least = plus(sum.least, times(a.span.least, least));
         sum.most = plus(sum.most, times(a.span.most, most));
         if (a.is_character && !sign) {
@@ -284,7 +285,8 @@ void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, con
     if (p.at < p.end)
         pattern_fail(&p, ") without (");
     if (span.least < least || span.most > most)
-        schema_fail(c, "\"pattern\" with a \"minLength\" or \"maxLength\" that it does not keep by "
-                       "itself is not supported: put the length into the pattern, as in ^.{1,20}$");
+        schema_fail(c,
+                    "\"pattern\" with a \"minLength\" or \"maxLength\" that it does not satisfy by "
+                    "itself is not supported: put the length into the pattern, as in ^.{1,20}$");
     json_decref(p.subs);
 }

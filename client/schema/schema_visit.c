@@ -389,7 +389,7 @@ const char *schema_visit(struct schema *c, json_t *schema, const char *name, con
     if (c->rc)
         return "";
     if (c->depth == SCHEMA_DEPTH_MAX || ++c->steps > SCHEMA_STEPS_MAX) {
-        schema_fail(c, "too deep or too large: at most %d schemas in each other, %d in all",
+        schema_fail(c, "too deep or too large: at most %d nested schemas, %d in all",
                     SCHEMA_DEPTH_MAX, SCHEMA_STEPS_MAX);
         return "";
     }

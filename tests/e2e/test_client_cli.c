@@ -478,10 +478,10 @@ START_TEST(closed_standard_descriptors_are_reported)
 {
     ck_assert_int_eq(shell("$HEARTH run Once 2>err >&-"), 71);
     ck_assert_str_eq(left_in("err"),
-                     "hearth: stdout is closed: give the answer a place to go to\n");
+                     "hearth: stdout is closed: redirect it to a file or a pipe\n");
     ck_assert_int_eq(shell("$HEARTH status 2>err >&-"), 71);
     ck_assert_str_eq(left_in("err"),
-                     "hearth: stdout is closed: give the answer a place to go to\n");
+                     "hearth: stdout is closed: redirect it to a file or a pipe\n");
     ck_assert_int_eq(shell("$HEARTH run 2>err <&-"), 66);
     ck_assert_str_eq(left_in("err"), "hearth: stdin is closed: give it a file or a pipe to read\n");
     ck_assert_int_eq(shell("$HEARTH run --max-tokens 4 Once 2>err >out <&-"), 0);

@@ -176,7 +176,7 @@ START_TEST(the_command_reports_a_resume_on_stderr_only)
     harness_restart(&d, harness_tiny_model(), long_arguments);
     struct harness_output cut = harness_finish(&r);
     ck_assert_str_eq(cut.error, "hearth: the daemon is gone, waiting for it\n"
-                                "hearth: the daemon is back, going on\n");
+                                "hearth: the daemon is back, resuming\n");
     ck_assert_int_eq(cut.code, 0);
     struct harness_output whole = HARNESS_RUN(&d, NULL, LONG_ANSWER);
     ck_assert_int_eq(whole.code, 0);
