@@ -20,15 +20,16 @@ static void stops_free(struct answer *a)
 void answer_fini(struct answer *a)
 {
     stops_free(a);
-    free(a->held);
-    free(a->text);
+    buffer_fini(&a->held);
+    buffer_fini(&a->text);
     memset(a, 0, sizeof(*a));
 }
 
 int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, int drop_space)
 {
     stops_free(a);
-    a->held_bytes = 0;
+    a->held.bytes = 0;
+    a->held.failed = a->text.failed = false;
     a->ended = 0;
     a->at_start = drop_space;
     answer_take(a);
@@ -51,35 +52,18 @@ int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, i
 
 void answer_take(struct answer *a)
 {
-    a->text_bytes = 0;
-    if (a->text)
-        a->text[0] = 0;
+    buffer_drop(&a->text, a->text.bytes);
 }
 
-static int reserve(char **data, size_t *room, size_t wanted)
-{
-    if (wanted <= *room)
-        return 0;
-    size_t more = *room ? *room : 256;
-    while (more < wanted)
-        more *= 2;
-    char *p = realloc(*data, more);
-    if (!p)
-        return -ENOMEM;
-    *data = p;
-    *room = more;
-    return 0;
-}
-
-/* Where the first stop text in held[] begins, or held_bytes. */
+/* Where the first stop text in held[] begins, or held.bytes. */
 static size_t find_stop(const struct answer *a)
 {
-    size_t first = a->held_bytes;
+    size_t first = a->held.bytes;
     for (uint32_t i = 0; i < a->n_stops; i++) {
         const struct answer_stop *s = &a->stops[i];
-        const char *at = memmem(a->held, a->held_bytes, s->bytes, s->n_bytes);
-        if (at && (size_t)(at - a->held) < first)
-            first = (size_t)(at - a->held);
+        const char *at = memmem(a->held.data, a->held.bytes, s->bytes, s->n_bytes);
+        if (at && (size_t)(at - a->held.data) < first)
+            first = (size_t)(at - a->held.data);
     }
     return first;
 }
@@ -88,12 +72,12 @@ static size_t find_stop(const struct answer *a)
 static size_t may_begin_stop(const struct answer *a)
 {
     size_t n = a->longest ? a->longest - 1 : 0;
-    if (n > a->held_bytes)
-        n = a->held_bytes;
+    if (n > a->held.bytes)
+        n = a->held.bytes;
     for (; n; n--)
         for (uint32_t i = 0; i < a->n_stops; i++)
             if (n < a->stops[i].n_bytes &&
-                memcmp(a->held + a->held_bytes - n, a->stops[i].bytes, n) == 0)
+                memcmp(a->held.data + a->held.bytes - n, a->stops[i].bytes, n) == 0)
                 return n;
     return 0;
 }
@@ -102,31 +86,27 @@ static size_t may_begin_stop(const struct answer *a)
 static int release(struct answer *a, size_t bytes, int is_end)
 {
     /* One byte becomes three at most. */
-    if (reserve(&a->text, &a->text_room, a->text_bytes + 3 * bytes + 1))
+    if (!buffer_reserve(&a->text, 3 * bytes))
         return -ENOMEM;
     size_t i = 0;
     if (a->at_start && bytes) {
-        i = a->held[0] == ' ';
+        i = a->held.data[0] == ' ';
         a->at_start = 0;
     }
     while (i < bytes) {
         uint32_t code;
-        int n = utf8_step(a->held + i, bytes - i, &code);
+        int n = utf8_step(a->held.data + i, bytes - i, &code);
         if (n == 0 && !is_end)
             break;
         if (n > 0) {
-            memcpy(a->text + a->text_bytes, a->held + i, (size_t)n);
-            a->text_bytes += (size_t)n;
+            buffer_add(&a->text, a->held.data + i, (size_t)n);
             i += (size_t)n;
             continue;
         }
-        memcpy(a->text + a->text_bytes, "\xef\xbf\xbd", 3);
-        a->text_bytes += 3;
+        buffer_text(&a->text, "\xef\xbf\xbd");
         i += n ? (size_t)-n : bytes - i;
     }
-    a->text[a->text_bytes] = 0;
-    memmove(a->held, a->held + i, a->held_bytes - i);
-    a->held_bytes -= i;
+    buffer_drop(&a->held, i);
     return 0;
 }
 
@@ -134,19 +114,18 @@ int answer_feed(struct answer *a, const char *bytes, size_t n_bytes)
 {
     if (a->ended || !n_bytes)
         return 0;
-    if (reserve(&a->held, &a->held_room, a->held_bytes + n_bytes))
+    buffer_add(&a->held, bytes, n_bytes);
+    if (a->held.failed)
         return -ENOMEM;
-    memcpy(a->held + a->held_bytes, bytes, n_bytes);
-    a->held_bytes += n_bytes;
     size_t stop = find_stop(a);
-    if (stop == a->held_bytes)
-        return release(a, a->held_bytes - may_begin_stop(a), 0);
-    a->held_bytes = stop;
+    if (stop == a->held.bytes)
+        return release(a, a->held.bytes - may_begin_stop(a), 0);
+    a->held.bytes = stop;
     a->ended = 1;
-    return release(a, a->held_bytes, 1);
+    return release(a, a->held.bytes, 1);
 }
 
 int answer_finish(struct answer *a)
 {
-    return a->held_bytes ? release(a, a->held_bytes, 1) : 0;
+    return a->held.bytes ? release(a, a->held.bytes, 1) : 0;
 }

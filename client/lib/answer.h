@@ -9,6 +9,8 @@
 #ifndef HEARTH_CLIENT_LIB_ANSWER_H
 #define HEARTH_CLIENT_LIB_ANSWER_H
 
+#include "client/base/buffer.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,13 +22,11 @@ struct answer_stop {
 struct answer {
     struct answer_stop *stops; /* [n_stops] */
     uint32_t n_stops;
-    size_t longest; /* bytes of the longest stop text */
-    char *held;     /* [held_bytes] of [held_room]: not given out yet */
-    size_t held_bytes, held_room;
-    char *text; /* [text_bytes] of [text_room]: given out, followed by a 0 */
-    size_t text_bytes, text_room;
-    int at_start; /* nothing was given out yet, and a leading space is to be dropped */
-    int ended;    /* a stop text was found: nothing follows it */
+    size_t longest;     /* bytes of the longest stop text */
+    struct buffer held; /* not given out yet */
+    struct buffer text; /* given out */
+    int at_start;       /* nothing was given out yet, and a leading space is to be dropped */
+    int ended;          /* a stop text was found: nothing follows it */
 };
 
 /* All zero is a valid, empty answer. */

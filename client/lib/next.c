@@ -30,9 +30,9 @@ static void tokens_event(struct hearth *h, uint32_t slot)
     struct hearth_event *e = event_new(h, slot, HEARTH_TOKENS);
     e->n_tokens = (uint32_t)s->ids.n - s->delivered;
     e->tokens = s->ids.ids + s->delivered;
-    if (s->answer.text_bytes) {
-        e->text = s->answer.text;
-        e->text_bytes = s->answer.text_bytes;
+    if (s->answer.text.bytes) {
+        e->text = s->answer.text.data;
+        e->text_bytes = s->answer.text.bytes;
     }
     if (s->wants_logprobs && s->n_logprobs == e->n_tokens && e->n_tokens) {
         const struct hearth_logprob *top = s->tops;
@@ -93,7 +93,7 @@ static int take_event(struct hearth *h, uint32_t slot)
         rc = events_end_without_daemon(h, s);
     if (rc)
         return rc;
-    if (s->delivered < s->ids.n || s->answer.text_bytes) {
+    if (s->delivered < s->ids.n || s->answer.text.bytes) {
         tokens_event(h, slot);
         return 1;
     }

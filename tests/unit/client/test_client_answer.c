@@ -28,14 +28,14 @@ static const char *feed(const char *bytes)
 {
     answer_take(&answer);
     ck_assert_int_eq(answer_feed(&answer, bytes, strlen(bytes)), 0);
-    return answer.text_bytes ? answer.text : "";
+    return answer.text.bytes ? answer.text.data : "";
 }
 
 static const char *finish(void)
 {
     answer_take(&answer);
     ck_assert_int_eq(answer_finish(&answer), 0);
-    return answer.text_bytes ? answer.text : "";
+    return answer.text.bytes ? answer.text.data : "";
 }
 
 START_TEST(text_without_stops_passes_at_once)
