@@ -1,4 +1,4 @@
-/* characters: how many characters a text has that comes in pieces, which may end amid one. */
+/* characters: counts the characters of a text that arrives in pieces, which may split one. */
 #ifndef HEARTH_CLIENT_HTTP_CHARACTERS_H
 #define HEARTH_CLIENT_HTTP_CHARACTERS_H
 

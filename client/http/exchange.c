@@ -55,7 +55,7 @@ void exchange_answer(struct exchange *x, json_t *json)
     x->status = 200;
     x->content_type = "application/json; charset=utf-8";
     put_json(&x->out, json);
-    if (x->out.failed) { /* no empty answer that looks like success */
+    if (x->out.failed) { /* an empty answer would look like success */
         struct fail f;
         fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with a smaller request");
         x->status = f.status;
@@ -67,7 +67,7 @@ void exchange_answer(struct exchange *x, json_t *json)
     exchange_wake(x);
 }
 
-/* The last first: those that wait would get the slots of those that run. */
+/* From the last: queued ones would else get the slots of those that run. */
 static void cancel_all(struct exchange *x)
 {
     for (uint32_t i = x->n_choices; i; i--)
@@ -110,8 +110,8 @@ static void out_of_memory(struct exchange *x)
     exchange_fail(x, &f);
 }
 
-/* The stop text that ended it is the first that stands in the answer's bytes: an earlier one would
- * have ended it before. */
+/* The stop text that ended the answer is the first one in its bytes: an earlier one would have ended
+ * it before. */
 static void find_stopping_word(struct choice *c, const struct hearth_result *r)
 {
     struct hearth *h = pool_any(&c->x->server->pool);
@@ -229,7 +229,7 @@ static void on_done(struct choice *c, const struct hearth_result *r)
     if (r->reason == HEARTH_ERROR) {
         fail_library(&f, r->error, r->error_text);
         if (r->error == -E2BIG && c->job.request.grammar_bytes)
-            f.type = FAIL_INVALID; /* following the grammar is too much, not the prompt */
+            f.type = FAIL_INVALID; /* the grammar costs too much, not the prompt */
         exchange_fail(x, &f);
         return;
     }

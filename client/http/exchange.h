@@ -1,10 +1,10 @@
 /* exchange: one HTTP request, from its first header to the last byte of its answer.
  *
- * An exchange is made when a request's headers are there, collects the body, and is then answered
+ * An exchange is made when a request's headers have arrived, collects the body, and is then answered
  * at once (exchange_answer), or runs choices at the daemon. While those run the connection is
  * suspended: libmicrohttpd does not look at it, and the loop watches for its hang-up. An answer is
- * either whole (`out` is sent when everything is there) or a stream, whose `out` is what the
- * client did not take yet: above a limit its slots are paused.
+ * either whole (`out` is sent when it is complete) or a stream, whose `out` is what the client has
+ * not taken yet: above a limit its slots are paused.
  */
 #ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
@@ -46,7 +46,7 @@ struct choice {
     struct finish finish;
 };
 
-/* What makes text out of choices. Each appends to x->out. */
+/* Writes choices in one dialect. Each function appends to x->out. */
 struct reply {
     void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
     void (*progress)(struct exchange *x, struct choice *c,
@@ -75,7 +75,7 @@ struct exchange {
     struct buffer out;
 
     json_t *root; /* the request's object, until x->params takes it */
-    json_t *made; /* an answer that reading the request made */
+    json_t *made; /* the answer of a request that only needs reading */
     struct task task;
     struct worker *worker; /* that reads the request, or NULL */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
@@ -98,7 +98,7 @@ void exchange_run(struct exchange *x, const struct reply *reply);
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);
 
-/* Its connection goes on: there is something new to send. */
+/* Resumes its connection: there is something new to send. */
 void exchange_wake(struct exchange *x);
 
 /* Frees the request's body. */

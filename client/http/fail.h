@@ -1,4 +1,4 @@
-/* fail: why a request gets no answer, in OpenAI's form:
+/* fail: the error of a request, in OpenAI's form:
  *
  *   {"error": {"code": 400, "message": "'stop' must be ...", "type": "invalid_request_error"}}
  */
@@ -21,7 +21,7 @@
 struct fail {
     unsigned status;  /* of HTTP; 0: nothing failed */
     const char *type; /* one of the words above */
-    const char *code; /* in place of the status, where clients look for a word; else NULL */
+    const char *code; /* a word in place of the status, or NULL */
     char message[480];
     int64_t n_prompt, n_context; /* tokens; reported where not 0, n_prompt only with n_context */
 };
@@ -30,7 +30,7 @@ struct fail {
 __attribute__((format(printf, 4, 5))) int fail_set(struct fail *f, unsigned status,
                                                    const char *type, const char *format, ...);
 
-/* What a code of the library (-errno) is to a client: `what` is its one line. Returns -1. */
+/* Turns an -errno of the library into an HTTP error; `what` is its line. Returns -1. */
 int fail_library(struct fail *f, int code, const char *what);
 
 /* The object above; NULL without memory. The caller owns it. */

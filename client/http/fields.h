@@ -15,7 +15,7 @@
 
 int field_bool(const json_t *o, const char *name, bool *ret, struct fail *f);
 
-/* A whole number in [least, most]; 12.0 is one, too. */
+/* A whole number in [least, most]; also written 12.0. */
 int field_int(const json_t *o, const char *name, int64_t least, int64_t most, int64_t *ret,
               struct fail *f);
 
@@ -23,7 +23,7 @@ int field_int(const json_t *o, const char *name, int64_t least, int64_t most, in
 int field_float(const json_t *o, const char *name, double least, double most, float *ret,
                 struct fail *f);
 
-/* A string, as it lies in the object: valid as long as that. */
+/* A string of the object, valid as long as that. */
 int field_text(const json_t *o, const char *name, const char **ret, size_t *ret_bytes,
                struct fail *f);
 

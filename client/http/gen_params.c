@@ -56,8 +56,8 @@ static bool is_named(const struct gen_params *a, const char *name, const char *o
     return false;
 }
 
-/* A sampler that the list leaves out is off. "infill" keeps the few likeliest tokens that a text
- * may go on with: the most likely one stands for them, and further choices are sampled. */
+/* A sampler that the list leaves out is off. "infill", which keeps a few of the likeliest tokens, is
+ * done as greedy; further choices are sampled. */
 static int read_samplers(struct gen_params *a, struct fail *f)
 {
     json_t *list = NULL;
@@ -91,7 +91,7 @@ static int read_samplers(struct gen_params *a, struct fail *f)
     return 0;
 }
 
-/* What would change the answer and cannot be done is refused, not forgotten. */
+/* Unsupported parameters that would change the answer are refused, not ignored. */
 static int refuse_unsupported(const struct gen_params *a, struct fail *f)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* gen_params: the parameters of a generation, read from the JSON of its request.
  *
  * The endpoints of llama-server and those of OpenAI share most fields; what differs are defaults
- * and some names (struct ask_dialect). A field that is there must have its type; what hearth
+ * and some names (enum gen_dialect). A field that is there must have its type; what hearth
  * cannot do (mirostat, ...) is refused by name; unknown fields are ignored.
  *
  * It points into the JSON that it was read from, and keeps that until gen_params_fini.
@@ -29,7 +29,7 @@ struct gen_prompt {
     uint32_t *ids; /* [n] */
     uint32_t n;
     const json_t
-        *text; /* what /v1/completions echoes, in root; no string where it came as tokens */
+        *text; /* what /v1/completions echoes, in root; not a string where it came as tokens */
 };
 
 struct gen_params {
@@ -61,13 +61,13 @@ struct gen_params {
  * gen_params_fini in either case. */
 int gen_params_read(struct gen_params *a, enum gen_dialect dialect, json_t *root, struct fail *f);
 
-/* The part of gen_params_read that is about grammars and schemas. */
+/* The part of gen_params_read for grammars and schemas. */
 int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 
 /* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
 int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
-/* Refuses prompts for which a context has no room. */
+/* Refuses prompts that do not fit a context. */
 int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f);
 
 /* Does the request name this model, or none? */

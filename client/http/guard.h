@@ -1,7 +1,7 @@
 /* guard: access: keys, and headers that only another site's web page would send.
  *
- * A page in a browser can reach loopback, under a name of its own that it points there (DNS
- * rebinding) or with requests across origins. So on TCP the Host header must name this machine, and
+ * A web page can reach loopback under a name of its own that points there (DNS rebinding), or with
+ * cross-origin requests. So on TCP the Host header must name this machine, and
  * an Origin header must be one that was allowed. Pure functions.
  */
 #ifndef HEARTH_CLIENT_HTTP_GUARD_H

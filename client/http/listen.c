@@ -25,8 +25,8 @@ void listen_default_path(char *path, size_t path_bytes)
         snprintf(path, path_bytes, "/run/hearth/http.sock");
 }
 
-/* Makes the folder of the default path, where `path` lies in it: a user's first start needs that.
- * Another one that is missing is a mistyped one. */
+/* Makes the folder of the default path where `path` lies in it, for a user's first start. Any other
+ * missing folder is probably mistyped. */
 static void make_directory(const char *path)
 {
     char directory[PATH_MAX];
@@ -34,7 +34,7 @@ static void make_directory(const char *path)
     listen_default_path(directory, sizeof(directory));
     *strrchr(directory, '/') = 0;
     size_t n = strlen(directory);
-    /* The machine's is every user's to pass, whatever the umask. */
+    /* Every user may enter the machine's folder, whatever the umask. */
     mode_t mode = strcmp(directory, "/run/hearth") == 0 ? 0755 : 0700;
     if (slash && (size_t)(slash - path) == n && memcmp(path, directory, n) == 0 &&
         mkdir(directory, mode) == 0) /* else it is there, or bind says why it cannot be */

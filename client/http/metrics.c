@@ -76,7 +76,7 @@ static void label(struct buffer *out, const char *name, const char *value)
     buffer_text(out, "\"");
 }
 
-/* What the daemon counts comes with its kind and its words from the table that it counts by. */
+/* The daemon's counters; kinds and descriptions come from their table. */
 static void counters(const json_t *status, struct buffer *out)
 {
     for (int i = 0; i < COUNTERS_N; i++) {

@@ -1,4 +1,4 @@
-/* metrics: what happens here and at the daemon, for Prometheus. */
+/* metrics: counters of the gateway and the daemon, for Prometheus. */
 #ifndef HEARTH_CLIENT_HTTP_METRICS_H
 #define HEARTH_CLIENT_HTTP_METRICS_H
 

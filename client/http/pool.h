@@ -52,14 +52,14 @@ struct pool {
 void pool_init(struct pool *p);
 void pool_fini(struct pool *p);
 
-/* Runs the job, or queues it. Returns 0, or -1 with *f: the request is not one that the daemon takes,
- * or the queue is full. Its handlers may be called before this returns. */
+/* Runs the job, or queues it. Returns 0, or -1 with *f: the request is invalid, or the queue is
+ * full. Its functions may be called before this returns. */
 int pool_submit(struct pool *p, struct job *job, struct fail *f);
 
 /* None of the job's functions is called after this. The daemon stops within one pass. */
 void pool_cancel(struct pool *p, struct job *job);
 
-/* The daemon ends the answer here; HEARTH_DONE with HEARTH_CANCELLED comes. */
+/* The daemon ends the answer here; HEARTH_DONE with HEARTH_CANCELLED follows. */
 void pool_stop(struct pool *p, struct job *job);
 
 /* Leaves its events where they are: the daemon pauses the slot when its ring is full. */

@@ -1,4 +1,4 @@
-/* buf: a string that grows, and keeps of each byte where it came from. One thread. */
+/* buf: a growing string that knows the origin of each byte. One thread. */
 #ifndef HEARTH_CLIENT_JINJA_BUF_H
 #define HEARTH_CLIENT_JINJA_BUF_H
 
@@ -7,7 +7,7 @@
 struct buf {
     struct heap *heap;
     char *text;       /* [n] */
-    uint8_t *origins; /* [n] where both kinds are in it, else NULL */
+    uint8_t *origins; /* [n] where it holds both kinds, else NULL */
     size_t n, room;
     uint8_t origin; /* of all of it, while origins is NULL */
 };

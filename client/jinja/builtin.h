@@ -52,7 +52,7 @@ extern const size_t n_globals;
 extern const struct builtin list_filters[], search_methods[];
 extern const size_t n_list_filters, n_search_methods;
 
-/* Arguments: a default where one was not given, a fault where it is of another type. */
+/* Arguments: a default if missing, a fault for another type. */
 int64_t arg_integer(struct eval *e, const struct call *c, size_t i, int64_t otherwise);
 bool arg_bool(const struct call *c, size_t i, bool otherwise);
 struct value arg_string(struct eval *e, const struct call *c, size_t i, const char *otherwise);

@@ -53,7 +53,7 @@ void scope_set(struct eval *e, struct scope *s, const struct name *name, struct 
 struct value eval_node(struct eval *e, const struct node *n);
 void exec_nodes(struct eval *e, const struct node *n); /* a chain of statements */
 
-/* A fault where it is nested too deeply; every enter has its leave. */
+/* A fault beyond the nesting limit; every enter has its leave. */
 void eval_enter(struct eval *e, const struct node *n);
 void eval_deeper(struct eval *e); /* the same where there is no node: map calls filters, also map */
 void eval_leave(struct eval *e);

@@ -1,7 +1,7 @@
-/* heap: the memory, the patience and the way out of one rendering.
+/* heap: the memory, the step limit and the error exit of one rendering.
  *
- * Whatever a template makes is taken from here and freed together; nothing is freed before. Bytes
- * and steps are bounded, because templates come from model files that strangers made. What goes
+ * Whatever a template makes is allocated here and freed together at the end. Bytes
+ * and steps are bounded, because templates come from untrusted model files. What goes
  * wrong (memory, limits, an error in the template) is a fault: it leaves by longjmp to the one
  * caller that set `escape` up, so nothing in between owns or checks anything. One thread. */
 #ifndef HEARTH_CLIENT_JINJA_HEAP_H
@@ -24,7 +24,7 @@ struct heap {
     size_t err_bytes;
 };
 
-/* The caller sets up escape, err and err_bytes by itself. */
+/* The caller sets escape, err and err_bytes. */
 void heap_init(struct heap *h, size_t most_bytes, uint64_t steps);
 void heap_fini(struct heap *h);
 
@@ -34,7 +34,7 @@ void *heap_take(struct heap *h, size_t bytes);
 /* The same with the first `used` of `old` bytes at p copied; p itself where it could grow. */
 void *heap_grow(struct heap *h, void *p, size_t used, size_t old, size_t bytes);
 
-/* So much work is about to be done. A fault where it is too much. */
+/* Counts steps before they are done. A fault beyond the limit. */
 void heap_charge(struct heap *h, size_t steps);
 
 /* Does not return. Control characters in the line become blanks. */

@@ -2,9 +2,9 @@
  * trim_blocks, lstrip_blocks and loop controls, values as Python prints them, and the functions
  * raise_exception and strftime_now.
  *
- * A template is a stranger's program: memory, steps and nesting are bounded, nothing is read or
- * called but what it is given, and whatever is wrong with it is one line. The output says which of
- * its parts came out of input values, whatever was done to them on the way (trimmed, joined,
+ * A template is an untrusted program: memory, steps and nesting are bounded, it reads and
+ * calls only what it is given, and any error is one line. The output says which of
+ * its parts came from input values, whatever was done to them (trimmed, joined,
  * replaced, dumped as JSON), so that a message cannot bring control tokens of its own.
  *
  * Any thread; nothing is shared between calls. It never prints. */

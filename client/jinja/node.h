@@ -98,7 +98,7 @@ void chain_add(struct chain *c, struct node *n);
 struct node *parser_node(struct parser *p, enum node_kind kind);
 struct node *parser_binary(struct parser *p, enum node_kind kind, unsigned op, struct node *a,
                            struct node *b);
-void parser_enter(struct parser *p); /* a fault where it is nested too deeply */
+void parser_enter(struct parser *p); /* a fault beyond the nesting limit */
 void parser_leave(struct parser *p);
 _Noreturn void parser_fault(struct parser *p, const char *wanted);
 bool parser_is_sign(const struct parser *p, unsigned sign);

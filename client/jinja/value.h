@@ -2,8 +2,8 @@
  * floats, strings, lists, tuples, dicts that keep their order, and things that can be called.
  *
  * Values are small and copied; lists and dicts are shared, in the heap. A string knows of each byte
- * whether it came from an input value (a message) or from the template: who tokenizes the output
- * must not take a control token out of a message. One thread; errors are faults of the heap. */
+ * whether it came from an input value (a message) or from the template, so that
+ * no control token is tokenized out of a message. One thread; errors are faults of the heap. */
 #ifndef HEARTH_CLIENT_JINJA_VALUE_H
 #define HEARTH_CLIENT_JINJA_VALUE_H
 
@@ -90,7 +90,7 @@ struct value *dict_find(struct heap *h, const struct dict *d, struct value key);
 void entries_sort(struct heap *h, struct entry *entries, size_t n, bool reverse);
 
 bool value_is_list(struct value v);   /* or a tuple */
-bool value_is_number(struct value v); /* booleans are, too */
+bool value_is_number(struct value v); /* booleans are numbers, too */
 double value_number(struct value v);
 double value_floor(double number);
 int64_t value_whole(struct value v);             /* of a boolean or an integer */

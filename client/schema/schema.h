@@ -6,12 +6,12 @@
  *
  *   text --jansson--> tree --visit--> rules by name --sorted--> grammar
  *
- * A walk down the tree makes a rule for each place that needs one. The first mistake sticks: `rc`
- * is set, `err` names the place as a JSON pointer, and from then on every call returns at once, so
+ * A walk down the tree makes a rule for each place that needs one. The first error is kept: `rc` is
+ * set, `err` names the place as a JSON pointer, and from then on every call returns at once, so
  * the callers need not look. Functions that return the name of a rule never return NULL.
  *
- * Bounds: depth, steps, bytes of rules and repetitions, each with its constant below. A schema is
- * whatever a remote user sent. One conversion belongs to one thread; it keeps no state. */
+ * Bounds: depth, steps, bytes of rules and repetitions, each with its constant below. A schema may
+ * come from a remote user. One conversion belongs to one thread; it keeps no state. */
 #ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_H
 #define HEARTH_CLIENT_SCHEMA_SCHEMA_H
 
@@ -25,14 +25,14 @@ enum {
     SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */
     SCHEMA_GRAMMAR_MAX = 1 << 20, /* bytes of all rules, what the daemon takes */
     SCHEMA_RULES_MAX = 8000,
-    SCHEMA_DEPTH_MAX = 64,     /* of schemas in each other, references followed */
+    SCHEMA_DEPTH_MAX = 64,     /* nesting of schemas, references followed */
     SCHEMA_STEPS_MAX = 50000,  /* schemas visited or merged */
-    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and thrown away */
+    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and dropped */
     SCHEMA_REPEAT_MAX = 10000, /* a bound of items, lengths, {m,n} */
     SCHEMA_WAYS_MAX = 64,      /* alternatives that allOf or siblings of anyOf multiply to */
     SCHEMA_NAME_MAX = 120,     /* bytes of a rule's name, its number not counted */
     SCHEMA_KEY_MAX = 96, /* bytes of a property's name beside additionalProperties: a group each */
-    SCHEMA_NESTING_MAX = 50, /* groups of a pattern in each other */
+    SCHEMA_NESTING_MAX = 50, /* nested groups of a pattern */
     SCHEMA_DIGITS = 16       /* of an integer, as llama.cpp has it */
 };
 
@@ -42,7 +42,7 @@ struct schema {
     json_t *asked;      /* "name ::= text" as asked for -> the name it got */
     json_t *numbers;    /* name -> the next number to try after it */
     json_t *refs;       /* $ref -> name of its rule */
-    json_t *levels;     /* $ref that is being made -> `level` when that began */
+    json_t *levels;     /* $ref being made -> `level` when that began */
     json_t *keep;       /* array: schemas made on the way, which others point into */
     struct buffer path; /* JSON pointer of the place */
     uint32_t depth, steps;
@@ -64,8 +64,8 @@ __attribute__((format(printf, 2, 3))) void schema_fail(struct schema *c, const c
 void schema_no_memory(struct schema *c);
 /* Makes a message that may have been cut valid UTF-8 without control characters. */
 void schema_one_line(char *err);
-/* Counts what a schema costs; fails when it was too much. Whatever a loop goes over that a schema
- * may make long is counted, since one place may be visited as often as others refer to it. */
+/* Counts work; fails above the limit. Every loop whose length the schema decides counts, since one
+ * place may be visited as often as others refer to it. */
 void schema_work(struct schema *c, size_t n);
 
 /* Goes to a place below, and back to what it returned. */
@@ -115,7 +115,7 @@ void schema_write(struct schema *c, struct buffer *t);
 
 /* ---- schema_visit.c -------------------------------------------------------------------------- */
 
-/* Makes the rule of a schema, or takes one that is there. name: "" is the root; own: see
+/* Makes the rule of a schema, or reuses an existing one. name: "" is the root; own: see
  * schema_rule. Returns the rule's name. */
 const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own);
 
