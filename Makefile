@@ -135,6 +135,7 @@ OBJECTS_client  = $(call obj,$(CLIENT))
 OBJECTS_http    = $(call obj,$(HTTP))
 OBJECTS_rig     = $(call obj,$(wildcard tests/rig/*.c))
 OBJECTS_e2e     = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
+OBJECTS_hostile = $(call obj,$(filter-out tests/hostile/test_%,$(wildcard tests/hostile/*.c)))
 OBJECTS_bench   = $(call obj,$(filter-out tests/bench/bench_%,$(wildcard tests/bench/*.c)))
 archive  = $(foreach a,$(1),$(BUILD)/obj/$(a).a)
 ARCHIVES = $(call archive,http client daemon tools kernels ipc)
@@ -146,7 +147,7 @@ $(BUILD)/obj/$(1).list: $(call changed,$(BUILD)/obj/$(1).list,$(OBJECTS_$(1)))
 	@mkdir -p $$(@D)
 	@echo $(strip $(OBJECTS_$(1))) >$$@
 endef
-$(foreach a,ipc kernels tools daemon client http rig e2e bench,$(eval $(call archive_rules,$(a))))
+$(foreach a,ipc kernels tools daemon client http rig e2e hostile bench,$(eval $(call archive_rules,$(a))))
 
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
@@ -281,12 +282,13 @@ $(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(S
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
 UNIT     = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 E2E      = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/e2e/test_*.c))
+HOSTILE  = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/hostile/test_*.c))
 STRESS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/stress/stress_*.c))
 BENCH    = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
 # A test is linked with the archives, and TEST.took names the objects that it took: when one of them changes or its source is
 # gone, the test is linked again and tests/run.sh quick runs it.
-KNOWN   := $(foreach a,ipc kernels tools daemon client http rig e2e bench,$(OBJECTS_$a))
+KNOWN   := $(foreach a,ipc kernels tools daemon client http rig e2e hostile bench,$(OBJECTS_$a))
 took     = $(filter $(KNOWN),$(1)) $(if $(filter-out $(KNOWN),$(1)),FORCE)
 define link_test
 @mkdir -p $(@D)
@@ -298,6 +300,8 @@ endef
 $(UNIT):   $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,rig) $(ARCHIVES)
 	$(link_test)
 $(E2E):    $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,e2e rig) $(ARCHIVES)
+	$(link_test)
+$(HOSTILE): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,hostile e2e rig) $(ARCHIVES)
 	$(link_test)
 $(STRESS): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(ARCHIVES)
 	$(link_test)
@@ -312,7 +316,7 @@ $(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c $(KERNE
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
 .PHONY: tests tests-sim
-tests: all $(UNIT) $(E2E) $(STRESS)
+tests: all $(UNIT) $(E2E) $(HOSTILE) $(STRESS)
 tests-sim: all $(BUILD)/tests/e2e/test_cuda $(CONTRACT) $(SIMULATED) $(if $(HAVE_NVCC),$(PLUGIN))
 
 .PHONY: check check-sim quick unit
@@ -328,10 +332,10 @@ check-sim: deps-check ## the CUDA backend on a simulated GPU (minutes); where nv
 quick: ## after a change: build and run what it can break, within a minute
 	$(submake) CUDA=0 tests
 	@BUILD=$(BUILD) tests/run.sh quick
-NAMED    = $(patsubst %.c,$(BUILD)/%,$(wildcard $(foreach t,$(T),tests/unit/*/test_$t.c tests/e2e/test_$t.c tests/stress/stress_$t.c)))
+NAMED    = $(patsubst %.c,$(BUILD)/%,$(wildcard $(foreach t,$(T),tests/unit/*/test_$t.c tests/e2e/test_$t.c tests/hostile/test_$t.c tests/stress/stress_$t.c)))
 unit: ## one suite: make unit T=plan; some: make unit T='cpu_*'
 	@[ -n "$(NAMED)" ] || { echo "make unit T=NAME: there is no tests/unit/*/test_$(T).c"; exit 64; }
-	$(submake) CUDA=0 $(NAMED) $(if $(findstring /e2e/,$(NAMED)),all)
+	$(submake) CUDA=0 $(NAMED) $(if $(findstring /e2e/,$(NAMED))$(findstring /hostile/,$(NAMED)),all)
 	@for t in $(NAMED); do BUILD=$(BUILD) $$t || exit; done
 
 .PHONY: asan tsan
@@ -410,7 +414,7 @@ CLANG_FORMAT = $(firstword $(foreach f,clang-format-14 clang-format,\
                  $(if $(findstring version 14,$(shell $f --version 2>/dev/null)),$f)))
 CLANG_TIDY = $(shell command -v clang-tidy 2>/dev/null)
 SOURCES  = $(wildcard $(foreach d,ipc kernels daemon client tests,$d/*.[ch] $d/*/*.[ch] $d/*/*/*.[ch]))
-TIDIED   = $(filter-out tests/unit/% tests/e2e/test_% tests/cudasim/test_%,$(filter %.c,$(SOURCES)))
+TIDIED   = $(filter-out tests/unit/% tests/e2e/test_% tests/hostile/test_% tests/cudasim/test_%,$(filter %.c,$(SOURCES)))
 LINT     = $(BUILD)/lint
 
 .PHONY: style lint format

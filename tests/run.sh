@@ -77,7 +77,7 @@ add_sim() {
 }
 
 add_check() {
-    add_built "$folder"/e2e/test_* "$folder"/unit/*/test_* "$folder"/stress/stress_*
+    add_built "$folder"/e2e/test_* "$folder"/hostile/test_* "$folder"/unit/*/test_* "$folder"/stress/stress_*
     for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
         for t in engine_hostile engine_soak engine_thread; do
             t=unit/daemon/test_$t
@@ -98,7 +98,7 @@ inputs() { # NAME: files and folders
     echo "$of"
     [ ! -f "$of.took" ] || grep -o '[^ ,()]*\.o' "$of.took" # objects, for a suite that was not linked again
     case $1 in # real programs, and what is installed with them
-    e2e/* | tools/* | unit/daemon/test_config)
+    e2e/* | hostile/* | tools/* | unit/daemon/test_config)
         printf '%s\n' "$BUILD"/{bin,lib,man} client/{man,nvim,python,shell} systemd tests/python tests/e2e/*.lua ;;
     esac
     printf '%s\n' tests/fixtures daemon/models
@@ -119,6 +119,7 @@ expected() { # NAME
     cudasim/contract* | e2e/test_cuda) guess=600 ;;
     */test_cpu_* | */test_grammar_* | */test_vocabulary | */test_determinism | */test_http_rough | */python.sh) guess=30 ;;
     */test_idle_stop | */test_jinja_limits | */test_engine_thread | */stress_ring | e2e/*.sh) guess=15 ;;
+    hostile/*) guess=40 ;;
     e2e/*) guess=4 ;;
     esac
     echo "${seconds[$1]:-$guess}"
@@ -137,7 +138,7 @@ pick_quick() {
         case "$what " in
         ' ') ;;
         *"/$subject.o"[[:space:]]* | "${program[$name]} ") own+=("$name") ;;
-        *) case $name in e2e/*) others+=("$name") ;; *) units+=("$name") ;; esac ;;
+        *) case $name in e2e/* | hostile/*) others+=("$name") ;; *) units+=("$name") ;; esac ;;
         esac
     done
     for name in "${own[@]}"; do picked+=("$name") budget=$((budget - $(expected "$name"))); done

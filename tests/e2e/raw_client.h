@@ -8,11 +8,14 @@
 struct raw_client {
     int socket_fd;
     int fds[HELLO_FDS];
+    uint32_t daemon_pid;
     struct segment segment;
 };
 
-/* Returns 0, or -1 when it was refused (nothing is kept then). */
+/* Returns 0, or -1 when it was refused (nothing is kept then). raw_open_notify() asks for a pollable
+ * descriptor, too. */
 int raw_open(struct raw_client *raw, const char *socket_path, uint32_t slots);
+int raw_open_notify(struct raw_client *raw, const char *socket_path, uint32_t slots);
 void raw_close(struct raw_client *raw);
 
 /* Rings the daemon's bell, whether it sleeps or not. */

@@ -1,0 +1,66 @@
+/* attack: see attack.h. */
+#include "tests/hostile/attack.h"
+
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+const struct attack attacks[ATTACKS] = {
+    {"words", "words overwritten", 40, attack_words},
+    {"cells", "mutated cells", 120, attack_cells},
+    {"holes", "holes punched", 30, attack_holes},
+    {"generations", "generations stored", 30, attack_generations},
+    {"messages", "mutated messages", 1500, attack_messages},
+    {"floods", "handshakes", 10, attack_floods},
+    {"silence", "silent connections", 4, attack_silence},
+    {"forks", "children left with the descriptors", 8, attack_forks},
+    {"passed", "descriptors passed", 60, attack_passed},
+    {"bells", "rings and changes of a bell", 60, attack_bells},
+    {"dups", "descriptors of a notify socket watched", 1, attack_dups},
+    {"seals", "attempts to write what is sealed", 60, attack_seals},
+};
+
+void attack_sleep_us(long us)
+{
+    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    nanosleep(&t, NULL);
+}
+
+void attack_forbidden(int succeeded, const char *what)
+{
+    if (!succeeded)
+        return;
+    fprintf(stderr, "succeeded, and must not: %s\n", what);
+    _exit(3);
+}
+
+void attack_become(uid_t uid)
+{
+    struct rlimit files;
+
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (getuid() == 0 && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0))
+        _exit(4);
+    prctl(PR_SET_DUMPABLE, 1); /* our own /proc/self stays ours */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+pid_t attack_start(const struct attack *attack, struct attack_state *a, uint64_t times)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    attack_become(ATTACK_USER);
+    for (uint64_t i = 0; i < times && !atomic_load(&a->stop); i++)
+        attack->once(a);
+    _exit(0);
+}

@@ -1,0 +1,189 @@
+/* honest: see honest.h. */
+#include "tests/hostile/honest.h"
+
+#include "client/hearth.h"
+#include "ipc/bell.h"
+#include "tests/e2e/harness.h"
+#include "tests/hostile/attack.h"
+#include "tests/random.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WAIT_MS = 120000, PROMPT_MAX = 128, OUTPUT = 30, REQUESTS_EACH = 4 /* of a connection */ };
+
+void *honest_share(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    return memory;
+}
+
+static struct hearth *honest_connect(const struct honest *h)
+{
+    struct hearth_options options;
+    struct hearth *handle;
+    char err[256];
+
+    hearth_options_init(&options, sizeof(options));
+    options.connect_timeout_ms = options.resume_ms = WAIT_MS;
+    int rc = hearth_connect(h->socket, &options, &handle, err, sizeof(err));
+    if (rc < 0)
+        fprintf(stderr, "an honest user cannot connect: %s\n", err);
+    return rc < 0 ? NULL : handle;
+}
+
+static int honest_submit(struct hearth *handle, uint32_t kind)
+{
+    uint32_t prompt[PROMPT_MAX], state = 3 + kind;
+    struct hearth_request r;
+
+    hearth_request_init(&r, sizeof(r));
+    r.n_tokens = 1 + kind * kind % PROMPT_MAX;
+    for (uint32_t i = 0; i < r.n_tokens; i++)
+        prompt[i] = 3 + random_below(&state, 250);
+    r.tokens = prompt;
+    r.max_tokens = OUTPUT;
+    r.temperature = kind % 2 ? 0.9f : 0;
+    r.seed = kind;
+    r.repeat_penalty = kind % 3 ? 1 : 1.1f;
+    r.logprobs = kind % 4 == 3 ? 2 : -1;
+    return hearth_submit(handle, 0, &r);
+}
+
+static void honest_note(struct honest_times *times, uint64_t since_ns, uint64_t now_ns)
+{
+    times->us[times->n++ % HONEST_TIMES] = (uint32_t)((now_ns - since_ns) / 1000);
+}
+
+/* The hash of an answer; 0 without one. */
+static uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user)
+{
+    const struct hearth_event *event;
+    uint64_t hash = 1469598103934665603u, last = bell_now_ns();
+    uint32_t tokens = 0;
+
+    if (honest_submit(handle, kind) < 0)
+        return 0;
+    while (hearth_next(handle, 0, &event, WAIT_MS) > 0) {
+        for (uint32_t i = 0; i < event->n_tokens; i++)
+            hash = (hash ^ event->tokens[i]) * 1099511628211u;
+        if (event->n_tokens && user) {
+            uint64_t now = bell_now_ns();
+            honest_note(tokens ? &user->between : &user->first, last, now);
+            last = now;
+        }
+        tokens += event->n_tokens;
+        if (event->kind == HEARTH_DONE)
+            return event->result->reason == HEARTH_ERROR || event->result->output_tokens != tokens
+                       ? 0
+                       : hash ^ event->result->reason;
+    }
+    return 0;
+}
+
+void honest_alone(struct honest *h)
+{
+    struct hearth *handle = honest_connect(h);
+
+    ck_assert_ptr_nonnull(handle);
+    for (uint32_t kind = 0; kind < HONEST_KINDS; kind++) {
+        h->alone[kind] = honest_ask(handle, kind, NULL);
+        ck_assert_uint_ne(h->alone[kind], 0);
+    }
+    hearth_close(handle);
+}
+
+static _Noreturn void honest_process(struct honest *h, uint32_t number)
+{
+    struct honest_user *user = &h->users[number];
+    struct hearth *handle = NULL;
+
+    attack_become(HONEST_USER + number);
+    for (uint32_t i = 0; !atomic_load(&h->stop); i++) {
+        uint32_t kind = (i + number) % HONEST_KINDS;
+        if (i % REQUESTS_EACH == 0) {
+            hearth_close(handle);
+            handle = honest_connect(h);
+            if (!handle)
+                _exit(2);
+        }
+        uint64_t hash = honest_ask(handle, kind, user);
+        if (hash != h->alone[kind]) {
+            fprintf(stderr, "user %u, request %u: %s\n", number, kind,
+                    hash ? "another answer than alone" : hearth_error(handle));
+            _exit(2);
+        }
+        atomic_fetch_add(&user->answers, 1);
+    }
+    hearth_close(handle);
+    _exit(0);
+}
+
+void honest_start(struct honest *h)
+{
+    atomic_store(&h->stop, 0);
+    for (uint32_t i = 0; i < HONEST_USERS; i++) {
+        atomic_store(&h->users[i].answers, 0);
+        h->users[i].first.n = h->users[i].between.n = 0;
+        pid_t pid = fork();
+        ck_assert_int_ge(pid, 0);
+        if (pid == 0)
+            honest_process(h, i);
+        h->pids[i] = pid; /* by the parent alone: the memory is shared */
+    }
+}
+
+static bool honest_ended(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != 0;
+}
+
+void honest_await(const struct honest *h, uint32_t answers)
+{
+    for (uint32_t i = 0; i < HONEST_USERS; i++)
+        while (atomic_load(&h->users[i].answers) < answers && !honest_ended(h->pids[i]))
+            usleep(2000);
+}
+
+void honest_stop(struct honest *h)
+{
+    atomic_store(&h->stop, 1);
+    for (uint32_t i = 0; i < HONEST_USERS; i++) {
+        ck_assert_int_eq(harness_wait(h->pids[i]), 0);
+        ck_assert_uint_gt(atomic_load(&h->users[i].answers), 0);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+uint32_t honest_p99(const struct honest *h, enum honest_time which)
+{
+    static uint32_t all[HONEST_USERS * HONEST_TIMES];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < HONEST_USERS; i++) {
+        const struct honest_user *user = &h->users[i];
+        const struct honest_times *times = which == HONEST_FIRST ? &user->first : &user->between;
+        size_t have = times->n < HONEST_TIMES ? times->n : HONEST_TIMES;
+        memcpy(all + n, times->us, have * sizeof(*all));
+        n += have;
+    }
+    qsort(all, n, sizeof(*all), compare);
+    return n ? all[n - 1 - n / 100] : 0;
+}

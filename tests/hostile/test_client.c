@@ -1,0 +1,238 @@
+/* A hostile client on a user id of its own harms only itself: two honest users beside it get the
+ * answers that they get alone, and afterwards the daemon holds nothing that it did not hold before.
+ * See README.md for the long forms: HEARTH_HOSTILE=N, HEARTH_HOSTILE_P99=SECONDS. */
+#include "tests/hostile/attack.h"
+#include "tests/hostile/balance.h"
+#include "tests/hostile/honest.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ANSWERS = 12, PAIRS = 5, BURN_US = 2000, BURNERS_MAX = 8 };
+
+static struct harness d;
+static struct honest *honest;
+static struct attack_state *state;
+
+static uint32_t number_of(const char *name, uint32_t otherwise)
+{
+    const char *value = getenv(name);
+
+    return value ? (uint32_t)strtoul(value, NULL, 10) : otherwise;
+}
+
+/* Few slots and little memory for KV: all of it is soon in use. A user has half of the slots, where
+ * there are several. */
+static void setup(void)
+{
+    const char *const arguments[] = {"--threads",
+                                     "1",
+                                     "--slots",
+                                     "8",
+                                     "--context",
+                                     "512",
+                                     "--kv-bytes",
+                                     "1M",
+                                     "--user-slots",
+                                     getuid() == 0 ? "4" : "0",
+                                     "--log-level",
+                                     "error",
+                                     NULL};
+
+    if (getuid() != 0)
+        printf("skip: only root can run as other users: attacker and honest users are one\n");
+    harness_start(&d, harness_tiny_model(), arguments);
+    ck_assert_int_eq(chmod(d.directory, 0755), 0);
+    ck_assert_int_eq(chmod(d.socket, 0666), 0);
+    honest = honest_share(sizeof(*honest));
+    honest->socket = d.socket;
+    honest_alone(honest);
+    state = honest_share(sizeof(*state));
+    state->socket = d.socket;
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+
+static void finish(pid_t pid)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the attacker: status %x", status);
+}
+
+/* `times` attacks beside honest users, of whom each gets some answers at least. */
+static void run(const struct attack *attack, uint64_t times)
+{
+    atomic_store(&state->stop, 0);
+    honest_start(honest);
+    finish(attack_start(attack, state, times));
+    honest_await(honest, ANSWERS);
+    honest_stop(honest);
+}
+
+START_TEST(an_attacker_harms_only_itself)
+{
+    const struct attack *attack = &attacks[_i];
+    const char *build = getenv("BUILD");
+    uint64_t times = attack->times / (build && strstr(build, "san") ? 10 : 1) + 1;
+
+    times *= number_of("HEARTH_HOSTILE", 1);
+    state->random = (uint32_t)_i + 1;
+    run(attack, attack->times / 4 + 1); /* what is allocated once is allocated now */
+    struct balance before = balance_take(&d);
+    atomic_fetch_add(&state->over, 1);
+    atomic_store(&state->done, 0);
+    run(attack, times);
+    balance_check(&d, &before);
+    atomic_fetch_add(&state->over, 1);
+    printf("%s: %llu %s; %u and %u answers; p99 to the first token %u us, between tokens %u us\n",
+           attack->name, (unsigned long long)atomic_load(&state->done), attack->unit,
+           atomic_load(&honest->users[0].answers), atomic_load(&honest->users[1].answers),
+           honest_p99(honest, HONEST_FIRST), honest_p99(honest, HONEST_BETWEEN));
+    fflush(stdout);
+}
+END_TEST
+
+/* ---- how long the honest users wait: the long form -------------------------------------------- */
+
+static double cpu_of_children(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_CHILDREN, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static uint64_t clock_us(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* A process that burns this share of a core and knows nothing of hearth. */
+static pid_t start_burner(double share)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    attack_become(ATTACK_USER);
+    while (!atomic_load(&state->stop)) {
+        uint64_t until = clock_us(CLOCK_PROCESS_CPUTIME_ID) + BURN_US;
+        while (clock_us(CLOCK_PROCESS_CPUTIME_ID) < until)
+            ;
+        if (share < 1)
+            attack_sleep_us((long)(BURN_US * (1 - share) / share));
+    }
+    _exit(0);
+}
+
+/* The honest users' p99s beside an attack of so many seconds; returns the cores that it burnt. */
+static double wait_beside_attack(const struct attack *attack, uint32_t seconds, uint32_t *ret_p99)
+{
+    atomic_store(&state->stop, 0);
+    honest_start(honest);
+    honest_await(honest, 1);
+    uint64_t start = clock_us(CLOCK_MONOTONIC);
+    double before = cpu_of_children();
+    pid_t pid = attack_start(attack, state, UINT64_MAX);
+    sleep(seconds);
+    atomic_store(&state->stop, 1);
+    finish(pid);
+    double cores = (cpu_of_children() - before) * 1e6 / (double)(clock_us(CLOCK_MONOTONIC) - start);
+    honest_stop(honest);
+    for (int i = 0; i < 2; i++)
+        ret_p99[i] = honest_p99(honest, (enum honest_time)i);
+    return cores;
+}
+
+static void wait_beside_burners(double cores, uint32_t seconds, uint32_t *ret_p99)
+{
+    pid_t pids[BURNERS_MAX];
+    int n = (int)cores + 1;
+
+    n = n > BURNERS_MAX ? BURNERS_MAX : n;
+    atomic_store(&state->stop, 0);
+    honest_start(honest);
+    honest_await(honest, 1);
+    for (int i = 0; i < n; i++)
+        pids[i] = start_burner(cores / n < 0.01 ? 0.01 : cores / n);
+    sleep(seconds);
+    atomic_store(&state->stop, 1);
+    for (int i = 0; i < n; i++)
+        finish(pids[i]);
+    honest_stop(honest);
+    for (int i = 0; i < 2; i++)
+        ret_p99[i] = honest_p99(honest, (enum honest_time)i);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+START_TEST(honest_users_wait_as_beside_any_busy_process)
+{
+    const struct attack *attack = &attacks[_i];
+    uint32_t seconds = number_of("HEARTH_HOSTILE_P99", 0);
+    double ratios[2][PAIRS], cores = 0;
+
+    for (int i = 0; i < PAIRS; i++) {
+        uint32_t attacked[2], burnt[2];
+        cores = wait_beside_attack(attack, seconds, attacked);
+        wait_beside_burners(cores, seconds, burnt);
+        for (int k = 0; k < 2; k++)
+            ratios[k][i] = (double)attacked[k] / (double)(burnt[k] ? burnt[k] : 1);
+    }
+    for (int k = 0; k < 2; k++)
+        qsort(ratios[k], PAIRS, sizeof(double), compare);
+    printf("%-12s %.2f cores; p99 against a burner's: first token %.2f (%.2f to %.2f), between "
+           "tokens %.2f (%.2f to %.2f)\n",
+           attack->name, cores, ratios[0][PAIRS / 2], ratios[0][0], ratios[0][PAIRS - 1],
+           ratios[1][PAIRS / 2], ratios[1][0], ratios[1][PAIRS - 1]);
+    fflush(stdout);
+}
+END_TEST
+
+/* The attacks of this run: all, or the one that HEARTH_ATTACK names. */
+static void add_attacks(TCase *tcase, const TTest *test)
+{
+    const char *name = getenv("HEARTH_ATTACK");
+
+    for (int i = 0; i < ATTACKS; i++)
+        if (!name || !strcmp(name, attacks[i].name))
+            tcase_add_loop_test(tcase, test, i, i + 1);
+}
+
+int main(void)
+{
+    bool is_long = getenv("HEARTH_HOSTILE") || getenv("HEARTH_HOSTILE_P99");
+    Suite *suite = suite_create("client");
+    TCase *tcase = tcase_create("client");
+
+    tcase_set_timeout(tcase, is_long ? 36000 : 600);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    add_attacks(tcase, getenv("HEARTH_HOSTILE_P99") ? honest_users_wait_as_beside_any_busy_process
+                                                    : an_attacker_harms_only_itself);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
