@@ -1,4 +1,8 @@
-/* The arithmetic of draft, verify, accept and roll back, and of tokens that are not verified. Invariant everywhere: spec_valid. */
+/*
+ * The arithmetic of draft, verify, accept and roll back, and of tokens that are not verified. Every
+ * function that changes or counts asserts that it is given a valid record, so a mistake in one of
+ * them, or a write from elsewhere, stops the daemon before rows are computed from it.
+ */
 #include "daemon/policy/spec.h"
 
 #include <assert.h>
@@ -21,6 +25,7 @@ void spec_begin(struct spec *spec, uint32_t n_tokens, uint32_t kept)
 
 uint32_t spec_rows(const struct spec *spec)
 {
+    assert(spec_valid(spec));
     return spec->accepted + spec->drafted - spec->canonical;
 }
 
@@ -31,14 +36,14 @@ uint32_t spec_computed(const struct spec *spec)
 
 void spec_prefilled(struct spec *spec, uint32_t n_rows)
 {
-    assert(spec->canonical + n_rows < spec->accepted);
+    assert(spec_valid(spec) && n_rows < spec->accepted - spec->canonical);
     spec->canonical += n_rows;
     spec->unverified = 0;
 }
 
 void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
 {
-    assert(spec->accepted > 0);
+    assert(spec_valid(spec) && spec->accepted > 0);
     tokens[spec->accepted + spec->drafted] = token;
     spec->drafted++;
 }
@@ -47,6 +52,7 @@ bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
     bool agreed = spec->drafted > 0 && tokens[spec->accepted] == sample;
 
+    assert(spec_valid(spec) && spec->accepted > 0);
     /* The row that gave the sample stands on accepted tokens only: its KV is canonical from now on.
      */
     spec->canonical = spec->accepted;
@@ -67,7 +73,7 @@ bool spec_at_tip(const struct spec *spec)
 
 void spec_take_unverified(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
-    assert(spec_at_tip(spec));
+    assert(spec_valid(spec) && spec->accepted > 0 && spec_at_tip(spec));
     tokens[spec->accepted] = sample;
     spec->accepted++;
     spec->unverified++;
@@ -75,6 +81,7 @@ void spec_take_unverified(struct spec *spec, uint32_t *tokens, uint32_t sample)
 
 void spec_rest(struct spec *spec)
 {
+    assert(spec_valid(spec));
     spec->unverified = 0;
 }
 
@@ -82,6 +89,7 @@ uint32_t spec_rollback(struct spec *spec)
 {
     uint32_t dropped = spec->drafted;
 
+    assert(spec_valid(spec));
     spec->drafted = 0;
     return dropped;
 }
@@ -90,13 +98,14 @@ uint32_t spec_cut(struct spec *spec, uint32_t n)
 {
     uint32_t dropped = spec->drafted > n ? spec->drafted - n : 0;
 
+    assert(spec_valid(spec));
     spec->drafted -= dropped;
     return dropped;
 }
 
 void spec_drop_last(struct spec *spec)
 {
-    assert(spec->accepted > 1 && spec->drafted == 0);
+    assert(spec_valid(spec) && spec->accepted > 1 && spec->drafted == 0);
     spec->accepted--;
     if (spec->canonical >= spec->accepted)
         spec->canonical = spec->accepted - 1;
@@ -106,6 +115,7 @@ void spec_drop_last(struct spec *spec)
 
 void spec_evict(struct spec *spec, uint32_t n_positions)
 {
+    assert(spec_valid(spec));
     if (spec->canonical > n_positions)
         spec->canonical = n_positions;
     if (spec_computed(spec) > n_positions)

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { WINDOW_MAX = 8, LENGTH = 64 };
+enum { WINDOW_MAX = 8, LENGTH = 64, INVALID_USES = 10 };
 
 static uint32_t truth[LENGTH], tokens[LENGTH];
 static struct spec spec;
@@ -465,6 +465,46 @@ START_TEST(the_last_token_is_not_dropped_with_drafts_after_it)
 }
 END_TEST
 
+/* However the record was damaged: the next function that is given it stops. */
+START_TEST(an_invalid_record_is_stopped)
+{
+    static const struct spec wrong[] = {{5, 1, 6, 0}, {5, 0, 2, 3}, {5, 0, 5, 0}};
+
+    spec = wrong[_i / INVALID_USES];
+    switch (_i % INVALID_USES) {
+    case 0:
+        spec_rows(&spec);
+        break;
+    case 1:
+        spec_prefilled(&spec, 0);
+        break;
+    case 2:
+        spec_draft(&spec, tokens, 7);
+        break;
+    case 3:
+        spec_accept(&spec, tokens, 7);
+        break;
+    case 4:
+        spec_take_unverified(&spec, tokens, 7);
+        break;
+    case 5:
+        spec_rest(&spec);
+        break;
+    case 6:
+        spec_rollback(&spec);
+        break;
+    case 7:
+        spec_cut(&spec, 0);
+        break;
+    case 8:
+        spec_drop_last(&spec);
+        break;
+    default:
+        spec_evict(&spec, 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("spec");
@@ -497,6 +537,8 @@ int main(void)
     tcase_add_test_raise_signal(mistakes, an_empty_request_is_refused, SIGABRT);
     tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_after_it,
                                 SIGABRT);
+    tcase_add_loop_test_raise_signal(mistakes, an_invalid_record_is_stopped, SIGABRT, 0,
+                                     3 * INVALID_USES);
     suite_add_tcase(suite, t);
     suite_add_tcase(suite, mistakes);
     return run_suite(suite);
