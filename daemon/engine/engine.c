@@ -81,6 +81,25 @@ void engine_tidy(struct engine *engine)
         engine_tidy_pool(engine, loaded->draft, &engine->drafters.all[DRAFTER_MODEL].pool);
 }
 
+/* Is there work that a bell should have announced? That of a client that is served by scan rings
+ * unheard: nothing was lost. */
+static bool engine_missed(const struct engine *engine)
+{
+    if (mailbox_ready(engine->options.inbox))
+        return true;
+    for (uint32_t i = 0; i < engine->clients.n; i++) {
+        struct client *client = engine->clients.all[i];
+        if (client->idle_rings >= IDLE_RINGS_MAX)
+            continue;
+        if (ingest_ready(client))
+            return true;
+        for (uint32_t k = 0; k < client->n_slots; k++)
+            if (client->slots[k]->state != SLOT_IDLE && pass_runnable(client->slots[k]))
+                return true;
+    }
+    return false;
+}
+
 /* The clock ran out: look at everything, still announced as asleep, so that a client that comes
  * meanwhile rings. Work that no bell announces within a moment was missed, which must never happen; it
  * is served all the same. */
@@ -89,7 +108,7 @@ static void engine_rescan(struct engine *engine)
     struct loop_event event;
 
     counters_add(engine->options.ctl, COUNTER_RESCANS, 1);
-    if (engine_look(engine) && loop_wait(engine->loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
+    if (engine_missed(engine) && loop_wait(engine->loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
         counters_add(engine->options.ctl, COUNTER_RESCANS_FOUND, 1);
 }
 
