@@ -223,7 +223,7 @@ local function later(buffer, job)
   vim.defer_fn(measure.wrap('step', function() step(buffer, job) end), 0)
 end
 
--- Makes the prompt of the session's place, a step now and the others as soon as the loop comes round,
+-- Makes the prompt of the session's place, one step now and the others in later turns of the loop,
 -- and submits. A newer change of the buffer replaces what is not finished.
 local function ask(buffer, max_tokens)
   local s = M.session(buffer)
@@ -275,8 +275,8 @@ function M.forget(buffer)
   end
 end
 
--- Shortens the ghost by what was typed where the two agree, else removes it. Nor
--- where it came by another connection: its ids are those of another vocabulary.
+-- Shortens the ghost by what was typed where the two agree, else removes it. Removes it, too, where it
+-- came by another connection, whose ids may be of another vocabulary.
 local function follow(s, buffer, typed)
   local g = s.ghost
   if not g then
@@ -382,7 +382,7 @@ function M.dismiss()
   return was
 end
 
--- A daemon is there, or another one: what is open is asked for anew.
+-- A daemon was connected: open requests are made again.
 function M.on_ready()
   for buffer, s in pairs(sessions) do
     s.request, s.job = nil, nil

@@ -1,4 +1,4 @@
--- Pieces of other buffers for the prompt: what was yanked, saved, or looked at when one went from
+-- Pieces of other buffers for the prompt: what was yanked, saved, or visible when one went from
 -- buffer to buffer. A bounded list without near copies, in the order in which they came.
 --
 -- The pieces stand at the prompt's beginning, so a change here makes everything after it be computed
@@ -44,7 +44,7 @@ local function drop_similar(list, chunk)
   return true
 end
 
--- Notes lines of a buffer. Pieces of few lines tell nothing.
+-- Notes lines of a buffer. Pieces of a few lines are not worth keeping.
 function M.add(buffer, lines)
   if config.options.ring.chunks == 0 or #lines < LEAST_LINES then
     return
