@@ -1,7 +1,6 @@
 /* honest: see honest.h. */
 #include "tests/hostile/honest.h"
 
-#include "client/hearth.h"
 #include "ipc/bell.h"
 #include "tests/e2e/harness.h"
 #include "tests/hostile/attack.h"
@@ -27,7 +26,7 @@ void *honest_share(size_t bytes)
     return memory;
 }
 
-static struct hearth *honest_connect(const struct honest *h)
+struct hearth *honest_connect(const struct honest *h)
 {
     struct hearth_options options;
     struct hearth *handle;
@@ -64,8 +63,7 @@ static void honest_note(struct honest_times *times, uint64_t since_ns, uint64_t 
     times->us[times->n++ % HONEST_TIMES] = (uint32_t)((now_ns - since_ns) / 1000);
 }
 
-/* The hash of an answer; 0 without one. */
-static uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user)
+uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user)
 {
     const struct hearth_event *event;
     uint64_t hash = 1469598103934665603u, last = bell_now_ns();

@@ -3,6 +3,8 @@
 #ifndef HEARTH_TESTS_HOSTILE_HONEST_H
 #define HEARTH_TESTS_HOSTILE_HONEST_H
 
+#include "client/hearth.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -32,6 +34,11 @@ void *honest_share(size_t bytes);
 
 /* Fills in the undisturbed answers. */
 void honest_alone(struct honest *h);
+
+/* A connection (NULL: refused, with a line on stderr); the hash of an answer, 0 without one, with its
+ * times in `user` (may be NULL). In any process. */
+struct hearth *honest_connect(const struct honest *h);
+uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user);
 
 /* Starts the users, each with times of its own from now on; ends them, and fails the test when one
  * got a wrong answer, or none. */
