@@ -52,13 +52,18 @@ static uint32_t gather_candidates(struct engine *engine)
 
     for (uint32_t i = 0; i < batch->n_verified; i++) {
         struct slot *slot = batch->verified[i];
+        uint32_t rows;
         if (!slot_runs(slot) || !gather_admit(engine, slot))
             continue;
         gather_adopt(engine, slot);
         due += drafters_due(slot);
+        rows = spec_rows(&slot->spec);
+        if (slot->request->whole < rows)
+            slot->request->whole = rows;
         batch->plan[n] = (struct plan_slot){
-            .rows = spec_rows(&slot->spec),
+            .rows = rows,
             .window = slot->spec.drafted + 1,
+            .whole = slot->request->whole,
             .batch = slot->batch,
         };
         batch->candidates[n++] = slot;

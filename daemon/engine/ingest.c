@@ -219,6 +219,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->prompt_length = cell->prompt_length;
     request->length = cell->length;
     request->followed = cell->prompt_length;
+    request->whole = 0;
     request->limit = limit;
     request->prewarm = cell->max_tokens == 0;
     request->fast = unverified_fits(engine, cell);

@@ -37,6 +37,7 @@ struct request {
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammar_run run; /* where the answer stands in its grammar, if it has one */
     uint32_t followed;      /* [length at most] tokens that the run has followed */
+    uint32_t whole;         /* the most rows that it has needed for its next token (plan_slot) */
     const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft */
 
     /* The account (DESIGN section 8 defines the names). */

@@ -4,6 +4,7 @@
 struct plan_left {
     uint32_t rows;
     uint32_t samples;
+    uint32_t brief;
     uint32_t prefill;
 };
 
@@ -15,12 +16,12 @@ static bool decodes(const struct plan_slot *slot)
 /* A keystroke: not worth making two passes of. */
 static bool is_short(const struct plan_slot *slot)
 {
-    return slot->rows <= PLAN_SHORT;
+    return slot->brief && !decodes(slot);
 }
 
 bool plan_is_long(const struct plan_slot *slot)
 {
-    return !decodes(slot) && !is_short(slot);
+    return !decodes(slot) && !slot->brief;
 }
 
 /* What a chunk beside an answer costs. */
@@ -57,24 +58,48 @@ static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
     return rows < UINT32_MAX / 2 ? (uint32_t)rows : UINT32_MAX / 2;
 }
 
-bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
-                 uint32_t most, struct plan_limits *limits)
+/* Is an interactive answer being read? Where costs are not known, no rule asks. */
+static bool plan_reading(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost)
 {
+    bool reading = cost->unverified;
+
+    for (uint32_t i = 0; i < n; i++)
+        reading |= !slots[i].batch && decodes(&slots[i]);
+    return reading && cost->decode_ns > 0 && cost->row_ns > 0;
+}
+
+/* Rows of short prompts, `most` at most: of the longest one, or of all in a pass. */
+static uint32_t plan_brief(const struct plan_cost *cost, bool reading, uint32_t most)
+{
+    uint64_t rows = reading ? 4 * cost->decode_ns / cost->row_ns : most;
+
+    return rows < most ? (uint32_t)rows : most;
+}
+
+bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
+                 struct plan_limits *limits)
+{
+    bool reading = plan_reading(slots, n, cost), answering = reading;
+    uint32_t longest = plan_brief(cost, reading, PLAN_SHORT);
     uint64_t decoding = 0, brief = 0;
-    bool answering = cost->unverified && cost->decode_ns > 0 && cost->row_ns > 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (decodes(&slots[i]))
-            decoding += slots[i].rows;
-        else if (is_short(&slots[i]))
-            brief += slots[i].rows;
+        struct plan_slot *slot = &slots[i];
+        uint32_t whole = slot->whole > slot->rows ? slot->whole : slot->rows;
+        slot->brief = !(reading && slot->batch) && whole <= longest;
+        if (decodes(slot))
+            decoding += slot->rows;
+        else if (slot->brief)
+            brief += slot->rows;
         else
             continue;
-        answering |= !slots[i].batch && cost->decode_ns > 0 && cost->row_ns > 0;
+        answering |= !slot->batch && cost->decode_ns > 0 && cost->row_ns > 0;
     }
+    uint32_t together = plan_brief(cost, reading, 2 * PLAN_SHORT);
     limits->prefill = plan_prefill(cost, answering);
-    uint64_t rows = decoding + (brief < 2 * PLAN_SHORT ? brief : 2 * PLAN_SHORT) + limits->prefill;
+    uint64_t rows = decoding + (brief < together ? brief : together) + limits->prefill;
     limits->rows = rows < most ? (uint32_t)rows : most;
+    limits->brief = reading ? together : limits->rows;
     return answering;
 }
 
@@ -97,31 +122,31 @@ static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *l
     left->rows -= rows;
 }
 
-/* The same for a prompt, of which long ones have a limit of their own. */
+/* The same for a prompt: short ones and long ones have limits of their own. */
 static void plan_give_prefill(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
 {
-    uint32_t before = left->rows;
+    uint32_t *limit = is_short(slot) ? &left->brief : &left->prefill, before = left->rows;
 
-    if (is_short(slot)) {
-        plan_give(slot, rows, left);
-        return;
-    }
-    plan_give(slot, rows < left->prefill ? rows : left->prefill, left);
-    left->prefill -= before - left->rows;
+    plan_give(slot, rows < *limit ? rows : *limit, left);
+    *limit -= before - left->rows;
 }
 
 /* Is there room for all short prompts of the class, and a row for the others? Else they share. */
 static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
                       const struct plan_left *left)
 {
-    uint32_t rows = 0;
+    uint32_t rows = 0, others = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t missing = slots[i].rows - slots[i].take;
-        if (slots[i].batch == batch && !decodes(&slots[i]) && missing > 0)
-            rows += is_short(&slots[i]) ? missing : 1;
+        const struct plan_slot *slot = &slots[i];
+        if (slot->batch != batch || decodes(slot))
+            continue;
+        if (slot->brief)
+            rows += slot->rows - slot->take;
+        else
+            others += slot->take < slot->rows;
     }
-    return rows <= left->rows;
+    return rows <= left->brief && rows + others <= left->rows;
 }
 
 /* Does the slot share what is left with other prompts of its class? Those that decode and, where all
@@ -163,7 +188,7 @@ static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
         if (slot->batch != batch || slot->take == slot->rows || decodes(slot))
             continue;
         if (fit && is_short(slot))
-            plan_give(slot, slot->rows, left);
+            plan_give_prefill(slot, slot->rows, left);
         prefills += slot->take < slot->rows;
     }
     uint32_t first = plan_first_share(slots, n, batch, fit, turns), before = left->rows;
@@ -216,6 +241,7 @@ uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits
     struct plan_left left = {
         .rows = limits->rows - kept.rows,
         .samples = limits->samples - kept.samples,
+        .brief = limits->brief,
         .prefill = limits->prefill - kept.prefill,
     };
     bool shared = plan_class(slots, n, false, turn, &left);

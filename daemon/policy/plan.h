@@ -5,7 +5,9 @@
  *  - a pass has at most `rows` rows and `samples` rows that want something back;
  *  - interactive before batch, but batch keeps at least 1/8 of rows and samples while it has work;
  *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
- *    of these the short ones first where all of them fit: a keystroke is one pass;
+ *    of these the short ones first where all of them fit: a keystroke is one pass. Short is what
+ *    the whole request had to compute when it began, not what is left of it; while an interactive
+ *    answer is being read, only interactive prompts are short, and only by the time they take;
  *  - prefills of a class share what is left evenly, and not in pieces below PLAN_CHUNK_MIN
  *    where there is more than that; all long ones together have at most `prefill` rows;
  *  - which slot comes first rotates from pass to pass, so none starves.
@@ -22,14 +24,17 @@ enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64 };
 struct plan_slot {
     uint32_t rows;   /* in: rows until its next sample (spec_rows), at least 1 */
     uint32_t window; /* in: of these, the last ones that want a sample: drafts + 1 */
+    uint32_t whole;  /* in: the most rows that its request has needed; less than rows: rows */
     bool batch;      /* in: its class */
+    bool brief;      /* of plan_budget: its prompt is short, and does not wait for credit */
     uint32_t take;   /* out: rows in this pass; rows: the sample comes with it */
 };
 
 struct plan_limits {
     uint32_t rows;    /* at least 1 */
     uint32_t samples; /* at least 1 */
-    uint32_t prefill; /* of the rows, what prompts that are not short may have together */
+    uint32_t brief;   /* of the rows, what short prompts may have together */
+    uint32_t prefill; /* ... and what the other prompts may */
 };
 
 /* What rows cost lately, in ns; 0: not known yet. */
@@ -42,20 +47,24 @@ struct plan_cost {
     bool lately;        /* an answer was read a moment ago: the next keystroke is near */
 };
 
-/* Is the slot's prompt a long one, of which the next rows may wait? */
+/* Has the slot a prompt that plan_budget did not find short, of which the next rows may wait? */
 bool plan_is_long(const struct plan_slot *slot);
 
-/* How many rows the next pass may have: fills rows, at most `most`, and prefill.
+/* How many rows the next pass may have: fills rows, at most `most`, brief and prefill, and says of
+ * each slot whether its prompt is short.
  *
  * Decoding slots always get all their rows; so do short prompts (at most two of maximum length per
- * pass). So no slot waits for another one's prefill or window. Long prompts alone take the time of
+ * pass). So no slot waits for another one's prefill or window. While an interactive answer is being
+ * read, a prompt is short if it is interactive and takes the time of four decode passes at most, and
+ * all short ones together take no more in a pass: the reader's next token comes after five decode
+ * passes and a chunk at most, however many others type. Long prompts alone take the time of
  * some decode passes, as a keystroke comes in the middle of a pass: of fewer when an answer was read
  * a moment ago, and pass_ns at most. While an answer is being read, or waits after a short prompt,
  * they have what their credit buys, often nothing. While it is not known what a row costs they have
  * as many as a short prompt: a large model on a slow machine may take seconds for those, and for a
  * whole pass longer than the watchdog waits. Returns whether an answer is being read, or waits so. */
-bool plan_budget(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost,
-                 uint32_t most, struct plan_limits *limits);
+bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
+                 struct plan_limits *limits);
 
 /* The credit after a pass beside an answer in which long prompts took `prefill_ns`, 0 when they
  * were not in it. Each such pass earns half a decode pass, so all of them together make an answer

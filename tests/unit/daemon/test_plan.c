@@ -431,6 +431,102 @@ START_TEST(a_keystroke_is_one_pass_beside_a_long_prompt)
 }
 END_TEST
 
+/* As on a machine where a decode pass takes 20 ms and a row of a prompt 2 ms. */
+static const struct plan_cost slow = {
+    .pass_ns = 40000000, .decode_ns = 20000000, .row_ns = 2000000};
+
+/* A reader beside `n` prompts of `length` rows, as long as these last: its longest and mean interval
+ * in ms. */
+static void read_beside(uint32_t n, uint32_t length, bool batch, uint32_t *ret_longest,
+                        uint32_t *ret_mean)
+{
+    struct plan_cost cost = slow;
+    struct plan_turn turn = {0};
+    uint64_t total_ns = 0, longest_ns = 0;
+    uint32_t passes = 0;
+
+    slots[0] = (struct plan_slot){.rows = 1, .window = 1};
+    for (uint32_t i = 1; i <= n; i++)
+        slots[i] = (struct plan_slot){.rows = length, .whole = length, .window = 1, .batch = batch};
+    for (; n > 0; passes++) {
+        struct plan_limits limits = limits_of(n + 1, &cost, 512);
+        uint64_t took_ns = cost.decode_ns, long_ns = 0;
+        ck_assert_uint_lt(passes, 10000);
+        check_next_plan(n + 1, &limits, &turn);
+        ck_assert_uint_eq(slots[0].take, 1);
+        for (uint32_t i = 1; i <= n; i++) {
+            struct plan_slot *slot = &slots[i];
+            took_ns += slot->take * cost.row_ns;
+            long_ns += plan_is_long(slot) ? slot->take * cost.row_ns : 0;
+            slot->rows -= slot->take;
+            if (slot->rows == 0) /* it ends */
+                slots[i--] = slots[n--];
+        }
+        cost.credit_ns = plan_credit(&cost, long_ns);
+        total_ns += took_ns;
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+    }
+    *ret_longest = (uint32_t)(longest_ns / 1000000);
+    *ret_mean = (uint32_t)(total_ns / passes / 1000000);
+}
+
+/* A batch prompt is never short while an answer is being read: however many there are, and on which side of
+ * PLAN_SHORT, they are paid from the credit, and the reader's interval is half as long again. */
+START_TEST(a_reader_beside_batch_prompts_has_half_as_long_again)
+{
+    static const uint32_t many[] = {1, 17}, lengths[] = {10, 64, 65, 200};
+    uint32_t longest, mean;
+
+    read_beside(many[_i % 2], lengths[_i / 2], true, &longest, &mean);
+    ck_assert_uint_le(mean, 31); /* the last pass of the last chunk may come early */
+    ck_assert_uint_le(longest, 20 + PLAN_CHUNK_MIN * 2);
+}
+END_TEST
+
+/* Interactive ones may be short, in the time of four decode passes all together. */
+START_TEST(a_readers_interval_is_bounded_whatever_others_type)
+{
+    static const uint32_t many[] = {1, 2, 17, 39}, lengths[] = {1, 10, 40, 41, 64, 65, 200};
+    uint32_t longest, mean;
+
+    read_beside(many[_i % 4], lengths[_i / 4], false, &longest, &mean);
+    ck_assert_uint_le(longest, 20 + 4 * 20 + PLAN_CHUNK_MIN * 2);
+}
+END_TEST
+
+START_TEST(a_keystroke_beside_a_reader_is_short_by_its_time)
+{
+    for (uint32_t rows = 2; rows <= PLAN_SHORT; rows++) {
+        slots[0] = (struct plan_slot){.rows = 1, .window = 1};
+        slots[1] = (struct plan_slot){.rows = rows, .window = 1};
+        struct plan_limits limits = limits_of(2, &slow, 512);
+        check_plan(2, &limits, 0);
+        ck_assert_uint_eq(slots[1].take, rows <= 40 ? rows : 0); /* 40 rows: four decode passes */
+        slots[0].batch = true; /* nothing is read: a keystroke is one pass */
+        limits = limits_of(2, &slow, 512);
+        check_plan(2, &limits, 0);
+        ck_assert_uint_eq(slots[1].take, rows);
+    }
+}
+END_TEST
+
+/* What is left of a long prompt waits for its turn, though it is less than a short one's. */
+START_TEST(the_tail_of_a_long_prompt_is_not_short)
+{
+    slots[0] = (struct plan_slot){.rows = PLAN_SHORT, .window = 1};
+    slots[1] = (struct plan_slot){.rows = 30, .whole = PLAN_SHORT + 1, .window = 1};
+    struct plan_limits limits = limits_of(2, &known, 512);
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, PLAN_SHORT);
+    ck_assert_uint_eq(slots[1].take, 0);
+    ck_assert(plan_is_long(&slots[1]) && !plan_is_long(&slots[0]));
+    slots[1].rows = slots[1].window = 3; /* it decodes: nothing counts but that */
+    limits = limits_of(2, &known, 512);
+    check_plan(2, &limits, 0);
+    ck_assert_uint_eq(slots[1].take, 3);
+}
+END_TEST
+
 START_TEST(many_short_prompts_do_not_make_a_long_pass)
 {
     for (uint32_t i = 0; i < CROWD; i++)
@@ -479,6 +575,10 @@ int main(void)
     tcase_add_loop_test(t, beside_an_answer_chunks_go_round, 1, 63);
     tcase_add_test(t, credit_is_for_one_chunk_and_debt_has_an_end);
     tcase_add_test(t, a_keystroke_is_one_pass_beside_a_long_prompt);
+    tcase_add_loop_test(t, a_reader_beside_batch_prompts_has_half_as_long_again, 0, 8);
+    tcase_add_loop_test(t, a_readers_interval_is_bounded_whatever_others_type, 0, 28);
+    tcase_add_test(t, a_keystroke_beside_a_reader_is_short_by_its_time);
+    tcase_add_test(t, the_tail_of_a_long_prompt_is_not_short);
     tcase_add_test(t, many_short_prompts_do_not_make_a_long_pass);
     tcase_add_test(t, every_slot_that_decodes_has_its_rows);
     tcase_add_loop_test(t, every_crowd_comes_to_an_end, 0, 24);
