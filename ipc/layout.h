@@ -63,7 +63,8 @@
  *   R1   the submit cell with g        published by its sequence number
  *   S2   if ctl.sleeping               ring the bell
  *
- * Cancel is G1 alone. A cell is live only while its generation equals the word.
+ * Cancel is G1 alone. A cell is live only while its generation equals the word. A cell that repeats
+ * the generation of the slot's last live one is passed over: it begins nothing and has no answer.
  *
  * AN ANSWER is a series of event cells in the slot's ring: any number of EVENT_TOKENS or
  * EVENT_LOGPROBS, then one EVENT_DONE. What is longer than a cell is a run: cells of one kind with

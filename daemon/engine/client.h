@@ -57,7 +57,8 @@ struct client {
     struct bell_waker waker;
     struct slot *slots[CLIENT_SLOTS_MAX];
     struct ring_writer events[CLIENT_SLOTS_MAX];
-    uint32_t idle_rings;   /* bells in a row that announced nothing */
+    uint64_t taken[CLIENT_SLOTS_MAX]; /* generation + 1 of each slot's last live cell; 0: none */
+    uint32_t idle_rings;              /* bells in a row that announced nothing */
     uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;

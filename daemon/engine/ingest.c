@@ -304,6 +304,12 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
     bool live = ring_generation(&up->generation) == cell->generation;
 
+    in->slot = slot;
+    slot->same = slot->same < cell->keep ? slot->same : cell->keep;
+    in->valid = slot->same < cell->length ? slot->same : cell->length;
+    if (client->taken[cell->slot] == cell->generation + 1ull)
+        return 0; /* repeated: it has, or had, its answer */
+
     /* An end for the older request, one for this: both must fit before anything is touched. */
     int room = ring_space(events);
     if (room < 0)
@@ -311,13 +317,11 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     in->need = (slot->state != SLOT_IDLE ? 2u : 1u) * EVENT_RUN_CELLS;
     if ((uint32_t)room < in->need)
         return -EAGAIN;
-    in->slot = slot;
-    slot->same = slot->same < cell->keep ? slot->same : cell->keep;
-    in->valid = slot->same < cell->length ? slot->same : cell->length;
     if (slot->state != SLOT_IDLE)
         answer_end(engine, slot, DONE_SUPERSEDED, 0, "");
     if (!live)
         return answer_refuse(engine, client, cell, DONE_SUPERSEDED, 0, "");
+    client->taken[cell->slot] = cell->generation + 1ull;
     return ingest_request(engine, client, in);
 }
 

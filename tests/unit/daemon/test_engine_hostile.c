@@ -263,6 +263,31 @@ START_TEST(a_cell_of_an_old_generation_is_superseded)
 }
 END_TEST
 
+/* The same cell again, while its answer runs and after its end, as often as a step takes cells: there
+ * is one request, with one end. A cell of the next generation begins one. */
+START_TEST(a_repeated_cell_begins_nothing)
+{
+    struct rig_request request = {.tokens = prompt, .n = 20, .max_tokens = 6};
+    struct submit_cell cell = rig_prepare(&bad, 0, &request);
+
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 8; i++) {
+            rig_push(&bad, &cell);
+            if (i == 7)
+                engine_step(rig.engine);
+        }
+    rig_run(&rig, 100);
+    rig_push(&bad, &cell);
+    rig_run(&rig, 100);
+    rig_read_all(&bad);
+    ck_assert(rig_same(&rig, &request, &bad.slots[0].last));
+    ck_assert_uint_eq(bad.slots[0].n_ends, 1);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_REQUESTS_STARTED), 2); /* and the good one's */
+    ck_assert(rig_same(&rig, &request, rig_ask(&rig, &bad, 0, &request)));
+    ck_assert_uint_eq(rig.n_closed, 0);
+}
+END_TEST
+
 /* A void cell still moves the base: what it did not keep is read again by the next one. */
 START_TEST(a_void_cell_with_a_small_keep_forgets_the_base)
 {
@@ -465,6 +490,7 @@ int main(void)
     tcase_add_test(told, parameters_that_make_no_sense_are_refused);
     tcase_add_test(told, a_request_larger_than_the_pool_is_refused);
     tcase_add_test(told, a_cell_of_an_old_generation_is_superseded);
+    tcase_add_test(told, a_repeated_cell_begins_nothing);
     tcase_add_test(told, a_void_cell_with_a_small_keep_forgets_the_base);
     tcase_add_checked_fixture(shut, setup, teardown);
     tcase_add_loop_test(shut, a_slot_that_is_not_there_closes_the_client, 0, 3);
