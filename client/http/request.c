@@ -3,6 +3,7 @@
 
 #include "client/http/routes.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -150,31 +151,47 @@ static struct exchange *exchange_open(struct server *s, struct MHD_Connection *m
 }
 
 struct framing {
-    unsigned lengths, encodings, hosts;
+    unsigned lengths, encodings, hosts, malformed;
 };
 
+static bool is_token(const char *name, size_t n)
+{
+    static const char marks[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && !memchr(marks, name[i], sizeof(marks) - 1))
+            return false;
+    return n > 0;
+}
+
 static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
-                                     const char *value)
+                                     size_t name_bytes, const char *value, size_t value_bytes)
 {
     struct framing *f = cls;
-    (void)kind, (void)value;
+    bool is_host = strcasecmp(name, "Host") == 0;
+    (void)kind;
     f->lengths += strcasecmp(name, "Content-Length") == 0;
     f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
-    f->hosts += strcasecmp(name, "Host") == 0;
+    f->hosts += is_host;
+    f->malformed += !is_token(name, name_bytes) || (value && memchr(value, '\r', value_bytes)) ||
+                    (is_host && value && strpbrk(value, " \t"));
     return MHD_YES;
 }
 
-/* Where a body ends, or the host, depends on which of two headers is meant, a proxy in front may mean
- * the other: then what follows on the connection is not read. */
+/* Where a body ends, or the host, depends on which of two headers is meant, or on where a malformed one
+ * ends, a proxy in front may mean the other: then what follows on the connection is not read. */
 static bool check_framing(struct exchange *x)
 {
     struct framing f = {0};
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_framing, &f);
-    if (f.lengths + f.encodings <= 1 && f.hosts <= 1)
-        return true;
-    fail_set(&x->fail, 400, FAIL_INVALID, "the request has %s: send one",
-             f.hosts > 1 ? "two Host headers" : "two headers that give its length");
-    return false;
+    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, count_framing, &f);
+    if (f.malformed)
+        fail_set(
+            &x->fail, 400, FAIL_INVALID,
+            "the request has a malformed header: a name must be letters, digits and marks up to "
+            "its colon, a value one line");
+    else if (f.lengths + f.encodings > 1 || f.hosts > 1)
+        fail_set(&x->fail, 400, FAIL_INVALID, "the request has %s: send one",
+                 f.hosts > 1 ? "two Host headers" : "two headers that give its length");
+    return !x->fail.status;
 }
 
 /* The headers have arrived. */

@@ -108,6 +108,10 @@ START_TEST(a_request_whose_end_is_ambiguous_is_refused_and_ends_its_connection)
         "Content-Length: 0\r\ncontent-length: 0\r\n",
         "Content-Length: 30\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 30\r\nHost: localhost\r\n",
+        "Content-Length: 30\r\nTransfer-Encoding : chunked\r\n",
+        "Content-Length: 30\r\nTransfer\x01-Encoding: chunked\r\n",
+        "Content-Length: 30\r\nX: y\rTransfer-Encoding: chunked\r\n",
+        " Transfer-Encoding: chunked\r\nContent-Length: 30\r\n", /* goes on with the Host */
     };
     for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
         char text[512], rest[64];
