@@ -174,7 +174,7 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
 }
 
 /* q, k, v in place; k and v go to the row's page, if all three may. */
-static void heads_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
@@ -219,7 +219,7 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
 
 /* Operations of rows. */
 static share_item *const row_operation[N_OP_KINDS] = {
-    [OP_EMBED] = embed_row, [OP_NORM] = norm_row, [OP_HEADS] = heads_row,
+    [OP_EMBED] = embed_row, [OP_NORM] = norm_row, [OP_QKV_FINISH] = qkv_finish_row,
     [OP_GATE] = gate_row,   [OP_ADD] = add_row,
 };
 

@@ -46,54 +46,46 @@ int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void place_input(struct backend *b, struct cuda_input *x, size_t rows, uint32_t stride)
-{
-    /* Rows that do not exist are read with the others of the largest tile. */
-    const size_t most = (size_t)CUDA_TILE * CUDA_MAX_TILES, tiled = (rows + most - 1) / most * most,
-                 blocks = stride / CUDA_BLOCK;
-    x->stride = stride;
-    x->f = cuda_take(&b->scratch_memory, tiled * stride * sizeof(*x->f));
-    x->q = cuda_take(&b->scratch_memory, tiled * stride);
-    x->scale = cuda_take(&b->scratch_memory, tiled * blocks * sizeof(*x->scale));
-    for (int i = 0; i < 2 && (b->native || b->fast); i++)
-        x->half[i] = cuda_take(&b->scratch_memory, tiled * stride * sizeof(*x->half[i]));
-}
-
 static float *floats(struct backend *b, size_t count)
 {
     return cuda_take(&b->scratch_memory, count * sizeof(float));
+}
+
+/* [rows][width]; where a matmul reads it, in all forms that one may need. */
+static void place_buffer(struct backend *b, struct cuda_input *x, size_t rows, uint32_t width,
+                         bool input)
+{
+    /* Rows that do not exist are read with the others of the largest tile. */
+    const size_t most = (size_t)CUDA_TILE * CUDA_MAX_TILES, tiled = (rows + most - 1) / most * most;
+    x->stride = cuda_padded(width);
+    x->f = floats(b, (input ? tiled : rows) * x->stride);
+    if (!input)
+        return;
+    x->q = cuda_take(&b->scratch_memory, tiled * x->stride);
+    x->scale = cuda_take(&b->scratch_memory, tiled * (x->stride / CUDA_BLOCK) * sizeof(*x->scale));
+    for (int i = 0; i < 2 && (b->native || b->fast); i++)
+        x->half[i] = cuda_take(&b->scratch_memory, tiled * x->stride * sizeof(*x->half[i]));
 }
 
 static void place_scratch(struct backend *b)
 {
     struct cuda_buffers *u = &b->buffers;
     const struct model *m = b->model;
+    const struct layer_ops *ops = &m->ops;
     const size_t rows = b->limits.rows, samples = b->limits.samples, parts = cuda_most_parts(b);
-    u->embd = cuda_padded(m->n_embd);
-    u->heads = cuda_padded(m->n_head * m->head_dim);
-    u->heads_kv = cuda_padded(m->n_head_kv * m->head_dim);
-    u->ff = cuda_padded(m->n_ff);
-    u->vocab = cuda_padded(m->n_vocab);
-    u->x = floats(b, rows * u->embd);
-    u->h = floats(b, rows * u->embd);
-    if (m->layers[0].tensor[MODEL_ATTN_POST_NORM].data)
-        u->added = floats(b, rows * u->embd);
-    u->q = floats(b, rows * u->heads);
-    u->k = floats(b, rows * u->heads_kv);
-    u->v = floats(b, rows * u->heads_kv);
-    u->logits = floats(b, samples * u->vocab);
+    for (int i = 0; i < N_BUFFERS; i++)
+        if (ops->width[i] > 0 && i != BUFFER_UP)
+            place_buffer(b, &u->of[i], i == BUFFER_LOGITS ? samples : rows, ops->width[i],
+                         ops->input[i]);
+    const size_t logits = samples * u->of[BUFFER_LOGITS].stride;
     u->part_ml = floats(b, parts * m->n_head * 2);
-    u->part_o = floats(b, parts * m->n_head * m->head_dim);
-    u->work = floats(b, samples * u->vocab);
-    u->ids = cuda_take(&b->scratch_memory, samples * u->vocab * sizeof(*u->ids));
+    u->part_o = floats(b, parts * ops->width[BUFFER_ATTENTION]);
+    u->work = floats(b, logits);
+    u->ids = cuda_take(&b->scratch_memory, logits * sizeof(*u->ids));
     u->blocks = floats(b, samples * sample_blocks(m->n_vocab));
     u->raw_blocks = floats(b, samples * sample_blocks(m->n_vocab));
     u->parts =
         cuda_take(&b->scratch_memory, samples * sample_parts(m->n_vocab) * sizeof(*u->parts));
-    place_input(b, &u->norm, rows, u->embd);
-    place_input(b, &u->attention, rows, u->heads);
-    place_input(b, &u->ffn, rows, u->ff);
-    place_input(b, &u->head, samples, u->embd);
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
     b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.bad));
     b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.mark));
@@ -260,7 +252,7 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
 
 static int open_parts(struct backend *b, char *err, size_t err_bytes)
 {
-    b->weights.layers = calloc(b->model->n_layer, sizeof(*b->weights.layers));
+    b->weights.layers = calloc(b->model->n_layer + 1, sizeof(*b->weights.layers));
     if (!b->weights.layers)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     int rc = open_device(b, err, err_bytes);

@@ -53,32 +53,29 @@ struct cuda_grid {
     uint32_t rows, wanted, items, kinds;
 };
 
-/* Device pointers; vectors that the model lacks are NULL. */
+/* The tensors of a layer, by enum model_layer_tensor; those of none, by enum model_global. Device pointers; NULL: the model
+ * has no such tensor. */
 struct cuda_layer {
-    struct cuda_matrix q, k, v, o, gate, up, down;
-    const float *attn_norm, *ffn_norm, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm;
-    const float *attn_post_norm, *ffn_post_norm;
+    struct cuda_matrix matrix[MODEL_N_LAYER_TENSORS];
+    const float *vector[MODEL_N_LAYER_TENSORS];
 };
 
 struct cuda_weights {
-    struct cuda_layer *layers;          /* [n_layer], host memory */
-    struct cuda_matrix embedding, head; /* the same where tied */
-    const float *output_norm;
+    struct cuda_layer *layers;          /* [n_layer + 1] the last: of no layer; host memory */
     const float *rope[MODEL_MAX_ROPES]; /* tables of model.ropes */
 };
 
-/* Scratch of a pass: [limits.rows], but head and logits [limits.samples]. Strides are multiples of 32. */
+/* Scratch of a pass. */
 struct cuda_buffers {
-    float *x, *h, *q, *k, *v, *logits;
-    float *added; /* what a part adds to the residual, where that is normed first; else NULL */
+    struct cuda_input of
+        [N_BUFFERS]; /* [limits.rows], the logits [limits.samples]; BUFFER_UP is not there: gates are
+                                        computed by their matmul. Other forms than f only where a matmul reads it */
     float *part_ml, *part_o;
-    struct cuda_input norm, attention, ffn, head;
     float *work, *blocks, *raw_blocks; /* of samples: struct sample_job */
     uint32_t *ids;
     struct cuda_sample_part *parts;
-    uint32_t embd, heads, heads_kv, ff, vocab; /* strides */
-    float *sums;                               /* of cuBLAS: struct sums_job; NULL without */
-    void *workspace;                           /* cuBLAS's own */
+    float *sums;     /* of cuBLAS: struct sums_job; NULL without */
+    void *workspace; /* cuBLAS's own */
     uint32_t sums_stride;
 };
 
@@ -103,7 +100,7 @@ struct cuda_place {
 
 /* Passes of up to 16 rows as one kernel. */
 struct cuda_steps {
-    struct layer_jobs *layers;     /* [n_layer], device memory */
+    struct layer_jobs *layers;     /* [n_layer + 1], device memory */
     uint32_t *merges;              /* struct step_job's */
     struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
     uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
@@ -176,10 +173,11 @@ void cuda_plan_pass(struct backend *b);
 void cuda_plan_samples(struct backend *b);
 size_t cuda_most_sample_words(const struct backend *b);
 
-/* jobs.c: the jobs of a pass. run_jobs: launches all of them. */
-struct begin_job cuda_begin_job(const struct backend *b);
-struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer);
-struct head_jobs cuda_head_jobs(const struct backend *b);
+/* jobs.c: the jobs of a pass. layer_jobs: those of the layer, or the head, whose first operation is op[i] of the model's;
+ * returns where the next one begins. run_jobs: launches all of them. */
+struct embed_job cuda_embed_job(const struct backend *b);
+uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs *ret);
+struct sample_job cuda_sample_job(const struct backend *b);
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
 
 /* graph.c. open: false when the instance broke. run: launches the graph for b->pass; false when there is none, or the

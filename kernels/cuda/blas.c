@@ -14,13 +14,11 @@
 
 static bool all_of_one_half_type(const struct model *m)
 {
-    static const int matrices[] = {MODEL_ATTN_Q,   MODEL_ATTN_K, MODEL_ATTN_V,  MODEL_ATTN_OUTPUT,
-                                   MODEL_FFN_GATE, MODEL_FFN_UP, MODEL_FFN_DOWN};
     const uint32_t type = m->global[MODEL_OUTPUT].type;
     bool same = m->tied || m->global[MODEL_TOKEN_EMBD].type == type;
     for (uint32_t l = 0; l < m->n_layer; l++)
-        for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
-            same = same && m->layers[l].tensor[matrices[i]].type == type;
+        for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
+            same = same && (model_layer_vector(t) || m->layers[l].tensor[t].type == type);
     return same && (type == QUANT_F16 || type == QUANT_BF16);
 }
 
@@ -132,7 +130,8 @@ void cuda_blas_place(struct backend *b)
     struct cuda_buffers *u = &b->buffers;
     if (!b->blas)
         return;
-    u->sums_stride = 2 * u->ff > u->embd ? 2 * u->ff : u->embd;
+    const uint32_t gated = 2 * u->of[BUFFER_FFN].stride, embd = u->of[BUFFER_X].stride;
+    u->sums_stride = gated > embd ? gated : embd;
     u->sums =
         cuda_take(&b->scratch_memory, (size_t)b->limits.rows * u->sums_stride * sizeof(float));
     u->workspace = cuda_take(&b->scratch_memory, workspace_bytes(b));
@@ -201,13 +200,11 @@ void cuda_blas_warm_up(struct backend *b)
                  what))
         return;
     b->tensors = true;
-    const struct layer_jobs jobs = cuda_layer_jobs(b, 0);
+    struct layer_jobs jobs;
     const uint32_t rows[] = {CUDA_GRAPH_ROWS, b->limits.rows};
-    for (int i = 0; i < 2; i++) {
-        cuda_blas_matmul(b, &jobs.qkv, rows[i], what);
-        cuda_blas_matmul(b, &jobs.o, rows[i], what);
-        cuda_blas_matmul(b, &jobs.gate_up, rows[i], what);
-        cuda_blas_matmul(b, &jobs.down, rows[i], what);
-    }
+    cuda_layer_jobs(b, 1, &jobs);
+    for (uint32_t i = 0; i < 2 * jobs.n; i++)
+        if (jobs.job[i % jobs.n].kind == CUDA_JOB_MATMUL)
+            cuda_blas_matmul(b, &jobs.job[i % jobs.n].of.matmul, rows[i / jobs.n], what);
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), what);
 }

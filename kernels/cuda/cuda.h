@@ -28,9 +28,6 @@ enum {
 /* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h behind NONE. */
 enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
 
-/* The window of a layer that attends to all positions. */
-#define CUDA_NO_WINDOW UINT32_MAX
-
 /* y = W x. Layout of `data`: layout.h. */
 struct cuda_matrix {
     const uint8_t *data; /* [groups][group_bytes] */

@@ -1,6 +1,9 @@
-/* The jobs of a pass, in the order of NUMERICS.md, "One pass", and their launches. What differs from pass to pass lies in
- * device memory; only the grids depend on it, so that the same launches, captured, serve every pass that they are large
- * enough for, and the same jobs, uploaded once, the kernel of step.c. */
+/* The jobs of a pass, made of the model's operations (kernels/model/layer_ops.h), and their launches. What differs from
+ * pass to pass lies in device memory; only the grids depend on it, so that the same launches, captured, serve every pass
+ * that they are large enough for, and the same jobs, uploaded once, the kernel of step.c. */
+#include <assert.h>
+#include <string.h>
+
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/launch.h"
 
@@ -10,12 +13,23 @@ _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
-/* How an input is needed by the matrices that read it. */
-static uint32_t forms_of(const struct backend *b, const struct cuda_matrix *const *readers, int n)
+static const struct cuda_layer *layer_of(const struct backend *b, const struct layer_op *op)
 {
+    return &b->weights.layers[op->layer];
+}
+
+static float *floats_of(const struct backend *b, enum op_buffer buffer)
+{
+    return b->buffers.of[buffer].f;
+}
+
+/* How the matmul that reads what `op` writes needs it. */
+static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
+{
+    const struct layer_op *reader = op->reader;
     uint32_t forms = 0;
-    for (int i = 0; i < n; i++) {
-        const uint32_t type = readers[i]->type;
+    for (uint32_t i = 0; reader && i < reader->n_parts; i++) {
+        const uint32_t type = layer_of(b, reader)->matrix[reader->tensor[i]].type;
         forms |= layout_quantized(type)             ? FORM_BLOCKS
                  : b->tensors && type == QUANT_F16  ? FORM_F16
                  : b->tensors && type == QUANT_BF16 ? FORM_BF16
@@ -24,229 +38,250 @@ static uint32_t forms_of(const struct backend *b, const struct cuda_matrix *cons
     return forms;
 }
 
-struct begin_job cuda_begin_job(const struct backend *b)
+struct embed_job cuda_embed_job(const struct backend *b)
 {
-    return (struct begin_job){
+    const struct layer_op *op = &b->model->ops.op[0];
+    return (struct embed_job){
         .pass = b->upload.to,
-        .embedding = b->weights.embedding,
+        .embedding = layer_of(b, op)->matrix[op->tensor[0]],
         .kv = b->kv,
-        .x = b->buffers.x,
-        .stride = b->buffers.embd,
-        .scale = b->model->embd_scale,
+        .x = floats_of(b, op->to[0]),
+        .stride = b->buffers.of[op->to[0]].stride,
+        .scale = op->factor,
     };
 }
 
-static struct norm_job norm(const struct backend *b, const float *x, const float *weight,
-                            struct cuda_input out, uint32_t forms)
+/* What an OP_ADD leaves to the norm after it: x is a part's output then, the residual is still to be made. */
+static void take_added(const struct backend *b, const struct layer_op *add, struct norm_job *job)
 {
-    return (struct norm_job){
+    job->x = floats_of(b, add->from[0]);
+    job->added = (struct norm_added){
+        .weight = layer_of(b, add)->vector[add->tensor[0]],
+        .residual = floats_of(b, add->residual),
+        .to = floats_of(b, add->to[0]),
+        .factor = add->factor,
+        .check = add->check,
+        .layer = add->layer,
+    };
+}
+
+/* A norm of all rows, with the OP_ADD before it; or one of those with wants. */
+static struct norm_job norm_job_of(const struct backend *b, const struct layer_op *op)
+{
+    struct norm_job job = {
         .pass = b->upload.to,
-        .x = x,
-        .weight = weight,
-        .out = out,
-        .stride = b->buffers.embd,
-        .n = b->model->n_embd,
-        .forms = forms,
+        .x = floats_of(b, op->from[0]),
+        .weight = layer_of(b, op)->vector[op->tensor[0]],
+        .out = b->buffers.of[op->to[0]],
+        .stride = b->buffers.of[op->from[0]].stride,
+        .n = op->n,
+        .forms = forms_of(b, op),
+        .wanted = op->wanted,
+        .factor = op->factor,
         .eps = b->model->rms_eps,
     };
+    if (op[-1].kind == OP_ADD && !op->wanted)
+        take_added(b, &op[-1], &job);
+    return job;
 }
 
-/* Before the norm of x, which a part of a layer ends with: where what it adds to the residual is normed, x is still to be
- * made of that. */
-static void add_normed(const struct backend *b, struct norm_job *job, const float *weight,
-                       const float *residual, float *x)
+/* An OP_ADD that no norm of all rows follows: the norm of the head without its output. */
+static struct norm_job end_job_of(const struct backend *b, const struct layer_op *op)
 {
-    if (!weight)
-        return;
-    job->added = (struct norm_added){.weight = weight, .residual = residual, .to = x};
-    job->x = b->buffers.added;
+    struct norm_job job = norm_job_of(b, op + 1);
+    job.forms = job.wanted = 0;
+    take_added(b, op, &job);
+    return job;
 }
 
-/* Behind the feed-forward part of a layer, which a check ends, too. */
-static void end_layer(const struct backend *b, uint32_t layer, struct norm_job *job)
+/* Matrices that read one input; with the OP_GATE after them. */
+static struct matmul_job matmul_job_of(const struct backend *b, const struct layer_op *op)
 {
-    add_normed(b, job, b->weights.layers[layer].ffn_post_norm, b->buffers.h, b->buffers.x);
-    job->added.check = 1;
-    job->added.layer = layer;
-}
-
-static struct matmul_part part(const struct cuda_matrix *m, float *y, uint32_t stride)
-{
-    return (struct matmul_part){.matrix = *m, .y = y, .stride = stride};
-}
-
-/* A matrix whose output is added to the residual and gives y, unless that is normed first. */
-static struct matmul_part last_part(const struct backend *b, const struct cuda_matrix *m,
-                                    const float *post_norm, const float *residual, float *y)
-{
-    struct matmul_part p = part(m, post_norm ? b->buffers.added : y, b->buffers.embd);
-    p.residual = post_norm ? NULL : residual;
-    return p;
-}
-
-static void complete(const struct backend *b, struct matmul_job *job)
-{
-    job->pass = b->upload.to;
-    job->native = b->tensors;
-    job->groups = 0;
-    for (int i = 0; i < 3; i++)
-        job->groups += job->gate && i > 0 ? 0 : job->part[i].matrix.groups;
-}
-
-static void attention_jobs(const struct backend *b, uint32_t layer, struct layer_jobs *jobs)
-{
-    const struct cuda_layer *l = &b->weights.layers[layer];
-    const struct cuda_buffers *u = &b->buffers;
-    const struct model *m = b->model;
-    const struct layer_geometry *g = &m->layers[layer].geometry;
-    const struct cuda_matrix *const readers[] = {&l->o};
-    jobs->heads = (struct heads_job){
+    const bool gated = !op->wanted && op[1].kind == OP_GATE;
+    struct matmul_job job = {
         .pass = b->upload.to,
-        .kv = b->kv,
-        .values = {u->q, u->k, u->v},
-        .bias = {l->q_bias, l->k_bias, l->v_bias},
-        .norm = {l->q_norm, l->k_norm},
-        .rope = b->weights.rope[g->rope],
-        .stride = {u->heads, u->heads_kv, u->heads_kv},
-        .n_head = m->n_head,
-        .halves = m->rope == MODEL_ROPE_HALVES,
-        .layer = layer,
-        .native = b->tensors,
-        .eps = m->rms_eps,
-    };
-    jobs->attend = (struct attend_job){
-        .pass = b->upload.to,
-        .kv = b->kv,
-        .q = u->q,
-        .part_ml = u->part_ml,
-        .part_o = u->part_o,
-        .window = g->sliding_window,
-        .local = g->sliding_window != MODEL_NO_WINDOW,
-        .stride = u->heads,
-        .n_head = m->n_head,
-        .layer = layer,
-        .scale = m->score_scale,
+        .x = b->buffers.of[op->from[0]],
+        .gate = gated ? CUDA_GATE_SILU + b->model->gate : CUDA_GATE_NONE,
+        .wanted = op->wanted,
+        .layer = op->layer,
         .native = b->tensors,
     };
-    jobs->merge = (struct merge_job){
-        .pass = b->upload.to,
-        .part_ml = u->part_ml,
-        .part_o = u->part_o,
-        .out = u->attention,
-        .window = jobs->attend.window,
-        .n_head = m->n_head,
-        .head_dim = m->head_dim,
-        .forms = forms_of(b, readers, 1),
-    };
-}
-
-struct layer_jobs cuda_layer_jobs(const struct backend *b, uint32_t layer)
-{
-    const struct cuda_layer *l = &b->weights.layers[layer];
-    const struct cuda_buffers *u = &b->buffers;
-    const struct cuda_matrix *const qkv[] = {&l->q, &l->k, &l->v}, *const in[] = {&l->gate, &l->up},
-                                    *const out[] = {&l->down};
-    struct layer_jobs jobs = {
-        .attn_norm = norm(b, u->x, l->attn_norm, u->norm, forms_of(b, qkv, 3)),
-        .qkv = {.part = {part(&l->q, u->q, u->heads), part(&l->k, u->k, u->heads_kv),
-                         part(&l->v, u->v, u->heads_kv)},
-                .x = u->norm},
-        .o = {.part = {last_part(b, &l->o, l->attn_post_norm, u->x, u->h)}, .x = u->attention},
-        .ffn_norm = norm(b, u->h, l->ffn_norm, u->norm, forms_of(b, in, 2)),
-        .gate_up = {.part = {part(&l->gate, NULL, 0), part(&l->up, NULL, 0)},
-                    .x = u->norm,
-                    .out = u->ffn,
-                    .gate = CUDA_GATE_SILU + b->model->gate,
-                    .forms = forms_of(b, out, 1)},
-        .down = {.part = {last_part(b, &l->down, l->ffn_post_norm, u->h, u->x)},
-                 .x = u->ffn,
-                 .layer = layer},
-    };
-    attention_jobs(b, layer, &jobs);
-    add_normed(b, &jobs.ffn_norm, l->attn_post_norm, u->x, u->h);
-    jobs.down.part[0].check = !l->ffn_post_norm;
-    if (layer > 0)
-        end_layer(b, layer - 1, &jobs.attn_norm);
-    if (layer + 1 == b->model->n_layer && l->ffn_post_norm) {
-        jobs.end = norm(b, u->x, b->weights.output_norm, u->norm, 0);
-        end_layer(b, layer, &jobs.end);
+    for (uint32_t i = 0; i < op->n_parts; i++) {
+        job.part[i].matrix = layer_of(b, op)->matrix[op->tensor[i]];
+        job.groups += gated && i > 0 ? 0 : job.part[i].matrix.groups;
+        if (gated)
+            continue;
+        job.part[i].y = floats_of(b, op->to[i]);
+        job.part[i].stride = b->buffers.of[op->to[i]].stride;
+        job.part[i].residual = op->residual ? floats_of(b, op->residual) : NULL;
+        job.part[i].check = op->check;
     }
-    complete(b, &jobs.qkv);
-    complete(b, &jobs.o);
-    complete(b, &jobs.gate_up);
-    complete(b, &jobs.down);
-    return jobs;
+    if (gated) {
+        job.out = b->buffers.of[op[1].to[0]];
+        job.forms = forms_of(b, &op[1]);
+    }
+    return job;
 }
 
-struct head_jobs cuda_head_jobs(const struct backend *b)
+static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const struct layer_op *op)
+{
+    const struct layer_geometry *g = op->geometry;
+    const struct cuda_layer *l = layer_of(b, op);
+    struct qkv_finish_job job = {
+        .pass = b->upload.to,
+        .kv = b->kv,
+        .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
+        .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
+        .n_head = g->n_head,
+        .halves = b->model->rope == MODEL_ROPE_HALVES,
+        .layer = op->layer,
+        .native = b->tensors,
+        .eps = b->model->rms_eps,
+    };
+    for (uint32_t i = 0; i < 3; i++) {
+        job.values[i] = floats_of(b, op->to[i]);
+        job.stride[i] = b->buffers.of[op->to[i]].stride;
+        job.bias[i] = l->vector[op->tensor[i]];
+    }
+    return job;
+}
+
+/* Over splits, and the splits combined. */
+static struct attention_job attention_job_of(const struct backend *b, const struct layer_op *op)
+{
+    const struct layer_geometry *g = op->geometry;
+    const struct cuda_buffers *u = &b->buffers;
+    return (struct attention_job){
+        .attend = {.pass = b->upload.to,
+                   .kv = b->kv,
+                   .q = floats_of(b, op->from[0]),
+                   .part_ml = u->part_ml,
+                   .part_o = u->part_o,
+                   .sliding_window = g->sliding_window,
+                   .local = g->sliding_window != MODEL_NO_WINDOW,
+                   .stride = u->of[op->from[0]].stride,
+                   .n_head = g->n_head,
+                   .layer = op->read.index,
+                   .scale = b->model->score_scale,
+                   .native = b->tensors},
+        .combine = {.pass = b->upload.to,
+                    .part_ml = u->part_ml,
+                    .part_o = u->part_o,
+                    .out = u->of[op->to[0]],
+                    .sliding_window = g->sliding_window,
+                    .n_head = g->n_head,
+                    .head_dim = g->v_dim,
+                    .forms = forms_of(b, op)},
+    };
+}
+
+/* The job of an operation; false: another operation's job computes it. */
+static bool make_job(const struct backend *b, const struct layer_op *op, struct cuda_job *job)
+{
+    memset(job, 0, sizeof(*job));
+    switch (op->kind) {
+    case OP_NORM:
+        job->kind = CUDA_JOB_NORM;
+        job->of.norm = norm_job_of(b, op);
+        return true;
+    case OP_ADD:
+        if (!op[1].wanted)
+            return false;
+        job->kind = CUDA_JOB_NORM;
+        job->of.norm = end_job_of(b, op);
+        return true;
+    case OP_MATMUL:
+        job->kind = CUDA_JOB_MATMUL;
+        job->of.matmul = matmul_job_of(b, op);
+        return true;
+    case OP_QKV_FINISH:
+        job->kind = CUDA_JOB_QKV_FINISH;
+        job->of.qkv_finish = qkv_finish_job_of(b, op);
+        return true;
+    case OP_ATTEND:
+        job->kind = CUDA_JOB_ATTEND;
+        job->of.attention = attention_job_of(b, op);
+        return true;
+    default:
+        return false;
+    }
+}
+
+uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs *ret)
+{
+    const struct layer_ops *ops = &b->model->ops;
+    const uint32_t layer = ops->op[i].layer;
+    ret->n = 0;
+    for (; i < ops->n && ops->op[i].layer == layer; i++) {
+        struct cuda_job job;
+        if (!make_job(b, &ops->op[i], &job))
+            continue;
+        assert(ret->n < CUDA_LAYER_JOBS);
+        ret->job[ret->n++] = job;
+    }
+    for (uint32_t j = ret->n, matmul = ret->n - 1; j-- > 0;) {
+        matmul = ret->job[j].kind == CUDA_JOB_MATMUL ? j : matmul;
+        ret->job[j].at_matmul = matmul;
+    }
+    return i;
+}
+
+struct sample_job cuda_sample_job(const struct backend *b)
 {
     const struct cuda_buffers *u = &b->buffers;
-    const struct cuda_matrix *const readers[] = {&b->weights.head};
-    struct head_jobs jobs = {
-        .norm = norm(b, u->x, b->weights.output_norm, u->head, forms_of(b, readers, 1)),
-        .logits = {.part = {part(&b->weights.head, u->logits, u->vocab)},
-                   .x = u->head,
-                   .wanted = 1},
-        .sample = {.pass = b->upload.to,
-                   .results = b->results_device,
-                   .logits = u->logits,
-                   .work = u->work,
-                   .ids = u->ids,
-                   .blocks = u->blocks,
-                   .raw_blocks = u->raw_blocks,
-                   .parts = u->parts,
-                   .stride = u->vocab,
-                   .n_vocab = b->model->n_vocab},
+    return (struct sample_job){
+        .pass = b->upload.to,
+        .results = b->results_device,
+        .logits = u->of[BUFFER_LOGITS].f,
+        .work = u->work,
+        .ids = u->ids,
+        .blocks = u->blocks,
+        .raw_blocks = u->raw_blocks,
+        .parts = u->parts,
+        .stride = u->of[BUFFER_LOGITS].stride,
+        .n_vocab = b->model->n_vocab,
     };
-    jobs.norm.wanted = 1;
-    complete(b, &jobs.logits);
-    return jobs;
 }
 
 /* ---- launched -------------------------------------------------------------------------------- */
 
-static void run_begin(struct backend *b)
+static void run_matmul(struct backend *b, const struct matmul_job *job, uint32_t rows)
 {
-    const struct begin_job job = cuda_begin_job(b);
-    cuda_ok(b, cuda_launch_begin(&b->queue, &job, b->grid.rows), "the embedding");
-}
-
-static void run_norm(struct backend *b, const struct norm_job *job)
-{
-    cuda_ok(b, cuda_launch_norm(&b->queue, job, b->grid.rows), "a norm");
-}
-
-static void run_matmul(struct backend *b, const struct matmul_job *job, const char *what)
-{
-    if (cuda_blas_takes(b, b->grid.rows))
-        cuda_blas_matmul(b, job, b->grid.rows, what);
+    if (!job->wanted && cuda_blas_takes(b, rows))
+        cuda_blas_matmul(b, job, rows, "a matmul");
     else
-        cuda_ok(b, cuda_launch_matmul(&b->queue, job, b->grid.rows), what);
+        cuda_ok(b, cuda_launch_matmul(&b->queue, job, rows), "a matmul");
 }
 
-static void run_layer(struct backend *b, uint32_t layer)
+static void run_attention(struct backend *b, const struct attention_job *job)
 {
-    const struct layer_jobs jobs = cuda_layer_jobs(b, layer);
     const struct cuda_grid *grid = &b->grid;
-    run_norm(b, &jobs.attn_norm);
-    run_matmul(b, &jobs.qkv, "query, key and value");
-    cuda_ok(b, cuda_launch_heads(&b->queue, &jobs.heads, grid->rows), "rotation and append");
-    cuda_ok(b, cuda_launch_attend(&b->queue, &jobs.attend, grid->items, grid->kinds), "attention");
-    cuda_ok(b, cuda_launch_merge(&b->queue, &jobs.merge, grid->rows), "the merge of attention");
-    run_matmul(b, &jobs.o, "the output of attention");
-    run_norm(b, &jobs.ffn_norm);
-    run_matmul(b, &jobs.gate_up, "gate and up");
-    run_matmul(b, &jobs.down, "down");
-    if (jobs.end.n > 0)
-        run_norm(b, &jobs.end);
+    cuda_ok(b, cuda_launch_attend(&b->queue, &job->attend, grid->items, grid->kinds), "attention");
+    cuda_ok(b, cuda_launch_combine(&b->queue, &job->combine, grid->rows),
+            "attention's combined splits");
 }
 
-static void run_head(struct backend *b)
+static void run_job(struct backend *b, const struct cuda_job *job, uint32_t rows)
 {
-    const struct head_jobs jobs = cuda_head_jobs(b);
-    cuda_ok(b, cuda_launch_norm(&b->queue, &jobs.norm, b->grid.wanted), "the last norm");
-    cuda_ok(b, cuda_launch_matmul(&b->queue, &jobs.logits, b->grid.wanted), "logits");
-    cuda_ok(b, cuda_launch_sample(&b->queue, &jobs.sample, b->grid.wanted), "samples");
+    switch (job->kind) {
+    case CUDA_JOB_NORM:
+        cuda_ok(b, cuda_launch_norm(&b->queue, &job->of.norm, rows), "a norm");
+        break;
+    case CUDA_JOB_MATMUL:
+        run_matmul(b, &job->of.matmul, rows);
+        break;
+    case CUDA_JOB_QKV_FINISH:
+        cuda_ok(b, cuda_launch_qkv_finish(&b->queue, &job->of.qkv_finish, rows), "rope and append");
+        break;
+    default:
+        run_attention(b, &job->of.attention);
+    }
+}
+
+static void run_samples(struct backend *b)
+{
+    const struct sample_job job = cuda_sample_job(b);
+    cuda_ok(b, cuda_launch_sample(&b->queue, &job, b->grid.wanted), "samples");
 }
 
 /* Of a pass without a head. */
@@ -258,12 +293,20 @@ static void run_end(struct backend *b)
 
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
 {
+    const struct layer_ops *ops = &b->model->ops;
+    const struct embed_job embed = cuda_embed_job(b);
+    const uint32_t end = grid.wanted > 0 ? ops->n : ops->head;
     b->grid = grid;
-    run_begin(b);
-    for (uint32_t layer = 0; layer < b->model->n_layer && !b->broken; layer++)
-        run_layer(b, layer);
+    cuda_ok(b, cuda_launch_embed(&b->queue, &embed, grid.rows), "the embedding");
+    for (uint32_t i = 1; i < end && !b->broken;) {
+        const uint32_t rows = i < ops->head ? grid.rows : grid.wanted;
+        struct layer_jobs jobs;
+        i = cuda_layer_jobs(b, i, &jobs);
+        for (uint32_t j = 0; j < jobs.n; j++)
+            run_job(b, &jobs.job[j], rows);
+    }
     if (grid.wanted > 0)
-        run_head(b);
+        run_samples(b);
     else
         run_end(b);
 }

@@ -30,12 +30,14 @@ int attend_init(void); /* its part of attend.cu */
 int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,
                      uint32_t blocks);
 
-int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows);
+int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *job, uint32_t rows);
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows);
-int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows);
-int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows);
+int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,
+                           uint32_t rows);
+int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
+                        uint32_t rows);
 int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows);
 int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job);
 

@@ -30,24 +30,33 @@ static const float *place_vector(struct backend *b, const struct model_tensor *t
     return t->data ? cuda_take(&b->weight_memory, t->bytes) : NULL;
 }
 
-static void place_layer(struct backend *b, const struct model_tensor *t, struct cuda_layer *l)
+/* The tensors of layer i; n_layer: those of none. Returns how many there are. */
+static uint32_t tensors_of(const struct model *m, uint32_t i, const struct model_tensor **ret)
 {
-    place_matrix(b, &t[MODEL_ATTN_Q], &l->q);
-    place_matrix(b, &t[MODEL_ATTN_K], &l->k);
-    place_matrix(b, &t[MODEL_ATTN_V], &l->v);
-    place_matrix(b, &t[MODEL_ATTN_OUTPUT], &l->o);
-    place_matrix(b, &t[MODEL_FFN_GATE], &l->gate);
-    place_matrix(b, &t[MODEL_FFN_UP], &l->up);
-    place_matrix(b, &t[MODEL_FFN_DOWN], &l->down);
-    l->attn_norm = place_vector(b, &t[MODEL_ATTN_NORM]);
-    l->ffn_norm = place_vector(b, &t[MODEL_FFN_NORM]);
-    l->q_bias = place_vector(b, &t[MODEL_ATTN_Q_BIAS]);
-    l->k_bias = place_vector(b, &t[MODEL_ATTN_K_BIAS]);
-    l->v_bias = place_vector(b, &t[MODEL_ATTN_V_BIAS]);
-    l->q_norm = place_vector(b, &t[MODEL_ATTN_Q_NORM]);
-    l->k_norm = place_vector(b, &t[MODEL_ATTN_K_NORM]);
-    l->attn_post_norm = place_vector(b, &t[MODEL_ATTN_POST_NORM]);
-    l->ffn_post_norm = place_vector(b, &t[MODEL_FFN_POST_NORM]);
+    *ret = i < m->n_layer ? m->layers[i].tensor : m->global;
+    return i < m->n_layer ? MODEL_N_LAYER_TENSORS : MODEL_N_GLOBAL;
+}
+
+static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
+{
+    return i < m->n_layer ? model_layer_vector(t) : model_global_vector(t);
+}
+
+/* Whether a matrix is one that is placed: a tied embedding is the head's. */
+static bool is_placed(const struct model *m, uint32_t i, uint32_t t,
+                      const struct model_tensor *file)
+{
+    return file->data && !(i == m->n_layer && t == MODEL_TOKEN_EMBD && m->tied);
+}
+
+static void place_layer(struct backend *b, uint32_t i, struct cuda_layer *l)
+{
+    const struct model_tensor *file;
+    for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n; t++)
+        if (is_vector(b->model, i, t))
+            l->vector[t] = place_vector(b, &file[t]);
+        else if (is_placed(b->model, i, t, &file[t]))
+            place_matrix(b, &file[t], &l->matrix[t]);
 }
 
 static size_t rope_floats(const struct backend *b)
@@ -59,14 +68,11 @@ void cuda_place_weights(struct backend *b)
 {
     const struct model *m = b->model;
     struct cuda_weights *w = &b->weights;
-    for (uint32_t i = 0; i < m->n_layer; i++)
-        place_layer(b, m->layers[i].tensor, &w->layers[i]);
-    w->output_norm = place_vector(b, &m->global[MODEL_OUTPUT_NORM]);
-    place_matrix(b, &m->global[MODEL_OUTPUT], &w->head);
+    for (uint32_t i = 0; i <= m->n_layer; i++)
+        place_layer(b, i, &w->layers[i]);
+    struct cuda_matrix *of_none = w->layers[m->n_layer].matrix;
     if (m->tied)
-        w->embedding = w->head;
-    else
-        place_matrix(b, &m->global[MODEL_TOKEN_EMBD], &w->embedding);
+        of_none[MODEL_TOKEN_EMBD] = of_none[MODEL_OUTPUT];
     for (uint32_t i = 0; i < m->n_ropes; i++)
         w->rope[i] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
 }
@@ -143,24 +149,15 @@ static void load_vector(struct loader *l, const struct model_tensor *t, const fl
     load_bytes(l, t->data, to, t->bytes);
 }
 
-static void load_layer(struct loader *l, const struct model_tensor *t, const struct cuda_layer *to)
+static void load_layer(struct loader *l, uint32_t i, const struct cuda_layer *to)
 {
-    load_matrix(l, &t[MODEL_ATTN_Q], &to->q);
-    load_matrix(l, &t[MODEL_ATTN_K], &to->k);
-    load_matrix(l, &t[MODEL_ATTN_V], &to->v);
-    load_matrix(l, &t[MODEL_ATTN_OUTPUT], &to->o);
-    load_matrix(l, &t[MODEL_FFN_GATE], &to->gate);
-    load_matrix(l, &t[MODEL_FFN_UP], &to->up);
-    load_matrix(l, &t[MODEL_FFN_DOWN], &to->down);
-    load_vector(l, &t[MODEL_ATTN_NORM], to->attn_norm);
-    load_vector(l, &t[MODEL_FFN_NORM], to->ffn_norm);
-    load_vector(l, &t[MODEL_ATTN_Q_BIAS], to->q_bias);
-    load_vector(l, &t[MODEL_ATTN_K_BIAS], to->k_bias);
-    load_vector(l, &t[MODEL_ATTN_V_BIAS], to->v_bias);
-    load_vector(l, &t[MODEL_ATTN_Q_NORM], to->q_norm);
-    load_vector(l, &t[MODEL_ATTN_K_NORM], to->k_norm);
-    load_vector(l, &t[MODEL_ATTN_POST_NORM], to->attn_post_norm);
-    load_vector(l, &t[MODEL_FFN_POST_NORM], to->ffn_post_norm);
+    const struct model *m = l->b->model;
+    const struct model_tensor *file;
+    for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
+        if (is_vector(m, i, t))
+            load_vector(l, &file[t], to->vector[t]);
+        else if (is_placed(m, i, t, &file[t]))
+            load_matrix(l, &file[t], &to->matrix[t]);
 }
 
 /* Returns 0 or -ENOMEM (of the host). */
@@ -182,28 +179,18 @@ static int load_rope(struct loader *l)
 
 static int load_all(struct loader *l)
 {
-    const struct model *m = l->b->model;
-    const struct cuda_weights *w = &l->b->weights;
-    for (uint32_t i = 0; i < m->n_layer; i++)
-        load_layer(l, m->layers[i].tensor, &w->layers[i]);
-    load_vector(l, &m->global[MODEL_OUTPUT_NORM], w->output_norm);
-    load_matrix(l, &m->global[MODEL_OUTPUT], &w->head);
-    if (!m->tied)
-        load_matrix(l, &m->global[MODEL_TOKEN_EMBD], &w->embedding);
+    for (uint32_t i = 0; i <= l->b->model->n_layer; i++)
+        load_layer(l, i, &l->b->weights.layers[i]);
     return load_rope(l);
 }
 
 static size_t largest_group(const struct cuda_weights *w, uint32_t n_layer)
 {
-    uint64_t most = w->embedding.group_bytes > w->head.group_bytes ? w->embedding.group_bytes
-                                                                   : w->head.group_bytes;
-    for (uint32_t i = 0; i < n_layer; i++) {
-        const struct cuda_layer *l = &w->layers[i];
-        const struct cuda_matrix *const all[] = {&l->q,    &l->k,  &l->v,   &l->o,
-                                                 &l->gate, &l->up, &l->down};
-        for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)
-            most = all[k]->group_bytes > most ? all[k]->group_bytes : most;
-    }
+    uint64_t most = STAGE_BYTES;
+    for (uint32_t i = 0; i <= n_layer; i++)
+        for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
+            if (w->layers[i].matrix[t].group_bytes > most)
+                most = w->layers[i].matrix[t].group_bytes;
     return most;
 }
 
@@ -211,7 +198,6 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes)
 {
     struct loader l = {.b = b};
     l.stage_bytes = largest_group(&b->weights, b->model->n_layer);
-    l.stage_bytes = l.stage_bytes < STAGE_BYTES ? STAGE_BYTES : l.stage_bytes;
     int rc = 0;
     for (int i = 0; i < 2 && l.code == cudaSuccess; i++) {
         l.code = cudaMallocHost((void **)&l.stage[i], l.stage_bytes);

@@ -12,7 +12,7 @@
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 
 /* Embedding rows times a factor, and new pages zeroed. Items: row, part of 256 values. */
-struct begin_job {
+struct embed_job {
     struct cuda_pass pass;
     struct cuda_matrix embedding;
     struct cuda_kv kv;
@@ -20,21 +20,22 @@ struct begin_job {
     uint32_t stride;
     float scale;
 };
-LAYOUT_INLINE uint32_t begin_parts(const struct begin_job job)
+LAYOUT_INLINE uint32_t embed_parts(const struct embed_job job)
 {
     return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-/* Where what a part of a layer adds to the residual is normed, the residual: to = rmsnorm(x, weight) + residual, x the
- * part's output. With check, a row where it is not finite is bad in `layer`. */
+/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x, weight) + residual, without a weight
+ * factor * x + residual, x being a part's output. With check, a row where it is not finite is bad in `layer`. */
 struct norm_added {
-    const float *weight;   /* [n], or NULL: x is the residual itself */
+    const float *weight;   /* [n], or NULL */
     const float *residual; /* [rows][stride], of before the part */
-    float *to;             /* [rows][stride] */
+    float *to;             /* [rows][stride]; NULL: no such operation, x is the residual itself */
+    float factor;
     uint32_t check, layer;
 };
 
-/* out = rmsnorm(x, weight), or of what x adds to. Items: rows; those with wants where `wanted` is set. */
+/* out = factor * rmsnorm(x, weight), or of what x adds to. Items: rows; those with wants where `wanted` is set. */
 struct norm_job {
     struct cuda_pass pass;
     struct norm_added added;
@@ -42,7 +43,7 @@ struct norm_job {
     const float *weight; /* [n] */
     struct cuda_input out;
     uint32_t stride, n, forms, wanted;
-    float eps;
+    float factor, eps;
 };
 
 /* One matrix of a matmul: y = W x, + residual where there is one. y, residual [rows][stride], stride a multiple of
@@ -79,13 +80,13 @@ struct sums_job {
 };
 
 /* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads. */
-struct heads_job {
+struct qkv_finish_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
     float *values[3];     /* q, k, v: [rows][stride] */
     const float *bias[3]; /* or NULL */
     const float *norm[2]; /* [head_dim], of q and k, or NULL */
-    const float *rope;    /* the layer's tables: kernels/cpu/rope.h */
+    const float *rope;    /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
     uint32_t stride[3];
     uint32_t n_head, halves, layer;
     uint32_t native; /* queries have to fit f16 */
@@ -93,9 +94,9 @@ struct heads_job {
 };
 
 /* The first position that a row sees; `end` is the one behind its last. */
-LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t window)
+LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t sliding_window)
 {
-    return end < window ? 0 : end - window;
+    return end < sliding_window ? 0 : end - sliding_window;
 }
 
 /* Attention of rows over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [parts]
@@ -105,33 +106,45 @@ struct attend_job {
     struct cuda_kv kv;
     const float *q; /* [rows][stride] */
     float *part_ml, *part_o;
-    uint32_t window; /* positions that a row sees, its own the last, or CUDA_NO_WINDOW */
-    uint32_t local;  /* there is one: items are those that it leaves */
+    uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
+    uint32_t local;          /* there is one: items are those that it leaves */
     uint32_t stride, n_head, layer;
     float scale;
     uint32_t native; /* by tensor cores */
 };
 
 /* The parts of a row merged, but those left of its window. Items: row, share of 256 values. */
-struct merge_job {
+struct combine_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;
     struct cuda_input out; /* [rows][n_head * head_dim] */
-    uint32_t window, n_head, head_dim, forms;
+    uint32_t sliding_window, n_head, head_dim, forms;
 };
 
-/* The jobs of a layer in their order. end: of the last layer, where what it adds is normed: x and the check, no output;
- * else its n is 0. */
-struct layer_jobs {
-    struct norm_job attn_norm;
-    struct matmul_job qkv;
-    struct heads_job heads;
+/* One job of a layer: an operation of kernels/model/layer_ops.h, or several that are computed together. */
+enum cuda_job_kind { CUDA_JOB_NORM, CUDA_JOB_MATMUL, CUDA_JOB_QKV_FINISH, CUDA_JOB_ATTEND };
+struct attention_job {
     struct attend_job attend;
-    struct merge_job merge;
-    struct matmul_job o;
-    struct norm_job ffn_norm;
-    struct matmul_job gate_up, down;
-    struct norm_job end;
+    struct combine_job combine;
+};
+struct cuda_job {
+    uint32_t kind; /* enum cuda_job_kind */
+    uint32_t
+        at_matmul; /* of layer_jobs.job: this one, or the next that is a matmul, or the last one */
+    union {
+        struct norm_job norm;
+        struct matmul_job matmul;
+        struct qkv_finish_job qkv_finish;
+        struct attention_job attention;
+    } of;
+};
+
+/* The jobs of a layer, or of the head, in their order. The last layer may end with a norm without output, for the residual
+ * and its check. */
+enum { CUDA_LAYER_JOBS = 9 };
+struct layer_jobs {
+    uint32_t n;
+    struct cuda_job job[CUDA_LAYER_JOBS];
 };
 
 /* The first in the order of tokens: the largest logit, the lower id among equals. */
@@ -185,13 +198,6 @@ LAYOUT_INLINE uint32_t sample_blocks(uint32_t n_vocab)
 {
     return (n_vocab + CUDA_SAMPLE_BLOCK - 1) / CUDA_SAMPLE_BLOCK;
 }
-
-/* What rows with wants have behind the layers, in its order. */
-struct head_jobs {
-    struct norm_job norm;
-    struct matmul_job logits;
-    struct sample_job sample;
-};
 
 /* The end of a pass without samples: its results to the host. One item. */
 struct end_job {

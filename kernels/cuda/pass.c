@@ -25,7 +25,8 @@ static void fetch_logits(struct backend *b)
         b->n_copies++;
         cuda_ok(b,
                 (int)cudaMemcpyAsync(b->logits + w * n,
-                                     b->buffers.logits + (size_t)w * b->buffers.vocab,
+                                     b->buffers.of[BUFFER_LOGITS].f +
+                                         (size_t)w * b->buffers.of[BUFFER_LOGITS].stride,
                                      n * sizeof(float), cudaMemcpyDeviceToHost, b->queue.stream),
                 "the copy of logits");
     }

@@ -209,30 +209,26 @@ static void forget_input(const struct cuda_input *x, uint32_t rows)
 static void forget_scratch(const struct backend *b)
 {
     const struct cuda_buffers *u = &b->buffers;
-    const size_t rows = b->limits.rows, samples = b->limits.samples,
-                 heads = (size_t)cuda_most_parts(b) * b->model->n_head;
+    const struct model *m = b->model;
+    const size_t samples = b->limits.samples, parts = cuda_most_parts(b),
+                 logits = samples * u->of[BUFFER_LOGITS].stride;
     cuda_settle(b->queue.stream);
-    float *const of_rows[] = {u->x, u->h, u->q, u->k, u->v};
-    const uint32_t strides[] = {u->embd, u->embd, u->heads, u->heads_kv, u->heads_kv};
-    for (int i = 0; i < 5; i++)
-        cuda_forget(of_rows[i], rows * strides[i] * sizeof(float));
+    for (int i = 0; i < N_BUFFERS; i++)
+        if (m->ops.input[i])
+            forget_input(&u->of[i], b->pass->n_rows);
+        else if (u->of[i].f)
+            cuda_forget(u->of[i].f, (i == BUFFER_LOGITS ? samples : b->limits.rows) *
+                                        u->of[i].stride * sizeof(float));
     if (u->sums)
-        cuda_forget(u->sums, rows * u->sums_stride * sizeof(*u->sums));
-    if (u->added)
-        cuda_forget(u->added, rows * u->embd * sizeof(float));
-    cuda_forget(u->logits, samples * u->vocab * sizeof(float));
-    cuda_forget(u->part_ml, heads * 2 * sizeof(float));
-    cuda_forget(u->part_o, heads * b->model->head_dim * sizeof(float));
-    cuda_forget(u->work, samples * u->vocab * sizeof(float));
-    cuda_forget(u->ids, samples * u->vocab * sizeof(*u->ids));
-    cuda_forget(u->blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
-    cuda_forget(u->raw_blocks, samples * sample_blocks(b->model->n_vocab) * sizeof(float));
-    cuda_forget(u->parts, samples * sample_parts(b->model->n_vocab) * sizeof(*u->parts));
+        cuda_forget(u->sums, (size_t)b->limits.rows * u->sums_stride * sizeof(*u->sums));
+    cuda_forget(u->part_ml, parts * m->n_head * 2 * sizeof(float));
+    cuda_forget(u->part_o, parts * m->ops.width[BUFFER_ATTENTION] * sizeof(float));
+    cuda_forget(u->work, logits * sizeof(float));
+    cuda_forget(u->ids, logits * sizeof(*u->ids));
+    cuda_forget(u->blocks, samples * sample_blocks(m->n_vocab) * sizeof(float));
+    cuda_forget(u->raw_blocks, samples * sample_blocks(m->n_vocab) * sizeof(float));
+    cuda_forget(u->parts, samples * sample_parts(m->n_vocab) * sizeof(*u->parts));
     cuda_forget(b->upload.device, cuda_upload_bytes(b));
-    forget_input(&u->norm, b->pass->n_rows);
-    forget_input(&u->attention, b->pass->n_rows);
-    forget_input(&u->ffn, b->pass->n_rows);
-    forget_input(&u->head, b->n_wanted);
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         const struct cuda_row *row = &b->upload.from.rows[r];
         if (row->position % CUDA_PAGE == 0)

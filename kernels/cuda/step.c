@@ -12,7 +12,8 @@
 void cuda_step_place(struct backend *b)
 {
     const size_t merges = (size_t)STEP_ROWS * b->model->n_head_kv;
-    b->steps.layers = cuda_take(&b->scratch_memory, b->model->n_layer * sizeof(*b->steps.layers));
+    b->steps.layers =
+        cuda_take(&b->scratch_memory, (b->model->n_layer + 1) * sizeof(*b->steps.layers));
     b->steps.merges = cuda_take(&b->scratch_memory, merges * sizeof(*b->steps.merges));
 }
 
@@ -32,14 +33,14 @@ static enum wish wish(void)
 /* A row's norm in shared memory, in the forms that some matrix reads: step_device.h. */
 static void size_own(const struct backend *b, uint32_t forms, struct step_job *job)
 {
-    const uint32_t stride = b->buffers.embd, tile = CUDA_TILE * stride,
+    const uint32_t stride = b->buffers.of[BUFFER_NORM].stride, tile = CUDA_TILE * stride,
                    scales = tile / CUDA_BLOCK * (uint32_t)sizeof(struct cuda_scale);
     job->own_floats = forms & FORM_BLOCKS ? tile + scales : 0;
     job->own_bytes = job->own_floats + (forms & FORM_FLOATS ? stride * (uint32_t)sizeof(float) : 0);
     job->own_norm = job->own_bytes <= STEP_OWN_BYTES;
 }
 
-/* Fills in the job and jobs [n_layer]. */
+/* Fills in the job and jobs [n_layer + 1]. */
 static void make_jobs(struct backend *b, struct layer_jobs *jobs)
 {
     const struct model *m = b->model;
@@ -47,25 +48,27 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
     const uint32_t share = m->n_head / m->n_head_kv, values = share * m->head_dim;
     uint32_t forms = 0;
     *job = (struct step_job){
-        .begin = cuda_begin_job(b),
-        .head = cuda_head_jobs(b),
+        .embed = cuda_embed_job(b),
+        .sample = cuda_sample_job(b),
         .layers = b->steps.layers,
         .merges = b->steps.merges,
         .n_layer = m->n_layer,
         .share = share,
-        .merge_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,
+        .combine_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,
         .own_heads = values * sizeof(float) <= STEP_OWN_BYTES,
     };
-    for (uint32_t layer = 0; layer < m->n_layer; layer++) {
-        jobs[layer] = cuda_layer_jobs(b, layer);
-        forms |= jobs[layer].attn_norm.forms | jobs[layer].ffn_norm.forms;
+    for (uint32_t layer = 0, i = 1; layer <= m->n_layer; layer++) {
+        i = cuda_layer_jobs(b, i, &jobs[layer]);
+        for (uint32_t j = 0; j < jobs[layer].n; j++)
+            if (jobs[layer].job[j].kind == CUDA_JOB_NORM)
+                forms |= jobs[layer].job[j].of.norm.forms;
     }
-    size_own(b, forms | job->head.norm.forms, job);
+    size_own(b, forms, job);
 }
 
 static bool upload_jobs(struct backend *b)
 {
-    const size_t bytes = b->model->n_layer * sizeof(*b->steps.layers);
+    const size_t bytes = (b->model->n_layer + 1) * sizeof(*b->steps.layers);
     struct layer_jobs *jobs = calloc(1, bytes);
     if (!jobs)
         return cuda_ok(b, cudaErrorMemoryAllocation, "the jobs of layers");

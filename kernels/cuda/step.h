@@ -34,15 +34,15 @@ enum { STEP_ROWS = 16, STEP_KERNELS = 2, STEP_BLOCKS = 2 };
 enum { STEP_OWN_BYTES = 64 << 10 };
 
 struct step_job {
-    struct begin_job begin;
-    struct head_jobs head;
-    const struct layer_jobs *layers; /* [n_layer], device memory */
+    struct embed_job embed;
+    struct sample_job sample;
+    const struct layer_jobs *layers; /* [n_layer + 1] the last: the head; device memory */
     uint32_t *merges; /* [STEP_ROWS][n_head_kv] splits done, device memory; 0 between layers */
     uint32_t n_layer;
-    uint32_t share;       /* heads of a KV head */
-    uint32_t merge_heads; /* KV heads whose values make whole blocks of activations: 1, or all */
-    uint32_t own_bytes;   /* of a row's norm in shared memory */
-    uint32_t own_floats;  /* of them before its floats */
+    uint32_t share;         /* heads of a KV head */
+    uint32_t combine_heads; /* KV heads whose values make whole blocks of activations: 1, or all */
+    uint32_t own_bytes;     /* of a row's norm in shared memory */
+    uint32_t own_floats;    /* of them before its floats */
     uint32_t own_norm, own_heads;
 };
 

@@ -97,7 +97,7 @@ static void attention_part(struct maker *k)
     and_part(op, MODEL_ATTN_K, BUFFER_K);
     and_part(op, MODEL_ATTN_V, BUFFER_V);
 
-    op = add(k, OP_HEADS, OP_EACH_ROW, g->n_head * g->k_dim);
+    op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->k_dim);
     for (uint32_t i = 0; i < 3; i++) {
         op->to[i] = BUFFER_Q + i;
         op->tensor[i] = MODEL_ATTN_Q_BIAS + i;

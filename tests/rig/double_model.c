@@ -244,7 +244,7 @@ static void run(const struct double_model *d, const struct layer_op *op, uint32_
         if (op->residual)
             add(buffer[op->to[0]], buffer[op->residual], op->n);
         break;
-    case OP_HEADS:
+    case OP_QKV_FINISH:
         heads(d, op);
         break;
     case OP_ATTEND:

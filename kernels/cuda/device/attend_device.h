@@ -1,7 +1,7 @@
 /* attend_device.h: NUMERICS.md, "Attention", for one row. A block of 256 threads computes a row's
  * queries of one KV head, four at a time, over a run of splits: a thread is a position while scores
  * are computed, a dimension in the weighted sum. The splits of a run are combined as they are
- * computed, the runs by merge_item, both in ascending order, as NUMERICS.md specifies. Several rows
+ * computed, the runs by combine_item, both in ascending order, as NUMERICS.md specifies. Several rows
  * of one sequence: attend_tile_device.h. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
@@ -215,7 +215,7 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
 {
     const struct cuda_row row = job.pass.rows[item.row];
     const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x,
-                   from = seen_from(row.position + 1, job.window);
+                   from = seen_from(row.position + 1, job.sliding_window);
     for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
         (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
     __syncthreads();
@@ -263,16 +263,16 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
 
 /* Value i of a row's attention output, one per thread: combines the partials of its head. Values
  * from `end` on are written by other blocks, or do not exist. */
-static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint32_t i,
-                                   uint32_t end)
+static __device__ void combine_value(const struct combine_job &job, uint32_t r, uint32_t i,
+                                     uint32_t end)
 {
     const uint32_t n = job.n_head * job.head_dim;
     float y = 0.0f;
     if (i < end) {
         const uint32_t last = job.pass.rows[r + 1].part, head = i / job.head_dim;
         uint32_t first = job.pass.rows[r].part;
-        if (last - first > 1) /* one partial per split */
-            first += seen_from(job.pass.rows[r].position + 1, job.window) / CUDA_SPLIT;
+        if (last - first > 1) /* one for each split */
+            first += seen_from(job.pass.rows[r].position + 1, job.sliding_window) / CUDA_SPLIT;
         uint64_t at = (uint64_t)first * job.n_head + head;
         float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
               o = job.part_o[(uint64_t)first * n + i];
@@ -290,9 +290,9 @@ static __device__ void merge_value(const struct merge_job &job, uint32_t r, uint
 }
 
 /* Item: 256 values of a row's attention output. */
-static __device__ void merge_item(const struct merge_job &job, uint32_t r, uint32_t share)
+static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t share)
 {
-    merge_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.head_dim);
+    combine_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.head_dim);
 }
 
 #endif

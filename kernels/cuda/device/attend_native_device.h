@@ -307,7 +307,7 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
     for (uint32_t r = 0; r < 2; r++) {
         const uint32_t q = first + g + 8 * r, row = q / x.n_heads;
         if (q >= x.count || x.position + row < item.split0 * CUDA_SPLIT ||
-            seen_from(x.position + row + 1, job.window) >= item.split1 * CUDA_SPLIT)
+            seen_from(x.position + row + 1, job.sliding_window) >= item.split1 * CUDA_SPLIT)
             continue;
         const uint64_t at = (uint64_t)(job.pass.rows[x.row + row].part + item.part) * job.n_head +
                             x.head + q % x.n_heads;
@@ -331,7 +331,7 @@ static __device__ __forceinline__ native_seen seen_of(const struct attend_job &j
                                                       const attend_span &span)
 {
     const uint32_t end = x.position + row + 1;
-    return {positions_of(seen_from(end, job.window), span), positions_of(end, span)};
+    return {positions_of(seen_from(end, job.sliding_window), span), positions_of(end, span)};
 }
 
 /* Computes the queries of x over the item's splits. */
@@ -355,7 +355,7 @@ static __device__ void native_queries(const struct attend_job &job, const struct
     native_fold<PAIRS> fold = {};
     native_begin<MTILES>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const attend_span span = span_of(split, seen_from(x.position + 1, job.window));
+        const attend_span span = span_of(split, seen_from(x.position + 1, job.sliding_window));
         const uint32_t all = positions_of(x.last + 1, span),
                        pages = (all + CUDA_PAGE - 1) / CUDA_PAGE,
                        stages = of_keys + (pages * CUDA_PAGE + of_values - 1) / of_values;
@@ -367,7 +367,7 @@ static __device__ void native_queries(const struct attend_job &job, const struct
             const uint32_t q = first + g + 8 * r, row = (q < x.count ? q : last_query) / x.n_heads;
             seen[r] = seen_of(job, x, row, span);
             begins[r] = split == item.split0 ||
-                        seen_from(x.position + row + 1, job.window) >= split * CUDA_SPLIT;
+                        seen_from(x.position + row + 1, job.sliding_window) >= split * CUDA_SPLIT;
         }
         float s[PAGES][4][4] = {}, m[2] = {};
         native_sums<PAIRS> sums = {};
@@ -390,8 +390,8 @@ static __device__ void native_queries(const struct attend_job &job, const struct
             if (active && i >= of_keys)
                 native_stage_values<PAIRS>((const unsigned short *)shared.e[first],
                                            stage + part * NATIVE_TILE, pitch, WARPS * NATIVE_TILE,
-                                           pairs, job.window, (i - of_keys) * of_values, of_values,
-                                           top, last, seen, sums);
+                                           pairs, job.sliding_window, (i - of_keys) * of_values,
+                                           of_values, top, last, seen, sums);
         }
         fold.join(sums, m, seen, begins);
         __syncthreads();

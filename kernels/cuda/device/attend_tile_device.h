@@ -422,7 +422,7 @@ static __device__ void tile_end(const struct attend_job &job, const tile_queries
     for (uint32_t k = 0; k < TILE_EACH; k++) {
         const uint32_t q = group * TILE_EACH + k;
         if (shared.end[q] <= item.split0 * CUDA_SPLIT ||
-            seen_from(shared.end[q], job.window) >= item.split1 * CUDA_SPLIT)
+            seen_from(shared.end[q], job.sliding_window) >= item.split1 * CUDA_SPLIT)
             continue;
         const uint64_t slot = job.pass.rows[x.row + q / x.n_heads].part + item.part,
                        at = slot * job.n_head + x.head + q % x.n_heads;
@@ -451,23 +451,23 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
     float o[TILE_EACH][DIMS] = {};
     tile_begin<GROUPS>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const attend_span span = span_of(split, seen_from(top.position + 1, job.window));
+        const attend_span span = span_of(split, seen_from(top.position + 1, job.sliding_window));
         const uint32_t n = positions_of(last.position + 1, span),
                        pages = (n + CUDA_PAGE - 1) / CUDA_PAGE;
         float acc[TILE_EACH][attend_tile<GROUPS>::PAGES], sum[TILE_EACH][DIMS];
         if (threadIdx.x < attend_tile<GROUPS>::QUERIES) {
             const uint32_t end = shared.end[threadIdx.x],
-                           low = positions_of(seen_from(end, job.window), span);
+                           low = positions_of(seen_from(end, job.sliding_window), span);
             shared.low[threadIdx.x] = low;
             shared.n[threadIdx.x] = positions_of(end, span) - low;
         }
         find_pages(job, top, span.begin, n, head_kv, shared.page);
         tile_scores<KV, GROUPS>(job.kv, pages, active, shared, acc);
         tile_weights<GROUPS>(job.scale, pages, shared, acc);
-        tile_fold<GROUPS>(job.window, pages, split, split == item.split0, shared);
-        tile_values<KV, GROUPS, DIMS>(job.kv, n,
-                                      positions_of(seen_from(last.position + 1, job.window), span),
-                                      positions_of(top.position + 1, span), shared, active, sum);
+        tile_fold<GROUPS>(job.sliding_window, pages, split, split == item.split0, shared);
+        tile_values<KV, GROUPS, DIMS>(
+            job.kv, n, positions_of(seen_from(last.position + 1, job.sliding_window), span),
+            positions_of(top.position + 1, span), shared, active, sum);
 #pragma unroll
         for (int k = 0; k < TILE_EACH; k++) {
             const uint32_t q = group * TILE_EACH + k;

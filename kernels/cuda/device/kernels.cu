@@ -5,11 +5,11 @@
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/sample_device.h"
 
-static __global__ void __launch_bounds__(CUDA_THREADS) begin_kernel(const struct begin_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS) embed_kernel(const struct embed_job job)
 {
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        begin_item(job, blockIdx.y, blockIdx.x);
+        embed_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)
@@ -20,19 +20,20 @@ static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct 
         norm_item(job, blockIdx.x, true, (float *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) heads_kernel(const struct heads_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    qkv_finish_kernel(const struct qkv_finish_job job)
 {
     SHARED_BYTES(shared);
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        heads_item(job, blockIdx.y, blockIdx.x, (float *)shared);
+        qkv_finish_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) merge_kernel(const struct merge_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS) combine_kernel(const struct combine_job job)
 {
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        merge_item(job, blockIdx.y, blockIdx.x);
+        combine_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS, 1)
@@ -73,9 +74,9 @@ static uint32_t parts_of(uint32_t n)
     return (n + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-int cuda_launch_begin(const struct cuda_queue *queue, const struct begin_job *job, uint32_t rows)
+int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *job, uint32_t rows)
 {
-    return launch(queue, begin_kernel, dim3(begin_parts(*job), rows), 0, *job);
+    return launch(queue, embed_kernel, dim3(embed_parts(*job), rows), 0, *job);
 }
 
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
@@ -83,16 +84,19 @@ int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job,
     return launch(queue, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
 }
 
-int cuda_launch_heads(const struct cuda_queue *queue, const struct heads_job *job, uint32_t rows)
+int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,
+                           uint32_t rows)
 {
     const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
-    return launch(queue, heads_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
+    return launch(queue, qkv_finish_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
                   CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
 }
 
-int cuda_launch_merge(const struct cuda_queue *queue, const struct merge_job *job, uint32_t rows)
+int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
+                        uint32_t rows)
 {
-    return launch(queue, merge_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0, *job);
+    return launch(queue, combine_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0,
+                  *job);
 }
 
 int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows)

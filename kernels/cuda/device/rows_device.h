@@ -48,7 +48,7 @@ static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, 
 
 /* Item: a row and 256 of its values; x [rows][stride]. A page whose first position this is becomes zero: every item of
  * the row takes its share. */
-static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint32_t part)
+static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint32_t part)
 {
     const struct cuda_row row = job.pass.rows[r];
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
@@ -60,7 +60,7 @@ static __device__ void begin_item(const struct begin_job &job, uint32_t r, uint3
         return;
     uint4 *page = (uint4 *)(job.kv.memory + job.pass.words[row.pages + row.position / CUDA_PAGE] *
                                                 job.kv.page_bytes);
-    const uint32_t parts = begin_parts(job);
+    const uint32_t parts = embed_parts(job);
     for (uint64_t at = i; at < job.kv.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
         page[at] = make_uint4(0, 0, 0, 0);
 }
@@ -169,10 +169,13 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
 {
     const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
     const uint64_t at = (uint64_t)from * job.stride;
-    const float *x = job.x + at, *added = job.added.weight;
-    const float of_x = norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
+    const float *x = job.x + at, *weight = job.added.weight;
+    const bool added = job.added.to != nullptr;
+    const float of_x =
+        added && !weight ? 0.0f : norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
     const auto sum = [&](uint32_t k) {
-        return __fadd_rn(__fmul_rn(__fmul_rn(x[k], of_x), added[k]), job.added.residual[at + k]);
+        const float y = weight ? __fmul_rn(__fmul_rn(x[k], of_x), weight[k]) : x[k];
+        return __fadd_rn(__fmul_rn(y, job.added.factor), job.added.residual[at + k]);
     };
     if (added && keep)
         keep_added(job, from, sum);
@@ -180,7 +183,9 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
     const uint32_t end = (job.n + 31) / 32 * 32;
     for (uint32_t k = threadIdx.x; k < end; k += CUDA_THREADS) {
         const float residual = k >= job.n ? 0.0f : added ? sum(k) : x[k];
-        const float y = k < job.n ? __fmul_rn(__fmul_rn(residual, r), job.weight[k]) : 0.0f;
+        const float y =
+            k < job.n ? __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor)
+                      : 0.0f;
         put_value(job.out, job.forms, i, k, job.n, y);
     }
     __syncthreads(); /* shared is the next item's */
@@ -207,7 +212,7 @@ static __device__ void norm_head(float *x, const float *weight, uint32_t n, floa
     __syncwarp();
 }
 
-static __device__ void rotate_head(float *x, const struct heads_job &job, uint32_t position)
+static __device__ void rope_head(float *x, const struct qkv_finish_job &job, uint32_t position)
 {
     const uint32_t n = job.kv.head_dim;
     const float *low = job.rope + (uint64_t)(position % 256) * n;
@@ -261,8 +266,8 @@ static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at,
 
 /* Head `head` of n_head + 2 n_head_kv, those of q, then k, then v, of row r, by one warp. A query goes to `query`; x: n
  * values in shared memory. A key or value that is not good goes nowhere. */
-static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_t head, float *x,
-                                float *query)
+static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, uint32_t head,
+                                float *x, float *query)
 {
     const uint32_t lane = threadIdx.x % 32, n = job.kv.head_dim, n_kv = job.kv.n_head_kv;
     const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
@@ -275,7 +280,8 @@ static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_
     if (kind < 2) {
         if (job.norm[kind])
             norm_head(x, job.norm[kind], n, job.eps);
-        rotate_head(x, job, row.position);
+        if (job.rope)
+            rope_head(x, job, row.position);
     }
     bool good = true;
     for (uint32_t k = lane; k < n; k += 32)
@@ -304,8 +310,8 @@ static __device__ void row_head(const struct heads_job &job, uint32_t r, uint32_
 }
 
 /* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * 256 floats. */
-static __device__ void heads_item(const struct heads_job &job, uint32_t r, uint32_t part,
-                                  float *shared)
+static __device__ void qkv_finish_item(const struct qkv_finish_job &job, uint32_t r, uint32_t part,
+                                       float *shared)
 {
     const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
     if (head < job.n_head + 2 * job.kv.n_head_kv)

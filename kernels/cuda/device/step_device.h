@@ -21,11 +21,11 @@ enum { STEP_TILE_GROUPS = CUDA_TILE_QUERIES / TILE_EACH };
 /* ---- phases
  * ----------------------------------------------------------------------------------- */
 
-static __device__ void step_begin(const struct begin_job &job)
+static __device__ void step_embed(const struct embed_job &job)
 {
-    const uint32_t parts = begin_parts(job), n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
+    const uint32_t parts = embed_parts(job), n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x)
-        begin_item(job, i / parts, i % parts);
+        embed_item(job, i / parts, i % parts);
 }
 
 /* Rows [begin, n), `step` apart. */
@@ -63,14 +63,14 @@ template <int TILES> static __device__ __forceinline__ void step_matmuls(uint32_
 /* ---- attention
  * -------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ void step_heads(void)
+static __device__ __forceinline__ void step_qkv_finish(uint32_t at)
 {
     SHARED_BYTES(memory);
-    const struct heads_job &job = ((const struct step_shared *)memory)->layer.heads;
+    const struct qkv_finish_job &job = *(const struct qkv_finish_job *)(memory + at);
     const uint32_t parts = (job.n_head + 2 * job.kv.n_head_kv + CUDA_WARPS - 1) / CUDA_WARPS,
                    n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        heads_item(job, i / parts, i % parts, (float *)(memory + STEP_SCRATCH));
+        qkv_finish_item(job, i / parts, i % parts, (float *)(memory + STEP_SCRATCH));
         __syncthreads();
     }
 }
@@ -83,11 +83,11 @@ static __device__ __forceinline__ uint32_t step_splits(const struct cuda_pass &p
 
 /* A row's queries of a KV head, rotated, for this block alone; the block with the row's last
  * positions also computes their key and value. */
-static __device__ __forceinline__ void step_own_heads(uint32_t r, uint32_t head_kv, uint32_t share,
-                                                      bool last)
+static __device__ __forceinline__ void step_own_heads(uint32_t at, uint32_t r, uint32_t head_kv,
+                                                      uint32_t share, bool last)
 {
     SHARED_BYTES(memory);
-    const struct heads_job &job = ((const struct step_shared *)memory)->layer.heads;
+    const struct qkv_finish_job &job = *(const struct qkv_finish_job *)(memory + at);
     const uint32_t warp = threadIdx.x / 32, n = share + (last ? 2 : 0);
     float *x = (float *)(memory + STEP_SCRATCH) + warp * CUDA_MAX_HEAD,
           *q = (float *)(memory + STEP_SCRATCH + STEP_QUERIES);
@@ -101,11 +101,11 @@ static __device__ __forceinline__ void step_own_heads(uint32_t r, uint32_t head_
 }
 
 template <uint32_t KV>
-static __device__ __noinline__ void step_attend(const struct cuda_item item, uint32_t head_kv,
-                                                uint32_t own)
+static __device__ __noinline__ void step_attend(uint32_t at, const struct cuda_item item,
+                                                uint32_t head_kv, uint32_t own)
 {
     SHARED_BYTES(memory);
-    const struct attend_job &job = ((const struct step_shared *)memory)->layer.attend;
+    const struct attend_job &job = ((const struct attention_job *)(memory + at))->attend;
     unsigned char *scratch = memory + STEP_SCRATCH;
     if (item.kind == CUDA_ITEM_ROW)
         attend_item<KV>(job, item,
@@ -123,18 +123,18 @@ static __device__ __noinline__ void step_attend(const struct cuda_item item, uin
 /* The block that finishes the last split of the item's rows, for the values of `heads` KV heads,
  * combines the splits. The word counts finished splits and is zero again for the next layer;
  * item.row represents the rows of a tile, which all its items have. */
-static __device__ __forceinline__ void step_merge(const struct step_job &step,
-                                                  const struct cuda_item &item, uint32_t head_kv)
+static __device__ __forceinline__ void step_combine(const struct step_job &step, uint32_t at,
+                                                    const struct cuda_item &item, uint32_t head_kv)
 {
     SHARED_BYTES(memory);
     struct step_shared &shared = *(struct step_shared *)memory;
-    const struct merge_job &job = shared.layer.merge;
-    const uint32_t unit = head_kv / step.merge_heads, heads = step.merge_heads;
+    const struct combine_job &job = ((const struct attention_job *)(memory + at))->combine;
+    const uint32_t unit = head_kv / step.combine_heads, heads = step.combine_heads;
     if (threadIdx.x == 0) {
         const uint32_t n = item.split1 - item.split0,
-                       from = seen_from(job.pass.rows[item.row].position + 1, job.window),
+                       from = seen_from(job.pass.rows[item.row].position + 1, job.sliding_window),
                        splits = step_splits(job.pass, item.row + item.n_rows - 1);
-        uint32_t *word = step.merges + item.row * step.begin.kv.n_head_kv + unit;
+        uint32_t *word = step.merges + item.row * step.embed.kv.n_head_kv + unit;
         shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
         if (shared.last)
             *word = 0;
@@ -145,89 +145,81 @@ static __device__ __forceinline__ void step_merge(const struct step_job &step,
     const uint32_t size = heads * step.share * job.head_dim, begin = unit * size;
     for (uint32_t r = item.row; r < item.row + item.n_rows; r++)
         for (uint32_t i = threadIdx.x; i / 32 * 32 < size; i += CUDA_THREADS)
-            merge_value(job, r, begin + i, begin + size);
+            combine_value(job, r, begin + i, begin + size);
 }
 
-static __device__ void step_attention(const struct step_job &job)
+/* Attention of the job at `at`, of heads that the job at `heads_at` is for. */
+static __device__ void step_attention(const struct step_job &job, uint32_t at, uint32_t heads_at)
 {
     SHARED_BYTES(memory);
-    const struct attend_job &attend = ((const struct step_shared *)memory)->layer.attend;
-    const struct cuda_pass &pass = job.begin.pass;
-    const uint32_t n_kv = job.begin.kv.n_head_kv, n = attend_count(attend) * n_kv;
+    const struct attend_job &attend = ((const struct attention_job *)(memory + at))->attend;
+    const struct cuda_pass &pass = job.embed.pass;
+    const uint32_t n_kv = job.embed.kv.n_head_kv, n = attend_count(attend) * n_kv;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
         const struct cuda_item item = attend_items(attend)[i / n_kv];
         const uint32_t head_kv = i % n_kv;
         if (job.own_heads)
-            step_own_heads(item.row, head_kv, job.share,
+            step_own_heads(heads_at, item.row, head_kv, job.share,
                            item.split1 == step_splits(pass, item.row));
-        if (job.begin.kv.type == CUDA_KV_F16)
-            step_attend<CUDA_KV_F16>(item, head_kv, job.own_heads);
-        else if (job.begin.kv.type == CUDA_KV_F32)
-            step_attend<CUDA_KV_F32>(item, head_kv, job.own_heads);
+        if (job.embed.kv.type == CUDA_KV_F16)
+            step_attend<CUDA_KV_F16>(at, item, head_kv, job.own_heads);
+        else if (job.embed.kv.type == CUDA_KV_F32)
+            step_attend<CUDA_KV_F32>(at, item, head_kv, job.own_heads);
         else
-            step_attend<CUDA_KV_Q8_0>(item, head_kv, job.own_heads);
-        step_merge(job, item, head_kv);
+            step_attend<CUDA_KV_Q8_0>(at, item, head_kv, job.own_heads);
+        step_combine(job, at, item, head_kv);
     }
 }
 
 /* ---- a pass
  * ----------------------------------------------------------------------------------- */
 
-/* Of n rows. */
+/* Job i of the layer, of n rows. */
 template <int TILES>
-static __device__ __forceinline__ void step_run(const struct step_job &job, uint32_t phase,
-                                                bool head, uint32_t n)
+static __device__ __forceinline__ void step_run(const struct step_job &job, uint32_t i, uint32_t n)
 {
-    const uint32_t norm = step_norm_of(phase, head), matmul = step_matmul_of(phase, head);
-    switch (phase) {
-    case STEP_NORM:
-    case STEP_FFN_NORM:
-    case STEP_END:
-        return step_norms(norm, blockIdx.x, n, gridDim.x, true);
-    case STEP_HEADS:
-        return step_heads();
-    case STEP_ATTEND:
-        return step_attention(job);
+    SHARED_BYTES(memory);
+    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
+    const uint32_t at = step_job_at(i), before = at - (uint32_t)sizeof(struct cuda_job);
+    switch (layer.job[i].kind) {
+    case CUDA_JOB_NORM:
+        return step_norms(at, blockIdx.x, n, gridDim.x, true);
+    case CUDA_JOB_QKV_FINISH:
+        return step_qkv_finish(at);
+    case CUDA_JOB_ATTEND:
+        return step_attention(job, at, before);
     default:
-        if (job.own_norm && (phase == STEP_QKV || phase == STEP_GATE_UP))
-            step_own_norm(norm, matmul);
-        return step_matmuls<TILES>(matmul);
+        if (job.own_norm && i > 0 && step_read_norm(layer, i - 1))
+            step_own_norm(before, at);
+        return step_matmuls<TILES>(at);
     }
 }
 
-static __device__ __forceinline__ bool step_skips(const struct step_job &job, uint32_t phase)
-{
-    SHARED_BYTES(memory);
-    return phase == STEP_HEADS ? job.own_heads
-           : phase == STEP_END ? ((const struct step_shared *)memory)->layer.end.n == 0
-                               : job.own_norm && (phase == STEP_NORM || phase == STEP_FFN_NORM);
-}
-
-/* All phases of a layer, or of the head, each after a barrier; while waiting for other blocks it
- * loads the next jobs, if they are new, and prefetches weights. */
+/* Every job of a layer, or of the head, after a barrier; while the others come, the jobs, if they are new, and weights. */
 template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
 {
-    const struct cuda_pass &pass = job.begin.pass;
+    SHARED_BYTES(memory);
+    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
+    const struct cuda_pass &pass = job.embed.pass;
     const bool wants = pass.counts[CUDA_COUNT_WANTED] > 0;
     const uint32_t end = job.n_layer + (wants ? 1 : 0);
     uint32_t goal = 0;
-    step_begin(job.begin);
+    step_embed(job.embed);
 #pragma unroll 1
-    for (uint32_t layer = 0; layer < end; layer++) {
-        const bool head = layer == job.n_layer;
-        const uint32_t n = pass.counts[head ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
-        bool loaded = false;
+    for (uint32_t l = 0; l < end; l++) {
+        const uint32_t n = pass.counts[l == job.n_layer ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+        grid_arrive(pass.arrived);
+        step_load(job, l);
+        uint32_t i = step_next(job, 0);
 #pragma unroll 1
-        for (uint32_t phase = 0; phase < (head ? STEP_HEAD_PHASES : STEP_PHASES); phase++) {
-            if (step_skips(job, phase))
-                continue;
-            grid_arrive(pass.arrived);
-            if (!loaded)
-                step_load(job, layer);
-            loaded = true;
-            step_prefetch(step_matmul_of(phase, head));
+        while (true) {
+            step_prefetch(i);
             grid_wait(pass.arrived, goal += gridDim.x);
-            step_run<TILES>(job, phase, head, n);
+            step_run<TILES>(job, i, n);
+            i = step_next(job, i + 1);
+            if (i >= layer.n)
+                break;
+            grid_arrive(pass.arrived);
         }
     }
     if (wants)

@@ -11,31 +11,21 @@
 #include "kernels/cuda/step.h"
 
 struct step_shared {
-    struct layer_jobs layer;
-    struct head_jobs head;
-    uint32_t last; /* this block is the last one to finish its splits */
+    struct layer_jobs layer; /* or the head's */
+    struct sample_job sample;
+    uint32_t last; /* this block is the last one at a combination of splits */
 };
 
 /* Offset of the phase's own memory; matmuls use its first bytes, followed by a row's norm. */
 enum { STEP_SCRATCH = (sizeof(struct step_shared) + 127) / 128 * 128 };
 #define STEP_MATMUL_BYTES(tiles) (CUDA_WARPS * SEGMENT_FLOATS(tiles) * (uint32_t)sizeof(float))
 
-#define STEP_JOB(name) ((uint32_t)offsetof(struct step_shared, name))
-
-/* The phases of a layer; the head has the first two, with jobs of its own. */
-enum step_phase {
-    STEP_NORM,
-    STEP_QKV,
-    STEP_HEADS,
-    STEP_ATTEND,
-    STEP_OUTPUT,
-    STEP_FFN_NORM,
-    STEP_GATE_UP,
-    STEP_DOWN,
-    STEP_END,
-    STEP_PHASES,
-    STEP_HEAD_PHASES = STEP_HEADS
-};
+/* Where job i of the layer lies in shared memory. */
+static __device__ __forceinline__ uint32_t step_job_at(uint32_t i)
+{
+    return (uint32_t)(offsetof(struct step_shared, layer.job) + offsetof(struct cuda_job, of)) +
+           i * (uint32_t)sizeof(struct cuda_job);
+}
 
 /* ---- jobs
  * ------------------------------------------------------------------------------------- */
@@ -57,52 +47,49 @@ static __device__ __forceinline__ void make_own(const struct step_job &job, stru
     matmul->x = norm->out;
 }
 
-/* Loads the jobs of a layer, or of the head after the last layer. They are valid after the next
- * barrier. */
+/* Whether job i is a norm that a matmul reads. */
+static __device__ __forceinline__ bool step_read_norm(const struct layer_jobs &layer, uint32_t i)
+{
+    return i + 1 < layer.n && layer.job[i].kind == CUDA_JOB_NORM &&
+           layer.job[i + 1].kind == CUDA_JOB_MATMUL;
+}
+
+/* The jobs of a layer, after the last one of the head. They are there after the next barrier; their kinds and weights, which
+ * is what step_next and step_prefetch read, when this returns. */
 static __device__ void step_load(const struct step_job &job, uint32_t layer)
 {
     SHARED_BYTES(memory);
     struct step_shared &shared = *(struct step_shared *)memory;
     unsigned char *own = memory + STEP_SCRATCH + STEP_MATMUL_BYTES(1);
-    if (layer < job.n_layer)
-        copy_words(&shared.layer, job.layers + layer, sizeof(shared.layer));
-    else
-        copy_words(&shared.head, &job.head, sizeof(shared.head));
+    const struct layer_jobs *from = job.layers + layer;
+    copy_words(&shared.layer, from,
+               offsetof(struct layer_jobs, job) + from->n * (uint32_t)sizeof(struct cuda_job));
+    if (layer == job.n_layer)
+        copy_words(&shared.sample, &job.sample, sizeof(shared.sample));
     __syncthreads();
-    if (!job.own_norm || threadIdx.x != 0)
-        return;
-    if (layer < job.n_layer) {
-        make_own(job, &shared.layer.attn_norm, &shared.layer.qkv, own);
-        make_own(job, &shared.layer.ffn_norm, &shared.layer.gate_up, own);
-    } else {
-        make_own(job, &shared.head.norm, &shared.head.logits, own);
-    }
+    const uint32_t i = threadIdx.x;
+    if (job.own_norm && i < CUDA_LAYER_JOBS && step_read_norm(shared.layer, i))
+        make_own(job, &shared.layer.job[i].of.norm, &shared.layer.job[i + 1].of.matmul, own);
 }
 
 /* The norm of a phase, or the one before the matmul of a phase. */
-static __device__ __forceinline__ uint32_t step_norm_of(uint32_t phase, bool head)
-{
-    return head                ? STEP_JOB(head.norm)
-           : phase <= STEP_QKV ? STEP_JOB(layer.attn_norm)
-           : phase < STEP_END  ? STEP_JOB(layer.ffn_norm)
-                               : STEP_JOB(layer.end);
-}
-
-/* The matmul of a phase, or else the next one. */
-static __device__ __forceinline__ uint32_t step_matmul_of(uint32_t phase, bool head)
-{
-    return head                    ? STEP_JOB(head.logits)
-           : phase <= STEP_QKV     ? STEP_JOB(layer.qkv)
-           : phase <= STEP_OUTPUT  ? STEP_JOB(layer.o)
-           : phase <= STEP_GATE_UP ? STEP_JOB(layer.gate_up)
-                                   : STEP_JOB(layer.down);
-}
-
-/* Prefetches the first weights of this block's first item of the matmul at `at`. */
-static __device__ __forceinline__ void step_prefetch(uint32_t at)
+static __device__ __forceinline__ uint32_t step_next(const struct step_job &job, uint32_t i)
 {
     SHARED_BYTES(memory);
-    const struct matmul_job &job = *(const struct matmul_job *)(memory + at);
+    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
+    while (i < layer.n && ((job.own_norm && step_read_norm(layer, i)) ||
+                           (job.own_heads && layer.job[i].kind == CUDA_JOB_QKV_FINISH)))
+        i++;
+    return i;
+}
+
+/* The first weights of the matmul that job i is, or else of the next one, of this block's first item, come closer. */
+static __device__ __forceinline__ void step_prefetch(uint32_t i)
+{
+    SHARED_BYTES(memory);
+    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
+    const struct matmul_job &job =
+        *(const struct matmul_job *)(memory + step_job_at(layer.job[i].at_matmul));
     if (blockIdx.x < job.groups)
         prefetch_weights<false>(job, blockIdx.x);
 }

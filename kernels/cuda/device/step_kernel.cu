@@ -23,7 +23,7 @@ static constexpr size_t larger(size_t a, size_t b)
 /* Shared memory per block: that of the phase that needs most. */
 template <int TILES> static size_t step_bytes(const struct step_job &job)
 {
-    const size_t head = (size_t)job.begin.kv.head_dim * sizeof(float),
+    const size_t head = (size_t)job.embed.kv.head_dim * sizeof(float),
                  tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
                         head * attend_tile<STEP_TILE_GROUPS>::PITCH,
                  row = STEP_QUERIES + (job.own_heads ? job.share * head : 0),

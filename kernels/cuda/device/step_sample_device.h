@@ -17,7 +17,7 @@
 static __device__ __noinline__ void step_samples(uint32_t goal)
 {
     SHARED_BYTES(memory);
-    const struct sample_job &job = ((const struct step_shared *)memory)->head.sample;
+    const struct sample_job &job = ((const struct step_shared *)memory)->sample;
     struct sample_shared *shared = (struct sample_shared *)(memory + STEP_SCRATCH);
     const uint32_t rows = job.pass.counts[CUDA_COUNT_WANTED], parts = sample_parts(job.n_vocab);
     grid_arrive(job.pass.arrived);
@@ -42,12 +42,12 @@ static __device__ __noinline__ void step_samples(uint32_t goal)
  * arrives first. */
 static __device__ __forceinline__ void step_end(const struct step_job &job, uint32_t goal)
 {
-    const struct cuda_pass &pass = job.begin.pass;
+    const struct cuda_pass &pass = job.embed.pass;
     grid_arrive(pass.arrived);
     if (blockIdx.x + 1 < gridDim.x)
         return;
     grid_wait(pass.arrived, goal + gridDim.x);
-    end_item(pass, job.head.sample.results);
+    end_item(pass, job.sample.results);
 }
 
 #endif
