@@ -60,7 +60,7 @@ static void attend_item(struct backend *b, const struct layer_op *op, uint32_t i
 /* Floats of the partial results of an item. */
 static size_t item_floats(const struct backend *b, const struct layer_op *op)
 {
-    return b->n_splits * share_of(op->geometry) * cpu_part_floats(&b->kv);
+    return b->n_splits * share_of(op->geometry) * cpu_partial_floats(&b->kv);
 }
 
 static void split_task(struct backend *b, const struct layer_op *op, uint32_t task, uint32_t worker)
@@ -71,7 +71,7 @@ static void split_task(struct backend *b, const struct layer_op *op, uint32_t ta
     uint32_t number = cpu_attend_from(&a, a.position[0]) / CPU_SPLIT + i;
     float *partials = b->buffers.partials + item * item_floats(b, op);
     if (number <= a.position[a.n - 1] / CPU_SPLIT)
-        b->isa->attend_split(&a, number, partials + i * a.n * cpu_part_floats(&b->kv));
+        b->isa->attend_split(&a, number, partials + i * a.n * cpu_partial_floats(&b->kv));
 }
 
 static void combine_item(struct backend *b, const struct layer_op *op, uint32_t item,
@@ -98,7 +98,7 @@ size_t attention_partial_floats(const struct backend *b)
         if (ops->op[i].kind != OP_ATTEND || g->n_head_kv % pool_threads(b->pool) == 0)
             continue; /* no attention, or its items are even */
         size_t rows = few_rows(b, g) < b->limits.rows ? few_rows(b, g) : b->limits.rows;
-        size_t floats = rows * g->n_head * splits * cpu_part_floats(&b->kv);
+        size_t floats = rows * g->n_head * splits * cpu_partial_floats(&b->kv);
         most = floats > most ? floats : most;
     }
     return most;

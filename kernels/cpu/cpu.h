@@ -81,7 +81,7 @@ static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t posi
 
 /* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In
  * floats. */
-static inline size_t cpu_part_floats(const struct kv_geometry *kv)
+static inline size_t cpu_partial_floats(const struct kv_geometry *kv)
 {
     return (size_t)(kv->head_dim + 15) / 16 * 16 + 16;
 }
@@ -105,10 +105,10 @@ struct cpu_isa {
     /* x = x + bias, [n] */
     void (*add)(float *x, const float *bias, uint32_t n);
 
-    /* Rotates heads of x [heads][head_dim] in place, by model_rope: pairs (2i, 2i + 1), pairs
-     * (i, i + head_dim / 2). cs and sn [head_dim] are rope_row's. */
-    void (*rope[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                               const float *sn);
+    /* Turns the first n_rot values of heads of x [heads][head_dim] in place, by model_rope: pairs
+     * (2i, 2i + 1), pairs (i, i + n_rot / 2). cs and sn [n_rot] are rope_row's. */
+    void (*rope[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
+                               const float *cs, const float *sn);
 
     /* True when all of x [n] is finite / finite and not infinite in f16. */
     bool (*finite)(const float *x, uint32_t n);
@@ -121,11 +121,11 @@ struct cpu_isa {
     void (*attend)(const struct cpu_attend *attend);
 
     /* The same in pieces, which may run side by side: positions [split * 256, split * 256 + 256)
-     * alone -> parts [n][cpu_part_floats]; then all splits from the first that a query sees,
-     * ascending, parts [splits][n][cpu_part_floats] -> out. Of a query that sees nothing of a
+     * alone -> partials [n][cpu_partial_floats]; then all splits from the first that a query sees,
+     * ascending, partials [splits][n][cpu_partial_floats] -> out. Of a query that sees nothing of a
      * split, no part is written or read. */
-    void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *parts);
-    void (*attend_combine)(const struct cpu_attend *attend, const float *parts);
+    void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *partials);
+    void (*attend_combine)(const struct cpu_attend *attend, const float *partials);
 
     /* m = silu(g) * u or gelu(g) * u, by model_gate, [n]; m may be g */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);

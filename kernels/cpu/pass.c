@@ -166,15 +166,17 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
     for (uint32_t h = 0; norm && h < heads; h++)
         b->isa->norm(x + h * dim, norm, dim, b->model->rms_eps, x + h * dim);
     if (g->rope != MODEL_NO_ROPE) {
-        const size_t at = (size_t)r * b->model->rope_dim;
-        b->isa->rope[b->model->rope](x, heads, dim, b->buffers.cs[g->rope] + at,
+        const uint32_t n_rot = b->model->rope_dim;
+        const size_t at = (size_t)r * n_rot;
+        b->isa->rope[b->model->rope](x, heads, dim, n_rot, b->buffers.cs[g->rope] + at,
                                      b->buffers.sn[g->rope] + at);
     }
     return heads * dim;
 }
 
 /* q, k, v in place; k and v go to the row's page, if all three may. */
-static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_t r,
+                           uint32_t worker)
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;

@@ -11,16 +11,17 @@ void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y);
 void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
 void ref_matmul(const struct cpu_matmul *p);
 void ref_add(float *x, const float *bias, uint32_t n);
-void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                          const float *sn);
-void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn);
+void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
+                          const float *cs, const float *sn);
+void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot, const float *cs,
+                   const float *sn);
 bool ref_finite(const float *x, uint32_t n);
 bool ref_fits_f16(const float *x, uint32_t n);
 void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
                 const float *k, const float *v);
 void ref_attend(const struct cpu_attend *a);
-void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts);
-void ref_attend_combine(const struct cpu_attend *a, const float *parts);
+void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *partials);
+void ref_attend_combine(const struct cpu_attend *a, const float *partials);
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
 bool ref_canonical_logits(float *x, uint32_t n);

@@ -75,45 +75,45 @@ static void split(const struct cpu_attend *a, const float *q, uint32_t begin, ui
 
 /* The partial of query i over positions [number * 256, number * 256 + 256), if it sees any of
  * them. */
-static void part_of(const struct cpu_attend *a, uint32_t i, uint32_t number, float *part)
+static void partial_of(const struct cpu_attend *a, uint32_t i, uint32_t number, float *partial)
 {
-    size_t m = cpu_part_floats(a->kv) - 16;
+    size_t m = cpu_partial_floats(a->kv) - 16;
     uint32_t from = cpu_attend_from(a, a->position[i]), n = a->position[i] + 1;
     uint32_t begin = number * CPU_SPLIT, end = begin + CPU_SPLIT;
     begin = from > begin ? from : begin;
     end = n < end ? n : end;
     if (begin < end)
-        split(a, a->q[i], begin, end, a->scratch, &part[m], &part[m + 1], part);
+        split(a, a->q[i], begin, end, a->scratch, &partial[m], &partial[m + 1], partial);
 }
 
-/* Combines: all = all, then part. */
-static void merge(const struct cpu_attend *a, float *all, const float *part)
+/* Combines: all = all, then partial. */
+static void combine(const struct cpu_attend *a, float *all, const float *partial)
 {
-    size_t m = cpu_part_floats(a->kv) - 16, l = m + 1;
-    float max = all[m] > part[m] ? all[m] : part[m];
+    size_t m = cpu_partial_floats(a->kv) - 16, l = m + 1;
+    float max = all[m] > partial[m] ? all[m] : partial[m];
     float ea = num_exp(all[m] - max);
-    float eb = num_exp(part[m] - max);
-    all[l] = fmaf(all[l], ea, part[l] * eb);
+    float eb = num_exp(partial[m] - max);
+    all[l] = fmaf(all[l], ea, partial[l] * eb);
     for (uint32_t d = 0; d < a->kv->head_dim; d++)
-        all[d] = fmaf(all[d], ea, part[d] * eb);
+        all[d] = fmaf(all[d], ea, partial[d] * eb);
     all[m] = max;
 }
 
-/* parts as attend_combine has them, or NULL: computed here. */
-static void query(const struct cpu_attend *a, uint32_t i, const float *parts)
+/* partials as attend_combine has them, or NULL: computed here. */
+static void query(const struct cpu_attend *a, uint32_t i, const float *partials)
 {
-    size_t floats = cpu_part_floats(a->kv), l = floats - 15;
+    size_t floats = cpu_partial_floats(a->kv), l = floats - 15;
     uint32_t first = cpu_attend_from(a, a->position[i]) / CPU_SPLIT;
     uint32_t earliest = cpu_attend_from(a, a->position[0]) / CPU_SPLIT;
-    float *all = a->scratch + CPU_SPLIT, *part = all + floats;
+    float *all = a->scratch + CPU_SPLIT, *partial = all + floats;
     for (uint32_t k = first; k <= a->position[i] / CPU_SPLIT; k++) {
-        float *here = k == first ? all : part;
-        if (parts)
-            memcpy(here, parts + ((k - earliest) * a->n + i) * floats, floats * sizeof(float));
+        float *here = k == first ? all : partial;
+        if (partials)
+            memcpy(here, partials + ((k - earliest) * a->n + i) * floats, floats * sizeof(float));
         else
-            part_of(a, i, k, here);
+            partial_of(a, i, k, here);
         if (k > first)
-            merge(a, all, part);
+            combine(a, all, partial);
     }
     float r = 1.0f / all[l];
     for (uint32_t d = 0; d < a->kv->head_dim; d++)
@@ -125,14 +125,14 @@ void ref_attend(const struct cpu_attend *a)
     ref_attend_combine(a, NULL);
 }
 
-void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *parts)
+void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *partials)
 {
     for (uint32_t i = 0; i < a->n; i++)
-        part_of(a, i, number, parts + i * cpu_part_floats(a->kv));
+        partial_of(a, i, number, partials + i * cpu_partial_floats(a->kv));
 }
 
-void ref_attend_combine(const struct cpu_attend *a, const float *parts)
+void ref_attend_combine(const struct cpu_attend *a, const float *partials)
 {
     for (uint32_t i = 0; i < a->n; i++)
-        query(a, i, parts);
+        query(a, i, partials);
 }

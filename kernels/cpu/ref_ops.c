@@ -67,11 +67,11 @@ void ref_add(float *x, const float *bias, uint32_t n)
         x[i] = x[i] + bias[i];
 }
 
-void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                          const float *sn)
+void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
+                          const float *cs, const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
-        for (uint32_t i = 0; i < head_dim; i += 2) {
+        for (uint32_t i = 0; i < n_rot; i += 2) {
             float a = x[i], b = x[i + 1], c = cs[i], s = sn[i + 1];
             x[i] = fmaf(a, c, -(b * s));
             x[i + 1] = fmaf(b, c, a * s);
@@ -79,9 +79,10 @@ void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, const flo
     }
 }
 
-void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, const float *cs, const float *sn)
+void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot, const float *cs,
+                   const float *sn)
 {
-    uint32_t half = head_dim / 2;
+    uint32_t half = n_rot / 2;
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         for (uint32_t i = 0; i < half; i++) {
             float a = x[i], b = x[i + half], c = cs[i], s = sn[i + half];

@@ -133,6 +133,7 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
         .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
         .n_head = g->n_head,
+        .n_rot = b->model->rope_dim,
         .halves = b->model->rope == MODEL_ROPE_HALVES,
         .layer = op->layer,
         .native = b->tensors,

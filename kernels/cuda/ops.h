@@ -88,7 +88,7 @@ struct qkv_finish_job {
     const float *norm[2]; /* [head_dim], of q and k, or NULL */
     const float *rope;    /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
     uint32_t stride[3];
-    uint32_t n_head, halves, layer;
+    uint32_t n_head, n_rot, halves, layer;
     uint32_t native; /* queries have to fit f16 */
     float eps;
 };

@@ -38,10 +38,10 @@ enum op_buffer {
 };
 
 enum layer_op_kind {
-    OP_EMBED,  /* to = factor * row of the embedding */
-    OP_NORM,   /* to = factor * rmsnorm(from, tensor) */
-    OP_MATMUL, /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
-    OP_QKV_FINISH,  /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
+    OP_EMBED,      /* to = factor * row of the embedding */
+    OP_NORM,       /* to = factor * rmsnorm(from, tensor) */
+    OP_MATMUL,     /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
+    OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees */
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
     OP_ADD, /* to = rmsnorm(from, tensor) + residual; without the tensor factor * from + residual */
@@ -71,9 +71,10 @@ struct layer_op {
     uint32_t layer; /* n_layer: of none; its tensors are then enum model_global's */
     const struct layer_geometry *geometry; /* of the layer; NULL: of none */
     enum op_buffer from[2], to[3], residual;
-    uint32_t n;         /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
-    uint32_t n_parts;   /* OP_MATMUL: matrices that read the same input */
-    uint32_t tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases */
+    uint32_t n;       /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
+    uint32_t n_parts; /* OP_MATMUL: matrices that read the same input */
+    uint32_t
+        tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */

@@ -76,11 +76,10 @@ static bool matrix_type_valid(uint32_t type)
     return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || quant_readable(type);
 }
 
-/* Finds the tensor `name` and makes a view of it. An absent optional one gives data NULL. */
+/* Finds the tensor `name`, rows x cols, and makes a view of it. An absent optional one gives data NULL. */
 static int view_tensor(struct model_loader *l, const char *name, const struct shape *shape,
-                       struct model_tensor *ret)
+                       uint32_t rows, struct model_tensor *ret)
 {
-    uint32_t rows = size_of(l->model, shape->rows);
     uint32_t cols = size_of(l->model, shape->cols);
     const struct gguf_tensor *t = gguf_find_tensor(l->gguf, name);
     if (!t && shape->optional)
@@ -135,8 +134,10 @@ static int read_vocab_size(struct model_loader *l)
 }
 
 /* Layers of a model differ in which rope and which sliding window they have. */
-static struct layer_geometry geometry_of(const struct model *m, uint32_t layer)
+static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
+    const struct model *m = l->model;
+    const uint32_t plain = l->arch->no_rope_period;
     const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
     return (struct layer_geometry){
         .n_head = m->n_head,
@@ -144,33 +145,77 @@ static struct layer_geometry geometry_of(const struct model *m, uint32_t layer)
         .k_dim = m->head_dim,
         .v_dim = m->head_dim,
         .n_ff = m->n_ff,
-        .rope = local,
+        .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
         .sliding_window = local ? m->local_window : MODEL_NO_WINDOW,
     };
+}
+
+/* Tensors [first, first + n) of a layer that are one in a file, its rows one after the other. */
+static const struct fused {
+    const char *name;
+    enum model_layer_tensor first;
+    uint32_t n;
+} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3}, {"ffn_up.weight", MODEL_FFN_GATE, 2}};
+
+static const struct fused *find_fused(const struct model_arch *arch, uint32_t tensor)
+{
+    for (size_t i = 0; arch->fused && i < sizeof(FUSED) / sizeof(FUSED[0]); i++)
+        if (tensor >= FUSED[i].first && tensor < FUSED[i].first + FUSED[i].n)
+            return &FUSED[i];
+    return NULL;
+}
+
+/* Views of the rows of a fused tensor; tensor: those of the layer. */
+static int view_fused(struct model_loader *l, const struct fused *f, uint32_t layer,
+                      struct model_tensor *tensor)
+{
+    char name[GGUF_MAX_NAME + 1];
+    struct model_tensor whole;
+    uint32_t rows = 0;
+    for (uint32_t i = f->first; i < f->first + f->n; i++)
+        rows += size_of(l->model, LAYER_SHAPES[i].rows);
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, f->name);
+    int rc = view_tensor(l, name, &LAYER_SHAPES[f->first], rows, &whole);
+    for (uint32_t i = f->first; !rc && i < f->first + f->n; i++) {
+        tensor[i] = whole;
+        tensor[i].rows = size_of(l->model, LAYER_SHAPES[i].rows);
+        tensor[i].bytes = tensor[i].rows * whole.row_bytes;
+        whole.data += tensor[i].bytes;
+    }
+    return rc;
+}
+
+static int view_layer(struct model_loader *l, uint32_t layer, struct model_tensor *tensor)
+{
+    char name[GGUF_MAX_NAME + 1];
+    int rc = 0;
+    for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS && !rc; i++) {
+        const struct shape *shape = &LAYER_SHAPES[i];
+        const struct fused *fused = find_fused(l->arch, i);
+        if (!(l->arch->tensors & (1u << i)) || (fused && i != fused->first))
+            continue;
+        snprintf(name, sizeof(name), "blk.%u.%s", layer, shape->name);
+        rc = fused ? view_fused(l, fused, layer, tensor)
+                   : view_tensor(l, name, shape, size_of(l->model, shape->rows), &tensor[i]);
+    }
+    return rc;
 }
 
 static int view_layers(struct model_loader *l)
 {
     struct model *m = l->model;
-    char name[GGUF_MAX_NAME + 1];
+    int rc = 0;
     m->layers = calloc(m->n_layer, sizeof(*m->layers));
     if (!m->layers)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
-    for (uint32_t layer = 0; layer < m->n_layer; layer++) {
-        m->layers[layer].geometry = geometry_of(m, layer);
-        for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
-            if (!(l->arch->tensors & (1u << i)))
-                continue;
-            snprintf(name, sizeof(name), "blk.%u.%s", layer, LAYER_SHAPES[i].name);
-            int rc = view_tensor(l, name, &LAYER_SHAPES[i], &m->layers[layer].tensor[i]);
-            if (rc)
-                return rc;
-        }
+    for (uint32_t layer = 0; layer < m->n_layer && !rc; layer++) {
+        m->layers[layer].geometry = geometry_of(l, layer);
+        rc = view_layer(l, layer, m->layers[layer].tensor);
     }
-    return 0;
+    return rc;
 }
 
-/* A tensor that nobody asked for means a model that computes something else than we would. */
+/* A tensor that no row of the table names means a model that computes something else. */
 static int refuse_unused(struct model_loader *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++)
@@ -199,7 +244,8 @@ static int view_tensors(struct model_loader *l)
     struct model *m = l->model;
     int rc = read_vocab_size(l);
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
-        rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i], &m->global[i]);
+        rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
+                         size_of(m, GLOBAL_SHAPES[i].rows), &m->global[i]);
     if (!rc)
         rc = take_rope_freqs(l);
     if (!rc)

@@ -40,8 +40,9 @@ enum {
 
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
-    MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama files, whose Q and K rows were permuted for it */
-    MODEL_ROPE_HALVES,   /* (i, i + head_dim / 2): qwen2, qwen3, gemma3 */
+    MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama, granite, smollm3; the converter permuted the rows of
+                            Q and K for it */
+    MODEL_ROPE_HALVES,   /* (i, i + rope_dim / 2): qwen2, qwen3, gemma3, phi3 */
     MODEL_N_ROPE
 };
 
@@ -83,7 +84,9 @@ enum model_layer_tensor {
 };
 
 struct model_tensor {
-    const uint8_t *data; /* [rows][row_bytes] in the mapping; NULL: this model has no such tensor */
+    const uint8_t
+        *data;     /* [rows][row_bytes] in the mapping; NULL: this model has no such tensor. May
+                            be some rows of the file's tensor alone */
     uint32_t type; /* quant_type: F32, F16, BF16 or a quant_readable one; vectors always F32 */
     uint32_t rows; /* outputs; 1 for a vector */
     uint32_t cols; /* inputs: a multiple of the type's block */
@@ -132,7 +135,7 @@ struct model {
     uint32_t n_head; /* a multiple of n_head_kv */
     uint32_t n_head_kv;
     uint32_t head_dim;  /* even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not be n_embd */
-    uint32_t rope_dim;  /* == head_dim (others are refused) */
+    uint32_t rope_dim;  /* of them are turned by rope: even, the others stay */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
     uint32_t n_context; /* positions the model was trained for, at most n_window if that is set */
     uint32_t n_window;  /* 0, or: below it attention sees all; a context beyond it is not served */
@@ -150,6 +153,7 @@ struct model {
     float logit_scale;     /* divisor of the logits; 1 without */
     float score_scale;     /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
                               the architecture, has another */
+    bool scales_given;     /* the file says these four: granite */
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */
@@ -186,7 +190,7 @@ bool model_portable(const struct model *model);
 bool model_kv_f32(const struct model *model);
 
 /* "portable-1" for quantized layers, "cpu-float-1" for float ones, both with KV in f16;
- * "cpu-float-1-kvf32" with KV in f32; "-kvq8" behind the first two with KV_Q8_0. Static text. */
+ * "cpu-float-1-kvf32" with KV in f32; "-kvq8" after the first two with KV_Q8_0. Static text. */
 const char *model_numerics_id(const struct model *model, bool kv_q8_0);
 
 /* The type most of the layers' matrix bytes have: "Q4_0". Static text. */
@@ -224,18 +228,22 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   local_period N            these three only where layers are local
  *   local_window N
  *   local_rope_base BITS
+ *   embd_scale BITS           these four only where the file says them: granite
+ *   score_scale BITS
+ *   residual_scale BITS
+ *   logit_scale BITS
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
  *
- * Reads every byte of the tensors whose hash nobody has noted, these shared out among `threads` (at least
+ * Reads every byte of the tensors without a noted hash, these shared out among `threads` (at least
  * 1; the caller is one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.
  */
 int model_fingerprint(const struct model *model, uint32_t threads,
                       uint8_t ret[MODEL_FINGERPRINT_BYTES]);
 
 /* Whoever reads a whole tensor to open a backend may hash it on the way, and say so here: it is read once
- * then. hash: hash128 of its data. Any thread, one a tensor, all before model_fingerprint. */
+ * then; of a view of some rows of one nothing is noted. hash: hash128 of its data. Any thread, one a tensor, all before model_fingerprint. */
 void model_note_hash(const struct model *model, const struct model_tensor *tensor,
                      const uint8_t hash[16]);
 

@@ -21,8 +21,11 @@ static const struct model_arch ARCHS[] = {
      .embedding_scaled = true,
      .local_period = 6,
      .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM},
+    {.name = "granite", .rope = MODEL_ROPE_ADJACENT, .scales = true, .tensors = LLAMA_TENSORS},
+    {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
+    {.name = "phi3", .rope = MODEL_ROPE_HALVES, .fused = true, .tensors = LLAMA_TENSORS},
 };
-#define ARCH_NAMES "llama, qwen2, qwen3, gemma3"
+#define ARCH_NAMES "llama, qwen2, qwen3, gemma3, granite, smollm3, phi3"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

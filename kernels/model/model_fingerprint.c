@@ -45,6 +45,12 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period, m->local_window);
         write_float(out, "local_rope_base", m->ropes[1].base);
     }
+    if (m->scales_given) {
+        write_float(out, "embd_scale", m->embd_scale);
+        write_float(out, "score_scale", m->score_scale);
+        write_float(out, "residual_scale", m->residual_scale);
+        write_float(out, "logit_scale", m->logit_scale);
+    }
 }
 
 static void write_keys(FILE *out, const struct gguf *gguf)
@@ -69,6 +75,8 @@ void model_note_hash(const struct model *model, const struct model_tensor *tenso
                      const uint8_t hash[16])
 {
     struct model_hash *noted = &model->hashes[tensor->index];
+    if (tensor->bytes != model->gguf->tensors[tensor->index].bytes)
+        return; /* a view of some of its rows */
     memcpy(noted->bytes, hash, sizeof(noted->bytes));
     noted->known = true;
 }
@@ -100,7 +108,7 @@ static void hash_tensor(void *arg, uint32_t chunk, uint32_t worker)
     job->model->hashes[index].known = true;
 }
 
-/* Hashes what nobody has noted: small parts of a model that a backend was opened on, or all of it. */
+/* Hashes tensors without a noted hash: small parts of a model that a backend was opened on, or all of it. */
 static int hash_tensors(const struct model *model, uint32_t threads)
 {
     const struct gguf *gguf = model->gguf;

@@ -128,10 +128,12 @@ static int read_heads(struct model_loader *l)
     if (m->head_dim % 2 != 0 || m->head_dim > MODEL_MAX_HEAD_DIM)
         return FAIL(l, -ENOTSUP, "heads of %u dimensions: hearth takes even sizes up to %d",
                     m->head_dim, MODEL_MAX_HEAD_DIM);
-    if (value_dim != m->head_dim || m->rope_dim != m->head_dim)
-        return FAIL(l, -ENOTSUP,
-                    "keys of %u, values of %u, rope over %u dimensions: hearth takes equal ones",
-                    m->head_dim, value_dim, m->rope_dim);
+    if (value_dim != m->head_dim)
+        return FAIL(l, -ENOTSUP, "keys of %u, values of %u dimensions: hearth takes equal ones",
+                    m->head_dim, value_dim);
+    if (m->rope_dim > m->head_dim || m->rope_dim % 2 != 0)
+        return FAIL(l, -ENOTSUP, "rope over %u of %u dimensions: hearth takes even numbers of them",
+                    m->rope_dim, m->head_dim);
     return 0;
 }
 
@@ -153,6 +155,9 @@ static int read_rope_scaling(struct model_loader *l)
         return FAIL(l, -ENOTSUP,
                     "rope scaling of type llama3 without the tensor rope_freqs.weight: convert "
                     "the model again with a newer converter");
+    if (gguf_find_tensor(l->gguf, "rope_factors_long.weight"))
+        return FAIL(l, -ENOTSUP,
+                    "rope scaled by LongRoPE (tensor rope_factors_long.weight) is not supported");
     float factor = 1.0f, attention = 1.0f, *scale = &m->ropes[0].scale;
     *scale = 1.0f;
     rc = linear ? read_float(l, "rope.scale_linear", &factor) : 0;
@@ -171,6 +176,29 @@ static int read_rope_scaling(struct model_loader *l)
         return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g", (double)*scale,
                     MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
     return 0;
+}
+
+/* A factor that must be there where the architecture has it, above 0. */
+static int read_factor(struct model_loader *l, const char *name, float *ret)
+{
+    *ret = NAN;
+    int rc = read_float(l, name, ret);
+    if (!rc && !(*ret > 0 && *ret <= 1e6f))
+        return FAIL(l, -EBADMSG, "malformed: %s must be above 0, at most 1e6",
+                    key_of(l, name).name);
+    return rc;
+}
+
+static int read_scales(struct model_loader *l)
+{
+    struct model *m = l->model;
+    m->scales_given = true;
+    int rc = read_factor(l, "embedding_scale", &m->embd_scale);
+    if (!rc)
+        rc = read_factor(l, "attention.scale", &m->score_scale);
+    if (!rc)
+        rc = read_factor(l, "residual_scale", &m->residual_scale);
+    return rc ? rc : read_factor(l, "logit_scale", &m->logit_scale);
 }
 
 /* A base of rope's frequencies; *ret holds what counts where the file does not say. */
@@ -211,7 +239,7 @@ static int set_scales(struct model_loader *l)
     m->score_scale = 1.0f / sqrtf((float)(by_width ? m->n_embd / m->n_head : m->head_dim));
     m->residual_scale = m->logit_scale = 1.0f;
     m->embd_scale = l->arch->embedding_scaled ? sqrtf((float)m->n_embd) : 1.0f;
-    return 0;
+    return l->arch->scales ? read_scales(l) : 0;
 }
 
 /* Up to the window's length attention in a window is attention to all, so that is the context. */

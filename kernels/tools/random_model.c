@@ -34,6 +34,8 @@ enum kind {
     CODE, /* not a tensor: the codes of a peaked model's tokens, one row each */
     ATTN_POST_NORM,
     FFN_POST_NORM,
+    ATTN_QKV, /* fused: rows of Q, K, V */
+    FFN_GATE_UP,
     N_KINDS,
 };
 
@@ -59,6 +61,8 @@ static const struct {
     {"ffn_up.weight", FFN_UP, MODEL_FFN_UP},
     {"ffn_down.weight", FFN_DOWN, MODEL_FFN_DOWN},
     {"post_ffw_norm.weight", FFN_POST_NORM, MODEL_FFN_POST_NORM},
+    {"attn_qkv.weight", ATTN_QKV, MODEL_ATTN_Q},
+    {"ffn_up.weight", FFN_GATE_UP, MODEL_FFN_UP},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -81,12 +85,23 @@ struct place {
     const char *name; /* without "blk.N." */
 };
 
+/* Whether an architecture's files hold such a tensor: what is fused in place of its parts. */
+static bool is_listed(const struct model_arch *arch, uint32_t i)
+{
+    const enum kind kind = layer_tensors[i].kind;
+    const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
+               part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
+                      kind == FFN_UP;
+    return (arch->tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused);
+}
+
 /* The list of tensors: embedding, layers, output norm, output. Returns false after the last one. */
 static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
 {
-    uint32_t has = find_arch(m->arch)->tensors, n = 0, of_layer[N_LAYER_TENSORS];
+    const struct model_arch *arch = find_arch(m->arch);
+    uint32_t n = 0, of_layer[N_LAYER_TENSORS];
     for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
-        if (has >> layer_tensors[i].tensor & 1)
+        if (is_listed(arch, i))
             of_layer[n++] = i;
     uint32_t all = n * m->shape->n_layer;
     *ret = (struct place){EMBD, 0, "token_embd.weight"};
@@ -135,9 +150,13 @@ static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vec
     case ATTN_OUTPUT:
     case FFN_DOWN:
         return s->n_embd;
+    case ATTN_QKV:
+        return (s->n_head + 2 * s->n_head_kv) * s->head_dim;
     case FFN_GATE:
     case FFN_UP:
         return s->n_ff;
+    case FFN_GATE_UP:
+        return 2 * s->n_ff;
     default:
         return 0;
     }
@@ -169,6 +188,17 @@ static void list_local_layers(const struct random_model *m, struct gguf_out *out
         u32(out, m->arch, "attention.sliding_window_pattern", 2);
 }
 
+/* Granite's factors, as its models have them; a peaked model is made for 1. */
+static void list_scales(const struct random_model *m, struct gguf_out *out)
+{
+    if (!find_arch(m->arch)->scales)
+        return;
+    f32(out, m->arch, "embedding_scale", m->peaked ? 1 : 12);
+    f32(out, m->arch, "attention.scale", 1.0f / sqrtf((float)m->shape->head_dim));
+    f32(out, m->arch, "residual_scale", m->peaked ? 1 : 0.22f);
+    f32(out, m->arch, "logit_scale", m->peaked ? 1 : 8);
+}
+
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
@@ -193,6 +223,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
     u32(out, m->arch, "vocab_size", s->n_vocab);
     list_local_layers(m, out);
+    list_scales(m, out);
     return vocabulary_keys(s, out);
 }
 
@@ -422,6 +453,18 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     }
 }
 
+/* A row of a fused tensor is one of its parts'. */
+static void find_part(const struct model_shape *s, struct place *p, uint64_t *row)
+{
+    const enum kind qkv[] = {ATTN_Q, ATTN_K, ATTN_V}, gate_up[] = {FFN_GATE, FFN_UP};
+    const enum kind *part = p->kind == ATTN_QKV ? qkv : gate_up;
+    if (p->kind != ATTN_QKV && p->kind != FFN_GATE_UP)
+        return;
+    for (; *row >= rows_of(s, *part); part++)
+        *row -= rows_of(s, *part);
+    p->kind = *part;
+}
+
 int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
 {
     const struct random_model *m = arg;
@@ -429,6 +472,7 @@ int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
     bool found = place_of(m, tensor, &p);
     assert(found);
     (void)found;
+    find_part(m->shape, &p, &row);
     if (m->peaked)
         peaked_row(m, p, row, x);
     else

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral",
-                                    "qwen2", "qwen3",  "gemma3"};
+static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral", "qwen2",
+                                    "qwen3", "gemma3", "granite",      "smollm3", "phi3"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 static struct harness d;

@@ -123,13 +123,18 @@ static void layer(struct builder *b, uint32_t index)
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
     vector(b, NAME("attn_norm"), s->n_embd);
-    matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
-    matrix(b, NAME("attn_k"), s->n_embd, kv, in * 2);
-    matrix(b, NAME("attn_v"), s->n_embd, kv, in);
+    if (is_arch(s, "phi3")) {
+        matrix(b, NAME("attn_qkv"), s->n_embd, q + 2 * kv, in * 2);
+    } else {
+        matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
+        matrix(b, NAME("attn_k"), s->n_embd, kv, in * 2);
+        matrix(b, NAME("attn_v"), s->n_embd, kv, in);
+    }
     matrix(b, NAME("attn_output"), q, s->n_embd, 1.0f / sqrtf((float)q));
     vector(b, NAME("ffn_norm"), s->n_embd);
-    matrix(b, NAME("ffn_gate"), s->n_embd, s->n_ff, in);
-    matrix(b, NAME("ffn_up"), s->n_embd, s->n_ff, in);
+    if (!is_arch(s, "phi3"))
+        matrix(b, NAME("ffn_gate"), s->n_embd, s->n_ff, in);
+    matrix(b, NAME("ffn_up"), s->n_embd, is_arch(s, "phi3") ? 2 * s->n_ff : s->n_ff, in);
     matrix(b, NAME("ffn_down"), s->n_ff, s->n_embd, 1.0f / sqrtf((float)s->n_ff));
 #undef NAME
     extras(b, index, head_dim);
@@ -209,10 +214,20 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "attention.sliding_window_pattern", 2);
         gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
     }
+    if (is_arch(s, "granite")) {
+        gw_key_f32(w, "granite.embedding_scale", 3);
+        gw_key_f32(w, "granite.attention.scale", 0.3f);
+        gw_key_f32(w, "granite.residual_scale", 0.6f);
+        gw_key_f32(w, "granite.logit_scale", 1.7f);
+    }
+    if (is_arch(s, "phi3")) /* rope leaves a head's last two dimensions as they are */
+        arch_key(w, s, "rope.dimension_count",
+                 (s->head_dim ? s->head_dim : s->n_embd / s->n_head) - 2);
     if (s->head_dim) {
         arch_key(w, s, "attention.key_length", s->head_dim);
         arch_key(w, s, "attention.value_length", s->head_dim);
-        arch_key(w, s, "rope.dimension_count", s->head_dim);
+        if (!is_arch(s, "phi3"))
+            arch_key(w, s, "rope.dimension_count", s->head_dim);
     }
 }
 
@@ -261,7 +276,8 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);
     if (shape->freqs)
-        freqs(&b, (shape->head_dim ? shape->head_dim : shape->n_embd / shape->n_head) / 2);
+        freqs(&b, (shape->head_dim ? shape->head_dim : shape->n_embd / shape->n_head) / 2 -
+                      is_arch(shape, "phi3"));
     return gw_finish(&b.w, ret_bytes, NULL);
 }
 

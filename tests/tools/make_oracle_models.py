@@ -53,6 +53,17 @@ MODELS = {
                    hidden_activation="gelu_pytorch_tanh",
                    rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
                                     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "granite": dict(kind="granite", hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, tie_word_embeddings=False, embedding_multiplier=2.0, attention_multiplier=0.25,
+                    residual_multiplier=0.7, logits_scaling=1.25),
+    # The fourth layer has no rope.
+    "smollm3": dict(kind="smollm3", hidden_size=32, intermediate_size=36, num_hidden_layers=5, num_attention_heads=4,
+                    num_key_value_heads=2, tie_word_embeddings=True, pad_token_id=0,
+                    rope_parameters={"rope_type": "default", "rope_theta": 2000000.0}),
+    # Rope turns six of a head's eight dimensions.
+    "phi3": dict(kind="phi3", hidden_size=32, intermediate_size=34, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, tie_word_embeddings=False, pad_token_id=0, sliding_window=None,
+                 rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
@@ -73,7 +84,7 @@ def make_model(spec, seed):
                 x = 0.25 * x + (5 if "post_" in name else 0)  # else it answers with its last token for ever, too
             elif name.endswith("norm.weight"):
                 x = 1 + 0.25 * x
-            elif name.endswith(("q_proj.weight", "k_proj.weight")):
+            elif name.endswith(("q_proj.weight", "k_proj.weight", "qkv_proj.weight")):
                 x = 1.5 * x / p.shape[1] ** 0.5
             elif p.dim() == 2 and "embed_tokens" not in name:
                 x = x / p.shape[1] ** 0.5
@@ -162,7 +173,7 @@ def add_spm(out):
 
 
 def pairs(weight, heads):
-    """Rows of a head from halves (i, i + n/2) to pairs (2i, 2i + 1): files of architecture llama want them so."""
+    """Rows of a head from halves (i, i + n/2) to pairs (2i, 2i + 1): files of llama, granite and smollm3 want them so."""
     rows, columns = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, columns).transpose(0, 2, 1, 3).reshape(rows, columns)
 
@@ -184,6 +195,7 @@ PARTS = {
     "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
     "self_attn.k_norm.weight": "attn_k_norm.weight", "mlp.gate_proj.weight": "ffn_gate.weight",
     "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+    "self_attn.qkv_proj.weight": "attn_qkv.weight", "mlp.gate_up_proj.weight": "ffn_up.weight",
 }
 # gemma3 has other names for its norms.
 GEMMA_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
@@ -195,7 +207,8 @@ GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight"
 def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
-    arch = "gemma3" if gemma else c.model_type if c.model_type.startswith("qwen") else "llama"
+    arch = "gemma3" if gemma else "llama" if c.model_type == "mistral" else c.model_type
+    permuted = arch in ("llama", "granite", "smollm3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
@@ -216,6 +229,13 @@ def write(model, name, path):
         out.add_rope_scaling_factor(rope["factor"])
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
+    if arch == "granite":
+        out.add_embedding_scale(c.embedding_multiplier)
+        out.add_attention_scale(c.attention_multiplier)
+        out.add_residual_scale(c.residual_multiplier)
+        out.add_logit_scale(c.logits_scaling)
+    if arch == "phi3":
+        out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
         out.add_sliding_window(c.sliding_window)
         out.add_sliding_window_pattern(c.layer_types.index("full_attention") + 1)
@@ -233,9 +253,9 @@ def write(model, name, path):
         value = value.numpy()
         if gemma and key.endswith("norm.weight"):
             value = value + 1  # files hold the sum
-        if arch == "llama" and key.endswith("q_proj.weight"):
+        if permuted and key.endswith("q_proj.weight"):
             value = pairs(value, c.num_attention_heads)
-        if arch == "llama" and key.endswith("k_proj.weight"):
+        if permuted and key.endswith("k_proj.weight"):
             value = pairs(value, c.num_key_value_heads)
         if key in GLOBALS:
             tensor = GLOBALS[key]

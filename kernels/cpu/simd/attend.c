@@ -18,12 +18,12 @@ enum {
 
 /* The scratch of one worker. */
 struct attention {
-    float q[CPU_QUERIES * CPU_MAX_HEAD];    /* [group][head_dim][queries of a group] */
-    float e[CPU_QUERIES][CPU_SPLIT + 16];   /* scores, then softmax weights, of the split; the
+    float q[CPU_QUERIES * CPU_MAX_HEAD];      /* [group][head_dim][queries of a group] */
+    float e[CPU_QUERIES][CPU_SPLIT + 16];     /* scores, then softmax weights, of the split; the
                                                   rows of a group map to different cache sets */
-    float part[CPU_QUERIES][CPU_MAX_HEAD];  /* o of the split (a partial of split-KV attention) */
-    float total[CPU_QUERIES][CPU_MAX_HEAD]; /* combined over the splits */
-    float m[CPU_QUERIES], l[CPU_QUERIES];   /* running max and sum of the combined splits */
+    float partial[CPU_QUERIES][CPU_MAX_HEAD]; /* o of the split (a partial of split-KV attention) */
+    float total[CPU_QUERIES][CPU_MAX_HEAD];   /* combined over the splits */
+    float m[CPU_QUERIES], l[CPU_QUERIES];     /* running max and sum of the combined splits */
 };
 _Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
 
@@ -212,7 +212,7 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
-        o[j] = v_load(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC);
+        o[j] = v_load(s->partial[span.i + (uint32_t)(j / width)] + d + j % width * VEC);
     uint32_t t = span.t;
     while (t < span.end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
@@ -234,7 +234,7 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
     }
     UNROLL
     for (int j = 0; j < n * width; j++)
-        v_store(s->part[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
+        v_store(s->partial[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
 }
 
 /* All dimensions. The last vector of a head may extend into what follows it; those lanes are not
@@ -316,7 +316,7 @@ static void combine_query(struct attention *s, uint32_t i, const struct factors 
     s->l[i] = __builtin_fmaf(s->l[i], before, j->l[i] * now);
     s->m[i] = s->m[i] > j->m[i] ? s->m[i] : j->m[i];
     for (uint32_t d = 0; d < head_dim; d += VEC) {
-        vf part = v_mul(v_load(s->part[i] + d), v_set1(now));
+        vf part = v_mul(v_load(s->partial[i] + d), v_set1(now));
         v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(before), part));
     }
 }
@@ -350,7 +350,7 @@ ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct
     for (uint32_t i = split->first; i < split->last; i++) {
         j->m[i] = softmax_weights(s->e[i] + split->page, split->from[i] - split->page,
                                   split->to[i] - split->page, &j->l[i]);
-        memset(s->part[i], 0, padded * sizeof(float));
+        memset(s->partial[i], 0, padded * sizeof(float));
     }
     sum(a, s, split, type);
     return true;
@@ -399,7 +399,7 @@ static void combine(const struct cpu_attend *a, struct attention *s, const struc
         } else {
             s->m[i] = j->m[i];
             s->l[i] = j->l[i];
-            memcpy(s->total[i], s->part[i], padded * sizeof(float));
+            memcpy(s->total[i], s->partial[i], padded * sizeof(float));
         }
     }
 }
@@ -427,40 +427,40 @@ void SIMD(simd_attend)(const struct cpu_attend *a)
     write_out(a, s);
 }
 
-void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float *parts)
+void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float *partials)
 {
     struct attention *s = (struct attention *)(void *)a->scratch;
-    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    size_t floats = cpu_partial_floats(a->kv), o = floats - 16;
     struct split split = {.group = group_size(a->n, SCORE_QUERIES), .begin = number * CPU_SPLIT};
     struct factors j;
     gather_queries(a, s, split.group);
     if (!weigh_split(a, s, &split, &j))
         return;
     for (uint32_t i = split.first; i < split.last; i++) {
-        float *part = parts + i * floats;
-        memcpy(part, s->part[i], o * sizeof(float));
-        part[o] = j.m[i];
-        part[o + 1] = j.l[i];
+        float *partial = partials + i * floats;
+        memcpy(partial, s->partial[i], o * sizeof(float));
+        partial[o] = j.m[i];
+        partial[o + 1] = j.l[i];
     }
 }
 
-void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *parts)
+void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *partials)
 {
     struct attention *s = (struct attention *)(void *)a->scratch;
-    size_t floats = cpu_part_floats(a->kv), o = floats - 16;
+    size_t floats = cpu_partial_floats(a->kv), o = floats - 16;
     struct split split = first_split(a, 1);
     for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
         struct factors j = {0};
         bool seen = find_queries(a, &split);
         for (uint32_t i = split.first; i < split.last; i++) {
-            const float *part = parts + i * floats;
-            memcpy(s->part[i], part, o * sizeof(float));
-            j.m[i] = part[o];
-            j.l[i] = part[o + 1];
+            const float *partial = partials + i * floats;
+            memcpy(s->partial[i], partial, o * sizeof(float));
+            j.m[i] = partial[o];
+            j.l[i] = partial[o + 1];
         }
         if (seen)
             combine(a, s, &split, &j);
-        parts += a->n * floats;
+        partials += a->n * floats;
     }
     write_out(a, s);
 }

@@ -115,17 +115,17 @@ void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
         v_store_part(x + i, v_add(v_load_part(x + i, n - i), v_load_part(bias + i, n - i)), n - i);
 }
 
-void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                                 const float *sn)
+void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
+                                 const float *cs, const float *sn)
 {
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         uint32_t i = 0;
-        for (; i + 8 <= head_dim; i += 8) {
+        for (; i + 8 <= n_rot; i += 8) {
             __m256 v = _mm256_loadu_ps(x + i);
             __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_loadu_ps(sn + i));
             _mm256_storeu_ps(x + i, _mm256_fmadd_ps(v, _mm256_loadu_ps(cs + i), other));
         }
-        for (; i < head_dim; i += 2) {
+        for (; i < n_rot; i += 2) {
             float a = x[i], b = x[i + 1];
             x[i] = fmaf(a, cs[i], b * sn[i]);
             x[i + 1] = fmaf(b, cs[i + 1], a * sn[i + 1]);
@@ -133,10 +133,10 @@ void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, co
     }
 }
 
-void SIMD(simd_rope_neox)(float *x, uint32_t heads, uint32_t head_dim, const float *cs,
-                          const float *sn)
+void SIMD(simd_rope_neox)(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
+                          const float *cs, const float *sn)
 {
-    uint32_t half = head_dim / 2;
+    uint32_t half = n_rot / 2;
     for (uint32_t h = 0; h < heads; h++, x += head_dim) {
         float *y = x + half;
         uint32_t i = 0;

@@ -11,17 +11,17 @@
     void simd_norm_##isa(const float *x, const float *w, uint32_t n, float eps, float *y);         \
     void simd_quantize_##isa(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);       \
     void simd_add_##isa(float *x, const float *bias, uint32_t n);                                  \
-    void simd_rope_interleaved_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs, \
-                                     const float *sn);                                             \
-    void simd_rope_neox_##isa(float *x, uint32_t heads, uint32_t head_dim, const float *cs,        \
-                              const float *sn);                                                    \
+    void simd_rope_interleaved_##isa(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,  \
+                                     const float *cs, const float *sn);                            \
+    void simd_rope_neox_##isa(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,         \
+                              const float *cs, const float *sn);                                   \
     bool simd_finite_##isa(const float *x, uint32_t n);                                            \
     bool simd_fits_f16_##isa(const float *x, uint32_t n);                                          \
     void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \
                            uint32_t in_page, const float *k, const float *v);                      \
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
-    void simd_attend_split_##isa(const struct cpu_attend *a, uint32_t number, float *parts);       \
-    void simd_attend_combine_##isa(const struct cpu_attend *a, const float *parts);                \
+    void simd_attend_split_##isa(const struct cpu_attend *a, uint32_t number, float *partials);    \
+    void simd_attend_combine_##isa(const struct cpu_attend *a, const float *partials);             \
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_gelu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \

@@ -214,7 +214,7 @@ static __device__ void norm_head(float *x, const float *weight, uint32_t n, floa
 
 static __device__ void rope_head(float *x, const struct qkv_finish_job &job, uint32_t position)
 {
-    const uint32_t n = job.kv.head_dim;
+    const uint32_t n = job.n_rot;
     const float *low = job.rope + (uint64_t)(position % 256) * n;
     const float *high = job.rope + (uint64_t)(256 + position / 256) * n;
     for (uint32_t i = threadIdx.x % 32; i < n / 2; i += 32) {

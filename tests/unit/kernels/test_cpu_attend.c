@@ -70,7 +70,7 @@ static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend 
 {
     uint32_t first = cpu_attend_from(job, job->position[0]) / CPU_SPLIT;
     uint32_t splits = job->position[job->n - 1] / CPU_SPLIT - first + 1;
-    size_t floats = job->n * cpu_part_floats(job->kv);
+    size_t floats = job->n * cpu_partial_floats(job->kv);
     float *parts = help_exact(NULL, splits * floats);
     for (uint32_t i = splits; i-- > 0;)
         isa->attend_split(job, first + i, parts + i * floats);

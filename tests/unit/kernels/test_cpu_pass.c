@@ -50,7 +50,8 @@ END_TEST
 
 /* Every architecture, with and without divisors of its frequencies, in a float and two quantized
  * types. */
-static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
+static const char *const archs[] = {"llama",   "qwen2",   "qwen3", "gemma3",
+                                    "granite", "smollm3", "phi3"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(every_architecture_gives_the_same_bits)
@@ -60,6 +61,7 @@ START_TEST(every_architecture_gives_the_same_bits)
         struct tiny_model shape = tiny_model_default(arch_types[t]);
         struct expected e;
         shape.arch = archs[_i];
+        shape.n_layer = 4; /* the fourth of smollm3 has no rope */
         shape.freqs = t % 2 == 0;
         shape.head_dim = t < 2 ? 0 : 24;
         shape.seed = 400 + (uint64_t)(10 * _i + t);

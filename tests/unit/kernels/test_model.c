@@ -2,6 +2,7 @@
  * Hyperparameters are in test_model_keys.c, wrong tensors in test_model_tensors.c. */
 #include <check.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,7 +165,7 @@ START_TEST(other_kinds_of_files_are_refused_by_name)
     gw_key_string(&w, "general.architecture", "mamba");
     check_refused(&w, -ENOTSUP,
                   "architecture mamba is not supported yet; supported: llama, qwen2, qwen3, "
-                  "gemma3");
+                  "gemma3, granite, smollm3, phi3");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
     gw_llama_tokens(&w, spec.n_vocab);
@@ -198,8 +199,11 @@ START_TEST(an_architecture_has_its_own_tensors)
     } ARCHS[] = {{"llama", MODEL_ROPE_ADJACENT, false, false, false},
                  {"qwen2", MODEL_ROPE_HALVES, true, false, false},
                  {"qwen3", MODEL_ROPE_HALVES, false, true, false},
-                 {"gemma3", MODEL_ROPE_HALVES, false, true, true}};
-    for (size_t i = 0; i < 4; i++) {
+                 {"gemma3", MODEL_ROPE_HALVES, false, true, true},
+                 {"granite", MODEL_ROPE_ADJACENT, false, false, false},
+                 {"smollm3", MODEL_ROPE_ADJACENT, false, false, false},
+                 {"phi3", MODEL_ROPE_HALVES, false, false, false}};
+    for (size_t i = 0; i < sizeof(ARCHS) / sizeof(ARCHS[0]); i++) {
         struct opened o;
         size_t bytes;
         struct tiny_model shape = tiny_model_default(QUANT_F16);
@@ -220,12 +224,57 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert_uint_eq(t[MODEL_ATTN_POST_NORM].cols, ARCHS[i].gemma ? 64 : 0);
         ck_assert_uint_eq(t[MODEL_FFN_POST_NORM].cols, ARCHS[i].gemma ? 64 : 0);
         ck_assert_int_eq(o.model->gate, ARCHS[i].gemma ? MODEL_GATE_GELU : MODEL_GATE_SILU);
-        ck_assert(o.model->embd_scale == (ARCHS[i].gemma ? 8.0f : 1.0f));
+        const bool granite = strcmp(ARCHS[i].arch, "granite") == 0;
+        ck_assert(o.model->embd_scale == (ARCHS[i].gemma ? 8.0f : granite ? 3.0f : 1.0f));
+        ck_assert(o.model->residual_scale == (granite ? 0.6f : 1.0f));
+        ck_assert(o.model->logit_scale == (granite ? 1.7f : 1.0f));
+        ck_assert(o.model->score_scale == (granite ? 0.3f : 1.0f / sqrtf(24)));
+        ck_assert_uint_eq(o.model->rope_dim, strcmp(ARCHS[i].arch, "phi3") == 0 ? 22 : 24);
         ck_assert_uint_eq(o.model->layers[0].geometry.sliding_window,
                           ARCHS[i].gemma ? 20 : MODEL_NO_WINDOW);
         ck_assert_uint_eq(o.model->layers[1].geometry.sliding_window, MODEL_NO_WINDOW);
         close_opened(&o);
     }
+}
+END_TEST
+
+/* Every fourth layer of smollm3 has no rope, the others the first table. */
+START_TEST(some_layers_have_no_rope)
+{
+    struct opened o;
+    size_t bytes;
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    shape.arch = "smollm3";
+    shape.n_layer = 9;
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    ck_assert_int_eq(open_file(file, bytes, &o), 0);
+    for (uint32_t i = 0; i < 9; i++)
+        ck_assert_uint_eq(o.model->layers[i].geometry.rope, i % 4 == 3 ? MODEL_NO_ROPE : 0);
+    close_opened(&o);
+}
+END_TEST
+
+/* phi3's attn_qkv is Q's rows, then K's, then V's; its ffn_up those of the gate, then up's. */
+START_TEST(fused_tensors_are_views_of_their_rows)
+{
+    struct opened o;
+    size_t bytes;
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = "phi3";
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    ck_assert_int_eq(open_file(file, bytes, &o), 0);
+    const struct model_tensor *t = o.model->layers[1].tensor;
+    const struct gguf_tensor *qkv = gguf_find_tensor(o.gguf, "blk.1.attn_qkv.weight"),
+                             *up = gguf_find_tensor(o.gguf, "blk.1.ffn_up.weight");
+    ck_assert(t[MODEL_ATTN_Q].rows == 64 && t[MODEL_ATTN_K].rows == 32);
+    ck_assert(t[MODEL_ATTN_V].rows == 32 && t[MODEL_FFN_GATE].rows == 96);
+    ck_assert_ptr_eq(t[MODEL_ATTN_Q].data, qkv->data);
+    ck_assert_ptr_eq(t[MODEL_ATTN_K].data, qkv->data + 64 * t[MODEL_ATTN_Q].row_bytes);
+    ck_assert_ptr_eq(t[MODEL_ATTN_V].data, qkv->data + 96 * t[MODEL_ATTN_Q].row_bytes);
+    ck_assert_ptr_eq(t[MODEL_FFN_GATE].data, up->data);
+    ck_assert_ptr_eq(t[MODEL_FFN_UP].data, up->data + t[MODEL_FFN_GATE].bytes);
+    ck_assert_uint_eq(t[MODEL_FFN_GATE].bytes + t[MODEL_FFN_UP].bytes, up->bytes);
+    close_opened(&o);
 }
 END_TEST
 
@@ -340,6 +389,8 @@ int main(void)
     tcase_add_test(core, only_layer_weights_decide_the_numerics);
     tcase_add_test(core, other_kinds_of_files_are_refused_by_name);
     tcase_add_test(core, an_architecture_has_its_own_tensors);
+    tcase_add_test(core, some_layers_have_no_rope);
+    tcase_add_test(core, fused_tensors_are_views_of_their_rows);
     tcase_add_test(core, another_architectures_tensors_are_refused);
     tcase_add_loop_test(core, gemma3_without_its_norms_is_refused, 0, 2);
     tcase_add_test(core, tokenizer_and_embedding_must_agree);

@@ -7,6 +7,7 @@
 
 #include "tests/run_suite.h"
 #include "tests/rig/model_opened.h"
+#include "tests/rig/tiny_model.h"
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -102,7 +103,8 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.attention.key_length", U(15), -ENOTSUP, "heads of 15 dimensions"},
     {"llama.attention.key_length", U(0), -EBADMSG, "key_length must be"},
     {"llama.attention.value_length", U(8), -ENOTSUP, "values of 8"},
-    {"llama.rope.dimension_count", U(8), -ENOTSUP, "rope over 8"},
+    {"llama.rope.dimension_count", U(18), -ENOTSUP, "rope over 18 of 16"},
+    {"llama.rope.dimension_count", U(7), -ENOTSUP, "rope over 7 of 16"},
     {"llama.rope.dimension_count", U(0), -EBADMSG, "must be"},
     {"llama.rope.freq_base", F(0), -EBADMSG, "freq_base must be"},
     {"llama.rope.freq_base", F(-1), -EBADMSG, "freq_base must be"},
@@ -147,6 +149,7 @@ START_TEST(irrelevant_keys_change_nothing)
         {"llama.rope.scaling.factor", F(0), 0, NULL},
         {"llama.rope.scaling.attn_factor", F(1), 0, NULL},
         {"llama.rope.dimension_count", U(16), 0, NULL},
+        {"llama.rope.dimension_count", U(8), 0, NULL},
         {"llama.attention.key_length", U(16), 0, NULL},
         {"llama.attention.value_length", GGUF_U8, {.u = 16}, 0, NULL},
         {"llama.attention.sliding_window", U(128), 0, NULL},
@@ -237,6 +240,35 @@ START_TEST(rope_scaling_is_read_or_refused_by_name)
     check_refused(&w, -ENOTSUP, "llama3 without the tensor rope_freqs.weight");
     write_scaled(&w, "longrope", ONES);
     check_refused(&w, -ENOTSUP, "rope scaling of type longrope");
+    write_scaled(&w, "none", NULL);
+    const float factors[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    gw_tensor_info(&w, "rope_factors_long.weight", QUANT_F32, 1, (uint64_t[]){8}, w.data.bytes);
+    gw_put(&w.data, factors, sizeof(factors));
+    check_refused(&w, -ENOTSUP, "LongRoPE (tensor rope_factors_long.weight)");
+}
+END_TEST
+
+/* Each of granite's four factors must be there, and above 0. */
+START_TEST(granite_needs_its_factors)
+{
+    static const char *const NAMES[] = {"granite.embedding_scale", "granite.attention.scale",
+                                        "granite.residual_scale", "granite.logit_scale"};
+    struct tiny_model shape = tiny_model_default(QUANT_F16);
+    const char *name = NAMES[_i % 4];
+    char want[96];
+    struct opened o;
+    size_t bytes;
+    shape.arch = "granite";
+    uint8_t *file = tiny_model_file(&shape, &bytes), *key = memmem(file, bytes, name, strlen(name));
+    ck_assert_ptr_nonnull(key);
+    if (_i < 4)
+        key[strlen(name) - 1] = 'X';
+    else
+        memset(key + strlen(name) + 4, 0, 4); /* after the type: the value */
+    snprintf(want, sizeof(want), _i < 4 ? "%s is missing" : "%s must be above 0", name);
+    ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
+    ck_assert_msg(strstr(err, want) != NULL, "%s", err);
+    close_opened(&o);
 }
 END_TEST
 
@@ -446,6 +478,7 @@ int main(void)
     tcase_add_test(core, key_value_heads_default_to_all);
     tcase_add_test(core, per_layer_hyperparameters_are_refused);
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
+    tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
     tcase_add_test(core, a_sliding_window_bounds_the_context);
     tcase_add_loop_test(core, local_layers_are_read, 0, 3);

@@ -157,9 +157,12 @@ static void copy_model(const char *from_path, const char *type, const char *path
     gguf_close(from);
 }
 
+static const char *const archs[] = {"llama",   "qwen2",   "qwen3", "gemma3",
+                                    "granite", "smollm3", "phi3"};
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
 START_TEST(a_peaked_model_follows_its_walk)
 {
-    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     enum { N = 100 };
     const struct model_shape *s = shape_find("tiny");
     const char *path = path_of("peaked.gguf"), *low = path_of("low.gguf");
@@ -247,7 +250,7 @@ int main(void)
     tcase_add_loop_test(t, bytes_of_a_seed_are_pinned, 0, 11);
     tcase_add_test(t, the_seed_decides_the_bytes_not_the_threads);
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 7);
-    tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, 4);
+    tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, a_copy_in_the_same_type_is_the_same_model);
     suite_add_tcase(s, t);
