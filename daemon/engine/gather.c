@@ -64,6 +64,7 @@ static uint32_t gather_candidates(struct engine *engine)
             .rows = rows,
             .window = slot->spec.drafted + 1,
             .whole = slot->request->whole,
+            .user = slot->uid,
             .batch = slot->batch,
         };
         batch->candidates[n++] = slot;

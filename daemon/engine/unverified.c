@@ -30,7 +30,8 @@ static void unverified_share(struct engine *engine)
         struct slot *slot = batch->unverified[i];
         if (!gather_admit(engine, slot))
             continue;
-        batch->plan[n] = (struct plan_slot){.rows = 1, .window = 1, .batch = slot->batch};
+        batch->plan[n] =
+            (struct plan_slot){.rows = 1, .window = 1, .user = slot->uid, .batch = slot->batch};
         batch->candidates[n++] = slot;
     }
     plan_pass(batch->plan, n, &limits, &batch->fast_turns);

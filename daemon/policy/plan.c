@@ -1,6 +1,8 @@
 /* Sharing out the rows of one pass. Two sweeps a class: decoding slots, then prefills. */
 #include "daemon/policy/plan.h"
 
+#include <assert.h>
+
 struct plan_left {
     uint32_t rows;
     uint32_t samples;
@@ -149,64 +151,99 @@ static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
     return rows <= left->brief && rows + others <= left->rows;
 }
 
-/* Does the slot share what is left with other prompts of its class? Those that decode and, where all
- * of them fit, the short ones have theirs before. */
-static bool shares(const struct plan_slot *slot, bool batch, bool fit)
+/* Slots that are served one after another, grouped by their users. */
+struct plan_queue {
+    uint32_t n, n_users;
+    uint32_t users[PLAN_SLOTS_MAX];   /* [n_users] */
+    uint16_t counts[PLAN_SLOTS_MAX];  /* [n_users] slots of each */
+    uint16_t user_of[PLAN_SLOTS_MAX]; /* [n] of each slot: a place in `users` */
+    uint16_t slots[PLAN_SLOTS_MAX];   /* [n] */
+};
+
+static void plan_join(struct plan_queue *queue, const struct plan_slot *slot, uint32_t i)
 {
-    return slot->batch == batch && slot->take < slot->rows && !decodes(slot) &&
-           !(fit && is_short(slot));
+    uint32_t user = 0;
+
+    while (user < queue->n_users && queue->users[user] != slot->user)
+        user++;
+    if (user == queue->n_users) {
+        queue->users[queue->n_users++] = slot->user;
+        queue->counts[user] = 0;
+    }
+    queue->counts[user]++;
+    queue->user_of[queue->n] = (uint16_t)user;
+    queue->slots[queue->n++] = (uint16_t)i;
 }
 
-/* The slot whose turn it is to have a share first: the next one of those that share. */
-static uint32_t plan_first_share(const struct plan_slot *slots, uint32_t n, bool batch, bool fit,
-                                 const struct plan_turn *turn)
+/* Puts the slots in order: one of each user, then the second of each that has one, and so on. */
+static void plan_order(struct plan_queue *queue, uint32_t turn)
 {
-    uint32_t sharing = 0, k = 0;
+    uint16_t grouped[PLAN_SLOTS_MAX], first[PLAN_SLOTS_MAX], next[PLAN_SLOTS_MAX];
+    uint32_t at = 0, begin = 0;
 
+    for (uint32_t user = 0; user < queue->n_users; user++) {
+        first[user] = next[user] = (uint16_t)begin;
+        begin += queue->counts[user];
+    }
+    for (uint32_t i = 0; i < queue->n; i++)
+        grouped[next[queue->user_of[i]]++] = queue->slots[i];
+    for (uint32_t lap = 0; at < queue->n; lap++)
+        for (uint32_t k = 0; k < queue->n_users; k++) {
+            uint32_t user = (turn + k) % queue->n_users, count = queue->counts[user];
+            if (lap >= count)
+                continue;
+            queue->user_of[at] = (uint16_t)user;
+            queue->slots[at++] = grouped[first[user] + (turn / queue->n_users + lap) % count];
+        }
+}
+
+/* Slots of the class that decode. */
+static void plan_decoding(const struct plan_slot *slots, uint32_t n, bool batch, uint32_t turn,
+                          struct plan_queue *queue)
+{
+    queue->n = queue->n_users = 0;
     for (uint32_t i = 0; i < n; i++)
-        sharing += shares(&slots[i], batch, fit);
-    for (uint32_t i = 0; i < n && sharing > 0; i++)
-        if (shares(&slots[i], batch, fit) && k++ == turn->shares % sharing)
-            return i;
-    return 0;
+        if (slots[i].batch == batch && slots[i].take < slots[i].rows && decodes(&slots[i]))
+            plan_join(queue, &slots[i], i);
+    plan_order(queue, turn);
+}
+
+/* Slots whose prompts share what is left: where all short ones fit, these have theirs already. */
+static void plan_sharing(const struct plan_slot *slots, uint32_t n, bool batch, bool fit,
+                         uint32_t turn, struct plan_queue *queue)
+{
+    queue->n = queue->n_users = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (slots[i].batch == batch && slots[i].take < slots[i].rows && !decodes(&slots[i]) &&
+            !(fit && slots[i].brief))
+            plan_join(queue, &slots[i], i);
+    plan_order(queue, turn);
 }
 
 /* Returns whether prompts had shares. */
 static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
                        const struct plan_turn *turns, struct plan_left *left)
 {
-    uint32_t prefills = 0;
+    struct plan_queue queue;
 
-    for (uint32_t i = 0; i < n; i++) {
-        struct plan_slot *slot = &slots[(turns->passes + i) % n];
-        if (slot->batch == batch && slot->take < slot->rows && decodes(slot))
-            plan_give(slot, slot->rows, left);
-    }
+    plan_decoding(slots, n, batch, turns->passes, &queue);
+    for (uint32_t i = 0; i < queue.n; i++)
+        plan_give(&slots[queue.slots[i]], slots[queue.slots[i]].rows, left);
     bool fit = short_fit(slots, n, batch, left);
-    for (uint32_t i = 0; i < n; i++) {
-        struct plan_slot *slot = &slots[(turns->passes + i) % n];
-        if (slot->batch != batch || slot->take == slot->rows || decodes(slot))
-            continue;
-        if (fit && is_short(slot))
-            plan_give_prefill(slot, slot->rows, left);
-        prefills += slot->take < slot->rows;
-    }
-    uint32_t first = plan_first_share(slots, n, batch, fit, turns), before = left->rows;
-    while (prefills > 0 && left->rows > 0) {
-        uint32_t share = left->rows / prefills, given = left->rows;
-        if (share < PLAN_CHUNK_MIN)
-            share = PLAN_CHUNK_MIN;
-        prefills = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            struct plan_slot *slot = &slots[(first + i) % n];
-            if (slot->batch != batch || decodes(slot) || slot->take == slot->rows)
-                continue;
-            plan_give_prefill(slot, share, left);
-            prefills += slot->take < slot->rows;
+    for (uint32_t i = 0; i < n && fit; i++)
+        if (slots[i].batch == batch && slots[i].take < slots[i].rows && is_short(&slots[i]))
+            plan_give_prefill(&slots[i], slots[i].rows, left);
+    uint32_t before = left->rows, given;
+    do {
+        given = left->rows;
+        plan_sharing(slots, n, batch, fit, turns->shares, &queue);
+        for (uint32_t i = 0; i < queue.n; i++) {
+            uint32_t share = given / queue.n_users / queue.counts[queue.user_of[i]];
+            plan_give_prefill(&slots[queue.slots[i]],
+                              share > PLAN_CHUNK_MIN ? share : PLAN_CHUNK_MIN, left);
         }
-        if (given == left->rows)
-            break; /* what is left are windows without room for their samples, and prompts that have to wait */
-    }
+    } while (left->rows > 0 && left->rows < given);
+    /* What is left are windows without room for their samples, and prompts that have to wait. */
     return left->rows < before;
 }
 
@@ -223,6 +260,7 @@ uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits
 {
     uint64_t ready = 0, waiting = 0, samples = 0; /* what batch could use of this pass */
 
+    assert(n <= PLAN_SLOTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         slots[i].take = 0;
         if (!slots[i].batch)

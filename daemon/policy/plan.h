@@ -8,9 +8,12 @@
  *    of these the short ones first where all of them fit: a keystroke is one pass. Short is what
  *    the whole request had to compute when it began, not what is left of it; while an interactive
  *    answer is being read, only interactive prompts are short, and only by the time they take;
- *  - prefills of a class share what is left evenly, and not in pieces below PLAN_CHUNK_MIN
- *    where there is more than that; all long ones together have at most `prefill` rows;
- *  - which slot comes first rotates from pass to pass, so none starves.
+ *  - prefills of a class share what is left evenly: first between users, then between a user's
+ *    slots, and not in pieces below PLAN_CHUNK_MIN where there is more than that; all long ones
+ *    together have at most `prefill` rows;
+ *  - where not all have a place, each user has one before any has a second. Which user comes first
+ *    rotates from pass to pass, and which of its slots, so none starves, and a user with many slots
+ *    takes nothing from one with few.
  * What one class leaves over goes to the other.
  */
 #ifndef HEARTH_DAEMON_POLICY_PLAN_H
@@ -19,12 +22,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64 };
+enum { PLAN_CHUNK_MIN = 16, PLAN_SHORT = 64, PLAN_SLOTS_MAX = 1024 };
 
 struct plan_slot {
     uint32_t rows;   /* in: rows until its next sample (spec_rows), at least 1 */
     uint32_t window; /* in: of these, the last ones that want a sample: drafts + 1 */
     uint32_t whole;  /* in: the most rows that its request has needed; less than rows: rows */
+    uint32_t user;   /* in: whose it is */
     bool batch;      /* in: its class */
     bool brief;      /* of plan_budget: its prompt is short, and does not wait for credit */
     uint32_t take;   /* out: rows in this pass; rows: the sample comes with it */
@@ -80,7 +84,7 @@ struct plan_turn {
     uint32_t shares;
 };
 
-/* Fills `take` of each slot and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or
+/* Fills `take` of each slot, PLAN_SLOTS_MAX at most, and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or
  * when no window fits into the limits. */
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
                    struct plan_turn *turn);

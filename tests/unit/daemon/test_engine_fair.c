@@ -1,6 +1,6 @@
 /*
- * What one client costs another: a reader's interval beside others' prompts. The clock is the
- * device's: a pass takes what its rows cost.
+ * What one client costs another: a reader's interval beside others' prompts, its place in a pass
+ * beside another user's many slots. The clock is the device's: a pass takes what its rows cost.
  */
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
@@ -28,12 +28,13 @@ static void run_pass(void *arg)
     clock_us += DECODE_US + (fake->last_rows - 1) * ROW_US;
 }
 
-static void setup(void)
+static void open_with(uint32_t samples, enum backend_fast fast)
 {
     rig_open(&rig, &(struct rig_desc){.slots = 4 * OTHERS + 1,
                                       .rows = 256,
-                                      .samples = 64,
+                                      .samples = samples,
                                       .proposer = PROPOSER_NONE,
+                                      .fast = fast,
                                       .now_ns = clock_now});
     rig.fake.during = run_pass;
     rig.fake.arg = &rig.fake;
@@ -45,7 +46,7 @@ static void setup(void)
         rig_attach(&rig, &others[i], 4, 2000, "");
 }
 
-static void teardown(void)
+static void close_all(void)
 {
     for (uint32_t i = 0; i < OTHERS; i++)
         rig_detach(&rig, &others[i]);
@@ -72,6 +73,7 @@ START_TEST(a_readers_interval_beside_batch_prompts_is_bounded)
     uint32_t n = many[_i % 2], passes = 0;
     uint64_t longest_us = 0;
 
+    open_with(64, BACKEND_FAST_NONE);
     read_on();
     for (uint32_t i = 0; i < n; i++)
         rig_submit(&others[i / 4], i % 4,
@@ -88,6 +90,33 @@ START_TEST(a_readers_interval_beside_batch_prompts_is_bounded)
     ck_assert_uint_gt(passes, 5);
     ck_assert_uint_le(longest_us, DECODE_US + PLAN_CHUNK_MIN * ROW_US);
     ck_assert_uint_le((clock_us - start_us) / passes, DECODE_US * 31 / 20);
+    close_all();
+}
+END_TEST
+
+/* A pass has room for four of 21 answers, canonical or fast ones: the reader's is in each of them. */
+START_TEST(a_reader_has_a_row_beside_another_users_many_slots)
+{
+    struct rig_request request = {.n = 20, .max_tokens = 400, .fast = _i};
+
+    open_with(4, _i ? BACKEND_FAST_NATIVE : BACKEND_FAST_NONE);
+    for (uint32_t i = 0; i < 4 * OTHERS; i++) {
+        request.tokens = texts[i];
+        rig_submit(&others[i / 4], i % 4, &request);
+    }
+    request.tokens = prompt;
+    rig_submit(&reader, 0, &request);
+    for (int i = 0; i < 100; i++) {
+        uint32_t before = reader.client->slots[0]->spec.accepted;
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+        for (uint32_t k = 0; k < OTHERS; k++)
+            rig_read_all(&others[k]);
+        uint32_t now = reader.client->slots[0]->spec.accepted;
+        if (i >= 50)
+            ck_assert_uint_eq(now, before + 1);
+    }
+    close_all();
 }
 END_TEST
 
@@ -96,8 +125,8 @@ int main(void)
     Suite *suite = suite_create("engine_fair");
     TCase *t = tcase_create("fair");
 
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, a_readers_interval_beside_batch_prompts_is_bounded, 0, 6);
+    tcase_add_loop_test(t, a_reader_has_a_row_beside_another_users_many_slots, 0, 2);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -58,6 +58,16 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
     return check_next_plan(n, limits, &turns);
 }
 
+static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row_ns = 100};
+
+static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, uint32_t most)
+{
+    struct plan_limits limits = {.samples = 256};
+
+    plan_budget(slots, n, cost, most, &limits);
+    return limits;
+}
+
 /* ---- the rules ------------------------------------------------------------------------------- */
 
 START_TEST(no_slots_need_no_rows)
@@ -195,6 +205,103 @@ START_TEST(rotation_is_fair)
 }
 END_TEST
 
+/* ---- users ----------------------------------------------------------------------------------- */
+
+/* Slot 0 is a user's only one, the others are another user's. */
+static void two_users(uint32_t n, uint32_t rows, uint32_t window, bool batch)
+{
+    for (uint32_t i = 0; i < n; i++)
+        slots[i] = (struct plan_slot){
+            .rows = rows, .window = window, .user = i > 0 ? 2000 : 1000, .batch = batch};
+}
+
+START_TEST(a_user_with_one_slot_decodes_beside_one_with_many)
+{
+    struct plan_limits limits = {.rows = 16, .samples = 4};
+    uint32_t got[10] = {0};
+
+    for (uint32_t turn = 0; turn < 180; turn++) {
+        two_users(10, 1, 1, _i);
+        ck_assert_uint_eq(check_plan(10, &limits, turn), 4);
+        ck_assert_uint_eq(slots[0].take, 1); /* in every pass */
+        for (uint32_t i = 0; i < 10; i++)
+            got[i] += slots[i].take;
+    }
+    for (uint32_t i = 1; i < 10; i++)
+        ck_assert_uint_eq(got[i], 60); /* and the other user's in turn */
+}
+END_TEST
+
+/* Where there is room for one slot only, users have it in turn, and each user's slots in theirs. */
+START_TEST(users_take_turns_then_their_slots)
+{
+    struct plan_limits limits = {.rows = 1, .samples = 1};
+    uint32_t got[6] = {0};
+
+    for (uint32_t turn = 0; turn < 300; turn++) {
+        for (uint32_t i = 0; i < 6; i++)
+            slots[i] = (struct plan_slot){.rows = 1,
+                                          .window = 1,
+                                          .user = i < 1   ? 7
+                                                  : i < 3 ? 8
+                                                          : 9};
+        ck_assert_uint_eq(check_plan(6, &limits, turn), 1);
+        for (uint32_t i = 0; i < 6; i++)
+            got[i] += slots[i].take;
+    }
+    ck_assert_uint_eq(got[0], 100);
+    for (uint32_t i = 1; i < 3; i++)
+        ck_assert_uint_eq(got[i], 50);
+    for (uint32_t i = 3; i < 6; i++)
+        ck_assert(got[i] == 33 || got[i] == 34);
+}
+END_TEST
+
+START_TEST(prefills_share_between_users_first)
+{
+    struct plan_limits limits = {.rows = 256, .samples = 16, .prefill = 256};
+    uint32_t others = 0;
+
+    for (uint32_t turn = 0; turn < 20; turn++) {
+        two_users(20, 5000, 1, _i);
+        ck_assert_uint_eq(check_plan(20, &limits, turn), 256);
+        ck_assert_uint_eq(slots[0].take, 128);
+        for (uint32_t i = 1; i < 20; i++) {
+            ck_assert(slots[i].take == 0 || slots[i].take == PLAN_CHUNK_MIN);
+            others += slots[i].take > 0;
+        }
+    }
+    ck_assert_uint_eq(others, 20 * 128 / PLAN_CHUNK_MIN);
+    slots[0].rows = 10; /* what a user does not need goes to the others */
+    check_plan(20, &limits, 0);
+    ck_assert_uint_eq(slots[0].take, 10);
+}
+END_TEST
+
+/* The credit beside an answer buys a chunk every some passes: every other one is the user's with one
+ * prompt. */
+START_TEST(beside_an_answer_chunks_go_round_between_users)
+{
+    struct plan_cost cost = known;
+    struct plan_turn turn = {0};
+    uint64_t got[CROWD] = {0}, sum = 0;
+
+    for (uint32_t pass = 0; pass < 1200; pass++) {
+        two_users(CROWD, 500, 1, _i);
+        slots[CROWD / 2].rows = 1;
+        slots[CROWD / 2].batch = false;
+        struct plan_limits limits = limits_of(CROWD, &cost, 256);
+        uint32_t rows = check_next_plan(CROWD, &limits, &turn) - 1;
+        for (uint32_t i = 0; i < CROWD; i++)
+            got[i] += slots[i].take;
+        sum += rows;
+        cost.credit_ns = plan_credit(&cost, rows * cost.row_ns);
+    }
+    ck_assert_uint_ge(got[0] + PLAN_CHUNK_MIN, sum / 2);
+    ck_assert_uint_le(got[0], sum / 2 + PLAN_CHUNK_MIN);
+}
+END_TEST
+
 /* ---- crowds ---------------------------------------------------------------------------------- */
 
 /* Every slot prefills and then decodes some windows; new ones take the places of those that ended.
@@ -206,6 +313,7 @@ static void run_crowd(uint32_t n, const struct plan_limits *limits, uint32_t win
 
     for (uint32_t i = 0; i < n; i++) {
         slots[i] = (struct plan_slot){.window = 1 + random_below(&state, window_max),
+                                      .user = random_below(&state, 5),
                                       .batch = random_below(&state, 3) == 0};
         slots[i].rows = slots[i].window + random_below(&state, 300);
         windows[i] = 1 + random_below(&state, 10);
@@ -260,16 +368,6 @@ START_TEST(every_crowd_with_drafts_comes_to_an_end)
 END_TEST
 
 /* ---- the budget ------------------------------------------------------------------------------ */
-
-static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row_ns = 100};
-
-static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, uint32_t most)
-{
-    struct plan_limits limits = {.samples = 256};
-
-    plan_budget(slots, n, cost, most, &limits);
-    return limits;
-}
 
 START_TEST(unknown_costs_allow_a_short_prompts_rows)
 {
@@ -568,6 +666,10 @@ int main(void)
     tcase_add_test(t, batch_decodes_beside_a_crowd_that_takes_all_samples);
     tcase_add_test(t, a_window_comes_whole_or_not_at_all);
     tcase_add_test(t, rotation_is_fair);
+    tcase_add_loop_test(t, a_user_with_one_slot_decodes_beside_one_with_many, 0, 2);
+    tcase_add_test(t, users_take_turns_then_their_slots);
+    tcase_add_loop_test(t, prefills_share_between_users_first, 0, 2);
+    tcase_add_loop_test(t, beside_an_answer_chunks_go_round_between_users, 0, 2);
     tcase_add_test(t, unknown_costs_allow_a_short_prompts_rows);
     tcase_add_test(t, prefills_alone_take_some_decode_passes);
     tcase_add_test(t, beside_an_answer_prefills_have_what_their_credit_buys);
