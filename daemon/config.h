@@ -4,8 +4,7 @@
  *
  * Main thread, at start. Precedence: command line, then a file, then defaults. The file is that of
  * --config, or the first that exists of $XDG_CONFIG_HOME/hearth/hearthd.conf (~/.config if not set)
- * and config_machine_path(). Texts point into argv, or are the config's own until config_fini.
- */
+ * and config_machine_path(). Texts point into argv, or are the config's own until config_fini. */
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
 

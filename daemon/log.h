@@ -1,8 +1,7 @@
 /* log.h: lines on stderr. Any thread; a line is one write(2), so lines are never mixed.
  *
  * If stderr goes to the journal (JOURNAL_STREAM, systemd.exec(5)) a line begins with its priority,
- * `<6>`, which the journal strips. Nothing is logged on the normal path of the step loop.
- */
+ * `<6>`, which the journal strips. Nothing is logged on the normal path of the step loop. */
 #ifndef HEARTH_DAEMON_LOG_H
 #define HEARTH_DAEMON_LOG_H
 

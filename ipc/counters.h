@@ -4,8 +4,7 @@
  * counters have cache lines of their own. A counter is a relaxed 64-bit word: add and set are a
  * plain load and store, without a locked instruction. Readers see each counter by itself, not a
  * snapshot of all. The table gives each its kind and its help text; hearth status, hearth top and
- * the metrics exporter are generated from it.
- */
+ * the metrics exporter are generated from it. */
 #ifndef HEARTH_IPC_COUNTERS_H
 #define HEARTH_IPC_COUNTERS_H
 

@@ -81,8 +81,7 @@
  * copy and uses the copy. up_slot.events outside [last seen, published] or a sequence number that
  * is neither the next nor the last lap's: the client is closed (-EPROTO). Everything else that is
  * wrong is an EVENT_DONE with reason DONE_ERROR. A page that a client made unreadable is replaced
- * by zeroes, and the client is closed (segment.h, the guard).
- */
+ * by zeroes, and the client is closed (segment.h, the guard). */
 #ifndef HEARTH_IPC_LAYOUT_H
 #define HEARTH_IPC_LAYOUT_H
 

@@ -5,8 +5,7 @@
  * One thread, at start-up. It prints only where options_help is told to, and allocates nothing:
  * text values point into argv. Options are written --name VALUE or --name=VALUE, those with a
  * letter also -n VALUE or -nVALUE; -h is --help; "--" ends them. An option that is given twice has
- * its last value.
- */
+ * its last value. */
 #ifndef HEARTH_IPC_OPTIONS_H
 #define HEARTH_IPC_OPTIONS_H
 

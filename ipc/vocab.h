@@ -10,8 +10,7 @@
  * and that every section lies inside the block; each accessor checks the entry that it reads. A
  * damaged block gives wrong tokens or "not found", never an access outside of it and never an
  * endless loop. The block must not change while it is open (the memfd is sealed); vocab_open does
- * not copy. Nothing here prints or keeps global state.
- */
+ * not copy. Nothing here prints or keeps global state. */
 #ifndef HEARTH_IPC_VOCAB_H
 #define HEARTH_IPC_VOCAB_H
 

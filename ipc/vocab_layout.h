@@ -11,8 +11,7 @@
  *   ...    templates        char[bytes + 1]          VOCAB_TEMPLATE_COUNT Jinja texts, a 0 after each
  *
  * Sections begin at multiples of 8 and are zero between them. Numbers are in host byte order: the
- * block never leaves the machine. It is not written after vocab_build.
- */
+ * block never leaves the machine. It is not written after vocab_build. */
 #ifndef HEARTH_IPC_VOCAB_LAYOUT_H
 #define HEARTH_IPC_VOCAB_LAYOUT_H
 #include "ipc/vocab.h"

@@ -6,8 +6,7 @@
  * else if that is set; otherwise in ../lib/hearth beside the folder of the program. Once opened it
  * stays open.
  *
- * Threads: one at a time. Never prints, never falls back when a device was asked for by name.
- */
+ * Threads: one at a time. Never prints, never falls back when a device was asked for by name. */
 #ifndef HEARTH_KERNELS_DEVICE_H
 #define HEARTH_KERNELS_DEVICE_H
 #include "kernels/backend.h"

@@ -13,8 +13,7 @@
  * In K the 32 positions of one dimension are adjacent, so that SIMD lanes are positions when scores
  * are computed; in V the dimensions of one position are, so that lanes are dimensions in the
  * weighted sum (NUMERICS.md, "KV" and "Attention"). Every block starts at a multiple of 64 bytes of
- * the page. Pure arithmetic, any thread.
- */
+ * the page. Pure arithmetic, any thread. */
 #ifndef HEARTH_KERNELS_KV_H
 #define HEARTH_KERNELS_KV_H
 

@@ -1,8 +1,7 @@
 /* buffer: bytes that grow, with a 0 after them.
  *
  * A failed allocation sets `failed`, drops what came and all that comes after it: look once, at the
- * end. Owns its memory until buffer_fini. A zeroed struct is an empty buffer.
- */
+ * end. Owns its memory until buffer_fini. A zeroed struct is an empty buffer. */
 #ifndef HEARTH_CLIENT_BASE_BUFFER_H
 #define HEARTH_CLIENT_BASE_BUFFER_H
 

@@ -4,8 +4,7 @@
  * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose
  * result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to do`;
  * stdout carries results only. Start-up is part of the product (a shell helper runs this once a
- * keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need.
- */
+ * keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need. */
 #ifndef HEARTH_CLIENT_CLI_CLI_H
 #define HEARTH_CLIENT_CLI_CLI_H
 

@@ -1,8 +1,7 @@
 /* doctor: `hearth doctor`: what on this machine helps or hinders hearth, and how to fix it.
  *
  * Two steps, so that each can be tried without such a machine: facts are gathered (files below a
- * root, system calls, the daemon's answer), then judged, which is pure.
- */
+ * root, system calls, the daemon's answer), then judged, which is pure. */
 #ifndef HEARTH_CLIENT_CLI_DOCTOR_H
 #define HEARTH_CLIENT_CLI_DOCTOR_H
 

@@ -1,6 +1,5 @@
 /* fim: the prompt of `hearth fim`: a file and a place in it, or the texts before and after the
- * place, and other files. It reads files; the library makes the tokens.
- */
+ * place, and other files. It reads files; the library makes the tokens. */
 #ifndef HEARTH_CLIENT_CLI_FIM_H
 #define HEARTH_CLIENT_CLI_FIM_H
 

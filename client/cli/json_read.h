@@ -7,8 +7,7 @@
  *
  * Why not jansson, which reads all other JSON here: a record must give back exactly what was asked,
  * and jansson refuses two things that a request may hold: seeds from 2^63 on (its integers are
- * signed) and bytes that are not UTF-8 (written as half of a pair, see json_read_text).
- */
+ * signed) and bytes that are not UTF-8 (written as half of a pair, see json_read_text). */
 #ifndef HEARTH_CLIENT_CLI_JSON_READ_H
 #define HEARTH_CLIENT_CLI_JSON_READ_H
 

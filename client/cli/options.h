@@ -1,6 +1,5 @@
 /* options: the table of options of `hearth` (see ipc/options.h), and its lists of ids and biases.
- * A command takes the rows whose mask has its bit.
- */
+ * A command takes the rows whose mask has its bit. */
 #ifndef HEARTH_CLIENT_CLI_OPTIONS_H
 #define HEARTH_CLIENT_CLI_OPTIONS_H
 

@@ -3,8 +3,7 @@
  * One JSON object on one line, of exactly the members below in any order ("grammar" only where the
  * request has one): the inputs of an answer, the answer, and its receipt. What does not change an
  * answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that
- * are not UTF-8 stand as \udc80 to \udcff, half of a pair each.
- */
+ * are not UTF-8 stand as \udc80 to \udcff, half of a pair each. */
 #ifndef HEARTH_CLIENT_CLI_RECORD_H
 #define HEARTH_CLIENT_CLI_RECORD_H
 

@@ -4,8 +4,7 @@
  * parameter that the receipt was not made for are named instead of a difference that would mean
  * nothing. The daemon has no part in the comparison but to answer. An answer that was not verified
  * (--deterministic no, where fast passes gave it) is asked for as such and compared all the same,
- * and every line says that it may differ.
- */
+ * and every line says that it may differ. */
 #include "client/cli/cli.h"
 #include "client/cli/json.h"
 #include "client/cli/record.h"

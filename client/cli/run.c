@@ -1,8 +1,7 @@
 /* run: `hearth run`, `hearth fim`: one request, its answer to stdout as it comes.
  *
  * However the command ends, the slot is freed: by the cancel here, or by the daemon, which sees the
- * connection close.
- */
+ * connection close. */
 #include "client/cli/cli.h"
 #include "client/cli/fim.h"
 #include "client/cli/record.h"

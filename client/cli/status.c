@@ -1,8 +1,7 @@
 /* status: `hearth status`: the daemon's counters, as JSON or as a table.
  *
  * The table is made from the JSON that the daemon sends, a line per member, so a counter that is
- * new in the daemon needs no change here; an object in an array (a slot) is one line.
- */
+ * new in the daemon needs no change here; an object in an array (a slot) is one line. */
 #include "client/cli/cli.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* tokenize: `hearth tokenize` and `hearth detokenize`: stdin to stdout, with the vocabulary
- * of the daemon or of a file.
- */
+ * of the daemon or of a file. */
 #include "client/cli/cli.h"
 #include "client/cli/json.h"
 #include "client/cli/vocab.h"

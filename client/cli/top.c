@@ -1,6 +1,5 @@
 /* top: `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
- * was, however it ends. See top.h.
- */
+ * was, however it ends. See top.h. */
 #include "client/cli/top_frame.h"
 
 #include <errno.h>

@@ -170,8 +170,7 @@ int cli_exit_output(int rc)
 int cli_open_standard(void)
 {
     /* In the order of their numbers, as open() gives out the lowest. The wrong way round, so that
-     * reading and writing still fail, as they do where nothing is open; stderr has no reader.
-     */
+     * reading and writing still fail, as they do where nothing is open; stderr has no reader. */
     static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)

@@ -1,8 +1,7 @@
 /* vocab: the vocabulary for `hearth tokenize` and `detokenize`: of a GGUF file.
  *
  * Only this file of client/ reads a model file; it uses the format's two leaf headers from kernels/
- * and nothing else there.
- */
+ * and nothing else there. */
 #ifndef HEARTH_CLIENT_CLI_VOCAB_H
 #define HEARTH_CLIENT_CLI_VOCAB_H
 

@@ -4,8 +4,7 @@
  * at once (exchange_answer), or runs choices at the daemon. While those run the connection is
  * suspended: libmicrohttpd does not look at it, and the loop watches for its hang-up. An answer is
  * either whole (`out` is sent when it is complete) or a stream, whose `out` is what the client has
- * not taken yet: above a limit its slots are paused.
- */
+ * not taken yet: above a limit its slots are paused. */
 #ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 

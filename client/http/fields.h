@@ -1,8 +1,7 @@
 /* fields: reads members of a request's JSON object.
  *
  * Each call returns 1 when the member is there and has the type, 0 when it is absent or null (the
- * value stays as it was), -1 when it is something else: then *f says what it must be.
- */
+ * value stays as it was), -1 when it is something else: then *f says what it must be. */
 #ifndef HEARTH_CLIENT_HTTP_FIELDS_H
 #define HEARTH_CLIENT_HTTP_FIELDS_H
 

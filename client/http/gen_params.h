@@ -4,8 +4,7 @@
  * and some names (enum gen_dialect). A field that is there must have its type; what hearth
  * cannot do (mirostat, ...) is refused by name; unknown fields are ignored.
  *
- * It points into the JSON that it was read from, and keeps that until gen_params_fini.
- */
+ * It points into the JSON that it was read from, and keeps that until gen_params_fini. */
 #ifndef HEARTH_CLIENT_HTTP_GEN_PARAMS_H
 #define HEARTH_CLIENT_HTTP_GEN_PARAMS_H
 

@@ -2,8 +2,7 @@
  *
  * A web page can reach loopback under a name of its own that points there (DNS rebinding), or with
  * cross-origin requests. So on TCP the Host header must name this machine, and
- * an Origin header must be one that was allowed. Pure functions.
- */
+ * an Origin header must be one that was allowed. Pure functions. */
 #ifndef HEARTH_CLIENT_HTTP_GUARD_H
 #define HEARTH_CLIENT_HTTP_GUARD_H
 

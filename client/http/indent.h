@@ -1,8 +1,7 @@
 /* indent: ends an answer at the first line that is indented less than asked for (n_indent).
  *
  * Lines after the first are held back until their first visible character says whether they belong
- * to the answer; blank lines wait for the next one. Cutting also removes the line end before.
- */
+ * to the answer; blank lines wait for the next one. Cutting also removes the line end before. */
 #ifndef HEARTH_CLIENT_HTTP_INDENT_H
 #define HEARTH_CLIENT_HTTP_INDENT_H
 

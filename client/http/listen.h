@@ -1,6 +1,5 @@
 /* listen: the sockets that clients connect to: a Unix socket, a port of loopback, or what a
- * service manager passed.
- */
+ * service manager passed. */
 #ifndef HEARTH_CLIENT_HTTP_LISTEN_H
 #define HEARTH_CLIENT_HTTP_LISTEN_H
 

@@ -1,8 +1,7 @@
 /* pool_handle: one handle of the gateway's pool: a connection with one slot at the daemon, the
  * request that runs on it, and the tokens of its last sequence.
  *
- * On the loop's thread. A handle calls its job's functions, and nothing of the pool.
- */
+ * On the loop's thread. A handle calls its job's functions, and nothing of the pool. */
 #ifndef HEARTH_CLIENT_HTTP_POOL_HANDLE_H
 #define HEARTH_CLIENT_HTTP_POOL_HANDLE_H
 

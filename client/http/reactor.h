@@ -1,8 +1,7 @@
 /* reactor: one epoll, and the function of each descriptor.
  *
  * Everything in hearth-http runs on the one thread that turns it. A
- * watch is the caller's memory; it may be removed, and freed, in any handler.
- */
+ * watch is the caller's memory; it may be removed, and freed, in any handler. */
 #ifndef HEARTH_CLIENT_HTTP_REACTOR_H
 #define HEARTH_CLIENT_HTTP_REACTOR_H
 

@@ -8,8 +8,7 @@ extern const struct reply reply_native; /* /completion, /infill */
 extern const struct reply reply_text;   /* /v1/completions */
 extern const struct reply reply_chat;   /* /v1/chat/completions */
 
-/* The options that an answer was made with, as llama-server names them; `a` NULL: the defaults.
- */
+/* The options that an answer was made with, as llama-server names them; `a` NULL: the defaults. */
 json_t *reply_settings(const struct exchange *x, const struct gen_params *a);
 
 /* How long it took, in llama-server's words. */

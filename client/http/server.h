@@ -2,8 +2,7 @@
  *
  * libmicrohttpd runs on the loop's thread (its epoll descriptor lies in ours). Sockets are accepted
  * here and handed to it, so that connections are bounded without losing any: while there are too
- * many, new ones wait in the kernel.
- */
+ * many, new ones wait in the kernel. */
 #ifndef HEARTH_CLIENT_HTTP_SERVER_H
 #define HEARTH_CLIENT_HTTP_SERVER_H
 

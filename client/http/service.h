@@ -1,5 +1,4 @@
-/* service: what a service manager hands over and wants to hear: sd_listen_fds(3), sd_notify(3).
- */
+/* service: what a service manager hands over and wants to hear: sd_listen_fds(3), sd_notify(3). */
 #ifndef HEARTH_CLIENT_HTTP_SERVICE_H
 #define HEARTH_CLIENT_HTTP_SERVICE_H
 

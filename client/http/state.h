@@ -1,6 +1,5 @@
 /* state: what the requests of one gateway share: configuration, the pool of handles, workers,
- * counters. On the loop's thread.
- */
+ * counters. On the loop's thread. */
 #ifndef HEARTH_CLIENT_HTTP_STATE_H
 #define HEARTH_CLIENT_HTTP_STATE_H
 

@@ -3,8 +3,7 @@
  *
  * A text of a megabyte takes longer to become tokens than many answers do. A task is worked on in
  * the order given, with a handle of the worker's own that has no slots (the vocabulary); then its
- * `done` is called from the loop. Between worker_give and done it belongs to the worker.
- */
+ * `done` is called from the loop. Between worker_give and done it belongs to the worker. */
 #ifndef HEARTH_CLIENT_HTTP_WORKER_H
 #define HEARTH_CLIENT_HTTP_WORKER_H
 

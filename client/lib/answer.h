@@ -4,8 +4,7 @@
  * This module repeats that match over the same bytes to know where to cut, and holds back every
  * byte that may still turn out to be the beginning of a stop text, or of a character. What comes
  * out is valid UTF-8: bytes that cannot become a character are replaced by U+FFFD. One caller at a
- * time; owns copies of the stop texts and its buffers; knows no tokens, rings or sockets.
- */
+ * time; owns copies of the stop texts and its buffers; knows no tokens, rings or sockets. */
 #ifndef HEARTH_CLIENT_LIB_ANSWER_H
 #define HEARTH_CLIENT_LIB_ANSWER_H
 

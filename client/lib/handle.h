@@ -1,8 +1,7 @@
 /* handle: what the library's files share: a connection and its slots.
  *
  * Everything here belongs to the one thread that uses the handle. Private memory is authoritative:
- * of the shared words the library reads back only its own arena, to find what is unchanged.
- */
+ * of the shared words the library reads back only its own arena, to find what is unchanged. */
 #ifndef HEARTH_CLIENT_LIB_HANDLE_H
 #define HEARTH_CLIENT_LIB_HANDLE_H
 

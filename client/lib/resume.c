@@ -4,8 +4,7 @@
  * its prompt and the tokens that were accepted so far. The segments of the dead daemon stay mapped
  * until then: their rings are read to the end, and a prompt and its parameters lie in `up`, where
  * also a request that is made meanwhile goes. A slot keeps its generation, and so its state: what
- * the old ring still held and what the new one brings is one stream.
- */
+ * the old ring still held and what the new one brings is one stream. */
 #include "client/lib/handle.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
 /* runs: runs of cells become a slot's tokens, text and result.
  *
  * Cells of another generation than the slot's are dropped unseen, so a caller never gets a token of
- * a request that it has superseded or cancelled.
- */
+ * a request that it has superseded or cancelled. */
 #include "client/lib/handle.h"
 
 #include <errno.h>

@@ -3,8 +3,7 @@
  * The prompt is what the cache has to keep between two keystrokes, so nothing in it may depend on
  * the cursor but the tokens at the cursor: chunks stand first, in the caller's order; lengths that
  * decide what is left out are rounded up to steps of an eighth of the room, so that it stays the
- * same for a while, and what is left out of the prefix ends at a line's end.
- */
+ * same for a while, and what is left out of the prefix ends at a line's end. */
 #include "client/prompt/fim.h"
 
 #include "client/lib/fim_form.h"

@@ -1,8 +1,7 @@
 /* fim: a fill-in-the-middle prompt out of a buffer's text, for a vocabulary.
  *
  * Which tokens stand where is the model's training: see client/lib/fim_form.h. One thread per
- * fim_text; nothing is kept but in it. It never prints.
- */
+ * fim_text; nothing is kept but in it. It never prints. */
 #ifndef HEARTH_CLIENT_PROMPT_FIM_H
 #define HEARTH_CLIENT_PROMPT_FIM_H
 

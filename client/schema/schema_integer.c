@@ -3,8 +3,7 @@
  *   15 to 300    ([1] ([5-9]) | [2-9] [0-9])  |  ([1-2] [0-9]{2} | [3] "00")
  *   25 and up    [1] [0-9]{2,15} | [2] ([0-4] [0-9]{1,14} | [5-9] [0-9]{0,14}) | [3-9] [0-9]{1,15}
  *
- * An integer has at most SCHEMA_DIGITS digits; a bound beyond that is none.
- */
+ * An integer has at most SCHEMA_DIGITS digits; a bound beyond that is none. */
 #include "client/schema/schema.h"
 
 #include <inttypes.h>

@@ -3,8 +3,7 @@
  *
  * The schema is taken apart into ways: plain schemas without any of these keywords, of which a value
  * has to match one. anyOf and oneOf add ways, allOf and siblings multiply them, two plain schemas
- * merge to one that accepts what both accept, or to none.
- */
+ * merge to one that accepts what both accept, or to none. */
 #include "client/schema/schema.h"
 
 #include <string.h>

@@ -7,8 +7,7 @@
  *
  * What is matched stands in a JSON string, so that classes leave out the quote, the backslash and
  * control characters, and take their escapes instead. Only a bare dot and a quote in a text are
- * llama.cpp's (client/README.md, "Schemas").
- */
+ * llama.cpp's (client/README.md, "Schemas"). */
 #include "client/schema/schema_class.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* loop_impl.h: shared by loop.c and its two backends; private to them.
  *
  * The kernel knows a registration by a tag: its index and a generation that grows with every reuse,
- * so that a late completion of a removed registration does not match.
- */
+ * so that a late completion of a removed registration does not match. */
 #ifndef HEARTH_DAEMON_LOOP_LOOP_IMPL_H
 #define HEARTH_DAEMON_LOOP_LOOP_IMPL_H
 

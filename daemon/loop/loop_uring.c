@@ -2,8 +2,7 @@
  *
  * Fallbacks, each probed by trying: DEFER_TASKRUN|SINGLE_ISSUER (6.1), else COOP_TASKRUN (5.19),
  * else plain; multishot accept (5.19), else one accept at a time. Without EXT_ARG timeouts (5.11),
- * or if io_uring is forbidden altogether, loop_open uses epoll.
- */
+ * or if io_uring is forbidden altogether, loop_open uses epoll. */
 #include "daemon/loop/loop_impl.h"
 
 #include <errno.h>

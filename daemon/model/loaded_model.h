@@ -2,8 +2,7 @@
  * KV, the vocabulary; and a second, smaller draft model, if one was given.
  *
  * Opened once by the main thread, before any client; afterwards constant, except for the backend,
- * which only the engine thread calls. Owns everything it points to.
- */
+ * which only the engine thread calls. Owns everything it points to. */
 #ifndef HEARTH_DAEMON_MODEL_LOADED_MODEL_H
 #define HEARTH_DAEMON_MODEL_LOADED_MODEL_H
 

@@ -1,7 +1,6 @@
 /* report.h: reports what is served and on which device: in the log when ready, and for --check.
  *
- * Main thread, after everything is loaded. Only reads.
- */
+ * Main thread, after everything is loaded. Only reads. */
 #ifndef HEARTH_DAEMON_MODEL_REPORT_H
 #define HEARTH_DAEMON_MODEL_REPORT_H
 

@@ -12,8 +12,7 @@
 /*
  * Writes the formatted line to err[err_bytes] (nothing when err_bytes is 0) and returns `code`.
  * Bytes that are not printable ASCII become '?': names in the line come from files, and the line
- * goes to terminals and logs.
- */
+ * goes to terminals and logs. */
 __attribute__((format(printf, 4, 5))) static inline int fail(char *err, size_t err_bytes, int code,
                                                              const char *format, ...)
 {

@@ -22,8 +22,7 @@
  * Input may come in pieces: init, then update for each, in order, then final. hash128 does all
  * three.
  *
- * Called from any thread; owns nothing; cannot fail.
- */
+ * Called from any thread; owns nothing; cannot fail. */
 #ifndef HEARTH_KERNELS_BASE_HASH128_H
 #define HEARTH_KERNELS_BASE_HASH128_H
 

@@ -7,8 +7,7 @@
  * (num_avx2.h is one such version).
  *
  * Threads: pure functions, any thread, default rounding mode, denormals kept. Never: allocates,
- * prints, sets errno, depends on global state.
- */
+ * prints, sets errno, depends on global state. */
 #ifndef HEARTH_KERNELS_BASE_NUM_H
 #define HEARTH_KERNELS_BASE_NUM_H
 

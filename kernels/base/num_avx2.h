@@ -2,8 +2,7 @@
  * including NaN and infinities.
  *
  * Only for files compiled with -mavx2 -mfma. Pure, any thread. An AVX-512 version is the same
- * sequence with wider types.
- */
+ * sequence with wider types. */
 #ifndef HEARTH_KERNELS_BASE_NUM_AVX2_H
 #define HEARTH_KERNELS_BASE_NUM_AVX2_H
 #include "kernels/base/num.h"

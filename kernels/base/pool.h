@@ -6,8 +6,7 @@
  * bounded time and then sleep on a futex: an idle pool uses no CPU.
  *
  * Threads: open, run and close from one thread (at a time). Owns its workers. pool_run allocates
- * nothing. Workers run with the floating-point mode of pool_float_mode.
- */
+ * nothing. Workers run with the floating-point mode of pool_float_mode. */
 #ifndef HEARTH_KERNELS_BASE_POOL_H
 #define HEARTH_KERNELS_BASE_POOL_H
 

@@ -60,8 +60,7 @@ static int load_rope(struct backend *b)
     return 0;
 }
 
-/* ---- scratch ----------------------------------------------------------------------------------
- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 /* Returns zeroed memory for count items; sets *failed instead of returning NULL to every caller. */
 static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed)
@@ -143,8 +142,7 @@ static int open_kv(struct backend *b)
     return 0;
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void cpu_close(struct backend *b)
 {

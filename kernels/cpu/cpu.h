@@ -5,8 +5,7 @@
  * Four tables exist: "ref" (ref_*.c, plain C that follows NUMERICS.md line by line and reads the
  * weights as they lie in the file), "avx2", "avxvnni" and "avx512" (weights repacked once,
  * repack.h). All give the same bits. An operation is called from any thread of the pool on rows and
- * groups that no other thread writes; it allocates nothing and keeps nothing.
- */
+ * groups that no other thread writes; it allocates nothing and keeps nothing. */
 #ifndef HEARTH_KERNELS_CPU_CPU_H
 #define HEARTH_KERNELS_CPU_CPU_H
 #include "kernels/backend.h"

@@ -7,8 +7,7 @@
  *
  * A hash takes a tensor's bytes in order, so a matrix is one thread's work. Threads share runs of
  * matrices that are adjacent in memory, the largest run first. Called by open, from one thread.
- * Owns nothing.
- */
+ * Owns nothing. */
 #ifndef HEARTH_KERNELS_CPU_LOAD_H
 #define HEARTH_KERNELS_CPU_LOAD_H
 

@@ -12,8 +12,7 @@
  *   6 bits   as 4 bits, then two words of upper bits: of the first fours, and of the second ones; bits
  *            2j and 2j + 1 of byte c belong to pair j
  *
- * repack.h defines where the words are in memory. Pure functions, any thread.
- */
+ * repack.h defines where the words are in memory. Pure functions, any thread. */
 #ifndef HEARTH_KERNELS_CPU_PACK_H
 #define HEARTH_KERNELS_CPU_PACK_H
 #include "kernels/quant/quant_types.h"

@@ -17,8 +17,7 @@
  *
  * So a group is read sequentially and once, which suits hardware prefetchers. The last segment has
  * fewer blocks if cols is not a multiple of 256. Groups start at multiples of 64 bytes. Pure
- * functions, any thread.
- */
+ * functions, any thread. */
 #ifndef HEARTH_KERNELS_CPU_REPACK_H
 #define HEARTH_KERNELS_CPU_REPACK_H
 

@@ -2,8 +2,7 @@
  *
  * Made once at open, from the file's own numbers by quantize_row, so it is the same on every
  * machine and after every load. It shares the model's norms, biases and embedding, and those
- * matrices for which Q4_0 saves nothing or whose rows are not whole blocks.
- */
+ * matrices for which Q4_0 saves nothing or whose rows are not whole blocks. */
 #ifndef HEARTH_KERNELS_CPU_SHADOW_H
 #define HEARTH_KERNELS_CPU_SHADOW_H
 

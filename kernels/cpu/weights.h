@@ -2,8 +2,7 @@
  * if the instruction set needs it, in the order in which a pass reads them.
  *
  * Called by open, from one thread; load.h does the work on all threads. Owns nothing: memory comes
- * from the instance's arena.
- */
+ * from the instance's arena. */
 #ifndef HEARTH_KERNELS_CPU_WEIGHTS_H
 #define HEARTH_KERNELS_CPU_WEIGHTS_H
 

@@ -10,8 +10,7 @@
  * model.h). If another process truncates the file while it is mapped, SIGBUS is raised, as with any
  * mapping.
  *
- * Error lines (err, err_bytes) do not name the file: the caller knows it and prefixes it.
- */
+ * Error lines (err, err_bytes) do not name the file: the caller knows it and prefixes it. */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_H
 #define HEARTH_KERNELS_GGUF_GGUF_H
 

@@ -5,8 +5,7 @@
  *
  * Layout: "GGUF", u32 version, u64 tensors, u64 keys; keys: name, u32 type, value; tensors: name,
  * u32 n_dims, u64 ne[n_dims], u32 type, u64 offset; padding to the alignment; data. A string is a
- * u64 length and its bytes; an array is u32 type, u64 count and its elements.
- */
+ * u64 length and its bytes; an array is u32 type, u64 count and its elements. */
 #include "kernels/gguf/gguf_impl.h"
 
 #include "kernels/base/fail.h"

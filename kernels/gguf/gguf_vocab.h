@@ -3,8 +3,7 @@
  * exists.
  *
  * Works on vocabulary-only files (no tensors). Texts are views into the file: the gguf must outlive
- * the vocabulary. Threads: any; owns four arrays; never prints.
- */
+ * the vocabulary. Threads: any; owns four arrays; never prints. */
 #ifndef HEARTH_KERNELS_GGUF_GGUF_VOCAB_H
 #define HEARTH_KERNELS_GGUF_GGUF_VOCAB_H
 #include "kernels/gguf/gguf.h"

@@ -2,8 +2,7 @@
  * duplicates neighbours, so hostile names cost no more than others. Private to the GGUF reader and
  * the fingerprint.
  *
- * Pure functions, any thread; the index array belongs to the caller.
- */
+ * Pure functions, any thread; the index array belongs to the caller. */
 #ifndef HEARTH_KERNELS_GGUF_NAME_INDEX_H
 #define HEARTH_KERNELS_GGUF_NAME_INDEX_H
 #include "kernels/gguf/gguf.h"

@@ -8,8 +8,7 @@
  *
  * Formulas of kernels/NUMERICS.md, "Embedding" and "Matmuls". The CPU reference computes from
  * these numbers; packed layouts are tested against them. Pure functions, any thread, any alignment;
- * plain C, the same bits everywhere.
- */
+ * plain C, the same bits everywhere. */
 #ifndef HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
 #define HEARTH_KERNELS_QUANT_QUANT_BLOCK_H
 #include "kernels/quant/quant_types.h"

@@ -2,8 +2,7 @@
  *
  * A row of a tensor is cut into blocks of `block` elements, `block_bytes` bytes each; a row's
  * length is a multiple of `block`. Only sizes are here: quant_block.h decodes the bytes. Called
- * from any thread; owns nothing; accepts any number from a file (find returns NULL).
- */
+ * from any thread; owns nothing; accepts any number from a file (find returns NULL). */
 #ifndef HEARTH_KERNELS_QUANT_QUANT_TYPES_H
 #define HEARTH_KERNELS_QUANT_QUANT_TYPES_H
 

@@ -34,8 +34,7 @@
  * with another scale. Errors: |x - D * q| is at most |D| / 2 for Q8_0, D a normal f16; squared
  * errors of Q4_0 and Q5_0 are never above those from d0.
  *
- * Any thread; allocates nothing, owns nothing.
- */
+ * Any thread; allocates nothing, owns nothing. */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_H
 #include "kernels/quant/quant_types.h"

@@ -3,8 +3,7 @@
  *
  * Values are vectors of four floats, with the compiler's vector type: so the source fixes the lanes
  * and the order of every sum, not an optimizer, and quantizing is fast enough to do while a model
- * loads. A group is 16 or 32 values, `n` 4 or 8 vectors. All + - * /, each rounded once.
- */
+ * loads. A group is 16 or 32 values, `n` 4 or 8 vectors. All + - * /, each rounded once. */
 #ifndef HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
 #define HEARTH_KERNELS_QUANT_QUANTIZE_FIT_H
 #include "kernels/base/num.h"

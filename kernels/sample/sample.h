@@ -13,8 +13,7 @@
  * temperature and truncation.
  *
  * Threads: any; a scratch serves one call at a time. Owns: nothing but the scratch. Never:
- * allocates while sampling, prints, calls libm (besides fmaf), keeps state between samples.
- */
+ * allocates while sampling, prints, calls libm (besides fmaf), keeps state between samples. */
 #ifndef HEARTH_KERNELS_SAMPLE_SAMPLE_H
 #define HEARTH_KERNELS_SAMPLE_SAMPLE_H
 

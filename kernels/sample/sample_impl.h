@@ -7,8 +7,7 @@
  * distinct, so neither the algorithm nor the order of work affects the result.
  *
  * The lane loops have a portable form (sample_lanes.c) and an AVX2 form (sample_avx2.c) with equal
- * results, bit for bit.
- */
+ * results, bit for bit. */
 #ifndef HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
 #define HEARTH_KERNELS_SAMPLE_SAMPLE_IMPL_H
 

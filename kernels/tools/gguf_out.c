@@ -33,8 +33,7 @@ struct gguf_out {
     uint64_t room, bytes;
 };
 
-/* ---- keys -------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static void put(struct gguf_out *out, struct byte_list *b, const void *data, size_t bytes)
 {
@@ -132,8 +131,7 @@ void gguf_out_text(struct gguf_out *out, const char *text, size_t bytes)
     put_string(out, &out->keys, text, bytes);
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 void gguf_out_tensor(struct gguf_out *out, const struct gguf_out_tensor *tensor)
 {
@@ -316,8 +314,7 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
     return rc;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 bool gguf_out_overwrites(const char *path, const char *source)
 {

@@ -74,8 +74,7 @@ static double median(double *x, uint32_t n)
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* ---- what is printed --------------------------------------------------------------------------
- */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 struct bench {
     struct gguf *gguf;
@@ -182,8 +181,7 @@ static void print_window(const struct bench *b, uint32_t rows, double pass_s, do
            pass_s / one_s);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static int fail_pass(const struct bench *b)
 {
@@ -304,8 +302,7 @@ static int measure_windows(struct bench *b)
     return 0;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_model(struct bench *b, char *err, size_t err_bytes)
 {

@@ -76,8 +76,7 @@ bool random_model_arch_valid(const char *arch)
     return find_arch(arch) != NULL;
 }
 
-/* ---- the list ---------------------------------------------------------------------------------
- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 struct place {
     enum kind kind;
@@ -245,8 +244,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
     return rc;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* x[i] = center + spread * z, z nearly normal with variance 1: the sum of four random bytes minus
  * its mean. */
@@ -307,8 +305,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     }
 }
 
-/* ---- peaked -----------------------------------------------------------------------------------
- */
+/* ---- peaked ---------------------------------------------------------------------------------- */
 
 /* Weights of a peaked model; all its constants. */
 #define REST 0.5f       /* embedding outside A and B, where codes have 1 */

@@ -12,8 +12,7 @@
  * rows) and copies A onto B; everything else is small noise; the head reads B. Greedy text walks
  * through all words of the vocabulary before it repeats one.
  *
- * random_model_row: any thread. Owns nothing.
- */
+ * random_model_row: any thread. Owns nothing. */
 #ifndef HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
 #define HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
 

@@ -3,8 +3,7 @@
  * A plain read of a buffer like the backend's weights: of the same size, in the same kind of pages
  * (the arena's), by as many threads of the same kind of pool, every byte once, with the widest
  * loads available. The best of several passes counts. One thread opens, runs and closes. Owns the
- * buffer and the pool.
- */
+ * buffer and the pool. */
 #ifndef HEARTH_KERNELS_TOOLS_READ_RATE_H
 #define HEARTH_KERNELS_TOOLS_READ_RATE_H
 

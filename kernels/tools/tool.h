@@ -34,8 +34,7 @@ struct tool {
 /*
  * Reads argv. *ret_operand is the one word that is not an option, or NULL; tools take at most one.
  * --help, -h and --version print and exit with 0. Returns 0, or prints the line and returns
- * EX_USAGE.
- */
+ * EX_USAGE. */
 int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_operand);
 
 /* Prints "NAME: the line" on stderr, with '?' for bytes that are not printable, and returns

@@ -13,8 +13,7 @@
  *   Q4_K_S                  attn_v of the first four layers, ffn_down of the first eighth: Q5_K
  *   a row that is not a multiple of 256: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K; none of 32: F16
  *
- * Pure; any thread.
- */
+ * Pure; any thread. */
 #ifndef HEARTH_KERNELS_TOOLS_TYPE_MIX_H
 #define HEARTH_KERNELS_TOOLS_TYPE_MIX_H
 

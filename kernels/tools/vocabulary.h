@@ -5,8 +5,7 @@
  * length: each is the merge of two shorter ones (SentencePiece has the blank and the letters before
  * them). The last n_vocab - n_words are special tokens with the names of the family (<|im_end|>,
  * <|fim_prefix|>, ...); gemma's include runs of blanks and newlines. One thread, at start; owns
- * nothing.
- */
+ * nothing. */
 #ifndef HEARTH_KERNELS_TOOLS_VOCABULARY_H
 #define HEARTH_KERNELS_TOOLS_VOCABULARY_H
 
