@@ -43,8 +43,7 @@ static void add_item(struct buffer *out, const char *name, json_t *item)
     add_name(out, name);
     if (!json_is_object(item))
         add_value(out, item);
-    json_object_foreach(item, member, value)
-    {
+    json_object_foreach(item, member, value) {
         buffer_text(out, " ");
         buffer_text(out, member);
         add_value(out, value);
@@ -57,8 +56,7 @@ static void add_items(struct buffer *out, const char *name, const json_t *array)
     size_t i;
     json_t *item;
     char numbered[NAME_BYTES + 24];
-    json_array_foreach(array, i, item)
-    {
+    json_array_foreach(array, i, item) {
         snprintf(numbered, sizeof(numbered), "%s.%zu", name, i);
         add_item(out, numbered, item);
     }
@@ -73,8 +71,7 @@ static void add_members(struct buffer *out, const char *of, json_t *object)
 {
     const char *member;
     json_t *value;
-    json_object_foreach(object, member, value)
-    {
+    json_object_foreach(object, member, value) {
         char name[NAME_BYTES];
         snprintf(name, sizeof(name), "%s%s%s", of, member, json_is_object(value) ? "." : "");
         if (json_is_object(value))

@@ -173,8 +173,7 @@ static int read_bias(struct gen_params *a, struct fail *f)
     if (!json_is_array(v) && !json_is_object(v))
         return fail_set(f, 400, FAIL_INVALID,
                         "'logit_bias' must be an object or an array of pairs");
-    json_object_foreach(v, key, value)
-    {
+    json_object_foreach(v, key, value) {
         char *end;
         long long id = strtoll(key, &end, 10);
         if (end == key || *end)

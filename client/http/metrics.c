@@ -100,8 +100,7 @@ void metrics_daemon(const json_t *status, struct buffer *out)
         return;
     counters(status, out);
     buffer_text(out, "# HELP hearth_info What runs.\n# TYPE hearth_info gauge\nhearth_info{");
-    json_object_foreach((json_t *)(uintptr_t)status, name, v)
-    {
+    json_object_foreach((json_t *)(uintptr_t)status, name, v) {
         if (!json_is_string(v))
             continue;
         buffer_text(out, comma);

@@ -42,8 +42,7 @@ static int check_messages(struct hearth *h, const json_t *messages)
     const json_t *m;
     if (json_array_size(messages) == 0)
         return handle_fail(h, -EINVAL, "messages: give at least one");
-    json_array_foreach(messages, i, m)
-    {
+    json_array_foreach(messages, i, m) {
         const json_t *content = json_object_get(m, "content");
         if (!json_is_object(m))
             return handle_fail(h, -EINVAL, "messages[%zu]: give an object with role and content",

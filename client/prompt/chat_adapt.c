@@ -86,8 +86,7 @@ static json_t *join_parts(const json_t *parts)
 {
     size_t i, bytes = 0;
     const json_t *part;
-    json_array_foreach(parts, i, part)
-    {
+    json_array_foreach(parts, i, part) {
         const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
         if (!json_is_string(text) || (type && strcmp(json_string_value(type), "text") != 0))
             return NULL;
@@ -97,8 +96,7 @@ static json_t *join_parts(const json_t *parts)
     if (!all)
         return NULL;
     bytes = 0;
-    json_array_foreach(parts, i, part)
-    {
+    json_array_foreach(parts, i, part) {
         const json_t *text = json_object_get(part, "text");
         memcpy(all + bytes, json_string_value(text), json_string_length(text));
         bytes += json_string_length(text);
@@ -132,8 +130,7 @@ static int adapt_calls(const struct chat *c, json_t *m)
 {
     size_t i;
     json_t *call;
-    json_array_foreach(json_object_get(m, "tool_calls"), i, call)
-    {
+    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
         json_t *function = json_object_get(call, "function");
         const json_t *arguments = json_object_get(function, "arguments");
         if (!json_is_string(arguments) || !has_trait(c, TRAIT_ARGUMENTS))

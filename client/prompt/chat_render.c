@@ -64,8 +64,7 @@ int chat_render(const struct chat *c, const json_t *messages, struct jinja_outpu
     uint32_t n = 5;
     const char *name;
     json_t *value;
-    json_object_foreach(c->extra, name, value)
-    {
+    json_object_foreach(c->extra, name, value) {
         if (n == MOST_EXTRA + 5) {
             snprintf(err, err_bytes, "extra: give at most %d variables", MOST_EXTRA);
             return -EINVAL;

@@ -142,13 +142,13 @@ static void check_lists(struct schema *c, const json_t *schema)
     if (json_array_size(type) > N_TYPES)
         schema_fail(c, "\"type\" names a type twice: name each once");
     else if (json_is_array(type)) {
-        json_array_foreach(type, i, item) check_type(c, item);
+        json_array_foreach(type, i, item)
+            check_type(c, item);
     } else if (type) {
         check_type(c, type);
     }
     schema_work(c, json_array_size(required));
-    json_array_foreach(required, i, item)
-    {
+    json_array_foreach(required, i, item) {
         if (!json_is_string(item))
             schema_fail(c,
                         "\"required\" has an item that is not a string: give names of properties");

@@ -9,8 +9,7 @@ static int has_type(const json_t *value, const json_t *type)
     size_t i;
     json_t *item;
     if (json_is_array(type)) {
-        json_array_foreach(type, i, item)
-        {
+        json_array_foreach(type, i, item) {
             if (has_type(value, item))
                 return 1;
         }
@@ -102,8 +101,7 @@ static size_t add_all(struct schema *c, struct buffer *t, const json_t *schema)
     size_t n = 0, i;
     json_t *item;
     schema_work(c, json_array_size(list));
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         if (c->rc || !is_let_through(c, schema, item))
             continue;
         if (t) {

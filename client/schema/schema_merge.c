@@ -43,8 +43,7 @@ static void append_once(struct schema *c, json_t *list, json_t *value)
 {
     size_t i;
     json_t *item;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         if (json_equal(item, value))
             return;
     }
@@ -58,10 +57,8 @@ static json_t *merge_types(struct schema *c, json_t *a, json_t *b)
     size_t i, k;
     a = as_list(c, a);
     b = as_list(c, b);
-    json_array_foreach(a, i, x)
-    {
-        json_array_foreach(b, k, y)
-        {
+    json_array_foreach(a, i, x) {
+        json_array_foreach(b, k, y) {
             const char *p = json_string_value(x), *q = json_string_value(y);
             if (strcmp(p, q) == 0 || (strcmp(p, "integer") == 0 && strcmp(q, "number") == 0))
                 append_once(c, both, x);
@@ -79,10 +76,10 @@ static json_t *merge_lists(struct schema *c, json_t *a, json_t *b, int is_union)
     schema_work(c, json_array_size(a) * json_array_size(b));
     if (c->rc)
         return a;
-    json_array_foreach(b, i, x)
-    {
+    json_array_foreach(b, i, x) {
         int is_in = 0;
-        json_array_foreach(a, k, y) is_in |= json_equal(x, y);
+        json_array_foreach(a, k, y)
+            is_in |= json_equal(x, y);
         if (is_in != is_union)
             append(c, list, x);
     }
@@ -115,8 +112,7 @@ static void merge_properties(struct schema *c, json_t *to, json_t *from, json_t 
     json_t *properties = json_object_get(other, "properties"), *value;
     json_t *more = json_object_get(other, "additionalProperties");
     const char *key;
-    json_object_foreach(json_object_get(from, "properties"), key, value)
-    {
+    json_object_foreach(json_object_get(from, "properties"), key, value) {
         json_t *twin = json_object_get(properties, key);
         if (!twin)
             twin = more ? more : json_true();
@@ -182,8 +178,7 @@ static json_t *merge(struct schema *c, json_t *a, json_t *b)
     json_t *both = kept(c, json_copy(a)), *value;
     const char *key;
     check_places(c, a, b);
-    json_object_foreach(b, key, value)
-    {
+    json_object_foreach(b, key, value) {
         json_t *there = json_object_get(a, key);
         if (c->rc || strcmp(key, "properties") == 0)
             continue;
@@ -211,10 +206,8 @@ static json_t *multiply(struct schema *c, json_t *a, json_t *b)
     if (json_array_size(a) * json_array_size(b) > SCHEMA_WAYS_MAX)
         schema_fail(c, "more than %d combinations of alternatives: make them fewer",
                     SCHEMA_WAYS_MAX);
-    json_array_foreach(a, i, x)
-    {
-        json_array_foreach(b, k, y)
-        {
+    json_array_foreach(a, i, x) {
+        json_array_foreach(b, k, y) {
             if (c->rc || ++c->steps > SCHEMA_STEPS_MAX) {
                 schema_fail(c, "too large: at most %d schemas", SCHEMA_STEPS_MAX);
                 return ways;
@@ -233,8 +226,7 @@ static json_t *ways_of_any(struct schema *c, const char *key, const json_t *list
 {
     json_t *ways = kept(c, json_array()), *item;
     size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         size_t mark = schema_enter_index(c, key, i);
         if (!c->rc && json_array_extend(ways, find_ways(c, item)))
             schema_no_memory(c);
@@ -253,8 +245,7 @@ static json_t *find_combined(struct schema *c, json_t *schema)
     json_t *target = ref && !c->rc ? schema_target(c, ref) : NULL;
     if (target)
         ways = multiply(c, ways, find_ways(c, target));
-    json_array_foreach(json_object_get(schema, "allOf"), i, item)
-    {
+    json_array_foreach(json_object_get(schema, "allOf"), i, item) {
         size_t mark = schema_enter_index(c, "allOf", i);
         ways = multiply(c, ways, find_ways(c, item));
         schema_leave(c, mark);
@@ -321,8 +312,7 @@ static int add_properties(struct schema *c, json_t *to, json_t *required, const 
     const char *key;
     json_t *value;
     schema_work(c, json_object_size(from));
-    json_object_foreach((json_t *)(uintptr_t)from, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)from, key, value) {
         if (c->rc || json_object_get(to, key))
             return 0;
         set(c, to, key, value);
@@ -342,16 +332,14 @@ static json_t *mixed_in(struct schema *c, const json_t *schema)
     size_t i, k;
     if (schema_restrictions(schema, may) || !json_object_get(schema, "allOf"))
         return NULL;
-    json_array_foreach(json_object_get(schema, "allOf"), i, item)
-    {
+    json_array_foreach(json_object_get(schema, "allOf"), i, item) {
         const json_t *any = json_object_get(item, "anyOf");
         json_t *own = any ? NULL : mixin(c, item);
         if (any && (!json_is_array(any) || schema_restrictions(item, only_any)))
             return NULL;
         if (!any && (!own || !add_properties(c, properties, required, own)))
             return NULL;
-        json_array_foreach(any, k, sub)
-        {
+        json_array_foreach(any, k, sub) {
             own = mixin(c, sub);
             if (!own || !add_properties(c, properties, NULL, own))
                 return NULL;

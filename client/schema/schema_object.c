@@ -194,8 +194,7 @@ static int is_needed(const json_t *required, const char *key)
 {
     size_t i;
     json_t *item;
-    json_array_foreach(required, i, item)
-    {
+    json_array_foreach(required, i, item) {
         if (strcmp(json_string_value(item), key) == 0)
             return 1;
     }
@@ -209,8 +208,7 @@ static void add_undescribed(struct schema *c, struct object *o, const json_t *sc
     json_t *more = json_object_get(schema, "additionalProperties");
     size_t i;
     json_t *item;
-    json_array_foreach(json_object_get(schema, "required"), i, item)
-    {
+    json_array_foreach(json_object_get(schema, "required"), i, item) {
         const char *key = json_string_value(item);
         int is_there = 0;
         schema_work(c, o->n_keys);
@@ -241,8 +239,7 @@ static void read_object(struct schema *c, struct object *o, const json_t *schema
         schema_no_memory(c);
         return;
     }
-    json_object_foreach(properties, key, value)
-    {
+    json_object_foreach(properties, key, value) {
         struct property p = {key, visit_property(c, key, value, name), ""};
         schema_work(c, json_array_size(required));
         if (c->rc)

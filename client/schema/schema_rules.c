@@ -408,7 +408,8 @@ void schema_write(struct schema *c, struct buffer *t)
     }
     const char *name;
     json_t *text;
-    json_object_foreach(c->rules, name, text) names[i++] = name;
+    json_object_foreach(c->rules, name, text)
+        names[i++] = name;
     qsort(names, n, sizeof(*names), by_name);
     for (i = 0; i < n && !c->rc; i++) {
         schema_add(c, t, names[i]);

@@ -77,8 +77,7 @@ static int is_nullable(const json_t *schema)
     const json_t *type = json_object_get(schema, "type");
     size_t i;
     json_t *item;
-    json_array_foreach(type, i, item)
-    {
+    json_array_foreach(type, i, item) {
         if (strcmp(json_string_value(item), "null") == 0)
             return 0;
     }
@@ -334,8 +333,7 @@ static int agrees(struct schema *c, const json_t *type, const json_t *list)
     json_t *item;
     if (!type)
         return 1;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         const char *ref = json_string_value(json_object_get(item, "$ref"));
         const char *kind = schema_kind(ref ? schema_target(c, ref) : item);
         if (!kind || !json_is_string(type) || strcmp(kind, json_string_value(type)) != 0)

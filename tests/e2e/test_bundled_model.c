@@ -42,8 +42,7 @@ START_TEST(answers_equal_a_double_precision_run)
 
     ck_assert_msg(reference != NULL, "%s", error.text);
     harness_start(&d, model, NULL);
-    json_array_foreach(json_object_get(reference, "runs"), i, run)
-    {
+    json_array_foreach(json_object_get(reference, "runs"), i, run) {
         harness_join_ids(json_object_get(run, "prompt"), prompt, sizeof(prompt));
         struct harness_output o =
             HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "64", "--json");

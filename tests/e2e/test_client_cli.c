@@ -360,8 +360,7 @@ START_TEST(status_is_json_and_a_table_of_the_same)
     o = HARNESS_RUN(&d, NULL, "status");
     const char *name;
     json_t *value;
-    json_object_foreach(j, name, value)
-    {
+    json_object_foreach(j, name, value) {
         char line[80];
         snprintf(line, sizeof(line), "%s ", name);
         ck_assert_msg(strstr(o.out, line), "%s", name);
@@ -477,11 +476,9 @@ static const char *left_in(const char *name)
 START_TEST(closed_standard_descriptors_are_reported)
 {
     ck_assert_int_eq(shell("$HEARTH run Once 2>err >&-"), 71);
-    ck_assert_str_eq(left_in("err"),
-                     "hearth: stdout is closed: redirect it to a file or a pipe\n");
+    ck_assert_str_eq(left_in("err"), "hearth: stdout is closed: redirect it to a file or a pipe\n");
     ck_assert_int_eq(shell("$HEARTH status 2>err >&-"), 71);
-    ck_assert_str_eq(left_in("err"),
-                     "hearth: stdout is closed: redirect it to a file or a pipe\n");
+    ck_assert_str_eq(left_in("err"), "hearth: stdout is closed: redirect it to a file or a pipe\n");
     ck_assert_int_eq(shell("$HEARTH run 2>err <&-"), 66);
     ck_assert_str_eq(left_in("err"), "hearth: stdin is closed: give it a file or a pipe to read\n");
     ck_assert_int_eq(shell("$HEARTH run --max-tokens 4 Once 2>err >out <&-"), 0);

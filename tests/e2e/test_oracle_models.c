@@ -65,8 +65,7 @@ START_TEST(texts_tokenize_to_the_oracles_ids)
     ck_assert(n_texts >= 4 || strncmp(names[_i], "qwen", 4) != 0);
     if (n_texts > 0)
         harness_start(&d, model, NULL);
-    json_array_foreach(json_object_get(oracle, "texts"), i, text)
-    {
+    json_array_foreach(json_object_get(oracle, "texts"), i, text) {
         struct harness_output o =
             HARNESS_RUN(&d, json_string_value(json_object_get(text, "text")), "tokenize");
         ck_assert_msg(o.code == 0, "%s", o.error);

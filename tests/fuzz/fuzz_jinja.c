@@ -210,8 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!all)
         all = json_loads(conversation, 0, NULL);
     must(all != NULL);
-    json_object_foreach(all, name, value)
-    {
+    json_object_foreach(all, name, value) {
         variables[d.n_variables++] = (struct jinja_variable){.name = name, .value = value};
     }
     variables[d.n_variables++] = (struct jinja_variable){.name = "x", .text = "<s>", .bytes = 3};

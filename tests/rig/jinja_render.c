@@ -24,8 +24,7 @@ int jinja_with(const char *source, size_t bytes, const char *data, struct jinja_
     json_t *all = data ? json_loads(data, JSON_ALLOW_NUL, &why) : json_object(), *value;
     const char *name;
     ck_assert_msg(all != NULL, "%s: %s", data, why.text);
-    json_object_foreach(all, name, value)
-    {
+    json_object_foreach(all, name, value) {
         variables[d.n_variables++] = (struct jinja_variable){.name = name, .value = value};
     }
     variables[d.n_variables++] =

@@ -23,8 +23,7 @@ static struct jinja_desc describe(const json_t *c, struct jinja_variable *variab
     json_t *value;
     d.source = json_string_value(json_object_get(c, "chat_template"));
     d.source_bytes = json_string_length(json_object_get(c, "chat_template"));
-    json_object_foreach(json_object_get(c, "data"), name, value)
-    {
+    json_object_foreach(json_object_get(c, "data"), name, value) {
         ck_assert_uint_lt(d.n_variables, MOST_VARIABLES);
         variables[d.n_variables++] = (struct jinja_variable){.name = name, .value = value};
     }

@@ -47,8 +47,7 @@ START_TEST(llama_cpp_makes_the_same_grammars)
     json_t *cases = json_object_get(root, "cases");
     ck_assert_uint_gt(json_array_size(cases), 60);
     size_t i;
-    json_array_foreach(cases, i, c)
-    {
+    json_array_foreach(cases, i, c) {
         const char *name = json_string_value(json_object_get(c, "name"));
         const char *schema = json_string_value(json_object_get(c, "schema"));
         int64_t n = schema_convert(schema);
@@ -73,15 +72,13 @@ START_TEST(llama_cpp_takes_and_refuses_the_same_texts)
     json_t *root = json_load_file(path, 0, &error), *c, *text;
     ck_assert_msg(root != NULL, "%s: %s", path, error.text);
     size_t i, k, n = 0;
-    json_array_foreach(json_object_get(root, "cases"), i, c)
-    {
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
         if (strcmp(json_string_value(json_object_get(c, "kind")), "schema") != 0)
             continue;
         const char *source = json_string_value(json_object_get(c, "source"));
         ck_assert_msg(schema_convert(source) > 0, "%s: %s", source, schema_err);
         for (int good = 0; good < 2; good++)
-            json_array_foreach(json_object_get(c, good ? "pass" : "fail"), k, text)
-            {
+            json_array_foreach(json_object_get(c, good ? "pass" : "fail"), k, text) {
                 n++;
                 ck_assert_msg(schema_takes(source, json_string_value(text)) == good, "%s: %s",
                               source, json_string_value(text));

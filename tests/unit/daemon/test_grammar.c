@@ -50,8 +50,7 @@ START_TEST(llama_cpp_vectors_agree)
     snprintf(path, sizeof(path), "%s/vectors/grammar_integration.llama.cpp.json", folder);
     json_t *file = json_load_file(path, 0, NULL);
     ck_assert_msg(file != NULL, "%s", path);
-    json_array_foreach(json_object_get(file, "cases"), i, one)
-    {
+    json_array_foreach(json_object_get(file, "cases"), i, one) {
         static char made[1 << 16];
         struct grammar *g;
         const char *source = json_string_value(json_object_get(one, "source"));
@@ -64,8 +63,7 @@ START_TEST(llama_cpp_vectors_agree)
         ck_assert_msg(grammar_open(bytes_vocab, source, strlen(source), &g, err, 300) == 0,
                       "case %zu: %s", i, err);
         for (int pass = 0; pass < 2; pass++) {
-            json_array_foreach(json_object_get(one, pass ? "pass" : "fail"), k, text)
-            {
+            json_array_foreach(json_object_get(one, pass ? "pass" : "fail"), k, text) {
                 bool is = is_sentence(g, json_string_value(text), json_string_length(text));
                 ck_assert_msg(is == pass, "case %zu: '%s'", i, json_string_value(text));
                 n++;
