@@ -38,6 +38,14 @@ struct builtin {
     const char *parameters; /* "width first blank"; "*": any, read from `given` */
 };
 
+/* A builtin that is one expression. */
+#define BUILTIN(name, expression)                                                                  \
+    static struct value name(struct eval *e, const struct call *c)                                 \
+    {                                                                                              \
+        (void)e;                                                                                   \
+        return expression;                                                                         \
+    }
+
 /* NULL: none of that name. */
 const struct builtin *filters_find(const char *name, size_t bytes);
 const struct builtin *tests_find(const char *name, size_t bytes);

@@ -9,30 +9,11 @@
 
 #define FILTER(name) static struct value name(struct eval *e, const struct call *c)
 
-FILTER(trim)
-{
-    return text_strip(e, self_string(e, c), c->a[0], true, true);
-}
-
-FILTER(upper)
-{
-    return text_case(e, self_string(e, c), 'u');
-}
-
-FILTER(lower)
-{
-    return text_case(e, self_string(e, c), 'l');
-}
-
-FILTER(title)
-{
-    return text_case(e, self_string(e, c), 'w');
-}
-
-FILTER(capitalize)
-{
-    return text_case(e, self_string(e, c), 'c');
-}
+BUILTIN(trim, text_strip(e, self_string(e, c), c->a[0], true, true))
+BUILTIN(upper, text_case(e, self_string(e, c), 'u'))
+BUILTIN(lower, text_case(e, self_string(e, c), 'l'))
+BUILTIN(title, text_case(e, self_string(e, c), 'w'))
+BUILTIN(capitalize, text_case(e, self_string(e, c), 'c'))
 
 static const struct json_style plain_json = {
     .indent = -1,
@@ -50,16 +31,8 @@ FILTER(string)
     return buf_value(&b);
 }
 
-FILTER(safe)
-{
-    return self_string(e, c);
-}
-
-FILTER(replace)
-{
-    return text_replace(e, self_string(e, c), arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
-                        arg_integer(e, c, 2, -1));
-}
+BUILTIN(replace, text_replace(e, self_string(e, c), arg_string(e, c, 0, ""),
+                              arg_string(e, c, 1, ""), arg_integer(e, c, 2, -1)))
 
 FILTER(otherwise)
 {
@@ -72,10 +45,7 @@ FILTER(otherwise)
     return c->a[0].kind == VALUE_ABSENT ? value_literal("") : c->a[0];
 }
 
-FILTER(length)
-{
-    return value_integer((int64_t)value_length(e->heap, c->self));
-}
+BUILTIN(length, value_integer((int64_t)value_length(e->heap, c->self)))
 
 /* Lines after the first begin with so many blanks, or with a string. */
 FILTER(indent)
@@ -131,10 +101,7 @@ FILTER(items)
     return dict_pairs(e, c->self);
 }
 
-FILTER(center)
-{
-    return text_pad(e, self_string(e, c), arg_integer(e, c, 0, 80), value_text(" ", 1), 'c');
-}
+BUILTIN(center, text_pad(e, self_string(e, c), arg_integer(e, c, 0, 80), value_text(" ", 1), 'c'))
 
 FILTER(escape)
 {
@@ -348,7 +315,7 @@ static const struct builtin filters[] = {
     {"length", length, 0, ""},
     {"count", length, 0, ""},
     {"string", string, 0, ""},
-    {"safe", safe, 0, ""},
+    {"safe", self_string, 0, ""},
     {"default", otherwise, 0, "default_value boolean"},
     {"d", otherwise, 0, "default_value boolean"},
     {"upper", upper, 0, ""},

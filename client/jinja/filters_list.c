@@ -126,15 +126,8 @@ static struct value extreme(struct eval *e, const struct call *c, int sign)
     return l->n ? entries[best].value : value_undefined("an item of an empty list", 24);
 }
 
-FILTER(minimum)
-{
-    return extreme(e, c, -1);
-}
-
-FILTER(maximum)
-{
-    return extreme(e, c, 1);
-}
+BUILTIN(minimum, extreme(e, c, -1))
+BUILTIN(maximum, extreme(e, c, 1))
 
 FILTER(sum)
 {
@@ -242,25 +235,10 @@ static struct value choose(struct eval *e, const struct call *c, bool attribute,
     return all;
 }
 
-FILTER(select)
-{
-    return choose(e, c, false, true);
-}
-
-FILTER(reject)
-{
-    return choose(e, c, false, false);
-}
-
-FILTER(selectattr)
-{
-    return choose(e, c, true, true);
-}
-
-FILTER(rejectattr)
-{
-    return choose(e, c, true, false);
-}
+BUILTIN(select, choose(e, c, false, true))
+BUILTIN(reject, choose(e, c, false, false))
+BUILTIN(selectattr, choose(e, c, true, true))
+BUILTIN(rejectattr, choose(e, c, true, false))
 
 /* Tuples of a key and the items that have it, sorted by it. */
 FILTER(groupby)

@@ -7,60 +7,17 @@
 
 #define METHOD(name) static struct value name(struct eval *e, const struct call *c)
 
-METHOD(strip)
-{
-    return text_strip(e, c->self, c->a[0], true, true);
-}
-
-METHOD(lstrip)
-{
-    return text_strip(e, c->self, c->a[0], true, false);
-}
-
-METHOD(rstrip)
-{
-    return text_strip(e, c->self, c->a[0], false, true);
-}
-
-METHOD(upper)
-{
-    return text_case(e, c->self, 'u');
-}
-
-METHOD(lower)
-{
-    return text_case(e, c->self, 'l');
-}
-
-METHOD(title)
-{
-    return text_case(e, c->self, 't');
-}
-
-METHOD(capitalize)
-{
-    return text_case(e, c->self, 'c');
-}
-
-METHOD(swapcase)
-{
-    return text_case(e, c->self, 's');
-}
-
-METHOD(ljust)
-{
-    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'l');
-}
-
-METHOD(rjust)
-{
-    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'r');
-}
-
-METHOD(center)
-{
-    return text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'c');
-}
+BUILTIN(strip, text_strip(e, c->self, c->a[0], true, true))
+BUILTIN(lstrip, text_strip(e, c->self, c->a[0], true, false))
+BUILTIN(rstrip, text_strip(e, c->self, c->a[0], false, true))
+BUILTIN(upper, text_case(e, c->self, 'u'))
+BUILTIN(lower, text_case(e, c->self, 'l'))
+BUILTIN(title, text_case(e, c->self, 't'))
+BUILTIN(capitalize, text_case(e, c->self, 'c'))
+BUILTIN(swapcase, text_case(e, c->self, 's'))
+BUILTIN(ljust, text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'l'))
+BUILTIN(rjust, text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'r'))
+BUILTIN(center, text_pad(e, c->self, arg_integer(e, c, 0, 0), arg_string(e, c, 1, " "), 'c'))
 
 /* Zeros stand after a sign. */
 METHOD(zfill)
@@ -76,11 +33,8 @@ METHOD(zfill)
     return buf_value(&b);
 }
 
-METHOD(replace)
-{
-    return text_replace(e, c->self, arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
-                        arg_integer(e, c, 2, -1));
-}
+BUILTIN(replace, text_replace(e, c->self, arg_string(e, c, 0, ""), arg_string(e, c, 1, ""),
+                              arg_integer(e, c, 2, -1)))
 
 static bool has_end(struct eval *e, struct value s, struct value part, bool at_end)
 {
@@ -104,15 +58,8 @@ static struct value ends(struct eval *e, const struct call *c, bool at_end)
     return value_bool(false);
 }
 
-METHOD(startswith)
-{
-    return ends(e, c, false);
-}
-
-METHOD(endswith)
-{
-    return ends(e, c, true);
-}
+BUILTIN(startswith, ends(e, c, false))
+BUILTIN(endswith, ends(e, c, true))
 
 METHOD(removeprefix)
 {
@@ -144,15 +91,13 @@ METHOD(text_join)
     return buf_value(&b);
 }
 
-METHOD(text_format)
-{
-    return text_format_braces(e, c->self, c->given);
-}
+BUILTIN(text_format, text_format_braces(e, c->self, c->given))
 
 /* Are all characters, and at least one, of this kind? */
-static struct value all_are(const struct call *c, bool (*is)(uint32_t code))
+static struct value all_are(struct eval *e, const struct call *c, bool (*is)(uint32_t code))
 {
     struct value s = c->self;
+    heap_charge(e->heap, s.bytes / 8);
     bool all = s.bytes > 0;
     for (size_t at = 0, n; all && at < s.bytes; at += n)
         all = is(text_code(s.text + at, s.bytes - at, &n));
@@ -169,29 +114,10 @@ static bool is_alnum(uint32_t code)
     return is_digit(code) || text_is_letter(code);
 }
 
-METHOD(text_isdigit)
-{
-    heap_charge(e->heap, c->self.bytes / 8);
-    return all_are(c, is_digit);
-}
-
-METHOD(text_isalpha)
-{
-    heap_charge(e->heap, c->self.bytes / 8);
-    return all_are(c, text_is_letter);
-}
-
-METHOD(text_isalnum)
-{
-    heap_charge(e->heap, c->self.bytes / 8);
-    return all_are(c, is_alnum);
-}
-
-METHOD(text_isspace)
-{
-    heap_charge(e->heap, c->self.bytes / 8);
-    return all_are(c, text_is_space);
-}
+BUILTIN(text_isdigit, all_are(e, c, is_digit))
+BUILTIN(text_isalpha, all_are(e, c, text_is_letter))
+BUILTIN(text_isalnum, all_are(e, c, is_alnum))
+BUILTIN(text_isspace, all_are(e, c, text_is_space))
 
 METHOD(text_isupper)
 {
@@ -207,10 +133,7 @@ METHOD(text_islower)
 
 /* ---- dicts, lists, loops --------------------------------------------------------------------- */
 
-METHOD(dict_items)
-{
-    return dict_pairs(e, c->self);
-}
+BUILTIN(dict_items, dict_pairs(e, c->self))
 
 METHOD(dict_keys)
 {

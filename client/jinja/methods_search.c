@@ -31,15 +31,8 @@ static struct value find_in(struct eval *e, const struct call *c, bool last)
     return value_integer(at == SIZE_MAX ? -1 : (int64_t)text_length(c->self.text, at));
 }
 
-METHOD(find)
-{
-    return find_in(e, c, false);
-}
-
-METHOD(rfind)
-{
-    return find_in(e, c, true);
-}
+BUILTIN(find, find_in(e, c, false))
+BUILTIN(rfind, find_in(e, c, true))
 
 METHOD(text_index)
 {
@@ -191,15 +184,8 @@ static struct value partition_at(struct eval *e, const struct call *c, bool last
     return all;
 }
 
-METHOD(partition)
-{
-    return partition_at(e, c, false);
-}
-
-METHOD(rpartition)
-{
-    return partition_at(e, c, true);
-}
+BUILTIN(partition, partition_at(e, c, false))
+BUILTIN(rpartition, partition_at(e, c, true))
 
 const struct builtin search_methods[] = {
     {"split", split, 0, "sep maxsplit"},

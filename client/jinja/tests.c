@@ -4,33 +4,28 @@
 #include <errno.h>
 
 #define TEST(name) static struct value name(struct eval *e, const struct call *c)
-#define KIND_TEST(name, condition)                                                                 \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        (void)e;                                                                                   \
-        return value_bool(condition);                                                              \
-    }
 
-KIND_TEST(is_defined, c->self.kind != VALUE_UNDEFINED)
-KIND_TEST(is_undefined, c->self.kind == VALUE_UNDEFINED)
-KIND_TEST(is_none, c->self.kind == VALUE_NONE)
-KIND_TEST(is_boolean, c->self.kind == VALUE_BOOL)
-KIND_TEST(is_true, c->self.kind == VALUE_BOOL && c->self.truth)
-KIND_TEST(is_false, c->self.kind == VALUE_BOOL && !c->self.truth)
-KIND_TEST(is_integer, c->self.kind == VALUE_INTEGER)
-KIND_TEST(is_float, c->self.kind == VALUE_FLOAT)
-KIND_TEST(is_number, value_is_number(c->self))
-KIND_TEST(is_string, c->self.kind == VALUE_STRING)
-KIND_TEST(is_mapping, c->self.kind == VALUE_DICT)
-KIND_TEST(is_sequence,
-          c->self.kind == VALUE_STRING || c->self.kind == VALUE_DICT || value_is_list(c->self))
-KIND_TEST(is_iterable, c->self.kind == VALUE_STRING || c->self.kind == VALUE_DICT ||
-                           c->self.kind == VALUE_UNDEFINED || value_is_list(c->self))
-KIND_TEST(is_callable, c->self.kind == VALUE_MACRO || c->self.kind == VALUE_BUILTIN ||
-                           c->self.kind == VALUE_METHOD || c->self.kind == VALUE_LOOP)
-KIND_TEST(is_filter, c->a[0].kind == VALUE_ABSENT && c->self.kind == VALUE_STRING &&
-                         filters_find(c->self.text, c->self.bytes) != NULL)
-KIND_TEST(is_test, c->self.kind == VALUE_STRING && tests_find(c->self.text, c->self.bytes) != NULL)
+BUILTIN(is_defined, value_bool(c->self.kind != VALUE_UNDEFINED))
+BUILTIN(is_undefined, value_bool(c->self.kind == VALUE_UNDEFINED))
+BUILTIN(is_none, value_bool(c->self.kind == VALUE_NONE))
+BUILTIN(is_boolean, value_bool(c->self.kind == VALUE_BOOL))
+BUILTIN(is_true, value_bool(c->self.kind == VALUE_BOOL && c->self.truth))
+BUILTIN(is_false, value_bool(c->self.kind == VALUE_BOOL && !c->self.truth))
+BUILTIN(is_integer, value_bool(c->self.kind == VALUE_INTEGER))
+BUILTIN(is_float, value_bool(c->self.kind == VALUE_FLOAT))
+BUILTIN(is_number, value_bool(value_is_number(c->self)))
+BUILTIN(is_string, value_bool(c->self.kind == VALUE_STRING))
+BUILTIN(is_mapping, value_bool(c->self.kind == VALUE_DICT))
+BUILTIN(is_sequence, value_bool(c->self.kind == VALUE_STRING || c->self.kind == VALUE_DICT ||
+                                value_is_list(c->self)))
+BUILTIN(is_iterable, value_bool(c->self.kind == VALUE_STRING || c->self.kind == VALUE_DICT ||
+                                c->self.kind == VALUE_UNDEFINED || value_is_list(c->self)))
+BUILTIN(is_callable, value_bool(c->self.kind == VALUE_MACRO || c->self.kind == VALUE_BUILTIN ||
+                                c->self.kind == VALUE_METHOD || c->self.kind == VALUE_LOOP))
+BUILTIN(is_filter, value_bool(c->a[0].kind == VALUE_ABSENT && c->self.kind == VALUE_STRING &&
+                              filters_find(c->self.text, c->self.bytes) != NULL))
+BUILTIN(is_test,
+        value_bool(c->self.kind == VALUE_STRING && tests_find(c->self.text, c->self.bytes)))
 
 TEST(is_lower)
 {
@@ -55,30 +50,11 @@ static int64_t remainder_of(struct eval *e, const struct call *c, int64_t by)
     return by == -1 ? 0 : value_whole(c->self) % by;
 }
 
-TEST(is_odd)
-{
-    return value_bool(remainder_of(e, c, 2) != 0);
-}
-
-TEST(is_even)
-{
-    return value_bool(remainder_of(e, c, 2) == 0);
-}
-
-TEST(is_divisible)
-{
-    return value_bool(remainder_of(e, c, arg_integer(e, c, 0, 0)) == 0);
-}
-
-TEST(is_equal)
-{
-    return value_bool(value_equal(e->heap, c->self, c->a[0]));
-}
-
-TEST(is_not_equal)
-{
-    return value_bool(!value_equal(e->heap, c->self, c->a[0]));
-}
+BUILTIN(is_odd, value_bool(remainder_of(e, c, 2) != 0))
+BUILTIN(is_even, value_bool(remainder_of(e, c, 2) == 0))
+BUILTIN(is_divisible, value_bool(remainder_of(e, c, arg_integer(e, c, 0, 0)) == 0))
+BUILTIN(is_equal, value_bool(value_equal(e->heap, c->self, c->a[0])))
+BUILTIN(is_not_equal, value_bool(!value_equal(e->heap, c->self, c->a[0])))
 
 TEST(is_same)
 {
@@ -90,30 +66,11 @@ TEST(is_same)
     return value_bool(value_equal(e->heap, a, b));
 }
 
-TEST(is_in)
-{
-    return value_bool(value_contains(e->heap, c->a[0], c->self));
-}
-
-TEST(is_greater)
-{
-    return value_bool(value_compare(e->heap, c->self, c->a[0]) > 0);
-}
-
-TEST(is_at_least)
-{
-    return value_bool(value_compare(e->heap, c->self, c->a[0]) >= 0);
-}
-
-TEST(is_less)
-{
-    return value_bool(value_compare(e->heap, c->self, c->a[0]) < 0);
-}
-
-TEST(is_at_most)
-{
-    return value_bool(value_compare(e->heap, c->self, c->a[0]) <= 0);
-}
+BUILTIN(is_in, value_bool(value_contains(e->heap, c->a[0], c->self)))
+BUILTIN(is_greater, value_bool(value_compare(e->heap, c->self, c->a[0]) > 0))
+BUILTIN(is_at_least, value_bool(value_compare(e->heap, c->self, c->a[0]) >= 0))
+BUILTIN(is_less, value_bool(value_compare(e->heap, c->self, c->a[0]) < 0))
+BUILTIN(is_at_most, value_bool(value_compare(e->heap, c->self, c->a[0]) <= 0))
 
 static const struct builtin tests[] = {
     {"defined", is_defined, 0, ""},
