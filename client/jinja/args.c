@@ -71,9 +71,8 @@ static uint32_t change_case(uint32_t code, int how, uint32_t before)
 
 struct value text_case(struct eval *e, struct value s, int how)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     uint32_t before = 0;
-    buf_init(&b, e->heap);
     heap_charge(e->heap, s.bytes / 4);
     for (size_t at = 0, n; at < s.bytes; at += n) {
         uint32_t code = text_code(s.text + at, s.bytes - at, &n);
@@ -104,13 +103,12 @@ static bool strips(struct value s, size_t at, size_t bytes, struct value chars)
 
 struct value text_pad(struct eval *e, struct value s, int64_t width, struct value fill, int side)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     if (value_length(e->heap, fill) != 1)
         heap_fault(e->heap, -EINVAL, "the fill character must be one character");
     int64_t n = (int64_t)value_length(e->heap, s), room = width > n ? width - n : 0;
     int64_t half = room / 2 + (room & width & 1); /* as Python shares an odd one */
     int64_t left = side == 'l' ? 0 : side == 'r' ? room : half;
-    buf_init(&b, e->heap);
     for (int64_t i = 0; i < left; i++)
         buf_string(&b, fill);
     buf_string(&b, s);
@@ -150,8 +148,7 @@ struct value text_strip(struct eval *e, struct value s, struct value chars, bool
 struct value text_replace(struct eval *e, struct value s, struct value from, struct value to,
                           int64_t most)
 {
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     size_t at = 0;
     while (at <= s.bytes && most != 0) {
         const char *found = s.text + at;

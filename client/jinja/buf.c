@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-void buf_init(struct buf *b, struct heap *h)
-{
-    *b = (struct buf){.heap = h};
-}
-
 static void reserve(struct buf *b, size_t bytes)
 {
     if (b->room - b->n >= bytes)

@@ -4,6 +4,7 @@
 
 #include "client/jinja/value.h"
 
+/* Begins as {.heap = h}. */
 struct buf {
     struct heap *heap;
     char *text;       /* [n] */
@@ -12,7 +13,6 @@ struct buf {
     uint8_t origin; /* of all of it, while origins is NULL */
 };
 
-void buf_init(struct buf *b, struct heap *h);
 void buf_add(struct buf *b, const char *text, size_t bytes, enum origin origin);
 void buf_literal(struct buf *b, const char *text); /* the template's own, up to its 0 */
 void buf_string(struct buf *b, struct value s);    /* a string value, with its origins */

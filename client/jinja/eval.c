@@ -276,8 +276,7 @@ static struct value eval_compare(struct eval *e, const struct node *n)
 
 static struct value eval_concat(struct eval *e, const struct node *n)
 {
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     for (const struct node *part = n->a; part; part = part->next)
         print_value(&b, eval_node(e, part));
     return buf_value(&b);
@@ -319,8 +318,7 @@ static struct value take_slice(struct eval *e, struct value of, const int64_t at
             break;
     }
     if (of.kind == VALUE_STRING) {
-        struct buf b;
-        buf_init(&b, e->heap);
+        struct buf b = {.heap = e->heap};
         for (size_t i = 0; i < v.list->n; i++)
             buf_string(&b, v.list->items[i]);
         return buf_value(&b);

@@ -12,10 +12,9 @@ static struct scope *scope_open(struct eval *e, struct scope *up)
 
 struct value exec_captured(struct eval *e, const struct node *n, struct scope *scope)
 {
-    struct buf b, *out = e->out;
+    struct buf b = {.heap = e->heap}, *out = e->out;
     struct scope *before = e->scope;
     enum flow flow = e->flow;
-    buf_init(&b, e->heap);
     e->out = &b;
     e->scope = scope;
     e->flow = FLOW_ON;
@@ -93,8 +92,7 @@ static void run_loop(struct eval *e, const struct node *n, struct list *all, str
 
 struct value call_loop(struct eval *e, const struct loop *of, struct value items)
 {
-    struct buf b, *out = e->out;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap}, *out = e->out;
     eval_enter(e, of->node);
     e->out = &b;
     run_loop(e, of->node, value_items(e->heap, items), of->scope, of->depth + 1);

@@ -23,10 +23,9 @@ static const struct json_style plain_json = {
 /* Of a list or a dict it is JSON, unlike what {{ }} prints: so the published vectors have it. */
 FILTER(string)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     if (!value_is_list(c->self) && c->self.kind != VALUE_DICT)
         return self_string(e, c);
-    buf_init(&b, e->heap);
     print_json(&b, c->self, &plain_json);
     return buf_value(&b);
 }
@@ -51,10 +50,8 @@ BUILTIN(length, value_integer((int64_t)value_length(e->heap, c->self)))
 FILTER(indent)
 {
     struct value s = self_string(e, c), by = c->a[0];
-    struct buf blank, b;
+    struct buf blank = {.heap = e->heap}, b = {.heap = e->heap};
     bool first = arg_bool(c, 1, false), blanks = arg_bool(c, 2, false);
-    buf_init(&blank, e->heap);
-    buf_init(&b, e->heap);
     if (by.kind == VALUE_STRING)
         buf_string(&blank, by);
     else
@@ -76,8 +73,7 @@ FILTER(tojson)
 {
     struct json_style style = plain_json;
     struct value by = c->a[1];
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     style.sorted = arg_bool(c, 2, false);
     style.ascii = arg_bool(c, 3, false);
     style.indent = arg_integer(e, c, 0, -1);
@@ -110,8 +106,7 @@ FILTER(escape)
         const char *text;
     } marks[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
     struct value s = self_string(e, c);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     for (size_t i = 0; i < s.bytes; i++) {
         const char *text = NULL;
         for (size_t k = 0; k < sizeof(marks) / sizeof(marks[0]); k++)
@@ -128,8 +123,7 @@ FILTER(escape)
 FILTER(urlencode)
 {
     struct value s = self_string(e, c);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     for (size_t i = 0; i < s.bytes; i++) {
         static const char hex[] = "0123456789ABCDEF";
         unsigned char ch = (unsigned char)s.text[i];
@@ -174,8 +168,7 @@ FILTER(truncate)
         const char *blank = bytes ? memrchr(s.text, ' ', bytes) : NULL;
         bytes = blank ? (size_t)(blank - s.text) : bytes;
     }
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     buf_string(&b, value_slice(s, 0, bytes));
     buf_string(&b, end);
     return buf_value(&b);

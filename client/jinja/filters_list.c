@@ -37,8 +37,7 @@ FILTER(join)
 {
     struct list *l = value_items(e->heap, c->self);
     struct value by = c->a[0].kind == VALUE_ABSENT ? value_literal("") : print_string(e, c->a[0]);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     for (size_t i = 0; i < l->n; i++) {
         struct value v = l->items[i];
         if (c->a[1].kind != VALUE_ABSENT)
@@ -54,8 +53,7 @@ FILTER(reverse)
 {
     struct list *l = value_items(e->heap, c->self);
     struct value all = value_list(e->heap);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     heap_charge(e->heap, l->n);
     for (size_t i = l->n; i-- > 0;) {
         if (c->self.kind == VALUE_STRING)

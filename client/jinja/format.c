@@ -48,8 +48,7 @@ static void put_number(struct buf *b, const char *format, struct value v)
 static void convert(struct eval *e, struct buf *b, const char *flags, char letter, struct value v)
 {
     char format[48];
-    struct buf one;
-    buf_init(&one, e->heap);
+    struct buf one = {.heap = e->heap};
     value_need(e->heap, v);
     if (letter == 's' || letter == 'r') {
         if (letter == 's')
@@ -148,9 +147,8 @@ static size_t percent_one(struct eval *e, struct buf *b, struct value f, size_t 
 
 struct value text_format_percent(struct eval *e, struct value format, struct value arguments)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     struct source s = {.all = arguments};
-    buf_init(&b, e->heap);
     for (size_t at = 0; at < format.bytes;) {
         const char *mark = memchr(format.text + at, '%', format.bytes - at);
         size_t stop = mark ? (size_t)(mark - format.text) : format.bytes;
@@ -185,9 +183,8 @@ static struct value braces_value(struct eval *e, struct value field, const struc
 
 struct value text_format_braces(struct eval *e, struct value format, const struct args *args)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     size_t next = 0;
-    buf_init(&b, e->heap);
     for (size_t at = 0; at < format.bytes;) {
         char c = format.text[at];
         bool doubled = at + 1 < format.bytes && format.text[at + 1] == c;

@@ -162,7 +162,7 @@ int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *
     j->names.heap = &j->heap;
     j->desc = desc;
     j->ret = ret;
-    buf_init(&j->out, &j->heap);
+    j->out.heap = &j->heap;
     j->eval = (struct eval){.heap = &j->heap, .names = &j->names, .out = &j->out, .now = desc->now};
     if (setjmp(j->heap.escape) == 0)
         run(j);

@@ -25,8 +25,7 @@ METHOD(zfill)
     int64_t width = arg_integer(e, c, 0, 0);
     size_t sign = c->self.bytes && (*c->self.text == '+' || *c->self.text == '-');
     struct value digits = value_slice(c->self, sign, c->self.bytes - sign);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     buf_string(&b, value_slice(c->self, 0, sign));
     width = width > 0 ? width - (int64_t)sign : 0;
     buf_string(&b, text_pad(e, digits, width, value_text("0", 1), 'r'));
@@ -78,8 +77,7 @@ METHOD(removesuffix)
 METHOD(text_join)
 {
     struct list *items = value_items(e->heap, c->a[0]);
-    struct buf b;
-    buf_init(&b, e->heap);
+    struct buf b = {.heap = e->heap};
     for (size_t i = 0; i < items->n; i++) {
         if (items->items[i].kind != VALUE_STRING)
             heap_fault(e->heap, -EINVAL, "sequence item %zu: expected str instance, %s found", i,

@@ -88,11 +88,10 @@ struct parser {
     unsigned depth;        /* of nesting */
 };
 
-/* Chains nodes: *tail is where the next one goes. */
+/* Chains nodes. */
 struct chain {
-    struct node *first, **tail;
+    struct node *first, *last;
 };
-void chain_init(struct chain *c);
 void chain_add(struct chain *c, struct node *n);
 
 struct node *parser_node(struct parser *p, enum node_kind kind);

@@ -132,8 +132,7 @@ static struct value join_lists(struct eval *e, struct value a, struct value b)
 static struct value repeat(struct eval *e, struct value of, int64_t times)
 {
     if (of.kind == VALUE_STRING) {
-        struct buf b;
-        buf_init(&b, e->heap);
+        struct buf b = {.heap = e->heap};
         for (int64_t i = 0; of.bytes && i < times; i++)
             buf_string(&b, of);
         return buf_value(&b);
@@ -171,8 +170,7 @@ struct value op_binary(struct eval *e, unsigned op, struct value a, struct value
     if (op == '*' && is_whole(a) && is_sequence(b))
         return repeat(e, b, value_whole(a));
     if (op == '+' && a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
-        struct buf s;
-        buf_init(&s, e->heap);
+        struct buf s = {.heap = e->heap};
         buf_string(&s, a);
         buf_string(&s, b);
         return buf_value(&s);

@@ -100,8 +100,7 @@ static struct node *parse_set(struct parser *p)
 /* Parameters up to the parenthesis, with their defaults. */
 static struct node *parse_parameters(struct parser *p)
 {
-    struct chain all;
-    chain_init(&all);
+    struct chain all = {0};
     while (!parser_skip_sign(p, ')')) {
         struct node *n = parser_node(p, NODE_KEYWORD);
         n->name = parser_take_name(p);
@@ -153,8 +152,7 @@ static struct node *parse_filter_block(struct parser *p)
 static struct node *parse_with(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_WITH);
-    struct chain sets;
-    chain_init(&sets);
+    struct chain sets = {0};
     p->t++;
     while (p->t->kind != TOKEN_TAG_END) {
         struct node *set = parser_node(p, NODE_SET);
@@ -246,8 +244,7 @@ static struct node *parse_output(struct parser *p)
 
 static struct node *parse_body(struct parser *p, const char *const ends[3])
 {
-    struct chain all;
-    chain_init(&all);
+    struct chain all = {0};
     for (;;) {
         const struct token *t = p->t;
         p->heap->line = t->line;

@@ -34,8 +34,7 @@ static struct node *parse_concat(struct parser *p)
     struct node *n = parse_product(p);
     if (!parser_is_sign(p, '~'))
         return n;
-    struct chain parts;
-    chain_init(&parts);
+    struct chain parts = {0};
     chain_add(&parts, n);
     while (parser_skip_sign(p, '~'))
         chain_add(&parts, parse_product(p));
@@ -68,8 +67,7 @@ static unsigned take_comparison(struct parser *p)
 static struct node *parse_comparison(struct parser *p)
 {
     struct node *n = parse_sum(p);
-    struct chain operands;
-    chain_init(&operands);
+    struct chain operands = {0};
     for (unsigned op; (op = take_comparison(p));)
         chain_add(&operands, parser_binary(p, NODE_OPERAND, op, parse_sum(p), NULL));
     return operands.first ? parser_binary(p, NODE_COMPARE, 0, n, operands.first) : n;
@@ -121,8 +119,7 @@ struct node *parse_tuple(struct parser *p, bool ternary)
     struct node *first = ternary ? parse_expression(p) : parse_or(p);
     if (!parser_is_sign(p, ','))
         return first;
-    struct chain items;
-    chain_init(&items);
+    struct chain items = {0};
     chain_add(&items, first);
     while (parser_skip_sign(p, ',')) {
         if (p->t->kind == TOKEN_TAG_END || p->t->kind == TOKEN_OUTPUT_END || parser_is_sign(p, ')'))

@@ -9,9 +9,7 @@
 /* Positional arguments to n->b, named ones to n->c; after the parenthesis. */
 static void parse_arguments(struct parser *p, struct node *n)
 {
-    struct chain positional, named;
-    chain_init(&positional);
-    chain_init(&named);
+    struct chain positional = {0}, named = {0};
     while (!parser_skip_sign(p, ')')) {
         if (p->t->kind == TOKEN_NAME && p->t[1].kind == TOKEN_SIGN && p->t[1].sign == '=') {
             struct node *k = parser_node(p, NODE_KEYWORD);
@@ -38,8 +36,7 @@ static void parse_arguments(struct parser *p, struct node *n)
 /* Items up to the sign `close`. */
 static struct node *parse_items(struct parser *p, unsigned close)
 {
-    struct chain items;
-    chain_init(&items);
+    struct chain items = {0};
     while (!parser_skip_sign(p, close)) {
         chain_add(&items, parse_expression(p));
         if (!parser_is_sign(p, close))
@@ -51,8 +48,7 @@ static struct node *parse_items(struct parser *p, unsigned close)
 static struct node *parse_dict(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_DICT);
-    struct chain items;
-    chain_init(&items);
+    struct chain items = {0};
     while (!parser_skip_sign(p, '}')) {
         chain_add(&items, parse_expression(p));
         parser_expect_sign(p, ':');
@@ -299,9 +295,8 @@ struct node *parse_unary(struct parser *p, bool filters)
 struct node *parse_target(struct parser *p)
 {
     bool paren = parser_skip_sign(p, '(');
-    struct chain items;
+    struct chain items = {0};
     bool several = false;
-    chain_init(&items);
     do {
         struct node *n = parser_node(p, NODE_NAME);
         n->name = parser_take_name(p);

@@ -22,16 +22,10 @@ const struct name *names_find(struct names *n, const char *text, size_t bytes)
     return *at;
 }
 
-void chain_init(struct chain *c)
-{
-    c->first = NULL;
-    c->tail = &c->first;
-}
-
 void chain_add(struct chain *c, struct node *n)
 {
-    *c->tail = n;
-    c->tail = &n->next;
+    *(c->last ? &c->last->next : &c->first) = n;
+    c->last = n;
 }
 
 struct node *parser_node(struct parser *p, enum node_kind kind)

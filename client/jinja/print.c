@@ -172,10 +172,9 @@ void print_value(struct buf *b, struct value v)
 
 struct value print_string(struct eval *e, struct value v)
 {
-    struct buf b;
+    struct buf b = {.heap = e->heap};
     if (v.kind == VALUE_STRING)
         return v;
-    buf_init(&b, e->heap);
     print_value(&b, v);
     return buf_value(&b);
 }
