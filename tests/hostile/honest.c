@@ -8,7 +8,6 @@
 
 #include <check.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +28,17 @@ void *honest_share(size_t bytes)
 struct hearth *honest_connect(const struct honest *h)
 {
     struct hearth_options options;
-    struct hearth *handle;
+    struct hearth *handle = NULL;
     char err[256];
+    int rc;
 
     hearth_options_init(&options, sizeof(options));
     options.connect_timeout_ms = options.resume_ms = WAIT_MS;
-    int rc = hearth_connect(h->socket, &options, &handle, err, sizeof(err));
+    for (uint64_t start = bell_now_ns();; usleep(5000)) {
+        rc = hearth_connect(h->socket, &options, &handle, err, sizeof(err));
+        if (rc == 0 || !h->is_rough || bell_now_ns() - start > WAIT_MS * 1000000ull)
+            break;
+    }
     if (rc < 0)
         fprintf(stderr, "an honest user cannot connect: %s\n", err);
     return rc < 0 ? NULL : handle;
@@ -105,7 +109,7 @@ static _Noreturn void honest_process(struct honest *h, uint32_t number)
     struct honest_user *user = &h->users[number];
     struct hearth *handle = NULL;
 
-    attack_become(HONEST_USER + number);
+    attack_become(h->is_rough ? getuid() : HONEST_USER + number);
     for (uint32_t i = 0; !atomic_load(&h->stop); i++) {
         uint32_t kind = (i + number) % HONEST_KINDS;
         if (i % REQUESTS_EACH == 0) {
@@ -126,17 +130,23 @@ static _Noreturn void honest_process(struct honest *h, uint32_t number)
     _exit(0);
 }
 
+pid_t honest_spawn(struct honest *h, uint32_t number)
+{
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        honest_process(h, number);
+    return pid;
+}
+
 void honest_start(struct honest *h)
 {
     atomic_store(&h->stop, 0);
     for (uint32_t i = 0; i < HONEST_USERS; i++) {
         atomic_store(&h->users[i].answers, 0);
         h->users[i].first.n = h->users[i].between.n = 0;
-        pid_t pid = fork();
-        ck_assert_int_ge(pid, 0);
-        if (pid == 0)
-            honest_process(h, i);
-        h->pids[i] = pid; /* by the parent alone: the memory is shared */
+        h->pids[i] = honest_spawn(h, i);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "client/hearth.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,6 +21,8 @@ struct honest_times {
 /* Shared with the users. */
 struct honest {
     const char *socket;
+    bool is_rough; /* a daemon that is gone, or out of something, is asked again for two minutes;
+                      its socket is its user's: all are that one */
     uint64_t alone[HONEST_KINDS]; /* hashes of the undisturbed answers */
     _Atomic uint32_t stop;
     pid_t pids[HONEST_USERS];
@@ -39,6 +42,9 @@ void honest_alone(struct honest *h);
  * times in `user` (may be NULL). In any process. */
 struct hearth *honest_connect(const struct honest *h);
 uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user);
+
+/* One user in a process, until h->stop: exits with 0. */
+pid_t honest_spawn(struct honest *h, uint32_t number);
 
 /* Starts the users, each with times of its own from now on; ends them, and fails the test when one
  * got a wrong answer, or none. */
