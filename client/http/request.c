@@ -298,8 +298,10 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
         return;
     *con_cls = NULL;
     struct conn *c = conn_of(mhd);
-    if (c)
+    if (c) {
         c->x = NULL;
+        c->since_ns = reactor_now_ns();
+    }
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         exchange_hang_up(x);
     if (x->start_ns) {

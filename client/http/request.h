@@ -14,6 +14,8 @@ struct conn {
     struct server *server;
     struct MHD_Connection *mhd;
     struct exchange *x; /* what it is about now */
+    struct conn *next, **link;
+    uint64_t since_ns; /* it exists, or its last answer went out */
     bool is_tcp, hung_up;
 };
 

@@ -18,6 +18,7 @@ enum {
     CONNECTION_BYTES = 65536, /* what libmicrohttpd reads at once, and keeps of headers */
     ACCEPTS_AT_ONCE = 16,
     ACCEPT_AGAIN_MS = 500, /* after the system had no descriptor or memory for a connection */
+    GIVES_WAY_MS = 1000,   /* how long a request may take to arrive while others wait to connect */
     HUNG_UP_S = 1          /* how long to keep a half-received request after the peer hung up */
 };
 
@@ -62,12 +63,23 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         c->mhd = mhd;
         c->watch = (struct watch){.fd = fd->connect_fd, .on = on_hang_up};
         c->is_tcp = from->client_addr->sa_family != AF_UNIX;
+        c->since_ns = reactor_now_ns();
+        c->next = s->conns;
+        c->link = &s->conns;
+        if (c->next)
+            c->next->link = &c->next;
+        s->conns = c;
         (void)reactor_watch(&s->loop, &c->watch, EPOLLRDHUP);
         return;
     }
     s->n_connections--;
-    if (c && !c->hung_up)
-        reactor_unwatch(&s->loop, &c->watch);
+    if (c) {
+        *c->link = c->next;
+        if (c->next)
+            c->next->link = c->link;
+        if (!c->hung_up)
+            reactor_unwatch(&s->loop, &c->watch);
+    }
     free(c);
     *socket_context = NULL;
     if (s->is_full)
@@ -104,6 +116,27 @@ static void on_connect(struct watch *w, uint32_t events)
         if (!accept_one(s, w->fd))
             return;
     }
+}
+
+/* While others wait to connect: ends the connection that has been without a whole request for the
+ * longest, where that is a second; half-open and idle ones would keep all out for --timeout. Returns
+ * the milliseconds until there is one to end, -1: nobody waits, or all have requests. */
+static int make_room(struct server *s)
+{
+    struct conn *oldest = NULL;
+    if (!s->is_full || s->is_draining || s->n_connections < s->config->connections)
+        return -1;
+    for (struct conn *c = s->conns; c; c = c->next)
+        if (!c->hung_up && !(c->x && c->x->is_started) &&
+            (!oldest || c->since_ns < oldest->since_ns))
+            oldest = c;
+    if (!oldest)
+        return -1;
+    uint64_t ms = (reactor_now_ns() - oldest->since_ns) / 1000000;
+    if (ms < GIVES_WAY_MS)
+        return (int)(GIVES_WAY_MS - ms);
+    shutdown(oldest->watch.fd, SHUT_RDWR); /* on_hang_up */
+    return GIVES_WAY_MS;
 }
 
 /* ---- open, turn, close ----------------------------------------------------------------------- */
@@ -203,6 +236,9 @@ void server_turn(struct server *s, int most_ms)
     bool was_short = is_short(s);
     int timeout =
         was_short && (most_ms < 0 || most_ms > ACCEPT_AGAIN_MS) ? ACCEPT_AGAIN_MS : most_ms;
+    int room_ms = make_room(s);
+    if (room_ms >= 0 && (timeout < 0 || timeout > room_ms))
+        timeout = room_ms;
     if (s->wants_run)
         timeout = 0;
     else if (MHD_get_timeout(s->mhd, &ms) == MHD_YES && (timeout < 0 || ms < (unsigned)timeout))

@@ -9,6 +9,7 @@
 #include "client/http/reactor.h"
 #include "client/http/worker.h"
 
+struct conn;
 struct exchange;
 
 enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
@@ -44,6 +45,7 @@ struct server {
     struct watch mhd_watch;
     struct listener listeners[SERVER_LISTENERS_MAX];
     uint32_t n_listeners, n_connections;
+    struct conn *conns; /* [n_connections] a list */
     struct exchange *exchanges;
     size_t body_bytes; /* of all requests that are being read */
     struct counters count;

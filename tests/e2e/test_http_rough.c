@@ -176,6 +176,29 @@ START_TEST(more_connections_than_allowed_wait)
 }
 END_TEST
 
+/* Half of a request each, or none: without a whole one they do not keep others out. */
+START_TEST(half_open_connections_give_way)
+{
+    enum { N = 12 };
+    int fds[N];
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--connections", "4", "--timeout", "86400", NULL});
+    int running = rig_send_forever(",\"stream\":true"); /* is not half-open, and stays */
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "slots_active", 1), 1);
+    for (int i = 0; i < N; i++) {
+        fds[i] = gateway_connect(&rig_gate);
+        if (i % 2)
+            http_send(fds[i], "POST", "/completion", "Content-Length: 100\r\n", "{");
+    }
+    json_decref(http_json(&rig_gate, "/health", NULL, 200));
+    ck_assert_int_eq(harness_counter(&rig_daemon, "slots_active"), 1);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    close(running);
+}
+END_TEST
+
 static long resident_kb(pid_t pid)
 {
     char path[64], line[256];
@@ -312,6 +335,7 @@ int main(void)
     tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
     tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
     tcase_add_test(tcase, more_connections_than_allowed_wait);
+    tcase_add_test(tcase, half_open_connections_give_way);
     tcase_add_test(tcase, a_template_of_invalid_utf8_is_served);
     tcase_add_test(tcase, a_shortage_of_descriptors_passes);
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
