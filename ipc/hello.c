@@ -331,6 +331,21 @@ static uint32_t take_fds(struct msghdr *m, int *ret_fds, uint32_t max_fds)
     return seen;
 }
 
+/* As hello_recv() without room for descriptors. Looks first: taking a packet closes what came with
+ * it, which can take for ever. */
+static int recv_plain(int socket_fd, void *buffer, size_t bytes, int flags)
+{
+    struct iovec iov = {.iov_base = buffer, .iov_len = bytes};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n = recvmsg(socket_fd, &m, flags | MSG_PEEK);
+
+    if (n >= 0 && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        return -EPROTO; /* CTRUNC: it carries descriptors */
+    if (n >= 0)
+        n = recv(socket_fd, buffer, bytes, flags);
+    return n < 0 ? -errno : (int)n;
+}
+
 int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds,
                uint32_t *ret_n_fds, int flags)
 {
@@ -346,6 +361,8 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
     uint32_t n_fds;
     ssize_t n;
 
+    if (max_fds == 0)
+        return recv_plain(socket_fd, buffer, bytes, flags);
     do
         n = recvmsg(socket_fd, &m, flags | MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR && !(flags & MSG_DONTWAIT));

@@ -11,8 +11,8 @@
  * One message is one packet of fixed size (STATUS: the size of its text). The first 16 bytes, and
  * all of REFUSE, are the same in every version, so that two versions that cannot talk can still say
  * so. Every field is checked by a pure function (hello_check_...) on a private copy; hello_send and
- * hello_recv are the only system calls. Only WELCOME carries descriptors; descriptors in any other
- * message are closed and the message is refused. Nothing blocks unless the socket does.
+ * hello_recv are the only system calls. Only WELCOME carries descriptors; the daemon does not
+ * receive a packet that brings any, and hangs up. Nothing blocks unless the socket does.
  *
  * Daemon:
  *   n = hello_recv(fd, buffer, sizeof(buffer), NULL, 0, NULL, MSG_DONTWAIT);
@@ -180,7 +180,8 @@ int hello_send_status(int socket_fd, uint32_t number, const char *text,
 /* Receives one packet and at most max_fds descriptors (CLOEXEC); `flags` as for recvmsg, e.g.
  * MSG_DONTWAIT. Unless the return value is positive no descriptor is left open. Returns the bytes;
  * 0 when the other side hung up; -EPROTO when the packet was truncated or carried more descriptors
- * than allowed; -errno. *ret_fds may be NULL when max_fds is 0. */
+ * than allowed; -errno. ret_fds may be NULL when max_fds is 0: then a packet with descriptors, or a
+ * longer one, stays in the socket, and no descriptor is ever taken or closed. */
 int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t max_fds,
                uint32_t *ret_n_fds, int flags);
 

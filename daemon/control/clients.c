@@ -1,6 +1,7 @@
 /* clients.c: see clients.h. */
 #include "daemon/control/clients.h"
 
+#include "daemon/control/closer.h"
 #include "ipc/counters.h"
 
 #include <assert.h>
@@ -50,7 +51,7 @@ void clients_free(struct control *control, struct client *client)
         control->slots_free += client->n_slots;
     }
     loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
-    close(client->socket_fd);
+    closer_close(client->socket_fd, client->uid);
     if (client->pid_fd >= 0) {
         loop_remove(control->loop, client->pid_fd, (uintptr_t)client);
         close(client->pid_fd);
@@ -58,7 +59,7 @@ void clients_free(struct control *control, struct client *client)
     if (client->bell_fd >= 0)
         close(client->bell_fd);
     if (client->notify_fd >= 0)
-        close(client->notify_fd);
+        closer_close(client->notify_fd, client->uid);
     free(client);
     clients_gauges(control);
 }

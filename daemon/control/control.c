@@ -3,6 +3,7 @@
 #include "daemon/control/control.h"
 
 #include "daemon/control/clients.h"
+#include "daemon/control/closer.h"
 #include "daemon/control/handshake.h"
 #include "daemon/log.h"
 #include "daemon/control/notify.h"
@@ -32,7 +33,7 @@ static void control_accept_ended(struct control *control);
 
 static void control_accept(struct control *control, int fd)
 {
-    struct ucred peer;
+    struct ucred peer = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof(peer);
     struct client *client;
 
@@ -49,10 +50,15 @@ static void control_accept(struct control *control, int fd)
         return;
     }
     control->accept_failing = false;
+    closer_refuse(fd); /* it may have connected before the listening socket refused them */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ||
-        !handshake_room(control, peer.uid) || !(client = calloc(1, sizeof(*client)))) {
-        hello_send_refuse(fd, -EBUSY, "too many clients are connected: try again later");
-        close(fd);
+        !handshake_room(control, peer.uid) || closer_holds(peer.uid) ||
+        !(client = calloc(1, sizeof(*client)))) {
+        hello_send_refuse(fd, -EBUSY,
+                          closer_holds(peer.uid)
+                              ? "descriptors that this user passed are not closed yet: try again"
+                              : "too many clients are connected: try again later");
+        closer_close(fd, peer.uid);
         return;
     }
     client->state = CLIENT_GREETING;
@@ -323,6 +329,7 @@ static int control_open(struct control *control)
     const struct control_options *options = &control->options;
     int rc = loop_open(&control->loop, options->loop);
 
+    closer_refuse(options->listen_fd);
     if (rc == 0)
         rc = loop_add_accept(control->loop, options->listen_fd, COOKIE_LISTEN);
     if (rc == 0)

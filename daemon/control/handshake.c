@@ -1,6 +1,7 @@
 /* handshake.c: see handshake.h. */
 #include "daemon/control/handshake.h"
 
+#include "daemon/control/closer.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
 #include "ipc/hello.h"
@@ -202,6 +203,8 @@ static int handshake_equip(struct control *control, struct client *client,
         return rc;
     }
     client->notify_fd = notify[0];
+    if (client->notify_fd >= 0)
+        closer_refuse(client->notify_fd);
     *ret_notify = notify[1];
     return 0;
 }

@@ -221,10 +221,9 @@ void listen_close(const char *path, int listen_fd)
     char lock_path[sizeof(address.sun_path) + sizeof(".lock")];
     int other = -1;
 
-    /* Refuses connections from now on, even if the ring holds a reference to the socket for a
-     * while. */
+    /* Refuses connections from now on. It is left open, for the process's exit to close, where TCP
+     * does not linger: a connection that was never accepted may hold descriptors (closer.h). */
     shutdown(listen_fd, SHUT_RDWR);
-    close(listen_fd);
     if (listen_address(path, &address) < 0)
         return;
     int lock_fd = listen_lock(path, lock_path, sizeof(lock_path));

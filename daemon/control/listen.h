@@ -20,8 +20,8 @@ unsigned listen_folder_mode(const char *folder);
  * names its process), -ENOTSOCK when the path is not a socket, or another -errno. */
 int listen_open(const char *path, char *err, size_t err_bytes);
 
-/* Closes the listening descriptor and removes the socket at `path`, unless a process still answers
- * there: then another daemon has taken the name since. */
+/* Ends listening and removes the socket at `path`, unless a process still answers there: then
+ * another daemon has taken the name since. */
 void listen_close(const char *path, int listen_fd);
 
 #endif

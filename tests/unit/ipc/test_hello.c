@@ -443,7 +443,7 @@ START_TEST(a_newer_daemons_longer_welcome_names_the_version_and_leaves_no_descri
 }
 END_TEST
 
-START_TEST(descriptors_from_a_client_are_refused_and_closed)
+START_TEST(descriptors_from_a_client_are_refused_and_not_taken)
 {
     static const uint32_t counts[] = {1, 2, 6, 12, 13, 100};
     struct hello h;
@@ -452,8 +452,12 @@ START_TEST(descriptors_from_a_client_are_refused_and_closed)
 
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         send_fds(counts[i]);
-        ck_assert_int_eq(hello_recv(pair[0], &h, sizeof(h), NULL, 0, NULL, MSG_DONTWAIT), -EPROTO);
-        ck_assert_int_eq(open_descriptors(), before);
+        for (int again = 0; again < 2; again++) { /* it stays where it is */
+            ck_assert_int_eq(hello_recv(pair[0], &h, sizeof(h), NULL, 0, NULL, MSG_DONTWAIT),
+                             -EPROTO);
+            ck_assert_int_eq(open_descriptors(), before);
+        }
+        ck_assert_int_gt((int)recv(pair[0], &h, sizeof(h), MSG_DONTWAIT), 0);
     }
     send_fds(3); /* two are allowed */
     ck_assert_int_eq(hello_recv(pair[0], &h, sizeof(h), taken, 2, &n, MSG_DONTWAIT), -EPROTO);
@@ -468,7 +472,7 @@ START_TEST(a_packet_that_is_too_long_is_refused)
     ck_assert_int_eq((int)send(pair[1], bytes, sizeof(bytes), 0), sizeof(bytes));
     ck_assert_int_eq(hello_recv(pair[0], small, sizeof(small), NULL, 0, NULL, 0), -EPROTO);
     ck_assert_int_eq(hello_recv(pair[0], small, sizeof(small), NULL, 0, NULL, MSG_DONTWAIT),
-                     -EAGAIN);
+                     -EPROTO);
 }
 END_TEST
 
@@ -579,7 +583,7 @@ int main(void)
     tcase_add_test(sockets, a_wrong_number_of_descriptors_is_refused_and_closed);
     tcase_add_test(sockets,
                    a_newer_daemons_longer_welcome_names_the_version_and_leaves_no_descriptor);
-    tcase_add_test(sockets, descriptors_from_a_client_are_refused_and_closed);
+    tcase_add_test(sockets, descriptors_from_a_client_are_refused_and_not_taken);
     tcase_add_test(sockets, a_packet_that_is_too_long_is_refused);
     tcase_add_test(sockets, a_wrong_reply_to_hello_is_one_line);
     tcase_add_test(sockets, status_round_trips_up_to_its_limit);
