@@ -17,8 +17,7 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
+#ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -174,10 +173,6 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
     }
     *segment_down_about(s) = (struct down_about){
         .magic = DOWN_MAGIC, .version = IPC_VERSION, .limits = *limits, .shift = shift};
-    /* Populate the words and rings that are polled; arenas and parameters are faulted in when used.
-     * Only an optimisation: kernels before 5.14 refuse it. */
-    madvise(s->up, round_up(plan.up_params, IPC_PAGE), MADV_POPULATE_READ);
-    madvise(s->down, plan.down_bytes, MADV_POPULATE_WRITE);
     return 0;
 
 out_up:
@@ -353,6 +348,8 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map the up segment: %s", strerror(-rc));
+    /* All of down, and of up what is polled, is touched first on this side: pages are charged to the
+     * one that does, for as long as they exist, and a client may keep them after it hung up. */
     rc = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
     if (rc < 0) {
         munmap(up, plan.up_bytes);

@@ -64,7 +64,7 @@ int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken);
 void segment_guard_remove(const void *base);
 
 /* Makes both memfds, maps, fills in down_about, seals, guards; picks another shift than for recent
- * clients. `s` must not move afterwards. Returns 0 or -errno. */
+ * clients. Touches no page but that of down_about: the client populates (and pays for) the others. `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
 void segment_close_fds(struct segment *s);
 

@@ -10,6 +10,14 @@
 
 #include <stdbool.h>
 
+enum { USERS_MOST = 64 }; /* whose segments are counted */
+
+/* A user's token bucket (rate.h). */
+struct user_rate {
+    uid_t uid;
+    uint64_t due_ns;
+};
+
 struct control {
     struct control_options options;
     struct loop *loop;
@@ -18,6 +26,7 @@ struct control {
     uint32_t n_greeting;
     uint64_t n_accepted; /* clients accepted since the start */
     uint32_t slots_free;
+    struct user_rate segments[USERS_MOST];
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;

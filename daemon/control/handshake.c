@@ -2,6 +2,7 @@
 #include "daemon/control/handshake.h"
 
 #include "daemon/control/closer.h"
+#include "daemon/rate.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
 #include "ipc/hello.h"
@@ -180,6 +181,29 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
     };
 }
 
+/* A segment costs memory for as long as its client keeps it, even after a hang-up: what one user
+ * can make by connecting again and again is limited. */
+static const struct rate segment_rate = {.every_ns = 1000000000 / 64, .burst = 1024};
+
+/* False: this user has made too many. Of more users than there is room for, those that made the
+ * fewest lately are forgotten. */
+static bool handshake_segment_allowed(struct control *control, uid_t uid)
+{
+    struct user_rate *found = control->segments;
+
+    for (struct user_rate *user = found; user < control->segments + USERS_MOST; user++) {
+        if (user->due_ns > 0 && user->uid == uid) {
+            found = user;
+            break;
+        }
+        if (user->due_ns < found->due_ns)
+            found = user;
+    }
+    if (found->uid != uid)
+        *found = (struct user_rate){.uid = uid};
+    return rate_take(&found->due_ns, &segment_rate, control->options.now_ns());
+}
+
 /* Creates everything that is shared with the client. On failure clients_free releases what was
  * made. */
 static int handshake_equip(struct control *control, struct client *client,
@@ -276,6 +300,10 @@ static void handshake_greet(struct control *control, struct client *client)
         client->waiting = handshake_leaving(control);
         if (client->waiting)
             return;
+    }
+    if (rc == 0 && n_slots > 0 && !handshake_segment_allowed(control, client->uid)) {
+        snprintf(line, sizeof(line), "this user connects too often: try again later");
+        rc = -EBUSY;
     }
     if (rc == 0 && n_slots > 0)
         rc = handshake_equip(control, client, hello, n_slots, &notify_fd, line, sizeof(line));

@@ -8,6 +8,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -356,6 +357,54 @@ START_TEST(a_stopping_daemon_ends_every_answer)
 }
 END_TEST
 
+enum { SEGMENTS_MOST = 20000 }; /* far more than one user gets in a row */
+
+/* Connects with a slot and hangs up. Returns 0 or the refusal. */
+static int connect_once(void)
+{
+    struct hello_welcome welcome;
+    struct hello hello;
+    int fds[HELLO_FDS];
+    char err[256];
+    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+
+    if (fd < 0)
+        return fd;
+    int rc = hello_prep_hello(&hello, 1, 0, NULL);
+    if (rc == 0)
+        rc = hello_send(fd, &hello, sizeof(hello), NULL, 0);
+    if (rc == 0)
+        rc = hello_recv_answer(fd, &welcome, fds, 60000, err, sizeof(err));
+    for (int i = 0; rc == 0 && i < HELLO_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    close(fd);
+    return rc;
+}
+
+START_TEST(a_user_that_makes_segment_after_segment_is_refused_others_are_not)
+{
+    int rc = 0, status;
+
+    harness_start(&daemon_, harness_tiny_model(), NULL);
+    for (int i = 0; i < SEGMENTS_MOST && rc == 0; i++)
+        rc = connect_once();
+    ck_assert_int_eq(rc, -EBUSY);
+    if (getuid() == 0) {
+        ck_assert_int_eq(chmod(daemon_.directory, 0755), 0);
+        ck_assert_int_eq(chmod(daemon_.socket, 0666), 0);
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0 || connect_once() != 0);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+    } else {
+        printf("skip: only root can run as a second user\n");
+    }
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hostile");
@@ -368,6 +417,7 @@ int main(void)
     tcase_add_test(tcase, a_reader_that_stops_reading_loses_nothing);
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
     tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);
+    tcase_add_test(tcase, a_user_that_makes_segment_after_segment_is_refused_others_are_not);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

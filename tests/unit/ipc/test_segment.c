@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,6 +129,32 @@ START_TEST(each_side_sees_the_other_sides_writes)
     ck_assert_uint_eq(run.generation, 7);
     ring_release(&events_in, run.cells);
     ck_assert_int_eq(ring_space(&events_out), 64);
+}
+END_TEST
+
+static uint64_t held_bytes(int fd)
+{
+    struct stat st;
+
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* Memory is charged to the process that touches it first, and a client may keep it. */
+START_TEST(the_client_touches_the_pages_first)
+{
+    struct segment daemon, client;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    ck_assert_int_eq(segment_open(&daemon, &limits, err, sizeof(err)), 0);
+    ck_assert_uint_eq(held_bytes(daemon.up_fd), 0);
+    ck_assert_uint_le(held_bytes(daemon.down_fd), page); /* down_about */
+    ck_assert_int_eq(segment_map(&client, daemon.up_fd, daemon.down_fd, &limits, err, sizeof(err)),
+                     0);
+    ck_assert_uint_ge(held_bytes(daemon.down_fd), daemon.plan.down_bytes);
+    ck_assert_uint_ge(held_bytes(daemon.up_fd), daemon.plan.up_params);
+    segment_close(&client);
+    segment_close(&daemon);
 }
 END_TEST
 
@@ -434,6 +461,7 @@ int main(void)
     suite_add_tcase(s, plan);
     tcase_add_checked_fixture(pair, setup, teardown);
     tcase_add_test(pair, each_side_sees_the_other_sides_writes);
+    tcase_add_test(pair, the_client_touches_the_pages_first);
     tcase_add_test(pair, slots_do_not_overlap);
     tcase_add_test(pair, neither_segment_can_change_size_or_seals);
     tcase_add_test(pair, down_cannot_be_written_by_a_client);
