@@ -10,18 +10,19 @@
 #include <unistd.h>
 
 const struct attack attacks[ATTACKS] = {
-    {"words", "words overwritten", 40, attack_words},
-    {"cells", "mutated cells", 120, attack_cells},
-    {"holes", "holes punched", 30, attack_holes},
-    {"generations", "generations stored", 30, attack_generations},
-    {"messages", "mutated messages", 1500, attack_messages},
-    {"floods", "handshakes", 10, attack_floods},
-    {"silence", "silent connections", 4, attack_silence},
-    {"forks", "children left with the descriptors", 8, attack_forks},
-    {"passed", "descriptors passed", 60, attack_passed},
-    {"bells", "rings and changes of a bell", 60, attack_bells},
-    {"dups", "descriptors of a notify socket watched", 1, attack_dups},
-    {"seals", "attempts to write what is sealed", 60, attack_seals},
+    {"words", "words overwritten", 40, attack_words, NULL},
+    {"cells", "mutated cells", 120, attack_cells, NULL},
+    {"holes", "holes punched", 30, attack_holes, NULL},
+    {"generations", "generations stored", 30, attack_generations, NULL},
+    {"messages", "mutated messages", 1500, attack_messages, NULL},
+    {"floods", "handshakes", 10, attack_floods, NULL},
+    {"silence", "silent connections", 4, attack_silence, NULL},
+    {"forks", "children left with the descriptors", 8, attack_forks, NULL},
+    {"passed", "descriptors passed", 60, attack_passed, NULL},
+    {"bells", "rings and changes of a bell", 60, attack_bells, NULL},
+    {"dups", "descriptors of a notify socket watched", 1, attack_dups, NULL},
+    {"seals", "attempts to write what is sealed", 60, attack_seals, NULL},
+    {"fuse", "descriptors of slow files", 6, attack_fuse, attack_fuse_prepare},
 };
 
 void attack_sleep_us(long us)
@@ -59,6 +60,8 @@ pid_t attack_start(const struct attack *attack, struct attack_state *a, uint64_t
 
     if (pid != 0)
         return pid;
+    if (attack->prepare)
+        attack->prepare();
     attack_become(ATTACK_USER);
     for (uint64_t i = 0; i < times && !atomic_load(&a->stop); i++)
         attack->once(a);

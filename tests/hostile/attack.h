@@ -7,6 +7,7 @@
 #define HEARTH_TESTS_HOSTILE_ATTACK_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -27,9 +28,10 @@ struct attack {
     const char *unit;
     uint32_t times; /* of the short form */
     void (*once)(struct attack_state *a);
+    void (*prepare)(void); /* NULL, or what it needs root for: called in the child before */
 };
 
-enum { ATTACKS = 12 };
+enum { ATTACKS = 13 };
 extern const struct attack attacks[ATTACKS];
 
 /* Becomes this user where that is possible, and dies with the parent. For children. */
@@ -63,5 +65,13 @@ void attack_passed(struct attack_state *a);
 void attack_bells(struct attack_state *a);
 void attack_dups(struct attack_state *a);
 void attack_seals(struct attack_state *a);
+
+/* Sends a descriptor n times along with a message. Returns what sendmsg() returns. */
+enum { ATTACK_PASSED_MAX = 253 };
+int attack_send_fds(int socket_fd, const void *message, size_t bytes, int fd, uint32_t n);
+
+/* attack_fuse.c: descriptors whose close() waits for a file system of the attacker's. */
+void attack_fuse_prepare(void);
+void attack_fuse(struct attack_state *a);
 
 #endif

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PASSED_MAX = 253, LINGER_S = 30, HOLD_US = 50000, DUPS = 20000, RINGS = 100, WAITS = 50 };
+enum { LINGER_S = 30, HOLD_US = 50000, DUPS = 20000, RINGS = 100, WAITS = 50 };
 
 /* ---- passed to the daemon ---------------------------------------------------------------------- */
 
@@ -80,12 +80,11 @@ static int descriptor_of(uint32_t kind, const struct attack_state *a, int *ret_o
     }
 }
 
-/* Sends n times the same descriptor along with a message. */
-static int send_fds(int socket_fd, const void *message, size_t bytes, int fd, uint32_t n)
+int attack_send_fds(int socket_fd, const void *message, size_t bytes, int fd, uint32_t n)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(ATTACK_PASSED_MAX * sizeof(int))];
     } control = {0};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes};
     struct msghdr m = {.msg_iov = &iov,
@@ -106,8 +105,8 @@ static int send_fds(int socket_fd, const void *message, size_t bytes, int fd, ui
  * the daemon never reads, or queued in a socket that is closed unread. */
 void attack_passed(struct attack_state *a)
 {
-    static const uint32_t counts[] = {1,         2, HELLO_FDS, HELLO_FDS + 1, 2 * HELLO_FDS + 1,
-                                      PASSED_MAX};
+    static const uint32_t counts[] = {
+        1, 2, HELLO_FDS, HELLO_FDS + 1, 2 * HELLO_FDS + 1, ATTACK_PASSED_MAX};
     uint32_t n = counts[random_below(&a->random, 6)], way = random_below(&a->random, 4);
     uint32_t kind = random_below(&a->random, KINDS);
     struct raw_client raw;
@@ -117,7 +116,7 @@ void attack_passed(struct attack_state *a)
     hello_prep_hello(&hello, 1, HELLO_NOTIFY, NULL);
     bool attached = way == 3 && raw_open_notify(&raw, a->socket, 1) == 0;
     if (attached) {
-        sent = send_fds(raw.fds[HELLO_FD_NOTIFY], "x", 1, fd, n);
+        sent = attack_send_fds(raw.fds[HELLO_FD_NOTIFY], "x", 1, fd, n);
     } else {
         to = hello_connect(a->socket, NULL, 0);
         if (way == 1)
@@ -125,8 +124,8 @@ void attack_passed(struct attack_state *a)
                                              .version = IPC_VERSION,
                                              .kind = HELLO_STATUS_ASK,
                                              .bytes = sizeof(hello.head)};
-        sent = send_fds(to, &hello, way == 2 ? 0 : hello.head.bytes, fd, n);
-        send_fds(to, &hello, hello.head.bytes, fd, n); /* after it in the queue */
+        sent = attack_send_fds(to, &hello, way == 2 ? 0 : hello.head.bytes, fd, n);
+        attack_send_fds(to, &hello, hello.head.bytes, fd, n); /* after it in the queue */
     }
     if (sent < 0) /* then our close() is the last one */
         close(other);

@@ -271,10 +271,13 @@ static void mutate(struct attack_state *a)
 }
 
 static const struct attack web_attacks[] = {
-    {"half-open", "connections", 1, half_open},    {"trickle", "connections", 1, trickle},
-    {"smuggle", "ambiguous requests", 1, smuggle}, {"bombs", "bodies", 1, bomb},
-    {"dropped", "streams", 3, drop_streams},       {"pipeline", "requests unread", 3, pipeline},
-    {"mutate", "mutated requests", 6, mutate},
+    {"half-open", "connections", 1, half_open, NULL},
+    {"trickle", "connections", 1, trickle, NULL},
+    {"smuggle", "ambiguous requests", 1, smuggle, NULL},
+    {"bombs", "bodies", 1, bomb, NULL},
+    {"dropped", "streams", 3, drop_streams, NULL},
+    {"pipeline", "requests unread", 3, pipeline, NULL},
+    {"mutate", "mutated requests", 6, mutate, NULL},
 };
 enum { WEB_ATTACKS = sizeof(web_attacks) / sizeof(*web_attacks) };
 
