@@ -111,6 +111,23 @@ void attached_listen(struct engine *engine, struct client *client)
             loop_add_poll(engine->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
 }
 
+/* The user's place, or a free one: there are as many as clients. */
+static struct client_user *find_user(struct attached *clients, uid_t uid)
+{
+    struct client_user *user = clients->users, *free_user = NULL;
+
+    for (uint32_t i = 0; i < clients->n; user++) {
+        if (user->n_clients == 0)
+            free_user = free_user ? free_user : user;
+        else if (user->uid == uid)
+            return user;
+        i += user->n_clients;
+    }
+    user = free_user ? free_user : user;
+    *user = (struct client_user){.uid = uid};
+    return user;
+}
+
 static void attach(struct engine *engine, struct client *client)
 {
     const struct segment *segment = &client->segment;
@@ -129,6 +146,8 @@ static void attach(struct engine *engine, struct client *client)
         client->slots[i] = slot;
         segment_event_writer(segment, i, &client->events[i]);
     }
+    client->user = find_user(&engine->clients, client->uid);
+    client->user->n_clients++;
     engine->clients.all[engine->clients.n++] = client;
     attached_listen(engine, client);
 }
@@ -145,6 +164,7 @@ static void detach(struct engine *engine, struct client *client)
         drafters_forget(&engine->drafters, slot);
         slot_clear(slot, &engine->kv.prefix, engine->context);
     }
+    client->user->n_clients--;
     if (client->bell_polled)
         loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
     for (uint32_t i = 0; i < engine->clients.n; i++)

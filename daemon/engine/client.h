@@ -29,6 +29,15 @@ enum client_state {
     CLIENT_DETACHING, /* waiting for the engine thread to let go */
 };
 
+/* A user with clients: submit cells are taken from users in turn. Engine thread. */
+struct client_user {
+    uid_t uid;
+    uint32_t n_clients; /* 0: the place is free */
+    uint64_t served;    /* number of the last cell that was taken from it */
+    uint32_t cells;     /* in this step */
+    uint64_t tokens;    /* that these cells announced */
+};
+
 struct client {
     /* control */
     enum client_state state;
@@ -58,7 +67,9 @@ struct client {
     struct slot *slots[CLIENT_SLOTS_MAX];
     struct ring_writer events[CLIENT_SLOTS_MAX];
     uint64_t taken[CLIENT_SLOTS_MAX]; /* generation + 1 of each slot's last live cell; 0: none */
-    uint32_t idle_rings;              /* bells in a row that announced nothing */
+    struct client_user *user;
+    uint64_t served;       /* number of the last cell that was taken from it */
+    uint32_t idle_rings;   /* bells in a row that announced nothing */
     uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
@@ -73,10 +84,15 @@ struct client_due {
 
 /* The engine thread's clients. */
 struct attached {
-    struct client **all;    /* [n] unordered */
-    struct client **failed; /* [n_failed] to be closed when the next step begins */
-    struct client_due *due; /* [n] of this step */
-    uint32_t n, n_failed;
+    struct client **all;       /* [n] unordered */
+    struct client **failed;    /* [n_failed] to be closed when the next step begins */
+    struct client_due *due;    /* [n] of this step */
+    struct client **ready;     /* [n_ready] with submit cells, in this step */
+    struct client_user *users; /* [as many as clients] */
+    uint32_t n, n_failed, n_ready;
+    uint64_t served;    /* submit cells so far */
+    uint64_t served_ns; /* when the last step was done with them */
+    int64_t credit_ns;  /* that they may take from answers */
 };
 
 /* Marks a client that broke the protocol. Any stage may; attached_reap closes it, once. */

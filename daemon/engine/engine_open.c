@@ -46,7 +46,11 @@ static int open_attached(struct attached *clients, uint32_t n)
     clients->all = calloc(n, sizeof(struct client *));
     clients->failed = calloc(n, sizeof(struct client *));
     clients->due = calloc(n, sizeof(*clients->due));
-    return clients->all && clients->failed && clients->due ? 0 : -ENOMEM;
+    clients->ready = calloc(n, sizeof(struct client *));
+    clients->users = calloc(n, sizeof(*clients->users));
+    return clients->all && clients->failed && clients->due && clients->ready && clients->users
+               ? 0
+               : -ENOMEM;
 }
 
 static int open_parts(struct engine *engine)
@@ -110,6 +114,8 @@ void engine_close(struct engine *engine)
     free(engine->clients.all);
     free(engine->clients.failed);
     free(engine->clients.due);
+    free(engine->clients.ready);
+    free(engine->clients.users);
     free(engine->scratch.arena);
     free(engine->scratch.block);
     free(engine);

@@ -16,8 +16,9 @@
 #include <stdio.h>
 
 enum {
-    INGEST_CELLS = 16,       /* most cells of one client in one step: bounded work ... */
+    INGEST_CELLS = 16,       /* most cells of one user in one step: bounded work ... */
     INGEST_TOKENS = 1 << 16, /* ... and no further cell once this many tokens were looked at */
+    INGEST_SHARE = 8,        /* beside answers cells take one part in so many of a pass's time */
     LINE_BYTES = 256
 };
 
@@ -25,6 +26,11 @@ _Static_assert(PARAMS_STOP_TEXTS_MAX == STOP_TEXTS_MAX &&
                    PARAMS_STOP_TEXT_BYTES_MAX == STOP_TEXT_BYTES_MAX &&
                    PARAMS_LOGPROBS_MAX == SAMPLE_TOP_MAX && PARAMS_STAGES == SAMPLE_STAGES + 1,
                "what params_check lets through has room in a request");
+
+/* Time that cells may take at once when none came for long; and what they may have taken too much:
+ * an expensive cell, or a preempted one, must not stop all others for long. */
+static const int64_t INGEST_CREDIT_NS = 2000000;
+static const int64_t INGEST_DEBT_NS = 8000000;
 
 /* What a checked request will be, before the slot is touched. */
 struct incoming {
@@ -339,43 +345,110 @@ bool ingest_ready(struct client *client)
     return room < 0 || (uint32_t)room >= client->blocked_need;
 }
 
+/* Takes one cell of the client. Returns 0 when it has to stay unread, or the client is closed. */
 static uint32_t ingest_client(struct engine *engine, struct client *client)
 {
     struct incoming in;
-    uint32_t taken = 0;
-    uint64_t tokens = 0;
+    int rc = -EFAULT;
 
     client->blocked_need = 0;
-    if (segment_broken(&client->segment)) {
-        attached_fail(&engine->clients, client, -EFAULT);
-        return 1;
+    if (!segment_broken(&client->segment))
+        rc = ring_peek(&client->submit, &in.cell);
+    if (rc == 0)
+        return 0;
+    if (rc > 0) {
+        in.line[0] = 0;
+        rc = ingest_cell(engine, client, &in);
     }
-    while (taken < INGEST_CELLS && tokens < INGEST_TOKENS) {
-        int rc = ring_peek(&client->submit, &in.cell);
-        if (rc == 0)
-            break;
-        if (rc > 0) {
-            in.line[0] = 0;
-            rc = ingest_cell(engine, client, &in);
-        }
-        if (rc == 0 && segment_broken(&client->segment))
-            rc = -EFAULT;
-        if (rc == -EAGAIN) {
-            client->blocked_need = in.need;
-            client->blocked_slot = in.cell.slot;
-            break;
-        }
-        if (rc < 0) {
-            attached_fail(&engine->clients, client, rc);
-            break;
-        }
-        ring_release(&client->submit, 1);
-        engine->fence_due = true;
-        tokens += in.cell.length;
-        taken++;
+    if (rc == 0 && segment_broken(&client->segment))
+        rc = -EFAULT;
+    if (rc == -EAGAIN) {
+        client->blocked_need = in.need;
+        client->blocked_slot = in.cell.slot;
+        return 0;
     }
-    if (taken)
-        attached_listen(engine, client);
+    if (rc < 0) {
+        attached_fail(&engine->clients, client, rc);
+        return 0;
+    }
+    ring_release(&client->submit, 1);
+    engine->fence_due = true;
+    client->user->cells++;
+    client->user->tokens += in.cell.length;
+    attached_listen(engine, client);
+    return 1;
+}
+
+/* Clients with cells, in this step. */
+static void ingest_collect(struct attached *clients)
+{
+    clients->n_ready = 0;
+    for (uint32_t i = 0; i < clients->n; i++) {
+        struct client *client = clients->all[i];
+        if (!ingest_ready(client))
+            continue;
+        clients->ready[clients->n_ready++] = client;
+        client->user->cells = 0;
+        client->user->tokens = 0;
+    }
+}
+
+static bool ingest_precedes(const struct client *a, const struct client *b)
+{
+    return a->user != b->user ? a->user->served < b->user->served : a->served < b->served;
+}
+
+/* Whose cell comes next: a place in `ready`; n_ready: none in this step. */
+static uint32_t ingest_next(const struct attached *clients)
+{
+    uint32_t next = clients->n_ready;
+
+    for (uint32_t i = 0; i < clients->n_ready; i++) {
+        const struct client *client = clients->ready[i];
+        if (client->user->cells < INGEST_CELLS && client->user->tokens < INGEST_TOKENS &&
+            (next == clients->n_ready || ingest_precedes(client, clients->ready[next])))
+            next = i;
+    }
+    return next;
+}
+
+/* Cells are free while no answer waits for their end; beside answers they are paid from what the time
+ * since the last step has earned. */
+static void ingest_earn(struct attached *clients, uint64_t now_ns, bool beside)
+{
+    uint64_t passed_ns = now_ns - clients->served_ns;
+
+    if (beside && passed_ns < (uint64_t)(INGEST_CREDIT_NS + INGEST_DEBT_NS) * INGEST_SHARE)
+        clients->credit_ns += (int64_t)(passed_ns / INGEST_SHARE);
+    else
+        clients->credit_ns = INGEST_CREDIT_NS;
+    if (clients->credit_ns > INGEST_CREDIT_NS)
+        clients->credit_ns = INGEST_CREDIT_NS;
+}
+
+/* Returns how many cells were taken. */
+static uint32_t ingest_cells(struct engine *engine)
+{
+    struct attached *clients = &engine->clients;
+    bool beside = engine->slots.n_active > engine->slots.n_paused;
+    uint32_t taken = 0, next;
+
+    engine->now_ns = engine->options.now_ns();
+    ingest_earn(clients, engine->now_ns, beside);
+    while ((next = ingest_next(clients)) < clients->n_ready && clients->credit_ns > 0) {
+        struct client *client = clients->ready[next];
+        uint64_t start_ns = engine->now_ns;
+        taken += ingest_client(engine, client);
+        client->served = client->user->served = ++clients->served;
+        engine->now_ns = engine->options.now_ns();
+        if (beside)
+            clients->credit_ns -= (int64_t)(engine->now_ns - start_ns);
+        if (!ingest_ready(client))
+            clients->ready[next] = clients->ready[--clients->n_ready];
+    }
+    if (clients->credit_ns < -INGEST_DEBT_NS)
+        clients->credit_ns = -INGEST_DEBT_NS;
+    clients->served_ns = engine->now_ns;
     return taken;
 }
 
@@ -383,13 +456,9 @@ uint32_t ingest_step(struct engine *engine)
 {
     uint32_t work = 0;
 
-    for (uint32_t i = 0; i < engine->clients.n; i++) {
-        struct client *client = engine->clients.all[i];
-        if (!ingest_ready(client))
-            continue;
-        engine->now_ns = engine->options.now_ns();
-        work += ingest_client(engine, client);
-    }
+    ingest_collect(&engine->clients);
+    if (engine->clients.n_ready > 0)
+        work = ingest_cells(engine) + engine->clients.n_ready;
     if (engine->slots.n_active == 0)
         return work;
     engine->now_ns = engine->options.now_ns();

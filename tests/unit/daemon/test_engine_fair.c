@@ -1,6 +1,7 @@
 /*
  * What one client costs another: a reader's interval beside others' prompts, its place in a pass
- * beside another user's many slots. The clock is the device's: a pass takes what its rows cost.
+ * beside another user's many slots, its cells and its time beside a flood of them. The clock is the
+ * device's: a pass takes what its rows cost; a submit cell takes what a test says.
  */
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
@@ -11,12 +12,17 @@
 enum { OTHERS = 5, DECODE_US = 20000, ROW_US = 2000 };
 
 static struct rig rig;
-static struct rig_client reader, others[OTHERS];
+static struct rig_client reader, late, others[OTHERS];
 static uint32_t prompt[RIG_TOKENS], texts[4 * OTHERS][RIG_TOKENS];
 static uint64_t clock_us;
+static uint64_t look_us;    /* a look at the clock takes so long: one comes after each cell */
+static uint32_t stopped_at; /* in so many looks the engine is stopped for a second; 0: it is not */
 
 static uint64_t clock_now(void)
 {
+    clock_us += look_us;
+    if (stopped_at > 0 && --stopped_at == 0)
+        clock_us += 1000000;
     return clock_us * 1000;
 }
 
@@ -30,7 +36,8 @@ static void run_pass(void *arg)
 
 static void open_with(uint32_t samples, enum backend_fast fast)
 {
-    rig_open(&rig, &(struct rig_desc){.slots = 4 * OTHERS + 1,
+    look_us = 0;
+    rig_open(&rig, &(struct rig_desc){.slots = 4 * OTHERS + 2,
                                       .rows = 256,
                                       .samples = samples,
                                       .proposer = PROPOSER_NONE,
@@ -120,6 +127,149 @@ START_TEST(a_reader_has_a_row_beside_another_users_many_slots)
 }
 END_TEST
 
+/* ---- submit cells ---------------------------------------------------------------------------- */
+
+static uint32_t cells_taken(const struct rig_client *c)
+{
+    return atomic_load(&segment_down_head(&c->segment)->submitted);
+}
+
+/* The other user's cells so far. */
+static uint32_t flood_taken(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < OTHERS; i++)
+        n += cells_taken(&others[i]);
+    return n;
+}
+
+/* Reads everything, and fills the rings of all of the other user's clients. */
+static void flood(void)
+{
+    struct submit_cell nop = {.opcode = SUBMIT_NOP};
+
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        rig_read_all(&others[i]);
+        while (ring_space(&others[i].submit) > 0)
+            rig_push(&others[i], &nop);
+    }
+}
+
+/* A user's clients share what a step takes of one user, the same number each. */
+START_TEST(a_step_takes_so_many_cells_of_a_user)
+{
+    struct submit_cell nop = {.opcode = SUBMIT_NOP};
+
+    open_with(64, BACKEND_FAST_NONE);
+    for (uint32_t step = 1; step <= 20; step++) {
+        flood();
+        rig_push(&reader, &nop);
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+        ck_assert_uint_eq(flood_taken(), 16 * step);
+        ck_assert_uint_eq(cells_taken(&reader), step);
+        for (uint32_t i = 0; i < OTHERS; i++)
+            ck_assert_uint_le(cells_taken(&others[i]), 16 * step / OTHERS + 1);
+    }
+    close_all();
+}
+END_TEST
+
+/* Each cell takes 5 ms: all together have an eighth of the time of the answer's passes, but for what
+ * the first step allows, or the last. */
+START_TEST(cells_beside_an_answer_take_an_eighth_of_its_time)
+{
+    open_with(64, BACKEND_FAST_NONE);
+    read_on();
+    uint64_t start_us = clock_us;
+    uint32_t before = flood_taken();
+    look_us = 5000;
+    for (uint32_t step = 1; step <= 100; step++) {
+        uint32_t accepted = reader.client->slots[0]->spec.accepted;
+        flood();
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+        ck_assert_uint_eq(reader.client->slots[0]->spec.accepted, accepted + 1);
+    }
+    uint64_t cells_us = (flood_taken() - before) * look_us,
+             passes_us = clock_us - start_us - cells_us;
+    ck_assert_uint_le(cells_us, passes_us / 8 + 10000);
+    ck_assert_uint_ge(cells_us, passes_us / 8 - 10000);
+    close_all();
+}
+END_TEST
+
+/* How long a request is that was not copied yet counts, too. */
+START_TEST(a_step_takes_so_many_tokens_of_a_user)
+{
+    struct submit_cell cell = {.opcode = SUBMIT_REQUEST, .length = 40000}; /* void, all of them */
+
+    open_with(64, BACKEND_FAST_NONE);
+    for (uint32_t i = 0; i < 16; i++) {
+        cell.generation = 1000 + i;
+        rig_push(&others[i % 2], &cell);
+    }
+    for (uint32_t step = 1; step <= 8; step++) {
+        engine_step(rig.engine);
+        ck_assert_uint_eq(flood_taken(), 2 * step);
+        rig_read_all(&others[0]);
+        rig_read_all(&others[1]);
+    }
+    close_all();
+}
+END_TEST
+
+/* The engine was stopped while it took a cell: the others do not wait for the time that this costs. */
+START_TEST(a_cell_in_which_the_engine_was_stopped_is_forgiven)
+{
+    uint32_t steps = 0;
+
+    open_with(64, BACKEND_FAST_NONE);
+    read_on();
+    uint32_t before = flood_taken();
+    flood();
+    stopped_at = 2; /* before the first cell, after it */
+    engine_step(rig.engine);
+    ck_assert_uint_eq(flood_taken(), before + 1);
+    for (; flood_taken() == before + 1; steps++) {
+        ck_assert_uint_lt(steps, 5);
+        engine_step(rig.engine);
+    }
+    ck_assert_uint_ge(steps, 2);
+    close_all();
+}
+END_TEST
+
+/* Each cell takes as long as two passes. Another user's is the next one that is taken. */
+START_TEST(a_users_cell_does_not_wait_for_anothers_flood)
+{
+    struct submit_cell nop = {.opcode = SUBMIT_NOP};
+    uint32_t steps = 0;
+
+    open_with(64, BACKEND_FAST_NONE);
+    rig_attach(&rig, &late, 1, 3000, "");
+    read_on();
+    look_us = 2 * DECODE_US;
+    for (uint32_t step = 0; step < 20 + (uint32_t)_i; step++) {
+        flood();
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+    }
+    rig_push(&late, &nop);
+    uint32_t before = flood_taken();
+    for (; cells_taken(&late) == 0; steps++) {
+        ck_assert_uint_lt(steps, 4);
+        flood();
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+    }
+    ck_assert_uint_eq(flood_taken(), before);
+    rig_detach(&rig, &late);
+    close_all();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_fair");
@@ -127,6 +277,11 @@ int main(void)
 
     tcase_add_loop_test(t, a_readers_interval_beside_batch_prompts_is_bounded, 0, 6);
     tcase_add_loop_test(t, a_reader_has_a_row_beside_another_users_many_slots, 0, 2);
+    tcase_add_test(t, a_step_takes_so_many_cells_of_a_user);
+    tcase_add_test(t, a_step_takes_so_many_tokens_of_a_user);
+    tcase_add_test(t, a_cell_in_which_the_engine_was_stopped_is_forgiven);
+    tcase_add_test(t, cells_beside_an_answer_take_an_eighth_of_its_time);
+    tcase_add_loop_test(t, a_users_cell_does_not_wait_for_anothers_flood, 0, 5);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
