@@ -227,6 +227,49 @@ START_TEST(silent_connections_of_one_user_do_not_lock_out_others)
 }
 END_TEST
 
+/* Another user: takes its share of the slots, is refused one more, and stays without reading. */
+static void greedy_process(uint32_t share, int ready)
+{
+    struct raw_client raw, more;
+    char byte = 1;
+
+    if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+        _exit(2);
+    if (raw_open(&raw, daemon_.socket, share) == 0 && raw_open(&more, daemon_.socket, 1) < 0 &&
+        write(ready, &byte, 1) == 1)
+        pause();
+    _exit(1);
+}
+
+START_TEST(slots_of_one_user_do_not_lock_out_others)
+{
+    const char *const arguments[] = {"--slots", "4", "--user-slots", "2", NULL};
+    int ready[2];
+    char byte;
+
+    if (getuid() != 0) {
+        printf("skip: only root can run as a second user\n");
+        return;
+    }
+    harness_start(&daemon_, harness_tiny_model(), arguments);
+    ck_assert_int_eq(chmod(daemon_.directory, 0755), 0);
+    ck_assert_int_eq(chmod(daemon_.socket, 0666), 0);
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        greedy_process(2, ready[1]);
+    close(ready[1]);
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    struct hearth *h = harness_connect(&daemon_, 2, NULL);
+    ck_assert_uint_ne(good_answer(h, 1), 0);
+    hearth_close(h);
+    close(ready[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
 /* A HELLO and status requests after it, all sent before the daemon reads: all are answered, even
  * more than it answers in one turn. */
 START_TEST(messages_sent_right_after_a_hello_are_answered)
@@ -413,6 +456,7 @@ int main(void)
     tcase_add_test(tcase, garbage_in_one_segment_disturbs_no_other_client);
     tcase_add_test(tcase, garbage_handshakes_are_refused_and_leak_nothing);
     tcase_add_test(tcase, silent_connections_of_one_user_do_not_lock_out_others);
+    tcase_add_test(tcase, slots_of_one_user_do_not_lock_out_others);
     tcase_add_loop_test(tcase, messages_sent_right_after_a_hello_are_answered, 0, 2);
     tcase_add_test(tcase, a_reader_that_stops_reading_loses_nothing);
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
