@@ -2,6 +2,8 @@
  * structures over one array, so that nothing is allocated and every change is a few words. */
 #include "daemon/cache/prefix.h"
 
+#include "daemon/overflow_uid.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +41,7 @@ void prefix_fini(struct prefix *prefix)
 
 bool prefix_shares(uid_t uid)
 {
-    return uid != PREFIX_NOBODY;
+    return uid != overflow_uid();
 }
 
 /* ---- the hash table -------------------------------------------------------------------------- */

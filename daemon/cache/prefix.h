@@ -28,8 +28,7 @@
 #include <sys/types.h>
 
 enum {
-    PREFIX_TOKENS = 32,   /* of one page */
-    PREFIX_NOBODY = 65534 /* the overflow uid: many users may share it */
+    PREFIX_TOKENS = 32, /* of one page */
 };
 
 struct prefix_page {

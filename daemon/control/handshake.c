@@ -2,6 +2,7 @@
 #include "daemon/control/handshake.h"
 
 #include "daemon/control/closer.h"
+#include "daemon/overflow_uid.h"
 #include "daemon/rate.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
@@ -72,20 +73,6 @@ bool handshake_room(struct control *control, uid_t uid)
         handshake_refuse(control, found, -EBUSY,
                          "this user has too many connections without a HELLO: try again later");
     return found != NULL;
-}
-
-/* The overflow uid stands for all users that have no number in our user namespace: slots must not
- * be kept for it by name. */
-static uid_t overflow_uid(void)
-{
-    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
-    unsigned uid = 65534;
-
-    if (file && fscanf(file, "%u", &uid) != 1)
-        uid = 65534;
-    if (file)
-        fclose(file);
-    return uid;
 }
 
 static bool handshake_name_held(const struct control *control, uid_t uid, const char *name)

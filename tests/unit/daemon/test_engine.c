@@ -3,6 +3,7 @@
  * stays warm. test_engine_ends.c has every way an answer ends, test_engine_flow.c clients that change
  * their minds, test_engine_pages.c those that compete for pages, test_engine_hostile.c those that lie.
  */
+#include "daemon/overflow_uid.h"
 #include "ipc/params.h"
 #include "kernels/base/hash128.h"
 #include "tests/run_suite.h"
@@ -369,7 +370,7 @@ START_TEST(memory_of_free_pages_goes_back_once)
     struct rig_request request = {.tokens = prompt, .n = 320, .max_tokens = 1};
     struct rig_client overflow; /* whose pages are not cached */
 
-    rig_attach(&rig, &overflow, 1, PREFIX_NOBODY, "");
+    rig_attach(&rig, &overflow, 1, OVERFLOW_UID_USUAL, "");
     rig_ask(&rig, &overflow, 0, &request);
     engine_tidy(rig.engine);
     ck_assert_uint_eq(rig.fake.n_released, 0); /* held, or never touched */

@@ -4,6 +4,7 @@
  * what others read; drafts are never shared. rig_check compares the cache with the device's memory
  * in every step, and every answer is the one the request gets alone.
  */
+#include "daemon/overflow_uid.h"
 #include "ipc/params.h"
 #include "kernels/kv.h"
 #include "tests/run_suite.h"
@@ -183,7 +184,7 @@ END_TEST
 
 START_TEST(users_compute_for_themselves)
 {
-    static const uid_t uids[] = {USER, USER + 1, 0, PREFIX_NOBODY, PREFIX_NOBODY};
+    static const uid_t uids[] = {USER, USER + 1, 0, OVERFLOW_UID_USUAL, OVERFLOW_UID_USUAL};
 
     open_with(0, 64);
     write_prompts(200, 200);
@@ -205,7 +206,7 @@ START_TEST(users_compute_for_themselves_at_once_too)
     open_with(0, 64);
     write_prompts(200, 200);
     for (uint32_t i = 0; i < 4; i++)
-        rig_attach(&rig, &clients[i], 1, i < 2 ? USER + i : PREFIX_NOBODY, "");
+        rig_attach(&rig, &clients[i], 1, i < 2 ? USER + i : OVERFLOW_UID_USUAL, "");
     for (uint32_t i = 0; i < 4; i++)
         rig_submit(&clients[i], 0, &requests[i]);
     step();

@@ -4,6 +4,7 @@
  * that ends by itself is the one its request gets alone, rig_check accounts for every page after
  * every step, and nothing waits for ever.
  */
+#include "daemon/overflow_uid.h"
 #include "ipc/params.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -42,7 +43,7 @@ static void random_prompt(uint32_t i)
 
 static void random_attach(uint32_t i)
 {
-    static const uid_t uids[] = {USER, USER, USER, USER + 1, PREFIX_NOBODY};
+    static const uid_t uids[] = {USER, USER, USER, USER + 1, OVERFLOW_UID_USUAL};
     char name[8] = "";
 
     if (random_below(&state, 3) == 0)

@@ -3,6 +3,7 @@
  * are counted; idle ones go the oldest first and never before what follows them. A random test
  * compares it with a model that keeps whole sequences and searches them all.
  */
+#include "daemon/overflow_uid.h"
 #include "daemon/cache/prefix.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -106,15 +107,15 @@ END_TEST
 
 START_TEST(the_overflow_user_does_not_share)
 {
-    ck_assert(!prefix_shares(PREFIX_NOBODY));
+    ck_assert(!prefix_shares(OVERFLOW_UID_USUAL));
     ck_assert(prefix_shares(0));
-    ck_assert_uint_eq(prefix_find(&prefix, PREFIX_NOBODY, PAGE_NONE, text(1)), PAGE_NONE);
+    ck_assert_uint_eq(prefix_find(&prefix, OVERFLOW_UID_USUAL, PAGE_NONE, text(1)), PAGE_NONE);
 }
 END_TEST
 
 START_TEST(publishing_for_the_overflow_user_is_our_mistake)
 {
-    publish(PREFIX_NOBODY, PAGE_NONE, 1);
+    publish(OVERFLOW_UID_USUAL, PAGE_NONE, 1);
 }
 END_TEST
 

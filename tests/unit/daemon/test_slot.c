@@ -1,4 +1,5 @@
 /* Slots: pages as the sequence grows and shrinks, and which one is evicted for which. */
+#include "daemon/overflow_uid.h"
 #include "daemon/cache/slot.h"
 
 #include "kernels/kv.h"
@@ -170,7 +171,7 @@ END_TEST
 START_TEST(the_overflow_user_publishes_nothing)
 {
     make_canonical(0, CONTEXT, 150);
-    slots[0].uid = PREFIX_NOBODY;
+    slots[0].uid = OVERFLOW_UID_USUAL;
     slot_share(&slots[0], &prefix);
     ck_assert_uint_eq(slots[0].n_shared + prefix.n_cached, 0);
     ck_assert_uint_eq(slot_adopt(&slots[0], &prefix), 0);
