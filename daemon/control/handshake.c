@@ -8,10 +8,17 @@
 #include "ipc/counters.h"
 #include "ipc/hello.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Missing from the headers of some systems that we build on. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 enum {
     EVENT_CELLS = 1024, /* of each slot's event ring */
@@ -248,21 +255,36 @@ static int handshake_welcome(struct control *control, struct client *client, int
     return hello_send(client->socket_fd, &welcome, sizeof(welcome), fds, welcome.n_fds);
 }
 
-/* Watches the process that did the handshake: its exit counts as a hang-up even when a child keeps
- * the socket open. */
-static void handshake_watch_process(struct control *control, struct client *client)
+/* Returns a descriptor of the process that connected; -ESRCH: it is gone; or another -errno. Before
+ * 6.5 it is found by its number, which another process may have by now. */
+static int handshake_pid_fd(const struct client *client)
 {
+    socklen_t bytes = sizeof(int);
+    int fd = -1;
+
+    if (getsockopt(client->socket_fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0)
+        return fd;
 #ifdef SYS_pidfd_open
-    client->pid_fd = (int)syscall(SYS_pidfd_open, client->pid, 0);
-    if (client->pid_fd >= 0 &&
-        loop_add_poll(control->loop, client->pid_fd, POLLIN, (uintptr_t)client) < 0) {
-        close(client->pid_fd);
+    if (errno == ENOPROTOOPT)
+        fd = (int)syscall(SYS_pidfd_open, client->pid, 0);
+#endif
+    if (fd >= 0)
+        return fd;
+    return errno == EINVAL ? -ESRCH : -errno; /* EINVAL: the same, before 6.15 */
+}
+
+/* Watches the process that did the handshake: its exit counts as a hang-up even when a child keeps
+ * the socket open. Returns -ESRCH if it is gone already, else 0. */
+static int handshake_watch_process(struct control *control, struct client *client)
+{
+    int fd = handshake_pid_fd(client);
+
+    client->pid_fd = fd < 0 ? -1 : fd;
+    if (fd >= 0 && loop_add_poll(control->loop, fd, POLLIN, (uintptr_t)client) < 0) {
+        close(fd);
         client->pid_fd = -1;
     }
-#else
-    (void)control;
-    (void)client;
-#endif
+    return fd == -ESRCH ? fd : 0;
 }
 
 void handshake_refuse(struct control *control, struct client *client, int code, const char *line)
@@ -304,7 +326,7 @@ static void handshake_greet(struct control *control, struct client *client)
     client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
     control->n_greeting--;
     control->slots_free -= n_slots;
-    handshake_watch_process(control, client);
+    bool gone = handshake_watch_process(control, client) < 0;
     if (n_slots == 0)
         client->segment.limits = handshake_limits(control, 0);
     rc = handshake_welcome(control, client, notify_fd);
@@ -316,7 +338,7 @@ static void handshake_greet(struct control *control, struct client *client)
         close(notify_fd);
     counters_add(control->options.ctl, COUNTER_CONNECTS, 1);
     clients_gauges(control);
-    if (rc < 0)
+    if (rc < 0 || gone)
         clients_drop(control, client);
 }
 

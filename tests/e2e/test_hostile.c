@@ -400,6 +400,55 @@ START_TEST(a_stopping_daemon_ends_every_answer)
 }
 END_TEST
 
+/* The child of a process that connected and is gone: says what becomes of the connection. */
+static void inherit(int fd, int told)
+{
+    struct hello_welcome welcome;
+    struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+    int fds[HELLO_FDS];
+    char err[256];
+
+    int rc = hello_recv_answer(fd, &welcome, fds, 60000, err, sizeof(err));
+    char said = rc < 0 ? 'r' : poll(&end, 1, 60000) == 1 ? 'h' : 'k';
+    _exit(write(told, &said, 1) != 1);
+}
+
+static void connect_and_leave(int told)
+{
+    struct hello hello;
+    char err[256];
+    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+
+    if (fd < 0 || hello_prep_hello(&hello, 1, 0, NULL) < 0 ||
+        hello_send(fd, &hello, sizeof(hello), NULL, 0) < 0)
+        _exit(1);
+    if (fork() == 0)
+        inherit(fd, told);
+    _exit(0);
+}
+
+/* Its number may be another process's by the time the daemon reads the HELLO. */
+START_TEST(a_client_that_exits_before_it_is_let_in_has_hung_up)
+{
+    int told[2], status;
+    char said = 0;
+
+    harness_start(&daemon_, harness_tiny_model(), NULL);
+    ck_assert_int_eq(pipe2(told, O_CLOEXEC), 0);
+    ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        connect_and_leave(told[1]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(kill(daemon_.pid, SIGCONT), 0);
+    ck_assert_int_eq((int)read(told[0], &said, 1), 1);
+    ck_assert_int_eq(said, 'h');
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "slots_used", 0), 0);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
 enum { SEGMENTS_MOST = 20000 }; /* far more than one user gets in a row */
 
 /* Connects with a slot and hangs up. Returns 0 or the refusal. */
@@ -462,6 +511,7 @@ int main(void)
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
     tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);
     tcase_add_test(tcase, a_user_that_makes_segment_after_segment_is_refused_others_are_not);
+    tcase_add_test(tcase, a_client_that_exits_before_it_is_let_in_has_hung_up);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
