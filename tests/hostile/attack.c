@@ -4,6 +4,8 @@
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -11,7 +13,7 @@
 
 const struct attack attacks[ATTACKS] = {
     {"words", "words overwritten", 40, attack_words, NULL},
-    {"cells", "mutated cells", 120, attack_cells, NULL},
+    {"cells", "mutated cells", 12, attack_cells, NULL},
     {"holes", "holes punched", 30, attack_holes, NULL},
     {"generations", "generations stored", 30, attack_generations, NULL},
     {"messages", "mutated messages", 1500, attack_messages, NULL},
@@ -52,6 +54,13 @@ void attack_become(uid_t uid)
     prctl(PR_SET_DUMPABLE, 1); /* our own /proc/self stays ours */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+bool attack_chosen(const struct attack *attack)
+{
+    const char *name = getenv("HEARTH_ATTACK");
+
+    return !name || !strcmp(name, attack->name);
 }
 
 pid_t attack_start(const struct attack *attack, struct attack_state *a, uint64_t times)

@@ -7,6 +7,7 @@
 #define HEARTH_TESTS_HOSTILE_ATTACK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -40,6 +41,9 @@ void attack_become(uid_t uid);
 /* Repeats an attack `times` times, or until a->stop, in a child. It exits with 3 when something
  * succeeded that must not. */
 pid_t attack_start(const struct attack *attack, struct attack_state *a, uint64_t times);
+
+/* Is this attack in this run? All are, or the one that HEARTH_ATTACK names. */
+bool attack_chosen(const struct attack *attack);
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 

@@ -14,8 +14,8 @@
 
 enum {
     SLOTS = 2,
-    REQUESTS = 12, /* of a connection whose words are overwritten */
-    CELLS = 100,   /* of a connection whose cells are mutated */
+    REQUESTS = 12, /* of a connection beside a thread */
+    CELLS = 1000,  /* of a connection whose cells are mutated */
     PROMPT = 100,
     BLOCK = 2048, /* bytes of a parameter block before its mutation */
 };
@@ -112,7 +112,7 @@ static bool push(struct intruder *in, const struct submit_cell *cell)
     return true;
 }
 
-/* ---- every word, at any time ------------------------------------------------------------------ */
+/* ---- a thread beside the requests ------------------------------------------------------------- */
 
 enum scope { SCOPE_ALL, SCOPE_BODIES, SCOPE_BULK, SCOPES };
 
@@ -123,6 +123,35 @@ struct scribbler {
     enum scope scope;
     _Atomic bool stop;
 };
+
+/* Submits requests, each `pushes` times, and reads answers while the thread does its worst. */
+static void submit_beside(struct attack_state *a, void *(*thread)(void *), int pushes)
+{
+    struct intruder in;
+    struct submit_cell cell;
+    pthread_t id;
+
+    if (!intruder_open(&in, a))
+        return;
+    struct scribbler s = {.segment = &in.raw.segment,
+                          .state = a,
+                          .random = next_random(&a->random),
+                          .scope = (enum scope)random_below(&a->random, SCOPES)};
+    if (pthread_create(&id, NULL, thread, &s) == 0) {
+        for (int i = 0; i < REQUESTS; i++) {
+            prepare(&in, &a->random, &cell);
+            for (int k = 0; k < pushes; k++)
+                push(&in, &cell);
+            attack_sleep_us(500);
+            intruder_read(&in);
+        }
+        atomic_store(&s.stop, true);
+        pthread_join(id, NULL);
+    }
+    raw_close(&in.raw);
+}
+
+/* ---- every word, at any time ------------------------------------------------------------------ */
 
 /* Words whose wrong values close the client at once hide what lies behind them: so the second scope
  * leaves out the rings' numbers and the progress of reading, the third writes parameters and
@@ -184,26 +213,7 @@ static void *scribble(void *arg)
 
 void attack_words(struct attack_state *a)
 {
-    struct intruder in;
-    struct submit_cell cell;
-    pthread_t thread;
-
-    if (!intruder_open(&in, a))
-        return;
-    struct scribbler s = {
-        .segment = &in.raw.segment, .state = a, .random = next_random(&a->random)};
-    s.scope = (enum scope)random_below(&a->random, SCOPES);
-    if (pthread_create(&thread, NULL, scribble, &s) == 0) {
-        for (int i = 0; i < REQUESTS; i++) {
-            prepare(&in, &a->random, &cell);
-            push(&in, &cell);
-            attack_sleep_us(500);
-            intruder_read(&in);
-        }
-        atomic_store(&s.stop, true);
-        pthread_join(thread, NULL);
-    }
-    raw_close(&in.raw);
+    submit_beside(a, scribble, 1);
 }
 
 /* ---- cells with one mistake -------------------------------------------------------------------- */
@@ -271,25 +281,7 @@ static void *punch(void *arg)
 /* A thread takes pages out of the segment while requests that lie in them are read. */
 void attack_holes(struct attack_state *a)
 {
-    struct intruder in;
-    struct submit_cell cell;
-    pthread_t thread;
-
-    if (!intruder_open(&in, a))
-        return;
-    struct scribbler s = {
-        .segment = &in.raw.segment, .state = a, .random = next_random(&a->random)};
-    if (pthread_create(&thread, NULL, punch, &s) == 0) {
-        for (int i = 0; i < REQUESTS; i++) {
-            prepare(&in, &a->random, &cell);
-            push(&in, &cell);
-            attack_sleep_us(500);
-            intruder_read(&in);
-        }
-        atomic_store(&s.stop, true);
-        pthread_join(thread, NULL);
-    }
-    raw_close(&in.raw);
+    submit_beside(a, punch, 1);
 }
 
 /* ---- requests void at any time ----------------------------------------------------------------- */
@@ -314,24 +306,5 @@ static void *supersede(void *arg)
  * live again, and the same cell may be pushed again. */
 void attack_generations(struct attack_state *a)
 {
-    struct intruder in;
-    struct submit_cell cell;
-    pthread_t thread;
-
-    if (!intruder_open(&in, a))
-        return;
-    struct scribbler s = {
-        .segment = &in.raw.segment, .state = a, .random = next_random(&a->random)};
-    if (pthread_create(&thread, NULL, supersede, &s) == 0) {
-        for (int i = 0; i < REQUESTS; i++) {
-            prepare(&in, &a->random, &cell);
-            for (int k = 0; k < 8; k++)
-                push(&in, &cell);
-            attack_sleep_us(500);
-            intruder_read(&in);
-        }
-        atomic_store(&s.stop, true);
-        pthread_join(thread, NULL);
-    }
-    raw_close(&in.raw);
+    submit_beside(a, supersede, 8);
 }

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 120000, PROMPT_MAX = 128, OUTPUT = 30, REQUESTS_EACH = 4 /* of a connection */ };
+enum { WAIT_MS = 120000, PROMPT_MAX = 128, OUTPUT = 30, REQUESTS_EACH = 32 /* of a connection */ };
 
 void *honest_share(size_t bytes)
 {

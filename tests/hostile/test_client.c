@@ -213,16 +213,6 @@ START_TEST(honest_users_wait_as_beside_any_busy_process)
 }
 END_TEST
 
-/* The attacks of this run: all, or the one that HEARTH_ATTACK names. */
-static void add_attacks(TCase *tcase, const TTest *test)
-{
-    const char *name = getenv("HEARTH_ATTACK");
-
-    for (int i = 0; i < ATTACKS; i++)
-        if (!name || !strcmp(name, attacks[i].name))
-            tcase_add_loop_test(tcase, test, i, i + 1);
-}
-
 int main(void)
 {
     bool is_long = getenv("HEARTH_HOSTILE") || getenv("HEARTH_HOSTILE_P99");
@@ -231,8 +221,13 @@ int main(void)
 
     tcase_set_timeout(tcase, is_long ? 36000 : 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    add_attacks(tcase, getenv("HEARTH_HOSTILE_P99") ? honest_users_wait_as_beside_any_busy_process
-                                                    : an_attacker_harms_only_itself);
+    for (int i = 0; i < ATTACKS; i++)
+        if (attack_chosen(&attacks[i]))
+            tcase_add_loop_test(tcase,
+                                getenv("HEARTH_HOSTILE_P99")
+                                    ? honest_users_wait_as_beside_any_busy_process
+                                    : an_attacker_harms_only_itself,
+                                i, i + 1);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
