@@ -7,6 +7,7 @@
 
 #include "daemon/engine/client.h"
 #include "daemon/control/control.h"
+#include "daemon/log.h"
 
 #include <stdbool.h>
 
@@ -30,8 +31,9 @@ struct control {
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;
-    uint64_t heartbeat;     /* the engine's heartbeat when the watchdog last looked */
-    uint64_t accept_at_ns;  /* > 0: accepting failed and is retried at this time */
+    uint64_t heartbeat;    /* the engine's heartbeat when the watchdog last looked */
+    uint64_t accept_at_ns; /* > 0: accepting failed and is retried at this time */
+    struct log_limit closed_lines, accept_lines;
     bool accept_failing;    /* the failure was logged */
     bool unread;            /* some client's turn ended before everything it sent was read */
     uint64_t idle_stop_ns;  /* 0: never stop by itself */

@@ -42,7 +42,8 @@ static void control_accept(struct control *control, int fd)
         return;
     }
     if (fd < 0) {
-        if (!control->accept_failing)
+        if (!control->accept_failing &&
+            log_allowed(&control->accept_lines, control->options.now_ns()))
             log_warning("accepting a client failed: %s: raise the limit of open files",
                         strerror(-fd));
         control->accept_failing = true;
@@ -162,10 +163,11 @@ static void control_mail(struct control *control)
             handshake_retry(control);
             break;
         case MAIL_CLOSE:
-            log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
-                        (long)mail.clients[0]->uid,
-                        mail.error == -EFAULT ? "a page of its shared memory failed"
-                                              : "it violated the protocol");
+            if (log_allowed(&control->closed_lines, control->options.now_ns()))
+                log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
+                            (long)mail.clients[0]->uid,
+                            mail.error == -EFAULT ? "a page of its shared memory failed"
+                                                  : "it violated the protocol");
             clients_drop(control, mail.clients[0]);
             break;
         case MAIL_STOPPED:

@@ -110,6 +110,52 @@ START_TEST(an_overlong_line_is_truncated_to_one_line)
 }
 END_TEST
 
+enum { LINES = 4000, PIPE_BYTES = 16384 };
+
+/* Without a reader, and with a blocking pipe. */
+START_TEST(a_pipe_that_is_not_read_stops_nothing)
+{
+    size_t lines = 0;
+    char said[64];
+
+    ck_assert_int_eq(fcntl(out[1], F_SETFL, fcntl(out[1], F_GETFL) & ~O_NONBLOCK), 0);
+    ck_assert_int_eq(fcntl(out[1], F_SETPIPE_SZ, PIPE_BYTES), PIPE_BYTES);
+    log_init(LOG_LEVEL_INFO);
+    for (int i = 0; i < LINES; i++)
+        log_info("line %d", i);
+    while (*logged())
+        for (const char *c = text; *c; c++)
+            lines += *c == '\n';
+    ck_assert_uint_gt(lines, 0);
+    ck_assert_uint_lt(lines, LINES);
+    log_info("again");
+    snprintf(said, sizeof(said), "hearthd: %zu lines were dropped: nothing read stderr\n",
+             LINES - lines);
+    ck_assert_ptr_eq(strstr(logged(), said), text);
+    ck_assert_str_eq(text + strlen(said), "hearthd: again\n");
+    log_info("once");
+    ck_assert_str_eq(logged(), "hearthd: once\n");
+}
+END_TEST
+
+START_TEST(lines_that_a_client_causes_are_limited_and_counted)
+{
+    struct log_limit limit = {0};
+    uint64_t now_ns = 1000;
+    int allowed = 0;
+
+    log_init(LOG_LEVEL_INFO);
+    for (int i = 0; i < 1000; i++)
+        allowed += log_allowed(&limit, now_ns);
+    ck_assert_int_eq(allowed, LOG_BURST);
+    ck_assert_str_eq(logged(), "");
+    ck_assert(log_allowed(&limit, now_ns + 10000000000u));
+    ck_assert_str_eq(logged(), "hearthd: 984 lines like the next one were left out\n");
+    ck_assert(log_allowed(&limit, now_ns + 20000000000u));
+    ck_assert_str_eq(logged(), "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -119,6 +165,8 @@ int main(void)
     tcase_add_test(t, the_journal_gets_priorities);
     tcase_add_test(t, a_redirected_stderr_is_not_the_journal);
     tcase_add_test(t, an_overlong_line_is_truncated_to_one_line);
+    tcase_add_test(t, a_pipe_that_is_not_read_stops_nothing);
+    tcase_add_test(t, lines_that_a_client_causes_are_limited_and_counted);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
