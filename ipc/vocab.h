@@ -43,6 +43,20 @@ enum vocab_pre {
     VOCAB_PRE_FALCON,
     VOCAB_PRE_TEKKEN,
     VOCAB_PRE_GPT4O,
+    VOCAB_PRE_DEFAULT,
+    VOCAB_PRE_SEED_CODER,
+    VOCAB_PRE_MELLUM2,
+    VOCAB_PRE_LAGUNA,
+    VOCAB_PRE_MINICPM5,
+    VOCAB_PRE_UFAKZEKA,
+    VOCAB_PRE_JAIS2,
+    VOCAB_PRE_EXAONE_MOE,
+    VOCAB_PRE_BLOOM,
+    VOCAB_PRE_VIKING,
+    VOCAB_PRE_YOUTU,
+    VOCAB_PRE_SPARK,
+    VOCAB_PRE_AFMOE,
+    VOCAB_PRE_KIMI_K2,
     VOCAB_PRE_COUNT
 };
 
@@ -161,8 +175,8 @@ int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes,
  * -EBADMSG with one line. */
 int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size_t err_bytes);
 
-/* Maps a tokenizer.ggml.pre name to its pre-tokenizer. 0, or -ENOENT with a line that lists the
- * known names. */
+/* Maps a tokenizer.ggml.pre name to its pre-tokenizer. 0, or -ENOENT with a line that has the
+ * name. */
 int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
 const char *vocab_pre_name(enum vocab_pre pre);
 

@@ -11,12 +11,17 @@ static const struct {
     enum vocab_pre pre;
     uint32_t flags;
 } pres[] = {
-    {"default", VOCAB_PRE_GPT2, 0},
+    {"default", VOCAB_PRE_DEFAULT, 0},
     {"gpt-2", VOCAB_PRE_GPT2, 0},
     {"phi-2", VOCAB_PRE_GPT2, 0},
     {"mpt", VOCAB_PRE_GPT2, 0},
     {"olmo", VOCAB_PRE_GPT2, 0},
     {"jais", VOCAB_PRE_GPT2, 0},
+    {"jina-de", VOCAB_PRE_GPT2, 0},
+    {"jina-es", VOCAB_PRE_GPT2, 0},
+    {"jina-v2-de", VOCAB_PRE_GPT2, 0},
+    {"jina-v2-es", VOCAB_PRE_GPT2, 0},
+    {"modern-bert", VOCAB_PRE_GPT2, 0},
     {"trillion", VOCAB_PRE_GPT2, 0},
     {"gigachat", VOCAB_PRE_GPT2, 0},
     {"mellum", VOCAB_PRE_GPT2, 0},
@@ -31,16 +36,24 @@ static const struct {
     {"pixtral", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
     {"midm-2.0", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
     {"lfm2", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"jina-v5-nano", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
+    {"glm4", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES},
+    {"glm5", VOCAB_PRE_LLAMA3, VOCAB_IGNORE_MERGES},
+    {"chatglm-bpe", VOCAB_PRE_LLAMA3, 0},
     {"dbrx", VOCAB_PRE_LLAMA3, 0},
     {"smaug-bpe", VOCAB_PRE_LLAMA3, 0},
-    {"glm4", VOCAB_PRE_LLAMA3, 0},
-    {"chatglm-bpe", VOCAB_PRE_LLAMA3, 0},
     {"qwen2", VOCAB_PRE_QWEN2, 0},
     {"deepseek-r1-qwen", VOCAB_PRE_QWEN2, 0},
     {"megrez", VOCAB_PRE_QWEN2, 0},
     {"stablelm2", VOCAB_PRE_QWEN2, 0},
     {"hunyuan", VOCAB_PRE_QWEN2, 0},
     {"grok-2", VOCAB_PRE_QWEN2, 0},
+    {"kormo", VOCAB_PRE_QWEN2, 0},
+    {"f2llmv2", VOCAB_PRE_QWEN2, 0},
+    {"solar-open", VOCAB_PRE_QWEN2, 0},
+    {"bailingmoe", VOCAB_PRE_QWEN2, 0},
+    {"bailingmoe2", VOCAB_PRE_QWEN2, 0},
+    {"llada-moe", VOCAB_PRE_QWEN2, 0},
     {"qwen35", VOCAB_PRE_QWEN35, 0},
     {"starcoder", VOCAB_PRE_STARCODER, 0},
     {"refact", VOCAB_PRE_STARCODER, 0},
@@ -49,29 +62,64 @@ static const struct {
     {"codeshell", VOCAB_PRE_STARCODER, 0},
     {"exaone", VOCAB_PRE_STARCODER, 0},
     {"minerva-7b", VOCAB_PRE_STARCODER, 0},
+    {"mellum2", VOCAB_PRE_MELLUM2, 0},
     {"deepseek-llm", VOCAB_PRE_DEEPSEEK_LLM, 0},
     {"deepseek-coder", VOCAB_PRE_DEEPSEEK_CODER, 0},
     {"deepseek-v3", VOCAB_PRE_DEEPSEEK_V3, 0},
     {"hunyuan-dense", VOCAB_PRE_DEEPSEEK_V3, 0},
+    {"joyai-llm", VOCAB_PRE_DEEPSEEK_V3, 0},
+    {"hy_v4", VOCAB_PRE_DEEPSEEK_V3, 0},
     {"falcon", VOCAB_PRE_FALCON, 0},
     {"tekken", VOCAB_PRE_TEKKEN, VOCAB_IGNORE_MERGES | VOCAB_ADD_BOS},
     {"gpt-4o", VOCAB_PRE_GPT4O, 0},
     {"llama4", VOCAB_PRE_GPT4O, 0},
+    {"kanana2", VOCAB_PRE_GPT4O, 0},
+    {"talkie", VOCAB_PRE_GPT4O, 0},
+    {"minimax-m2", VOCAB_PRE_GPT4O, 0},
+    {"granite-embed-multi-97m", VOCAB_PRE_GPT4O, VOCAB_IGNORE_MERGES},
+    {"seed-coder", VOCAB_PRE_SEED_CODER, 0},
+    {"laguna", VOCAB_PRE_LAGUNA, 0},
+    {"minicpm5", VOCAB_PRE_MINICPM5, VOCAB_IGNORE_MERGES},
+    {"ufakzeka", VOCAB_PRE_UFAKZEKA, 0},
+    {"jais-2", VOCAB_PRE_JAIS2, 0},
+    {"exaone-moe", VOCAB_PRE_EXAONE_MOE, 0},
+    {"bloom", VOCAB_PRE_BLOOM, 0},
+    {"gpt3-finnish", VOCAB_PRE_BLOOM, 0},
+    {"poro-chat", VOCAB_PRE_BLOOM, 0},
+    {"viking", VOCAB_PRE_VIKING, 0},
+    {"youtu", VOCAB_PRE_YOUTU, VOCAB_IGNORE_MERGES},
+    {"spark2_5", VOCAB_PRE_SPARK, 0},
+    {"afmoe", VOCAB_PRE_AFMOE, 0},
+    {"kimi-k2", VOCAB_PRE_KIMI_K2, 0},
 };
 
 static const char *const pre_names[VOCAB_PRE_COUNT] = {
     [VOCAB_PRE_NONE] = "none",
+    [VOCAB_PRE_DEFAULT] = "default",
     [VOCAB_PRE_GPT2] = "gpt-2",
     [VOCAB_PRE_LLAMA3] = "llama-bpe",
     [VOCAB_PRE_QWEN2] = "qwen2",
     [VOCAB_PRE_QWEN35] = "qwen35",
     [VOCAB_PRE_STARCODER] = "starcoder",
+    [VOCAB_PRE_MELLUM2] = "mellum2",
     [VOCAB_PRE_DEEPSEEK_LLM] = "deepseek-llm",
     [VOCAB_PRE_DEEPSEEK_CODER] = "deepseek-coder",
     [VOCAB_PRE_DEEPSEEK_V3] = "deepseek-v3",
     [VOCAB_PRE_FALCON] = "falcon",
     [VOCAB_PRE_TEKKEN] = "tekken",
     [VOCAB_PRE_GPT4O] = "gpt-4o",
+    [VOCAB_PRE_SEED_CODER] = "seed-coder",
+    [VOCAB_PRE_LAGUNA] = "laguna",
+    [VOCAB_PRE_MINICPM5] = "minicpm5",
+    [VOCAB_PRE_UFAKZEKA] = "ufakzeka",
+    [VOCAB_PRE_JAIS2] = "jais-2",
+    [VOCAB_PRE_EXAONE_MOE] = "exaone-moe",
+    [VOCAB_PRE_BLOOM] = "bloom",
+    [VOCAB_PRE_VIKING] = "viking",
+    [VOCAB_PRE_YOUTU] = "youtu",
+    [VOCAB_PRE_SPARK] = "spark2_5",
+    [VOCAB_PRE_AFMOE] = "afmoe",
+    [VOCAB_PRE_KIMI_K2] = "kimi-k2",
 };
 
 const char *vocab_pre_name(enum vocab_pre pre)
@@ -91,14 +139,8 @@ int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint
         *ret_flags = pres[i].flags;
         return 0;
     }
-    char known[256] = "default";
-    for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) {
-        size_t n = strlen(known);
-        snprintf(known + n, sizeof(known) - n, ", %s", pre_names[p]);
-    }
     int shown = name.bytes < 64 ? (int)name.bytes : 64;
-    snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth; known: %s", shown,
-             name.data, known);
+    snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth", shown, name.data);
     return -ENOENT;
 }
 

@@ -25,6 +25,22 @@ static words_matcher *const stages[VOCAB_PRE_COUNT][MAX_STAGES + 1] = {
     [VOCAB_PRE_FALCON] = {words_match_signs, words_match_gpt2, words_match_ascii_triple},
     [VOCAB_PRE_TEKKEN] = {words_match_tekken},
     [VOCAB_PRE_GPT4O] = {words_match_gpt4o},
+    [VOCAB_PRE_DEFAULT] = {words_match_plain_signs, words_match_gpt2, words_match_digits,
+                           words_match_ascii_triple},
+    [VOCAB_PRE_SEED_CODER] = {words_match_seed_coder},
+    [VOCAB_PRE_MELLUM2] = {words_match_digit, words_match_gpt2},
+    [VOCAB_PRE_LAGUNA] = {words_match_line, words_match_qwen2},
+    [VOCAB_PRE_MINICPM5] = {words_match_three_digits, words_match_llama3},
+    [VOCAB_PRE_UFAKZEKA] = {words_match_ufakzeka},
+    [VOCAB_PRE_JAIS2] = {words_match_jais2},
+    [VOCAB_PRE_EXAONE_MOE] = {words_match_exaone_moe},
+    [VOCAB_PRE_BLOOM] = {words_match_bloom},
+    [VOCAB_PRE_VIKING] = {words_match_bloom, words_match_digit},
+    [VOCAB_PRE_YOUTU] = {words_match_youtu_scripts, words_match_youtu},
+    [VOCAB_PRE_SPARK] = {words_match_digit, words_match_kana, words_match_spark},
+    [VOCAB_PRE_AFMOE] = {words_match_digits, words_match_digit_groups, words_match_asian,
+                         words_match_deepseek_v3},
+    [VOCAB_PRE_KIMI_K2] = {words_match_kimi_k2},
 };
 
 /* Appends the pieces of c[begin, end) to `out`; returns how many there are now. */

@@ -31,6 +31,15 @@ make --from F16.gguf --type=Q8_0 copy.gguf
 [ "$(printf ' the' | "$bin/hearth" tokenize --model F16.gguf)" != '[32,116,104,101]' ] # merges work
 [ "$(printf '<|im_end|>' | "$bin/hearth" tokenize --special --model F16.gguf)" = '[502]' ]
 
+# A pre-tokenizer that hearth does not know is named in one line, by the daemon before it loads weights.
+LC_ALL=C sed 's/\(tokenizer\.ggml\.pre.\{12\}\)qwen2/\1plums/' F16.gguf >plums.gguf
+for command in 'hearthd --check' 'hearth tokenize'; do
+    # shellcheck disable=SC2086
+    if "$bin/"$command --model plums.gguf </dev/null >out 2>error; then exit 1; fi
+    [ "$(wc -l <error)" -eq 1 ]
+    grep -q "pre-tokenizer 'plums' is not known to hearth" error
+done
+
 refused() { # EXIT LINE ARGUMENTS...
     local want=$1 line=$2 code=0; shift 2
     make "$@" >out 2>error || code=$?

@@ -82,6 +82,10 @@ START_TEST(a_whole_word_may_beat_its_merges)
     ASSERT_IDS(&v, " xyz", 0, word);
     ASSERT_IDS(&v, " xyzz", 0, ' ', xy, 'z', 'z');
     ASSERT_IDS(&v, "\n xyz\xc3\xa9", 0, '\n', ' ', xy, 'z', 0xc3, 0xa9);
+    free(block);
+    t.desc.pre = (struct vocab_string){"glm4", 4};
+    v = tiny_open(&t, &block);
+    ASSERT_IDS(&v, " xyz", TOKENIZE_ADD_SPECIAL, word); /* and no bos */
 }
 END_TEST
 

@@ -5,15 +5,16 @@
 #include <string.h>
 
 #include "client/tokenizer/words.h"
+#include "tests/rig/words_vectors.h"
 #include "tests/run_suite.h"
 
 /* Cuts `want` without its bars; the words must end where the bars are. */
-static void assert_words(enum vocab_pre pre, const char *want)
+static void assert_words_bar(enum vocab_pre pre, const char *want, char bar)
 {
-    char text[512], got[1024];
+    char text[4096], got[8192];
     size_t n = 0, n_got = 0, begin = 0;
     for (const char *p = want; *p != '\0'; p++) {
-        if (*p != '|')
+        if (*p != bar)
             text[n++] = *p;
     }
     struct letters l;
@@ -23,7 +24,7 @@ static void assert_words(enum vocab_pre pre, const char *want)
     for (size_t i = 0; i < w.n; i++) {
         size_t end = l.at[w.end[i]];
         if (i > 0)
-            got[n_got++] = '|';
+            got[n_got++] = bar;
         memcpy(got + n_got, text + begin, end - begin);
         n_got += end - begin;
         begin = end;
@@ -33,6 +34,11 @@ static void assert_words(enum vocab_pre pre, const char *want)
     ck_assert_msg(strcmp(got, want) == 0, "%s: want <%s> got <%s>", vocab_pre_name(pre), want, got);
     words_close(&w);
     letters_close(&l);
+}
+
+static void assert_words(enum vocab_pre pre, const char *want)
+{
+    assert_words_bar(pre, want, '|');
 }
 
 static void assert_all(enum vocab_pre pre, const char *const *wants, size_t n)
@@ -216,6 +222,77 @@ START_TEST(gpt4o_cuts)
 }
 END_TEST
 
+START_TEST(seed_coder_cuts)
+{
+    static const char *const wants[] = {
+        "a|.|\n\n|b", /* newlines do not go with signs */
+        "1|2| |3",
+        "x| =| y|;|\n|   | z",
+        "DON|'T",
+    };
+    ASSERT_ALL(VOCAB_PRE_SEED_CODER, wants);
+}
+END_TEST
+
+START_TEST(default_cuts)
+{
+    static const char *const wants[] = {
+        "a|(|b|)| c",
+        "123|456|7| |89",
+        " `|a|`",
+        "x| |=| |12",
+    };
+    ASSERT_ALL(VOCAB_PRE_DEFAULT, wants);
+}
+END_TEST
+
+START_TEST(afmoe_groups_digits_from_the_right)
+{
+    static const char *const wants[] = {"1|234|567", "12|345|a", "999", "a| |1|000|.|5"};
+    ASSERT_ALL(VOCAB_PRE_AFMOE, wants);
+}
+END_TEST
+
+START_TEST(exaone_moe_joins_words)
+{
+    static const char *const wants[] = {"two words| | three", " a b| |1", "a|;\n|\n|b"};
+    ASSERT_ALL(VOCAB_PRE_EXAONE_MOE, wants);
+}
+END_TEST
+
+START_TEST(kimi_k2_cuts_han_apart)
+{
+    static const char *const wants[] = {"a|\xe4\xbd\xa0\xe5\xa5\xbd|b", "don't|\xe3\x80\x87|1",
+                                        "a|//\n|/"};
+    ASSERT_ALL(VOCAB_PRE_KIMI_K2, wants);
+}
+END_TEST
+
+/* A block of 2^k spaces at most, and one left to the word after. */
+START_TEST(jais2_cuts_spaces_into_blocks)
+{
+    char text[1100];
+    struct letters l;
+    struct word_list w;
+    memset(text, ' ', sizeof(text));
+    text[sizeof(text) - 1] = 'a';
+    ck_assert_int_eq(letters_open(&l, text, sizeof(text)), 0);
+    ck_assert_int_eq(words_open(&w, VOCAB_PRE_JAIS2, &l), 0);
+    static const uint32_t ends[] = {512, 1024, 1088, 1096, 1098, 1100}; /* 1098 and " a" */
+    ck_assert_uint_eq(w.n, sizeof(ends) / sizeof(ends[0]));
+    ck_assert_mem_eq(w.end, ends, sizeof(ends));
+    words_close(&w);
+    letters_close(&l);
+}
+END_TEST
+
+START_TEST(cuts_are_those_of_tokenizers)
+{
+    for (size_t i = 0; i < sizeof(words_vectors) / sizeof(words_vectors[0]); i++)
+        assert_words_bar(words_vectors[i].pre, words_vectors[i].want, '\037');
+}
+END_TEST
+
 START_TEST(broken_utf8_is_cut_as_signs)
 {
     assert_words(VOCAB_PRE_GPT2, "a|\xff\xfe|b| \xe2\x82");
@@ -293,6 +370,13 @@ int main(void)
     tcase_add_test(c, falcon_cuts);
     tcase_add_test(c, tekken_cuts);
     tcase_add_test(c, gpt4o_cuts);
+    tcase_add_test(c, seed_coder_cuts);
+    tcase_add_test(c, default_cuts);
+    tcase_add_test(c, afmoe_groups_digits_from_the_right);
+    tcase_add_test(c, exaone_moe_joins_words);
+    tcase_add_test(c, kimi_k2_cuts_han_apart);
+    tcase_add_test(c, jais2_cuts_spaces_into_blocks);
+    tcase_add_test(c, cuts_are_those_of_tokenizers);
     tcase_add_test(c, broken_utf8_is_cut_as_signs);
     tcase_add_test(c, nul_is_a_letter_like_others);
     tcase_add_test(c, spm_cuts_nothing);
