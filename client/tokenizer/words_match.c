@@ -619,7 +619,7 @@ size_t words_match_kana(const uint32_t *c, size_t begin, size_t at, size_t end)
     return run_ranges(c, at, end, ranges, COUNT(ranges));
 }
 
-/* [U+AC00-U+D7A3 U+3131-U+318E]+|[full-width signs]+|[U+3105-U+312F]+|[U+4E00-U+9FA5 U+3040-U+30FF]+ */
+/* [U+AC00-U+D7A3 U+3131-U+318E]+|[wide signs]+|[U+3105-U+312F]+|words_match_kana */
 size_t words_match_youtu_scripts(const uint32_t *c, size_t begin, size_t at, size_t end)
 {
     (void)begin;

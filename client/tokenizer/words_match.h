@@ -33,8 +33,7 @@ words_matcher words_match_wide_punctuation; /* \s?[!-/:-~...]+ */
 words_matcher words_match_last_space;       /* \s+$ */
 words_matcher words_match_cjk;              /* [U+0800-U+9FA5 U+AC00-U+D7FF]+ */
 words_matcher words_match_kana;             /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
-words_matcher
-    words_match_youtu_scripts;   /* a run of Korean, of Chinese signs, of Bopomofo, of kana */
-words_matcher words_match_asian; /* [scripts written without spaces, and Hangul]+ */
+words_matcher words_match_youtu_scripts;    /* runs of Hangul, wide signs, Bopomofo, kana */
+words_matcher words_match_asian;            /* [scripts written without spaces, and Hangul]+ */
 
 #endif
