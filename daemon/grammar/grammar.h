@@ -1,6 +1,6 @@
 /* grammar.h: constrained decoding: which tokens may follow, as a bit set for the sampler.
  *
- * A grammar is text in llama.cpp's dialect of GBNF (kernels/README.md, "Grammars"), read as a
+ * A grammar is text in llama.cpp's dialect of GBNF (README.md in this folder), read as a
  * language of UTF-8 bytes. A token may follow if the answer so far plus its bytes is a prefix of a
  * sentence: code points may span tokens. An end token may follow exactly where a sentence ends.
  *
