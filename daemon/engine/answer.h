@@ -1,4 +1,5 @@
-/* answer: what a client gets to see: accepted tokens, progress, and one end for every request. */
+/* answer: what a client gets to see: accepted tokens, progress, and one end for every request,
+ * with its receipt (answer_fill in answer.c; `hearth replay` compares it, client/cli/replay.c). */
 #ifndef HEARTH_DAEMON_ENGINE_ANSWER_H
 #define HEARTH_DAEMON_ENGINE_ANSWER_H
 

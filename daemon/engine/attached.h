@@ -14,7 +14,8 @@ void attached_post(struct engine *engine, enum mail_kind kind, struct client *cl
  * control thread. Returns how many. */
 uint32_t attached_reap(struct engine *engine);
 
-/* Does what the control thread says. Returns the number of its messages. */
+/* Does what the control thread says: attaches a client, or cancels and frees all that a dead one
+ * had. Returns the number of its messages. */
 uint32_t attached_mail(struct engine *engine);
 
 /* Ends every answer; no step is turned after this one. */

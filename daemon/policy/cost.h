@@ -21,7 +21,7 @@ struct cost {
     uint64_t step_ns;     /* smoothed time between passes that sample */
     uint64_t drafting_ns; /* time of fast passes since the last step that was measured */
     uint64_t answered_ns; /* when an answer was last being read; 0: never */
-    int64_t credit_ns;    /* of long prompts beside answers (plan_credit) */
+    int64_t credit_ns;    /* token bucket of long prompts beside answers (plan_credit) */
 };
 
 /* What a step computes, beside the rows of long prompts. */

@@ -70,11 +70,11 @@ bool plan_is_long(const struct plan_slot *slot);
 bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
                  struct plan_limits *limits);
 
-/* The credit after a pass beside an answer in which long prompts took `prefill_ns`, 0 when they
- * were not in it. Each such pass earns half a decode pass, so all of them together make an answer
- * half as long again; they pay by the clock, whatever their rows were thought to cost. A chunk is
- * bought when there is enough for PLAN_CHUNK_MIN rows or two decode passes: smaller pieces cost more
- * a row, and a reader does not notice a pass of that length. */
+/* A token bucket, in ns: the credit after a pass beside an answer in which long prompts took
+ * `prefill_ns`, 0 when they were not in it. Each such pass earns half a decode pass, so all of
+ * them together make an answer half as long again; they pay by the clock, whatever their rows were
+ * thought to cost. A chunk is bought when there is enough for PLAN_CHUNK_MIN rows or two decode
+ * passes: smaller pieces cost more a row, and a reader does not notice a pass of that length. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
 /* Which slot is first rotates: passes so far, and of these the ones in which prompts shared what was left
