@@ -16,7 +16,7 @@ SOVERSION = 0
 # SAN: address,undefined or thread; set by the asan and tsan targets. gcc warns that its thread sanitizer does
 # not model fences: every fence here orders atomics (ipc/ring.h, kernels/base/pool.h), which it does model.
 SAN     ?=
-# WERROR=: warnings are none, for compilers that nobody here has tried.
+# WERROR=: warnings are none, for compilers that were not tried.
 WERROR   ?= -Werror
 WARN     = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
 # Canonical numerics: no contraction the code did not write (kernels/NUMERICS.md).

@@ -140,7 +140,7 @@ static uint32_t find_end(const struct talk *t, const struct cli_ids *ids)
     return equal ? i : 0;
 }
 
-/* Puts the slot's own ids in the place of those that spell the same. Returns 0 or an exit code. */
+/* Replaces the ids that spell the slot's text by the slot's own. Returns 0 or an exit code. */
 static int keep_sequence(struct talk *t, struct cli_ids *ids)
 {
     uint32_t end = find_end(t, ids), n = t->sequence.n;
@@ -226,7 +226,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
     }
 }
 
-/* Of a conversation that became too long. Returns 0 or an exit code. */
+/* Ends a conversation that became too long. Returns 0 or an exit code. */
 static int check_length(struct talk *t, const struct cli_ids *ids)
 {
     struct hearth_info info = {.size = sizeof(info)};

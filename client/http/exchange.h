@@ -61,7 +61,7 @@ struct exchange {
     struct MHD_Connection *mhd;
     struct exchange *next, **link; /* all of a server's */
     const struct route *route;     /* NULL: refused before it was known */
-    char path_rest[128];           /* what follows a route that takes more */
+    char path_rest[128];           /* the path after the route's own */
 
     struct buffer body;
     size_t body_counted, discarded;

@@ -120,7 +120,7 @@ static void on_connect(struct watch *w, uint32_t events)
 
 /* While others wait to connect: ends the connection that has been without a whole request for the
  * longest, where that is a second; half-open and idle ones would keep all out for --timeout. Returns
- * the milliseconds until there is one to end, -1: nobody waits, or all have requests. */
+ * the milliseconds until there is one to end, -1: no connection waits, or all have requests. */
 static int make_room(struct server *s)
 {
     struct conn *oldest = NULL;

@@ -53,9 +53,9 @@ struct value self_string(struct eval *e, const struct call *c)
 static uint32_t change_case(uint32_t code, int how, uint32_t before)
 {
     bool begins = before == 0;
-    if (how == 't') /* the method: a word is letters */
+    if (how == 't') /* the method title(): a word is a run of letters */
         begins = !text_is_letter(before);
-    else if (how == 'w') /* the filter: a word begins after a blank or a bracket */
+    else if (how == 'w') /* the filter title: a word begins after a blank or a bracket */
         begins = begins || text_is_space(before) || (before < 0x80 && strchr("-({[<", (int)before));
     switch (how) {
     case 'u':

@@ -28,13 +28,13 @@ struct heap {
 void heap_init(struct heap *h, size_t most_bytes, uint64_t steps);
 void heap_fini(struct heap *h);
 
-/* Zeroed memory, aligned for anything. A fault without memory. */
+/* Zeroed memory, aligned for anything. Calls heap_fault where there is none. */
 void *heap_take(struct heap *h, size_t bytes);
 
 /* The same with the first `used` of `old` bytes at p copied; p itself where it could grow. */
 void *heap_grow(struct heap *h, void *p, size_t used, size_t old, size_t bytes);
 
-/* Counts steps before they are done. A fault beyond the limit. */
+/* Counts steps before they are done. Calls heap_fault beyond the limit. */
 void heap_charge(struct heap *h, size_t steps);
 
 /* Does not return. Control characters in the line become blanks. */

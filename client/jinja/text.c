@@ -9,7 +9,7 @@ static bool in(uint32_t code, uint32_t first, uint32_t last)
     return code >= first && code <= last;
 }
 
-/* Letters that lie in pairs, the upper one even (or odd). */
+/* Ranges where each upper-case letter stands before its lower-case one, at an even (odd) code. */
 static bool pairs_even(uint32_t code)
 {
     return in(code, 0x100, 0x12f) || in(code, 0x132, 0x137) || in(code, 0x14a, 0x177) ||

@@ -1,9 +1,9 @@
 /* schema_pattern: regular expressions of "pattern" as GBNF.
  *
  * Understood: texts, . [classes], (groups), (?:groups), alternation, * + ? {m} {m,} {m,n}, the
- * escapes \d \D \w \W \s \S \t \n \r \f \v \0 \xHH \uHHHH and those of signs; ^ in front and $ after,
- * of the whole. Everything else is refused by name: a grammar has no looking around, no references
- * back, no boundaries of words.
+ * escapes \d \D \w \W \s \S \t \n \r \f \v \0 \xHH \uHHHH and those of punctuation; ^ at the
+ * beginning and $ at the end of the whole pattern. Everything else is refused by name: a grammar
+ * cannot express lookaround, backreferences or word boundaries.
  *
  * What is matched stands in a JSON string, so that classes leave out the quote, the backslash and
  * control characters, and take their escapes instead. Only a bare dot and a quote in a text are

@@ -263,7 +263,7 @@ void schema_name(struct schema *c, struct buffer *t, const char *name, const cha
     schema_add(c, t, name);
     if (*name)
         schema_add(c, t, "-");
-    int in_run = 0; /* of letters that a name may not have: one dash for all */
+    int in_run = 0; /* a run of characters that a name may not have becomes one dash */
     for (const char *p = part; *p && t->bytes < SCHEMA_NAME_MAX; p++) {
         int fits = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
                    (*p >= '0' && *p <= '9') || *p == '-';

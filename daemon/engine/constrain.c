@@ -1,4 +1,4 @@
-/* Runs of grammars, one a request, and the masks behind them. */
+/* Runs of grammars, one per request, and the masks of the tokens that may follow. */
 #include "daemon/engine/constrain.h"
 
 #include "daemon/engine/request.h"

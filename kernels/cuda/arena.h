@@ -1,9 +1,9 @@
 /*
  * arena: one allocation of device memory, handed out from its start. Used twice with the same calls: first with no
- * memory behind it, to count; then, after cuda_arena_open, for real. Any thread, one at a time.
+ * memory, to count; then, after cuda_arena_open, for real. Any thread, one at a time.
  *
- * cuda_forget: what was written there is not there for those who come now. It does nothing; the simulator checks it, and
- * cuda_settle lets what runs end before: a pass gives its results while its last kernel still has blocks that do nothing.
+ * cuda_forget: the next pass must not read what was written there. On a GPU it does nothing; the simulator checks it,
+ * after cuda_settle: a pass has its results while idle blocks of its last kernel still run.
  */
 #ifndef HEARTH_KERNELS_CUDA_ARENA_H
 #define HEARTH_KERNELS_CUDA_ARENA_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef HEARTH_CUDASIM /* the simulator sees who leaves a piece, or reads what was left there */
+#ifdef HEARTH_CUDASIM /* the simulator reports accesses outside a piece, and reads of forgotten bytes */
 #include <cudasim.h>
 enum { CUDA_GAP = 256 };
 #define cuda_gap(address, bytes) cudasim_gap(address, bytes)
@@ -32,7 +32,7 @@ struct cuda_arena {
 
 enum { CUDA_ALIGNMENT = 256 };
 
-/* The address while counting is no address. */
+/* While counting the address returned is not valid. */
 static inline void *cuda_take(struct cuda_arena *arena, size_t bytes)
 {
     const size_t at = arena->used, end = at + bytes;

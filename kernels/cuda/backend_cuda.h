@@ -217,7 +217,7 @@ int cuda_start(struct backend *b, const struct pass *pass);
 int cuda_finish(struct backend *b);
 int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes);
 
-/* wait.c: until the pass has ended, and with `copies` those behind it. False: the instance broke. */
+/* wait.c: until the pass has ended, and with `copies` those after it. False: the instance broke. */
 bool cuda_wait(struct backend *b, bool copies);
 
 /* pass.c */

@@ -25,7 +25,7 @@ enum {
     CUDA_MAX_TILES = 8, /* most tiles of rows that a block of a matmul takes at once */
 };
 
-/* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h behind NONE. */
+/* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h after NONE. */
 enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
 
 /* y = W x. Layout of `data`: layout.h. */
@@ -52,7 +52,7 @@ struct cuda_input {
     float *f;                 /* [rows][stride] */
     uint32_t *q;              /* [rows / 8][stride / 32][32 lanes][2] */
     struct cuda_scale *scale; /* [rows / 8][stride / 32][8 rows] */
-    uint16_t *half[2]; /* native: as f16, as bf16, [rows][stride], +0 behind the row's values */
+    uint16_t *half[2]; /* native: as f16, as bf16, [rows][stride], +0 after the row's values */
     uint32_t stride;   /* a multiple of 32 */
 };
 
@@ -60,7 +60,7 @@ struct cuda_row {
     uint32_t first; /* row of its sequence in the pass */
     uint32_t position, token;
     uint32_t pages; /* of cuda_pass.words: its sequence's page ids */
-    uint32_t part;  /* its first part of attention; the next row's is behind its last */
+    uint32_t part;  /* its first part of attention; the next row's comes after its last */
 };
 
 /* How a block computes an item of attention: one row, or a tile of rows, in its small or its large form. */
@@ -70,7 +70,7 @@ enum cuda_item_kind { CUDA_ITEM_ROW, CUDA_ITEM_TILE, CUDA_ITEM_LARGE, CUDA_ITEM_
  * values. */
 enum { CUDA_TILE_QUERIES = 16, CUDA_LARGE_QUERIES = 32, CUDA_NATIVE_QUERIES = 64 };
 
-/* Rows [row, row + n_rows) of a pass, of one sequence and one behind the other, against a run of splits: all of theirs,
+/* Rows [row, row + n_rows) of a pass, of one sequence and consecutive, against a run of splits: all of theirs,
  * or one. Row r keeps the results at rows[r].part + part. */
 struct cuda_item {
     uint32_t kind; /* enum cuda_item_kind */
@@ -82,7 +82,7 @@ struct cuda_item {
 /*
  * A pass in device memory. The pointers are constant, so that kernels launched from a graph find every pass in the same
  * place. The host copies as many words before it as this pass has: counts, the barrier, rows; then, where the counts and the
- * rows say, one behind the other: page ids of its sequences, items, what samples are given, and what those read.
+ * rows say, one after the other: page ids of its sequences, items, what samples are given, and what those read.
  */
 struct cuda_pass {
     uint32_t *words;       /* all of it */

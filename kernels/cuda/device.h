@@ -37,7 +37,7 @@ static __device__ __forceinline__ unsigned short bf16_from_f32(float x)
 /* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
 #define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
 
-/* 16 bytes that no kernel writes and nobody reads again soon: weights. */
+/* 16 bytes that no kernel writes and none reads again soon: weights. */
 static __device__ __forceinline__ uint4 load_stream(const void *p)
 {
     uint4 v;
@@ -150,8 +150,8 @@ static __device__ __forceinline__ void let_next_start(void)
 #endif
 }
 
-/* A word that blocks of a grid count in. release: what the block wrote before it (and, behind __syncthreads, its other
- * threads) is seen by who reads the word with acquire and finds this addition in it. */
+/* A word that blocks of a grid count in. release: what the block wrote before it (and, after __syncthreads, its other
+ * threads) is seen by a thread that reads the word with acquire and finds this addition in it. */
 static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
 {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");

@@ -25,7 +25,7 @@
  *
  * F32, F16, BF16: units of [32 rows][16 bytes]: the next 4 or 8 inputs of a row. Nothing is read past cols.
  *
- * By rows, F16 and BF16 where cuBLAS reads them too: [32 rows][group_bytes / 32]: all inputs of a row, zeros behind them
+ * By rows, F16 and BF16 where cuBLAS reads them too: [32 rows][group_bytes / 32]: all inputs of a row, zeros after them
  * to a multiple of 8. As many bytes; a warp's load of 16 bytes a lane takes 64 bytes of each of eight rows.
  *
  * The bytes are those of the file (but for a last segment that is short). Pure arithmetic.

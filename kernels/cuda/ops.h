@@ -71,7 +71,7 @@ struct matmul_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
-/* What is behind the sums of a matmul that others computed, as matmul_job has it, of one part or gated. Items: group of
+/* What follows the sums of a matmul that cuBLAS computed, as matmul_job has it, of one part or gated. Items: group of
  * 32 outputs, run of eight rows. */
 struct sums_job {
     struct matmul_job matmul;
@@ -93,7 +93,7 @@ struct qkv_finish_job {
     float eps;
 };
 
-/* The first position that a row sees; `end` is the one behind its last. */
+/* The first position that a row sees; `end` is the one after its last. */
 LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t sliding_window)
 {
     return end < sliding_window ? 0 : end - sliding_window;

@@ -56,7 +56,7 @@ static void copy_sample(const struct cuda_sample *from, struct row_result *resul
     memcpy(result->sample.top, from->top, from->n_top * sizeof(*from->top));
 }
 
-/* Chunk w is row w with wants; rows share nothing, so that who finishes one does not matter. */
+/* Chunk w is row w with wants; rows share nothing, so any worker may finish one. */
 static void finish_wanted(void *arg, uint32_t w, uint32_t worker)
 {
     struct backend *b = arg;
@@ -103,7 +103,7 @@ void cuda_pass_start(struct backend *b)
 {
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_plan_pass(b);
-    if (b->broken) /* what is on the device is no pass */
+    if (b->broken) /* what is on the device is not a whole pass */
         return;
     if (!cuda_step_run(b) && !cuda_graph_run(b))
         cuda_run_jobs(b,

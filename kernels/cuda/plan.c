@@ -73,7 +73,7 @@ static uint32_t splits_of(const struct cuda_row *row)
     return row->position / CUDA_SPLIT + 1;
 }
 
-/* How many rows from r on are of one sequence, one behind the other. */
+/* How many rows from r on are of one sequence, one after the other. */
 static uint32_t run_length(const struct backend *b, uint32_t r)
 {
     const struct cuda_row *rows = b->upload.from.rows;
@@ -243,7 +243,7 @@ static void forget_scratch(const struct backend *b)
 static void plan_pages(struct backend *b)
 {
     for (uint32_t s = 0; s < b->pass->n_sequences; s++) {
-        /* The check left the position behind the sequence's last row. */
+        /* The check left the position after the sequence's last row. */
         const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
         b->places[s] = (struct cuda_place){cuda_take_words(b, n), .first_row = UINT32_MAX};
         if (n) /* a sequence without rows may have no list */

@@ -1,5 +1,5 @@
 /* The samples of a pass as the device has them (samples.h): parameters with everything worked out that does not depend on
- * logits, and the masks, biases and tokens that they read, behind all else of the upload. What does not fit there, or is no
+ * logits, and the masks, biases and tokens that they read, after all else of the upload. What does not fit there, or is no
  * sample that can end well, is left to kernels/sample/sample.c on the host. */
 #include <float.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static uint64_t share_of(float p)
     return p > 0.0f && p < 1.0f ? (uint64_t)(p * 0x1p40f) : 0;
 }
 
-/* Penalties and temperature, where they come first, are done before and beside the sums of weights. */
+/* Where the order begins with penalties, then temperature, the kernels that sum weights apply them. */
 static void sort_stages(const struct sampler_params *p, struct cuda_sampling *to)
 {
     enum sample_stage stages[SAMPLE_STAGES];

@@ -25,10 +25,10 @@ struct cuda_sampling {
     uint32_t kind;             /* enum cuda_sample_kind */
     uint32_t adjusted;         /* there is a mask, a bias, or penalties come first */
     uint32_t penalized;        /* penalties come first, or the sample is greedy */
-    uint32_t tempered;         /* temperature is first (behind penalties) */
+    uint32_t tempered;         /* temperature is first (after penalties) */
     uint32_t weighed;          /* then comes the draw, typical-p or top-p: all tokens' weights */
     uint32_t n_stages;
-    uint8_t stages[8]; /* enum sample_stage behind these */
+    uint8_t stages[8]; /* enum sample_stage, those after these two */
     float temperature, min_p /* its logarithm */, repeat, frequency, presence;
     uint32_t top_k;
     uint32_t mask;             /* at words: bits of tokens that are allowed */
@@ -47,7 +47,7 @@ struct cuda_sample {
     struct sample_top top[SAMPLE_TOP_MAX];
 };
 
-/* What a pass gives the host, the number of the pass last: who sees it there sees the rest. */
+/* What a pass gives the host, the number of the pass last: a reader that sees it sees the rest. */
 struct cuda_results {
     uint32_t *done;              /* cuda_pass.counts[CUDA_COUNT_PASS] of the last pass that ended */
     uint32_t *bad;               /* [rows] copy of cuda_pass.bad */

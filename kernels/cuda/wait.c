@@ -35,7 +35,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* D1: pairs with the fence and the store of end_item (sample_device.h): who sees the number sees the results. */
+/* D1: pairs with the fence and the store of end_item (sample_device.h): the number is seen after the results. */
 static bool is_done(const struct backend *b)
 {
     return atomic_load_explicit((_Atomic uint32_t *)b->results.done, memory_order_acquire) ==

@@ -1,4 +1,4 @@
-/* The first passes of an instance, before anybody asks. Everything that can be launched is brought to the device, so that
+/* The first passes of an instance, before any request. Everything that can be launched is brought to the device, so that
  * what a driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open. And the
  * self-test: no result depends on how many rows a pass has, or on which of them a row is. */
 #include <assert.h>
@@ -15,7 +15,7 @@
  * others are compared with: 1, 2, 3, 5, 9, 17 and 33 rows, the fewest that each graph is there for, and in one kernel
  * rows with and without others of their sequence. Native numerics, whose
  * sums are the tensor cores' own, have 32 positions, so that rows share tiles of attention, and two passes without a graph
- * more: 80 rows of sequences one behind the other, then of sequences in turn, the last one first. A GPU needs some
+ * more: 80 rows of sequences one after the other, then of sequences in turn, the last one first. A GPU needs some
  * milliseconds for that; a simulated one, which may need a minute, is let off with those that it gets done, in a
  * second of the processor's: a busy machine tests as many. */
 enum {

@@ -125,8 +125,8 @@ static int read_types(const struct gguf *gguf, struct gguf_vocab *v, struct erro
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         int64_t type = there ? gguf_array_i64(&types, i) : GGUF_TOKEN_NORMAL;
         if (type < 0 || type > INT32_MAX)
-            return fail(e.text, e.bytes, -EBADMSG, "malformed: %s of token %u is %lld", KEY, i,
-                        (long long)type);
+            return fail(e.text, e.bytes, -EBADMSG, "malformed: %s of token %u is %lld, not a type",
+                        KEY, i, (long long)type);
         v->types[i] = (int32_t)type;
     }
     return 0;

@@ -250,7 +250,8 @@ static int read_window(struct model_loader *l)
     struct arch_key key = key_of(l, "attention.sliding_window");
     int rc = gguf_u32(l->gguf, key.name, &window);
     if (rc && rc != -ENOENT)
-        return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) that is no number", key.name);
+        return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) that is not a number",
+                    key.name);
     m->n_window = window;
     if (window > 0 && window < m->n_context)
         m->n_context = window;

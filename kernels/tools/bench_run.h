@@ -46,7 +46,7 @@ double bench_run_prefill(struct bench_run *run, uint32_t slot);
 double bench_run_decode(struct bench_run *run, uint32_t slots);
 double bench_run_window(struct bench_run *run, uint32_t rows);
 
-/* Seconds per pass of the last decode until start returned: the CPU time that a device needs. */
+/* Seconds that backend_ops.start took per pass of the last decode: CPU time before a GPU works. */
 double bench_run_start(const struct bench_run *run);
 
 const char *bench_run_error(const struct bench_run *run);

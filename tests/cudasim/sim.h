@@ -266,8 +266,8 @@ void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void 
 
 /* ---- races.c ---- */
 
-/* Of a cooperative grid; on: while it runs, if races are looked for. offset: in the device's
- * memory. */
+/* Races between the blocks of a cooperative grid. sim_races_on: such a grid runs, and races are
+ * looked for. offset: in the device's memory. */
 extern bool sim_races_on SIM_HIDDEN;
 void sim_races_begin(unsigned blocks);
 void sim_races_end(void);
@@ -275,7 +275,7 @@ void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *ca
 
 /* ---- mapped.c ---- */
 
-void sim_mapped_begin(void); /* of a grid */
+void sim_mapped_begin(void); /* a grid begins */
 /* A store to host memory (signals: a volatile or atomic one, which signals other stores to the
  * host); a system fence; an atomic that changes device memory. */
 void sim_mapped_write(bool signals, const void *caller);

@@ -462,7 +462,7 @@ TOY(grid_race)
         while (*arrived < gridDim.x)
             ;
         job.out[blockIdx.x] = job.out[(blockIdx.x + 1) % gridDim.x];
-    } else if (blockIdx.x == 0) { /* too late for a block that has seen the release */
+    } else if (blockIdx.x == 0) { /* its store comes after the release: not ordered */
         add_release(counter, 1);
         job.out[0] = 1;
     } else {

@@ -32,8 +32,8 @@ static void put_u64(FILE *f, uint64_t value)
     ck_assert_uint_eq(fwrite(&value, sizeof(value), 1, f), 1);
 }
 
-/* A copy of a GGUF file with one more key, right behind its head. The key's bytes are a multiple of
- * the file's alignment, so everything behind it only moves: the template has a comment to fill up. */
+/* A copy of a GGUF file with one more key, right after its head. The key's bytes are a multiple of
+ * the file's alignment, so everything after it only moves: the template has a comment to fill up. */
 static void write_model(const char *from, const char *to)
 {
     static const char key[] = "tokenizer.chat_template";

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Shared by all tests: started before the first of them. A long context, so that an answer can be
- * interrupted: a small model is done with 512 tokens before anybody reacts. */
+ * interrupted: a small model has made 512 tokens before a signal arrives. */
 static struct harness d;
 
 static void start(void)

@@ -103,7 +103,7 @@ START_TEST(stop_texts_end_an_answer_and_are_named)
 }
 END_TEST
 
-/* Bytes that are no text are longer in the answer than they were as tokens. */
+/* Bytes that are not text are longer in the answer than they were as tokens. */
 START_TEST(a_stop_text_after_invalid_bytes_is_named)
 {
     static const char options[] = "\"prompt\":\"def f(x):\",\"n_predict\":60,\"top_k\":0,"

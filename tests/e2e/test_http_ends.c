@@ -109,7 +109,7 @@ START_TEST(a_running_answer_resumes_at_the_next_daemon)
 }
 END_TEST
 
-/* Those that wait are told that nobody is there, and take the one along that runs. */
+/* When the daemon dies, choices that wait are refused, and the one that runs ends with them. */
 START_TEST(choices_of_one_answer_end_together)
 {
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);

@@ -58,8 +58,7 @@ START_TEST(a_v1_stream_ends_with_usage_and_done)
 }
 END_TEST
 
-/* Does the text go on with the token at this character? A token that is no whole character has no
- * letters to be found. */
+/* Does the text go on with the token at this character? A part of a character is not looked for. */
 static bool stands_at(const char *text, json_int_t offset, const char *token)
 {
     for (; offset && *text; offset--)

@@ -1,4 +1,4 @@
-/* hearth-http where more is asked than there are slots: who waits, for how many, and what is said to the rest. */
+/* hearth-http with more requests than slots: which wait, how many, and how the rest are refused. */
 #include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"
 
@@ -15,7 +15,7 @@ START_TEST(the_queue_of_requests_is_bounded)
     gateway_start(&rig_gate, &rig_daemon, false,
                   (const char *const[]){"--slots", "1", "--queue", "2", NULL});
     int running = rig_send_forever(",\"stream\":true"),
-        waiting[2]; /* nobody reads it: it has no end */
+        waiting[2]; /* not read, so it does not end */
     ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
     for (int i = 0; i < 2; i++) {
         waiting[i] = gateway_connect(&rig_gate);
@@ -30,7 +30,7 @@ START_TEST(the_queue_of_requests_is_bounded)
     a = http_ask(&rig_gate, "/slots?fail_on_no_slot=1", NULL);
     ck_assert_int_eq(a.status, 503);
     http_answer_fini(&a);
-    close(waiting[0]); /* who leaves the queue is forgotten */
+    close(waiting[0]); /* a request whose client leaves the queue is forgotten */
     gateway_wait_metric(&rig_gate, "hearth_http_queued", 1);
     close(running);
     a = http_receive(waiting[1]);
@@ -41,7 +41,7 @@ START_TEST(the_queue_of_requests_is_bounded)
 }
 END_TEST
 
-/* Where all slots run answers that have no end, nobody's turn comes. */
+/* While all slots run endless answers, a request that waits does not begin. */
 START_TEST(an_invalid_request_is_refused_without_queueing)
 {
     static const char *const wrong[][2] = {

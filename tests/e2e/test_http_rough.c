@@ -124,7 +124,7 @@ static bool others_overtake_text(const char *body)
 {
     int huge = gateway_connect(&rig_gate), gone = gateway_connect(&rig_gate);
     http_send(huge, "POST", "/tokenize", "", body);
-    http_send(gone, "POST", "/tokenize", "", body); /* waits behind it, and hangs up */
+    http_send(gone, "POST", "/tokenize", "", body); /* waits after it, and hangs up */
     for (int i = 0; i < 10; i++)
         json_decref(
             http_json(&rig_gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
@@ -213,7 +213,8 @@ static long resident_kb(pid_t pid)
     return kb;
 }
 
-/* The daemon pauses the slot of who does not read; nobody else notices; nothing is lost. */
+/* The daemon pauses the slot of a client that does not read. No other slot is delayed, no token
+ * lost. */
 START_TEST(a_slow_reader_is_paused_alone)
 {
     json_t *want = http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}", 200);
@@ -262,7 +263,7 @@ START_TEST(a_shortage_of_descriptors_passes)
     int fd = gateway_connect(&rig_gate);
     http_send(fd, "GET", "/health", "", NULL);
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    ck_assert_int_eq(poll(&p, 1, 300), 0); /* it has to wait: nobody else is connected */
+    ck_assert_int_eq(poll(&p, 1, 300), 0); /* it has to wait, though no other client is connected */
     ck_assert_int_eq(prlimit(rig_gate.pid, RLIMIT_NOFILE, &before, NULL), 0);
     ck_assert_int_eq(poll(&p, 1, 60000), 1);
     struct http_answer a = http_receive(fd);

@@ -241,7 +241,7 @@ static void operate(void)
         if (take(1) % 8 == 0)
             atomic_store(&f.bad.client->segment.broken, 1);
         break;
-    case 15: /* costly: most of the time of an input */
+    case 15: /* only now and then: it costs more time than all the rest of an input */
         if (take(1) % 8)
             break;
         rig_detach(&f.rig, &f.bad);

@@ -153,8 +153,8 @@ static void submit_beside(struct attack_state *a, void *(*thread)(void *), int p
 
 /* ---- every word, at any time ------------------------------------------------------------------ */
 
-/* Words whose wrong values close the client at once hide what lies behind them: so the second scope
- * leaves out the rings' numbers and the progress of reading, the third writes parameters and
+/* Words whose wrong values close the client at once hide what is checked after them: so the second
+ * scope leaves out the rings' numbers and the progress of reading, the third writes parameters and
  * tokens alone. */
 static bool is_within(const struct scribbler *s, uint64_t at)
 {

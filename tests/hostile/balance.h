@@ -1,5 +1,6 @@
-/* balance: what a daemon holds while nobody is connected, read twice and compared: slots, pages and
- * connections by its counters, descriptors and memory by the kernel's account of its process. */
+/* balance: what a daemon holds while no client is connected, read twice and compared: slots,
+ * pages and connections by its counters, descriptors and memory by the kernel's account of its
+ * process. */
 #ifndef HEARTH_TESTS_HOSTILE_BALANCE_H
 #define HEARTH_TESTS_HOSTILE_BALANCE_H
 

@@ -30,7 +30,7 @@ enum {
     DEPTH = 100000,
     SCHEMA_DEPTH = 3000,
     ANSWER_MS = 60000,
-    ROOM_KB = 16384, /* an allocator's; a body that stayed is less, a hundred of them are not */
+    ROOM_KB = 16384, /* what an allocator may keep; a hundred leaked bodies are more */
 };
 
 #define HEAD "POST /completion HTTP/1.1\r\nHost: localhost\r\n"

@@ -1,5 +1,5 @@
 /* S1 S2, both ways: a reader that sleeps until there is a cell, a writer that sleeps until there is
- * room, on ipc/bell.{h,c}. Nobody's clock runs: a lost wake-up is a sleeper that stays asleep. */
+ * room, on ipc/bell.{h,c}. No clock runs: a lost wake-up is a sleeper that stays asleep. */
 #include "tests/model/shim.h"
 
 #include "daemon/engine/mailbox.h"

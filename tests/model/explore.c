@@ -1,4 +1,4 @@
-/* explore: depth first over all choices: who goes on, which message a load takes. An execution is
+/* explore: depth first over all choices: the thread that runs, the message a load takes. An execution is
  * run from its start with the choices so far, then one that was not made yet; one that comes to a
  * state which was there before ends there. Threads are contexts that stop before each access which
  * another thread can notice. */
@@ -24,7 +24,7 @@ enum {
     SEEN_START = 1 << 16,
 };
 
-/* What a thread has seen, or will have seen who reads a message: the oldest message of each
+/* What a thread has seen, or has once it reads a message: the oldest message of each
  * location that is still to be had, and how far each thread's plain accesses are ordered before. */
 struct view {
     uint8_t oldest[LOCATIONS];
@@ -41,7 +41,7 @@ struct message {
 struct location {
     struct message messages[MESSAGES]; /* in modification order: there is one writer */
     uint32_t n;
-    int writer; /* -1: nobody yet */
+    int writer; /* -1: none yet */
 };
 
 struct thread {
@@ -270,7 +270,8 @@ static void tick(void)
     self()->history = mix(self()->history, 1);
 }
 
-/* Its view was handed out: what it does from here on is not ordered before who takes that. */
+/* Its view was handed out: what it does from here on is not ordered before the thread that takes
+ * it. */
 static void tick_clock(void)
 {
     self()->now.clock[current]++;
@@ -449,8 +450,8 @@ void *model_copy(void *to, const void *from, size_t bytes, const char *function)
     return memmove(to, from, bytes);
 }
 
-/* The kernel's promise: it counts the sleeper, fences, then compares the word; who wakes fences
- * after having changed the word (waitwake.c, "ordering guarantees"). */
+/* The kernel's promise: it counts the sleeper, fences, then compares the word; the waker
+ * fences after changing the word (waitwake.c, "ordering guarantees"). */
 long model_futex(const volatile void *word, int operation, uint32_t value)
 {
     uint32_t number;

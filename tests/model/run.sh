@@ -66,7 +66,7 @@ caught() { # NAME WHAT VARIABLE=VALUE...
 }
 
 model bell
-holds bell "no wake is lost, nobody needs to look" MUTANT=0 LOOK=0
+holds bell "no wake is lost, without looking" MUTANT=0 LOOK=0
 holds bell "a daemon that dies is noticed, and what it had published is read" MUTANT=0 DIES=1 EARLY=1
 caught bell "the client's fence (S1)" MUTANT=1 LOOK=0
 caught bell "the daemon's fence after publishing (S2)" MUTANT=2 LOOK=0

@@ -26,7 +26,7 @@
 #define clock_gettime(clock, time) (*(time) = (struct timespec){0})
 #define eventfd(count, flags) model_eventfd()
 #define write(fd, bytes, size) model_write((fd), __func__)
-#define send(fd, bytes, size, flags) ((void)(fd), 1L) /* a socket nobody waits at */
+#define send(fd, bytes, size, flags) ((void)(fd), 1L) /* no thread waits at the socket */
 #define aligned_alloc(alignment, size) model_alloc(size)
 
 #endif

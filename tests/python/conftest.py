@@ -21,7 +21,7 @@ PATIENCE = 120  # seconds; sanitizers and busy machines are slow
 
 # Never the end-of-sequence token. A client has room for all of it: it may be whole before it is read.
 LONG = {"max_tokens": 900, "logit_bias": {2: -10000.0}}
-# An answer that only ends when somebody ends it, in a context that has room for it: seconds, and as the
+# An answer that ends only by a cancel, in a context that has room for it: seconds, and as the
 # daemon goes on only while it is read, it runs however long the reader is not let run.
 ENDLESS = dict(LONG, max_tokens=15000)
 

@@ -64,7 +64,7 @@ async def test_sixteen_streams_on_one_handle_and_as_many_in_the_queue(daemon):
         assert await asyncio.gather(*(read(i) for i in range(16))) == alone
         assert sorted(order) == list(range(16))
         assert await asyncio.gather(*(read(i % 16) for i in range(48))) == alone * 3
-        assert threading.active_count() == threads  # nobody waits in a thread
+        assert threading.active_count() == threads  # no thread waits
 
 
 @in_loop
@@ -206,7 +206,7 @@ async def test_the_daemon_is_killed_and_back(own_daemon):
         await streams[0].__anext__()
         own_daemon.kill()
         readers = asyncio.gather(*(s.wait() for s in streams))
-        await asyncio.sleep(0.2)  # the loop runs while nobody is there
+        await asyncio.sleep(0.2)  # the loop runs while there is no daemon
         await asyncio.get_running_loop().run_in_executor(None, own_daemon.start)
         for result in await readers:
             assert result.receipt == undisturbed.receipt
@@ -226,7 +226,7 @@ async def test_the_daemon_does_not_come_back(own_daemon):
                 await stream.wait()
         turns = count_turns()
         await asyncio.sleep(0.3)
-        assert len(turns) < 10  # the descriptor, readable for good, is no reader any more
+        assert len(turns) < 10  # the loop stopped watching the descriptor, which stays readable
         with pytest.raises(hearth.NotRunning):
             client.generate("x")
 

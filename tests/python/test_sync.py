@@ -146,7 +146,7 @@ def test_more_requests_than_slots_wait_their_turn(daemon):
     with hearth.Client(daemon.socket, slots=2) as two:
         streams = [two.generate(p, max_tokens=12) for p in prompts]
         last = streams.pop()
-        assert last.wait().receipt == alone[-1]  # though nobody reads those before it
+        assert last.wait().receipt == alone[-1]  # though those before it are not read
         streams.pop(3).close()  # it waited, or runs, and is gone
         assert [s.wait().receipt for s in streams] == alone[:3] + alone[4:-1]
 
@@ -340,7 +340,7 @@ next(stream)
 
 def tell():
     had = len(stream.ids)
-    while len(stream.ids) == had:  # nobody but wait() takes anything in
+    while len(stream.ids) == had:  # only wait() reads events
         time.sleep(0.001)
     print("reading", flush=True)
 

@@ -9,7 +9,7 @@ table=kernels/cuda/registers.txt
 shopt -s nullglob
 build=${BUILD:-build}
 logs=("$build"/obj/kernels/cuda/device/*.cu.log)
-[ ${#logs[@]} -gt 0 ] || { echo "skip: hearth-cuda.so was not built: nobody counted registers"; exit 0; }
+[ ${#logs[@]} -gt 0 ] || { echo "skip: hearth-cuda.so was not built: its registers are not compared"; exit 0; }
 if [ "${1:-}" != --write ] && ! make -q BUILD="$build" "$build/lib/hearth/hearth-cuda.so" >/dev/null 2>&1; then
     echo "skip: hearth-cuda.so is older than its sources: its registers are not compared"
     exit 0
@@ -48,7 +48,7 @@ grep -wF "$archs" "$work/table" >"$work/wanted" || true
 compiler="nvcc $("${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}" --version | grep -o 'V[0-9.]*$')"
 if [ "${1:-}" = --write ]; then
     {
-        echo "# Registers of each kernel and, behind +, bytes that it spills, as $compiler counts them; a kernel's own alone,"
+        echo "# Registers of each kernel and, after +, bytes that it spills, as $compiler counts them; a kernel's own alone,"
         echo "# not those of functions that it calls. Compared with each build: tests/tools/check_registers.sh (--write)."
         { grep -vwF "$archs" "$work/table" || true; cat "$work/built"; } | sort | awk '
             { names[$1]; value[$1, $2] = $3; if (!($1 in seen)) { seen[$1]; name[++n] = $1 } }

@@ -120,7 +120,7 @@ def cut(text, rng):
 
 
 def shortened(text, n):
-    """The first n characters, cut behind a line's end where there is one."""
+    """The first n characters, cut after a line's end where there is one."""
     if len(text) <= n:
         return text
     newline = text.rfind("\n", 1, n)
@@ -168,7 +168,7 @@ def rows_of(tokenizer, docs, length, seed, max_rows):
                 continue
             last = min(token + room - 6, len(offsets))
             end = offsets[last - 1][1] if last < len(offsets) else len(text)
-            if end < len(text):  # cut behind a line's end where there is one
+            if end < len(text):  # cut after a line's end where there is one
                 newline = text.rfind("\n", at + 1, end)
                 end = newline + 1 if newline > at else end
             ids, used = sample(tokenizer, text[at:end], end == len(text), room, rng)

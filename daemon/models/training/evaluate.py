@@ -39,7 +39,7 @@ class Evaluation:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
     def greedy(self, prompt, n, done):
-        """Up to n greedy ids behind prompt, until done(ids)."""
+        """Up to n greedy ids after prompt, until done(ids)."""
         ids, past, new = [], [[] for _ in self.model.blk], prompt
         while len(ids) < n and not done(ids):
             logits = self.model(torch.tensor([new]), past)[0, -1]
@@ -101,7 +101,7 @@ class Evaluation:
         """One line filled in greedily: the first line of the answer that is not blank.
 
         Without the suffix the prompt is plain text and ends before the white space: there, a line
-        break and the indentation behind it are one token.
+        break and the indentation after it are one token.
         """
         if order == "none":
             prompt = [BOS] + self.encode(prefix.rstrip())[-256:]
@@ -113,7 +113,7 @@ class Evaluation:
         return self.decode([i for i in ids if i != EOS]).lstrip().split("\n")[0].rstrip()
 
     def heldout_lines(self, n):
-        """Lines of held-out files: (before, line, after), cut behind the line's indentation."""
+        """Lines of held-out files: (before, line, after), cut after the line's indentation."""
         rng, cases = random.Random(4), []
         while len(cases) < n:
             _, _, text = rng.choice(self.heldout)

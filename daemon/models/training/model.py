@@ -95,7 +95,7 @@ class Model(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, ids, past=None):
-        """Logits behind every id. past: None, or a list for each block, empty at first."""
+        """Logits after every id. past: None, or a list for each block, empty at first."""
         x = self.token_embd(ids)
         begin = past[0][0].shape[1] if past and past[0] else 0
         cos, sin = (table[begin:begin + ids.shape[1]] for table in (self.cos, self.sin))

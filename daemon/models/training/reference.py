@@ -52,7 +52,7 @@ class Float64:
         return out
 
     def step(self, token):
-        """Append a token; return the logits [vocab] behind it."""
+        """Append a token; return the logits [vocab] after it."""
         w = self.w
         x = w["token_embd.weight"][token]
         for i in range(self.layers):
@@ -79,7 +79,7 @@ class Float64:
 
 
 def greedy(path, prompt):
-    """The ids picked behind prompt, each one's gap to the second best, and every step's logits."""
+    """The ids picked after prompt, each one's gap to the second best, and every step's logits."""
     model = Float64(path)
     logits = [model.step(token) for token in prompt]
     ids, gaps = [], []

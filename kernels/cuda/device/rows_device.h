@@ -52,7 +52,7 @@ static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint3
 {
     const struct cuda_row row = job.pass.rows[r];
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
-    if (i < job.stride) /* behind the row: what residuals add to outputs that nobody reads */
+    if (i < job.stride) /* after the row: what residuals add to outputs that are not read */
         job.x[(uint64_t)r * job.stride + i] =
             i < job.embedding.cols ? __fmul_rn(matrix_value(job.embedding, row.token, i), job.scale)
                                    : 0.0f;
@@ -230,7 +230,7 @@ static __device__ void rope_head(float *x, const struct qkv_finish_job &job, uin
 }
 
 /* Appends a head of K or V, by one warp. Value k lies at `first` + k * `step` of `values`, and in q8_0 the scale of
- * block b at `first_scale` + b * `scale_step` behind all values of the page. */
+ * block b at `first_scale` + b * `scale_step` after all values of the page. */
 struct kv_place {
     uint8_t *values;
     uint32_t first, step, first_scale, scale_step;

@@ -313,7 +313,7 @@ static void assert_tokens(const char *messages, const char *template, const char
     ck_assert_int_eq(hearth_chat_tokens(h, &c, NULL, 0), n);
 }
 
-#define SPACE "\xe2\x96\x81" /* how a space is spelled in bytes where it is no token */
+#define SPACE "\xe2\x96\x81" /* the bytes of a space that is not a token of its own */
 
 START_TEST(control_tokens_come_from_the_template_alone)
 {

@@ -398,7 +398,7 @@ START_TEST(a_file_is_replaced_whole_without_leftovers)
     ck_assert_uint_eq(read.bytes, 5);
     ck_assert_mem_eq(read.data, "short", 5);
     buffer_fini(&read);
-    ck_assert_int_lt(write_beside(folder, &out), 0); /* a folder is no file to replace */
+    ck_assert_int_lt(write_beside(folder, &out), 0); /* a folder cannot be replaced */
     snprintf(command, sizeof(command), "[ \"$(ls %s*)\" = r ] && [ \"$(stat -c %%a %s)\" = 600 ]",
              folder, path);
     ck_assert_int_eq(system(command), 0);

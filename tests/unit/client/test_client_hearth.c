@@ -145,7 +145,7 @@ static void on_signal(int number)
     (void)number;
 }
 
-static pthread_t waits; /* who is to be interrupted */
+static pthread_t waits; /* the thread to interrupt */
 static _Atomic int done;
 
 /* Signals without end; the first ones come before the daemon says anything. */
@@ -303,7 +303,7 @@ START_TEST(keep_is_the_common_prefix_with_the_last_prompt)
     ck_assert_uint_eq(submit_ids(0, a, 5).keep, 5);
     ck_assert_uint_eq(submit_ids(0, b, 6).keep, 3);
     ck_assert_uint_eq(submit_ids(0, b, 2).keep, 2);
-    /* Beyond what the last cell said, the arena is nobody's business. */
+    /* The arena after the length of the last cell is not compared. */
     ck_assert_uint_eq(submit_ids(0, b, 6).keep, 2);
     ck_assert_uint_eq(submit_ids(1, b, 6).keep, 0);
     ck_assert_int_eq(memcmp(segment_arena(&fake.segment, 0), b, sizeof(b)), 0);

@@ -1,4 +1,4 @@
-/* Slots of one handle share the submit ring: one that nobody reads must not hold up the others. */
+/* Slots of one handle share the submit ring: one that is not read must not hold up the others. */
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 
@@ -76,7 +76,7 @@ static void *serve_in_order(void *arg)
             bell_daemon_sleep(fake.ctl);
             if (ring_space(&fake.events[c.slot]) < (int)(2 * EVENT_RUN_CELLS) &&
                 (poll(&p, 1, 60000) != 1 || read(p.fd, &count, sizeof(count)) < 0))
-                return (void *)(uintptr_t) "nobody made room";
+                return (void *)(uintptr_t) "no cell became free";
             bell_daemon_awake(fake.ctl);
             continue;
         }
@@ -94,7 +94,7 @@ START_TEST(a_slot_that_is_not_read_does_not_hold_up_another)
     connect_with(2, 0);
     struct hearth_request r = text_request("Once");
     const struct hearth_event *e;
-    /* More ends than the ring of slot 0 holds, all of them for nobody. */
+    /* More ends than the ring of slot 0 holds, none of them read. */
     for (int i = 0; i < 40; i++)
         ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
     ck_assert_int_eq(hearth_submit(h, 1, &r), 0);

@@ -1,4 +1,4 @@
-/* How the library waits: for events, for room in the submit ring, and who is woken. */
+/* How the library waits: for events, for room in the submit ring, and what is woken. */
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 
@@ -20,7 +20,7 @@ static void *answer_later(void *arg)
     while (!fake_take(&fake, &c))
         usleep(1000);
     usleep(20000);
-    fake_tokens(&fake, c.slot, c.generation, c.length, hi, 2); /* at once: who waits may look now */
+    fake_tokens(&fake, c.slot, c.generation, c.length, hi, 2); /* at once: the waiter may look */
     fake_wake(&fake);
     usleep(20000);
     fake_done(&fake, c.slot, c.generation, DONE_EOS, 2);
@@ -149,7 +149,7 @@ START_TEST(a_long_prefill_reports_progress)
     ck_assert_uint_eq(e->kind, HEARTH_PROGRESS);
     ck_assert_uint_eq(e->done, 400);
     ck_assert_uint_eq(e->total, 1000);
-    /* The same again is no news, nor is that of another request. */
+    /* Unchanged progress is not reported, nor is another request's. */
     ck_assert_int_eq(hearth_next(h, 0, &e, 300), 0);
     atomic_store(&line->prefill_done, 500);
     atomic_store(&line->generation, c.generation - 1);

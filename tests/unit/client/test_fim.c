@@ -251,7 +251,7 @@ START_TEST(far_ends_are_cut_at_line_breaks)
 }
 END_TEST
 
-/* Types `n` characters behind 400 lines, and counts how often something else than the prompt's end
+/* Types `n` characters after 400 lines, and counts how often something else than the prompt's end
  * changed. */
 static int breaks_while_typing(size_t n, size_t tail)
 {

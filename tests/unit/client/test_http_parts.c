@@ -119,7 +119,7 @@ START_TEST(a_server_sent_event_is_one_line_of_json)
     buffer_add(&x.out, "", 1);
     ck_assert_str_eq(x.out.data, "{}");
     buffer_fini(&x.out);
-    exchange_put(&x, NULL); /* what could not be made is no text */
+    exchange_put(&x, NULL); /* NULL stands for text that could not be made */
     ck_assert(x.out.failed);
     buffer_fini(&x.out);
 }

@@ -42,7 +42,7 @@ static void fill_table(struct table *t, uint64_t *state, uint32_t n_orders)
     }
 }
 
-/* ids[0, return) after joining the slow way. */
+/* Joins pairs by search, which is slow and plain. Returns how many ids remain. */
 static size_t join_slowly(const struct table *t, uint32_t *ids, size_t n)
 {
     for (;;) {

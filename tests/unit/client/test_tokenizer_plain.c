@@ -78,7 +78,7 @@ START_TEST(control_tokens_are_found_outside_of_plain_parts)
     /* A longer one that does not fit leaves the shorter one. */
     assert_plain(&v, "<|end|><|user|>", "@");
     assert_plain(&v, "<|end|>[<|user|>]", "#<|user|>");
-    /* Empty parts are no parts; user-defined tokens are found everywhere. */
+    /* Empty parts change nothing; user-defined tokens are found everywhere. */
     assert_plain(&v, "<|end|>[]<|end|>", "##");
     assert_plain(&v, "[<tool>]<to[ol]>", "$$");
     free(block);

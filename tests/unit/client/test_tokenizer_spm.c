@@ -194,7 +194,7 @@ START_TEST(runs_of_blanks_are_tokens_in_gemmas_vocabulary)
     ASSERT_IDS(&v, "o    o     ", 0, o, three, space, o, three, two);
     ASSERT_IDS(&v, "\n\n\no", 0, lines, BYTE + '\n', o);
     ASSERT_IDS(&v, "<start_of_turn>o\n\n o", TOKENIZE_PARSE_SPECIAL, turn, o, lines, space, o);
-    ASSERT_IDS(&v, "  " LOW LOW "o", 0, two, space, space, o); /* the sign itself is no run */
+    ASSERT_IDS(&v, "  " LOW LOW "o", 0, two, space, space, o); /* signs are not a run */
 }
 END_TEST
 

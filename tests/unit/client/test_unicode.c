@@ -27,7 +27,7 @@ static bool decodes(uint32_t c)
     char s[4];
     uint32_t code = UINT32_MAX;
     size_t n = encode(c, s);
-    if (c >= 0xd800 && c <= 0xdfff) /* surrogates are no characters */
+    if (c >= 0xd800 && c <= 0xdfff) /* surrogates are not characters */
         return utf8_step(s, n, &code) == -1;
     for (size_t part = 1; part < n; part++)
         if (utf8_step(s, part, &code) != 0)

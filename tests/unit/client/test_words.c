@@ -64,7 +64,7 @@ START_TEST(gpt2_cuts)
         "a|   ", /* nothing follows: all of them */
         "\n\n\n",
         "\t|\t|x",    /* only a plain space goes with a word */
-        "e|\xcc\x81", /* a mark is no letter */
+        "e|\xcc\x81", /* a mark is not a letter */
         "\xc2\xa0|\xc2\xa0|x",
         "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x81",
         "",

@@ -102,7 +102,7 @@ START_TEST(with_drafts_of_a_shadow)
 }
 END_TEST
 
-/* Drafts that the test makes, right and wrong ones, forbidden ones too: those are not taken. */
+/* The test makes the drafts: right, wrong and forbidden ones. Forbidden ones are not accepted. */
 START_TEST(with_spoilt_drafts)
 {
     struct rig_desc desc = {.proposer = PROPOSER_NONE};

@@ -231,7 +231,7 @@ START_TEST(a_newer_request_between_them_starts_from_what_is_canonical)
     struct rig_request next = {.tokens = prompt, .n = n, .max_tokens = 20};
     const struct rig_answer *answer = rig_ask(&rig, &clients[0], 0, &next);
     ck_assert(rig_same(&rig, &next, answer));
-    ck_assert_uint_eq(answer->done.cached, canonical); /* a draft's KV is no prefix */
+    ck_assert_uint_eq(answer->done.cached, canonical); /* the KV of drafts is not shared */
     close_all();
 }
 END_TEST
@@ -502,7 +502,7 @@ START_TEST(a_resumed_answer_does_without_its_proposer)
 }
 END_TEST
 
-/* A drafting row that is poisoned is no error: there are no more drafts. */
+/* After a poisoned drafting row there are no more drafts, and no error. */
 START_TEST(a_poisoned_draft_is_left_alone)
 {
     open_kind(kinds[_i], 0);

@@ -33,7 +33,7 @@ START_TEST(the_answer_is_that_of_fast_passes)
 }
 END_TEST
 
-/* A shadow is no such device, nor is one whose fast passes are canonical ones. */
+/* Answers are verified where fast passes are a shadow's, or the same as canonical ones. */
 START_TEST(elsewhere_it_is_verified)
 {
     static const enum backend_fast others[] = {BACKEND_FAST_NONE, BACKEND_FAST_SHADOW};
@@ -62,7 +62,7 @@ START_TEST(a_receipt_without_a_fast_pass_does_not_name_one)
 }
 END_TEST
 
-/* The end token from a fast pass is no part of the answer, but the answer is not a verified one. */
+/* An end token from a fast pass is not part of the answer, but makes it an unverified one. */
 START_TEST(every_end_is_found)
 {
     static const uint32_t lengths[] = {1, 2};
@@ -500,7 +500,7 @@ START_TEST(a_cancel_in_a_fast_pass_ends_it_in_that_step)
 }
 END_TEST
 
-/* A fast pass that cannot go on is no reason to fail: canonical passes can, from what is theirs. */
+/* Where a fast pass cannot go on, canonical passes do, from the last canonical position. */
 START_TEST(a_poisoned_fast_row_is_left_to_canonical_passes)
 {
     open_native(3);
