@@ -33,7 +33,7 @@ int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell)
     uint32_t seq = atomic_load_explicit(&c->seq, memory_order_acquire); /* A1 <- R1 */
 
     if (seq == n + 1u) {
-        memcpy(ret_cell, c, sizeof(*c));
+        ring_copy(ret_cell, c, sizeof(*c));
         return 1;
     }
     /* Not written yet: it still carries the previous lap's number, in the first lap 0. */

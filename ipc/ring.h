@@ -120,6 +120,15 @@ static inline uint32_t ring_stale(const struct ring_reader *r)
     return r->lapped ? r->next - r->mask : 0;
 }
 
+/* Copies memory that the other side may change at any time. The fence makes the copy the only one:
+ * without it a compiler that sees the copy and its uses, at link time at the latest, may read the
+ * original again where the copy is used, after it was checked. */
+static inline void ring_copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* True when the next cell is there or the ring is broken: when ring_peek() will not return 0. For
  * spinning. */
 static inline int ring_ready(const struct ring_reader *r)
@@ -140,7 +149,7 @@ static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
 
     if (atomic_load_explicit(&c->seq, memory_order_acquire) != r->next + 1u) /* A1 <- R1 */
         return ring_ready(r) ? ring_peek_ahead(r, 0, ret_cell) : 0;
-    memcpy(ret_cell, c, sizeof(*c));
+    ring_copy(ret_cell, c, sizeof(*c));
     return 1;
 }
 

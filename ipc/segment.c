@@ -267,7 +267,7 @@ static void copy_words(void *to, const void *from, size_t bytes)
         atomic_store_explicit(&t[i], atomic_load_explicit(&f[i], memory_order_relaxed),
                               memory_order_relaxed);
 #else
-    memcpy(to, from, bytes);
+    ring_copy(to, from, bytes);
 #endif
 }
 
