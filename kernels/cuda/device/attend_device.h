@@ -6,7 +6,7 @@
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_ATTEND_DEVICE_H
 
-#include "kernels/cuda/device/rows_device.h"
+#include "kernels/cuda/device/row_ops_device.h"
 
 enum { ATTEND_QUERIES = 4 };
 

@@ -11,7 +11,7 @@
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
 
 #include "kernels/cuda/device/matmul_half_device.h"
-#include "kernels/cuda/device/rows_device.h"
+#include "kernels/cuda/device/row_ops_device.h"
 
 /* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded to avoid bank
  * conflicts. */
