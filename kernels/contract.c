@@ -18,11 +18,11 @@ int contract_check_limits(const struct backend_limits *l, const struct model *m,
     if (l->threads == 0 || l->threads > MAX_THREADS)
         return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
     /* A backend's attention sees the whole context; the model's sees only its sliding window. */
-    if (m->n_window != 0 && l->context > m->n_window)
+    if (m->sliding_window != 0 && l->context > m->sliding_window)
         return fail(err, err_bytes, -ENOTSUP,
                     "context %u is longer than the model's sliding attention window of %u "
                     "positions: lower --context",
-                    l->context, m->n_window);
+                    l->context, m->sliding_window);
     return 0;
 }
 

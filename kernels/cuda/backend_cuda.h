@@ -101,7 +101,7 @@ struct cuda_place {
 /* Passes of up to 16 rows as one kernel. */
 struct cuda_steps {
     struct layer_jobs *layers;     /* [n_layer + 1], device memory */
-    uint32_t *merges;              /* struct step_job's */
+    uint32_t *splits_done;         /* struct step_job's */
     struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
     uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
     bool off;                      /* not now: for the self-test */

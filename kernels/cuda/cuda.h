@@ -90,8 +90,8 @@ struct cuda_pass {
     uint32_t *arrived;     /* 0: the barrier of a whole pass (step.h), in a line of its own */
     struct cuda_row *rows; /* [n_rows + 1] the last one is a `part` alone */
     /* Not of the upload: device memory in which the end of a pass leaves zeros for the next one. */
-    uint32_t *bad;  /* [rows] 0: sound; else CUDA_SOUND - the layer at which it turned bad itself */
-    uint32_t *mark; /* [rows] at a sequence's first row: 0, or CUDA_SOUND - its first bad row */
+    uint32_t *bad; /* [rows] 0: sound; else CUDA_ROW_OK - the layer at which it turned bad itself */
+    uint32_t *mark; /* [rows] at a sequence's first row: 0, or CUDA_ROW_OK - its first bad row */
 };
 
 /* SUMMED: rows with wants whose sample takes the second job of samples (ops.h); PASS: its number; SAMPLED: the device counts the
@@ -114,7 +114,7 @@ enum {
 /* Of words, where the others begin. */
 enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
 
-#define CUDA_SOUND UINT32_MAX
+#define CUDA_ROW_OK UINT32_MAX
 
 /* enum kv_type of kernels/kv.h. */
 enum cuda_kv_type { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_Q8_0 };

@@ -38,11 +38,11 @@ static void report_poison(struct backend *b)
     for (uint32_t s = 0; s < b->pass->n_sequences; s++)
         b->first_bad[s] = 0;
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
-        uint32_t *bad = &b->first_bad[b->pass->rows[r].sequence]; /* CUDA_SOUND - layer, or 0 */
+        uint32_t *bad = &b->first_bad[b->pass->rows[r].sequence]; /* CUDA_ROW_OK - layer, or 0 */
         struct row_result *result = &b->pass->results[r];
         *bad = b->results.bad[r] > *bad ? b->results.bad[r] : *bad;
         result->status = *bad ? -EDOM : 0;
-        result->layer = *bad ? CUDA_SOUND - *bad : 0;
+        result->layer = *bad ? CUDA_ROW_OK - *bad : 0;
     }
 }
 

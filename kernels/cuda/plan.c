@@ -178,7 +178,7 @@ static void plan_local_items(struct backend *b)
     for (uint32_t i = 0; i < b->n_items && b->model->local_period > 0; i++) {
         struct cuda_item item = b->upload.items[i];
         const uint32_t first =
-            seen_from(p->rows[item.row].position + 1, b->model->local_window) / CUDA_SPLIT;
+            seen_from(p->rows[item.row].position + 1, b->model->local_sliding_window) / CUDA_SPLIT;
         if (first >= item.split1)
             continue;
         item.split0 = item.split0 < first ? first : item.split0;

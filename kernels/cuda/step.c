@@ -11,10 +11,11 @@
 
 void cuda_step_place(struct backend *b)
 {
-    const size_t merges = (size_t)STEP_ROWS * b->model->n_head_kv;
+    const size_t splits_done = (size_t)STEP_ROWS * b->model->n_head_kv;
     b->steps.layers =
         cuda_take(&b->scratch_memory, (b->model->n_layer + 1) * sizeof(*b->steps.layers));
-    b->steps.merges = cuda_take(&b->scratch_memory, merges * sizeof(*b->steps.merges));
+    b->steps.splits_done =
+        cuda_take(&b->scratch_memory, splits_done * sizeof(*b->steps.splits_done));
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -51,7 +52,7 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
         .embed = cuda_embed_job(b),
         .sample = cuda_sample_job(b),
         .layers = b->steps.layers,
-        .merges = b->steps.merges,
+        .splits_done = b->steps.splits_done,
         .n_layer = m->n_layer,
         .share = share,
         .combine_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,

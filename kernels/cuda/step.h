@@ -1,26 +1,22 @@
 /*
  * step: a whole pass of up to 16 rows as one kernel: what it is given, and its limits. C and C++; plain data.
  *
- * The blocks are as many as the device runs at once and go through the phases of a pass together, a barrier between two
- * of them. A layer's phases:
+ * There are as many blocks as the device runs at once. They go through the jobs of each layer, then of the head, together,
+ * with a barrier between two jobs (ops.h, struct layer_jobs; jobs.c makes them). A llama layer:
  *
- *     q/k/v | heads, append, attention, merge | output, residual | gate, up and their function | down, residual, check
+ *     norm | q/k/v | qkv_finish | attention, combine | output, residual | norm | gate, up | down, residual, check
  *
- * Where what a part adds is normed, residuals and check are the next norm's (ops.h), and a phase behind the last layer.
- * Behind the layers, where rows have wants:
+ * After the layers, where rows have wants: the head's jobs, then samples: parts | sums, where a sample needs them | draws,
+ * and the results to the host. Without wants: the results alone.
  *
- *     norm | logits | parts of samples | sums, where a sample needs them | samples, and the results to the host
+ * Some jobs are computed by every block that needs them where that costs less than a barrier (1.2 us):
  *
- * Where none has: the results alone.
- *
- * A small operation is computed by every block that needs it where that costs less than a barrier (1.2 us):
- *
- *   norm    of one row: 1 to 2 us, by each block into its shared memory (own_norm). Rows of a block come one after the
- *           other, so that two already cost more than a phase in which each is another block's
- *   heads   of rows without another one of their sequence: a block that attends rotates its own queries, and the one
- *           with the last positions appends the key and value that nobody else reads in this pass (own_heads). In a
- *           window other blocks read them, too: a phase
- *   merge   by the block that is the last to attend for a KV head, whichever that is: always
+ *   norm        of one row: 1 to 2 us, by each block into its shared memory (own_norm). A block computes rows one after the
+ *               other, so that two already cost more than a job in which each is another block's
+ *   qkv_finish  of rows without another one of their sequence: a block that attends rotates its own queries, and the one
+ *               with the last positions appends the key and value that no other block reads in this pass (own_heads).
+ *               Rows of one sequence read each other's keys and values: then it is a job
+ *   combine     always: by the block that finishes the last split of a KV head
  */
 #ifndef HEARTH_KERNELS_CUDA_STEP_H
 #define HEARTH_KERNELS_CUDA_STEP_H
@@ -37,7 +33,7 @@ struct step_job {
     struct embed_job embed;
     struct sample_job sample;
     const struct layer_jobs *layers; /* [n_layer + 1] the last: the head; device memory */
-    uint32_t *merges; /* [STEP_ROWS][n_head_kv] splits done, device memory; 0 between layers */
+    uint32_t *splits_done; /* [STEP_ROWS][n_head_kv] splits done, device memory; 0 between layers */
     uint32_t n_layer;
     uint32_t share;         /* heads of a KV head */
     uint32_t combine_heads; /* KV heads whose values make whole blocks of activations: 1, or all */

@@ -146,7 +146,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .v_dim = m->head_dim,
         .n_ff = m->n_ff,
         .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
-        .sliding_window = local ? m->local_window : MODEL_NO_WINDOW,
+        .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
 }
 
@@ -368,5 +368,5 @@ void model_describe(const struct model *m, char *text, size_t text_bytes)
              m->arch, model_type_name(m), (double)m->n_params / 1e6,
              (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
              m->head_dim, m->n_vocab, m->n_context,
-             m->n_window == m->n_context ? " (its sliding window)" : "");
+             m->sliding_window == m->n_context ? " (its sliding window)" : "");
 }

@@ -137,8 +137,9 @@ struct model {
     uint32_t head_dim;  /* even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not be n_embd */
     uint32_t rope_dim;  /* of them are turned by rope: even, the others stay */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
-    uint32_t n_context; /* positions the model was trained for, at most n_window if that is set */
-    uint32_t n_window;  /* 0, or: below it attention sees all; a context beyond it is not served */
+    uint32_t n_context; /* positions the model was trained for, at most sliding_window if set */
+    uint32_t
+        sliding_window; /* 0, or: below it attention sees all; a context beyond it is not served */
     float rms_eps;      /* 0 to 1 */
     enum model_rope rope;
     enum model_gate gate;
@@ -146,14 +147,14 @@ struct model {
     struct model_rope_table ropes[MODEL_MAX_ROPES]; /* [n_ropes]; the second: of local layers */
     uint32_t n_ropes;
 
-    uint32_t local_period; /* 0: no layer is local; else all are but every n-th */
-    uint32_t local_window; /* the sliding window of local layers */
-    float embd_scale;      /* factor of the embedding, not of the head; 1 without */
-    float residual_scale;  /* factor of what a part of a layer adds to the residual; 1 without */
-    float logit_scale;     /* divisor of the logits; 1 without */
-    float score_scale;     /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
+    uint32_t local_period;         /* 0: no layer is local; else all are but every n-th */
+    uint32_t local_sliding_window; /* the sliding window of local layers */
+    float embd_scale;              /* factor of the embedding, not of the head; 1 without */
+    float residual_scale; /* factor of what a part of a layer adds to the residual; 1 without */
+    float logit_scale;    /* divisor of the logits; 1 without */
+    float score_scale;    /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
                               the architecture, has another */
-    bool scales_given;     /* the file says these four: granite */
+    bool scales_given;    /* the file says these four: granite */
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */

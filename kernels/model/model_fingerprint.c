@@ -42,7 +42,8 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     if (m->ropes[0].scale != 1.0f)
         write_float(out, "rope_scale", m->ropes[0].scale);
     if (m->local_period > 0) {
-        fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period, m->local_window);
+        fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
+                m->local_sliding_window);
         write_float(out, "local_rope_base", m->ropes[1].base);
     }
     if (m->scales_given) {

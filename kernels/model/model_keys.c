@@ -219,7 +219,7 @@ static int read_local_layers(struct model_loader *l)
     m->local_period = l->arch->local_period;
     m->ropes[1] = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f};
     m->n_ropes = 2;
-    int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_window);
+    int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
     if (!rc)
         rc = read_count(l, "attention.sliding_window_pattern", MODEL_MAX_LAYERS, &m->local_period);
     if (!rc)
@@ -252,7 +252,7 @@ static int read_window(struct model_loader *l)
     if (rc && rc != -ENOENT)
         return FAIL(l, -ENOTSUP, "attention in a sliding window (%s) that is not a number",
                     key.name);
-    m->n_window = window;
+    m->sliding_window = window;
     if (window > 0 && window < m->n_context)
         m->n_context = window;
     return 0;

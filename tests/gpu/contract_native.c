@@ -177,7 +177,7 @@ void native_rows_do_not_read_before_their_window(void)
     for (uint32_t i = 0; i < HUGE_TOKENS; i++)
         tokens[i] = HUGE_TOKEN;
     subject_pages(0, pages);
-    const size_t vocab = s.model->n_vocab, first = HUGE_TOKENS + s.model->local_window - 1,
+    const size_t vocab = s.model->n_vocab, first = HUGE_TOKENS + s.model->local_sliding_window - 1,
                  n = (s.n - first) * vocab;
     for (uint32_t i = 0; i < 3; i++) {
         subject_logits(&s, &s.device, subject_backend(&s), tokens, s.n, chunks[i], pages, got);

@@ -1,9 +1,9 @@
 /*
- * rows_device: the operations of a pass that work on one row at a time, each as a function of one item that a block of
+ * row_ops_device: the operations of a pass that work on one row at a time, each as a function of one item that a block of
  * 256 threads computes: embedding, norms, activation blocks, rotation and append. NUMERICS.md has the order.
  */
-#ifndef HEARTH_KERNELS_CUDA_DEVICE_ROWS_DEVICE_H
-#define HEARTH_KERNELS_CUDA_DEVICE_ROWS_DEVICE_H
+#ifndef HEARTH_KERNELS_CUDA_DEVICE_ROW_OPS_DEVICE_H
+#define HEARTH_KERNELS_CUDA_DEVICE_ROW_OPS_DEVICE_H
 
 #include "kernels/cuda/device/pass_device.h"
 #include "kernels/cuda/device/weights_device.h"
@@ -14,8 +14,8 @@
 static __device__ __forceinline__ void mark_bad(const struct cuda_pass &pass, uint32_t r,
                                                 uint32_t layer)
 {
-    atomicMax(&pass.bad[r], CUDA_SOUND - layer);
-    atomicMax(&pass.mark[pass.rows[r].first], CUDA_SOUND - r);
+    atomicMax(&pass.bad[r], CUDA_ROW_OK - layer);
+    atomicMax(&pass.mark[pass.rows[r].first], CUDA_ROW_OK - r);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -296,7 +296,7 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
             query[k] = x[k];
         return;
     }
-    if (!good || CUDA_SOUND - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
+    if (!good || CUDA_ROW_OK - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
         return; /* poisoned: writes no KV */
     const uint32_t slot = row.position % CUDA_PAGE;
     uint8_t *page = job.kv.memory +

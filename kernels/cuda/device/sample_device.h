@@ -271,7 +271,7 @@ static __device__ void put_top(const struct sample_job &job, uint32_t w,
                 best = x;
         }
         last = block_best(best, shared);
-        if (last.id == CUDA_SOUND)
+        if (last.id == CUDA_ROW_OK)
             break;
         if (threadIdx.x == 0)
             to->top[found] = {last.id, logprob_of(z, last.max)};

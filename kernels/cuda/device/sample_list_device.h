@@ -87,7 +87,7 @@ static __device__ __forceinline__ bool better(const struct cuda_best &a, const s
 
 static __device__ __forceinline__ struct cuda_best no_best(void)
 {
-    return {CUDA_SOUND, 0, SAMPLE_NONE};
+    return {CUDA_ROW_OK, 0, SAMPLE_NONE};
 }
 
 /* The best over the block's threads, returned to all of them. */

@@ -134,7 +134,7 @@ static __device__ __forceinline__ void step_combine(const struct step_job &step,
         const uint32_t n = item.split1 - item.split0,
                        from = seen_from(job.pass.rows[item.row].position + 1, job.sliding_window),
                        splits = step_splits(job.pass, item.row + item.n_rows - 1);
-        uint32_t *word = step.merges + item.row * step.embed.kv.n_head_kv + unit;
+        uint32_t *word = step.splits_done + item.row * step.embed.kv.n_head_kv + unit;
         shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
         if (shared.last)
             *word = 0;

@@ -95,7 +95,7 @@ START_TEST(a_context_beyond_the_sliding_window_is_refused)
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     struct help_model m;
     help_model_tiny(&m, &shape);
-    m.model->n_window = 64;
+    m.model->sliding_window = 64;
     struct backend_limits l = {.rows = 4, .samples = 2, .pages = 4, .context = 65, .threads = 1};
     struct backend *b;
     char err[256] = "";

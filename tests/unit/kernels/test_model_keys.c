@@ -300,7 +300,7 @@ START_TEST(a_sliding_window_bounds_the_context)
         write_with_key(&w, &c);
         uint8_t *file = gw_finish(&w, &bytes, NULL);
         ck_assert_int_eq(open_file(file, bytes, &o), 0);
-        ck_assert_uint_eq(o.model->n_window, WINDOWS[i][1]);
+        ck_assert_uint_eq(o.model->sliding_window, WINDOWS[i][1]);
         ck_assert_uint_eq(o.model->n_context, WINDOWS[i][2]);
         model_describe(o.model, text, sizeof(text));
         ck_assert((strstr(text, "(its sliding window)") != NULL) ==
@@ -407,13 +407,13 @@ START_TEST(local_layers_are_read)
         ck_assert_uint_eq(m->layers[l].geometry.sliding_window,
                           l % cases[_i].period == cases[_i].period - 1 ? MODEL_NO_WINDOW
                                                                        : cases[_i].keys.window);
-    ck_assert_uint_eq(m->local_window, cases[_i].keys.window);
+    ck_assert_uint_eq(m->local_sliding_window, cases[_i].keys.window);
     ck_assert(m->ropes[0].base == cases[_i].base && m->ropes[1].base == cases[_i].local_base);
     ck_assert(m->ropes[0].scale == cases[_i].scale && m->ropes[1].scale == 1.0f);
     ck_assert(m->score_scale == 1.0f / sqrtf((float)cases[_i].divisor));
     ck_assert(m->embd_scale == sqrtf(96));
     ck_assert_uint_eq(m->n_context, 4096); /* the window bounds local layers, not the context */
-    ck_assert_uint_eq(m->n_window, 0);
+    ck_assert_uint_eq(m->sliding_window, 0);
     close_opened(&o);
 }
 END_TEST
