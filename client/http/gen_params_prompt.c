@@ -122,7 +122,7 @@ static int check_length(struct hearth *h, const json_t *v, struct fail *f)
     if (json_string_length(v) <= 2 * part)
         return 0;
     int64_t n = hearth_tokenize(h, json_string_value(v), part, 0, NULL, 0);
-    if (n <= info.context + PART_BYTES) /* few long tokens: the whole may fit */
+    if (n <= info.context + PART_BYTES) /* few, long tokens so far: the whole text may fit */
         return 0;
     return too_long(f, 0, info.context);
 }

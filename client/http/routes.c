@@ -31,8 +31,8 @@ struct route {
     const char *path;
     unsigned flags;
     void (*answer)(struct exchange *x);
-    /* Of a POST: reads x->root, with the vocabulary of h, perhaps in a worker: so it looks at
-     * nothing of the server's. Returns 0, or -1 with *f. */
+    /* For a POST: reads x->root with the vocabulary of h. It may run in a worker, so it must not
+     * touch the server's state. Returns 0, or -1 with *f. */
     int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
 };
 

@@ -20,7 +20,7 @@ void buf_string(struct buf *b, struct value s);    /* a string value, with its o
 /* The string; the buffer must not grow any more. */
 struct value buf_value(const struct buf *b);
 
-/* Of byte i of a string: ORIGIN_TEMPLATE or ORIGIN_INPUT. */
+/* The origin of byte i of a string: ORIGIN_TEMPLATE or ORIGIN_INPUT. */
 enum origin origin_at(struct value s, size_t i);
 
 #endif

@@ -20,7 +20,7 @@ static const struct json_style plain_json = {
     .item = {.kind = VALUE_STRING, .text = ", ", .bytes = 2},
     .key = {.kind = VALUE_STRING, .text = ": ", .bytes = 2}};
 
-/* Of a list or a dict it is JSON, unlike what {{ }} prints: so the published vectors have it. */
+/* A list or a dict becomes JSON, unlike what {{ }} prints: the published vectors have it so. */
 FILTER(string)
 {
     struct buf b = {.heap = e->heap};

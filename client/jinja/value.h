@@ -114,9 +114,9 @@ size_t text_offset(const char *text, size_t bytes, size_t i);
 /* Bytes of the character at text[0, bytes), bytes > 0. */
 size_t text_step(const char *text, size_t bytes);
 
-/* The fault of using a value that is not there. */
+/* Calls heap_fault: a value that is undefined was used. */
 _Noreturn void value_undefined_fault(struct heap *h, struct value v);
-/* The same if it is not. */
+/* Calls value_undefined_fault if the value is undefined. */
 void value_need(struct heap *h, struct value v);
 
 #endif

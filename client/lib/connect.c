@@ -68,7 +68,7 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
         rc = vocab_open(h->vocab_block, w->vocab_bytes, &h->vocab, err, err_bytes);
     if (rc)
         return rc;
-    if (h->vocab.n_tokens > w->n_vocab) { /* fewer: rows of padding in the model */
+    if (h->vocab.n_tokens > w->n_vocab) { /* fewer are fine: the model pads its matrix */
         snprintf(err, err_bytes,
                  "the daemon's vocabulary has %u tokens, its model %u: update hearthd",
                  h->vocab.n_tokens, w->n_vocab);

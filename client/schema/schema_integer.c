@@ -161,7 +161,7 @@ static void add_down(struct schema *c, struct buffer *t, int64_t to)
     char digits[24];
     snprintf(digits, sizeof(digits), "%" PRId64, -to);
     schema_add(c, t, "\"-\" (");
-    /* Of one digit it is llama.cpp's text, which its vectors pin: there a zero may lead. */
+    /* For one digit this is llama.cpp's text, which its vectors pin: a zero may lead there. */
     add_from(c, t, digits, SCHEMA_DIGITS, digits[1] ? '1' : '0');
     schema_add(c, t, ")");
 }

@@ -36,7 +36,7 @@ struct batch {
     uint32_t n_verified, n_unverified;
     uint32_t n_decoding;    /* of the verified, not paused */
     uint32_t fast_rows;     /* rows that the unverified had */
-    bool fast_interactive;  /* of these, some of an interactive request */
+    bool fast_interactive;  /* some of these rows are of an interactive request */
     bool prefills;          /* some slot has no first token yet */
     uint32_t n_following;   /* another slot computes the page that these need next */
     struct plan_turn turns; /* of canonical passes */

@@ -79,12 +79,12 @@ struct cuda_buffers {
     uint32_t sums_stride;
 };
 
-/* The upload: the words of a pass in pinned host memory and in device memory, of which what it has is copied. */
+/* The upload: the words of a pass, in pinned host memory and in device memory; those that it uses are copied. */
 struct cuda_upload {
     uint32_t *host, *device;
     struct cuda_pass to,
         from; /* pointers into device, into host; the latter without bad and mark */
-    /* Of this pass, in host. */
+    /* Parts of this pass's words, in `host`. */
     struct cuda_item *items;
     struct cuda_sampling *sampling;
     uint32_t n_words, most_words; /* taken; that may be */
@@ -132,7 +132,7 @@ struct backend {
     uint32_t pass_number;                        /* of the last one that began */
     cudaEvent_t ended;                           /* to sleep until then */
     float *logits;                               /* [samples][vocab] of rows that want them here */
-    /* Of the pass that runs. */
+    /* About the pass that runs. */
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
     uint32_t item_kinds;                 /* a bit for each that the pass has */

@@ -285,7 +285,7 @@ static void run_samples(struct backend *b)
     cuda_ok(b, cuda_launch_sample(&b->queue, &job, b->grid.wanted), "samples");
 }
 
-/* Of a pass without a head. */
+/* Ends a pass without a head. */
 static void run_end(struct backend *b)
 {
     const struct end_job job = {b->upload.to, b->results_device};

@@ -88,8 +88,8 @@ void harness_output_fini(struct harness_output *o);
 
 #define HARNESS_RUN(d, input, ...) harness_run(d, input, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The same program left running, its stdout in *ret_fd (NULL: dropped; its stdin is empty and its
- * stderr dropped). */
+/* Starts the same program and does not wait. *ret_fd is its stdout (NULL: dropped); its stdin is
+ * empty, its stderr dropped. */
 pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments);
 
 /* Waits for a process. Returns as harness_output.code; kills it after two minutes. */

@@ -1,6 +1,6 @@
 /* hearth-http as programs that know llama-server see it: every endpoint against a real daemon and the bundled
  * model, and answers that follow a grammar. OpenAI's endpoints are in test_http_openai.c, what is refused in
- * test_http_refused.c, who has to wait in test_http_queue.c, connections in test_http_connections.c; what goes
+ * test_http_refused.c, which requests wait in test_http_queue.c, connections in test_http_connections.c; what goes
  * wrong on the way (drops, slow readers, daemons that die) in test_http_rough.c and test_http_ends.c. */
 #include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"

@@ -98,7 +98,7 @@ static bool others_overtake_prompt(uint32_t seed)
 START_TEST(a_huge_prefill_does_not_hold_up_others)
 {
     bool overtook = false;
-    for (uint32_t i = 0; i < 5 && !overtook; i++) /* again where it was us who did not get on */
+    for (uint32_t i = 0; i < 5 && !overtook; i++) /* again if this process was the one delayed */
         overtook = others_overtake_prompt(2 + i);
     ck_assert_msg(overtook, "the others waited for the long one");
 }
@@ -143,7 +143,7 @@ START_TEST(a_huge_text_does_not_hold_up_others)
     char *body = long_text_body();
     bool overtook = false;
     rig_start_patient();
-    for (int i = 0; i < 10 && !overtook; i++) /* again where it was us who did not get on */
+    for (int i = 0; i < 10 && !overtook; i++) /* again if this process was the one delayed */
         overtook = others_overtake_text(body);
     ck_assert_msg(overtook, "the others waited for the long one");
     int huge = gateway_connect(&rig_gate); /* and one that the gateway's end finds in the middle */

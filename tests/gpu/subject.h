@@ -24,7 +24,7 @@ struct subject {
     bool native, drafts;       /* of every instance of the device */
     uint32_t tokens[SUBJECT_TOKENS], n;
     float *logits;          /* [n][n_vocab] */
-    struct backend *opened; /* of the device, n rows: subject_backend */
+    struct backend *opened; /* on the device, for n rows; made by subject_backend */
 };
 
 /* The subject's own instance on the device. */

@@ -4,7 +4,7 @@
  *
  * A store goes into its process's buffer and from there to memory, first in, first out, at any
  * time; a fence waits until the buffer is empty, and so does a system call. No word has two writers,
- * so nobody needs to look into its own buffer for another's word.
+ * so no process needs to look into its own buffer for another's word.
  *
  * MUTANT in the environment takes one thing away (README.md has the table); DIES=1: the daemon may
  * die; LOOK=0: the client does not look by itself; EARLY=N: N times it looks at any moment instead. */

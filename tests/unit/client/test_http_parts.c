@@ -1,4 +1,4 @@
-/* The small parts of hearth-http: who may ask, what an indent ends, events, options. */
+/* The small parts of hearth-http: which hosts may ask, what an indent ends, events, options. */
 #include "client/http/characters.h"
 #include "client/http/config.h"
 #include "client/http/exchange.h"

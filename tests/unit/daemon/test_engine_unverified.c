@@ -484,7 +484,7 @@ START_TEST(a_cancel_in_a_fast_pass_ends_it_in_that_step)
     }
     answer_some(0, 5);
     uint32_t canonical;
-    do { /* a step with a fast pass: the first that runs has the cancel in it */
+    do { /* until a step has a fast pass: the cancel comes during its first one */
         canonical = rig.fake.n_fast_passes;
         rig.fake.during = cancel_it;
         step_all();

@@ -26,7 +26,7 @@ static void random_request(uint32_t i)
     rig_submit(&clients[i], 0, &requests[i]);
 }
 
-/* Of a verified answer that ended by itself every bit is right; of another one each token is what
+/* A verified answer that ended by itself is right in every bit; each token of another one is what
  * some pass samples. */
 static uint32_t checked[CLIENTS], n_fast, n_verified;
 

@@ -8,7 +8,7 @@
 #include "kernels/tools/type_mix.h"
 #include "tests/run_suite.h"
 
-/* Of a model of 24 layers with rows of 1024. */
+/* The type of a tensor in a model of 24 layers with rows of 1024. */
 static const char *of(const char *mix, const char *tensor, bool tied)
 {
     return quant_name(type_mix_of(type_mix_find(mix), tensor, 1024, 24, tied));
