@@ -181,13 +181,11 @@ out_up:
     return rc;
 }
 
-void segment_close_fds(struct segment *s)
+void segment_close_down(struct segment *s)
 {
-    if (s->up_fd >= 0)
-        close(s->up_fd);
     if (s->down_fd >= 0)
         close(s->down_fd);
-    s->up_fd = s->down_fd = -1;
+    s->down_fd = -1;
 }
 
 int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
@@ -247,8 +245,8 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
     return fd;
 }
 
-/* Race detectors know atomics but not generations: in such builds the copies that G1 and G2 guard
- * consist of relaxed loads and stores. */
+/* Race detectors know atomics but not generations: in such builds the copies that G1 guards consist
+ * of relaxed loads and stores. */
 #if defined(__SANITIZE_THREAD__)
 #define COPY_ATOMIC 1
 #elif defined(__has_feature)
@@ -275,8 +273,10 @@ int segment_copy_in(const struct segment *s, void *to, const void *from, size_t 
 {
     assert((const uint8_t *)from >= s->up &&
            (const uint8_t *)from + bytes <= s->up + s->plan.up_bytes && bytes % 4 == 0);
-    copy_words(to, from, bytes);
-    return segment_broken(s) ? -EFAULT : 0;
+    /* Read through the file, which leaves a hole a hole: a load would make a page of it, charged to
+     * this process for as long as the client keeps the file. */
+    ssize_t n = pread(s->up_fd, to, bytes, (const uint8_t *)from - s->up);
+    return n == (ssize_t)bytes && !segment_broken(s) ? 0 : -EFAULT;
 }
 
 /* ---- client ---------------------------------------------------------------------------------- */
@@ -389,7 +389,10 @@ void segment_close(struct segment *s)
     segment_guard_remove(s->down);
     munmap(s->up, s->plan.up_bytes);
     munmap(s->down, s->plan.down_bytes);
-    segment_close_fds(s);
+    segment_close_down(s);
+    if (s->up_fd >= 0)
+        close(s->up_fd);
+    s->up_fd = -1;
     s->up = s->down = NULL;
 }
 

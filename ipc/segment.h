@@ -8,7 +8,7 @@
  * Daemon:
  *   segment_guard_init()                         once, at start
  *   segment_open(&s, &limits, ...)               for a client; send it s.up_fd and s.down_fd, then
- *   segment_close_fds(&s)
+ *   segment_close_down(&s)
  *   segment_submit_reader(&s, &submit), segment_event_writer(&s, slot, &events[slot])
  *   segment_copy_in(&s, to, segment_arena(&s, slot) + from, n * 4)
  *   segment_broken(&s)                           after every scan
@@ -41,10 +41,10 @@ struct segment_plan {
 struct segment {
     struct ipc_limits limits;
     struct segment_plan plan;
-    uint8_t *up;   /* daemon: mapped PROT_READ, do not write; client: read-write */
-    uint8_t *down; /* daemon: read-write; client: mapped PROT_READ */
-    int up_fd;     /* daemon only, until handed over; else -1 */
-    int down_fd;
+    uint8_t *up;             /* daemon: mapped PROT_READ, do not write; client: read-write */
+    uint8_t *down;           /* daemon: read-write; client: mapped PROT_READ */
+    int up_fd;               /* daemon only: segment_copy_in() reads it; else -1 */
+    int down_fd;             /* daemon only, until handed over; else -1 */
     _Atomic uint32_t broken; /* set by the guard; read by segment_broken() */
 };
 
@@ -66,7 +66,7 @@ void segment_guard_remove(const void *base);
 /* Makes both memfds, maps, fills in down_about, seals, guards; picks another shift than for recent
  * clients. Touches no page but that of down_about: the client populates (and pays for) the others. `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
-void segment_close_fds(struct segment *s);
+void segment_close_down(struct segment *s); /* once it was sent */
 
 /* Makes ctl: mapped read-write here, sealed against writing by others. Returns the fd to hand out,
  * or -errno. */
@@ -84,8 +84,9 @@ static inline int segment_broken(const struct segment *s)
     return atomic_load_explicit(&s->broken, memory_order_relaxed) != 0;
 }
 
-/* Copies `bytes` (a multiple of 4; `from` inside up, 4-aligned) to private memory. Returns 0, or
- * -EFAULT when a page failed: close the client. */
+/* Copies `bytes` (a multiple of 4; `from` inside up, 4-aligned) to private memory, by a system call:
+ * pages that the client never touched read as zeroes and stay untouched. Returns 0, or -EFAULT when
+ * a page failed: close the client. */
 int segment_copy_in(const struct segment *s, void *to, const void *from, size_t bytes);
 
 /* ---- client ---------------------------------------------------------------------------------- */

@@ -331,7 +331,7 @@ static void handshake_greet(struct control *control, struct client *client)
         client->segment.limits = handshake_limits(control, 0);
     rc = handshake_welcome(control, client, notify_fd);
     if (n_slots > 0) {
-        segment_close_fds(&client->segment);
+        segment_close_down(&client->segment);
         clients_post(control, MAIL_ATTACH, client);
     }
     if (notify_fd >= 0)

@@ -144,7 +144,8 @@ static uint64_t held_bytes(int fd)
 START_TEST(the_client_touches_the_pages_first)
 {
     struct segment daemon, client;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), held;
+    uint8_t copy[64] = {1};
 
     ck_assert_int_eq(segment_open(&daemon, &limits, err, sizeof(err)), 0);
     ck_assert_uint_eq(held_bytes(daemon.up_fd), 0);
@@ -153,6 +154,12 @@ START_TEST(the_client_touches_the_pages_first)
                      0);
     ck_assert_uint_ge(held_bytes(daemon.down_fd), daemon.plan.down_bytes);
     ck_assert_uint_ge(held_bytes(daemon.up_fd), daemon.plan.up_params);
+    held = held_bytes(daemon.up_fd);
+    ck_assert_int_eq(segment_copy_in(&daemon, copy, segment_arena(&daemon, 2), sizeof(copy)), 0);
+    ck_assert_uint_eq(held_bytes(daemon.up_fd),
+                      held); /* of a request that claims what is not there */
+    for (size_t i = 0; i < sizeof(copy); i++)
+        ck_assert_uint_eq(copy[i], 0);
     segment_close(&client);
     segment_close(&daemon);
 }
@@ -325,7 +332,7 @@ END_TEST
 
 /* Two pages, the second beyond the file's end: reading it raises SIGBUS, like a page that a memory
  * limit refuses. */
-static uint8_t *failing_pages(void)
+static uint8_t *failing_pages(int *ret_fd)
 {
     int fd = memfd_create("failing", MFD_CLOEXEC);
     uint8_t *base;
@@ -336,30 +343,35 @@ static uint8_t *failing_pages(void)
     ck_assert_int_eq((int)pwrite(fd, "good", 4, 0), 4);
     ck_assert_int_eq((int)pwrite(fd, "lost", 4, 4096), 4);
     ck_assert_int_eq(ftruncate(fd, 4096), 0);
-    close(fd);
+    if (ret_fd)
+        *ret_fd = fd;
+    else
+        close(fd);
     return base;
 }
 
 START_TEST(copy_in_survives_a_failed_page)
 {
-    struct segment s = {.up = failing_pages(), .plan = {.up_bytes = 8192}};
+    struct segment s = {.plan = {.up_bytes = 8192}};
     uint8_t copy[8192];
 
+    s.up = failing_pages(&s.up_fd);
     ck_assert_int_eq(segment_guard_add(s.up, 8192, &s.broken), 0);
     ck_assert_int_eq(segment_copy_in(&s, copy, s.up, 4096), 0);
     ck_assert_int_eq(segment_copy_in(&s, copy, s.up, 8192), -EFAULT);
     ck_assert_mem_eq(copy, "good", 4);
-    ck_assert_uint_eq(copy[4096], 0);
+    ck_assert_uint_eq(s.up[4096], 0); /* a load is guarded */
     ck_assert(segment_broken(&s));
     ck_assert_int_eq(segment_copy_in(&s, copy, s.up, 64), -EFAULT); /* and stays failed */
     segment_guard_remove(s.up);
+    close(s.up_fd);
     munmap(s.up, 8192);
 }
 END_TEST
 
 START_TEST(plain_loads_survive_and_only_that_segment_is_broken)
 {
-    uint8_t *pages = failing_pages();
+    uint8_t *pages = failing_pages(NULL);
     _Atomic uint32_t broken = 0;
 
     ck_assert_int_eq(segment_guard_add(pages, 8192, &broken), 0);
@@ -373,7 +385,7 @@ END_TEST
 
 START_TEST(a_fault_elsewhere_still_kills)
 {
-    volatile uint8_t *pages = failing_pages();
+    volatile uint8_t *pages = failing_pages(NULL);
 
     (void)pages[4096];
 }
@@ -388,7 +400,7 @@ END_TEST
 
 START_TEST(removed_ranges_are_not_guarded)
 {
-    uint8_t *pages = failing_pages();
+    uint8_t *pages = failing_pages(NULL);
     _Atomic uint32_t broken = 0;
 
     ck_assert_int_eq(segment_guard_add(pages, 8192, &broken), 0);
@@ -437,7 +449,7 @@ START_TEST(opening_and_closing_leaks_no_descriptor)
 
         ck_assert_int_eq(segment_open(&s, &limits, err, sizeof(err)), 0);
         if (i % 2 == 0)
-            segment_close_fds(&s);
+            segment_close_down(&s);
         segment_close(&s);
     }
     after = dup(0);
