@@ -26,8 +26,7 @@ static const struct option_row table[] = {
 #define O(...) OPTION(struct mkmodel_options, __VA_ARGS__)
     O(shape, "shape", 0, OPTION_TEXT, "NAME", NULL, 0, 0,
       "sizes of a real model, one of the shapes above"),
-    O(arch, "arch", 0, OPTION_TEXT, "ARCH", NULL, 0, 0,
-      "an architecture that hearth knows (else the shape's own)"),
+    O(arch, "arch", 0, OPTION_TEXT, "ARCH", NULL, 0, 0, "architecture (default: the shape's own)"),
     O(type, "type", 0, OPTION_TEXT, "TYPE", NULL, 0, 0, "type of the weights, one of those above"),
     O(seed, "seed", 0, OPTION_U64, "S", "1", 0, OPTION_U64_MAX, "other seeds give other weights"),
     O(peaked, "peaked", 0, OPTION_FLAG, NULL, NULL, 0, 0,
