@@ -72,7 +72,7 @@ static int converse(struct talk *t)
         if (rc <= 0) {
             code = rc == 0         ? CLI_OK
                    : rc == -EINTR  ? CLI_INTERRUPTED
-                   : rc == -ENOMEM ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
+                   : rc == -ENOMEM ? cli_no_memory()
                                    : cli_fail(CLI_NO_INPUT, "stdin: %s", strerror(-rc));
             break;
         }
@@ -114,7 +114,7 @@ static int read_template(const struct cli_options *o, struct buffer *ret)
     if (is_file)
         return cli_read_file(name, ret);
     buffer_text(ret, name);
-    return ret->failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again") : CLI_OK;
+    return ret->failed ? cli_no_memory() : CLI_OK;
 }
 
 int cli_chat(const struct cli_options *o)

@@ -13,18 +13,13 @@
 
 enum { ROOM = 4096 };
 
-static int out_of_memory(void)
-{
-    return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
-}
-
 /* Adds a message. Returns 0 or an exit code. */
 static int add_message(struct talk *t, const char *role, const char *text, size_t bytes)
 {
     json_t *m = json_pack("{s:s, s:s%}", "role", role, "content", text ? text : "", bytes);
     if (!m)
         return cli_fail(CLI_BAD_INPUT, "the text is not UTF-8: give UTF-8 text");
-    return json_array_append_new(t->messages, m) ? out_of_memory() : CLI_OK;
+    return json_array_append_new(t->messages, m) ? cli_no_memory() : CLI_OK;
 }
 
 static void drop_last(struct talk *t)
@@ -44,7 +39,7 @@ int talk_open(struct talk *t, const struct cli_options *o)
 {
     *t = (struct talk){.options = o, .messages = json_array()};
     show_open(&t->show, o->json);
-    int code = t->messages ? cli_connect(o, 1, &t->hearth) : out_of_memory();
+    int code = t->messages ? cli_connect(o, 1, &t->hearth) : cli_no_memory();
     if (!code && hearth_tokenize(t->hearth, "a", 1, 0, &t->anchor, 1) < 1)
         code = cli_fail(CLI_BAD_INPUT, "%s", hearth_error(t->hearth));
     return code ? code : talk_reset(t);
@@ -79,7 +74,7 @@ static int render(struct talk *t, struct cli_ids *ret)
     hearth_chat_init(&chat, sizeof(chat));
     char *messages = json_dumps(t->messages, JSON_COMPACT);
     if (!messages)
-        return out_of_memory();
+        return cli_no_memory();
     chat.messages = messages;
     chat.messages_bytes = strlen(messages);
     chat.chat_template = t->chat_template;
@@ -96,7 +91,7 @@ static int render(struct talk *t, struct cli_ids *ret)
     free(messages);
     ret->n = n < 0 ? 0 : (uint32_t)n;
     if (n == -ENOMEM)
-        return out_of_memory();
+        return cli_no_memory();
     return n < 0 ? cli_fail(cli_exit_request((int)n), "%s", hearth_error(t->hearth)) : CLI_OK;
 }
 
@@ -148,7 +143,7 @@ static int keep_sequence(struct talk *t, struct cli_ids *ids)
         return CLI_OK;
     uint32_t rest = ids->n - end;
     if (!reserve_ids(ids, (size_t)n + rest))
-        return out_of_memory();
+        return cli_no_memory();
     memmove(ids->items + n, ids->items + end, rest * sizeof(*ids->items));
     memcpy(ids->items, t->sequence.items, n * sizeof(*ids->items));
     ids->n = n + rest;
@@ -172,7 +167,7 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
         return cli_fail(cli_exit_request(r->error), "%s", r->error_text);
     show_end(&t->show);
     if (!reserve_ids(ids, (size_t)ids->n + r->n_ids))
-        return out_of_memory();
+        return cli_no_memory();
     if (r->n_ids)
         memcpy(ids->items + ids->n, r->ids, r->n_ids * sizeof(*ids->items));
     ids->n += r->n_ids;
@@ -240,18 +235,11 @@ static int check_length(struct talk *t, const struct cli_ids *ids)
 
 static int ask(struct talk *t, struct cli_ids *ids)
 {
-    const struct cli_options *o = t->options;
-    struct hearth_request request = o->request;
+    struct hearth_request request = cli_request(t->options);
     struct answering a = {.talk = t};
     t->show.ends_line = 0; /* an empty answer has a line, too */
     request.tokens = ids->items;
     request.n_tokens = ids->n;
-    request.bias = o->bias.items;
-    request.n_bias = o->bias.n;
-    request.stop_tokens = o->stop_tokens.items;
-    request.n_stop_tokens = o->stop_tokens.n;
-    request.stops = o->stops.items;
-    request.n_stops = o->stops.n;
     request.grammar = t->grammar;
     request.grammar_bytes = t->grammar_bytes;
     int rc = hearth_submit(t->hearth, 0, &request);

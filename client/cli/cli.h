@@ -32,6 +32,9 @@ enum cli_exit {
 /* Prints one error line and returns `code`. */
 int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same where memory has run out. */
+int cli_no_memory(void);
+
 /* Exit code for -errno of hearth_connect(), for -errno of a request. */
 int cli_exit_connect(int rc);
 int cli_exit_request(int rc);
@@ -51,6 +54,9 @@ int cli_read_file(const char *path, struct buffer *ret);
  * signal asks to stop; see cli_stop_requested). */
 int cli_write(int fd, const void *data, size_t bytes);
 
+/* Writes the buffer to stdout and frees it. Returns 0 or an exit code, the error printed. */
+int cli_print(struct buffer *out);
+
 /* Opens /dev/null where the caller left stdin, stdout or stderr closed: else the connection would get
  * that number, and the answer be written into it. Returns 0 or -errno. */
 int cli_open_standard(void);
@@ -66,6 +72,9 @@ void cli_stop_at_once(int on);
 
 /* The exit code of a command whose result could not be written: rc is -errno of cli_write. */
 int cli_exit_output(int rc);
+
+/* The request as the options have it: scalars and lists. */
+struct hearth_request cli_request(const struct cli_options *o);
 
 /* Puts the grammar that was asked for into *text, followed by a 0; nothing without one. Returns
  * 0 or an exit code. */

@@ -228,7 +228,6 @@ int cli_doctor(const struct cli_options *o)
         if (lines[i].verdict == DOCTOR_BAD)
             code = CLI_SYSTEM;
     }
-    int written = cli_write(STDOUT_FILENO, out.data, out.bytes);
-    buffer_fini(&out);
-    return written ? cli_exit_output(written) : code;
+    int printed = cli_print(&out);
+    return printed ? printed : code;
 }

@@ -65,7 +65,7 @@ static int read_buffer(const struct cli_options *o, struct cli_fim *f)
         return cli_fail(CLI_USAGE, "'%s': give one FILE:LINE:COL", o->words[1]);
     f->name = strdup(o->n_words ? o->words[0] : "-");
     if (!f->name)
-        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+        return cli_no_memory();
     int code = read_place(o, f, &line, &column);
     if (!code)
         code = cli_read_file(f->name, &f->text);
@@ -111,7 +111,7 @@ static int read_extra(const struct cli_options *o, struct cli_fim *f)
     f->files = calloc(o->extra.n, sizeof(*f->files));
     f->chunks = calloc(o->extra.n, sizeof(*f->chunks));
     if (!f->files || !f->chunks)
-        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+        return cli_no_memory();
     for (uint32_t i = 0; i < o->extra.n && !code; i++) {
         code = cli_read_file(o->extra.items[i], &f->files[i]);
         f->n_files = i + 1;
@@ -153,7 +153,7 @@ int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *id
         return cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
     for (int64_t i = 0; i < n; i++) {
         if (cli_grow((void **)&ids->items, ids->n, sizeof(*ids->items)))
-            return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+            return cli_no_memory();
         ids->items[ids->n++] = 0;
     }
     if (hearth_fim(h, &f->request, ids->items, ids->n) != n)

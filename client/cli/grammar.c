@@ -60,6 +60,5 @@ int cli_grammar_read(const struct cli_options *o, struct buffer *text)
     if (!code && !text->failed && !text->bytes)
         code = cli_fail(CLI_BAD_INPUT, "%s: no grammar in it: give a rule root", o->grammar_file);
     buffer_add(text, "", 1);
-    return code || !text->failed ? code
-                                 : cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+    return code || !text->failed ? code : cli_no_memory();
 }

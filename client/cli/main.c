@@ -49,11 +49,6 @@ static const struct command commands[] = {
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-static int print(const char *text, size_t bytes)
-{
-    return cli_exit_output(cli_write(STDOUT_FILENO, text, bytes));
-}
-
 static int help(void)
 {
     struct buffer b = {0};
@@ -64,9 +59,14 @@ static int help(void)
                 "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
                 "version. The daemon, hearthd, must run for all but doctor, and tokenize and\n"
                 "detokenize with --model.\n");
-    int code = print(b.data, b.bytes);
-    buffer_fini(&b);
-    return code;
+    return cli_print(&b);
+}
+
+static int version(void)
+{
+    struct buffer b = {0};
+    buffer_text(&b, "hearth " HEARTH_VERSION "\n");
+    return cli_print(&b);
 }
 
 /* "templates: chatml, ...", for people and for completions; a line has 80 bytes at most, with the
@@ -94,7 +94,7 @@ static int command_help(const struct command *c)
     size_t bytes = 0;
     FILE *out = open_memstream(&options, &bytes);
     if (!out)
-        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+        return cli_no_memory();
     cli_options_help(c->id, out);
     fclose(out);
     struct buffer b = {0};
@@ -104,9 +104,7 @@ static int command_help(const struct command *c)
         add_templates(&b);
     buffer_add(&b, options, bytes);
     free(options);
-    int code = print(b.data, b.bytes);
-    buffer_fini(&b);
-    return code;
+    return cli_print(&b);
 }
 
 static int run_command(const struct command *c, int argc, char **argv)
@@ -141,7 +139,7 @@ int main(int argc, char **argv)
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return help();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
-        return print("hearth " HEARTH_VERSION "\n", sizeof("hearth " HEARTH_VERSION "\n") - 1);
+        return version();
     if (!*word)
         return cli_fail(CLI_USAGE, "no command: give one, for instance hearth run 'Once upon'; see "
                                    "hearth --help");

@@ -124,7 +124,7 @@ struct cli_biases {
 
 struct cli_options {
     uint32_t command;              /* enum cli_command */
-    struct hearth_request request; /* the scalar fields only; lists are joined in by cli_run */
+    struct hearth_request request; /* the scalar fields only: cli_request() joins in the lists */
     struct cli_ids tokens, stop_tokens;
     struct option_texts stops;
     char **words; /* [n_words], in argv: the arguments that are not options */

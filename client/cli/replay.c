@@ -214,10 +214,7 @@ static int tell_json(const char *path, const struct verdict *v)
     buffer_text(&line, ",\"text\":");
     json_text(&line, v->text, strlen(v->text));
     buffer_text(&line, "}\n");
-    int code = line.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
-                           : cli_exit_output(cli_write(STDOUT_FILENO, line.data, line.bytes));
-    buffer_fini(&line);
-    return code;
+    return cli_print(&line);
 }
 
 /* A result goes to stdout, what kept it from being one to stderr; --json has all on stdout. Returns
@@ -238,9 +235,7 @@ static int tell(const struct replay *r, const char *path, struct verdict *v)
             if ((unsigned char)line.data[i] < 0x20 || line.data[i] == 0x7f)
                 line.data[i] = '?';
         buffer_text(&line, "\n");
-        code = line.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
-                           : cli_exit_output(cli_write(STDOUT_FILENO, line.data, line.bytes));
-        buffer_fini(&line);
+        code = cli_print(&line);
     }
     v->ends |= code != 0;
     return code ? code : v->code;

@@ -56,7 +56,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
         buffer_text(text, o->words[i]);
     }
     if (o->n_words)
-        return text->failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again") : 0;
+        return text->failed ? cli_no_memory() : 0;
     if (!o->file && isatty(STDIN_FILENO))
         return cli_fail(CLI_USAGE, "no prompt: give it as an argument, with --file, or on stdin");
     return cli_read_file(o->file ? o->file : "-", text);
@@ -162,7 +162,7 @@ static int read_tokens(struct run *r, const char *what, const char *text, size_t
     uint32_t *tokens = malloc((size_t)(n ? n : 1) * sizeof(*tokens));
     if (!tokens || hearth_tokenize(r->hearth, text, bytes, flags, tokens, (size_t)n) != n) {
         free(tokens);
-        return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+        return cli_no_memory();
     }
     *ret_tokens = tokens;
     *ret_n = (uint32_t)n;
@@ -187,24 +187,6 @@ static int tokenize_request(struct run *r, struct hearth_request *q, uint32_t **
     return code;
 }
 
-/* The request as the options have it, its texts still texts. */
-static struct hearth_request make_request(const struct cli_options *o, const struct cli_ids *ids,
-                                          const struct buffer *text)
-{
-    struct hearth_request request = o->request;
-    request.tokens = ids->n ? ids->items : NULL;
-    request.n_tokens = ids->n;
-    request.text = text->data;
-    request.text_bytes = text->bytes;
-    request.bias = o->bias.items;
-    request.n_bias = o->bias.n;
-    request.stop_tokens = o->stop_tokens.items;
-    request.n_stop_tokens = o->stop_tokens.n;
-    request.stops = o->stops.items;
-    request.n_stops = o->stops.n;
-    return request;
-}
-
 int cli_run(const struct cli_options *o)
 {
     if (o->request.logprobs >= 0 && !o->json)
@@ -224,7 +206,11 @@ int cli_run(const struct cli_options *o)
         code = cli_connect(o, 1, &r.hearth);
     if (!code && fills_in)
         code = cli_fim_tokens(r.hearth, &fim, &ids);
-    struct hearth_request request = make_request(o, &ids, &text);
+    struct hearth_request request = cli_request(o); /* its texts are still texts */
+    request.tokens = ids.n ? ids.items : NULL;
+    request.n_tokens = ids.n;
+    request.text = text.data;
+    request.text_bytes = text.bytes;
     request.grammar = grammar.data;
     request.grammar_bytes = grammar.bytes ? grammar.bytes - 1 : 0;
     if (!code)

@@ -97,10 +97,7 @@ static int print_status(const struct cli_options *o, const char *json, size_t by
         buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
     }
     json_decref(status);
-    int code = out.failed ? cli_fail(CLI_SYSTEM, "out of memory: free some and try again")
-                          : cli_exit_output(cli_write(STDOUT_FILENO, out.data, out.bytes));
-    buffer_fini(&out);
-    return code;
+    return cli_print(&out);
 }
 
 int cli_status(const struct cli_options *o)

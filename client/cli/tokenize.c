@@ -11,17 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int out_of_memory(void)
-{
-    return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
-}
-
-static int write_out(struct buffer *out)
-{
-    return out->failed ? out_of_memory()
-                       : cli_exit_output(cli_write(STDOUT_FILENO, out->data, out->bytes));
-}
-
 /* ---- with a file ----------------------------------------------------------------------------- */
 
 static int tokenize_file(const struct cli_options *o, const struct buffer *text, struct buffer *out)
@@ -39,7 +28,7 @@ static int tokenize_file(const struct cli_options *o, const struct buffer *text,
     if (rc == 0)
         json_ids(out, ids.ids, ids.n);
     else
-        code = rc == -ENOMEM ? out_of_memory() : cli_fail(CLI_BAD_INPUT, "%s", err);
+        code = rc == -ENOMEM ? cli_no_memory() : cli_fail(CLI_BAD_INPUT, "%s", err);
     token_list_fini(&ids);
     free(block);
     return code;
@@ -59,7 +48,7 @@ static int detokenize_ids(const struct vocab *v, const struct cli_options *o,
         if (rc == -ENOBUFS) {
             char *more = realloc(piece, n);
             if (!more) {
-                code = out_of_memory();
+                code = cli_no_memory();
                 break;
             }
             piece = more;
@@ -106,7 +95,7 @@ static int tokenize_daemon(const struct cli_options *o, const struct buffer *tex
     if (n >= 0)
         json_ids(out, ids, (size_t)n);
     else
-        code = n == -ENOMEM ? out_of_memory()
+        code = n == -ENOMEM ? cli_no_memory()
                             : cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
     free(ids);
     hearth_close(h);
@@ -130,7 +119,7 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
     if (n >= 0)
         buffer_add(out, text, (size_t)n);
     else
-        code = n == -ENOMEM ? out_of_memory()
+        code = n == -ENOMEM ? cli_no_memory()
                             : cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
     free(text);
     hearth_close(h);
@@ -147,7 +136,7 @@ int cli_tokenize(const struct cli_options *o)
         code = o->model ? tokenize_file(o, &text, &out) : tokenize_daemon(o, &text, &out);
     if (!code) {
         buffer_add(&out, "\n", 1);
-        code = write_out(&out);
+        code = cli_print(&out);
     }
     buffer_fini(&out);
     buffer_fini(&text);
@@ -164,14 +153,14 @@ int cli_detokenize(const struct cli_options *o)
     if (rc)
         code =
             rc == -ENOMEM
-                ? out_of_memory()
+                ? cli_no_memory()
                 : cli_fail(CLI_BAD_INPUT,
                            "stdin: byte %zu is not a token id: give a JSON array such as [1,2,3]",
                            (size_t)(bad - text.data));
     if (!code)
         code = o->model ? detokenize_file(o, &ids, &out) : detokenize_daemon(o, &ids, &out);
     if (!code)
-        code = write_out(&out);
+        code = cli_print(&out);
     buffer_fini(&out);
     buffer_fini(&text);
     free(ids.items);

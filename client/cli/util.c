@@ -28,6 +28,11 @@ int cli_fail(int code, const char *format, ...)
     return code;
 }
 
+int cli_no_memory(void)
+{
+    return cli_fail(CLI_SYSTEM, "out of memory: free some and try again");
+}
+
 int cli_exit_connect(int rc)
 {
     switch (rc) {
@@ -89,6 +94,18 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     if (slots)
         cli_stop_at_once(0);
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;
+}
+
+struct hearth_request cli_request(const struct cli_options *o)
+{
+    struct hearth_request request = o->request;
+    request.bias = o->bias.items;
+    request.n_bias = o->bias.n;
+    request.stop_tokens = o->stop_tokens.items;
+    request.n_stop_tokens = o->stop_tokens.n;
+    request.stops = o->stops.items;
+    request.n_stops = o->stops.n;
+    return request;
 }
 
 /* ---- input and output ------------------------------------------------------------------------ */
@@ -165,6 +182,14 @@ int cli_exit_output(int rc)
         return cli_fail(CLI_SYSTEM, "stdout is closed: redirect it to a file or a pipe");
     return cli_fail(CLI_SYSTEM, "cannot write the answer: %s: free space, or write elsewhere",
                     strerror(-rc));
+}
+
+int cli_print(struct buffer *out)
+{
+    int code = out->failed ? cli_no_memory()
+                           : cli_exit_output(cli_write(STDOUT_FILENO, out->data, out->bytes));
+    buffer_fini(out);
+    return code;
 }
 
 int cli_open_standard(void)
