@@ -49,26 +49,9 @@ int pool_handle_open(struct pool_handle *s, struct hearth *h,
 
 /* ---- what it remembers ----------------------------------------------------------------------- */
 
-void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *r)
+static void append(struct pool_handle *s, const uint32_t *ids, uint32_t n_ids)
 {
-    s->n_tokens = 0;
-    if (r->n_tokens > s->room) {
-        uint32_t *more = realloc(s->tokens, r->n_tokens * sizeof(*more));
-        if (!more)
-            return;
-        s->tokens = more;
-        s->room = r->n_tokens;
-    }
-    memcpy(s->tokens, r->tokens, r->n_tokens * sizeof(*s->tokens));
-    s->n_tokens = r->n_tokens;
-}
-
-/* The answer follows its prompt: so the next turn of a chat finds this handle. */
-static void add_tokens(struct pool_handle *s, const struct hearth_result *r)
-{
-    size_t n = (size_t)s->n_tokens + r->n_ids;
-    if (!s->n_tokens || !r->n_ids)
-        return;
+    size_t n = (size_t)s->n_tokens + n_ids;
     if (n > s->room) {
         uint32_t *more = realloc(s->tokens, n * sizeof(*more));
         if (!more)
@@ -76,8 +59,14 @@ static void add_tokens(struct pool_handle *s, const struct hearth_result *r)
         s->tokens = more;
         s->room = (uint32_t)n;
     }
-    memcpy(s->tokens + s->n_tokens, r->ids, r->n_ids * sizeof(*s->tokens));
+    memcpy(s->tokens + s->n_tokens, ids, n_ids * sizeof(*s->tokens));
     s->n_tokens = (uint32_t)n;
+}
+
+void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *r)
+{
+    s->n_tokens = 0;
+    append(s, r->tokens, r->n_tokens);
 }
 
 uint32_t pool_handle_common(const struct pool_handle *s, const struct hearth_request *r)
@@ -96,7 +85,8 @@ static void deliver(struct pool_handle *s, const struct hearth_event *e)
     if (!job || e->cookie != job->id)
         return; /* the end of one that was cancelled */
     if (e->kind == HEARTH_DONE) {
-        add_tokens(s, e->result);
+        if (s->n_tokens && e->result->n_ids) /* so the next turn of a chat finds this handle */
+            append(s, e->result->ids, e->result->n_ids);
         s->job = NULL;
         s->used_ns = reactor_now_ns();
         job->at = JOB_NOWHERE;

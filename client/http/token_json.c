@@ -2,6 +2,9 @@
 #include "client/http/token_json.h"
 
 #include "client/base/buffer.h"
+#include "client/base/utf8.h"
+
+#include <string.h>
 
 size_t token_text(struct hearth *h, uint32_t id, char *bytes)
 {
@@ -18,21 +21,8 @@ size_t token_text(struct hearth *h, uint32_t id, char *bytes)
     if (n > (int64_t)sizeof(both))
         n = sizeof(both);
     size_t mine = (size_t)(n - first) < TOKEN_TEXT_BYTES ? (size_t)(n - first) : TOKEN_TEXT_BYTES;
-    for (size_t i = 0; i < mine; i++)
-        bytes[i] = both[(size_t)first + i];
+    memcpy(bytes, both + first, mine);
     return mine;
-}
-
-/* How many of bytes[n] are one character, or 0. */
-static size_t character(const char *bytes, size_t n)
-{
-    for (size_t k = 1; k <= 4 && k <= n; k++) {
-        json_t *s = json_stringn(bytes, k);
-        json_decref(s);
-        if (s)
-            return k;
-    }
-    return 0;
 }
 
 json_t *json_of_text(const char *bytes, size_t n)
@@ -42,9 +32,10 @@ json_t *json_of_text(const char *bytes, size_t n)
     if (s)
         return s;
     for (size_t i = 0; i < n;) {
-        size_t k = character(bytes + i, n - i);
-        buffer_add(&valid, k ? bytes + i : "\xef\xbf\xbd", k ? k : 3);
-        i += k ? k : 1;
+        uint32_t code;
+        int k = utf8_step(bytes + i, n - i, &code);
+        buffer_add(&valid, k > 0 ? bytes + i : "\xef\xbf\xbd", k > 0 ? (size_t)k : 3);
+        i += k > 0 ? (size_t)k : 1;
     }
     s = valid.failed ? NULL : json_stringn(valid.data, valid.bytes);
     buffer_fini(&valid);
