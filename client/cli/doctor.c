@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SMALL_KIB = 64 << 10 }; /* huge pages would not matter there */
 

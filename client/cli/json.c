@@ -4,7 +4,6 @@
 #include "client/base/utf8.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static void escape(struct buffer *b, unsigned char c)

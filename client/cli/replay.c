@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LOOK_MS = 250 }; /* how often a wait looks whether it is to end */
 

@@ -4,11 +4,9 @@
  * new in the daemon needs no change here; an object in an array (a slot) is one line. */
 #include "client/cli/cli.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { NAME_COLUMNS = 24, NAME_BYTES = 256 };
 

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- with a file ----------------------------------------------------------------------------- */
 

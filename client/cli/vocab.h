@@ -7,8 +7,6 @@
 
 #include "ipc/vocab.h"
 
-#include <stddef.h>
-
 /* Builds the vocabulary of a GGUF file (one without weights will do). Returns 0 with *ret_vocab
  * open over *ret_block, which the caller frees after use; else an exit code, the error printed. */
 int cli_vocab_open(const char *path, struct vocab *ret_vocab, void **ret_block);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PROMPTS_MAX = 64, PART_BYTES = 8 /* a token, in texts that people write, and more */ };
 

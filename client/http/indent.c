@@ -1,8 +1,6 @@
 /* indent: see indent.h. */
 #include "client/http/indent.h"
 
-#include <string.h>
-
 bool indent_filter(struct indent *i, const char *bytes, size_t n, struct buffer *out)
 {
     if (!i->least) {

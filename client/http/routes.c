@@ -9,7 +9,6 @@
 #include "client/http/state.h"
 #include "client/http/token_json.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

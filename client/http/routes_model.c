@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     CONNECTION_BYTES = 65536, /* what libmicrohttpd reads at once, and keeps of headers */

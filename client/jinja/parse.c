@@ -2,7 +2,6 @@
 #include "client/jinja/node.h"
 
 #include <errno.h>
-#include <string.h>
 
 static void expect_end(struct parser *p)
 {

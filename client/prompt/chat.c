@@ -3,7 +3,6 @@
 #include "client/prompt/chat_families.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

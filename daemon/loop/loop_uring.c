@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <liburing.h>
-#include <poll.h>
 #include <stdlib.h>
 
 enum { RING_ENTRIES = 256 };

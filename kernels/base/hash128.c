@@ -4,7 +4,6 @@
 #include "kernels/base/hash128_impl.h"
 
 #include <endian.h>
-#include <stdbool.h>
 #include <string.h>
 
 enum { LANES = HASH128_LANES, STRIPE = HASH128_STRIPE };

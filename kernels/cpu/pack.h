@@ -17,7 +17,6 @@
 #define HEARTH_KERNELS_CPU_PACK_H
 #include "kernels/quant/quant_types.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 enum { PACK_MOST = 8 }; /* words of a sub-block */

@@ -5,10 +5,8 @@
 #include "kernels/cpu/load.h"
 #include "kernels/cpu/repack.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 _Static_assert((int)MODEL_N_GLOBAL <= (int)MODEL_N_LAYER_TENSORS, "a cpu_layer for them");
 

@@ -10,7 +10,6 @@
 #include "kernels/tools/tool.h"
 #include "kernels/tools/type_mix.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 static uint32_t count_layers(const struct gguf *g)
 {

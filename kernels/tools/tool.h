@@ -7,7 +7,6 @@
 #define HEARTH_KERNELS_TOOLS_TOOL_H
 #include "ipc/options.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
