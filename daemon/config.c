@@ -38,7 +38,6 @@ static int config_fail(char *err, size_t err_bytes, int code, const char *format
 static int config_fail(char *err, size_t err_bytes, int code, const char *format, ...)
 {
     va_list args;
-
     va_start(args, format);
     vsnprintf(err, err_bytes, format, args);
     va_end(args);
@@ -48,7 +47,6 @@ static int config_fail(char *err, size_t err_bytes, int code, const char *format
 static char *trim(char *text)
 {
     char *end = text + strlen(text);
-
     while (end > text && isspace((unsigned char)end[-1]))
         *--end = 0;
     while (isspace((unsigned char)*text))
@@ -63,7 +61,6 @@ static int set_copy(const struct options *o, const struct option_row *row, const
     struct config *config = o->fields;
     size_t bytes = strlen(value) + 1;
     struct config_text *copy = malloc(sizeof(*copy) + bytes);
-
     if (!copy)
         return config_fail(err, err_bytes, -ENOMEM, "not enough memory");
     memcpy(copy->text, value, bytes);
@@ -78,7 +75,6 @@ static int parse_line(const struct options *o, char *line, const char *where, ch
 {
     char detail[256];
     char *equals;
-
     line = trim(line);
     if (!*line || *line == '#')
         return 0;
@@ -102,7 +98,6 @@ static int parse_line(const struct options *o, char *line, const char *where, ch
 static char *skip_mark(char *line)
 {
     static const char mark[] = "\xef\xbb\xbf";
-
     return strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
 }
 
@@ -114,7 +109,6 @@ static int parse_file(const struct options *o, FILE *file, const char *path, cha
     char where[4200];
     ssize_t n;
     int rc = 0;
-
     for (int number = 1; rc == 0 && (n = getline(&line, &capacity, file)) >= 0; number++) {
         snprintf(where, sizeof(where), "%s:%d", path, number);
         if (strlen(line) != (size_t)n)
@@ -143,7 +137,6 @@ static int open_path(const char *path, bool needed, FILE **ret, char *err, size_
 void config_machine_path(const char *program, char *path, size_t path_bytes)
 {
     size_t n = strlen(program);
-
     for (int cut = 0; cut < 2; cut++) { /* /opt/x/bin/hearthd: off with the name, and with bin */
         while (n > 0 && program[n - 1] != '/')
             n--;
@@ -158,7 +151,6 @@ static void machine_path(char *path, size_t path_bytes)
 {
     char program[4000];
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-
     program[n > 0 ? n : 0] = 0;
     config_machine_path(program, path, path_bytes);
 }
@@ -168,7 +160,6 @@ static int open_file(const struct config *config, FILE **ret, char *path, size_t
                      char *err, size_t err_bytes)
 {
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-
     if (config->config) {
         snprintf(path, path_bytes, "%s", config->config);
         return open_path(path, true, ret, err, err_bytes);
@@ -220,7 +211,6 @@ void config_fini(struct config *config)
 const char *config_choice(const char *name, uint32_t index, char *text, size_t text_bytes)
 {
     const struct options o = table(NULL, NULL);
-
     return option_choice(options_find(&o, name, strlen(name))->value, index, text, text_bytes);
 }
 
@@ -228,7 +218,6 @@ void config_help(FILE *out)
 {
     const struct options o = table(NULL, NULL);
     char path[4096];
-
     fputs("Usage: hearthd --model FILE [OPTIONS]\n\n"
           "Keeps a language model warm and serves it to programs on this machine.\n\n",
           out);
@@ -246,7 +235,6 @@ void config_dump(struct config *config, void (*line)(const char *text))
 {
     const struct options o = table(config, NULL);
     char text[4200], value[48];
-
     for (size_t i = 0; i < N_ROWS; i++) {
         const char *set = options_value(&o, &rows[i], value, sizeof(value));
         if (!set)

@@ -24,7 +24,6 @@ static bool log_is_journal(void)
     const char *stream = getenv("JOURNAL_STREAM");
     unsigned long long device, inode;
     struct stat st;
-
     return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
            fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device &&
            st.st_ino == (ino_t)inode;
@@ -81,7 +80,6 @@ void log_line(enum log_level level, const char *format, ...)
 {
     char line[1024];
     va_list args;
-
     if (level > log_most)
         return;
     int n = snprintf(line, sizeof(line), "%s", log_prefix(level));

@@ -75,7 +75,6 @@ static int exit_code(int error)
 static void hold_standard_fds(void)
 {
     int fd;
-
     do
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);
@@ -106,7 +105,6 @@ static void log_option(const char *text)
 static void raise_file_limit(void)
 {
     struct rlimit limit;
-
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
@@ -118,7 +116,6 @@ static int take_path(struct daemon *daemon)
 {
     struct sockaddr_un address = {0};
     socklen_t bytes = sizeof(address) - 1; /* leaves room for the terminating zero */
-
     if (getsockname(daemon->listen_fd, (struct sockaddr *)&address, &bytes) < 0)
         return -errno;
     snprintf(daemon->path, sizeof(daemon->path), "%s", address.sun_path);
@@ -169,7 +166,6 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc = segment_guard_init();
-
     if (rc < 0)
         return rc;
     daemon->ctl_fd = segment_ctl_open(&daemon->ctl, err, err_bytes);
@@ -200,7 +196,6 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
         .loop = (enum loop_backend)config->event_loop,
         .now_ns = bell_now_ns,
     };
-
     return engine_open(&daemon->engine, &options, err, err_bytes);
 }
 
@@ -223,7 +218,6 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     };
     void *engine_result;
     int rc = -pthread_create(&daemon->thread, NULL, engine_thread, daemon->engine);
-
     if (rc < 0) {
         snprintf(err, err_bytes, "cannot start the engine thread: %s", strerror(-rc));
         return rc;
@@ -241,7 +235,6 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 static int load(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc = loaded_model_open_model(&daemon->loaded, daemon->config.model, err, err_bytes);
-
     if (rc == 0)
         rc = loaded_model_open_draft(&daemon->loaded, &daemon->config, err, err_bytes);
     if (rc == 0)
@@ -262,7 +255,6 @@ static int load(struct daemon *daemon, char *err, size_t err_bytes)
 static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
-
     if (rc < 0)
         return rc;
     if (!gguf_find_key(daemon->loaded.gguf, "general.architecture")) {
@@ -282,7 +274,6 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc;
-
     signal(SIGPIPE, SIG_IGN); /* write errors are reported by errno instead */
     raise_file_limit();
     rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
@@ -321,7 +312,6 @@ int main(int argc, char **argv)
     static struct daemon daemon; /* static because it is large: it contains the tables */
     char err[4600] = "";
     int rc;
-
     hold_standard_fds();
     signal(SIGXFSZ,
            SIG_IGN); /* a file size limit also holds for shared memory: report it by errno */

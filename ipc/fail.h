@@ -16,7 +16,6 @@ __attribute__((format(printf, 3, 4))) static inline void ipc_line(char *err, siz
 {
     int saved = errno;
     va_list args;
-
     va_start(args, format);
     if (err_bytes > 0)
         vsnprintf(err, err_bytes, format, args);

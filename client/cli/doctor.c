@@ -20,7 +20,6 @@ say(struct judge *j, enum doctor_verdict verdict, const char *name, const char *
 {
     struct doctor_line *line = &j->lines[j->n++];
     va_list args;
-
     *line = (struct doctor_line){.verdict = verdict, .name = name};
     va_start(args, format);
     vsnprintf(line->text, sizeof(line->text), format, args);
@@ -32,7 +31,6 @@ __attribute__((format(printf, 2, 3))) static void mend(struct doctor_line *line,
                                                        ...)
 {
     va_list args;
-
     va_start(args, format);
     vsnprintf(line->mend, sizeof(line->mend), format, args);
     va_end(args);
@@ -66,7 +64,6 @@ static void judge_processor(struct judge *j, const struct doctor_facts *f)
 {
     static const char *const names[] = {"neither AVX2 nor AVX-512: the plain C kernels, slow",
                                         "AVX2", "AVX2 with AVX-VNNI", "AVX-512 with VNNI"};
-
     say(j, f->isa == DOCTOR_NO_ISA ? DOCTOR_NOTE : DOCTOR_OK, "processor", "%u core%s, %s",
         f->cores, f->cores == 1 ? "" : "s", names[f->isa]);
     if (!strcmp(f->governor, "powersave") || !strcmp(f->governor, "conservative"))
@@ -174,7 +171,6 @@ static void judge_daemon(struct judge *j, const struct doctor_facts *f)
 uint32_t doctor_judge(const struct doctor_facts *f, struct doctor_line lines[DOCTOR_LINES])
 {
     struct judge j = {.lines = lines};
-
     judge_kernel(&j, f);
     judge_processor(&j, f);
     judge_memory(&j, f);
@@ -215,7 +211,6 @@ int cli_doctor(const struct cli_options *o)
     struct doctor_line lines[DOCTOR_LINES];
     struct buffer out = {0};
     int code = CLI_OK;
-
     doctor_gather("", &facts);
     doctor_ask(o, "", &facts);
     uint32_t n = doctor_judge(&facts, lines);

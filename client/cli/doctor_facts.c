@@ -23,7 +23,6 @@
 static int open_below(const char *root, const char *path, int flags)
 {
     char whole[512];
-
     snprintf(whole, sizeof(whole), "%s%s", root, path);
     return open(whole, flags | O_CLOEXEC);
 }
@@ -33,7 +32,6 @@ static int read_below(const char *root, const char *path, char *text, size_t tex
 {
     int fd = open_below(root, path, O_RDONLY);
     ssize_t n = fd < 0 ? -1 : read(fd, text, text_bytes - 1);
-
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = 0;
@@ -47,7 +45,6 @@ static uint64_t number_of(const char *root, const char *path, const char *name)
     char text[8192] = "";
     int fd = open_below(root, path, O_RDONLY);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
     if (fd >= 0)
         close(fd);
     if (n <= 0)
@@ -65,7 +62,6 @@ static int try_seal(void)
 {
     int fd = memfd_create("hearth-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int error = fd < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? errno : 0;
-
     if (fd >= 0)
         close(fd);
     return error;
@@ -75,7 +71,6 @@ static int try_uring(void)
 {
     struct io_uring_params params = {0};
     long fd = syscall(SYS_io_uring_setup, 1, &params);
-
     if (fd < 0)
         return errno;
     close((int)fd);
@@ -85,7 +80,6 @@ static int try_uring(void)
 static int try_pidfd(void)
 {
     long fd = syscall(SYS_pidfd_open, getpid(), 0);
-
     if (fd < 0)
         return errno;
     close((int)fd);
@@ -117,7 +111,6 @@ static enum doctor_isa find_isa(void)
 static void find_huge_pages(const char *root, char *word, size_t word_bytes)
 {
     char text[128];
-
     word[0] = 0;
     if (!read_below(root, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text)))
         return;
@@ -129,7 +122,6 @@ static void find_huge_pages(const char *root, char *word, size_t word_bytes)
 static int is_there(const char *name)
 {
     void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-
     if (library)
         dlclose(library);
     return library != NULL;
@@ -138,7 +130,6 @@ static int is_there(const char *name)
 static void find_nvidia(const char *root, struct doctor_facts *f)
 {
     int fd = open_below(root, "/dev/nvidia0", O_PATH);
-
     f->has_nvidia = fd >= 0;
     if (fd >= 0)
         close(fd);
@@ -159,7 +150,6 @@ static int find_group(const char *name)
     gid_t groups[256];
     const struct group *group = getgrnam(name);
     int n = getgroups(256, groups);
-
     if (!group || geteuid() == 0)
         return -1;
     for (int i = 0; i < n; i++)
@@ -172,7 +162,6 @@ static int find_group(const char *name)
 static void cut_name(char *path)
 {
     char *slash = strrchr(path, '/');
-
     if (slash)
         slash[slash == path] = 0;
     else
@@ -186,7 +175,6 @@ static void find_socket_folder(const char *root, struct doctor_facts *f)
     const char *named = getenv("HEARTH_SOCKET"), *session = getenv("XDG_RUNTIME_DIR");
     char path[512];
     struct stat st;
-
     if (named && *named)
         snprintf(path, sizeof(path), "%s", named);
     else if (session && *session)
@@ -215,7 +203,6 @@ void doctor_gather(const char *root, struct doctor_facts *f)
     unsigned major, minor;
     cpu_set_t cores;
     char text[32];
-
     *f = (struct doctor_facts){0};
     if (uname(&name) == 0)
         snprintf(f->kernel, sizeof(f->kernel), "%.64s", name.release);
@@ -249,7 +236,6 @@ void doctor_ask(const struct cli_options *o, const char *root, struct doctor_fac
     struct hearth_info info = {.size = sizeof(info)};
     struct hearth *h;
     char path[64];
-
     hearth_options_init(&options, sizeof(options));
     options.slots = 0;
     f->daemon_error =

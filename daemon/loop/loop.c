@@ -9,7 +9,6 @@ int loop_open(struct loop **ret_loop, enum loop_backend backend)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
     int rc;
-
     if (!loop)
         return -ENOMEM;
     rc = backend == LOOP_EPOLL ? -ENOSYS : loop_uring_open(loop);
@@ -40,7 +39,6 @@ static int loop_add(struct loop *loop, int fd, short events, bool accept, uint64
 {
     uint32_t slot = 0;
     int rc;
-
     while (slot < loop->n_entries && loop->entries[slot].live)
         slot++;
     if (slot == LOOP_ENTRIES)
@@ -106,7 +104,6 @@ int loop_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *events, 
 struct loop_entry *loop_find(struct loop *loop, uint64_t tag)
 {
     uint32_t slot = (uint32_t)tag;
-
     if (slot >= loop->n_entries)
         return NULL;
     struct loop_entry *entry = &loop->entries[slot];

@@ -29,14 +29,12 @@ static int epoll_arm(struct loop *loop, uint32_t slot)
             (entry->accept ? (uint32_t)EPOLLIN : (uint32_t)(unsigned short)entry->events | EPOLLET),
         .data.u64 = loop_tag(loop, slot),
     };
-
     return epoll_ctl(epoll->fd, EPOLL_CTL_ADD, entry->fd, &event) < 0 ? -errno : 0;
 }
 
 static void epoll_disarm(struct loop *loop, uint32_t slot)
 {
     struct epoll_loop *epoll = loop->backend;
-
     epoll_ctl(epoll->fd, EPOLL_CTL_DEL, loop->entries[slot].fd, NULL);
 }
 
@@ -56,7 +54,6 @@ static int epoll_wait_events(struct loop *loop, int64_t timeout_ns, struct loop_
     int wanted = capacity < BATCH ? (int)capacity : BATCH;
     int n = epoll_wait(epoll->fd, batch, wanted, timeout_ms(timeout_ns));
     int filled = 0;
-
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     for (int i = 0; i < n; i++) {
@@ -83,7 +80,6 @@ static int epoll_wait_events(struct loop *loop, int64_t timeout_ns, struct loop_
 static void epoll_close(struct loop *loop)
 {
     struct epoll_loop *epoll = loop->backend;
-
     close(epoll->fd);
     free(epoll);
 }
@@ -99,7 +95,6 @@ static const struct loop_ops epoll_ops = {
 int loop_epoll_open(struct loop *loop)
 {
     struct epoll_loop *epoll = calloc(1, sizeof(*epoll));
-
     if (!epoll)
         return -ENOMEM;
     epoll->fd = epoll_create1(EPOLL_CLOEXEC);

@@ -18,7 +18,6 @@ static const uint64_t TAG_NONE = 0xffffffff;
 static struct io_uring_sqe *uring_sqe(struct io_uring *ring)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-
     if (!sqe) {
         io_uring_submit(ring);
         sqe = io_uring_get_sqe(ring);
@@ -30,7 +29,6 @@ static int uring_arm(struct loop *loop, uint32_t slot)
 {
     struct loop_entry *entry = &loop->entries[slot];
     struct io_uring_sqe *sqe = uring_sqe(loop->backend);
-
     if (!sqe)
         return -EBUSY;
     if (!entry->accept)
@@ -46,7 +44,6 @@ static int uring_arm(struct loop *loop, uint32_t slot)
 static void uring_disarm(struct loop *loop, uint32_t slot)
 {
     struct io_uring_sqe *sqe = uring_sqe(loop->backend);
-
     if (!sqe)
         return;
     /* Used for polls, too: IORING_OP_POLL_REMOVE fails (-EALREADY) for a poll that has just fired
@@ -62,7 +59,6 @@ static void uring_disarm(struct loop *loop, uint32_t slot)
 static int uring_take(struct loop *loop, const struct io_uring_cqe *cqe, struct loop_event *event)
 {
     struct loop_entry *entry = loop_find(loop, cqe->user_data);
-
     if (!entry)
         return 0;
     if (entry->ending && cqe->res < 0) {
@@ -129,7 +125,6 @@ static int uring_wait(struct loop *loop, int64_t timeout_ns, struct loop_event *
      * work. */
     int rc =
         io_uring_submit_and_wait_timeout(ring, &cqe, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
-
     loop->lost |= rc == -EBADR; /* reported once */
     if (rc < 0 && rc != -EBADR && !uring_passes(rc))
         return rc;
@@ -171,7 +166,6 @@ int loop_uring_open(struct loop *loop)
     struct io_uring *ring = calloc(1, sizeof(*ring));
     struct io_uring_params params;
     int rc = -EINVAL;
-
     if (!ring)
         return -ENOMEM;
     for (size_t i = 0; rc == -EINVAL && i < sizeof(setups) / sizeof(*setups); i++) {

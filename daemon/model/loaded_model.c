@@ -17,7 +17,6 @@
 static void copy_string(char *to, size_t to_bytes, const struct gguf_string *from)
 {
     size_t n = from->bytes < to_bytes - 1 ? from->bytes : to_bytes - 1;
-
     if (n)
         memcpy(to, from->data, n);
     to[n] = 0;
@@ -27,7 +26,6 @@ static void copy_string(char *to, size_t to_bytes, const struct gguf_string *fro
 static void take_name(struct loaded_model *loaded, const char *path)
 {
     const char *slash = strrchr(path, '/');
-
     copy_string(loaded->name, sizeof(loaded->name), &loaded->model->name);
     if (!loaded->name[0])
         snprintf(loaded->name, sizeof(loaded->name), "%s", slash ? slash + 1 : path);
@@ -41,7 +39,6 @@ int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *
 {
     char line[512];
     int rc = gguf_open(path, &loaded->gguf, line, sizeof(line));
-
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", path, line);
     return rc == -EINVAL ? -EBADMSG
@@ -51,7 +48,6 @@ int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *
 static uint32_t core_count(void)
 {
     cpu_set_t cores;
-
     if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
         return 1;
     return (uint32_t)CPU_COUNT(&cores);
@@ -67,7 +63,6 @@ int loaded_model_open_model(struct loaded_model *loaded, const char *path, char 
 {
     char line[512];
     int rc = model_open(loaded->gguf, &loaded->model, line, sizeof(line));
-
     loaded->path = path;
     if (rc == 0)
         rc = loaded_model_start_vocab(loaded, line, sizeof(line));
@@ -83,7 +78,6 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
                             size_t err_bytes)
 {
     char line[512];
-
     if (!config->draft)
         return 0;
     loaded->draft = calloc(1, sizeof(*loaded->draft));
@@ -117,7 +111,6 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
 static uint64_t kv_share(const struct loaded_model *loaded)
 {
     uint64_t weights = loaded->model->tensor_bytes, room = loaded->device.free_bytes;
-
     if (loaded->draft)
         weights += loaded->draft->model->tensor_bytes;
     if (room > 0)
@@ -130,7 +123,6 @@ static uint64_t page_bytes(const struct loaded_model *loaded)
 {
     const bool q8_0 = loaded->limits.kv_q8_0;
     struct kv_geometry own, draft = {0};
-
     kv_geometry_init(&own, loaded->model, q8_0);
     if (loaded->draft)
         kv_geometry_init(&draft, loaded->draft->model, q8_0);
@@ -145,7 +137,6 @@ static int choose_pages(struct loaded_model *loaded, const struct config *config
 {
     const uint64_t one = kv_pages(loaded->limits.context), page = page_bytes(loaded);
     uint64_t budget = config->kv_bytes;
-
     if (!budget) {
         budget = kv_share(loaded);
         if (budget < one * page)
@@ -179,7 +170,6 @@ static int choose_device(struct loaded_model *loaded, const struct config *confi
 {
     enum device_wanted wanted = DEVICE_AUTO;
     char name[16];
-
     config_choice("device", config->device, name, sizeof(name));
     device_parse(name, &wanted);
     if (wanted == DEVICE_AUTO && (config->isa != 0 || config->shadow == 1))
@@ -192,7 +182,6 @@ static int choose_device(struct loaded_model *loaded, const struct config *confi
 static int open_instance(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     int rc = loaded->ops->open(loaded->model, &loaded->limits, &loaded->backend, err, err_bytes);
-
     if (rc == 0)
         loaded->ops->describe(loaded->backend, &loaded->info);
     return rc;
@@ -204,7 +193,6 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
 {
     struct loaded_model *draft = loaded->draft;
     char line[512];
-
     if (!draft)
         return 0;
     draft->ops = loaded->ops;
@@ -223,7 +211,6 @@ static int open_on_device(struct loaded_model *loaded, const struct config *conf
                           size_t err_bytes)
 {
     int rc = choose_pages(loaded, config, err, err_bytes);
-
     if (rc == 0)
         rc = open_instance(loaded, err, err_bytes);
     return rc < 0 ? rc : open_draft_instance(loaded, err, err_bytes);
@@ -244,7 +231,6 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
     static const char *const isas[] = {NULL, "ref", "avx2", "avxvnni", "avx512"};
     struct backend_limits *limits = &loaded->limits;
     int rc = choose_device(loaded, config, err, err_bytes);
-
     if (rc < 0)
         return rc;
     limits->rows = (uint32_t)config->rows;
@@ -286,7 +272,6 @@ int loaded_model_open_backend(struct loaded_model *loaded, const struct config *
     int rc = open_backend(loaded, config, err, err_bytes);
     int vocab_rc =
         loaded_model_finish_vocab(loaded, err, err_bytes); /* its error line replaces the other */
-
     if (vocab_rc < 0 || rc < 0)
         return vocab_rc < 0 ? vocab_rc : rc;
     rc = model_fingerprint(loaded->model, loaded->limits.threads, loaded->fingerprint);

@@ -21,7 +21,6 @@ static struct vocab_string vocab_string_of(const struct gguf_string *from)
 static struct vocab_string *vocab_strings(const struct gguf_string *from, uint32_t n)
 {
     struct vocab_string *to = calloc(n ? n : 1, sizeof(*to));
-
     for (uint32_t i = 0; to && i < n; i++)
         to[i] = vocab_string_of(&from[i]);
     return to;
@@ -88,7 +87,6 @@ static void close_job(struct vocab_job *job)
 static int open_job(struct vocab_job *job, char *err, size_t err_bytes)
 {
     int rc = gguf_vocab_open(job->loaded->gguf, &job->file, err, err_bytes);
-
     if (rc < 0)
         return rc == -ENOENT ? -ENOTSUP : rc; /* -ENOENT is reserved for missing files */
     rc = describe_vocab(&job->file, &job->desc);
@@ -104,7 +102,6 @@ static int share_vocab(struct loaded_model *loaded, const void *block, size_t by
                        size_t err_bytes)
 {
     int fd = segment_seal("hearth-vocab", block, bytes, err, err_bytes);
-
     if (fd < 0)
         return fd;
     int rc = segment_map_sealed(fd, bytes, &loaded->vocab_shared, err, err_bytes);
@@ -121,7 +118,6 @@ static int build_vocab(struct vocab_job *job)
 {
     void *block = NULL;
     size_t bytes;
-
     job->desc.merges = vocab_strings(job->file.merges, job->file.n_merges);
     if (!job->desc.merges) {
         snprintf(job->line, sizeof(job->line), "not enough memory for the vocabulary");
@@ -140,7 +136,6 @@ int loaded_vocab_of_grammars(const struct vocab *vocab, uint32_t n_vocab,
     uint32_t n = vocab->n_tokens < n_vocab ? vocab->n_tokens : n_vocab;
     struct grammar_token *tokens = calloc(n ? n : 1, sizeof(*tokens));
     struct vocab_token token;
-
     if (!tokens)
         return -ENOMEM;
     for (uint32_t id = 0; id < n; id++) {
@@ -159,7 +154,6 @@ static void *vocab_thread(void *arg)
 {
     struct vocab_job *job = arg;
     struct loaded_model *loaded = job->loaded;
-
     job->rc = build_vocab(job);
     drop_description(job);
     if (job->rc == 0) {
@@ -174,7 +168,6 @@ static void *vocab_thread(void *arg)
 int loaded_model_start_vocab(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     struct vocab_job *job = calloc(1, sizeof(*job));
-
     if (!job) {
         snprintf(err, err_bytes, "not enough memory for the vocabulary");
         return -ENOMEM;
@@ -196,7 +189,6 @@ int loaded_model_start_vocab(struct loaded_model *loaded, char *err, size_t err_
 int loaded_model_finish_vocab(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     struct vocab_job *job = loaded->vocab_job;
-
     if (!job)
         return 0;
     pthread_join(job->thread, NULL);
@@ -224,7 +216,6 @@ int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *dr
                                size_t err_bytes)
 {
     struct vocab_token a, b;
-
     for (uint32_t id = 0; id < model->n_tokens && id < draft->n_tokens; id++) {
         if (!vocab_find_token(model, id, &a) || !vocab_find_token(draft, id, &b))
             break;

@@ -9,7 +9,6 @@
 static void log_draft(const struct loaded_model *draft)
 {
     char text[256];
-
     model_describe(draft->model, text, sizeof(text));
     log_info("draft model %s: %s", draft->name, text);
     log_info("draft model: %zu KiB of weights, KV pages of %zu KiB, context %u",
@@ -47,7 +46,6 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     size_t needed = loaded->info.weight_bytes + loaded->info.shadow_bytes + loaded->info.kv_bytes;
     char text[256];
-
     model_describe(loaded->model, text, sizeof(text));
     log_info("%s: %s", loaded->name, text);
     if (loaded->device.why[0])
@@ -83,7 +81,6 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
 void report_check(const struct loaded_model *loaded)
 {
     char text[256], fingerprint[MODEL_FINGERPRINT_TEXT];
-
     model_describe(loaded->model, text, sizeof(text));
     model_fingerprint_text(loaded->fingerprint, fingerprint);
     printf("%s: %s\nfingerprint %s, numerics %s\n", loaded->name, text, fingerprint,

@@ -22,7 +22,6 @@ enum { ROWS_PER_CHUNK = 64 };
 static uint64_t q4_row_bytes(uint32_t cols)
 {
     const struct quant_info *q4 = quant_find(QUANT_Q4_0);
-
     return (uint64_t)cols / q4->block * q4->block_bytes;
 }
 
@@ -47,7 +46,6 @@ static void quantize_chunk(void *arg, uint32_t chunk, uint32_t worker)
     float *x = job->rows + (size_t)worker * t->cols;
     uint64_t bytes = q4_row_bytes(t->cols);
     uint32_t begin = chunk * ROWS_PER_CHUNK;
-
     for (uint32_t r = begin; r < begin + ROWS_PER_CHUNK && r < t->rows; r++) {
         quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
         int rc = quantize_row(QUANT_Q4_0, x, t->cols, job->to + r * bytes);
@@ -60,7 +58,6 @@ static void quantize_chunk(void *arg, uint32_t chunk, uint32_t worker)
 static int quantize_tensor(struct backend *b, const struct model_tensor *from, uint8_t *to)
 {
     struct quantize_job job = {.from = from, .to = to};
-
     job.rows = malloc((size_t)pool_threads(b->pool) * from->cols * sizeof(float));
     if (!job.rows)
         return -ENOMEM;
@@ -80,7 +77,6 @@ static int load_shadow_matrix(struct backend *b, const struct model_tensor *from
     size_t weight_bytes = b->weight_bytes;
     uint64_t bytes = q4_row_bytes(from->cols) * from->rows;
     uint8_t *data = b->isa->packed ? malloc(bytes) : arena_alloc(b->arena, bytes);
-
     if (!data)
         return -ENOMEM;
     q4.type = QUANT_Q4_0;
@@ -110,7 +106,6 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     struct cpu_weights *own = &b->weights[PASS_CANONICAL];
     const struct cpu_matrix *m;
     uint64_t all = 0, small = 0;
-
     for (uint32_t i = 0; (m = weights_matrix(own, b->model->n_layer, i)) != NULL; i++) {
         const struct model_tensor *t = &m->file;
         all += t->bytes;
@@ -130,7 +125,6 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
     uint32_t n_layer = b->model->n_layer;
     struct cpu_matrix *m;
     int rc = check_size(b, err, err_bytes);
-
     if (rc)
         return rc;
     const size_t bytes = (n_layer + 1) * sizeof(shadow->layers[0]);

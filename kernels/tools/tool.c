@@ -79,7 +79,6 @@ int tool_parse(const struct tool *tool, int argc, char **argv, const char **ret_
 uint32_t tool_threads(uint64_t asked)
 {
     cpu_set_t cores;
-
     if (asked)
         return (uint32_t)asked;
     if (sched_getaffinity(0, sizeof(cores), &cores) < 0)
