@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void exchange_wake(struct exchange *x)
+/* Resumes its connection: there is something new to send. */
+static void wake(struct exchange *x)
 {
     if (!x->is_suspended)
         return;
@@ -64,7 +65,7 @@ void exchange_answer(struct exchange *x, json_t *json)
         put_json(&x->out, fail_json(&f));
     }
     x->is_ready = true;
-    exchange_wake(x);
+    wake(x);
 }
 
 /* From the last: queued ones would else get the slots of those that run. */
@@ -82,7 +83,7 @@ void exchange_fail(struct exchange *x, const struct fail *f)
         put_json(&x->out, fail_json(f));
         buffer_text(&x->out, "\n\n");
         x->is_finished = true;
-        exchange_wake(x);
+        wake(x);
         return;
     }
     x->out.bytes = 0;
@@ -98,7 +99,7 @@ void exchange_hang_up(struct exchange *x)
     cancel_all(x);
     if (x->is_started && !x->is_finished && !x->is_ready)
         x->server->count.dropped++;
-    exchange_wake(x);
+    wake(x);
 }
 
 /* ---- a choice -------------------------------------------------------------------------------- */
@@ -292,7 +293,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
         pause_all(x);
     }
     if (x->is_streaming || x->is_ready)
-        exchange_wake(x);
+        wake(x);
 }
 
 static void on_lost(struct job *job, const struct fail *why)

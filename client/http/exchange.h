@@ -97,9 +97,6 @@ void exchange_run(struct exchange *x, const struct reply *reply);
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);
 
-/* Resumes its connection: there is something new to send. */
-void exchange_wake(struct exchange *x);
-
 /* Frees the request's body. */
 void exchange_drop_body(struct exchange *x);
 

@@ -1,7 +1,8 @@
 /* pack.c: the integers of a packed sub-block. See pack.h. */
 #include "kernels/cpu/pack.h"
 
-int32_t pack_offset(uint32_t type)
+/* The offset of packed integers from the q of NUMERICS.md: 0 to 128. */
+static int32_t pack_offset(uint32_t type)
 {
     switch (type) {
     case QUANT_Q8_0:

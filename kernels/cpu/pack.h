@@ -38,9 +38,6 @@ static inline uint32_t pack_words(uint32_t type)
     }
 }
 
-/* The offset of packed integers from the q of NUMERICS.md: 0 to 128. */
-int32_t pack_offset(uint32_t type);
-
 /* Unpacks q [32] from a row's words. */
 void pack_read(uint32_t type, const uint32_t *words, int8_t *q);
 

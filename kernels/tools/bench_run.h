@@ -24,7 +24,6 @@ struct bench_sizes {
 };
 
 struct bench_run;
-struct model;
 
 /* Returns 0, or -errno with the line. */
 int bench_run_open(const struct model *model, const struct bench_sizes *sizes,
