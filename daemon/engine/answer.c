@@ -131,8 +131,9 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
     snprintf(done->numerics, sizeof(done->numerics), "%s%s", loaded->info.numerics,
              request->unverified ? NUMERICS_FAST : "");
     snprintf(done->text, sizeof(done->text), "%s", text);
-    if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED)
-        return; /* no receipt, and a prompt may be long */
+    if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED ||
+        (request->grammar && !request->run.grammar))
+        return; /* no receipt: it was not answered, and its texts may be long */
     answer_hash_request(engine, slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
             done->output_hash);

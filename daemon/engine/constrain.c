@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 _Static_assert((int)WINDOW_MAX <= (int)GRAMMAR_DRAFTS_MAX, "a run follows each draft of a window");
 
@@ -14,34 +15,32 @@ static bool drops_space(const struct vocab *vocab, uint32_t last_of_prompt)
     return (vocab->flags & VOCAB_ADD_SPACE_PREFIX) != 0 && vocab_is_control(vocab, last_of_prompt);
 }
 
-int constrain_begin(struct constrain *constrain, struct slot *slot, uint32_t last_of_prompt,
-                    char *line, size_t line_bytes)
+int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, size_t line_bytes)
 {
     struct request *request = slot->request;
     const struct params *params = &request->params;
-    struct grammar *grammar;
 
     if (params->grammar_bytes == 0)
         return 0;
-    int rc = grammars_take(&constrain->grammars, slot->uid, params->grammar, params->grammar_bytes,
-                           &grammar, line, line_bytes);
-    if (rc < 0)
-        return rc;
-    grammar_begin(grammar, drops_space(constrain->vocab, last_of_prompt), &request->run);
-    constrain->n_runs++;
+    if (grammars_take(&constrain->grammars, slot->uid, params->grammar, params->grammar_bytes,
+                      &request->grammar) < 0) {
+        snprintf(line, line_bytes, "not enough memory for the grammar: try again later");
+        return -ENOMEM;
+    }
+    constrain->n_grammars++;
     return 0;
 }
 
 void constrain_end(struct constrain *constrain, struct slot *slot)
 {
     struct request *request = slot->request;
-    const struct grammar *grammar = request->run.grammar;
 
-    if (!grammar)
+    if (!request->grammar)
         return;
     grammar_end(&request->run);
-    grammars_give(&constrain->grammars, grammar);
-    constrain->n_runs--;
+    grammars_give(request->grammar);
+    request->grammar = NULL;
+    constrain->n_grammars--;
 }
 
 enum done_reason constrain_accept(struct slot *slot, uint32_t token)
@@ -93,6 +92,38 @@ static void end_stuck(struct slots *slots, struct slot *slot, int error)
                     "grammar use characters that it has");
 }
 
+/* The run stands where the answer so far ends. Returns 1: there is more to come; -1: that is all. */
+static int check_end(struct slots *slots, struct slot *slot)
+{
+    const struct request *request = slot->request;
+
+    if (grammar_must_end(&request->run))
+        request_end(slots, slot, DONE_EOS, 0, "");
+    else if (request->length >= request->limit)
+        request_end(slots, slot, DONE_LENGTH, 0, "");
+    return slot->state == SLOT_ENDING ? -1 : 1;
+}
+
+/* Begins the run when the grammar is compiled. Returns as follow. */
+static int begin_run(const struct constrain *constrain, struct slots *slots, struct slot *slot)
+{
+    struct request *request = slot->request;
+    struct grammars_entry *entry = request->grammar;
+
+    if (entry->state != GRAMMARS_DONE)
+        return 0;
+    if (!entry->job.grammar) {
+        request_end(slots, slot, DONE_ERROR, entry->job.error, entry->job.line);
+        return -1;
+    }
+    grammar_begin(entry->job.grammar,
+                  drops_space(constrain->vocab, slot->tokens[request->prompt_length - 1]),
+                  &request->run);
+    if (request->prewarm || request->followed < request->length)
+        return 1;
+    return check_end(slots, slot);
+}
+
 /* Follows the part of the answer that a resumed request brought, as far as the budget lasts: a
  * client chooses it and the grammar, and it may be as long as the context. Returns 1: it is
  * followed and the answer goes on; 0: not yet; -1: the answer is over. */
@@ -114,19 +145,20 @@ static int follow(struct constrain *constrain, struct slots *slots, struct slot 
         request_end(slots, slot, DONE_ERROR, rc, grammar_too_wide);
     else if (request->followed < request->length)
         return 0;
-    else if (grammar_must_end(&request->run))
-        request_end(slots, slot, DONE_EOS, 0, "");
-    else if (request->length >= request->limit)
-        request_end(slots, slot, DONE_LENGTH, 0, "");
-    return slot->state == SLOT_ENDING ? -1 : 1;
+    else
+        return check_end(slots, slot);
+    return -1;
 }
 
-/* One slot's first mask. Returns whether it has to wait for it. */
+/* One slot's run, and its first mask. Returns whether the next step has more to do for it. */
 static bool mask_first_row(struct constrain *constrain, struct slots *slots, struct slot *slot)
 {
-    int rc = follow(constrain, slots, slot);
+    struct request *request = slot->request;
+    int rc = request->run.grammar ? 1 : begin_run(constrain, slots, slot);
 
-    if (rc == 1) {
+    if (rc == 1 && !request->prewarm)
+        rc = follow(constrain, slots, slot);
+    if (rc == 1 && !request->prewarm) {
         rc = make_mask(constrain, slot, 0);
         if (rc < 0)
             end_stuck(slots, slot, rc);
@@ -135,29 +167,33 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
         slots_set(slots, slot, SLOT_MASKING);
     else if (slot->state == SLOT_MASKING)
         slots_set(slots, slot, SLOT_READY);
-    return rc == 0;
+    return rc == 0 && constrain_goes_on(slot);
 }
 
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
 {
     uint32_t waiting = 0;
 
-    if (constrain->n_runs == 0)
+    if (constrain->n_grammars == 0)
         return 0;
     grammars_release(&constrain->grammars);
     constrain->budget = constrain->step;
     for (uint32_t i = 0; i < slots->n; i++) {
         struct slot *slot = &slots->all[(i + turn) % slots->n];
-        const struct request *request = slot->request;
-        if (slot->state != SLOT_IDLE && request->run.grammar && !request->prewarm)
+        if (slot->state != SLOT_IDLE && slot->request->grammar)
             waiting += mask_first_row(constrain, slots, slot);
     }
     return waiting;
 }
 
+bool constrain_goes_on(const struct slot *slot)
+{
+    return slot->request->run.grammar != NULL;
+}
+
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n)
 {
-    for (uint32_t i = 0; i < n && constrain->n_runs > 0; i++) {
+    for (uint32_t i = 0; i < n && constrain->n_grammars > 0; i++) {
         struct slot *slot = slots[i];
         struct request *request = slot->request;
         uint32_t ready = 0;

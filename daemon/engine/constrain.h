@@ -17,16 +17,15 @@
 struct constrain {
     struct grammars grammars;
     const struct vocab *vocab;
-    uint32_t n_runs; /* requests with a grammar */
-    int64_t step;    /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
-    int64_t budget;  /* left in this step */
+    uint32_t n_grammars; /* requests with a grammar */
+    int64_t step;        /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t budget;      /* left in this step */
 };
 
-/* Compiles the grammar of the slot's decoded request, if it has one. Returns 0, or -errno with one
- * line: the request is not to begin. A part of the answer that comes with it is followed by
- * constrain_step. */
-int constrain_begin(struct constrain *constrain, struct slot *slot, uint32_t last_of_prompt,
-                    char *line, size_t line_bytes);
+/* Asks for the grammar of the slot's decoded request, if it has one. Returns 0, or -ENOMEM with one
+ * line: the request is not to begin. constrain_step begins its run when it is compiled, follows a
+ * part of the answer that came along, or says what is wrong with it. */
+int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, size_t line_bytes);
 void constrain_end(struct constrain *constrain, struct slot *slot);
 
 /* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
@@ -40,10 +39,14 @@ bool constrain_draft(struct slot *slot, uint32_t token);
  * whether there is one, or none is needed. */
 bool constrain_mask(struct constrain *constrain, struct slot *slot, uint32_t draft);
 
-/* A step begins: follows answers that were brought along, makes the masks that its first rows need,
- * ends answers that cannot go on. Slots whose masks are not made yet sit out the step
- * (SLOT_MASKING). Returns how many. `turn` says which slot is the first to use the budget. */
+/* A step begins: begins runs of compiled grammars, follows answers that were brought along, makes the
+ * masks that first rows need, ends answers that cannot go on. Slots whose grammar or masks are not
+ * made yet sit out the step (SLOT_MASKING). Returns how many of them another step will help. `turn`
+ * says which slot is the first to use the budget. */
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn);
+
+/* Would a step help this slot, which is SLOT_MASKING? Not while its grammar is compiled. */
+bool constrain_goes_on(const struct slot *slot);
 
 /* Windows of slots [n] are drafted: makes the masks of their rows, cuts where there is none. */
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n);

@@ -29,7 +29,8 @@ uint32_t engine_step(struct engine *engine)
 
 bool engine_look(const struct engine *engine)
 {
-    if (mailbox_ready(engine->options.inbox) || engine->clients.n_failed > 0)
+    if (mailbox_ready(engine->options.inbox) || engine->clients.n_failed > 0 ||
+        grammars_look(&engine->constrain.grammars))
         return true;
     for (uint32_t i = 0; i < engine->clients.n; i++)
         if (ingest_ready(engine->clients.all[i]))
@@ -185,7 +186,10 @@ int engine_run(struct engine *engine)
     if (rc == 0)
         rc = loop_add_poll(engine->loop, engine->options.inbox->event_fd, POLLIN, 0);
     if (rc == 0)
+        rc = compiler_open(&engine->constrain.grammars.compiler, engine->options.inbox);
+    if (rc == 0)
         rc = engine_turn(engine);
+    compiler_close(&engine->constrain.grammars.compiler);
     attached_stop(engine);
     attached_wake(engine);
     attached_post(engine, MAIL_STOPPED, NULL, rc);

@@ -2,34 +2,30 @@
 #include "daemon/engine/grammars.h"
 
 #include "daemon/cache/prefix.h"
+#include "kernels/base/hash128.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct grammars_entry {
-    struct grammar *grammar; /* NULL: free */
-    uint8_t *text;           /* [bytes] */
-    uint32_t bytes;
-    uint32_t users;
-    uid_t uid;
-    uint64_t used;
-};
+/* Beyond those in use and idle ones: what is being compiled although its request has ended. */
+enum { ABANDONED = 1 };
 
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users)
 {
-    grammars->vocab = vocab;
-    grammars->entries = calloc(n_users + GRAMMARS_IDLE, sizeof(*grammars->entries));
-    grammars->n_entries = grammars->entries ? n_users + GRAMMARS_IDLE : 0;
+    uint32_t n = n_users + GRAMMARS_IDLE + ABANDONED;
+
+    compiler_init(&grammars->compiler, vocab);
+    grammars->entries = calloc(n, sizeof(*grammars->entries));
+    grammars->n_entries = grammars->entries ? n : 0;
     return grammars->entries ? 0 : -ENOMEM;
 }
 
 static void entry_clear(struct grammars_entry *entry)
 {
-    grammar_close(entry->grammar);
-    free(entry->text);
+    grammar_close(entry->job.grammar);
+    free(entry->job.text);
     *entry = (struct grammars_entry){0};
 }
 
@@ -38,86 +34,164 @@ void grammars_fini(struct grammars *grammars)
     for (uint32_t i = 0; i < grammars->n_entries; i++)
         entry_clear(&grammars->entries[i]);
     free(grammars->entries);
+    compiler_fini(&grammars->compiler);
     *grammars = (struct grammars){0};
 }
 
-static struct grammars_entry *find(struct grammars *grammars, uid_t uid, const uint8_t *text,
-                                   uint32_t bytes)
+/* May the next request have its result, too? The job is looked at only when it is done. */
+static bool is_lasting(const struct grammars_entry *entry)
 {
-    for (uint32_t i = 0; i < grammars->n_entries && prefix_shares(uid); i++) {
+    return prefix_shares(entry->uid) &&
+           (entry->state != GRAMMARS_DONE || entry->job.error != -ENOMEM);
+}
+
+static struct grammars_entry *find(struct grammars *grammars, const struct grammars_entry *key)
+{
+    for (uint32_t i = 0; i < grammars->n_entries; i++) {
         struct grammars_entry *entry = &grammars->entries[i];
-        if (entry->grammar && entry->uid == uid && entry->bytes == bytes &&
-            !memcmp(entry->text, text, bytes))
+        if (entry->state != GRAMMARS_FREE && entry->uid == key->uid && is_lasting(entry) &&
+            entry->job.bytes == key->job.bytes &&
+            !memcmp(entry->hash, key->hash, sizeof(key->hash)) &&
+            !memcmp(entry->job.text, key->job.text, key->job.bytes))
             return entry;
     }
     return NULL;
 }
 
-/* A free place, else that of the idle one unused the longest. There is one: see grammars_init. */
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static bool is_idle(const struct grammars_entry *entry)
+{
+    return entry->state == GRAMMARS_DONE && entry->users == 0;
+}
+
+static uint32_t count_idle(const struct grammars *grammars, uid_t uid)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < grammars->n_entries; i++)
+        n += is_idle(&grammars->entries[i]) && grammars->entries[i].uid == uid;
+    return n;
+}
+
+/* A free place, else the least recently used idle one of the user with the most of them: a user's
+ * grammars do not push out those of another one with fewer. There is one: see grammars_init. */
 static struct grammars_entry *find_place(struct grammars *grammars)
 {
     struct grammars_entry *place = NULL;
+    uint32_t most = 0;
 
     for (uint32_t i = 0; i < grammars->n_entries; i++) {
         struct grammars_entry *entry = &grammars->entries[i];
-        if (!entry->grammar)
+        if (entry->state == GRAMMARS_FREE)
             return entry;
-        if (entry->users == 0 && (!place || entry->used < place->used))
+        if (!is_idle(entry))
+            continue;
+        uint32_t n = place && place->uid == entry->uid ? most : count_idle(grammars, entry->uid);
+        if (n > most || (n == most && entry->used < place->used)) {
             place = entry;
+            most = n;
+        }
     }
     assert(place);
     entry_clear(place);
     return place;
 }
 
-static int entry_open(struct grammars *grammars, struct grammars_entry *entry, uid_t uid,
-                      const uint8_t *text, uint32_t bytes, char *err, size_t err_bytes)
-{
-    int rc =
-        grammar_open(grammars->vocab, (const char *)text, bytes, &entry->grammar, err, err_bytes);
-
-    entry->text = malloc(bytes);
-    if (rc == 0 && !entry->text)
-        rc = -ENOMEM;
-    if (rc < 0 || !entry->text) {
-        if (rc == -ENOMEM)
-            snprintf(err, err_bytes, "not enough memory for the grammar: try again later");
-        entry_clear(entry);
-        return rc;
-    }
-    memcpy(entry->text, text, bytes);
-    entry->bytes = bytes;
-    entry->uid = uid;
-    return 0;
-}
+/* ---- in use ---------------------------------------------------------------------------------- */
 
 int grammars_take(struct grammars *grammars, uid_t uid, const uint8_t *text, uint32_t bytes,
-                  struct grammar **ret, char *err, size_t err_bytes)
+                  struct grammars_entry **ret)
 {
-    struct grammars_entry *entry = find(grammars, uid, text, bytes);
+    struct grammars_entry key = {.state = GRAMMARS_WAITING,
+                                 .job = {.text = (uint8_t *)(uintptr_t)text, .bytes = bytes},
+                                 .uid = uid};
 
+    hash128(text, bytes, key.hash);
+    struct grammars_entry *entry = find(grammars, &key);
     if (!entry) {
+        uint8_t *copy = malloc(bytes);
+        if (!copy)
+            return -ENOMEM;
+        key.job.text = memcpy(copy, text, bytes);
+        key.used = ++grammars->serial;
         entry = find_place(grammars);
-        int rc = entry_open(grammars, entry, uid, text, bytes, err, err_bytes);
-        if (rc < 0)
-            return rc;
+        *entry = key;
     }
+    if (entry->state == GRAMMARS_DONE)
+        entry->used = ++grammars->serial;
     entry->users++;
-    entry->used = ++grammars->serial;
-    *ret = entry->grammar;
+    *ret = entry;
     return 0;
 }
 
-void grammars_give(struct grammars *grammars, const struct grammar *grammar)
+/* What is not used, and will not be, goes. */
+static void entry_tidy(struct grammars_entry *entry)
 {
-    for (uint32_t i = 0; i < grammars->n_entries; i++)
-        if (grammars->entries[i].grammar == grammar)
-            grammars->entries[i].users--;
+    if (entry->users == 0 &&
+        (entry->state == GRAMMARS_WAITING || (entry->state == GRAMMARS_DONE && !is_lasting(entry))))
+        entry_clear(entry);
+}
+
+void grammars_give(struct grammars_entry *entry)
+{
+    entry->users--;
+    entry_tidy(entry);
+}
+
+static bool is_lent(const struct grammars_entry *entry)
+{
+    return entry->users > 0 && entry->state == GRAMMARS_DONE && entry->job.grammar;
 }
 
 void grammars_release(struct grammars *grammars)
 {
     for (uint32_t i = 0; i < grammars->n_entries; i++)
-        if (grammars->entries[i].users > 0)
-            grammar_release(grammars->entries[i].grammar);
+        if (is_lent(&grammars->entries[i]))
+            grammar_release(grammars->entries[i].job.grammar);
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* The job of the next user after the last one's, in the circle of their numbers. */
+static struct grammars_entry *find_job(struct grammars *grammars)
+{
+    struct grammars_entry *job = NULL;
+    uid_t nearest = 0;
+
+    for (uint32_t i = 0; i < grammars->n_entries; i++) {
+        struct grammars_entry *entry = &grammars->entries[i];
+        uid_t distance = entry->uid - grammars->turn - 1;
+        if (entry->state != GRAMMARS_WAITING)
+            continue;
+        if (!job || distance < nearest || (distance == nearest && entry->used < job->used)) {
+            job = entry;
+            nearest = distance;
+        }
+    }
+    return job;
+}
+
+bool grammars_look(const struct grammars *grammars)
+{
+    return compiler_done(&grammars->compiler);
+}
+
+bool grammars_step(struct grammars *grammars)
+{
+    bool done = compiler_finish(&grammars->compiler);
+
+    if (done) {
+        grammars->compiling->state = GRAMMARS_DONE;
+        entry_tidy(grammars->compiling);
+        grammars->compiling = NULL;
+    }
+    struct grammars_entry *next = grammars->compiling ? NULL : find_job(grammars);
+    if (next) {
+        grammars->turn = next->uid;
+        grammars->compiling = next;
+        next->state = GRAMMARS_COMPILING;
+        compiler_start(&grammars->compiler, &next->job);
+    }
+    return done;
 }

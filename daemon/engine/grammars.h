@@ -1,38 +1,61 @@
 /*
- * grammars: compiled grammars by their text, so that the next request with the same one finds it
- * compiled, and its masks made.
+ * grammars: the grammars of requests by their text: those that wait for the compiler, and those that
+ * it compiled or refused, so that the next request with the same text finds it done.
  *
- * Engine thread. A grammar belongs to the user whose request brought it; users never share. What no
- * request uses is kept while there is a place for it, the one unused the longest goes first. Owns
- * the grammars and copies of their texts. Does no I/O.
+ * Engine thread. An entry belongs to the user whose request brought it; users never share. Users
+ * take turns at the compiler, the oldest request of each first. What no request uses is kept while
+ * there is a place for it; then the user with the most of these gives the one unused the longest.
+ * Owns the grammars and copies of their texts. Does no I/O.
  */
 #ifndef HEARTH_DAEMON_ENGINE_GRAMMARS_H
 #define HEARTH_DAEMON_ENGINE_GRAMMARS_H
 
-#include "daemon/grammar/grammar.h"
+#include "daemon/engine/compiler.h"
 
 #include <sys/types.h>
 
-enum { GRAMMARS_IDLE = 8 }; /* kept beyond those in use */
+enum { GRAMMARS_IDLE = 8 }; /* places beyond those in use */
 
-struct grammars_entry;
-
-struct grammars {
-    const struct grammar_vocab *vocab;
-    struct grammars_entry *entries; /* [n_entries] */
-    uint32_t n_entries;
-    uint64_t serial; /* of the last use */
+enum grammars_state {
+    GRAMMARS_FREE,
+    GRAMMARS_WAITING,   /* for the compiler */
+    GRAMMARS_COMPILING, /* the job is the compiler's */
+    GRAMMARS_DONE,      /* the job's grammar, or its error, stands */
 };
 
-/* For `n_users` requests at once. Returns 0 or -ENOMEM; fini in any case. */
+struct grammars_entry {
+    enum grammars_state state;
+    struct compiler_job job;
+    uint8_t hash[16]; /* of the text */
+    uid_t uid;
+    uint32_t users; /* requests */
+    uint64_t used;  /* serial of the last use; until it is done, of the first */
+};
+
+struct grammars {
+    struct compiler compiler;
+    struct grammars_entry *entries; /* [n_entries] */
+    uint32_t n_entries;
+    struct grammars_entry *compiling; /* or NULL */
+    uint64_t serial;                  /* of the last use */
+    uid_t turn;                       /* whose grammar was compiled last */
+};
+
+/* For `n_users` requests at once. Returns 0 or -ENOMEM; fini in any case, after the compiler's
+ * thread. */
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users);
 void grammars_fini(struct grammars *grammars);
 
-/* The grammar of text[bytes], found or compiled, in use until it is given back. Returns 0, -EINVAL
- * or -ENOMEM with one line. */
+/* The entry of text[bytes], found or to be compiled, in use until it is given back. Returns 0 or
+ * -ENOMEM. */
 int grammars_take(struct grammars *grammars, uid_t uid, const uint8_t *text, uint32_t bytes,
-                  struct grammar **ret, char *err, size_t err_bytes);
-void grammars_give(struct grammars *grammars, const struct grammar *grammar);
+                  struct grammars_entry **ret);
+void grammars_give(struct grammars_entry *entry);
+
+/* Takes over what the compiler has done, and gives it the next job. Returns whether something was
+ * done. grammars_look: would it be? */
+bool grammars_step(struct grammars *grammars);
+bool grammars_look(const struct grammars *grammars);
 
 /* A step begins: no mask of an earlier one is used any more. */
 void grammars_release(struct grammars *grammars);

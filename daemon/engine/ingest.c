@@ -183,10 +183,8 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
         return DONE_STOP;
     if (request->prewarm)
         return 0;
-    if (request->run.grammar && request->followed < request->length)
-        return 0; /* its end is known when the grammar has followed that part */
-    if (request->run.grammar && grammar_must_end(&request->run))
-        return DONE_EOS;
+    if (request->grammar)
+        return 0; /* its end is known when its grammar is compiled and has followed that part */
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
@@ -199,12 +197,6 @@ static int ingest_params(struct engine *engine, struct incoming *in)
     int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
                            in->line, sizeof(in->line));
     return rc;
-}
-
-/* Token `i` of the sequence to be: checked, but not in the slot yet where it is new. */
-static uint32_t ingest_token(const struct engine *engine, const struct incoming *in, uint32_t i)
-{
-    return i < in->valid ? in->slot->tokens[i] : engine->scratch.arena[i];
 }
 
 static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
@@ -281,9 +273,7 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
         if (rc == 0)
             rc = ingest_params(engine, in);
         if (rc == 0)
-            rc = constrain_begin(&engine->constrain, in->slot,
-                                 ingest_token(engine, in, in->cell.prompt_length - 1), in->line,
-                                 sizeof(in->line));
+            rc = constrain_begin(&engine->constrain, in->slot, in->line, sizeof(in->line));
     }
     if (rc < 0)
         return answer_refuse(engine, client, &in->cell, DONE_ERROR, rc, in->line);

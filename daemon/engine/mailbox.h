@@ -50,7 +50,8 @@ struct mailbox {
 int mailbox_init(struct mailbox *box, uint32_t capacity);
 void mailbox_fini(struct mailbox *box);
 
-/* Returns false when the box is full. The reader sleeps through it until mailbox_ring. */
+/* Returns false when the box is full. The reader sleeps through it until mailbox_ring, which any
+ * thread may call. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
 void mailbox_ring(struct mailbox *box);
 

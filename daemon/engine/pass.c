@@ -21,7 +21,7 @@ bool pass_runnable(struct slot *slot)
     if (request_void(slot))
         return true;
     if (slot->state == SLOT_MASKING)
-        return true; /* the next step goes on with its mask */
+        return constrain_goes_on(slot);
     if (slot->state == SLOT_WAITING)
         return false; /* until another slot's answer moves: that is a step of its own */
     int room = event_room(client_events(slot));
@@ -150,6 +150,7 @@ uint32_t pass_step(struct engine *engine)
 
     work += attached_mail(engine);
     work += ingest_step(engine);
+    work += grammars_step(&engine->constrain.grammars);
     if (engine->slots.n_active > 0) {
         uint32_t masking = pass_plan(engine);
         unverified_plan(engine);

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct grammars_entry;
+
 struct request {
     uint32_t generation;
     uint32_t prompt_length; /* tokens from here on are answer */
@@ -35,9 +37,10 @@ struct request {
     struct sample_bias *bias; /* [PARAMS_BIAS_MAX] */
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
-    struct grammar_run run; /* where the answer stands in its grammar, if it has one */
-    uint32_t followed;      /* [length at most] tokens that the run has followed */
-    uint32_t whole;         /* the most rows that it has needed for its next token (plan_slot) */
+    struct grammars_entry *grammar; /* NULL: none */
+    struct grammar_run run;         /* where the answer stands in it, once it is compiled */
+    uint32_t followed;              /* [length at most] tokens that the run has followed */
+    uint32_t whole; /* the most rows that it has needed for its next token (plan_slot) */
     const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft */
 
     /* The account (DESIGN section 8 defines the names). */

@@ -90,7 +90,7 @@ static void good_ask(void)
 static void step(uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        engine_step(f.rig.engine);
+        rig_step(&f.rig);
         rig_check(&f.rig);
         engine_look(f.rig.engine);
         rig_mail(&f.rig);

@@ -265,11 +265,18 @@ void rig_detach(struct rig *rig, struct rig_client *c)
     rig_strip(c);
 }
 
+uint32_t rig_step(struct rig *rig)
+{
+    uint32_t work = engine_step(rig->engine);
+
+    return work + compiler_step(&rig->engine->constrain.grammars.compiler);
+}
+
 uint32_t rig_run(struct rig *rig, uint32_t most)
 {
     uint32_t steps = 0;
 
-    while (engine_step(rig->engine)) {
+    while (rig_step(rig)) {
         rig_check(rig);
         RIG_CHECK(++steps <= most, "still working after %u steps", steps);
     }

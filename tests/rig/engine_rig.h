@@ -134,6 +134,9 @@ void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t u
                 const char *name);
 void rig_detach(struct rig *rig, struct rig_client *c);
 
+/* One turn of the engine, then one of its compiler. Returns the work done. */
+uint32_t rig_step(struct rig *rig);
+
 /* Steps until a step finds nothing to do. Returns the steps; more than `most` abort. */
 uint32_t rig_run(struct rig *rig, uint32_t most);
 

@@ -170,7 +170,7 @@ const struct rig_answer *rig_ask(struct rig *rig, struct rig_client *c, uint32_t
 
     do
         rig_read_all(c);
-    while (engine_step(rig->engine));
+    while (rig_step(rig));
     rig_check(rig);
     rig_read_all(c);
     RIG_CHECK(c->slots[slot].last.generation == generation && c->slots[slot].last.reason,

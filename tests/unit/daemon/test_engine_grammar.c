@@ -1,7 +1,7 @@
 /*
  * Grammars in the engine: answers are those of the definition (rig_alone), whatever drafts, however
- * wrongly; they go on after a resume; what cannot be served is told in one line, and no other slot
- * notices a grammar that costs much.
+ * wrongly; they go on after a resume; what cannot be served is told in one line; a text is compiled
+ * once, users take turns, and no other slot notices a grammar that costs much.
  */
 #include "ipc/params.h"
 #include "tests/run_suite.h"
@@ -129,7 +129,7 @@ START_TEST(with_spoilt_drafts)
                 slot->request->drafted++;
             }
             rig_read_all(&client);
-        } while (engine_step(rig.engine));
+        } while (rig_step(&rig));
         rig_read_all(&client);
         const struct rig_answer *answer = &client.slots[0].last;
         ck_assert_msg(rig_same(&rig, &request, answer), "request %u", i);
@@ -159,7 +159,7 @@ START_TEST(beside_each_other)
                                                .params = &params[i]};
             rig_submit(&client, i, &requests[i]);
         }
-        while (engine_step(rig.engine))
+        while (rig_step(&rig))
             rig_read_all(&client);
         rig_read_all(&client);
         for (uint32_t i = 0; i < RIG_SLOTS; i++)
@@ -266,14 +266,14 @@ START_TEST(a_dear_grammar_holds_up_itself_alone)
     rig_submit(&client, 1, &quick);
     uint32_t steps = 0, masking = 0;
     while (!client.slots[1].last.reason) {
-        engine_step(rig.engine);
+        rig_step(&rig);
         masking += rig.engine->slots.all[0].state == SLOT_MASKING;
         ck_assert_uint_lt(++steps, 70);
         rig_read_all(&client);
     }
     ck_assert_uint_gt(masking, 10);
     ck_assert(rig_same(&rig, &quick, &client.slots[1].last));
-    while (engine_step(rig.engine))
+    while (rig_step(&rig))
         rig_read_all(&client);
     rig_read_all(&client);
     ck_assert(rig_same(&rig, &slow, &client.slots[0].last));
@@ -308,14 +308,14 @@ START_TEST(a_long_answer_so_far_holds_up_itself_alone)
         rig_submit(&client, 1, &quick);
         uint32_t steps = 0;
         while (!client.slots[1].last.reason) {
-            engine_step(rig.engine);
+            rig_step(&rig);
             rig_read_all(&client);
             ck_assert_uint_lt(++steps, 50);
             ck_assert_msg(steps > 15 || !client.slots[0].last.reason, "followed in %u steps",
                           steps);
         }
         ck_assert(rig_same(&rig, &quick, &client.slots[1].last));
-        while (engine_step(rig.engine))
+        while (rig_step(&rig))
             rig_read_all(&client);
         rig_read_all(&client);
         const struct rig_answer *end = &client.slots[0].last;
@@ -344,19 +344,208 @@ START_TEST(grammars_are_kept_and_given_up)
                 .tokens = tokens + i, .n = 5, .max_tokens = 30, .params = &params[k]};
             rig_submit(&client, k, &requests[k]);
         }
-        while (engine_step(rig.engine))
+        while (rig_step(&rig))
             rig_read_all(&client);
         rig_read_all(&client);
         for (uint32_t k = 0; k < 2; k++)
             ck_assert(rig_same(&rig, &requests[k], &client.slots[k].last));
     }
     rig_submit(&client, 0, &requests[0]); /* cancelled in the middle, superseded in the middle */
+    rig_step(&rig);
+    rig_cancel(&client, 0);
+    rig_step(&rig);
+    rig_submit(&client, 0, &requests[0]);
+    rig_step(&rig);
+    ck_assert(rig_same(&rig, &requests[1], rig_ask(&rig, &client, 0, &requests[1])));
+    close_all();
+}
+END_TEST
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+static uint32_t n_compiled;
+
+/* Steps until there is nothing to do, and counts what was compiled meanwhile. */
+static void run_counted(void)
+{
+    uint32_t work;
+    do {
+        work = engine_step(rig.engine);
+        rig_read_all(&client);
+        bool compiled = compiler_step(&rig.engine->constrain.grammars.compiler);
+        n_compiled += compiled;
+        work += compiled;
+    } while (work > 0);
+}
+
+static const struct rig_answer *ask_counted(struct rig_client *c, uint32_t slot, const char *text)
+{
+    struct params p = with_grammar(text);
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 30, .params = &p};
+    rig_submit(c, slot, &request);
+    run_counted();
+    rig_read_all(c);
+    const struct rig_answer *answer = &c->slots[slot].last;
+    ck_assert_uint_eq(answer->generation, c->slots[slot].generation);
+    if (answer->reason != DONE_ERROR)
+        ck_assert(rig_same(&rig, &request, answer));
+    return answer;
+}
+
+static void submit_grammar(struct rig_client *c, uint32_t slot, const char *text)
+{
+    struct params p = with_grammar(text);
+    rig_submit(c, slot,
+               &(struct rig_request){.tokens = tokens, .n = 5, .max_tokens = 30, .params = &p});
+}
+
+/* The compiler does not turn: whoever waits for it waits without work for the engine, and the other
+ * answer gets its token in every step. */
+START_TEST(a_grammar_that_is_compiled_holds_up_itself_alone)
+{
+    struct params p = with_grammar(grammars[1]);
+    struct rig_request slow = {.tokens = tokens, .n = 5, .max_tokens = 30, .params = &p};
+    struct rig_request warm = {.tokens = tokens, .n = 5, .max_tokens = 0, .params = &p};
+    struct rig_request quick = {.tokens = tokens + 9, .n = 5, .max_tokens = 60};
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    open_with(&desc, 3);
+    rig_submit(&client, 0, &slow);
+    rig_submit(&client, 1, &quick);
+    rig_submit(&client, 2, &warm);
+    for (uint32_t steps = 0; !client.slots[1].last.reason; steps++) {
+        engine_step(rig.engine);
+        ck_assert_uint_lt(steps, 65);
+        rig_read_all(&client);
+    }
+    ck_assert(rig_same(&rig, &quick, &client.slots[1].last));
+    while (engine_step(rig.engine))
+        ;
+    ck_assert(rig.engine->slots.all[0].state == SLOT_MASKING);
+    ck_assert(rig.engine->slots.all[2].state == SLOT_MASKING);
+    ck_assert(!engine_look(rig.engine)); /* it may sleep ... */
+    ck_assert(compiler_step(&rig.engine->constrain.grammars.compiler));
+    ck_assert(engine_look(rig.engine)); /* ... until there is a result */
+    while (rig_step(&rig))
+        rig_read_all(&client);
+    rig_read_all(&client);
+    ck_assert(rig_same(&rig, &slow, &client.slots[0].last));
+    ck_assert(rig_same(&rig, &warm, &client.slots[2].last));
+    close_all();
+}
+END_TEST
+
+START_TEST(a_text_is_compiled_once)
+{
+    static const char good[] = "root ::= [a-h]{3}", bad[] = "root ::= a\na ::= \"x";
+    open_with(NULL, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        submit_grammar(&client, i, good); /* all wait for the same one */
+    run_counted();
+    ck_assert_uint_eq(n_compiled, 1);
+    for (int i = 0; i < 100; i++) {
+        const struct rig_answer *answer = ask_counted(&client, 0, i % 2 ? bad : good);
+        ck_assert_int_eq(answer->reason, i % 2 ? DONE_ERROR : DONE_EOS);
+        ck_assert_str_eq(answer->done.text,
+                         i % 2 ? "grammar line 2, column 7: this literal is not closed" : "");
+    }
+    ck_assert_uint_eq(n_compiled, 2);
+    struct params p = with_grammar("root ::= \"y\"");
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 3, .params = &p};
+    struct submit_cell cell = rig_prepare(&client, 0, &request);
+    for (int i = 0; i < 16; i++)
+        rig_push(&client, &cell);
+    run_counted();
+    ck_assert_uint_eq(n_compiled, 3);
+    ck_assert(rig_same(&rig, &request, &client.slots[0].last));
+    close_all();
+}
+END_TEST
+
+/* What one user compiles, or has refused, pushes out its own grammars only. */
+START_TEST(the_places_of_idle_grammars_are_shared_by_user)
+{
+    struct rig_client other;
+    char text[64];
+    open_with(NULL, 1);
+    rig_attach(&rig, &other, 1, 2000, "");
+    ask_counted(&other, 0, "root ::= \"kept\"");
+    ask_counted(&other, 0, "root ::= refused");
+    ck_assert_uint_eq(n_compiled, 2);
+    for (int i = 0; i < 100; i++) {
+        snprintf(text, sizeof(text), i % 2 ? "root ::= \"%d\"" : "root ::= r%d", i);
+        ask_counted(&client, 0, text);
+    }
+    ck_assert_uint_eq(n_compiled, 102);
+    ask_counted(&client, 0, text);
+    ck_assert_int_eq(ask_counted(&other, 0, "root ::= \"kept\"")->reason, DONE_EOS);
+    ck_assert_int_eq(ask_counted(&other, 0, "root ::= refused")->reason, DONE_ERROR);
+    ck_assert_uint_eq(n_compiled, 102);
+    ask_counted(&other, 0, text); /* another user's is none of his */
+    ck_assert_uint_eq(n_compiled, 103);
+    ask_counted(&client, 0, "root ::= r0"); /* long given up */
+    ck_assert_uint_eq(n_compiled, 104);
+    rig_detach(&rig, &other);
+    close_all();
+}
+END_TEST
+
+/* One user's requests wait in a row: another user's waits for one of them at most. */
+START_TEST(users_take_turns_at_the_compiler)
+{
+    struct rig_client other;
+    static const char *const texts[] = {"root ::= \"a\"", "root ::= \"b\"", "root ::= \"c\"",
+                                        "root ::= \"d\""};
+    for (uid_t uid = 999; uid <= 1001; uid += 2) { /* on either side of the first one's */
+        open_with(NULL, 4);
+        rig_attach(&rig, &other, 1, uid, "");
+        for (uint32_t i = 0; i < 4; i++)
+            submit_grammar(&client, i, texts[i]);
+        engine_step(rig.engine); /* the first one is in hand */
+        submit_grammar(&other, 0, texts[3]);
+        for (uint32_t i = 0; i < 3; i++)
+            rig_step(&rig);
+        rig_read_all(&client);
+        rig_read_all(&other);
+        ck_assert_int_eq(client.slots[0].last.reason, DONE_EOS);
+        ck_assert_int_eq(other.slots[0].last.reason, DONE_EOS);
+        ck_assert_int_eq(client.slots[1].last.reason, 0);
+        while (rig_step(&rig))
+            rig_read_all(&client);
+        rig_read_all(&client);
+        for (uint32_t i = 0; i < 4; i++)
+            ck_assert_int_eq(client.slots[i].last.reason, DONE_EOS);
+        rig_detach(&rig, &other);
+        close_all();
+    }
+}
+END_TEST
+
+/* Requests that end while their grammar waits, or is being compiled: what only waited is forgotten,
+ * what was in hand is kept for the next request. */
+START_TEST(a_request_may_end_before_its_grammar_is_compiled)
+{
+    struct rig_client other;
+    open_with(NULL, 2);
+    submit_grammar(&client, 0, "root ::= \"a\"");
+    submit_grammar(&client, 1, "root ::= \"b\"");
     engine_step(rig.engine);
     rig_cancel(&client, 0);
+    submit_grammar(&client, 1, "root ::= \"c\"");
+    run_counted();
+    ck_assert_uint_eq(n_compiled, 2);
+    ck_assert_int_eq(client.slots[0].last.reason, DONE_CANCELLED);
+    ck_assert_int_eq(client.slots[1].last.reason, DONE_EOS);
+    ask_counted(&client, 0, "root ::= \"a\"");
+    ck_assert_uint_eq(n_compiled, 2);
+    rig_attach(&rig, &other, 2, 2000, "");
+    submit_grammar(&other, 0, "root ::= \"d\"");
+    submit_grammar(&other, 1, "root ::= \"e\"");
     engine_step(rig.engine);
-    rig_submit(&client, 0, &requests[0]);
+    rig_detach(&rig, &other);
+    run_counted();
+    ck_assert_uint_eq(n_compiled, 3);
+    submit_grammar(&client, 0, "root ::= \"f\""); /* the engine is closed with a job in hand */
     engine_step(rig.engine);
-    ck_assert(rig_same(&rig, &requests[1], rig_ask(&rig, &client, 0, &requests[1])));
     close_all();
 }
 END_TEST
@@ -378,6 +567,11 @@ int main(void)
     tcase_add_test(tests, a_dear_grammar_holds_up_itself_alone);
     tcase_add_test(tests, a_long_answer_so_far_holds_up_itself_alone);
     tcase_add_test(tests, grammars_are_kept_and_given_up);
+    tcase_add_test(tests, a_grammar_that_is_compiled_holds_up_itself_alone);
+    tcase_add_test(tests, a_text_is_compiled_once);
+    tcase_add_test(tests, the_places_of_idle_grammars_are_shared_by_user);
+    tcase_add_test(tests, users_take_turns_at_the_compiler);
+    tcase_add_test(tests, a_request_may_end_before_its_grammar_is_compiled);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

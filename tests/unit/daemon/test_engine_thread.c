@@ -5,6 +5,7 @@
  * control thread's part.
  */
 #include "ipc/bell.h"
+#include "ipc/params.h"
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
 
@@ -109,6 +110,15 @@ static void *run_user(void *arg)
         struct rig_request request = {.tokens = prompt,
                                       .n = 1 + (uint32_t)(state >> 40) % 100,
                                       .max_tokens = 1 + (uint32_t)(state >> 50) % 30};
+        struct params params;
+        char grammar[64];
+        if (i % 4 == 1) { /* one that the compiler's thread has yet to compile, mostly */
+            int n = snprintf(grammar, sizeof(grammar), "root ::= [a-h]{%u,%u}", i, i + 9);
+            params_default(&params);
+            params.grammar = (const uint8_t *)grammar;
+            params.grammar_bytes = (uint32_t)n;
+            request.params = &params;
+        }
         bool cancel = i % 5 == 4;
         uint32_t generation = rig_submit(c, 0, &request);
         bell_ring(rig.ctl, c->client->bell_fd);
