@@ -56,7 +56,7 @@ static inline const struct rig_answer *last_of(uint32_t client)
 
 static inline void step_all(void)
 {
-    engine_step(rig.engine);
+    rig_step(&rig);
     rig_check(&rig);
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_read_all(&clients[i]);
