@@ -434,6 +434,18 @@ void model_fence(int order, const char *function)
     TELL("%-22s fence %s", function, model_order(order));
 }
 
+const uint8_t *model_files[1];
+
+ssize_t model_pread(int fd, void *to, size_t bytes, off_t at, const char *function)
+{
+    uint32_t *words = to;
+
+    for (size_t i = 0; i < bytes / 4; i++)
+        words[i] =
+            (uint32_t)model_load(model_files[fd] + at + 4 * i, 4, memory_order_relaxed, function);
+    return (ssize_t)bytes;
+}
+
 void *model_copy(void *to, const void *from, size_t bytes, const char *function)
 {
     int store = is_shared(to), load = is_shared(from);

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { MODEL_THREADS = 4, MODEL_MUTANTS = 4, MODEL_SITES = 32 };
 
@@ -87,6 +88,9 @@ uint64_t model_load(const volatile void *word, size_t bytes, int order, const ch
 void model_store(volatile void *word, size_t bytes, uint64_t value, int order,
                  const char *function);
 void model_fence(int order, const char *function);
+/* Shared memory that pread reads, by its descriptor; the kernel copies it word by word, in no order. */
+extern const uint8_t *model_files[1];
+ssize_t model_pread(int fd, void *to, size_t bytes, off_t at, const char *function);
 void *model_copy(void *to, const void *from, size_t bytes, const char *function);
 long model_futex(const volatile void *word, int operation, uint32_t value);
 int model_eventfd(void);

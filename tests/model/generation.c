@@ -18,6 +18,7 @@ static void setup(void)
         .plan = {.up_params = 256, .up_arenas = 320, .up_bytes = 384},
         .up = model_alloc(384),
     };
+    model_files[segment.up_fd] = segment.up;
     cells = model_alloc(SUBMIT_CELLS * sizeof(*cells));
     progress = model_alloc(IPC_LINE);
     model_name(segment.up, 4, "generation");

@@ -9,6 +9,7 @@ enum { CLIENTS = 3, BOX = 8 };
 
 static struct mailbox *to_engine, *to_control;
 static struct client clients[CLIENTS];
+static struct client_user users[CLIENTS];
 static _Alignas(IPC_LINE) uint8_t up[CLIENTS][IPC_LINE]; /* tickets: written by hand */
 static uint8_t *down[CLIENTS];                           /* what the control thread unmaps */
 static struct ctl ctl;
@@ -22,6 +23,7 @@ static void setup(void)
     mailbox_init(to_engine, BOX);
     mailbox_init(to_control, BOX);
     memset(clients, 0, sizeof(clients));
+    memset(users, 0, sizeof(users));
     for (int i = 0; i < CLIENTS; i++) {
         down[i] = model_alloc(sizeof(struct down_head));
         clients[i] = (struct client){
@@ -101,7 +103,7 @@ static struct engine engine_new(void)
 {
     return (struct engine){
         .options = {.inbox = to_engine, .outbox = to_control, .ctl = &ctl, .n_clients = CLIENTS},
-        .clients = {.all = all, .failed = failed, .due = due},
+        .clients = {.all = all, .failed = failed, .due = due, .users = users},
         .slots = {.n_active = 1},
     };
 }

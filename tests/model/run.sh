@@ -22,7 +22,8 @@ for file in tests/model/{classic,ring,run,bell,generation,mail}.c ipc/{ring,bell
 done
 "${cc[@]}" -Wl,--gc-sections "$out"/*.o -o "$out/explore"
 "$out/explore" | tee "$out/explore.log"
-in_code=$(grep -hoE 'memory_order_(consume|acquire|release|acq_rel|seq_cst)' ipc/*.[ch] | wc -l)
+# A signal fence binds the compiler alone.
+in_code=$(cat ipc/*.[ch] | grep -v atomic_signal_fence | grep -oE 'memory_order_(consume|acquire|release|acq_rel|seq_cst)' | wc -l)
 weakened=$(sed -n 's/^orders \([0-9]*\),.*/\1/p' "$out/explore.log")
 [ "$in_code" = "$weakened" ] ||
     { echo "ipc/ has $in_code orders stronger than relaxed, the table $weakened: add the new one"; exit 1; }

@@ -23,6 +23,7 @@
 #define atomic_thread_fence(order) model_fence((order), __func__)
 #define memcpy(to, from, bytes) model_copy((to), (from), (bytes), __func__)
 #define syscall(number, word, operation, value, ...) model_futex((word), (operation), (value))
+#define pread(fd, to, bytes, at) model_pread((fd), (to), (bytes), (at), __func__)
 #define clock_gettime(clock, time) (*(time) = (struct timespec){0})
 #define eventfd(count, flags) model_eventfd()
 #define write(fd, bytes, size) model_write((fd), __func__)
