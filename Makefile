@@ -564,7 +564,7 @@ comma    = ,
 deb: deps-deb ## Debian packages, in build/deb
 	@rm -rf $(DEB_TREE) $(DEB)/*.deb $(DEB)/*.changes $(DEB)/*.buildinfo
 	@mkdir -p $(DEB_TREE)
-	@cp -a LICENSE Makefile README.md CONTRIBUTING.md daemon client kernels ipc tests systemd $(DEB_TREE)/
+	@cp -a LICENSE Makefile README.md CONTRIBUTING.md SECURITY.md daemon client kernels ipc tests systemd $(DEB_TREE)/
 	@mv $(DEB_TREE)/systemd/debian $(DEB_TREE)/
 	@find $(DEB_TREE) -name __pycache__ -prune -exec rm -rf {} +
 	cd $(DEB_TREE) && CC='$(CC)' HEARTH_BUILD=$(CURDIR)/$(DEB)/objects HEARTH_CUDA=$(if $(HAVE_NVCC),1,0) \
