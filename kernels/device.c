@@ -49,8 +49,7 @@ static int open_plugin(const struct hearth_plugin **ret, char *err, size_t err_b
 {
     char path[PATH_MAX];
     if (plugin_path(path, sizeof(path)))
-        return fail(err, err_bytes, -ENODEV,
-                    "cannot determine the directory of " PLUGIN_FILE " lies");
+        return fail(err, err_bytes, -ENODEV, "cannot determine the directory of " PLUGIN_FILE);
     if (access(path, F_OK))
         return fail(err, err_bytes, -ENODEV,
                     "%s does not exist: build hearth on a machine with nvcc (make CUDA=1), or use "

@@ -70,7 +70,7 @@ logged() { # WHY SERVES ENVIRONMENT...
 cuda='on cuda \(sm_90, [0-9]+ threads\)' cpu='on cpu \([a-z0-9]+, [0-9]+ threads\)'
 DEVICE=auto logged 'device cuda: a GPU with 1024 MiB free' "$cuda"
 DEVICE=auto logged 'device cpu: no NVIDIA driver is loaded: .*' "$cpu" HEARTH_CUDASIM_DEVICES=0
-DEVICE=auto logged 'device cpu: there is no .*hearth-cuda.so: .*' "$cpu" HEARTH_PLUGINS="$work"
+DEVICE=auto logged 'device cpu: .*hearth-cuda.so does not exist: .*' "$cpu" HEARTH_PLUGINS="$work"
 DEVICE=auto logged 'device cpu: the GPU has [0-9]+ MiB free, [0-9]+ are needed .*' "$cpu" HEARTH_CUDASIM_MEMORY=4194304
 DEVICE=auto logged 'device cpu: .* has no code that this GPU \(sm_90\) and its driver can run.*' "$cpu" \
     HEARTH_CUDASIM_FAIL=launch@1=209
@@ -107,7 +107,7 @@ refused 'no code that this GPU \(sm_90\) and its driver can run: build it with m
 refused 'too little memory for what its kernels need beside weights and KV \(in the launch of a graph\): lower kv-bytes' \
     HEARTH_CUDASIM_FAIL=graph@1=2
 refused 'it failed in [a-z ]+: an illegal memory access' HEARTH_CUDASIM_FAIL=graph@1=700
-refused 'there is no .*hearth-cuda.so' HEARTH_PLUGINS="$work"
+refused 'hearth-cuda.so does not exist' HEARTH_PLUGINS="$work"
 cp "$build/lib/libhearth.so" "$work/hearth-cuda.so"
 refused 'another version of hearth' HEARTH_PLUGINS="$work"
 
