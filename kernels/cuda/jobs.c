@@ -306,6 +306,8 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
         for (uint32_t j = 0; j < jobs.n; j++)
             run_job(b, &jobs.job[j], rows);
     }
+    if (b->broken) /* a launch failed: there are no logits to sample from */
+        return;
     if (grid.wanted > 0)
         run_samples(b);
     else

@@ -108,7 +108,8 @@ void cuda_pass_start(struct backend *b)
     if (!cuda_step_run(b) && !cuda_graph_run(b))
         cuda_run_jobs(b,
                       (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});
-    fetch_logits(b);
+    if (!b->broken)
+        fetch_logits(b);
 }
 
 int cuda_pass_finish(struct backend *b)
