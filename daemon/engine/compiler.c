@@ -1,5 +1,5 @@
 /* A job changes hands by `state`: the store-release of each thread pairs with the other one's
- * load-acquire, so that who sees the state sees the job. */
+ * load-acquire, so that a thread that sees the state sees the job. */
 #include "daemon/engine/compiler.h"
 
 #include <assert.h>
