@@ -3,17 +3,17 @@
  * README lists them. */
 #include "daemon/config.h"
 #include "daemon/control/control.h"
-#include "daemon/engine/engine.h"
-#include "daemon/policy/fault.h"
-#include "daemon/control/listen.h"
-#include "daemon/log.h"
-#include "daemon/control/notify.h"
-#include "daemon/model/report.h"
-#include "daemon/model/loaded_model.h"
 #include "daemon/control/signals.h"
+#include "daemon/engine/engine.h"
+#include "daemon/log.h"
+#include "daemon/model/loaded_model.h"
+#include "daemon/model/report.h"
+#include "daemon/policy/fault.h"
 #include "ipc/bell.h"
 #include "ipc/hello.h"
+#include "ipc/listen.h"
 #include "ipc/segment.h"
+#include "ipc/service.h"
 
 #include <errno.h>
 #include <fcntl.h>

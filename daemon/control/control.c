@@ -5,12 +5,12 @@
 #include "daemon/control/clients.h"
 #include "daemon/control/closer.h"
 #include "daemon/control/handshake.h"
-#include "daemon/log.h"
-#include "daemon/control/notify.h"
 #include "daemon/control/status.h"
+#include "daemon/log.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
 #include "ipc/hello.h"
+#include "ipc/service.h"
 
 #include <poll.h>
 #include <stdio.h>

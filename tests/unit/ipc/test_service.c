@@ -1,5 +1,5 @@
 /* Messages to the service manager, and the socket it passes. */
-#include "daemon/control/notify.h"
+#include "ipc/service.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -165,7 +165,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("notify");
+    Suite *suite = suite_create("service");
     TCase *tcase = tcase_create("notify");
     tcase_add_test(tcase, a_state_reaches_a_manager_at_a_path);
     tcase_add_test(tcase, a_state_reaches_a_manager_in_the_abstract_namespace);

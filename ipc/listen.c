@@ -1,6 +1,6 @@
 /* listen.c: binds the socket, under a lock; tries to connect to tell a stale socket from a live
  * one. */
-#include "daemon/control/listen.h"
+#include "ipc/listen.h"
 
 #include "ipc/hello.h"
 

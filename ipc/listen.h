@@ -3,8 +3,8 @@
  * Main thread, at start and stop. Access is controlled by the file system: the socket is made for
  * its owner alone (0600); if a service is socket-activated, SocketMode in its unit file decides.
  */
-#ifndef HEARTH_DAEMON_CONTROL_LISTEN_H
-#define HEARTH_DAEMON_CONTROL_LISTEN_H
+#ifndef HEARTH_IPC_LISTEN_H
+#define HEARTH_IPC_LISTEN_H
 
 #include <stddef.h>
 

@@ -1,12 +1,12 @@
-/* notify.h: reports our state to the service manager (sd_notify(3)'s protocol: a datagram to
+/* service.h: reports our state to the service manager (sd_notify(3)'s protocol: a datagram to
  * $NOTIFY_SOCKET), and takes over a listening socket that it opened ($LISTEN_FDS,
  * sd_listen_fds(3)).
  *
  * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the
  * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency.
  */
-#ifndef HEARTH_DAEMON_CONTROL_NOTIFY_H
-#define HEARTH_DAEMON_CONTROL_NOTIFY_H
+#ifndef HEARTH_IPC_SERVICE_H
+#define HEARTH_IPC_SERVICE_H
 
 #include <stddef.h>
 #include <stdint.h>

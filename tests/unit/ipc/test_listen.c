@@ -1,6 +1,6 @@
 /* The socket in the file system: private to its owner, a dead one is replaced, nothing else is ever
  * touched. */
-#include "daemon/control/listen.h"
+#include "ipc/listen.h"
 #include "ipc/hello.h"
 #include "tests/run_suite.h"
 

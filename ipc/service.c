@@ -1,5 +1,5 @@
-/* notify.c: after sd_notify(3), sd_watchdog_enabled(3) and sd_listen_fds(3). */
-#include "daemon/control/notify.h"
+/* service.c: after sd_notify(3), sd_watchdog_enabled(3) and sd_listen_fds(3). */
+#include "ipc/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
