@@ -2,37 +2,24 @@
 #include "daemon/log.h"
 
 #include "daemon/rate.h"
+#include "ipc/service.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static enum log_level log_most = LOG_LEVEL_INFO;
 static bool log_journal;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The variable holds device and inode of the stderr that the service manager opened. If stderr was
- * redirected since, it does not go to the journal. */
-static bool log_is_journal(void)
-{
-    const char *stream = getenv("JOURNAL_STREAM");
-    unsigned long long device, inode;
-    struct stat st;
-    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
-           fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device &&
-           st.st_ino == (ino_t)inode;
-}
-
 void log_init(enum log_level level)
 {
     log_most = level;
-    log_journal = log_is_journal();
+    log_journal = service_has_journal();
 }
 
 /* Returns false where there is no room for the line. Only another process that writes to the same pipe can still

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -101,16 +100,6 @@ static void log_option(const char *text)
     log_debug("option %s", text);
 }
 
-/* A client costs a handful of descriptors: raise the limit to what the system allows. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 /* Stores the path of a socket that the service manager passed, for the log and `hearth status`. */
 static int take_path(struct daemon *daemon)
 {
@@ -145,7 +134,7 @@ static int socket_error(int error)
 
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    daemon->listen_fd = notify_listen_fd(err, err_bytes);
+    daemon->listen_fd = service_listen_fd(err, err_bytes);
     if (daemon->listen_fd >= 0)
         return take_path(daemon);
     if (daemon->listen_fd != -ENOENT)
@@ -156,7 +145,8 @@ static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
             return socket_error(rc);
         daemon->config.socket = daemon->path;
     }
-    daemon->listen_fd = listen_open(daemon->config.socket, err, err_bytes);
+    daemon->listen_fd =
+        listen_open(daemon->config.socket, SOCK_SEQPACKET, "--socket", err, err_bytes);
     daemon->own_socket = daemon->listen_fd >= 0;
     if (daemon->listen_fd >= 0)
         return 0;
@@ -223,7 +213,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
         return rc;
     }
     report_ready(&daemon->config, &daemon->loaded, daemon->own_socket);
-    notify_send("READY=1\nSTATUS=serving");
+    (void)service_notify("READY=1\nSTATUS=serving");
     rc = control_run(&options);
     pthread_join(daemon->thread, &engine_result);
     if (rc < 0)
@@ -275,7 +265,7 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
     int rc;
     signal(SIGPIPE, SIG_IGN); /* write errors are reported by errno instead */
-    raise_file_limit();
+    service_raise_file_limit();
     rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = load(daemon, err, err_bytes);
@@ -292,8 +282,10 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 
 static void finish(struct daemon *daemon)
 {
+    /* A socket of ours is left open, for the process's exit to close, where TCP does not linger: a
+     * connection that was never accepted may hold descriptors (closer.h). */
     if (daemon->own_socket)
-        listen_close(daemon->config.socket, daemon->listen_fd);
+        listen_close(daemon->config.socket, SOCK_SEQPACKET, daemon->listen_fd);
     else if (daemon->listen_fd >= 0)
         close(daemon->listen_fd);
     engine_close(daemon->engine);

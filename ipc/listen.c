@@ -88,7 +88,7 @@ static void listen_unlock(const char *lock_path, int lock_fd)
 /* Tries to connect to this address, without waiting. Returns 1 with a descriptor (-1: the
  * listener's queue is full); 0: no process listens; -ENOTSOCK: the path is not a socket, so it must
  * not be removed (connect would fail as for a stale socket); or another -errno. */
-static int listen_probe(const struct sockaddr_un *address, int *ret_fd)
+static int listen_probe(const struct sockaddr_un *address, int type, int *ret_fd)
 {
     struct stat st;
     int rc = 1;
@@ -96,7 +96,7 @@ static int listen_probe(const struct sockaddr_un *address, int *ret_fd)
     *ret_fd = -1;
     if (lstat(address->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return -ENOTSOCK;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
     if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
@@ -120,7 +120,7 @@ static int listen_bind(int fd, const struct sockaddr_un *address)
 
 /* Listens at the address, in place of a socket that no process listens on. Returns 0, or -errno;
  * with -EADDRINUSE *ret_other is a connection to the listener (or -1). */
-static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other)
+static int listen_take(int fd, int type, const struct sockaddr_un *address, int *ret_other)
 {
     char lock_path[sizeof(address->sun_path) + sizeof(".lock")];
     int lock_fd = listen_lock(address->sun_path, lock_path, sizeof(lock_path));
@@ -128,7 +128,7 @@ static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other
 
     *ret_other = -1;
     if (rc == -EADDRINUSE) {
-        int probe = listen_probe(address, ret_other);
+        int probe = listen_probe(address, type, ret_other);
         if (probe == 0) {
             unlink(address->sun_path);
             rc = listen_bind(fd, address);
@@ -141,9 +141,9 @@ static int listen_take(int fd, const struct sockaddr_un *address, int *ret_other
     return rc;
 }
 
-/* True if the daemon at the other end of this connection is alive. The socket of one that has just
- * died may exist for a moment, while the kernel tears its ring down: it lets us connect, never
- * accepts, and hangs up. A live daemon waits for our HELLO, or refuses with a reason. */
+/* True if the program at the other end of this connection is alive. The socket of a daemon that has
+ * just died may exist for a moment, while the kernel tears its ring down: it lets us connect, never
+ * accepts, and hangs up. A live program waits for our first message, or refuses with a reason. */
 static bool listen_lives(int other)
 {
     struct pollfd answer = {.fd = other, .events = POLLIN | POLLRDHUP};
@@ -165,49 +165,48 @@ static void listen_owner(int other, char *text, size_t text_bytes)
 }
 
 /* Writes one line that says what to do. */
-static void listen_explain(const char *path, int error, int other, char *err, size_t err_bytes)
+static void listen_explain(const char *path, const char *option, int error, int other, char *err,
+                           size_t err_bytes)
 {
     char owner[40];
 
     listen_owner(other, owner, sizeof(owner));
     if (error == -ENOTSOCK)
-        snprintf(err, err_bytes, "%s exists and is not a socket: give another --socket", path);
+        snprintf(err, err_bytes, "%s exists and is not a socket: give another %s", path, option);
     else if (error == -ENOENT)
-        snprintf(
-            err, err_bytes,
-            "cannot listen at %s: its folder does not exist: make it, or give another --socket",
-            path);
-    else if (error == -ENAMETOOLONG)
         snprintf(err, err_bytes,
-                 "a socket path has at most %zu bytes: give a shorter --socket than %s",
-                 sizeof(((struct sockaddr_un *)0)->sun_path) - 1, path);
+                 "cannot listen at %s: its folder does not exist: make it, or give another %s",
+                 path, option);
+    else if (error == -ENAMETOOLONG)
+        snprintf(err, err_bytes, "a socket path has at most %zu bytes: give a shorter %s than %s",
+                 sizeof(((struct sockaddr_un *)0)->sun_path) - 1, option, path);
     else if (error == -EADDRINUSE)
         snprintf(err, err_bytes,
-                 "a daemon%s already listens at %s: stop it, or give another --socket", owner,
-                 path);
+                 "another program%s already listens at %s: stop it, or give another %s", owner,
+                 path, option);
     else
-        snprintf(err, err_bytes, "cannot listen at %s: %s: give another --socket", path,
-                 strerror(-error));
+        snprintf(err, err_bytes, "cannot listen at %s: %s: give another %s", path, strerror(-error),
+                 option);
 }
 
-int listen_open(const char *path, char *err, size_t err_bytes)
+int listen_open(const char *path, int type, const char *option, char *err, size_t err_bytes)
 {
     struct sockaddr_un address;
     int rc = listen_address(path, &address), other = -1;
-    int fd = rc < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = rc < 0 ? -1 : socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (rc == 0 && fd < 0)
         rc = -errno;
     if (rc == 0) {
         listen_make_folder(path);
-        rc = listen_take(fd, &address, &other);
+        rc = listen_take(fd, type, &address, &other);
         for (int i = 0; i < TRIES && rc == -EADDRINUSE && !listen_lives(other); i++) {
             close(other);
-            rc = listen_take(fd, &address, &other);
+            rc = listen_take(fd, type, &address, &other);
         }
     }
     if (rc < 0)
-        listen_explain(path, rc, other, err, err_bytes);
+        listen_explain(path, option, rc, other, err, err_bytes);
     if (other >= 0)
         close(other);
     if (rc < 0 && fd >= 0)
@@ -215,19 +214,18 @@ int listen_open(const char *path, char *err, size_t err_bytes)
     return rc < 0 ? rc : fd;
 }
 
-void listen_close(const char *path, int listen_fd)
+void listen_close(const char *path, int type, int listen_fd)
 {
     struct sockaddr_un address;
     char lock_path[sizeof(address.sun_path) + sizeof(".lock")];
     int other = -1;
 
-    /* Refuses connections from now on. It is left open, for the process's exit to close, where TCP
-     * does not linger: a connection that was never accepted may hold descriptors (closer.h). */
+    /* Refuses connections from now on. */
     shutdown(listen_fd, SHUT_RDWR);
     if (listen_address(path, &address) < 0)
         return;
     int lock_fd = listen_lock(path, lock_path, sizeof(lock_path));
-    if (listen_probe(&address, &other) == 0)
+    if (listen_probe(&address, type, &other) == 0)
         unlink(path);
     if (other >= 0)
         close(other);

@@ -1,20 +1,21 @@
-/* service.c: after sd_notify(3), sd_watchdog_enabled(3) and sd_listen_fds(3). */
+/* service: see service.h. */
 #include "ipc/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LISTEN_FDS_START = 3 };
+enum { MOST_FDS = 16 };
 
-int notify_send(const char *state)
+int service_notify(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -39,14 +40,14 @@ int notify_send(const char *state)
 }
 
 /* The variable that names a pid must name ours, or the settings are meant for another process. */
-static int meant_for_us(const char *pid_variable)
+static bool meant_for_us(const char *pid_variable)
 {
     const char *pid = getenv(pid_variable);
 
     return !pid || strtol(pid, NULL, 10) == (long)getpid();
 }
 
-uint64_t notify_watchdog_ns(void)
+uint64_t service_watchdog_ns(void)
 {
     const char *usec = getenv("WATCHDOG_USEC");
 
@@ -67,28 +68,55 @@ static bool is_listening_socket(int fd)
            type == SOCK_SEQPACKET && listens;
 }
 
-int notify_listen_fd(char *err, size_t err_bytes)
+int service_listen_fds(void)
 {
     const char *text = getenv("LISTEN_FDS");
     long count = text ? strtol(text, NULL, 10) : 0;
+    if (count < 1 || count > MOST_FDS || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+        return 0;
+    for (int fd = SERVICE_FIRST_FD; fd < SERVICE_FIRST_FD + count; fd++) {
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    return (int)count;
+}
 
-    if (count < 1 || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+int service_listen_fd(char *err, size_t err_bytes)
+{
+    int count = service_listen_fds();
+    if (count == 0)
         return -ENOENT;
-    if (count > 1) {
+    if (count == 1 && is_listening_socket(SERVICE_FIRST_FD))
+        return SERVICE_FIRST_FD;
+    if (count > 1)
         snprintf(err, err_bytes,
-                 "the service manager passed %ld descriptors, but hearthd serves one socket: give "
+                 "the service manager passed %d descriptors, but hearthd serves one socket: give "
                  "each its own unit",
                  count);
-        return -ENOTSOCK;
-    }
-    int flags = fcntl(LISTEN_FDS_START, F_GETFL);
-    if (!is_listening_socket(LISTEN_FDS_START) ||
-        fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) < 0 ||
-        fcntl(LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0) {
+    else
         snprintf(err, err_bytes,
                  "the service manager did not pass a listening SOCK_SEQPACKET Unix socket: use "
                  "ListenSequentialPacket= with a path");
-        return -ENOTSOCK;
+    return -ENOTSOCK;
+}
+
+bool service_has_journal(void)
+{
+    /* The variable holds device and inode of the stderr that the service manager opened: stderr may
+     * be redirected since. */
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device &&
+           st.st_ino == (ino_t)inode;
+}
+
+void service_raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
-    return LISTEN_FDS_START;
 }

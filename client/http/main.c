@@ -1,17 +1,17 @@
 /* main: hearth-http: starts, turns the loop, ends. */
 #include "client/http/config.h"
-#include "client/http/listen.h"
+#include "client/http/loopback.h"
 #include "client/http/server.h"
-#include "client/http/service.h"
+#include "ipc/listen.h"
+#include "ipc/service.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -26,21 +26,10 @@ struct gateway {
     uint64_t end_ns; /* when running requests are given up; 0: not asked to end */
 };
 
-/* JOURNAL_STREAM names what the service manager gave us as stderr; it may be redirected since. */
-static bool is_journal(void)
-{
-    const char *stream = getenv("JOURNAL_STREAM");
-    unsigned long long device, inode;
-    struct stat st;
-    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
-           fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device &&
-           st.st_ino == (ino_t)inode;
-}
-
 /* Lines go to stderr, with a priority where the journal reads them. */
 static void say(int priority, const char *text)
 {
-    if (is_journal())
+    if (service_has_journal())
         fprintf(stderr, "<%d>", priority);
     fprintf(stderr, "hearth-http: %s\n", text);
 }
@@ -65,7 +54,7 @@ static int open_loopback(struct gateway *g, char *err, size_t err_bytes)
     for (int i = 0; i < 2; i++) {
         if (host && strcmp(host, "localhost") != 0 && strcmp(host, all[i]) != 0)
             continue;
-        int fd = listen_loopback(all[i], (uint16_t)g->config.port, err, err_bytes);
+        int fd = loopback_open(all[i], (uint16_t)g->config.port, err, err_bytes);
         bool no_v6 = i == 1 && (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) && !host;
         if (fd < 0 && !no_v6)
             return fd;
@@ -79,11 +68,19 @@ static int open_loopback(struct gateway *g, char *err, size_t err_bytes)
     return 0;
 }
 
+/* Where clients look. */
+static void default_path(char *path, size_t path_bytes)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    snprintf(path, path_bytes, "%s/hearth/http.sock",
+             runtime && *runtime == '/' ? runtime : "/run");
+}
+
 static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
 {
     int passed = service_listen_fds();
     for (int i = 0; i < passed; i++) {
-        int rc = listen_check(SERVICE_FIRST_FD + i, err, err_bytes);
+        int rc = loopback_check(SERVICE_FIRST_FD + i, err, err_bytes);
         if (rc)
             return rc;
         g->fds[g->n_fds++] = SERVICE_FIRST_FD + i;
@@ -93,9 +90,10 @@ static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
     if (g->config.listen)
         snprintf(g->path, sizeof(g->path), "%s", g->config.listen);
     else if (!g->config.port)
-        listen_default_path(g->path, sizeof(g->path));
+        default_path(g->path, sizeof(g->path));
     if (g->path[0]) {
-        int fd = listen_unix(g->config.listen ? g->config.listen : g->path, err, err_bytes);
+        const char *path = g->config.listen ? g->config.listen : g->path;
+        int fd = listen_open(path, SOCK_STREAM, "--listen", err, err_bytes);
         if (fd < 0) {
             g->path[0] = 0;
             return fd;
@@ -135,18 +133,9 @@ static int open_signals(struct gateway *g)
     return g->signals.fd < 0 ? -errno : 0;
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int serve(struct gateway *g, char *err, size_t err_bytes)
 {
-    raise_file_limit();
+    service_raise_file_limit();
     int rc = open_signals(g);
     if (!rc)
         rc = open_listeners(g, err, err_bytes);
@@ -169,9 +158,8 @@ static void finish(struct gateway *g)
         server_close(&g->server);
     for (uint32_t i = 0; i < g->n_fds; i++) {
         if (i == 0 && g->path[0])
-            listen_unix_close(g->path, g->fds[i]);
-        else
-            close(g->fds[i]);
+            listen_close(g->path, SOCK_STREAM, g->fds[i]);
+        close(g->fds[i]);
     }
     http_config_fini(&g->config);
 }

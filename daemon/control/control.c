@@ -186,7 +186,7 @@ static void control_stop(struct control *control, const char *why)
         return;
     control->stopping = true;
     log_info("stopping: %s", why);
-    notify_send("STOPPING=1");
+    (void)service_notify("STOPPING=1");
     /* New connections now wait at the manager's socket for the next daemon. */
     if (control->options.passed) {
         control->accept_at_ns = 0;
@@ -246,7 +246,7 @@ static void control_watchdog(struct control *control, uint64_t now)
     bool asleep = atomic_load_explicit(&ctl->sleeping, memory_order_relaxed) != 0;
 
     if (asleep || heartbeat != control->heartbeat)
-        notify_send("WATCHDOG=1");
+        (void)service_notify("WATCHDOG=1");
     control->heartbeat = heartbeat;
     control->watchdog_due_ns = now + control->watchdog_ns;
 }
@@ -372,7 +372,7 @@ int control_run(const struct control_options *options)
         .options = *options,
         .slots_free = (uint32_t)options->config->slots,
         .start_ns = options->now_ns(),
-        .watchdog_ns = notify_watchdog_ns(),
+        .watchdog_ns = service_watchdog_ns(),
         .idle_stop_ns = options->passed ? options->config->idle_stop * 1000000000 : 0,
     };
     struct loop_event events[EVENTS_AT_ONCE];

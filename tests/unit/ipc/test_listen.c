@@ -40,6 +40,11 @@ static void teardown(void)
     rmdir(directory);
 }
 
+static int open_at(const char *at)
+{
+    return listen_open(at, SOCK_SEQPACKET, "--socket", err, sizeof(err));
+}
+
 static int try_connect(int type)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -55,7 +60,7 @@ START_TEST(a_socket_is_private_to_its_owner)
 {
     struct stat st;
     mode_t mask = umask(0);
-    int fd = listen_open(path, err, sizeof(err));
+    int fd = open_at(path);
 
     ck_assert_msg(fd >= 0, "%s", err);
     ck_assert_int_eq(stat(path, &st), 0);
@@ -75,10 +80,10 @@ END_TEST
 
 START_TEST(a_live_daemons_socket_is_not_replaced)
 {
-    int first = listen_open(path, err, sizeof(err));
+    int first = open_at(path);
 
     ck_assert_int_ge(first, 0);
-    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_int_eq(open_at(path), -EADDRINUSE);
     ck_assert_ptr_nonnull(strstr(err, path));
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
@@ -88,11 +93,11 @@ END_TEST
 
 START_TEST(a_dead_daemons_socket_is_replaced)
 {
-    int first = listen_open(path, err, sizeof(err));
+    int first = open_at(path);
 
     close(first); /* as after SIGKILL: the file stays */
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), -ECONNREFUSED);
-    int second = listen_open(path, err, sizeof(err));
+    int second = open_at(path);
     ck_assert_msg(second >= 0, "%s", err);
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
     close(second);
@@ -114,7 +119,7 @@ static void await_end(const int end[2])
 static void run_one(const int go[2], int report, const int stop[2])
 {
     await_end(go);
-    int fd = listen_open(path, err, sizeof(err));
+    int fd = open_at(path);
     bool refused = fd == -EADDRINUSE && strstr(err, "(process ") && strstr(err, path);
     char byte = fd >= 0 ? 'y' : refused ? 'n' : '?';
     if (write(report, &byte, 1) == 1)
@@ -132,7 +137,7 @@ START_TEST(of_several_concurrent_starts_one_listens)
         int go[2], report[2], stop[2], listening = 0;
         char byte;
 
-        close(listen_open(path, err, sizeof(err)));
+        close(open_at(path));
         ck_assert(pipe(go) == 0 && pipe(report) == 0 && pipe(stop) == 0);
         for (int i = 0; i < STARTS; i++)
             if (fork() == 0)
@@ -161,7 +166,7 @@ END_TEST
 /* A full daemon accepts, refuses and hangs up: it is alive. */
 START_TEST(a_full_daemons_socket_is_not_replaced)
 {
-    int first = listen_open(path, err, sizeof(err));
+    int first = open_at(path);
     pid_t pid = fork();
 
     ck_assert_int_ge(first, 0);
@@ -175,7 +180,7 @@ START_TEST(a_full_daemons_socket_is_not_replaced)
             close(fd);
         }
     }
-    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -EADDRINUSE);
+    ck_assert_int_eq(open_at(path), -EADDRINUSE);
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
@@ -188,12 +193,12 @@ START_TEST(a_file_that_is_not_a_socket_is_never_removed)
     struct stat st;
     int fd;
 
-    close(listen_open(path, err, sizeof(err))); /* creates the folder */
+    close(open_at(path)); /* creates the folder */
     unlink(path);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     ck_assert_int_eq(write(fd, "mine", 4), 4);
     close(fd);
-    ck_assert_int_eq(listen_open(path, err, sizeof(err)), -ENOTSOCK);
+    ck_assert_int_eq(open_at(path), -ENOTSOCK);
     ck_assert_ptr_nonnull(strstr(err, path));
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_size, 4);
@@ -205,12 +210,12 @@ START_TEST(another_programs_socket_is_left_alone)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    close(listen_open(path, err, sizeof(err)));
+    close(open_at(path));
     unlink(path);
     strcpy(address.sun_path, path);
     ck_assert_int_eq(bind(other, (struct sockaddr *)&address, sizeof(address)), 0);
     ck_assert_int_eq(listen(other, 1), 0);
-    ck_assert_int_lt(listen_open(path, err, sizeof(err)), 0);
+    ck_assert_int_lt(open_at(path), 0);
     ck_assert_int_eq(try_connect(SOCK_STREAM), 0);
     close(other);
 }
@@ -223,10 +228,10 @@ START_TEST(an_impossible_path_is_refused_in_one_line)
     memset(longer, 'x', sizeof(longer));
     longer[0] = '/';
     longer[sizeof(longer) - 1] = 0;
-    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENAMETOOLONG);
+    ck_assert_int_eq(open_at(longer), -ENAMETOOLONG);
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
     snprintf(longer, sizeof(longer), "%s/other/h.sock", directory); /* not a default path */
-    ck_assert_int_eq(listen_open(longer, err, sizeof(err)), -ENOENT);
+    ck_assert_int_eq(open_at(longer), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, longer));
     ck_assert_ptr_nonnull(strstr(err, "folder does not exist"));
     snprintf(longer, sizeof(longer), "%s/other", directory);

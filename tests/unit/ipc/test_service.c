@@ -15,7 +15,7 @@
 
 static char folder[] = "/tmp/hearth-notify-XXXXXX";
 static char line[256];
-static int fd_flags, file_flags; /* of descriptor 3, as notify_listen_fd left it */
+static int fd_flags, file_flags; /* of descriptor 3, as service_listen_fd left it */
 static int manager_fd;
 
 static void listen_at(struct sockaddr_un *address, socklen_t bytes)
@@ -34,7 +34,7 @@ START_TEST(a_state_reaches_a_manager_at_a_path)
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/n", folder);
     listen_at(&address, sizeof(address));
     setenv("NOTIFY_SOCKET", address.sun_path, 1);
-    ck_assert_int_eq(notify_send("READY=1\nSTATUS=serving"), 0);
+    ck_assert_int_eq(service_notify("READY=1\nSTATUS=serving"), 0);
     ssize_t n = recv(manager_fd, text, sizeof(text), 0);
     ck_assert_int_eq(n, 22);
     ck_assert_int_eq(memcmp(text, "READY=1\nSTATUS=serving", 22), 0);
@@ -52,7 +52,7 @@ START_TEST(a_state_reaches_a_manager_in_the_abstract_namespace)
     memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
     listen_at(&address, (socklen_t)(sizeof(sa_family_t) + strlen(name)));
     setenv("NOTIFY_SOCKET", name, 1);
-    ck_assert_int_eq(notify_send("WATCHDOG=1"), 0);
+    ck_assert_int_eq(service_notify("WATCHDOG=1"), 0);
     ck_assert_int_eq(recv(manager_fd, text, sizeof(text), 0), 10);
 }
 END_TEST
@@ -60,11 +60,11 @@ END_TEST
 START_TEST(without_a_manager_nothing_happens)
 {
     unsetenv("NOTIFY_SOCKET");
-    ck_assert_int_eq(notify_send("READY=1"), 0);
+    ck_assert_int_eq(service_notify("READY=1"), 0);
     setenv("NOTIFY_SOCKET", "no-path", 1);
-    ck_assert_int_lt(notify_send("READY=1"), 0);
+    ck_assert_int_lt(service_notify("READY=1"), 0);
     setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
-    ck_assert_int_lt(notify_send("READY=1"), 0);
+    ck_assert_int_lt(service_notify("READY=1"), 0);
 }
 END_TEST
 
@@ -73,15 +73,15 @@ START_TEST(the_watchdog_is_fed_at_half_its_time_by_the_named_process_only)
     char pid[32];
 
     unsetenv("WATCHDOG_USEC");
-    ck_assert_uint_eq(notify_watchdog_ns(), 0);
+    ck_assert_uint_eq(service_watchdog_ns(), 0);
     setenv("WATCHDOG_USEC", "30000000", 1);
     unsetenv("WATCHDOG_PID");
-    ck_assert_uint_eq(notify_watchdog_ns(), 15000000000u);
+    ck_assert_uint_eq(service_watchdog_ns(), 15000000000u);
     setenv("WATCHDOG_PID", "1", 1);
-    ck_assert_uint_eq(notify_watchdog_ns(), 0);
+    ck_assert_uint_eq(service_watchdog_ns(), 0);
     snprintf(pid, sizeof(pid), "%ld", (long)getpid());
     setenv("WATCHDOG_PID", pid, 1);
-    ck_assert_uint_eq(notify_watchdog_ns(), 15000000000u);
+    ck_assert_uint_eq(service_watchdog_ns(), 15000000000u);
 }
 END_TEST
 
@@ -99,7 +99,7 @@ static int pass(int fd, const char *count, pid_t pid)
     close(3);
     if (fd >= 0)
         dup2(fd, 3);
-    rc = notify_listen_fd(line, sizeof(line));
+    rc = service_listen_fd(line, sizeof(line));
     fd_flags = fcntl(3, F_GETFD);
     file_flags = fcntl(3, F_GETFL);
     close(3);
@@ -135,7 +135,7 @@ static int make_socket(int domain, int type, bool listens)
 START_TEST(a_passed_socket_is_taken_over)
 {
     unsetenv("LISTEN_FDS");
-    ck_assert_int_eq(notify_listen_fd(line, sizeof(line)), -ENOENT);
+    ck_assert_int_eq(service_listen_fd(line, sizeof(line)), -ENOENT);
     int fd = make_socket(AF_UNIX, SOCK_SEQPACKET, true);
     ck_assert_int_eq(pass(fd, "1", 1), -ENOENT);
     ck_assert_int_eq(pass(fd, "0", getpid()), -ENOENT);
