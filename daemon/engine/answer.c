@@ -72,26 +72,40 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
+/* Of the parameter block without the guess, which changes no answer. */
+static void answer_hash_params(const struct request *request, uint8_t ret[16])
+{
+    const struct params *params = &request->params;
+    const uint8_t *guess = (const uint8_t *)params->guess;
+    uint32_t guess_bytes = params->n_guess * (uint32_t)sizeof(*params->guess);
+    struct params_head head;
+    struct hash128 hash;
+
+    memcpy(&head, request->block, sizeof(head));
+    const uint8_t *end = request->block + head.bytes;
+    head.n_guess = 0;
+    head.bytes -= guess_bytes;
+    hash128_init(&hash);
+    hash128_update(&hash, &head, sizeof(head));
+    hash128_update(&hash, request->block + sizeof(head),
+                   (size_t)(guess - request->block) - sizeof(head));
+    hash128_update(&hash, guess + guess_bytes, (size_t)(end - guess) - guess_bytes);
+    hash128_final(&hash, ret);
+}
+
 /* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
  * besides the model. Not the deterministic flag: where canonical is all there is it changes nothing,
  * and what came from a fast pass that differs says so in `numerics`, where people can read it. */
-static void answer_hash_request(const struct engine *engine, const struct slot *slot,
-                                uint8_t ret[16])
+static void answer_hash_request(const struct slot *slot, uint8_t ret[16])
 {
     const struct request *request = slot->request;
-    struct params params = request->params;
     uint8_t parts[2][16];
-    char err[1];
     struct {
         uint8_t block[16], prompt[16];
         uint32_t prompt_length, limit;
     } whole = {.prompt_length = request->prompt_length, .limit = request->limit};
 
-    params.n_guess = 0; /* a guess changes no answer */
-    int bytes = params_encode(&params, engine->scratch.block, engine->options.params_bytes, err,
-                              sizeof(err));
-    assert(bytes > 0); /* it was decoded from a block of that size */
-    hash128(engine->scratch.block, (size_t)bytes, parts[0]);
+    answer_hash_params(request, parts[0]);
     hash128(slot->tokens, (size_t)request->prompt_length * sizeof(uint32_t), parts[1]);
     memcpy(whole.block, parts[0], sizeof(parts[0]));
     memcpy(whole.prompt, parts[1], sizeof(parts[1]));
@@ -134,7 +148,7 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED ||
         (request->grammar && !request->run.grammar))
         return; /* no receipt: it was not answered, and its texts may be long */
-    answer_hash_request(engine, slot, done->request_hash);
+    answer_hash_request(slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),
             done->output_hash);
 }
@@ -182,6 +196,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     answer_fill(engine, slot, reason, error, text, &done);
     slots_set(&engine->slots, slot, SLOT_IDLE);
     constrain_end(&engine->constrain, slot);
+    request_spare(slot->request, (uint32_t)params_bytes(&slot->request->params));
     slot_trim(slot, &engine->kv.prefix);
     answer_count(engine, reason, slot->request);
     answer_progress(slot, DOWN_IDLE);

@@ -60,9 +60,7 @@ static int open_parts(struct engine *engine)
     uint32_t n = options->n_slots;
 
     engine->scratch.arena = calloc(engine->context, sizeof(*engine->scratch.arena));
-    engine->scratch.block = calloc(1, options->params_bytes);
-    if (!engine->scratch.arena || !engine->scratch.block ||
-        open_attached(&engine->clients, options->n_clients) < 0 ||
+    if (!engine->scratch.arena || open_attached(&engine->clients, options->n_clients) < 0 ||
         batch_init(&engine->batch, n, loaded->limits.rows) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
         drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->kv, loaded) < 0)
@@ -117,6 +115,5 @@ void engine_close(struct engine *engine)
     free(engine->clients.ready);
     free(engine->clients.users);
     free(engine->scratch.arena);
-    free(engine->scratch.block);
     free(engine);
 }

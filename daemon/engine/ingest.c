@@ -41,7 +41,7 @@ struct incoming {
     char line[LINE_BYTES];
 };
 
-/* Copies arena [valid, length) and the parameter block. Returns 0; -EFAULT: the client's memory
+/* Copies arena [valid, length), and the parameter block into the slot's request, which is over. Returns 0; -EFAULT: the client's memory
  * failed; -ESTALE: a newer request was there before the copy was whole. */
 static int ingest_copy(struct engine *engine, struct client *client, struct incoming *in)
 {
@@ -55,7 +55,7 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
 
     if (segment_copy_in(&client->segment, engine->scratch.arena + in->valid, arena + in->valid,
                         tokens) < 0 ||
-        segment_copy_in(&client->segment, engine->scratch.block, block, params) < 0)
+        segment_copy_in(&client->segment, in->slot->request->block, block, params) < 0)
         return -EFAULT;
     return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
 }
@@ -188,15 +188,13 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
-/* Fills the slot's request from private, checked copies. */
-static int ingest_params(struct engine *engine, struct incoming *in)
+/* Decodes the slot's private copy, checked. */
+static int ingest_params(const struct engine *engine, struct incoming *in)
 {
     struct request *request = in->slot->request;
 
-    memcpy(request->block, engine->scratch.block, in->cell.params_bytes);
-    int rc = params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
-                           in->line, sizeof(in->line));
-    return rc;
+    return params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
+                         in->line, sizeof(in->line));
 }
 
 static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
@@ -248,6 +246,24 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
         answer_end(engine, slot, reason, 0, "");
 }
 
+/* Copies what the cell announced and checks the copies. Returns as ingest_copy, or why the request is
+ * refused. */
+static int ingest_copied(struct engine *engine, struct client *client, struct incoming *in,
+                         uint32_t limit)
+{
+    int rc = ingest_copy(engine, client, in);
+
+    if (rc == 0)
+        rc = ingest_check_tokens(engine, in);
+    if (rc == 0)
+        rc = ingest_check_size(engine, in, limit);
+    if (rc == 0)
+        rc = ingest_params(engine, in);
+    if (rc == 0)
+        rc = constrain_begin(&engine->constrain, in->slot, in->line, sizeof(in->line));
+    return rc;
+}
+
 /* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must
  * stay unread, another -errno when the client is to be closed. */
 static int ingest_request(struct engine *engine, struct client *client, struct incoming *in)
@@ -262,19 +278,14 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
         rc = drafters_check(&engine->drafters, (enum submit_proposer)in->cell.proposer, in->line,
                             sizeof(in->line));
     if (rc == 0) {
-        rc = ingest_copy(engine, client, in);
-        if (rc == -EFAULT)
-            return rc;
-        if (rc == -ESTALE)
-            return answer_refuse(engine, client, &in->cell, DONE_SUPERSEDED, 0, "");
-        rc = ingest_check_tokens(engine, in);
-        if (rc == 0)
-            rc = ingest_check_size(engine, in, limit);
-        if (rc == 0)
-            rc = ingest_params(engine, in);
-        if (rc == 0)
-            rc = constrain_begin(&engine->constrain, in->slot, in->line, sizeof(in->line));
+        rc = ingest_copied(engine, client, in, limit);
+        if (rc < 0)
+            request_spare(in->slot->request, in->cell.params_bytes);
     }
+    if (rc == -EFAULT)
+        return rc;
+    if (rc == -ESTALE)
+        return answer_refuse(engine, client, &in->cell, DONE_SUPERSEDED, 0, "");
     if (rc < 0)
         return answer_refuse(engine, client, &in->cell, DONE_ERROR, rc, in->line);
     ingest_begin(engine, in, limit);
@@ -364,7 +375,7 @@ static uint32_t ingest_client(struct engine *engine, struct client *client)
     ring_release(&client->submit, 1);
     engine->fence_due = true;
     client->user->cells++;
-    client->user->tokens += in.cell.length;
+    client->user->tokens += in.cell.length + in.cell.params_bytes / 4;
     attached_listen(engine, client);
     return 1;
 }

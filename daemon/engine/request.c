@@ -2,6 +2,9 @@
 #include "daemon/engine/request.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+
+enum { BLOCK_KEPT = 65536 }; /* bytes of a block that stay for the next request */
 
 struct request *request_open(uint32_t params_bytes)
 {
@@ -9,8 +12,14 @@ struct request *request_open(uint32_t params_bytes)
 
     if (!request)
         return NULL;
-    request->block = malloc(params_bytes);
+    void *block = mmap(NULL, params_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     request->bias = malloc(PARAMS_BIAS_MAX * sizeof(*request->bias));
+    if (block != MAP_FAILED) {
+        madvise(block, params_bytes, MADV_NOHUGEPAGE); /* most requests touch one page of it */
+        request->block = block;
+        request->block_bytes = params_bytes;
+    }
     if (request->block && request->bias)
         return request;
     request_close(request);
@@ -21,9 +30,16 @@ void request_close(struct request *request)
 {
     if (!request)
         return;
-    free(request->block);
+    if (request->block)
+        munmap(request->block, request->block_bytes);
     free(request->bias);
     free(request);
+}
+
+void request_spare(struct request *request, uint32_t used)
+{
+    if (used > BLOCK_KEPT)
+        madvise(request->block + BLOCK_KEPT, used - BLOCK_KEPT, MADV_DONTNEED);
 }
 
 bool request_void(const struct slot *slot)

@@ -31,7 +31,8 @@ struct request {
     bool unverified; /* one did: no canonical pass has verified the answer */
     bool no_drafts;  /* the model that drafts cannot go on with it */
 
-    uint8_t *block;       /* [limits.params_bytes] the private copy of the parameter block */
+    uint8_t *block;       /* [block_bytes] the private copy of the parameter block */
+    uint32_t block_bytes; /* reserved for the largest; request_spare gives most of it back */
     struct params params; /* decoded; points into block */
     struct sampler_params sampler;
     struct sample_bias *bias; /* [PARAMS_BIAS_MAX] */
@@ -62,6 +63,9 @@ struct request {
 /* With room for a parameter block of `params_bytes`, or NULL. */
 struct request *request_open(uint32_t params_bytes);
 void request_close(struct request *request);
+
+/* The block is not needed any more: of `used` bytes, what a large one took is given back. */
+void request_spare(struct request *request, uint32_t used);
 
 /* Did its client void it: cancel it, or write a newer one over it? */
 bool request_void(const struct slot *slot);

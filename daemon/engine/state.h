@@ -13,10 +13,9 @@
 #include "daemon/engine/options.h"
 #include "daemon/policy/cost.h"
 
-/* Private copies of what a client sent, before they are believed. */
+/* A private copy of what a client sent, before it is believed. */
 struct scratch {
     uint32_t *arena; /* [context] */
-    uint8_t *block;  /* [params_bytes] */
 };
 
 struct engine {

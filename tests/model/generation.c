@@ -65,7 +65,7 @@ static void take(struct engine *engine, struct client *from, struct incoming *in
     model_expect(rc == 0 || generation < REQUESTS, "a request that nothing made void is void");
     if (rc < 0)
         return;
-    memcpy(&params, engine->scratch.block, sizeof(params));
+    memcpy(&params, in->slot->request->block, sizeof(params));
     model_expect(params == generation && engine->scratch.arena[0] == 10 * generation &&
                      engine->scratch.arena[1] == 10 * generation + 1,
                  "a copy that another request tore is taken for whole");
@@ -76,12 +76,14 @@ static void daemon_ingest(void)
     static struct client from; /* large; constant but for the reader, which starts anew */
     uint32_t arena[TOKENS];
     uint8_t block[IPC_LINE];
-    struct engine engine = {.scratch = {.arena = arena, .block = block}};
+    struct request request = {.block = block};
+    struct slot slot = {.request = &request};
+    struct engine engine = {.scratch = {.arena = arena}};
 
     from.segment = segment;
     ring_reader_init(&from.submit, cells, SUBMIT_CELLS, progress);
     for (uint32_t i = 0; i < REQUESTS; i++) {
-        struct incoming in = {.line = ""};
+        struct incoming in = {.slot = &slot, .line = ""};
         int n = ring_peek(&from.submit, &in.cell);
 
         model_expect(n >= 0, "the reader takes a number for nonsense");

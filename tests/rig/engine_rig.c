@@ -69,7 +69,7 @@ static void open_engine(struct rig *rig)
         .outbox = &rig->outbox,
         .n_slots = rig->desc.slots,
         .n_clients = rig->desc.clients,
-        .params_bytes = RIG_PARAMS_BYTES,
+        .params_bytes = rig->desc.params_bytes,
         .pass_ns = 1000000000,
         .linger_ns = rig->desc.linger_ns,
         .loop = rig->desc.loop,
@@ -136,6 +136,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     d.rows = or_default(d.rows, 64);
     d.samples = or_default(d.samples, 16);
     d.mail = or_default(d.mail, 64);
+    d.params_bytes = or_default(d.params_bytes, RIG_PARAMS_BYTES);
     choose_proposer(&d);
     rig->desc = d;
     rig->loaded.limits = (struct backend_limits){
@@ -204,7 +205,7 @@ void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t ui
                                 .context = rig->desc.context,
                                 .submit_cells = SUBMIT_CELLS,
                                 .event_cells = EVENT_CELLS,
-                                .params_bytes = RIG_PARAMS_BYTES};
+                                .params_bytes = rig->desc.params_bytes};
     struct client *client = calloc(1, sizeof(*client));
     char err[200] = "";
     int notify[2] = {-1, -1};

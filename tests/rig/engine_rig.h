@@ -42,6 +42,7 @@ struct rig_desc {
     uint32_t rows;                 /* [64] of a pass */
     uint32_t samples;              /* [16] */
     uint32_t mail;                 /* [64] cells of a mailbox */
+    uint32_t params_bytes;         /* [RIG_PARAMS_BYTES] of a parameter block */
     enum submit_proposer proposer; /* of all requests [$HEARTH_RIG_PROPOSER, else auto] */
     enum backend_fast fast;        /* the device's fast pass [what `proposer` needs] */
     uint32_t wrong;                /* one in so many drafts of models is wrong; 0: none */

@@ -40,7 +40,8 @@ struct submit_cell rig_prepare(struct rig_client *c, uint32_t slot,
     s->sent = request->n;
     params_default(&params);
     int used = params_encode(request->params ? request->params : &params,
-                             segment_params(&c->segment, slot), RIG_PARAMS_BYTES, err, sizeof(err));
+                             segment_params(&c->segment, slot), c->segment.limits.params_bytes, err,
+                             sizeof(err));
     RIG_CHECK(used > 0, "%s", err);
     return (struct submit_cell){
         .opcode = SUBMIT_REQUEST,

@@ -84,6 +84,39 @@ START_TEST(equal_requests_have_equal_receipts_and_others_have_not)
 }
 END_TEST
 
+/* What a record of an older daemon holds: the hash of the parameters as they would be sent without the
+ * guess, then of lengths and prompt. */
+START_TEST(a_receipt_is_that_of_the_parameters_without_the_guess)
+{
+    static const uint32_t stops[] = {7}, lengths[] = {2};
+    static uint8_t block[RIG_PARAMS_BYTES];
+    struct params p;
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 5, .params = &p};
+    struct {
+        uint8_t block[16], prompt[16];
+        uint32_t prompt_length, limit;
+    } whole = {.prompt_length = 10, .limit = 15};
+    uint8_t hash[16];
+    char err[200];
+
+    params_default(&p);
+    p.stop_tokens = stops;
+    p.n_stop_tokens = 1;
+    p.stop_text_lengths = lengths;
+    p.n_stop_texts = 1;
+    p.stop_texts = (const uint8_t *)"zz";
+    p.stop_text_bytes = 2;
+    int bytes = params_encode(&p, block, sizeof(block), err, sizeof(err));
+    hash128(block, (size_t)bytes, whole.block);
+    hash128(prompt, 10 * sizeof(*prompt), whole.prompt);
+    hash128(&whole, sizeof(whole), hash);
+    for (p.n_guess = 0; p.n_guess < 40; p.n_guess += 13) {
+        p.guess = prompt + 20;
+        ck_assert_mem_eq(rig_ask(&rig, &a, 0, &request)->done.request_hash, hash, 16);
+    }
+}
+END_TEST
+
 START_TEST(one_token_prompt_and_one_token_answer)
 {
     struct rig_request request = {.tokens = prompt, .n = 1, .max_tokens = 1};
@@ -394,6 +427,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_request_is_answered_end_to_end);
     tcase_add_test(t, equal_requests_have_equal_receipts_and_others_have_not);
+    tcase_add_test(t, a_receipt_is_that_of_the_parameters_without_the_guess);
     tcase_add_test(t, one_token_prompt_and_one_token_answer);
     tcase_add_test(t, the_status_line_follows_the_answers);
     tcase_add_test(t, an_echo_comes_back_with_its_cookie_and_touches_nothing);

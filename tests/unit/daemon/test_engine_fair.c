@@ -200,13 +200,16 @@ START_TEST(cells_beside_an_answer_take_an_eighth_of_its_time)
 }
 END_TEST
 
-/* How long a request is that was not copied yet counts, too. */
+/* How long a request and its parameters are that were not copied yet counts, too. */
 START_TEST(a_step_takes_so_many_tokens_of_a_user)
 {
-    struct submit_cell cell = {.opcode = SUBMIT_REQUEST, .length = 40000}; /* void, all of them */
+    struct submit_cell cells[] = {
+        {.opcode = SUBMIT_REQUEST, .length = 40000}, /* void, all of them */
+        {.opcode = SUBMIT_REQUEST, .params_bytes = 160000}};
 
     open_with(64, BACKEND_FAST_NONE);
     for (uint32_t i = 0; i < 16; i++) {
+        struct submit_cell cell = cells[i / 8];
         cell.generation = 1000 + i;
         rig_push(&others[i % 2], &cell);
     }
