@@ -292,7 +292,7 @@ struct hearth_request {
      * ends with HEARTH_ERROR, -EINVAL and a line that says where; where no token of the model's
      * vocabulary can go on, with -ENOTSUP; where following it takes too much, with -E2BIG. */
     const char *grammar;
-    size_t grammar_bytes; /* 0: none. All parameters together have room for 64 KiB */
+    size_t grammar_bytes; /* 0: none. All parameters together have room for 2 MiB */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof(*request). */

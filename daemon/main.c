@@ -28,7 +28,10 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { PARAMS_BYTES = 65536, MAILBOX_CELLS = 8192 };
+enum {
+    PARAMS_BYTES = 2 << 20, /* the grammar of 64 tools with 4 KiB of schema each, and more */
+    MAILBOX_CELLS = 8192
+};
 
 struct daemon {
     struct config config;

@@ -52,7 +52,7 @@ static int check_counts(const struct params *p, char *err, size_t err_bytes)
         {"number of logit biases", p->n_bias, PARAMS_BIAS_MAX},
         {"number of stop tokens", p->n_stop_tokens, PARAMS_STOP_TOKENS_MAX},
         {"number of stop texts", p->n_stop_texts, PARAMS_STOP_TEXTS_MAX},
-        {"number of guessed tokens", p->n_guess, LIMIT_PARAMS_MAX / 4},
+        {"number of guessed tokens", p->n_guess, PARAMS_GUESS_MAX},
         {"grammar size", p->grammar_bytes, LIMIT_PARAMS_MAX},
     };
 

@@ -21,6 +21,7 @@
 #define PARAMS_MAGIC 0x4d525048u /* "HPRM" */
 #define PARAMS_BIAS_MAX 1024u
 #define PARAMS_STOP_TOKENS_MAX 256u
+#define PARAMS_GUESS_MAX 16384u /* searched for each draft */
 #define PARAMS_STOP_TEXTS_MAX 64u
 #define PARAMS_STOP_TEXT_BYTES_MAX 256u /* each */
 #define PARAMS_LOGPROBS_MAX EVENT_TOP_MAX

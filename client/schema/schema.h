@@ -23,8 +23,8 @@
 
 enum {
     SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */
-    SCHEMA_GRAMMAR_MAX = 1 << 20, /* bytes of all rules, what the daemon takes */
-    SCHEMA_RULES_MAX = 8000,
+    SCHEMA_GRAMMAR_MAX = 2 << 20, /* bytes of all rules, what the daemon takes */
+    SCHEMA_RULES_MAX = 16000,
     SCHEMA_DEPTH_MAX = 64,     /* nesting of schemas, references followed */
     SCHEMA_STEPS_MAX = 50000,  /* schemas visited or merged */
     SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and dropped */

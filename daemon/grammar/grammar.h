@@ -23,9 +23,9 @@
 #include <stdint.h>
 
 enum {
-    GRAMMAR_TEXT_MAX = 1 << 20,   /* bytes */
-    GRAMMAR_RULES_MAX = 8192,     /* including those made for repetitions */
-    GRAMMAR_OPS_MAX = 65536,      /* ops of the automaton */
+    GRAMMAR_TEXT_MAX = 2 << 20,   /* bytes */
+    GRAMMAR_RULES_MAX = 16384,    /* including those made for repetitions */
+    GRAMMAR_OPS_MAX = 262144,     /* ops of the automaton */
     GRAMMAR_NESTING_MAX = 100,    /* nested parentheses */
     GRAMMAR_WIDTH_MAX = 2048,     /* readings of the answer that differ in what may follow */
     GRAMMAR_STACKS_MAX = 6 << 20, /* bytes of stacks per answer, over all its readings */
